@@ -1,0 +1,68 @@
+// Package collector is the contract between the sampler and what reads a
+// vendor's library. A collector lives in collectors/<vendor>, is built by a
+// Factory and never imports another collector.
+//
+// The sampler's promises: Open is called once, from one goroutine, with a
+// deadline in ctx. Each Source is sampled by one goroutine of its own, never
+// concurrently with itself; different sources run concurrently. Close is called
+// once, after every Sample has returned; where one never returns, Close is
+// never called. To reload or to rediscover, the sampler opens a second
+// collector from the same Factory beside the first and closes the first later,
+// so two collectors of one kind must be able to live in one process.
+package collector
+
+import (
+	"context"
+
+	"warpgauge/pkg/field"
+)
+
+// Factory makes an unopened collector. It must not touch hardware or libraries.
+type Factory func() Collector
+
+// Collector opens one vendor library.
+type Collector interface {
+	// Name is the vendor library's short name: "nvml", "dcgm", "rocm", "fake".
+	Name() string
+
+	// Open loads the library, finds devices and binds fields to each once.
+	// It returns at least one source, or an error that says what was looked
+	// for, where, and what to do. Errors: ErrNotBuiltIn, ErrNotLoaded,
+	// ErrNoDevices, wrapped; anything else is retried with back-off, too.
+	// A single broken device must not fail or delay Open: its source says so.
+	Open(ctx context.Context, fields field.List) ([]Source, error)
+
+	// Close releases what Open took. It can be called twice.
+	Close() error
+}
+
+// Source is the unit that is sampled alone: one per GPU for NVML and ROCm SMI,
+// one per host engine for DCGM.
+type Source interface {
+	// Devices are those whose values the source supplies. The result is fixed
+	// for the life of the source and shared: nobody changes it.
+	Devices() []Device
+
+	// Columns says what each cell of a row is. Fixed and shared like Devices.
+	Columns() []Column
+
+	// Sample reads the due columns into row.
+	// Shape: len(row) = len(due) = len(Columns()); row[i] belongs to column i.
+	// Unit: that of the column's field.Descriptor. A blank reading (not
+	// supported, no permission, vendor's sentinel) is NaN, never 0.
+	// On entry row[i] holds the last value; cells with due[i] false keep it.
+	// Cells of event columns (Descriptor.Event) are NaN on entry.
+	// Neither slice is kept after return. No allocation in steady state.
+	// Errors: ErrDeviceLost, ErrStalled or any other error concern all devices
+	// of the source, unless wrapped in a DeviceError (several: errors.Join);
+	// the devices not named were sampled. ErrColumnsChanged asks for a new
+	// Open: devices, columns or labels are no longer what they were.
+	Sample(row []float64, due []bool) error
+}
+
+// Rescanner is an optional ability of a Collector: Rescan looks, cheaply and
+// without disturbing the sources, whether Open would now find other devices.
+// It may run concurrently with Sample.
+type Rescanner interface {
+	Rescan(ctx context.Context) (changed bool, err error)
+}

@@ -1,0 +1,26 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What callers branch on.
+var (
+	ErrNotBuiltIn     = errors.New("not built into this binary")        // built without cgo, say
+	ErrNotLoaded      = errors.New("library or driver not found")       // from Open
+	ErrNoDevices      = errors.New("no device found")                   // from Open
+	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
+	ErrStalled        = errors.New("device answers without new values") // the vendor's own time stamps stand still
+	ErrColumnsChanged = errors.New("devices or columns changed")        // open again
+)
+
+// DeviceError says which device of a source an error from Sample concerns.
+type DeviceError struct {
+	Device int // index into Source.Devices
+	Err    error
+}
+
+func (e *DeviceError) Error() string { return fmt.Sprintf("sample device %d: %v", e.Device, e.Err) }
+
+func (e *DeviceError) Unwrap() error { return e.Err }

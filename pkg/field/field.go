@@ -1,0 +1,103 @@
+// Package field knows what can be read from a GPU and what the user asked for.
+//
+// The catalogue (catalogue.go, zz_generated_catalogue.go) holds one Descriptor
+// per readable quantity. A counters CSV picks from it and becomes a List: one
+// Field per line, in file order. A List is immutable after Parse and may be
+// shared between goroutines. The package imports nothing of ours.
+package field
+
+import "time"
+
+// ID numbers a descriptor. Ids below 9000 are DCGM's field ids, the rest are
+// ours: FirstExporter… are dcgm-exporter's DCGM_EXP_* counters and what they
+// are computed from, FirstAMD… is what only AMD devices have.
+type ID uint16
+
+const (
+	FirstExporter ID = 9000
+	FirstAMD      ID = 10000
+)
+
+// Kind is the type of value that the vendor's library returns.
+type Kind uint8
+
+const (
+	Int64 Kind = iota
+	Double
+	String    // only usable as a label
+	Binary    // not usable in a page
+	Timestamp // not usable in a page
+)
+
+// Level is the kind of thing a value belongs to.
+type Level uint8
+
+const (
+	Global          Level = iota // the node: driver version …
+	GPU                          // a board, or what the driver calls a device
+	Instance                     // a MIG GPU instance, an AMD partition
+	ComputeInstance              // a MIG compute instance
+	Link                         // an NVLink or XGMI port, of a GPU or of a switch
+	Switch                       // an NVSwitch
+	CPU                          // a CPU socket (Grace)
+	Core                         // a CPU core
+	VGPU
+	ConnectX
+)
+
+// Cost says how expensive a reading is and so how often it is taken unless the
+// CSV says otherwise.
+type Cost uint8
+
+const (
+	EachTick Cost = iota // cheap: every tick
+	Slow                 // driver round trips, row remapping, ECC: every 30 s
+	Static               // does not change while the driver runs: at discovery
+)
+
+// Descriptor is one entry of the catalogue: a quantity that a collector can
+// read. Descriptors are shared, immutable and compared by pointer or ID.
+type Descriptor struct {
+	ID      ID
+	Name    string   // the name that dcgm-exporter's CSV files use
+	Aliases []string // other names for the same reading in the same unit
+	Kind    Kind
+	Level   Level  // finest level it is defined for; a GPU is always served too where it makes sense
+	Unit    string // of the reading: "MHz", "MiB", "%", "ratio", "W", "mJ", "celsius", "bytes", "bytes/s", "ns", "" …
+	Min     float64
+	Max     float64 // plausible range of the reading, inclusive; a value outside is dropped and counted
+	Cost    Cost
+	Help    string
+	// Event marks a reading whose cell holds NaN unless something happened in
+	// this tick (an XID code, say). Other cells keep their last value.
+	Event bool
+}
+
+// Type is the second cell of a CSV line.
+type Type uint8
+
+const (
+	Gauge Type = iota
+	Counter
+	Histogram // samples of the field accumulated at the sampling rate
+	Untyped
+	Label // the value becomes a label on the other series of the same device
+)
+
+// Field is one usable line of a counters CSV.
+type Field struct {
+	Desc     *Descriptor   // what is read; several fields may share one reading
+	Name     string        // metric or label name, as written in the file
+	Type     Type          //
+	Help     string        // as written, unescaped
+	Scale    float64       // value of the series = reading × Scale; 1 for DCGM's own units
+	Interval time.Duration // wanted sampling interval; 0 means the default of Desc.Cost
+	Buckets  []float64     // Histogram only: ascending upper bounds in the series' unit, without +Inf
+	Line     int           // in the CSV file, from 1
+}
+
+// Reading is one quantity that collectors have to supply for a List.
+type Reading struct {
+	Desc     *Descriptor
+	Interval time.Duration // smallest interval that any field asks for; 0 means the default of Desc.Cost
+}

@@ -1,0 +1,104 @@
+package ring
+
+import "math"
+
+// Row is a copy of one row, with buffers that are reused from read to read.
+type Row struct {
+	N      uint64 // number of the row, from 0
+	Time   int64  // Unix ns, of the tick
+	Stamps []int64
+	Cells  []float64
+}
+
+// latestTries bounds Latest. A reader loses a race only while the writer laps
+// the whole ring during one copy, so a second try almost always succeeds.
+const latestTries = 8
+
+// Latest copies the newest row into row, growing its buffers once. It reports
+// false, with row's contents undefined, if there is none yet or the writer
+// lapped every try.
+func (r *Ring) Latest(row *Row) bool {
+	for range latestTries {
+		head := r.Head()
+		if head == 0 {
+			return false
+		}
+		if r.read(head-1, row) {
+			return true
+		}
+	}
+	return false
+}
+
+// read copies row n. It reports false if the slot holds another row or is being
+// written. The comment of Append shows both sides.
+func (r *Ring) read(n uint64, row *Row) bool {
+	row.fit(r.stamps, r.cells)
+	s := r.slot(n)
+	if s[slotSeq].Load() != 2*n+2 {
+		return false
+	}
+	row.N = n
+	row.Time = int64(s[slotTime].Load())
+	for i := range row.Stamps {
+		row.Stamps[i] = int64(s[slotFixed+i].Load())
+	}
+	payload := s[slotFixed+r.stamps:][:r.cells]
+	for i := range row.Cells {
+		row.Cells[i] = math.Float64frombits(payload[i].Load())
+	}
+	return s[slotSeq].Load() == 2*n+2
+}
+
+func (row *Row) fit(stamps, cells int) {
+	if cap(row.Stamps) < stamps {
+		row.Stamps = make([]int64, stamps)
+	}
+	if cap(row.Cells) < cells {
+		row.Cells = make([]float64, cells)
+	}
+	row.Stamps, row.Cells = row.Stamps[:stamps], row.Cells[:cells]
+}
+
+// Follower reads every row of a ring once, in order, and counts those that the
+// writer overwrote before they were read. It belongs to one goroutine.
+type Follower struct {
+	ring     *Ring
+	next     uint64
+	overruns uint64
+}
+
+// Follow returns a Follower that starts with the oldest row still in the ring.
+func (r *Ring) Follow() *Follower {
+	f := &Follower{ring: r}
+	if head := r.Head(); head > uint64(r.Rows()) {
+		f.next = head - uint64(r.Rows())
+	}
+	return f
+}
+
+// Next copies the next unread row into row. It reports false when there is none.
+func (f *Follower) Next(row *Row) bool {
+	for {
+		head := f.ring.Head()
+		switch lag := head - f.next; {
+		case head == f.next:
+			return false
+		case head < f.next: // the block was made anew, or its writer lies
+			f.next = head
+			return false
+		case lag > uint64(f.ring.Rows()):
+			f.overruns += lag - uint64(f.ring.Rows())
+			f.next = head - uint64(f.ring.Rows())
+		}
+		n := f.next
+		f.next++
+		if f.ring.read(n, row) {
+			return true
+		}
+		f.overruns++ // overwritten while it was copied
+	}
+}
+
+// Overruns returns how many rows were lost to the writer so far.
+func (f *Follower) Overruns() uint64 { return f.overruns }
