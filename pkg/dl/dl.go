@@ -1,0 +1,94 @@
+// Package dl opens shared libraries at run time, so that no vendor library is
+// needed to build or start the exporter. It is the only generic cgo; what calls
+// a vendor's functions lies with the vendor's collector.
+//
+// A Library and its methods may be used by several goroutines. A pointer from
+// Lookup is valid until Close, and calling it after Close crashes the process:
+// who looks up must know when the last call has returned.
+//
+// Without cgo, or on another system than Linux, everything compiles and Open
+// answers ErrUnavailable.
+package dl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What callers branch on.
+var (
+	// ErrUnavailable is Open's answer in a binary that cannot load libraries.
+	ErrUnavailable = errors.New("loading libraries needs a linux binary built with cgo")
+	// ErrNoSymbol wraps the loader's text when Lookup finds no such symbol.
+	ErrNoSymbol = errors.New("symbol not found")
+	// ErrClosed is Lookup's answer after Close.
+	ErrClosed = errors.New("library is closed")
+)
+
+// Attempt is one name that Open tried, and the loader's own words about it.
+type Attempt struct{ Name, Text string }
+
+// Absent reports whether the loader found no file of that name. Otherwise there
+// is one that it cannot use: another architecture, a missing dependency, no
+// permission.
+//
+// The dynamic loader gives no error numbers, only text; glibc's is compared.
+// It starts with the file that lacks, which for a missing dependency is not
+// the file that was asked for.
+func (a Attempt) Absent() bool {
+	return strings.HasPrefix(a.Text, a.Name+": cannot open shared object file: No such file or directory")
+}
+
+// OpenError says what became of every name that Open tried, in order.
+type OpenError struct{ Attempts []Attempt }
+
+func (e *OpenError) Error() string {
+	var b strings.Builder
+	b.WriteString("load library: ")
+	for i, a := range e.Attempts {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if !strings.HasPrefix(a.Text, a.Name) {
+			fmt.Fprintf(&b, "%s: ", a.Name)
+		}
+		b.WriteString(a.Text)
+	}
+	return b.String()
+}
+
+// Absent reports whether no name had a file.
+func (e *OpenError) Absent() bool {
+	for _, a := range e.Attempts {
+		if !a.Absent() {
+			return false
+		}
+	}
+	return true
+}
+
+// Find tells the file that Open would load for names, and loads nothing that
+// stays: it opens the library and closes it again.
+func Find(names []string) (path string, err error) {
+	l, err := Open(names)
+	if err != nil {
+		return "", err
+	}
+	path = l.Path()
+	return path, l.Close()
+}
+
+// checkNames refuses what the loader would take for something else: it opens
+// the program itself for an empty name, and C ends a string at its first NUL.
+func checkNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("load library: no name given")
+	}
+	for _, n := range names {
+		if n == "" || strings.IndexByte(n, 0) >= 0 {
+			return fmt.Errorf("load library: %q is not a name", n)
+		}
+	}
+	return nil
+}

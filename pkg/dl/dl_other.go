@@ -1,0 +1,33 @@
+//go:build !linux || !cgo
+
+package dl
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Library is one loaded shared library; a binary like this has none.
+type Library struct{}
+
+// Open answers ErrUnavailable, wrapped.
+func Open(names []string) (*Library, error) {
+	if err := checkNames(names); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("load library %q: %w", names[0], ErrUnavailable)
+}
+
+// Path is empty.
+func (*Library) Path() string { return "" }
+
+// Lookup answers ErrUnavailable, wrapped.
+func (*Library) Lookup(symbol string) (unsafe.Pointer, error) {
+	return nil, fmt.Errorf("look up %q: %w", symbol, ErrUnavailable)
+}
+
+// Has reports false.
+func (*Library) Has(string) bool { return false }
+
+// Close does nothing.
+func (*Library) Close() error { return nil }
