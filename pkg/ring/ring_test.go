@@ -1,0 +1,263 @@
+package ring
+
+import (
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// fill makes the row n of a ring recognisable in every word.
+func fill(n uint64, stamps []int64, cells []float64) {
+	for i := range stamps {
+		stamps[i] = int64(n)*1000 + int64(i)
+	}
+	for i := range cells {
+		cells[i] = float64(n) + float64(i)/1024
+	}
+}
+
+// check reports the first word of row that does not belong to row n.
+func check(t *testing.T, row *Row, n uint64) bool {
+	t.Helper()
+	if row.N != n || row.Time != int64(n) {
+		t.Errorf("row %d says it is %d of time %d", n, row.N, row.Time)
+		return false
+	}
+	for i, v := range row.Stamps {
+		if v != int64(n)*1000+int64(i) {
+			t.Errorf("row %d: stamp %d is %d", n, i, v)
+			return false
+		}
+	}
+	for i, v := range row.Cells {
+		if v != float64(n)+float64(i)/1024 {
+			t.Errorf("row %d: cell %d is %v", n, i, v)
+			return false
+		}
+	}
+	return true
+}
+
+func appendRow(r *Ring, n uint64) {
+	stamps, cells := make([]int64, r.Stamps()), make([]float64, r.Cells())
+	fill(n, stamps, cells)
+	r.Append(int64(n), stamps, cells)
+}
+
+func TestLatest(t *testing.T) {
+	r := Make(4, 2, 5)
+	var row Row
+	if r.Latest(&row) {
+		t.Fatalf("an empty ring gave %+v", row)
+	}
+	for n := range uint64(11) { // several laps
+		appendRow(r, n)
+		if !r.Latest(&row) {
+			t.Fatalf("no row after %d appends", n+1)
+		}
+		check(t, &row, n)
+		if r.Head() != n+1 {
+			t.Errorf("head is %d after %d appends", r.Head(), n+1)
+		}
+	}
+}
+
+func TestKeepsEveryFloat(t *testing.T) {
+	r := Make(2, 0, 6)
+	want := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64}
+	r.Append(-1, nil, want)
+	var row Row
+	if !r.Latest(&row) || row.Time != -1 {
+		t.Fatalf("latest: %+v", row)
+	}
+	for i, v := range want {
+		if math.Float64bits(row.Cells[i]) != math.Float64bits(v) {
+			t.Errorf("cell %d: got %v, want %v bit for bit", i, row.Cells[i], v)
+		}
+	}
+}
+
+func TestRowsRoundUp(t *testing.T) {
+	f := func(rows, want int) {
+		t.Helper()
+		if got := Make(rows, 1, 1).Rows(); got != want {
+			t.Errorf("%d rows became %d, want %d", rows, got, want)
+		}
+	}
+	f(-1, 2)
+	f(0, 2)
+	f(1, 2)
+	f(2, 2)
+	f(3, 4)
+	f(1000, 1024)
+}
+
+func TestFollowerReadsEachRowOnce(t *testing.T) {
+	r := Make(8, 1, 3)
+	f := r.Follow()
+	var row Row
+	next := uint64(0)
+	drain := func(want int) {
+		t.Helper()
+		got := 0
+		for f.Next(&row) {
+			check(t, &row, next)
+			next++
+			got++
+		}
+		if got != want {
+			t.Errorf("follower read %d rows, want %d", got, want)
+		}
+	}
+	drain(0)
+	written := uint64(0)
+	write := func(k int) {
+		for range k {
+			appendRow(r, written)
+			written++
+		}
+	}
+	write(3)
+	drain(3)
+	write(8) // exactly full
+	drain(8)
+	write(11) // three are overwritten
+	next += 3
+	drain(8)
+	if f.Overruns() != 3 {
+		t.Errorf("%d overruns, want 3", f.Overruns())
+	}
+	write(1)
+	drain(1)
+}
+
+func TestFollowStartsWithTheOldestRow(t *testing.T) {
+	r := Make(4, 0, 1)
+	for n := range uint64(6) {
+		appendRow(r, n)
+	}
+	f := r.Follow()
+	var row Row
+	for want := uint64(2); want < 6; want++ {
+		if !f.Next(&row) || row.N != want {
+			t.Fatalf("got row %d, want %d", row.N, want)
+		}
+	}
+	if f.Next(&row) || f.Overruns() != 0 {
+		t.Errorf("a fifth row, or %d overruns, from a ring of four", f.Overruns())
+	}
+}
+
+// TestTornRow plays a writer that stops at each point of Append, as a killed
+// process does.
+func TestTornRow(t *testing.T) {
+	r := Make(4, 1, 2)
+	for n := range uint64(5) {
+		appendRow(r, n)
+	}
+	s := r.slot(5)
+	s[slotSeq].Store(2*5 + 1) // begun …
+	s[slotFixed].Store(12345) // … and half written
+	var row Row
+	if !r.Latest(&row) || !check(t, &row, 4) {
+		t.Fatalf("with row 5 torn: got %+v, want row 4", row)
+	}
+	f := r.Follow() // row 1 shared the slot of row 5
+	for want := uint64(2); want < 5; want++ {
+		if !f.Next(&row) {
+			t.Fatalf("no row %d", want)
+		}
+		check(t, &row, want)
+	}
+	if f.Overruns() != 1 || f.Next(&row) {
+		t.Errorf("%d overruns, want the 1 row that the torn one destroyed", f.Overruns())
+	}
+	s[slotSeq].Store(2*5 + 2) // whole, but the head is not moved yet
+	if !r.Latest(&row) || row.N != 4 {
+		t.Errorf("before the head moved: row %d, want 4", row.N)
+	}
+}
+
+func TestHeadThatLies(t *testing.T) {
+	r := Make(4, 0, 1)
+	for n := range uint64(4) {
+		appendRow(r, n)
+	}
+	f := r.Follow()
+	var row Row
+	for f.Next(&row) {
+	}
+	for _, head := range []uint64{0, 1, 1 << 40, math.MaxUint64} {
+		r.mem[wordHead].Store(head)
+		if r.Latest(&row) && head != 1 {
+			t.Errorf("head %d: got row %d", head, row.N)
+		}
+		for range 10 {
+			f.Next(&row)
+		}
+	}
+}
+
+func TestAttach(t *testing.T) {
+	mem := make([]atomic.Uint64, Words(8, 2, 3))
+	f := func(mem []atomic.Uint64, rows, stamps, cells int, want string) {
+		t.Helper()
+		_, err := Attach(mem, rows, stamps, cells)
+		if want == "" && err != nil {
+			t.Errorf("attach: %v", err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("attach %d×%d×%d: got %v, want an error with %q", rows, stamps, cells, err, want)
+		}
+	}
+	f(mem, 8, 2, 3, "magic")
+	w := New(mem, 8, 2, 3)
+	f(mem, 8, 2, 3, "")
+	f(mem, 4, 2, 3, "header")
+	f(mem, 8, 1, 4, "header")
+	f(mem[:10], 8, 2, 3, "too short")
+	f(mem, 8, -1, 3, "too short")
+	r, err := Attach(mem, 8, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendRow(w, 0)
+	var row Row
+	if !r.Latest(&row) {
+		t.Fatal("the attached end sees no row")
+	}
+	check(t, &row, 0)
+}
+
+func TestAppendRefusesOtherShapes(t *testing.T) {
+	r := Make(2, 1, 2)
+	f := func(stamps, cells int) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("append of %d stamps and %d cells did not panic", stamps, cells)
+			}
+		}()
+		r.Append(0, make([]int64, stamps), make([]float64, cells))
+	}
+	f(0, 2)
+	f(1, 1)
+	f(1, 3)
+}
+
+func TestNoAllocation(t *testing.T) {
+	r := Make(16, 8, 100)
+	stamps, cells := make([]int64, 8), make([]float64, 100)
+	var row Row
+	f := r.Follow()
+	r.Append(0, stamps, cells)
+	r.Latest(&row)
+	if got := testing.AllocsPerRun(100, func() {
+		r.Append(1, stamps, cells)
+		r.Latest(&row)
+		f.Next(&row)
+	}); got != 0 {
+		t.Errorf("append, latest and next allocate %v times, want 0", got)
+	}
+}
