@@ -1,0 +1,353 @@
+package sampler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// firstRetry is the first pause after a failed Open and the shortest time
+// between two Opens of one collector.
+const firstRetry = time.Second
+
+// keeper keeps one collector open and bound to the fields that are wanted. All
+// its decisions are taken by the one goroutine in run; Open and Rescan, which
+// may hang, run beside it, at most one of each.
+type keeper struct {
+	name    string
+	factory collector.Factory
+	o       Options
+	metrics *metrics
+	log     *zap.Logger
+	publish func()
+
+	current atomic.Pointer[binding] // in service; nil before the first Open succeeded
+	problem atomic.Pointer[problem] // why it is not, or not with the fields wanted; nil if all is well
+	missing memory                  // boards that Open no longer finds
+
+	wishMu  sync.Mutex
+	wish    field.List
+	version uint64 // of wish
+	waiters []waiter
+
+	wake  chan struct{} // the wish has changed
+	event chan error    // a worker met ErrColumnsChanged or ErrDeviceLost
+
+	// Of run alone.
+	pending  *binding
+	retired  []*binding
+	opened   chan opened
+	ready    chan struct{}
+	rescan   chan rescanned
+	dirty    bool // an Open is wanted
+	retry    *time.Timer
+	pause    time.Duration // the next back-off
+	lastOpen time.Time
+	lastScan time.Time
+	told     map[string]string // device id → state last logged
+}
+
+type problem struct {
+	cause  Cause
+	reason string
+}
+
+type waiter struct {
+	version uint64
+	done    chan error
+}
+
+type opened struct {
+	collector collector.Collector
+	sources   []collector.Source
+	fields    field.List
+	version   uint64
+	err       error
+}
+
+type rescanned struct {
+	changed bool
+	err     error
+}
+
+func newKeeper(f collector.Factory, fields field.List, o Options, m *metrics, publish func()) *keeper {
+	name := f().Name()
+	k := &keeper{
+		name: name, factory: f, o: o, metrics: m, publish: publish,
+		log:  o.Logger.Named("sampler").With(zap.String("collector", name)),
+		wish: fields, version: 1,
+		wake: make(chan struct{}, 1), event: make(chan error, 1),
+		pause: firstRetry, told: make(map[string]string),
+		missing: memory{keep: o.LostMemory},
+	}
+	k.problem.Store(&problem{cause: CauseOpening, reason: "not opened yet"})
+	return k
+}
+
+// reload changes the wish. The channel gets one value when it is fulfilled or
+// cannot be for now.
+func (k *keeper) reload(fields field.List) <-chan error {
+	done := make(chan error, 1)
+	k.wishMu.Lock()
+	k.wish = fields
+	k.version++
+	k.waiters = append(k.waiters, waiter{k.version, done})
+	k.wishMu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return done
+}
+
+// answer tells the waiters for versions up to v.
+func (k *keeper) answer(v uint64, err error) {
+	k.wishMu.Lock()
+	defer k.wishMu.Unlock()
+	k.waiters = slices.DeleteFunc(k.waiters, func(w waiter) bool {
+		if w.version > v {
+			return false
+		}
+		w.done <- err
+		return true
+	})
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	k.retry = time.NewTimer(0)
+	defer k.retry.Stop()
+	rescan := time.NewTicker(k.o.RescanInterval)
+	defer rescan.Stop()
+	watch := time.NewTicker(time.Second)
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return k.stop()
+		case <-k.retry.C:
+			k.dirty = true
+		case <-k.wake:
+			k.dirty = true
+		case err := <-k.event:
+			k.onEvent(ctx, err)
+		case r := <-k.opened:
+			k.onOpened(ctx, r)
+		case <-k.ready:
+			k.switchOver()
+		case <-rescan.C:
+			k.startRescan(ctx)
+		case r := <-k.rescan:
+			k.onRescanned(r)
+		case <-watch.C:
+			k.tellChanges()
+		}
+		if k.dirty && k.opened == nil && k.pending == nil {
+			k.startOpen(ctx)
+		}
+	}
+}
+
+func (k *keeper) startOpen(ctx context.Context) {
+	k.dirty = false
+	k.lastOpen = time.Now()
+	k.wishMu.Lock()
+	fields, version := k.wish, k.version
+	k.wishMu.Unlock()
+	if k.current.Load() == nil {
+		k.problem.CompareAndSwap(nil, &problem{cause: CauseOpening, reason: "being opened"})
+	}
+	c := k.factory()
+	result := make(chan opened, 1) // so that an Open that returns after the end leaves no goroutine
+	k.opened = result
+	go func() {
+		octx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
+		defer cancel()
+		sources, err := c.Open(octx, fields)
+		if err == nil {
+			err = validate(sources)
+		}
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+		result <- opened{c, sources, fields, version, err}
+	}()
+}
+
+func (k *keeper) onOpened(ctx context.Context, r opened) {
+	k.opened = nil
+	if r.err != nil {
+		k.metrics.opens.WithLabelValues(k.name, "error").Inc()
+		k.fail(r)
+		return
+	}
+	k.metrics.opens.WithLabelValues(k.name, "success").Inc()
+	b := newBinding(r.collector, r.sources, r.fields, r.version, k.o, k.metrics)
+	old := k.current.Load()
+	earlier := k.retired
+	if old != nil {
+		earlier = append(slices.Clone(k.retired), old)
+	}
+	k.pending = b
+	b.start(ctx, earlier, k.notify)
+	if old == nil {
+		k.switchOver()
+		return
+	}
+	ready := make(chan struct{})
+	k.ready = ready
+	go func() {
+		defer close(ready)
+		b.awaitRows(ctx, old, k.o.Deadline)
+	}()
+}
+
+// fail keeps what is in service, remembers why, and tries again later. The
+// first failure and every new reason is logged, repeats are only counted.
+func (k *keeper) fail(r opened) {
+	p := &problem{cause: causeOfOpen(r.err), reason: r.err.Error()}
+	if old := k.problem.Swap(p); old == nil || old.reason != p.reason {
+		k.log.Warn("collector is not in use, trying again in the background", zap.Error(r.err))
+	}
+	var answer error
+	if k.current.Load() != nil {
+		answer = fmt.Errorf("reopen collector %q with the new fields (the old ones stay in service): %w", k.name, r.err)
+	}
+	k.answer(r.version, answer)
+	k.retry.Reset(k.pause)
+	k.pause = min(k.pause*2, k.o.RetryMax)
+}
+
+// switchOver puts the pending binding into service and retires the one before.
+func (k *keeper) switchOver() {
+	b := k.pending
+	k.pending, k.ready = nil, nil
+	old := k.current.Swap(b)
+	k.publish()
+	if k.problem.Swap(nil) != nil || old == nil {
+		k.log.Info("collector is in use", zap.Int("sources", len(b.workers)), zap.Int("devices", b.deviceCount()))
+	}
+	k.pause = firstRetry
+	if old != nil {
+		k.missing.forget(b)
+		k.missing.remember(old, b, time.Now())
+		k.metrics.dropGone(k.name, old, b)
+		old.retire()
+		k.retired = append(slices.DeleteFunc(k.retired, (*binding).isClosed), old)
+	}
+	k.answer(b.version, nil)
+	k.wishMu.Lock()
+	k.dirty = k.dirty || k.version > b.version
+	k.wishMu.Unlock()
+}
+
+// notify is called by workers; events that come while one waits add nothing.
+func (k *keeper) notify(err error) {
+	select {
+	case k.event <- err:
+	default:
+	}
+}
+
+// onEvent reacts to what a sample said: other columns need a new Open, a lost
+// device a look at what is there. Neither more often than once a second.
+func (k *keeper) onEvent(ctx context.Context, err error) {
+	if errors.Is(err, collector.ErrColumnsChanged) {
+		if k.opened == nil && k.pending == nil {
+			k.retry.Reset(max(0, firstRetry-time.Since(k.lastOpen)))
+		}
+		return
+	}
+	if time.Since(k.lastScan) >= firstRetry {
+		k.startRescan(ctx)
+	}
+}
+
+func (k *keeper) startRescan(ctx context.Context) {
+	b := k.current.Load()
+	if b == nil || k.rescan != nil || k.opened != nil || k.pending != nil {
+		return
+	}
+	r, ok := b.collector.(collector.Rescanner)
+	if !ok {
+		return
+	}
+	k.lastScan = time.Now()
+	result := make(chan rescanned, 1)
+	k.rescan = result
+	go func() {
+		rctx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
+		defer cancel()
+		changed, err := r.Rescan(rctx)
+		result <- rescanned{changed, err}
+	}()
+}
+
+func (k *keeper) onRescanned(r rescanned) {
+	k.rescan = nil
+	if r.err != nil {
+		k.metrics.rescanErrors.WithLabelValues(k.name).Inc()
+		return
+	}
+	if r.changed {
+		k.retry.Reset(max(0, firstRetry-time.Since(k.lastOpen)))
+	}
+}
+
+// stop ends everything. Calls that do not return in time are abandoned and named.
+func (k *keeper) stop() error {
+	k.answer(^uint64(0), context.Canceled)
+	all := k.retired
+	for _, b := range []*binding{k.pending, k.current.Load()} {
+		if b != nil {
+			b.retire()
+			all = append(all, b)
+		}
+	}
+	deadline := time.After(k.o.StopTimeout)
+	var errs []error
+	if k.opened != nil {
+		select {
+		case r := <-k.opened:
+			if r.err == nil {
+				errs = append(errs, r.collector.Close())
+			}
+		case <-deadline:
+			return fmt.Errorf("stop collector %q: opening it has not returned, abandoned", k.name)
+		}
+	}
+	for _, b := range all {
+		select {
+		case <-b.closed:
+			errs = append(errs, b.err)
+		case <-deadline:
+			return fmt.Errorf("stop collector %q: library calls for %v have not returned, abandoned", k.name, b.hungDevices())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *binding) deviceCount() (n int) {
+	for _, w := range b.workers {
+		n += len(w.view.Devices)
+	}
+	return n
+}
+
+// hungDevices names the first device of each source whose call is in progress.
+func (b *binding) hungDevices() (ids []string) {
+	for _, w := range b.workers {
+		if w.callStart.Load() != 0 {
+			ids = append(ids, sourceID(w.view.Devices))
+		}
+	}
+	return ids
+}

@@ -1,0 +1,98 @@
+package sampler
+
+import (
+	"errors"
+	"time"
+
+	"warpgauge/pkg/collector"
+)
+
+// State of a device.
+type State uint8
+
+const (
+	Up      State = iota // the last sample succeeded
+	Stalled              // a call does not return, or returns no values; the device is still there as far as is known
+	Lost                 // the library says that it is gone, or no longer finds it
+)
+
+func (s State) String() string { return [...]string{"up", "stalled", "lost"}[s] }
+
+// Cause is a reason from a short fixed list, fit for a label.
+type Cause string
+
+const (
+	CauseNone      Cause = ""
+	CauseStarting  Cause = "starting"     // not sampled yet
+	CauseWaiting   Cause = "waiting"      // a call from before a reload has not returned
+	CauseHung      Cause = "hung_call"    // the library call in progress is over the deadline
+	CauseFrozen    Cause = "stale_values" // the vendor's time stamps stand still
+	CauseError     Cause = "error"        // the library returned an error
+	CauseLost      Cause = "lost"         // the library says that the device is lost
+	CauseVanished  Cause = "vanished"     // discovery no longer finds the device
+	CauseNotBuilt  Cause = "not_built_in"
+	CauseNotLoaded Cause = "not_loaded"
+	CauseNoDevices Cause = "no_devices"
+	CauseOpening   Cause = "opening" // Open has not returned
+)
+
+// CollectorStatus is the state of one collector.
+type CollectorStatus struct {
+	Name    string
+	Up      bool   // opened and bound; its devices may be stalled all the same
+	Cause   Cause  // why it is not up, or why a change waits
+	Reason  string // the same in words: the last error of Open
+	Devices []DeviceStatus
+}
+
+// DeviceStatus is the state of one device.
+type DeviceStatus struct {
+	Device     collector.Device
+	State      State
+	Cause      Cause
+	Reason     string    // in words, empty when up
+	LastSample time.Time // of the last success; zero if never
+}
+
+// outcome is what one call said of one device. Outcomes are made when a state
+// changes, not each tick, and are immutable.
+type outcome struct {
+	state  State
+	cause  Cause
+	reason string
+	err    error
+}
+
+var (
+	outcomeUp       = &outcome{}
+	outcomeStarting = &outcome{state: Stalled, cause: CauseStarting, reason: "not sampled yet"}
+	outcomeWaiting  = &outcome{state: Stalled, cause: CauseWaiting, reason: "a library call from before the last reload or rediscovery has not returned"}
+)
+
+// same reports whether e says nothing new.
+func (o *outcome) same(e error) bool {
+	return o.err != nil && (errors.Is(e, o.err) || e.Error() == o.err.Error())
+}
+
+func outcomeOf(err error) *outcome {
+	o := &outcome{state: Stalled, cause: CauseError, reason: err.Error(), err: err}
+	switch {
+	case errors.Is(err, collector.ErrDeviceLost):
+		o.state, o.cause = Lost, CauseLost
+	case errors.Is(err, collector.ErrStalled):
+		o.cause = CauseFrozen
+	}
+	return o
+}
+
+func causeOfOpen(err error) Cause {
+	switch {
+	case errors.Is(err, collector.ErrNotBuiltIn):
+		return CauseNotBuilt
+	case errors.Is(err, collector.ErrNotLoaded):
+		return CauseNotLoaded
+	case errors.Is(err, collector.ErrNoDevices):
+		return CauseNoDevices
+	}
+	return CauseError
+}
