@@ -23,12 +23,28 @@ func (w *worker) blame(err error) {
 	if errors.Is(err, collector.ErrDeviceLost) {
 		w.notify(err)
 	}
-	var one *collector.DeviceError
-	if errors.As(err, &one) && one.Device >= 0 && one.Device < len(w.errs) {
-		w.errs[one.Device] = err
+	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.errs) {
+		w.errs[i] = err
 		return
 	}
 	for i := range w.errs {
 		w.errs[i] = err
 	}
+}
+
+// deviceOf returns the device that err names. A bare DeviceError, which a lost
+// board gives on each tick, costs no allocation.
+func deviceOf(err error) (int, bool) {
+	if one, ok := err.(*collector.DeviceError); ok {
+		return one.Device, true
+	}
+	return wrappedDevice(err)
+}
+
+func wrappedDevice(err error) (int, bool) {
+	var one *collector.DeviceError
+	if errors.As(err, &one) {
+		return one.Device, true
+	}
+	return 0, false
 }
