@@ -1,0 +1,236 @@
+package collectortest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// checkLost takes a board away and brings it back. The others go on.
+func checkLost(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	if rig.LoseDevice == nil || rig.RestoreDevice == nil {
+		tb.Skip("the rig has no LoseDevice and RestoreDevice")
+	}
+	_, sources := openOn(tb, h, rig, h.Fields)
+	id := board(tb, sources)
+	rig.LoseDevice(id)
+	for i, s := range sources {
+		err := sample(s)
+		switch at := deviceIndex(s, id); {
+		case at < 0 && err != nil:
+			tb.Errorf("source %d does not have the lost device %q: got error %v", i, id, err)
+		case at >= 0 && !errors.Is(err, collector.ErrDeviceLost):
+			tb.Errorf("source %d has the lost device %q: got error %v, want ErrDeviceLost", i, id, err)
+		case at >= 0 && len(boards(s)) > 1 && !namesDevice(err, at):
+			tb.Errorf("source %d has %d boards, and its error names none: %v", i, len(boards(s)), err)
+		}
+	}
+	checkOpens(tb, h, rig, "while a device is lost")
+	rig.RestoreDevice(id)
+	for i, s := range sources {
+		if deviceIndex(s, id) < 0 {
+			continue
+		}
+		// A library that must be loaded anew to see the board again says so.
+		if err := sample(s); err != nil && !errors.Is(err, collector.ErrColumnsChanged) {
+			tb.Errorf("source %d after device %q came back: %v", i, id, err)
+		}
+	}
+	_, again := openOn(tb, h, rig, h.Fields)
+	for i, s := range again {
+		if err := sample(s); err != nil {
+			tb.Errorf("source %d of a new open after device %q came back: %v", i, id, err)
+		}
+	}
+}
+
+// checkHang lets a board hang: its Sample blocks, nothing else does.
+func checkHang(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	if rig.Hang == nil {
+		tb.Skip("the rig has no Hang")
+	}
+	_, sources := openOn(tb, h, rig, h.Fields)
+	id := board(tb, sources)
+	hung := slices.IndexFunc(sources, func(s collector.Source) bool { return deviceIndex(s, id) >= 0 })
+	release := rig.Hang(id)
+	blocked := make(chan error, 1)
+	go func() { blocked <- sample(sources[hung]) }()
+
+	others := make(chan error, 1)
+	go func() { others <- sampleOthers(sources, hung) }()
+	if err, ok := within(h.Patience, others); !ok {
+		tb.Errorf("other sources hang with device %q", id)
+		defer func() { <-others }()
+	} else if err != nil {
+		tb.Errorf("sample of other sources while device %q hangs: %v", id, err)
+	}
+	// However long this waits, a call that hangs does not return; a short wait
+	// finds the one that does not hang, most of the time.
+	if err, returned := within(50*time.Millisecond, blocked); returned {
+		tb.Errorf("sample of the hanging device %q returned: %v", id, err)
+		blocked <- err
+	}
+	opened := make(chan error, 1)
+	go func() { opened <- openAndClose(h, rig) }()
+	if err, ok := within(h.Patience, opened); !ok {
+		tb.Errorf("open hangs with device %q", id)
+		defer func() { <-opened }()
+	} else if err != nil {
+		tb.Errorf("open while device %q hangs: %v", id, err)
+	}
+	release()
+	if _, ok := within(h.Patience, blocked); !ok {
+		tb.Fatalf("sample of device %q did not return when it no longer hung", id)
+	}
+	if err := sample(sources[hung]); err != nil {
+		tb.Errorf("sample of device %q after it hung: %v", id, err)
+	}
+}
+
+// checkChanged makes open sources outdated: somebody must say so, and a new
+// Open must agree with the new state.
+func checkChanged(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	if rig.ChangeColumns == nil {
+		tb.Skip("the rig has no ChangeColumns")
+	}
+	c, sources := openOn(tb, h, rig, h.Fields)
+	for i, s := range sources {
+		if err := sample(s); err != nil {
+			tb.Errorf("source %d before the change: %v", i, err)
+		}
+	}
+	rig.ChangeColumns()
+	said := false
+	for i, s := range sources {
+		switch err := sample(s); {
+		case errors.Is(err, collector.ErrColumnsChanged):
+			said = true
+		case err != nil:
+			tb.Errorf("source %d after a change of columns: got error %v, want nil or ErrColumnsChanged", i, err)
+		}
+	}
+	if r, ok := c.(collector.Rescanner); ok && !said {
+		changed, err := r.Rescan(context.Background())
+		if err != nil {
+			tb.Errorf("rescan: %v", err)
+		}
+		said = changed
+	}
+	if !said {
+		tb.Errorf("devices or columns changed: neither Sample nor Rescan says so")
+	}
+	_, fresh := openOn(tb, h, rig, h.Fields)
+	if cmp.Equal(allDevices(sources), allDevices(fresh)) && cmp.Equal(allColumns(sources), allColumns(fresh)) {
+		tb.Errorf("a new open after the change finds the old devices and columns")
+	}
+	for i, s := range fresh {
+		if err := sample(s); err != nil {
+			tb.Errorf("source %d of a new open after the change: %v", i, err)
+		}
+	}
+}
+
+// checkOpens wants a new Open to work beside a broken device.
+func checkOpens(tb testing.TB, h Harness, rig Rig, when string) {
+	tb.Helper()
+	if err := openAndClose(h, rig); err != nil {
+		tb.Errorf("open %s: %v", when, err)
+	}
+}
+
+func openAndClose(h Harness, rig Rig) error {
+	c := rig.Factory()
+	ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+	defer cancel()
+	_, err := c.Open(ctx, h.Fields)
+	return errors.Join(err, c.Close())
+}
+
+func sample(s collector.Source) error {
+	return s.Sample(rowOf(s, math.NaN()), dueOf(s, true))
+}
+
+func sampleOthers(sources []collector.Source, but int) error {
+	var errs []error
+	for range 3 {
+		for i, s := range sources {
+			if i != but {
+				errs = append(errs, sample(s))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// within waits for c, but not for ever.
+func within(d time.Duration, c <-chan error) (error, bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-c:
+		return err, true
+	case <-timer.C:
+		return nil, false
+	}
+}
+
+// board picks the device that the fault checks break: the last board, so that
+// what is wired to the first alone is noticed.
+func board(tb testing.TB, sources []collector.Source) string {
+	tb.Helper()
+	for _, s := range slices.Backward(sources) {
+		if ids := boards(s); len(ids) > 0 {
+			return ids[len(ids)-1]
+		}
+	}
+	tb.Fatalf("no device of level GPU among %d sources", len(sources))
+	return ""
+}
+
+// boards returns the ids of the devices of level GPU.
+func boards(s collector.Source) []string {
+	var out []string
+	for _, d := range s.Devices() {
+		if d.Level == field.GPU {
+			out = append(out, d.ID)
+		}
+	}
+	return out
+}
+
+func deviceIndex(s collector.Source, id string) int {
+	return slices.IndexFunc(s.Devices(), func(d collector.Device) bool { return d.ID == id })
+}
+
+// namesDevice reports whether err, or one of the errors joined in it, is a
+// DeviceError of that device.
+func namesDevice(err error, device int) bool {
+	switch e := err.(type) {
+	case *collector.DeviceError:
+		return e.Device == device
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return namesDevice(err, device) })
+	case interface{ Unwrap() error }:
+		return namesDevice(e.Unwrap(), device)
+	}
+	return false
+}
+
+func allColumns(sources []collector.Source) [][]collector.Column {
+	var out [][]collector.Column
+	for _, s := range sources {
+		out = append(out, s.Columns())
+	}
+	return out
+}

@@ -1,0 +1,40 @@
+package collectortest
+
+import "warpgauge/pkg/field"
+
+// Fields asks for all there is: every number of the catalogue as a metric,
+// every text as a label.
+func Fields() field.List {
+	var l field.List
+	for _, d := range field.All() {
+		f := field.Field{Desc: d, Name: d.Name, Help: d.Help, Scale: 1, Line: len(l.Fields) + 1}
+		switch {
+		case d.Kind == field.String:
+			f.Type = field.Label
+		case d.Kind == field.Binary || d.Kind == field.Timestamp:
+			continue
+		}
+		l.Fields = append(l.Fields, f)
+	}
+	return l
+}
+
+// unknown is a field that no collector can have.
+func unknown() *field.Descriptor {
+	return &field.Descriptor{ID: 65000, Name: "WARPGAUGE_TEST_UNKNOWN", Level: field.GPU, Max: 1}
+}
+
+// with returns l and one more metric.
+func with(l field.List, d *field.Descriptor) field.List {
+	fields := append([]field.Field(nil), l.Fields...)
+	return field.List{Fields: append(fields, field.Field{Desc: d, Name: d.Name, Scale: 1, Line: len(fields) + 1})}
+}
+
+// descriptors returns what collectors have to supply for l, by id.
+func descriptors(l field.List) map[field.ID]*field.Descriptor {
+	out := map[field.ID]*field.Descriptor{}
+	for _, r := range l.Readings() {
+		out[r.Desc.ID] = r.Desc
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+// Package collectortest is the conformance suite of the collector contract.
+// Every collector runs it from its own tests:
+//
+//	func TestConformance(t *testing.T) {
+//		collectortest.Run(t, collectortest.Harness{Name: "fake", New: newRig})
+//	}
+//
+// The suite knows nothing about a vendor. What it needs done to the hardware
+// (lose a board, let a call hang) the Rig does; a hook that is nil makes the
+// subtests that need it skip and say so. Subtests run one after another,
+// because the leak checks look at the whole process.
+package collectortest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Harness says which collector is tested.
+type Harness struct {
+	// Name is what Collector.Name must return.
+	Name string
+	// New supplies hardware, real or simulated, for one subtest. It must be
+	// free of faults. Clean up with tb.Cleanup.
+	New func(tb testing.TB) Rig
+	// Fields is what collectors are opened with; the zero List means Fields().
+	Fields field.List
+	// Patience is how long the suite waits for a call that must return, before
+	// it says that it hangs; 0 means 10 s. It bounds a failing run only.
+	Patience time.Duration
+}
+
+// Rig is the hardware of one subtest. Devices are named by collector.Device.ID.
+type Rig struct {
+	// Factory makes collectors that see this hardware.
+	Factory collector.Factory
+
+	// LoseDevice takes a board off the bus, RestoreDevice brings it back.
+	LoseDevice, RestoreDevice func(id string)
+	// Hang makes every Sample that touches the board block until release.
+	Hang func(id string) (release func())
+	// ChangeColumns makes open sources outdated: a board comes or goes, MIG is
+	// set up anew …
+	ChangeColumns func()
+	// FailOpen makes Open fail until restore.
+	FailOpen func() (restore func())
+	// RaiseEvent makes the event field (an XID, say) of a device happen once.
+	RaiseEvent func(id string, f field.ID, value float64)
+}
+
+// Run runs every check as a subtest.
+func Run(t *testing.T, h Harness) {
+	if h.New == nil {
+		t.Fatal("harness has no New")
+	}
+	for _, c := range checks() {
+		t.Run(c.name, func(t *testing.T) { c.run(t, h.withDefaults()) })
+	}
+}
+
+// check is one property of the contract. It reports through tb alone, so that
+// the suite's own tests can watch it fail.
+type check struct {
+	name string
+	run  func(tb testing.TB, h Harness)
+}
+
+func checks() []check {
+	return []check{
+		{"name", checkName},
+		{"device identity", checkDevices},
+		{"identity is stable", checkStable},
+		{"facts", checkFacts},
+		{"columns", checkColumns},
+		{"unknown field", checkUnknownField},
+		{"fixed and shared", checkFixed},
+		{"due cells are filled", checkDueFilled},
+		{"other cells keep their value", checkKept},
+		{"values", checkValues},
+		{"events", checkEvents},
+		{"event raised", checkEventRaised},
+		{"ownership", checkOwnership},
+		{"allocations", checkAllocations},
+		{"open is cancelled", checkCancel},
+		{"open fails", checkFailOpen},
+		{"close twice", checkCloseTwice},
+		{"two at once", checkTwo},
+		{"close beside a sample", checkCloseBeside},
+		{"rescan", checkRescan},
+		{"leaks", checkLeaks},
+		{"device lost", checkLost},
+		{"device hangs", checkHang},
+		{"columns changed", checkChanged},
+	}
+}
+
+func (h Harness) withDefaults() Harness {
+	if len(h.Fields.Fields) == 0 {
+		h.Fields = Fields()
+	}
+	if h.Patience == 0 {
+		h.Patience = 10 * time.Second
+	}
+	return h
+}
+
+// open opens a collector on fresh hardware.
+func open(tb testing.TB, h Harness) ([]collector.Source, Rig) {
+	tb.Helper()
+	rig := h.New(tb)
+	_, sources := openOn(tb, h, rig, h.Fields)
+	return sources, rig
+}
+
+// openOn opens a collector and closes it when the subtest ends.
+func openOn(tb testing.TB, h Harness, rig Rig, fields field.List) (collector.Collector, []collector.Source) {
+	tb.Helper()
+	c := rig.Factory()
+	ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+	defer cancel()
+	sources, err := c.Open(ctx, fields)
+	if err != nil {
+		tb.Fatalf("open: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	if len(sources) == 0 {
+		tb.Fatalf("open returned neither a source nor an error")
+	}
+	return c, sources
+}

@@ -1,0 +1,138 @@
+package collectortest
+
+import (
+	"slices"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+func checkName(tb testing.TB, h Harness) {
+	c := h.New(tb).Factory()
+	if got := c.Name(); got != h.Name || got == "" {
+		tb.Errorf("name of the collector: got %q, want %q", got, h.Name)
+	}
+	if err := c.Close(); err != nil {
+		tb.Errorf("close a collector that was never opened: %v", err)
+	}
+}
+
+// checkDevices looks at ids, parents and the labels that a level needs.
+func checkDevices(tb testing.TB, h Harness) {
+	sources, _ := open(tb, h)
+	devices := allDevices(sources)
+	levels := map[string]field.Level{}
+	for _, d := range devices {
+		if d.ID == "" {
+			tb.Errorf("device without an id: %+v", d)
+			continue
+		}
+		if _, again := levels[d.ID]; again {
+			tb.Errorf("device id %q occurs twice", d.ID)
+		}
+		levels[d.ID] = d.Level
+	}
+	for _, d := range devices {
+		if _, ok := levels[d.Parent]; d.Parent != "" && !ok {
+			tb.Errorf("device %q: its parent %q is not among the devices", d.ID, d.Parent)
+		}
+		for what, text := range texts(d) {
+			if !utf8.ValidString(text) {
+				tb.Errorf("device %q: %s is not UTF-8: %q", d.ID, what, text)
+			}
+		}
+		for _, what := range missing(d) {
+			tb.Errorf("device %q of level %d lacks its %s", d.ID, d.Level, what)
+		}
+	}
+}
+
+// checkStable opens twice and wants the same devices in the same order.
+func checkStable(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	_, first := openOn(tb, h, rig, h.Fields)
+	_, second := openOn(tb, h, rig, h.Fields)
+	if diff := cmp.Diff(allDevices(first), allDevices(second)); diff != "" {
+		tb.Errorf("a second open found other devices (-first +second):\n%s", diff)
+	}
+}
+
+// checkFacts looks at the label fields.
+func checkFacts(tb testing.TB, h Harness) {
+	sources, _ := open(tb, h)
+	var names []string
+	for _, f := range h.Fields.Labels() {
+		names = append(names, f.Name)
+	}
+	for _, d := range allDevices(sources) {
+		seen := map[string]bool{}
+		for _, fact := range d.Facts {
+			if !slices.Contains(names, fact.Name) {
+				tb.Errorf("device %q: fact %q is no label field of the list", d.ID, fact.Name)
+			}
+			if seen[fact.Name] {
+				tb.Errorf("device %q: fact %q occurs twice", d.ID, fact.Name)
+			}
+			seen[fact.Name] = true
+			if fact.Value == "" || !utf8.ValidString(fact.Value) {
+				tb.Errorf("device %q: fact %q has the value %q, want text or no fact", d.ID, fact.Name, fact.Value)
+			}
+		}
+	}
+}
+
+func allDevices(sources []collector.Source) []collector.Device {
+	var out []collector.Device
+	for _, s := range sources {
+		out = append(out, s.Devices()...)
+	}
+	return out
+}
+
+func texts(d collector.Device) map[string]string {
+	return map[string]string{
+		"id": d.ID, "gpu": d.GPU, "UUID": d.UUID, "pci_bus_id": d.PCIBusID, "device": d.Node, "modelName": d.Model,
+		"GPU_I_PROFILE": d.InstanceProfile, "GPU_I_ID": d.InstanceID, "GPU_CI_ID": d.ComputeID,
+		"nvlink": d.Link, "nvswitch": d.Switch, "cpu": d.CPU, "cpucore": d.Core,
+	}
+}
+
+// missing names the labels without which series of d's level collide or cannot
+// be told apart.
+func missing(d collector.Device) []string {
+	var out []string
+	want := func(what, text string) {
+		if text == "" {
+			out = append(out, what)
+		}
+	}
+	switch d.Level {
+	case field.GPU:
+		want("gpu", d.GPU)
+		want("UUID", d.UUID)
+	case field.Instance:
+		want("parent", d.Parent)
+		want("gpu", d.GPU)
+		want("UUID", d.UUID)
+		want("GPU_I_ID", d.InstanceID)
+	case field.ComputeInstance:
+		want("parent", d.Parent)
+		want("GPU_CI_ID", d.ComputeID)
+	case field.Link:
+		want("parent", d.Parent)
+		want("nvlink", d.Link)
+	case field.Switch:
+		want("nvswitch", d.Switch)
+	case field.CPU:
+		want("cpu", d.CPU)
+	case field.Core:
+		want("parent", d.Parent)
+		want("cpu", d.CPU)
+		want("cpucore", d.Core)
+	}
+	return out
+}

@@ -1,0 +1,203 @@
+package collectortest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"warpgauge/pkg/collector"
+)
+
+// checkCancel opens with a context that is over: no source, and its error.
+func checkCancel(tb testing.TB, h Harness) {
+	c := h.New(tb).Factory()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	sources, err := c.Open(ctx, h.Fields)
+	if !errors.Is(err, context.Canceled) {
+		tb.Errorf("open with a cancelled context: got error %v, want context.Canceled", err)
+	}
+	if len(sources) > 0 {
+		tb.Errorf("open with a cancelled context: got %d sources", len(sources))
+	}
+	if err := c.Close(); err != nil {
+		tb.Errorf("close after a cancelled open: %v", err)
+	}
+}
+
+// checkFailOpen wants a failed Open to leave nothing behind that stops the next.
+func checkFailOpen(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	if rig.FailOpen == nil {
+		tb.Skip("the rig has no FailOpen")
+	}
+	restore := rig.FailOpen()
+	for range 2 {
+		c := rig.Factory()
+		sources, err := c.Open(context.Background(), h.Fields)
+		if err == nil || len(sources) > 0 {
+			tb.Errorf("open that must fail: got %d sources, error %v", len(sources), err)
+		}
+		if err := c.Close(); err != nil {
+			tb.Errorf("close after a failed open: %v", err)
+		}
+	}
+	restore()
+	_, sources := openOn(tb, h, rig, h.Fields)
+	for _, s := range sources {
+		sampleAll(tb, s)
+	}
+}
+
+func checkCloseTwice(tb testing.TB, h Harness) {
+	c, _ := openOn(tb, h, h.New(tb), h.Fields)
+	for i := range 2 {
+		if err := c.Close(); err != nil {
+			tb.Errorf("close %d: %v", i+1, err)
+		}
+	}
+}
+
+// checkTwo opens two collectors at once, as a reload does, and closes the first.
+func checkTwo(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	old, first := openOn(tb, h, rig, h.Fields)
+	_, second := openOn(tb, h, rig, h.Fields)
+	for i := range min(len(first), len(second)) {
+		sampleAll(tb, first[i])
+		sampleAll(tb, second[i])
+	}
+	if err := old.Close(); err != nil {
+		tb.Errorf("close the first of two: %v", err)
+	}
+	for i, s := range second {
+		if row := sampleAll(tb, s); len(row) > 0 && allBlank(row) {
+			tb.Errorf("source %d is all blank after another collector was closed", i)
+		}
+	}
+}
+
+// checkCloseBeside closes collectors while another one samples. (The sampler
+// never closes a collector that is being sampled itself.)
+func checkCloseBeside(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	_, sources := openOn(tb, h, rig, h.Fields)
+	var stop atomic.Bool
+	done := make(chan error, len(sources))
+	for _, s := range sources {
+		go func() {
+			row, due := rowOf(s, math.NaN()), dueOf(s, true)
+			var err error
+			for !stop.Load() && err == nil {
+				err = s.Sample(row, due)
+			}
+			done <- err
+		}()
+	}
+	for range 5 {
+		c, others := openOn(tb, h, rig, h.Fields)
+		for _, s := range others {
+			sampleAll(tb, s)
+		}
+		if err := c.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	}
+	stop.Store(true)
+	for range sources {
+		if err := <-done; err != nil {
+			tb.Errorf("sample while another collector was closed: %v", err)
+		}
+	}
+}
+
+// checkRescan wants no change reported where nothing changed, also beside Sample.
+func checkRescan(tb testing.TB, h Harness) {
+	c, sources := openOn(tb, h, h.New(tb), h.Fields)
+	r, ok := c.(collector.Rescanner)
+	if !ok {
+		tb.Skip("the collector is no Rescanner")
+	}
+	var stop atomic.Bool
+	done := make(chan error)
+	go func() {
+		row, due := rowOf(sources[0], math.NaN()), dueOf(sources[0], true)
+		var err error
+		for !stop.Load() && err == nil {
+			err = sources[0].Sample(row, due)
+		}
+		done <- err
+	}()
+	for range 5 {
+		if changed, err := r.Rescan(context.Background()); changed || err != nil {
+			tb.Errorf("rescan of unchanged hardware: got changed=%v, error %v", changed, err)
+		}
+	}
+	stop.Store(true)
+	if err := <-done; err != nil {
+		tb.Errorf("sample beside a rescan: %v", err)
+	}
+}
+
+// checkLeaks opens, samples and closes, and counts goroutines and descriptors.
+func checkLeaks(tb testing.TB, h Harness) {
+	rig := h.New(tb)
+	cycle := func() {
+		c := rig.Factory()
+		sources, err := c.Open(context.Background(), h.Fields)
+		if err != nil {
+			tb.Fatalf("open: %v", err)
+		}
+		for _, s := range sources {
+			sampleAll(tb, s)
+		}
+		if err := c.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	}
+	cycle() // what a library keeps for the life of the process after its first load is no leak
+	before, files := goleak.IgnoreCurrent(), openFiles(tb)
+	const cycles = 4
+	for range cycles {
+		cycle()
+	}
+	if err := goleak.Find(before); err != nil {
+		tb.Errorf("goroutines left after close: %v", err)
+	}
+	for target, n := range openFiles(tb) {
+		if n > files[target] {
+			tb.Errorf("descriptors of %s after %d times open and close: %d, before %d", target, cycles, n, files[target])
+		}
+	}
+}
+
+// openFiles counts this process's descriptors by what they refer to.
+func openFiles(tb testing.TB) map[string]int {
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Skipf("cannot count descriptors: %v", err)
+	}
+	out := map[string]int{}
+	for _, e := range entries {
+		// The descriptor that listed the directory is gone by now.
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil {
+			out[target]++
+		}
+	}
+	return out
+}
+
+func allBlank(row []float64) bool {
+	for _, v := range row {
+		if !math.IsNaN(v) {
+			return false
+		}
+	}
+	return true
+}

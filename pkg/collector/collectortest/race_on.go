@@ -1,0 +1,5 @@
+//go:build race
+
+package collectortest
+
+const raceEnabled = true

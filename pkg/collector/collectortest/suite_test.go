@@ -1,0 +1,169 @@
+package collectortest
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func toyHarness(flaw string) Harness {
+	return Harness{
+		Name:     "toy",
+		Fields:   toyFields(),
+		Patience: 100 * time.Millisecond,
+		New:      func(tb testing.TB) Rig { return (&toyWorld{flaw: flaw}).rig(tb) },
+	}
+}
+
+// TestSound runs the suite on a collector that keeps the contract.
+func TestSound(t *testing.T) {
+	h := toyHarness("")
+	h.Patience = 0
+	Run(t, h)
+}
+
+// TestFlaws runs each check on collectors that break it: it must fail.
+func TestFlaws(t *testing.T) {
+	flaws := map[string][]string{
+		"name":                         {"name"},
+		"device identity":              {"empty id", "id twice", "orphan", "no uuid", "not utf8", "no source"},
+		"identity is stable":           {"new ids"},
+		"facts":                        {"foreign fact", "empty fact", "fact twice"},
+		"columns":                      {"column out of range", "column not asked", "column twice", "labels unsorted", "label twice", "no columns"},
+		"unknown field":                {"unknown column", "unknown drops rest"},
+		"fixed and shared":             {"devices copied", "columns copied", "columns change", "devices change"},
+		"due cells are filled":         {"cell skipped", "due changed", "sample fails"},
+		"other cells keep their value": {"writes all"},
+		"values":                       {"sentinel", "implausible", "fraction", "all blank"},
+		"events":                       {"event always"},
+		"event raised":                 {"event ignored", "event repeats"},
+		"ownership":                    {"keeps row", "reads old row"},
+		"allocations":                  {"allocates"},
+		"open is cancelled":            {"ignores ctx"},
+		"open fails":                   {"fails quietly", "fails for ever"},
+		"close twice":                  {"close once"},
+		"two at once":                  {"close blanks others", "close breaks others"},
+		"close beside a sample":        {"close breaks others"},
+		"rescan":                       {"rescan cries wolf", "rescan fails"},
+		"leaks":                        {"leaks goroutine", "leaks descriptor"},
+		"device lost":                  {"lost unnoticed", "lost takes others", "lost for ever", "lost stops open"},
+		"device hangs":                 {"hang unnoticed", "hang holds others", "hang holds open", "hang breaks others"},
+		"columns changed":              {"change unnoticed", "change is stale", "change is an error"},
+	}
+	for _, c := range checks() {
+		if len(flaws[c.name]) == 0 {
+			t.Errorf("no flaw shows that the check %q can fail", c.name)
+		}
+		for _, flaw := range flaws[c.name] {
+			t.Run(c.name+"/"+flaw, func(t *testing.T) {
+				if c.name == "allocations" && raceEnabled {
+					t.Skip("the race runtime allocates")
+				}
+				r := record(t, c, toyHarness(flaw))
+				if !r.failed {
+					t.Errorf("check %q passed a collector with the flaw %q", c.name, flaw)
+				}
+			})
+		}
+	}
+}
+
+// TestSoundRecorded makes sure that it is the flaw that fails, not the recorder.
+func TestSoundRecorded(t *testing.T) {
+	for _, c := range checks() {
+		if r := record(t, c, toyHarness("")); r.failed {
+			t.Errorf("check %q fails on a sound collector: %q", c.name, r.messages)
+		}
+	}
+}
+
+// TestMissingHooks wants one line that says what the rig lacks.
+func TestMissingHooks(t *testing.T) {
+	hooks := map[string]string{
+		"event raised":    "RaiseEvent",
+		"open fails":      "FailOpen",
+		"device lost":     "LoseDevice",
+		"device hangs":    "Hang",
+		"columns changed": "ChangeColumns",
+	}
+	h := toyHarness("")
+	bare := h.New
+	h.New = func(tb testing.TB) Rig { return Rig{Factory: bare(tb).Factory} }
+	for _, c := range checks() {
+		r := record(t, c, h)
+		if r.failed {
+			t.Errorf("check %q fails without hooks: %q", c.name, r.messages)
+		}
+		hook, needs := hooks[c.name]
+		if needs != r.skipped && c.name != "allocations" {
+			t.Errorf("check %q without hooks: skipped is %v, want %v", c.name, r.skipped, needs)
+		}
+		if needs && !slices.ContainsFunc(r.messages, func(m string) bool { return strings.Contains(m, hook) }) {
+			t.Errorf("check %q without hooks does not name %s: %q", c.name, hook, r.messages)
+		}
+	}
+}
+
+// recorder is a testing.TB that keeps what a check reports.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failed   bool
+	skipped  bool
+	messages []string
+	cleanups []func()
+}
+
+// record runs a check to its end, clean-up included.
+func record(t *testing.T, c check, h Harness) *recorder {
+	t.Helper()
+	r := &recorder{TB: t}
+	inGoroutine(func() { c.run(r, h) })
+	for len(r.cleanups) > 0 {
+		f := r.cleanups[len(r.cleanups)-1]
+		r.cleanups = r.cleanups[:len(r.cleanups)-1]
+		inGoroutine(f)
+	}
+	return r
+}
+
+// inGoroutine runs f where it may end its goroutine, as FailNow does.
+func inGoroutine(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+func (r *recorder) note(failed bool, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	r.messages = append(r.messages, text)
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Log(args ...any)                   { r.note(false, fmt.Sprint(args...)) }
+func (r *recorder) Logf(format string, args ...any)   { r.note(false, fmt.Sprintf(format, args...)) }
+func (r *recorder) Error(args ...any)                 { r.note(true, fmt.Sprint(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
+func (r *recorder) Fail()                             { r.note(true, "") }
+func (r *recorder) FailNow()                          { r.note(true, ""); runtime.Goexit() }
+func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+func (r *recorder) Skip(args ...any)                  { r.Skipf("%s", fmt.Sprint(args...)) }
+func (r *recorder) SkipNow()                          { r.skipped = true; runtime.Goexit() }
+func (r *recorder) Failed() bool                      { return r.failed }
+func (r *recorder) Skipped() bool                     { return r.skipped }
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.Logf(format, args...)
+	r.SkipNow()
+}
