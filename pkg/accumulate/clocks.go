@@ -1,0 +1,82 @@
+package accumulate
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// clockReasons are the values of label clock_event, by bit of
+// DCGM_FI_DEV_CLOCKS_EVENT_REASONS (DCGM_CLOCKS_EVENT_REASON_* in dcgm_fields.h),
+// as dcgm-exporter names them.
+var clockReasons = [...]string{
+	"gpu_idle",
+	"clocks_setting",
+	"power_cap",
+	"hw_slowdown",
+	"sync_boost",
+	"sw_thermal",
+	"hw_thermal",
+	"hw_power_brake",
+	"display_clocks",
+}
+
+const allClockReasons = 1<<len(clockReasons) - 1
+
+// clocks counts the clock events of one device. An event is a run of samples
+// with the reason's bit set: it begins with the first, and ends when a sample
+// has it clear. A blank neither begins nor ends one.
+type clocks struct {
+	width   int64 // of a slot of the window
+	known   bool  // there was a sample
+	active  uint64
+	reasons [len(clockReasons)]clockReason
+}
+
+type clockReason struct {
+	total    float64 // onsets
+	inWindow float64 // events that were active within the window
+	ended    window
+}
+
+func newClocks(span time.Duration) *clocks {
+	c := &clocks{width: slotWidth(span)}
+	for i := range c.reasons {
+		c.reasons[i].total, c.reasons[i].inWindow = math.NaN(), math.NaN()
+	}
+	return c
+}
+
+// isMask reports whether a cell can be a bit mask.
+func isMask(cell float64) bool { return cell >= 0 && cell < 1<<53 }
+
+// observe takes a sample of the mask, at position at.
+func (c *clocks) observe(mask uint64, at, now int64) {
+	mask &= allClockReasons
+	if !c.known {
+		c.known = true
+		for i := range c.reasons {
+			c.reasons[i].total = 0
+		}
+	}
+	for changed := mask ^ c.active; changed != 0; changed &= changed - 1 {
+		r := &c.reasons[bits.TrailingZeros64(changed)]
+		if lowest := changed & -changed; mask&lowest != 0 {
+			r.total++
+		} else {
+			r.ended.add(at, now, c.width, 1)
+		}
+	}
+	c.active = mask
+}
+
+// refresh brings the counts within the window to now.
+func (c *clocks) refresh(now int64) {
+	if !c.known {
+		return
+	}
+	for i := range c.reasons {
+		r := &c.reasons[i]
+		r.inWindow = float64(r.ended.count(now, c.width) + c.active>>i&1)
+	}
+}

@@ -1,0 +1,159 @@
+package accumulate
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+var (
+	descPower  = &field.Descriptor{ID: 155, Name: "DCGM_FI_DEV_POWER_USAGE", Kind: field.Double, Unit: "W", Min: 0, Max: 3000}
+	descXIDs   = &field.Descriptor{ID: field.XIDErrorsCount, Name: "DCGM_EXP_XID_ERRORS_COUNT"}
+	descXIDSum = &field.Descriptor{ID: field.XIDErrorsTotal, Name: "DCGM_EXP_XID_ERRORS_TOTAL"}
+	descClocks = &field.Descriptor{ID: field.ClockEventsCount, Name: "DCGM_EXP_CLOCK_EVENTS_COUNT"}
+	descOnsets = &field.Descriptor{ID: field.ClockEventsTotal, Name: "DCGM_EXP_CLOCK_EVENTS_TOTAL"}
+)
+
+// Cells of the sources that newBoard makes, for each device.
+const (
+	cellPower = iota
+	cellClocks
+	cellXID
+	cellXID2
+	cellsPerDevice
+)
+
+func testFields() field.List {
+	return field.List{Fields: []field.Field{
+		{Desc: descPower, Name: descPower.Name, Type: field.Histogram, Scale: 1, Buckets: []float64{50, 100, 200, 400}},
+		{Desc: descXIDs, Name: descXIDs.Name, Type: field.Gauge, Scale: 1},
+		{Desc: descXIDSum, Name: descXIDSum.Name, Type: field.Counter, Scale: 1},
+		{Desc: descClocks, Name: descClocks.Name, Type: field.Gauge, Scale: 1},
+		{Desc: descOnsets, Name: descOnsets.Name, Type: field.Counter, Scale: 1},
+	}}
+}
+
+// board is a source under test with the row that its ring gets next.
+type board struct {
+	*view.Source
+	stamps []int64
+	cells  []float64
+}
+
+func newBoard(rows int, ids ...string) *board {
+	b := &board{Source: &view.Source{Collector: "test", Fields: testFields()}}
+	for i, id := range ids {
+		b.Devices = append(b.Devices, collector.Device{ID: id, Level: field.GPU})
+		b.Columns = append(b.Columns,
+			collector.Column{Device: i, Field: descPower.ID},
+			collector.Column{Device: i, Field: field.ClockEventReasons},
+			collector.Column{Device: i, Field: field.XIDEvent},
+			collector.Column{Device: i, Field: field.XIDEvent, Labels: []collector.Label{{Name: "slot", Value: "1"}}})
+	}
+	b.Ring = ring.Make(rows, len(b.Devices), len(b.Columns))
+	b.stamps = make([]int64, len(b.Devices))
+	b.cells = make([]float64, len(b.Columns))
+	for i := range b.cells {
+		b.cells[i] = math.NaN()
+	}
+	return b
+}
+
+// cell returns the cell c of device d in the next row.
+func (b *board) cell(d, c int) *float64 { return &b.cells[d*cellsPerDevice+c] }
+
+// row appends a row at t in which the devices of failed were not sampled, and
+// clears the events.
+func (b *board) row(t time.Time, failed ...int) {
+	for i := range b.stamps {
+		if !slices.Contains(failed, i) {
+			b.stamps[i] = t.UnixNano()
+		}
+	}
+	b.Ring.Append(t.UnixNano(), b.stamps, b.cells)
+	for i := range b.Devices {
+		*b.cell(i, cellXID), *b.cell(i, cellXID2) = math.NaN(), math.NaN()
+	}
+}
+
+func viewOf(boards ...*board) *view.View {
+	v := new(view.View)
+	for _, b := range boards {
+		v.Sources = append(v.Sources, b.Source)
+	}
+	return v
+}
+
+// start is a time without a monotonic reading, so that tests move it at will.
+var start = time.Unix(1_700_000_000, 0)
+
+func at(seconds float64) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// find returns the series of a device and field whose further labels are
+// exactly those given as name, value pairs.
+func find(s *Store, device, name string, labels ...string) *Series {
+	for i := range s.Series() {
+		e := &s.Series()[i]
+		if e.Source.Devices[e.Device].ID != device || e.Field.Name != name || len(e.Labels) != len(labels)/2 {
+			continue
+		}
+		same := true
+		for j, l := range e.Labels {
+			same = same && l.Name == labels[2*j] && l.Value == labels[2*j+1]
+		}
+		if same {
+			return e
+		}
+	}
+	return nil
+}
+
+// value returns the value of a series that find finds, and NaN if there is none.
+func value(s *Store, device, name string, labels ...string) float64 {
+	if e := find(s, device, name, labels...); e != nil {
+		return *e.Value
+	}
+	return math.NaN()
+}
+
+func power(t *testing.T, s *Store, device string) *Histogram {
+	t.Helper()
+	e := find(s, device, descPower.Name)
+	if e == nil {
+		t.Fatalf("device %q has no histogram", device)
+	}
+	return e.Histogram
+}
+
+// checkHistogram fails unless h is consistent and has count and sum.
+func checkHistogram(t *testing.T, h *Histogram, count uint64, sum float64) {
+	t.Helper()
+	if h.Count != count || h.Sum != sum {
+		t.Errorf("histogram: got count %d and sum %v, want %d and %v", h.Count, h.Sum, count, sum)
+	}
+	checkSums(t, h)
+}
+
+func checkSums(t *testing.T, h *Histogram) {
+	t.Helper()
+	var classic, native uint64
+	for _, n := range h.Counts {
+		classic += n
+	}
+	for _, n := range h.Positive {
+		native += n
+	}
+	if native += h.ZeroCount; classic != h.Count || native != h.Count {
+		t.Errorf("histogram of %d: classic buckets add up to %d, native ones to %d", h.Count, classic, native)
+	}
+}
+
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }

@@ -1,0 +1,267 @@
+package accumulate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"warpgauge/pkg/field"
+)
+
+var nan, inf = math.NaN(), math.Inf(1)
+
+// peer is client_golang's histogram with the same classic buckets, schema and
+// zero threshold as h.
+func peer(h *Histogram) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:                         "peer",
+		Buckets:                      h.Bounds,
+		NativeHistogramBucketFactor:  math.Exp2(math.Exp2(-float64(h.Schema))) * (1 + 1e-9), // rounding must not pick the next
+		NativeHistogramZeroThreshold: h.ZeroThreshold,
+	})
+}
+
+// plain is what two histograms must agree on.
+type plain struct {
+	Count, Zero uint64
+	Sum         float64
+	Schema      int32
+	Classic     map[float64]uint64 // cumulative
+	Native      map[int32]uint64
+}
+
+func plainOf(h *Histogram) plain {
+	p := plain{Count: h.Count, Zero: h.ZeroCount, Sum: h.Sum, Schema: h.Schema, Classic: map[float64]uint64{}, Native: map[int32]uint64{}}
+	var n uint64
+	for i, b := range h.Bounds {
+		n += h.Counts[i]
+		p.Classic[b] = n
+	}
+	for i, n := range h.Positive {
+		if n != 0 {
+			p.Native[h.First+int32(i)] = n
+		}
+	}
+	return p
+}
+
+func plainOfPeer(t *testing.T, h prometheus.Histogram) plain {
+	t.Helper()
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	d := m.GetHistogram()
+	p := plain{Count: d.GetSampleCount(), Zero: d.GetZeroCount(), Sum: d.GetSampleSum(), Schema: d.GetSchema(),
+		Classic: map[float64]uint64{}, Native: map[int32]uint64{}}
+	for _, b := range d.GetBucket() {
+		p.Classic[b.GetUpperBound()] = b.GetCumulativeCount()
+	}
+	index, delta, n := int32(0), 0, int64(0)
+	for _, span := range d.GetPositiveSpan() {
+		index += span.GetOffset()
+		for range span.GetLength() {
+			n += d.GetPositiveDelta()[delta]
+			if n != 0 {
+				p.Native[index] = uint64(n)
+			}
+			delta++
+			index++
+		}
+	}
+	return p
+}
+
+// edges are values on, below and above every bound of a schema-3 histogram.
+func edges(low, high int) []float64 {
+	var out []float64
+	for e := low; e < high; e++ {
+		for k := range 8 {
+			b := math.Ldexp(math.Float64frombits(eighths[k]|1023<<52), e)
+			out = append(out, math.Nextafter(b, 0), b, math.Nextafter(b, inf))
+		}
+	}
+	return out
+}
+
+func TestHistogramEqualsClientGolang(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	values := map[string]func(max float64) []float64{
+		"edges": func(max float64) []float64 {
+			_, exp := math.Frexp(max)
+			return edges(exp-35, exp-1)
+		},
+		"linear": func(max float64) (out []float64) {
+			for range 5000 {
+				out = append(out, max*random.Float64())
+			}
+			return out
+		},
+		"logarithmic": func(max float64) (out []float64) {
+			for range 5000 {
+				out = append(out, max*math.Exp2(-40*random.Float64()))
+			}
+			return out
+		},
+		"bounds": func(max float64) (out []float64) {
+			for i := range 11 {
+				b := max * float64(i) / 10
+				out = append(out, b, math.Nextafter(b, inf))
+			}
+			return out[:len(out)-1] // not above max
+		},
+		"nothing": func(float64) []float64 { return nil },
+	}
+	for _, max := range []float64{1, 100, 3000, 81559, 1 << 20, 9e8, 1e12, 1e-6} {
+		for name, make := range values {
+			t.Run(fmt.Sprintf("%s to %g", name, max), func(t *testing.T) {
+				f := &field.Field{Desc: &field.Descriptor{Max: max}, Scale: 1}
+				for i := range 11 {
+					f.Buckets = append(f.Buckets, max*float64(i)/10)
+				}
+				h := newHistogram(f)
+				want := peer(h)
+				for _, v := range make(max) {
+					h.observe(v)
+					want.Observe(v)
+				}
+				if diff := cmp.Diff(plainOfPeer(t, want), plainOf(h)); diff != "" {
+					t.Errorf("client_golang (-) and ours (+) differ:\n%s", diff)
+				}
+				checkSums(t, h)
+			})
+		}
+	}
+}
+
+func TestNativeIndexAtEverySchema(t *testing.T) {
+	for schema := int32(minSchema); schema <= maxSchema; schema++ {
+		h := &Histogram{Schema: schema, ZeroThreshold: 0x1p-1000}
+		want := peer(h)
+		got := map[int32]uint64{}
+		for _, v := range append(edges(-60, 60), 0x1p-999, math.MaxFloat64, 0x1p1023) {
+			want.Observe(v)
+			got[nativeIndex(v, schema)]++
+		}
+		if diff := cmp.Diff(plainOfPeer(t, want).Native, got); diff != "" {
+			t.Errorf("schema %d: client_golang (-) and ours (+) differ:\n%s", schema, diff)
+		}
+	}
+}
+
+func TestEighths(t *testing.T) {
+	for k, m := range eighths {
+		if got, want := math.Float64frombits(m|1023<<52), math.Exp2(float64(k)/8); math.Abs(got-want) > 0x1p-52 {
+			t.Errorf("eighths[%d] stands for %v, want %v", k, got, want)
+		}
+	}
+	for first, last := range eighthOf {
+		want := 0
+		for k, m := range eighths {
+			if m>>48 <= uint64(first) {
+				want = k
+			}
+		}
+		if int(last) != want {
+			t.Errorf("eighthOf[%d] = %d, want %d", first, last, want)
+		}
+	}
+}
+
+func TestNativeShape(t *testing.T) {
+	f := func(max, unit float64, schema int32, threshold float64, first, buckets int) {
+		t.Helper()
+		want := nativeShape{schema, threshold, int32(first), buckets}
+		if got := nativeShapeOf(max, unit); got != want {
+			t.Errorf("shape for maximum %v and unit %v: got %+v, want %+v", max, unit, got, want)
+		}
+	}
+	f(1, 1, 3, 0x1p-30, -239, 240)
+	f(100, 1, 3, 0x1p-23, -183, 240)
+	f(1<<50, 1, 3, 0x1p-10, -79, 480)
+	f(1<<50, 1<<20, 3, 0x1p20, 161, 240)
+	f(0, 1, 3, 0x1p-10, -79, 592)     // no maximum: 2^64 units
+	f(inf, 1, 3, 0x1p-10, -79, 592)   //
+	f(-5, 1, 3, 0x1p-10, -79, 592)    //
+	f(1e30, 1, 2, 0x1p-10, -39, 440)  // 110 octaves
+	f(1e90, 1, 1, 0x1p-10, -19, 618)  // 309 octaves
+	f(1e150, 1, 0, 0x1p-10, -9, 509)  //
+	f(1e300, 1, -1, 0x1p-10, -4, 504) //
+	f(math.MaxFloat64, 5e-324, -2, 0x1p-1008, -251, 508)
+	f(5e-324, 5e-324, 3, 0x1p-1008, -8063, 240)
+	f(100, nan, 3, 0x1p-23, -183, 240)
+	f(100, 0, 3, 0x1p-23, -183, 240)
+}
+
+func TestNativeShapeIsBounded(t *testing.T) {
+	for range 20000 {
+		max := math.Float64frombits(rand.Uint64())
+		unit := math.Float64frombits(rand.Uint64())
+		s := nativeShapeOf(max, unit)
+		if s.buckets < 1 || s.buckets > maxNative || s.zeroThreshold < 0x1p-1022 || math.IsInf(s.zeroThreshold, 0) {
+			t.Fatalf("shape for maximum %v and unit %v: %+v", max, unit, s)
+		}
+		above := math.Nextafter(s.zeroThreshold, inf)
+		if i := nativeIndex(above, s.schema); i != s.first {
+			t.Fatalf("shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", max, unit, s.first, above, i)
+		}
+		if max > above && !math.IsInf(max, 1) && unit > 0 {
+			if i := nativeIndex(max, s.schema); int(i-s.first) >= s.buckets {
+				t.Fatalf("shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", max, unit, s, i)
+			}
+		}
+	}
+}
+
+func TestHistogramTakesAnything(t *testing.T) {
+	h := newHistogram(&field.Field{Desc: descPower, Scale: 1, Buckets: []float64{0, 10}})
+	for _, v := range []float64{nan, inf, -inf} {
+		h.observe(v)
+	}
+	checkHistogram(t, h, 0, 0)
+	h.observe(-7)
+	h.observe(0)
+	h.observe(5e-324)
+	if got, want := h.ZeroCount, uint64(3); got != want {
+		t.Errorf("zero bucket: got %d, want %d", got, want)
+	}
+	h.observe(1e18)
+	h.observe(math.MaxFloat64)
+	if got, want := h.Positive[len(h.Positive)-1], uint64(2); got != want {
+		t.Errorf("last native bucket: got %d, want the %d values above the maximum", got, want)
+	}
+	if diff := cmp.Diff([]uint64{2, 1, 2}, h.Counts); diff != "" {
+		t.Errorf("classic buckets (-want +got):\n%s", diff)
+	}
+	checkHistogram(t, h, 5, -7+1e18+math.MaxFloat64)
+
+	none := newHistogram(&field.Field{Desc: descPower, Scale: 1})
+	none.observe(3)
+	checkHistogram(t, none, 1, 3)
+}
+
+// FuzzObserve: whatever the range of the field and whatever the value, a
+// histogram stays in bounds and consistent.
+func FuzzObserve(f *testing.F) {
+	f.Add(100.0, 1.0, 50.0)
+	f.Add(0.0, 0.0, -1.0)
+	f.Add(math.MaxFloat64, 5e-324, 5e-324)
+	f.Fuzz(func(t *testing.T, max, scale, v float64) {
+		h := newHistogram(&field.Field{Desc: &field.Descriptor{Max: max}, Scale: scale, Buckets: []float64{-1, 0, max}})
+		h.observe(v)
+		h.observe(-v)
+		want := uint64(2)
+		if v-v != 0 {
+			want = 0
+		}
+		if h.Count != want {
+			t.Errorf("count of %v: got %d, want %d", v, h.Count, want)
+		}
+		checkSums(t, h)
+	})
+}

@@ -1,0 +1,63 @@
+package accumulate
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// published is what a gatherer may read while Sync runs.
+type published struct {
+	overruns, rows      atomic.Uint64
+	series, kept, inUse atomic.Int64
+}
+
+func (s *Store) publish() {
+	overruns := s.goneOverruns
+	for _, f := range s.follows {
+		overruns += f.rows.Overruns()
+	}
+	p := &s.published
+	p.overruns.Store(overruns)
+	p.rows.Store(s.rows)
+	p.series.Store(int64(len(s.series)))
+	p.inUse.Store(int64(s.memory.inUse))
+	p.kept.Store(int64(len(s.memory.held) - s.memory.inUse))
+}
+
+// Overruns returns how many rows were overwritten before they were read, as of
+// the last Sync, those of rings that are gone included. It may be called from
+// any goroutine.
+func (s *Store) Overruns() uint64 { return s.published.overruns.Load() }
+
+var _ prometheus.Collector = (*Store)(nil)
+
+var (
+	descOverruns = prometheus.NewDesc("warpgauge_ring_overruns_total",
+		"Sampled rows that were overwritten before they were read: histograms and event counts lack them.", nil, nil)
+	descRows = prometheus.NewDesc("warpgauge_accumulate_rows_total",
+		"Sampled rows that were read into histograms and event counts.", nil, nil)
+	descSeries = prometheus.NewDesc("warpgauge_accumulate_series",
+		"Histograms and event counts of the devices and fields in service.", nil, nil)
+	descStates = prometheus.NewDesc("warpgauge_accumulate_states",
+		"Accumulated states in memory, by whether a device and field in service use them or they wait for their return.",
+		[]string{"state"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (s *Store) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descOverruns
+	ch <- descRows
+	ch <- descSeries
+	ch <- descStates
+}
+
+// Collect implements prometheus.Collector. It may run beside Sync.
+func (s *Store) Collect(ch chan<- prometheus.Metric) {
+	p := &s.published
+	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(p.overruns.Load()))
+	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(p.rows.Load()))
+	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(p.series.Load()))
+	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.inUse.Load()), "in_use")
+	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.kept.Load()), "kept")
+}

@@ -1,0 +1,74 @@
+package accumulate
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// list makes the set of series anew.
+func (s *Store) list() {
+	s.series = nil
+	window := label("window_size_in_ms", strconv.FormatInt(s.xidWindow.Milliseconds(), 10))
+	clockWindow := label("window_size_in_ms", strconv.FormatInt(s.clockWindow.Milliseconds(), 10))
+	for _, f := range s.follows {
+		for i := range f.histograms {
+			t := &f.histograms[i]
+			s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: t.field, Labels: t.labels, Histogram: t.Histogram})
+		}
+		for i := range f.xids {
+			t := &f.xids[i]
+			for _, fd := range t.fields {
+				s.listXIDs(f, t, fd, window)
+			}
+		}
+		for i := range f.clocks {
+			t := &f.clocks[i]
+			for _, fd := range t.fields {
+				s.listClocks(f, t, fd, clockWindow)
+			}
+		}
+	}
+	s.version++
+}
+
+// listXIDs lists the series of a device. As dcgm-exporter does, COUNT has a
+// series for each code within the window, or one zero without the label xid if
+// there is none. TOTAL has one for each code that is known or was seen.
+func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector.Label) {
+	add := func(value *float64, labels ...collector.Label) {
+		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value})
+	}
+	if fd.Desc.ID == field.XIDErrorsCount {
+		add(&t.none, window)
+	}
+	for _, c := range t.codes {
+		xid := label("xid", c.label())
+		switch {
+		case fd.Desc.ID == field.XIDErrorsTotal:
+			add(&c.total, xid)
+		case c.seen:
+			add(&c.inWindow, window, xid)
+		}
+	}
+}
+
+// listClocks lists a series for every reason, those that never occurred, too: a
+// zero can be told from a GPU that does not say.
+func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window collector.Label) {
+	for i := range t.reasons {
+		labels := append(slices.Clone(t.labels), label("clock_event", clockReasons[i]))
+		value := &t.reasons[i].total
+		if fd.Desc.ID == field.ClockEventsCount {
+			labels = append(labels, window)
+			value = &t.reasons[i].inWindow
+		}
+		slices.SortFunc(labels, func(a, b collector.Label) int { return cmp.Compare(a.Name, b.Name) })
+		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value})
+	}
+}
+
+func label(name, value string) collector.Label { return collector.Label{Name: name, Value: value} }

@@ -1,0 +1,90 @@
+package accumulate
+
+import "time"
+
+// windowSlots is how finely a window moves: an event is counted for the window
+// and up to a 60th of it longer.
+const windowSlots = 60
+
+// window counts events that happened within a span before now, in a fixed
+// number of slots, whatever the rate of events. Times are positions of the
+// Store's axis, in nanoseconds. The zero window is empty.
+type window struct {
+	slots  [windowSlots + 1]uint32 // one more, for the slot that is being left
+	newest int64                   // number of the slot that now lies in
+	sum    uint64
+}
+
+// slotWidth returns the span of one slot.
+func slotWidth(span time.Duration) int64 { return max(int64(span)/windowSlots, 1) }
+
+// add counts n events at position at, which is not after now.
+func (w *window) add(at, now, width int64, n uint32) {
+	w.move(now, width)
+	slot := floorDiv(at, width)
+	if slot > w.newest-int64(len(w.slots)) {
+		w.slots[w.index(slot)] += n
+		w.sum += uint64(n)
+	}
+}
+
+// count returns the events within the window that ends now.
+func (w *window) count(now, width int64) uint64 {
+	if w.sum != 0 {
+		w.move(now, width)
+	}
+	return w.sum
+}
+
+// move empties the slots that now has reached.
+func (w *window) move(now, width int64) {
+	slot := floorDiv(now, width)
+	for n := min(slot-w.newest, int64(len(w.slots))); n > 0; n-- {
+		i := w.index(slot - n + 1)
+		w.sum -= uint64(w.slots[i])
+		w.slots[i] = 0
+	}
+	w.newest = max(w.newest, slot)
+}
+
+func (w *window) index(slot int64) int {
+	i := slot % int64(len(w.slots))
+	if i < 0 {
+		i += int64(len(w.slots))
+	}
+	return int(i)
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// axis maps wall-clock times of rows to a scale that a step of the wall clock
+// does not move: the age of a row when it is read is measured on the wall clock,
+// and subtracted from the monotonic now.
+type axis struct {
+	epoch time.Time
+	wall  int64 // Unix ns of now
+	now   int64 // position of now: ns since epoch, never falling
+}
+
+func (a *axis) advance(now time.Time) {
+	if a.epoch.IsZero() {
+		a.epoch = now
+	}
+	a.wall = now.UnixNano()
+	a.now = max(a.now, int64(now.Sub(a.epoch)))
+}
+
+// position returns where a row's time (Unix ns) lies: now at the latest, and far
+// enough in the past if it makes no sense.
+func (a *axis) position(rowTime int64) int64 {
+	if rowTime < 0 {
+		rowTime = 0
+	}
+	return a.now - max(a.wall-rowTime, 0)
+}

@@ -1,0 +1,116 @@
+package accumulate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	// maxXIDs bounds the distinct codes that a device has series for. A driver
+	// knows less than 200; what comes after is counted as otherXID.
+	maxXIDs  = 64
+	otherXID = -1 // label xid="other", with codes that make no sense
+
+	// takeoverSlack is how far apart the rows of an old and a new ring may be
+	// that tell of the same XID: in make-before-break both have subscribed to
+	// the driver's events, and each row tells of it on its own tick.
+	takeoverSlack = int64(2 * time.Second)
+)
+
+// knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so
+// that increase() sees the first event; a series that appears with value 1 has
+// not increased. They are those that NVIDIA's catalogue tells operators to act
+// upon or that jobs raise most: https://docs.nvidia.com/deploy/xid-errors/
+var knownXIDs = []int64{
+	13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79,
+	92, 94, 95, 109, 119, 120, 121, 140, 143, 145, 149, 154,
+}
+
+// xids counts the XID errors of one device.
+type xids struct {
+	width int64      // of a slot of the window
+	codes []*xidCode // ascending by code
+	none  float64    // 0 while there is no XID within the window, else NaN
+}
+
+type xidCode struct {
+	code     int64
+	seen     bool // else it is there for the zero of its total only
+	total    float64
+	inWindow float64 // NaN if none
+	recent   window
+	at       int64  // position of the last event
+	by       uint64 // the follow that told of it
+}
+
+func newXIDs(span time.Duration) *xids {
+	x := &xids{width: slotWidth(span)}
+	for _, c := range knownXIDs {
+		x.codes = append(x.codes, &xidCode{code: c, inWindow: math.NaN()})
+	}
+	return x
+}
+
+// count counts the XID in a cell, which happened at position at. by numbers the
+// follow that it comes from. It reports whether the device has new series.
+func (x *xids) count(cell float64, at, now int64, by uint64) (grew bool) {
+	if cell == 0 || math.IsNaN(cell) {
+		return false // no XID has the code 0
+	}
+	c := x.find(cell)
+	if c.seen && c.by != by && at-c.at < takeoverSlack {
+		return false
+	}
+	c.at, c.by = at, by
+	c.total++
+	c.recent.add(at, now, x.width, 1)
+	grew = !c.seen
+	c.seen = true
+	return grew
+}
+
+func (x *xids) find(cell float64) *xidCode {
+	code := int64(otherXID)
+	if cell > 0 && cell <= math.MaxUint32 && cell == math.Trunc(cell) {
+		code = int64(cell)
+	}
+	i, ok := x.index(code)
+	if !ok && len(x.codes) >= maxXIDs-1 { // the last place is for the others
+		code = otherXID
+		i, ok = x.index(code)
+	}
+	if !ok {
+		x.codes = slices.Insert(x.codes, i, &xidCode{code: code})
+	}
+	return x.codes[i]
+}
+
+func (x *xids) index(code int64) (int, bool) {
+	return slices.BinarySearchFunc(x.codes, code, func(c *xidCode, code int64) int { return cmp.Compare(c.code, code) })
+}
+
+// refresh brings the counts within the window to now.
+func (x *xids) refresh(now int64) {
+	x.none = 0
+	for _, c := range x.codes {
+		if !c.seen {
+			continue
+		}
+		c.inWindow = float64(c.recent.count(now, x.width))
+		if c.inWindow == 0 {
+			c.inWindow = math.NaN()
+		} else {
+			x.none = math.NaN()
+		}
+	}
+}
+
+func (c *xidCode) label() string {
+	if c.code == otherXID {
+		return "other"
+	}
+	return strconv.FormatInt(c.code, 10)
+}
