@@ -1,0 +1,127 @@
+# What a user, a contributor and CI run. `make` alone prints this list.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO      ?= go
+BIN     := bin/warpgauge
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The demo's simulated node and address, and what `make run` gets on top.
+DEMO_ADDRESS ?= 127.0.0.1:9400
+DEMO_PROFILE ?= dgx-h100
+ARGS         ?=
+
+FUZZTIME  ?= 5s
+BENCHTIME ?= 1s
+IMAGE     ?= warpgauge:$(VERSION)
+
+# The headers inside go-nvml mark functions as deprecated that it wraps itself:
+# some 100 lines of compiler warnings that no user of ours can act on.
+export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
+
+LINT_VERSION := v2.15.0
+LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
+
+##@ Use
+
+.PHONY: demo
+demo: build ## Serve a simulated 8-GPU node on DEMO_ADDRESS (needs no GPU)
+	@echo "metrics of a simulated $(DEMO_PROFILE): http://$(DEMO_ADDRESS)/metrics (Ctrl-C ends it)"
+	@exec $(BIN) --address=$(DEMO_ADDRESS) --enable-fake --fake-profile=$(DEMO_PROFILE) \
+		--enable-dcgm=false --enable-nvml=false --enable-rocm=false $(ARGS)
+
+.PHONY: run
+run: build ## Serve the GPUs of this machine on :9400; ARGS="…" adds flags
+	@exec $(BIN) $(ARGS)
+
+.PHONY: build
+build: ## Build bin/warpgauge
+	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/warpgauge
+
+.PHONY: image
+image: ## Build the container image with docker, podman or buildah
+	@if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
+	elif command -v podman >/dev/null; then podman build --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
+	elif command -v buildah >/dev/null; then buildah bud --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
+	else echo "make image needs docker, podman or buildah" >&2; exit 1; fi
+
+##@ Check
+
+.PHONY: check
+check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
+
+.PHONY: test
+test: ## All tests, the end-to-end test of the real binary included
+	$(GO) test ./...
+
+.PHONY: race
+race: ## All tests under the race detector
+	$(GO) test -race ./...
+
+.PHONY: e2e
+e2e: ## Only the end-to-end tests, each named as it runs
+	$(GO) test -count=1 -v -run '^TestE2E' ./cmd/warpgauge
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: fmt
+fmt: ## Format all Go files
+	@gofmt -s -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
+	@$(LINT) run ./...
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz; else echo "shellcheck is not installed: scripts not checked"; fi
+
+.PHONY: pure
+pure: ## Build and vet without cgo
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/warpgauge
+	CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (default 5s)
+	@GO="$(GO)" .ci/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Every benchmark once, to see that it still runs
+	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+
+.PHONY: bench-full
+bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
+	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) -benchmem -timeout=60m ./...
+
+##@ Generated files
+
+.PHONY: generate
+generate: ## Write the catalogue and the generated pages of docs/ anew
+	$(GO) generate ./...
+
+.PHONY: generate-check
+generate-check: ## Fail if generated files are not up to date
+	@.ci/generate-check
+
+.PHONY: docs
+docs: generate ## Write docs/*.md anew and check links, flags and metric names in all pages
+	$(GO) test -count=1 ./docs
+
+.PHONY: clean
+clean: ## Remove what was built (tools stay; they are in .tools)
+	rm -rf bin dist
+
+.PHONY: help
+help: ## Print this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: tools
+tools: $(LINT) ## Build the pinned tools into .tools
+
+$(LINT):
+	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"
+	@GOBIN=$(abspath $(dir $@)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
