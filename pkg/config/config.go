@@ -1,0 +1,208 @@
+// Package config turns the command line and the environment into one validated
+// Config, finds the counters CSV and watches it for changes. Package main reads
+// the Config and hands each part the two or three values that it needs; no other
+// package imports this one. The flag table (table_contract.go, table_own.go) is
+// the only place that knows names, aliases, variables and defaults; the help
+// text and docs/flags.md are printed from it.
+//
+// Nothing here starts a goroutine except Watch, which stops its own.
+package config
+
+//go:generate go run ../../cmd/warpgauge docs --output ../../docs/flags.md flags
+
+import (
+	"time"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// Config is everything that flags and environment decide.
+type Config struct {
+	// What is read.
+	Collectors    string // path of the counters CSV; meaningful only where CollectorsGiven
+	ConfigMapData string // "namespace:name", or NoConfigMap
+	ConfigFile    string // YAML configuration of newer dcgm-exporters
+	Strict        bool   // warnings about the CSV are errors
+
+	// How often.
+	Interval       time.Duration
+	SlowInterval   time.Duration
+	SampleDeadline time.Duration
+	RescanInterval time.Duration
+	StaleAfter     time.Duration // 0 means the default, see EffectiveStaleAfter
+
+	// From what.
+	DCGM, NVML, ROCm Tristate
+	Isolation        string
+	GPUs             Selector
+	Switches         Selector
+	CPUs             Selector
+	HostEngine       HostEngine
+	Fake             Fake
+	AcceptFakeGPUs   bool // GPUs that DCGM injects for tests
+	BindUnbindWatch  bool
+	BindUnbindPoll   string // as written; never fatal
+	SkipStartupCheck bool
+
+	// The page.
+	NoHostname       bool
+	HostnameLabel    string
+	OldNamespace     bool
+	ReplaceBlanks    bool
+	XIDWindow        time.Duration
+	ClockEventWindow time.Duration
+	ExporterMetrics  bool // our own metrics on the same page
+
+	Web        Web
+	Kubernetes Kubernetes
+	Containers Containers
+	HPCJobDir  string
+	Dump       Dump
+	Log        Log
+
+	sources map[string]Source // by flag name
+}
+
+// HostEngine says how DCGM is reached.
+type HostEngine struct {
+	Address        string // used only where the flag or its variable is set
+	Log            bool
+	LogLevel       string
+	MaxKeepAge     time.Duration
+	MaxKeepSamples int
+}
+
+// Fake asks for simulated GPUs.
+type Fake struct {
+	Enabled bool
+	Profile string
+	Devices int // 0 means what the profile has
+	Spec    string
+	Seed    uint64
+}
+
+// Web is the HTTP side.
+type Web struct {
+	Address              string
+	ConfigFile           string
+	SystemdSocket        bool
+	ReadTimeout          time.Duration
+	WriteTimeout         time.Duration
+	IdleTimeout          time.Duration
+	MaxConnections       int
+	MaxConcurrentScrapes int
+	Pprof                bool
+	Reload               bool
+	HealthRequireGPUs    bool
+}
+
+// Kubernetes is how devices are mapped to pods.
+type Kubernetes struct {
+	Enabled       bool
+	PodLabels     bool
+	PodUID        bool
+	GPUIDType     string
+	LabelAllow    []string
+	VirtualGPUs   bool
+	DRA           bool
+	Socket        string
+	ResourceNames []string
+}
+
+// Containers is how devices are mapped to containers outside Kubernetes.
+type Containers struct {
+	Labels bool
+	Socket string
+}
+
+// Dump is the debugging dumps of dcgm-exporter.
+type Dump struct {
+	Enabled        bool
+	Directory      string
+	RetentionHours int
+	Compression    bool
+}
+
+// Log is how the process tells what it does.
+type Log struct {
+	Level  zapcore.Level
+	Format string
+	Debug  bool
+}
+
+// Values that have a meaning of their own.
+const (
+	NoConfigMap      = "none"
+	IsolationNone    = "none"
+	IsolationProcess = "process"
+	LogText          = "text"
+	LogJSON          = "json"
+)
+
+// minInterval is the shortest tick that the sampler takes.
+const minInterval = 10 * time.Millisecond
+
+// Default returns what holds where neither flag nor variable says otherwise.
+func Default() *Config {
+	return &Config{
+		ConfigMapData:   NoConfigMap,
+		Interval:        time.Second,
+		SlowInterval:    30 * time.Second,
+		SampleDeadline:  5 * time.Second,
+		RescanInterval:  time.Minute,
+		DCGM:            Auto,
+		NVML:            Auto,
+		ROCm:            Auto,
+		Isolation:       IsolationNone,
+		GPUs:            flex(),
+		Switches:        flex(),
+		CPUs:            flex(),
+		HostEngine:      HostEngine{Address: "localhost:5555", LogLevel: "NONE", MaxKeepAge: 10 * time.Minute},
+		Fake:            Fake{Profile: "dgx-h100", Seed: 1},
+		BindUnbindPoll:  "1s",
+		HostnameLabel:   "hostname",
+		XIDWindow:       5 * time.Minute,
+		ExporterMetrics: true,
+		Web: Web{
+			Address:              ":9400",
+			ReadTimeout:          10 * time.Second,
+			WriteTimeout:         30 * time.Second,
+			IdleTimeout:          2 * time.Minute,
+			MaxConnections:       512,
+			MaxConcurrentScrapes: 16,
+		},
+		ClockEventWindow: 5 * time.Minute,
+		Kubernetes:       Kubernetes{GPUIDType: "uid", Socket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
+		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
+		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
+	}
+}
+
+// Source says where the value of the flag with that name came from.
+func (c *Config) Source(name string) Source { return c.sources[name] }
+
+// CollectorsGiven says whether a person named the counters CSV.
+func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromDefault }
+
+// RemoteHostEngine says whether DCGM is asked to use a host engine that runs
+// elsewhere: dcgm-exporter does so when the flag or its variable is set, even
+// to the default value.
+func (c *Config) RemoteHostEngine() bool { return c.Source("remote-hostengine-info") != FromDefault }
+
+// LogLevel is the level in force: --debug wins over --log-level.
+func (c *Config) LogLevel() zapcore.Level {
+	if c.Log.Debug {
+		return zapcore.DebugLevel
+	}
+	return c.Log.Level
+}
+
+// EffectiveStaleAfter is the age at which a device's series leave the page: what
+// was asked for, else 30 s or three ticks, whichever is longer, since a page
+// must not go empty between two ticks.
+func (c *Config) EffectiveStaleAfter() time.Duration {
+	if c.StaleAfter != 0 {
+		return c.StaleAfter
+	}
+	return max(30*time.Second, 3*c.Interval)
+}

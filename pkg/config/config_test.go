@@ -1,0 +1,468 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap/zapcore"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/flags.md")
+
+type environment map[string]string
+
+func (e environment) lookup(name string) (string, bool) {
+	v, ok := e[name]
+	return v, ok
+}
+
+// parse runs a root command with one subcommand over the table.
+func parse(t *testing.T, env environment, args ...string) (*Set, error) {
+	t.Helper()
+	s := NewSet(env.lookup)
+	ok := func(context.Context, *cli.Command) error { return nil }
+	root := &cli.Command{
+		Name: "warpgauge", Flags: s.CLI(), Action: ok, Writer: io.Discard, ErrWriter: io.Discard,
+		Commands: []*cli.Command{{Name: "check", Action: ok}},
+	}
+	return s, root.Run(context.Background(), append([]string{"warpgauge"}, args...))
+}
+
+// contract is dcgm-exporter's table, written out a second time on purpose: the
+// flag table must not change by accident. other is a value that differs from the
+// default; of switches it is the opposite.
+var contract = []struct{ name, alias, env, def, other string }{
+	{"collectors", "f", "DCGM_EXPORTER_COLLECTORS", "", "/x.csv"},
+	{"address", "a", "DCGM_EXPORTER_LISTEN", ":9400", "[::1]:1"},
+	{"collect-interval", "c", "DCGM_EXPORTER_INTERVAL", "1000", "30000"}, // theirs is 30000
+	{"kubernetes", "k", "DCGM_EXPORTER_KUBERNETES", "false", "true"},
+	{"use-old-namespace", "o", "DCGM_EXPORTER_USE_OLD_NAMESPACE", "false", "true"},
+	{"cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", "f", "g:0"},
+	{"configmap-data", "m", "DCGM_EXPORTER_CONFIGMAP_DATA", "none", "ns:name"},
+	{"remote-hostengine-info", "r", "DCGM_REMOTE_HOSTENGINE_INFO", "localhost:5555", "dcgm:5555"},
+	{"kubernetes-enable-pod-labels", "", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "false", "true"},
+	{"kubernetes-enable-pod-uid", "", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "false", "true"},
+	{"kubernetes-gpu-id-type", "", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", "uid", "device-name"},
+	{"kubernetes-pod-label-allowlist-regex", "", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "", "^app$,team"},
+	{"devices", "d", "DCGM_EXPORTER_DEVICES_STR", "f", "g:0,1+i:2"},
+	{"no-hostname", "n", "DCGM_EXPORTER_NO_HOSTNAME", "false", "true"},
+	{"switch-devices", "s", "DCGM_EXPORTER_OTHER_DEVICES_STR", "f", "i:0-3"},
+	{"fake-gpus", "", "DCGM_EXPORTER_USE_FAKE_GPUS", "false", "true"},
+	{"web-config-file", "", "DCGM_EXPORTER_WEB_CONFIG_FILE", "", "/web.yml"},
+	{"xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", "300000", "1000"},
+	{"replace-blanks-in-model-name", "rbmn", "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME", "false", "true"},
+	{"debug", "", "DCGM_EXPORTER_DEBUG", "false", "true"},
+	{"clock-events-count-window-size", "", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", "300000", "1000"},
+	{"enable-dcgm-log", "", "DCGM_EXPORTER_ENABLE_DCGM_LOG", "false", "true"},
+	{"dcgm-log-level", "", "DCGM_EXPORTER_DCGM_LOG_LEVEL", "NONE", "VERB"},
+	{"log-format", "", "DCGM_EXPORTER_LOG_FORMAT", "text", "json"},
+	{"pod-resources-kubelet-socket", "", "DCGM_POD_RESOURCES_KUBELET_SOCKET", "/var/lib/kubelet/pod-resources/kubelet.sock", "/k.sock"},
+	{"hpc-job-mapping-dir", "", "DCGM_HPC_JOB_MAPPING_DIR", "", "/jobs"},
+	{"nvidia-resource-names", "", "NVIDIA_RESOURCE_NAMES", "", "nvidia.com/a100,nvidia.com/gpu.shared"},
+	{"kubernetes-virtual-gpus", "", "KUBERNETES_VIRTUAL_GPUS", "false", "true"},
+	{"dump-enabled", "", "DCGM_EXPORTER_DUMP_ENABLED", "false", "true"},
+	{"dump-directory", "", "DCGM_EXPORTER_DUMP_DIRECTORY", "/tmp/dcgm-exporter-debug", "/d"},
+	{"dump-retention", "", "DCGM_EXPORTER_DUMP_RETENTION", "24", "0"},
+	{"dump-compression", "", "DCGM_EXPORTER_DUMP_COMPRESSION", "true", "false"},
+	{"kubernetes-enable-dra", "", "KUBERNETES_ENABLE_DRA", "false", "true"},
+	{"disable-startup-validate", "", "DISABLE_STARTUP_VALIDATE", "false", "true"},
+	{"enable-gpu-bind-unbind-watch", "", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", "false", "true"},
+	{"gpu-bind-unbind-poll-interval", "", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", "1s", "nonsense"},
+	{"enable-pprof", "", "DCGM_EXPORTER_ENABLE_PPROF", "false", "true"},
+	{"web-systemd-socket", "", "DCGM_EXPORTER_SYSTEMD_SOCKET", "false", "true"},
+	{"config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "", "/c.yaml"},
+	{"web-read-timeout", "", "DCGM_EXPORTER_WEB_READ_TIMEOUT", "10s", "1s"},
+	{"web-write-timeout", "", "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", "30s", "5m"},
+	{"container-labels", "", "DCGM_EXPORTER_CONTAINER_LABELS", "false", "true"},
+	{"container-runtime-socket", "", "DCGM_CONTAINER_RUNTIME_SOCKET", "", "/run/runtime.sock"},
+	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "16", "4"},
+	{"enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", "true", "false"}, // theirs is false
+	{"watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m", "1h"},
+	{"watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "10"},
+	{"health-require-gpus", "", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", "false", "true"},
+}
+
+func (s *Set) find(name string) *cliFlag {
+	i := slices.IndexFunc(s.flags, func(f *cliFlag) bool { return f.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.flags[i]
+}
+
+// Every flag of the contract: default, variable, flag, alias, and that the flag
+// beats the variable, before and after a subcommand.
+func TestContractFlags(t *testing.T) {
+	for _, c := range contract {
+		t.Run(c.name, func(t *testing.T) {
+			got := func(env environment, args ...string) string {
+				t.Helper()
+				s, err := parse(t, env, args...)
+				if err != nil {
+					t.Fatalf("parse %q with %v: %v", args, env, err)
+				}
+				return s.find(c.name).value.String()
+			}
+			want := func(what, got, want string) {
+				t.Helper()
+				if got != want {
+					t.Errorf("%s: %s = %q, want %q", what, c.name, got, want)
+				}
+			}
+			if NewSet(environment{}.lookup).find(c.name) == nil {
+				t.Fatal("no such flag")
+			}
+			set := environment{c.env: c.other}
+			want("default", got(nil), c.def)
+			want("empty variable", got(environment{c.env: ""}), c.def)
+			want("variable", got(set), c.other)
+			want("flag", got(nil, "--"+c.name+"="+c.other), c.other)
+			want("flag after a subcommand", got(nil, "check", "--"+c.name+"="+c.other), c.other)
+			if c.alias != "" {
+				want("alias", got(nil, "-"+c.alias+"="+c.other), c.other)
+			}
+			isSwitch := c.def == "true" || c.def == "false"
+			if isSwitch {
+				want("bare flag", got(nil, "--"+c.name), "true")
+			} else {
+				want("flag and argument", got(nil, "--"+c.name, c.other), c.other)
+			}
+			if c.def != "" {
+				want("flag beats variable", got(set, "--"+c.name+"="+c.def), c.def)
+				want("flag after a subcommand beats variable", got(set, "check", "--"+c.name+"="+c.def), c.def)
+			}
+		})
+	}
+}
+
+func TestContractIsWhole(t *testing.T) {
+	var want, got []string
+	for _, c := range contract {
+		want = append(want, c.name)
+	}
+	for _, f := range NewSet(environment{}.lookup).flags {
+		if f.Origin == Contract {
+			got = append(got, f.Name)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("flags of the contract (-want +got):\n%s", d)
+	}
+}
+
+func TestTableIsConsistent(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range NewSet(environment{}.lookup).flags {
+		for _, key := range append(f.Names(), f.Env) {
+			if key == "" || seen[key] {
+				t.Errorf("--%s: name or variable %q is empty or taken", f.Name, key)
+			}
+			seen[key] = true
+		}
+		if f.Origin == Own && !strings.HasPrefix(f.Env, "WARPGAUGE_") {
+			t.Errorf("--%s: variable %s lacks the prefix WARPGAUGE_", f.Name, f.Env)
+		}
+		if !slices.Contains(groups[:], f.Group) || !strings.HasSuffix(f.Usage, ".") {
+			t.Errorf("--%s: group %q unknown or usage without full stop", f.Name, f.Group)
+		}
+		if f.IsBoolFlag() != (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")) {
+			t.Errorf("--%s: a switch has no Metavar, everything else has one", f.Name)
+		}
+		if f.initial == "" {
+			continue
+		}
+		f.reset()
+		if err := f.value.Set(f.initial); err != nil || f.value.String() != f.initial {
+			t.Errorf("--%s: the default %q does not parse back: %v", f.Name, f.initial, err)
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	const name, env = "--kubernetes-pod-label-allowlist-regex", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"
+	for _, c := range []struct {
+		env  environment
+		args []string
+		want []string
+	}{
+		{args: []string{name, "a,b"}, want: []string{"a", "b"}},
+		{args: []string{name, "a", name + "=b, c"}, want: []string{"a", "b", "c"}},
+		{env: environment{env: "x , y,"}, want: []string{"x", "y"}},
+		{env: environment{env: "x"}, args: []string{name, "a", name, "b"}, want: []string{"a", "b"}},
+		{env: environment{env: "x"}, args: []string{"check", name, "a", name, "b"}, want: []string{"a", "b"}},
+	} {
+		s, err := parse(t, c.env, c.args...)
+		must(t, err)
+		if got := s.config.Kubernetes.LabelAllow; !slices.Equal(got, c.want) {
+			t.Errorf("%v with %v gives %q, want %q", c.args, c.env, got, c.want)
+		}
+	}
+}
+
+func TestTristates(t *testing.T) {
+	for _, c := range []struct {
+		env  string
+		args []string
+		want Tristate
+	}{
+		{want: Auto},
+		{args: []string{"--enable-nvml"}, want: On},
+		{args: []string{"--enable-nvml=TRUE"}, want: On},
+		{args: []string{"--enable-nvml=0"}, want: Off},
+		{env: "false", want: Off},
+		{env: "false", args: []string{"--enable-nvml=auto"}, want: Auto},
+	} {
+		s, err := parse(t, environment{"WARPGAUGE_ENABLE_NVML": c.env}, c.args...)
+		must(t, err)
+		if got := s.config.NVML; got != c.want {
+			t.Errorf("%v with %q gives %v, want %v", c.args, c.env, got, c.want)
+		}
+	}
+}
+
+func TestBadValuesNameTheirSource(t *testing.T) {
+	for _, c := range []struct {
+		env  environment
+		args []string
+		want []string
+	}{
+		{args: []string{"-c", "1s"}, want: []string{"-c, --collect-interval", `"1s"`, "milliseconds"}},
+		{args: []string{"-c", "-5"}, want: []string{"--collect-interval", "milliseconds"}},
+		{args: []string{"-c", "9300000000000000"}, want: []string{"--collect-interval"}},
+		{env: environment{"DCGM_EXPORTER_INTERVAL": "x"}, want: []string{"DCGM_EXPORTER_INTERVAL", `"x"`, "milliseconds"}},
+		{env: environment{"DCGM_EXPORTER_KUBERNETES": "yes"}, want: []string{"DCGM_EXPORTER_KUBERNETES", "true or false"}},
+		{args: []string{"--kubernetes=maybe"}, want: []string{"--kubernetes", "true or false"}},
+		{args: []string{"--enable-dcgm=maybe"}, want: []string{"--enable-dcgm", "auto, true or false"}},
+		{args: []string{"--dcgm-log-level=LOUD"}, want: []string{"--dcgm-log-level", "NONE, FATAL"}},
+		{args: []string{"--kubernetes-gpu-id-type=x"}, want: []string{"uid, device-name"}},
+		{args: []string{"--log-format=xml"}, want: []string{"--log-format", "text, json"}},
+		{args: []string{"--log-level=fatal"}, want: []string{"debug, info, warn or error"}},
+		{args: []string{"-d", "x"}, want: []string{"-d, --devices", `"x" is none`}},
+		{args: []string{"--fake-seed=-1"}, want: []string{"not negative"}},
+		{args: []string{"--stale-after=30"}, want: []string{"--stale-after", "unit"}},
+		{args: []string{"--web-read-timeout=-1s"}, want: []string{"--web-read-timeout"}},
+		{args: []string{"--dump-retention=1.5"}, want: []string{"whole number"}},
+		{args: []string{"--no-such-flag"}, want: []string{"no-such-flag"}},
+	} {
+		_, err := parse(t, c.env, c.args...)
+		if err == nil {
+			t.Errorf("%v with %v is accepted", c.args, c.env)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%v with %v: error %q lacks %q", c.args, c.env, err, w)
+			}
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string // in the error; empty: valid
+	}{
+		{},
+		{args: []string{"-c", "10"}},
+		{args: []string{"-c", "9"}, want: "--collect-interval is 9ms: it must be at least 10ms"},
+		{args: []string{"-c", "0"}, want: "--collect-interval"},
+		{args: []string{"-c", "60000"}}, // slow fields then come each tick
+		{args: []string{"--slow-interval=1ms"}, want: "--slow-interval is 1ms: it must be at least 10ms"},
+		{args: []string{"--stale-after=1s"}, want: "--stale-after is 1s: it must be at least 2s"},
+		{args: []string{"--stale-after=2s"}},
+		{args: []string{"-x", "0"}, want: "--xid-count-window-size"},
+		{args: []string{"-m", "ns:name"}},
+		{args: []string{"-m", "name"}, want: "NAMESPACE:NAME"},
+		{args: []string{"-m", "a:b:c"}, want: "NAMESPACE:NAME"},
+		{args: []string{"-a", "9400"}, want: `--address is "9400"`},
+		{args: []string{"-a", ":http"}, want: `port "http"`},
+		{args: []string{"-a", ":70000"}, want: `port "70000"`},
+		{args: []string{"-a", "[::1]:0"}},
+		{args: []string{"--fake-profile=mi300x"}, want: "--fake-profile is set without --enable-fake"},
+		{args: []string{"--fake-seed=1"}, want: "--fake-seed is set without --enable-fake"},
+		{args: []string{"--enable-fake", "--fake-profile=mi300x", "--fake-devices=3"}},
+		{args: []string{"--enable-fake", "--fake-devices=-1"}, want: "--fake-devices"},
+		{args: []string{"--max-connections=-1"}, want: "--max-connections"},
+	} {
+		s, err := parse(t, nil, c.args...)
+		must(t, err)
+		_, err = s.Config()
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%v: %v, want it valid", c.args, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%v: %v, want an error with %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestValidateReportsEverything(t *testing.T) {
+	s, err := parse(t, nil, "-c", "1", "-a", "x", "--max-connections=-1", "--fake-devices=-1")
+	must(t, err)
+	_, err = s.Config()
+	if err == nil {
+		t.Fatal("four bad values are accepted")
+	}
+	for _, name := range []string{"--collect-interval", "--address", "--max-connections", "--fake-devices"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("error %q lacks %s", err, name)
+		}
+	}
+}
+
+func TestNotices(t *testing.T) {
+	env := environment{"DCGM_EXPORTER_KUBERNETES": "true", "DCGM_EXPORTER_DUMP_ENABLED": "false"}
+	s, err := parse(t, env, "--dump-retention=3", "--debug", "-c", "500")
+	must(t, err)
+	var got []string
+	for _, n := range s.Notices() {
+		got = append(got, n.Flag+" from "+n.Source.String())
+		if !strings.HasPrefix(n.Text, "--"+n.Flag+" has no effect: ") {
+			t.Errorf("notice %q does not say which flag and why", n.Text)
+		}
+	}
+	want := []string{"kubernetes from environment", "dump-retention from command line"}
+	if !slices.Equal(got, want) {
+		t.Errorf("notices = %q, want %q", got, want)
+	}
+}
+
+func TestEffectiveValues(t *testing.T) {
+	c := Default()
+	if got := c.EffectiveStaleAfter(); got != 30*time.Second {
+		t.Errorf("stale after %v, want 30s", got)
+	}
+	c.Interval = 20 * time.Second
+	if got := c.EffectiveStaleAfter(); got != time.Minute {
+		t.Errorf("stale after %v at 20 s ticks, want 1m", got)
+	}
+	c.StaleAfter = 45 * time.Second
+	if got := c.EffectiveStaleAfter(); got != 45*time.Second {
+		t.Errorf("stale after %v, want the 45s asked for", got)
+	}
+	c.Log = Log{Level: zapcore.WarnLevel}
+	if c.LogLevel() != zapcore.WarnLevel {
+		t.Error("log level is not the one asked for")
+	}
+	if c.Log.Debug = true; c.LogLevel() != zapcore.DebugLevel {
+		t.Error("--debug does not win over --log-level")
+	}
+}
+
+func TestHostname(t *testing.T) {
+	system := func() (string, error) { return "machine", nil }
+	for _, c := range []struct {
+		env  environment
+		args []string
+		want string
+	}{
+		{want: "machine"},
+		{env: environment{"NODE_NAME": "node"}, want: "node"},
+		{env: environment{"NODE_NAME": ""}, want: "machine"},
+		{env: environment{"NODE_NAME": "node"}, args: []string{"-n"}, want: ""},
+		{env: environment{"NODE_NAME": "node"}, args: []string{"-r", "engine:5555"}, want: "node"},
+		{args: []string{"-r", "engine:5555"}, want: "engine"},
+		{args: []string{"-r", "engine"}, want: "engine"},
+		{args: []string{"-r", "tcp://engine:5555"}, want: "engine"},
+		{args: []string{"-r", "[2001:db8::1]:5555"}, want: "2001:db8::1"},
+		{args: []string{"-r", "[2001:db8::1]"}, want: "2001:db8::1"},
+		{args: []string{"-r", "engine:5555", "-k"}, want: "machine"},
+		{args: []string{"-r", "localhost:5555"}, want: "machine"},
+		{args: []string{"-r", "127.0.0.1:5555"}, want: "machine"},
+		{args: []string{"-r", "[::1]:5555"}, want: "machine"},
+		{args: []string{"-r", "unix:///run/dcgm.sock"}, want: "machine"},
+		{args: []string{"-r", "vsock://3:5555"}, want: "machine"},
+		{env: environment{"DCGM_REMOTE_HOSTENGINE_INFO": "nvidia-dcgm:5555"}, want: "nvidia-dcgm"},
+	} {
+		s, err := parse(t, c.env, c.args...)
+		must(t, err)
+		if got, err := s.config.Hostname(c.env.lookup, system); got != c.want || err != nil {
+			t.Errorf("hostname of %v with %v = %q, %v, want %q", c.args, c.env, got, err, c.want)
+		}
+	}
+	nameless := func() (string, error) { return "", errors.New("no name") }
+	if _, err := Default().Hostname(environment{}.lookup, nameless); err == nil || !strings.Contains(err.Error(), "--no-hostname") {
+		t.Errorf("a machine without a name gives %v, want an error that says what to do", err)
+	}
+}
+
+func TestFindCounters(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first.csv"), filepath.Join(dir, "second.csv")
+	builtIn := []byte("built in")
+	read := func(s *Set, err error) (string, string, error) {
+		must(t, err)
+		found := s.config.FindCounters(first, second)
+		data, err := found.Read(builtIn)
+		return found.Name(), string(data), err
+	}
+	want := func(name, content string) func(string, string, error) {
+		return func(gotName, got string, err error) {
+			t.Helper()
+			if gotName != name || got != content || err != nil {
+				t.Errorf("counters are %q with %q, %v, want %q with %q", gotName, got, err, name, content)
+			}
+		}
+	}
+	want("built-in default-counters.csv", "built in")(read(parse(t, nil)))
+	write(t, second, "2")
+	want(second, "2")(read(parse(t, nil)))
+	write(t, first, "1")
+	want(first, "1")(read(parse(t, nil)))
+	want(second, "2")(read(parse(t, nil, "-f", second)))
+	want(second, "2")(read(parse(t, environment{"DCGM_EXPORTER_COLLECTORS": second})))
+
+	absent := filepath.Join(dir, "absent.csv")
+	_, _, err := read(parse(t, nil, "-f", absent))
+	if err == nil || !strings.Contains(err.Error(), absent) || !strings.Contains(err.Error(), "--collectors") {
+		t.Errorf("an absent file gives %v, want its name and what to do", err)
+	}
+	if _, _, err := read(parse(t, nil, "-f", dir)); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Errorf("a directory gives %v, want an error that says so", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	help := NewSet(environment{}.lookup).Help()
+	for _, line := range strings.Split(help, "\n") {
+		if len([]rune(line)) > helpWidth {
+			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
+		}
+	}
+	for _, want := range []string{
+		"What is read:\n", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
+		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--dump-enabled",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("help lacks %q:\n%s", want, help)
+		}
+	}
+	if strings.Contains(help, "DCGM_EXPORTER_DUMP_ENABLED") {
+		t.Error("help explains a flag without effect")
+	}
+}
+
+func TestMarkdownIsUpToDate(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "flags.md")
+	got := NewSet(environment{}.lookup).Markdown()
+	if *update {
+		must(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("docs/flags.md is out of date, run go generate ./pkg/config (-file +table):\n%s", d)
+	}
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Width and indentation of the help text, in columns.
+const (
+	helpWidth  = 100
+	helpIndent = 8
+)
+
+// Help is the part of the help text that lists the flags: those that work, by
+// group, then the names of those that are accepted without effect.
+func (s *Set) Help() string {
+	var b strings.Builder
+	for _, g := range groups {
+		s.helpGroup(&b, g)
+	}
+	var idle []string
+	for _, f := range s.flags {
+		if f.NoEffect != "" {
+			idle = append(idle, dashed(f.Name))
+		}
+	}
+	b.WriteString("Accepted as in dcgm-exporter, without effect in this version (docs/flags.md says why):\n")
+	wrap(&b, strings.Join(idle, " "), 2)
+	return b.String()
+}
+
+func (s *Set) helpGroup(b *strings.Builder, g Group) {
+	fmt.Fprintf(b, "%s:\n", g)
+	for _, f := range s.flags {
+		if f.Group == g && f.NoEffect == "" {
+			f.help(b)
+		}
+	}
+	b.WriteByte('\n')
+}
+
+func (f *cliFlag) help(b *strings.Builder) {
+	b.WriteString("  " + f.spelling())
+	switch {
+	case f.Metavar != "" && f.IsBoolFlag():
+		b.WriteString("=" + f.Metavar) // the value cannot be an argument of its own
+	case f.Metavar != "":
+		b.WriteString(" " + f.Metavar)
+	}
+	b.WriteByte('\n')
+	text := f.Usage
+	if d := f.defaultText(); d != "" {
+		text += " Default: " + d + "."
+	}
+	wrap(b, text+" $"+f.Env, helpIndent)
+}
+
+// defaultText is the default for people; empty where it says nothing.
+func (f *cliFlag) defaultText() string {
+	switch {
+	case f.ShownDefault != "":
+		return f.ShownDefault
+	case f.Metavar == "" && f.initial == "false":
+		return ""
+	}
+	return f.initial
+}
+
+// wrap writes text in lines of at most helpWidth columns, indented.
+func wrap(b *strings.Builder, text string, indent int) {
+	column := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+			b.WriteString(strings.Repeat(" ", indent))
+			column = indent
+		case column+1+n > helpWidth:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteByte('\n')
+}

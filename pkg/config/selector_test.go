@@ -1,0 +1,125 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseSelector(t *testing.T) {
+	whole, part := []int{0, 1, 2, 3, 4, 5, 31, 40}, []int{0, 1, 2, 3, 4, 5, 31, 40}
+	for _, c := range []struct {
+		in          string
+		whole, part []int // the wanted ones
+		out         string
+	}{
+		{in: "f", part: part},
+		{in: "g", whole: whole},
+		{in: "i", part: part},
+		{in: "g:0", whole: []int{0}},
+		{in: "g:0,2-4", whole: []int{0, 2, 3, 4}},
+		{in: "i:31", part: []int{31}},
+		{in: "g+i", whole: whole, part: part},
+		{in: "g:0,1+i:2", whole: []int{0, 1}, part: []int{2}},
+		{in: "i:2+g", whole: whole, part: []int{2}, out: "g+i:2"},
+		{in: "g:3-3", whole: []int{3}, out: "g:3"},
+	} {
+		s, err := ParseSelector(c.in)
+		if err != nil {
+			t.Errorf("ParseSelector(%q) = %v", c.in, err)
+			continue
+		}
+		var gotWhole, gotPart []int
+		for _, i := range whole {
+			if s.MatchWhole(i, true) {
+				gotWhole = append(gotWhole, i)
+			}
+			if s.MatchPart(i) {
+				gotPart = append(gotPart, i)
+			}
+		}
+		if !slices.Equal(gotWhole, c.whole) || !slices.Equal(gotPart, c.part) {
+			t.Errorf("ParseSelector(%q) matches wholes %v and parts %v, want %v and %v", c.in, gotWhole, gotPart, c.whole, c.part)
+		}
+		want := c.out
+		if want == "" {
+			want = c.in
+		}
+		if got := s.String(); got != want {
+			t.Errorf("ParseSelector(%q).String() = %q, want %q", c.in, got, want)
+		}
+		if again, err := ParseSelector(s.String()); err != nil || again.String() != s.String() {
+			t.Errorf("ParseSelector(%q) = %v, %v: the text of a selector must parse back", s.String(), again, err)
+		}
+	}
+}
+
+func TestParseSelectorErrors(t *testing.T) {
+	for in, want := range map[string]string{
+		"":            "none of f, g and i",
+		"x":           `"x" is none of f, g and i`,
+		"G":           "none of f, g and i",
+		"f:0":         "f takes no list",
+		"f+g":         "cannot be combined",
+		"g+f":         "cannot be combined",
+		"g:":          "neither a number nor a range",
+		"g:1:2":       "neither a number nor a range",
+		"g:a":         `"a" is neither`,
+		"g:1,":        "neither",
+		"g:-1":        "neither",
+		"g:1-2-3":     "neither",
+		"g: 1":        "neither",
+		"g:4-2":       "runs backwards",
+		"g:0+g:1":     "g occurs twice",
+		"g:65536":     "neither",
+		"g:0-9999999": "neither",
+		"g++i":        "none of",
+	} {
+		if s, err := ParseSelector(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseSelector(%q) = %v, %v, want an error with %q", in, s, err, want)
+		}
+	}
+}
+
+func TestFlexibleSelectorPrefersParts(t *testing.T) {
+	s := flex()
+	if !s.Flexible() || !s.MatchWhole(0, false) || s.MatchWhole(0, true) || !s.MatchPart(7) {
+		t.Error("f must match a whole without parts, and the parts of one with parts")
+	}
+	if (Selector{}).MatchWhole(0, false) || (Selector{}).MatchPart(0) {
+		t.Error("the zero Selector must match nothing")
+	}
+}
+
+func TestSelectorNamed(t *testing.T) {
+	s, err := ParseSelector("g:7,2-4,2+i:1")
+	must(t, err)
+	whole, part := s.Named()
+	if !slices.Equal(whole, []int{2, 4, 7}) || !slices.Equal(part, []int{1}) {
+		t.Errorf("Named() of %s = %v, %v, want [2 4 7], [1]", s, whole, part)
+	}
+}
+
+func FuzzParseSelector(f *testing.F) {
+	for _, s := range []string{"f", "g", "g:0,2-4+i:1", "g:4-2", "i:", "g+g"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		s, err := ParseSelector(in)
+		if err != nil {
+			if s.Flexible() || s.MatchWhole(0, false) || s.MatchPart(0) {
+				t.Errorf("ParseSelector(%q) gives an error and a selector that matches", in)
+			}
+			return
+		}
+		again, err := ParseSelector(s.String())
+		if err != nil || again.String() != s.String() {
+			t.Errorf("ParseSelector(%q) prints as %q, which parses as %q, %v", in, s, again, err)
+		}
+		for _, i := range []int{0, 1, 2, 100, maxIndex} {
+			if s.MatchWhole(i, false) != again.MatchWhole(i, false) || s.MatchPart(i) != again.MatchPart(i) {
+				t.Errorf("ParseSelector(%q) and its text %q differ at %d", in, s, i)
+			}
+		}
+	})
+}

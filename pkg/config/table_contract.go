@@ -1,0 +1,261 @@
+package config
+
+// Reasons that several flags share.
+const (
+	noPods = "devices are not mapped to pods yet; series come without pod labels"
+	noDCGM = "values are not read through DCGM yet"
+	noDump = "there are no debugging dumps; `warpgauge once` and `warpgauge devices` print what is read"
+)
+
+// contractFlags are dcgm-exporter's flags, up to 4.9, with its names, aliases
+// and variables. Those that mean nothing here are accepted all the same, so that
+// a manifest written for dcgm-exporter starts.
+func contractFlags(c *Config) []Flag {
+	var all []Flag
+	for _, part := range [][]Flag{
+		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c),
+	} {
+		for _, f := range part {
+			f.Origin = Contract
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func contractFields(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "collectors", Aliases: []string{"f"}, Env: "DCGM_EXPORTER_COLLECTORS", Group: GroupFields, value: text(&c.Collectors),
+			Metavar: "FILE", Usage: "Counters CSV: field, type, help and, if wanted, options on each line.",
+			ShownDefault: ContractCounters + ", else " + OwnCounters + ", else the list built in",
+			Differs:      "without the flag a missing default file is not an error: the list built in is used",
+		},
+		{
+			Name: "configmap-data", Aliases: []string{"m"}, Env: "DCGM_EXPORTER_CONFIGMAP_DATA", Group: GroupFields, value: text(&c.ConfigMapData),
+			Metavar: "NAMESPACE:NAME", Usage: "ConfigMap that holds the counters CSV.",
+			NoEffect: "ConfigMaps are not read through the API server yet; the file of --collectors is used (mount the ConfigMap as a volume)",
+		},
+		{
+			Name: "config-file", Env: "DCGM_EXPORTER_CONFIG_FILE", Group: GroupFields, value: text(&c.ConfigFile),
+			Metavar: "FILE", Usage: "YAML configuration of dcgm-exporter 4.8.3 and later.",
+			NoEffect: "the YAML configuration is not read; fields come from --collectors, everything else from flags and variables",
+		},
+		{
+			Name: "collect-interval", Aliases: []string{"c"}, Env: "DCGM_EXPORTER_INTERVAL", Group: GroupSampling, value: millis(&c.Interval),
+			Metavar: "MS", Usage: "Time between two samples, in milliseconds, at least 10. Slow and static fields are read less often.",
+			Differs: "dcgm-exporter's default is 30000",
+		},
+		{
+			Name: "watch-max-keep-age", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Group: GroupSampling, value: duration(&c.HostEngine.MaxKeepAge),
+			Metavar: "DURATION", Usage: "How long DCGM keeps samples.", NoEffect: noDCGM,
+		},
+		{
+			Name: "watch-max-keep-samples", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Group: GroupSampling, value: integer(&c.HostEngine.MaxKeepSamples),
+			Metavar: "N", Usage: "How many samples of a field DCGM keeps, 0 for no limit.", NoEffect: noDCGM,
+		},
+	}
+}
+
+func contractDevices(c *Config) []Flag {
+	const grammar = " f: each whole, or its parts where it has some; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
+	const missing = "an id that does not exist is a warning, since a device may appear later"
+	return []Flag{
+		{
+			Name: "devices", Aliases: []string{"d"}, Env: "DCGM_EXPORTER_DEVICES_STR", Group: GroupCollectors, value: selector(&c.GPUs),
+			Metavar: "SELECTOR", Usage: "GPUs (wholes) and MIG instances (parts) to report." + grammar, Differs: missing,
+		},
+		{
+			Name: "switch-devices", Aliases: []string{"s"}, Env: "DCGM_EXPORTER_OTHER_DEVICES_STR", Group: GroupCollectors, value: selector(&c.Switches),
+			Metavar: "SELECTOR", Usage: "NVSwitches (wholes) and their links (parts) to report; f: all of both. Written as for --devices.", Differs: missing,
+		},
+		{
+			Name: "cpu-devices", Aliases: []string{"p"}, Env: "DCGM_EXPORTER_CPU_DEVICES_STR", Group: GroupCollectors, value: selector(&c.CPUs),
+			Metavar: "SELECTOR", Usage: "CPUs (wholes) and cores (parts) to report; f: all of both. Written as for --devices.", Differs: missing,
+		},
+		{
+			Name: "remote-hostengine-info", Aliases: []string{"r"}, Env: "DCGM_REMOTE_HOSTENGINE_INFO", Group: GroupCollectors, value: text(&c.HostEngine.Address),
+			Metavar: "HOST:PORT", Usage: "DCGM host engine to use instead of an embedded one. Outside Kubernetes its host is the value of the hostname label.",
+			NoEffect: noDCGM + "; only the value of the hostname label follows it",
+			Differs:  "an engine on this machine does not give the hostname label its name (\"localhost\")",
+		},
+		{
+			Name: "fake-gpus", Env: "DCGM_EXPORTER_USE_FAKE_GPUS", Group: GroupCollectors, value: boolean(&c.AcceptFakeGPUs),
+			Usage: "Accept GPUs that DCGM injects for tests.", NoEffect: noDCGM + "; --enable-fake simulates GPUs without DCGM",
+		},
+		{
+			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, value: boolean(&c.BindUnbindWatch),
+			Usage: "Look for GPUs that come and go.", NoEffect: "coming and going devices are always looked for, see --rescan-interval",
+		},
+		{
+			Name: "gpu-bind-unbind-poll-interval", Env: "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Group: GroupCollectors, value: text(&c.BindUnbindPoll),
+			Metavar: "DURATION", Usage: "How often to look for them.", NoEffect: "use --rescan-interval",
+		},
+		{
+			Name: "disable-startup-validate", Env: "DISABLE_STARTUP_VALIDATE", Group: GroupCollectors, value: boolean(&c.SkipStartupCheck),
+			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; they are looked for again and again",
+		},
+	}
+}
+
+func contractPage(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "no-hostname", Aliases: []string{"n"}, Env: "DCGM_EXPORTER_NO_HOSTNAME", Group: GroupPage, value: boolean(&c.NoHostname),
+			Usage: "Leave the hostname label out.",
+		},
+		{
+			Name: "use-old-namespace", Aliases: []string{"o"}, Env: "DCGM_EXPORTER_USE_OLD_NAMESPACE", Group: GroupPage, value: boolean(&c.OldNamespace),
+			Usage: "Labels of dcgm-exporter 1.x: uuid, pod_name, pod_namespace, container_name.",
+		},
+		{
+			Name: "replace-blanks-in-model-name", Aliases: []string{"rbmn"}, Env: "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME", Group: GroupPage, value: boolean(&c.ReplaceBlanks),
+			Usage: "Write - for each blank in the modelName label.",
+		},
+		{
+			Name: "xid-count-window-size", Aliases: []string{"x"}, Env: "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", Group: GroupPage, value: millis(&c.XIDWindow),
+			Metavar: "MS", Usage: "Window of DCGM_EXP_XID_ERRORS_COUNT, in milliseconds.",
+			Differs: "counts events, not samples",
+		},
+		{
+			Name: "clock-events-count-window-size", Env: "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", Group: GroupPage, value: millis(&c.ClockEventWindow),
+			Metavar: "MS", Usage: "Window of DCGM_EXP_CLOCK_EVENTS_COUNT, in milliseconds.",
+		},
+		{
+			Name: "enable-exporter-metrics", Env: "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", Group: GroupPage, value: boolean(&c.ExporterMetrics),
+			Usage: "Put the exporter's own metrics (warpgauge_*, go_*, process_*) on the page.", Differs: "dcgm-exporter's default is false",
+		},
+	}
+}
+
+func contractWeb(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "address", Aliases: []string{"a"}, Env: "DCGM_EXPORTER_LISTEN", Group: GroupWeb, value: text(&c.Web.Address),
+			Metavar: "HOST:PORT", Usage: "Address to listen on; [IPV6]:PORT for IPv6.",
+		},
+		{
+			Name: "web-config-file", Env: "DCGM_EXPORTER_WEB_CONFIG_FILE", Group: GroupWeb, value: text(&c.Web.ConfigFile),
+			Metavar: "FILE", Usage: "TLS and basic authentication, as the Prometheus exporter-toolkit describes them.",
+		},
+		{
+			Name: "web-systemd-socket", Env: "DCGM_EXPORTER_SYSTEMD_SOCKET", Group: GroupWeb, value: boolean(&c.Web.SystemdSocket),
+			Usage: "Listen on the sockets that systemd passes instead of --address.",
+		},
+		{
+			Name: "web-read-timeout", Env: "DCGM_EXPORTER_WEB_READ_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.ReadTimeout),
+			Metavar: "DURATION", Usage: "Longest time to read a request.",
+		},
+		{
+			Name: "web-write-timeout", Env: "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.WriteTimeout),
+			Metavar: "DURATION", Usage: "Longest time to write an answer.",
+		},
+		{
+			Name: "max-concurrent-scrapes", Env: "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", Group: GroupWeb, value: integer(&c.Web.MaxConcurrentScrapes),
+			Metavar: "N", Usage: "Most scrapes at a time in dcgm-exporter 4.8.4 and later.",
+			NoEffect: "scrapes share one page that is ready in memory, so none is refused; --max-connections bounds clients",
+		},
+		{
+			Name: "enable-pprof", Env: "DCGM_EXPORTER_ENABLE_PPROF", Group: GroupWeb, value: boolean(&c.Web.Pprof),
+			Usage: "Serve Go profiles under /debug/pprof/.",
+		},
+		{
+			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(&c.Web.HealthRequireGPUs),
+			Usage: "Let /health fail where no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
+		},
+	}
+}
+
+func contractOwners(c *Config) []Flag {
+	const noContainers = "devices are not mapped to containers yet"
+	k := &c.Kubernetes
+	return []Flag{
+		{
+			Name: "kubernetes", Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
+			Usage: "Map devices to pods.", NoEffect: noPods,
+		},
+		{
+			Name: "kubernetes-enable-pod-labels", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Group: GroupOwners, value: boolean(&k.PodLabels),
+			Usage: "Add the labels of the pod.", NoEffect: noPods,
+		},
+		{
+			Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Group: GroupOwners, value: boolean(&k.PodUID),
+			Usage: "Add the label pod_uid.", NoEffect: noPods,
+		},
+		{
+			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, value: oneOf(&k.GPUIDType, false, "uid", "device-name"),
+			Metavar: "TYPE", Usage: "What the kubelet calls a device: uid or device-name.", NoEffect: noPods,
+			Differs: "another value is refused at start; in dcgm-exporter it fails every scrape",
+		},
+		{
+			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, value: list{&k.LabelAllow},
+			Metavar: "REGEX,…", Usage: "Pod labels to add; may be repeated.", NoEffect: noPods,
+		},
+		{
+			Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Group: GroupOwners, value: boolean(&k.VirtualGPUs),
+			Usage: "Report each sharer of a shared GPU.", NoEffect: noPods,
+		},
+		{
+			Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Group: GroupOwners, value: boolean(&k.DRA),
+			Usage: "Map devices of dynamic resource allocation.", NoEffect: noPods,
+		},
+		{
+			Name: "pod-resources-kubelet-socket", Env: "DCGM_POD_RESOURCES_KUBELET_SOCKET", Group: GroupOwners, value: text(&k.Socket),
+			Metavar: "PATH", Usage: "The kubelet's pod-resources socket.", NoEffect: noPods,
+		},
+		{
+			Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Group: GroupOwners, value: list{&k.ResourceNames},
+			Metavar: "NAME,…", Usage: "Further extended resources that are GPUs; may be repeated.", NoEffect: noPods,
+		},
+		{
+			Name: "container-labels", Env: "DCGM_EXPORTER_CONTAINER_LABELS", Group: GroupOwners, value: boolean(&c.Containers.Labels),
+			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: noContainers,
+		},
+		{
+			Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Group: GroupOwners, value: text(&c.Containers.Socket),
+			Metavar: "PATH", Usage: "The container runtime's socket.", NoEffect: noContainers,
+		},
+		{
+			Name: "hpc-job-mapping-dir", Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
+			Metavar: "DIR", Usage: "Files that name the jobs of each device.", NoEffect: "devices are not mapped to jobs yet",
+		},
+	}
+}
+
+func contractDiagnosis(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "debug", Env: "DCGM_EXPORTER_DEBUG", Group: GroupLogging, value: boolean(&c.Log.Debug),
+			Usage: "The same as --log-level=debug.",
+		},
+		{
+			Name: "log-format", Env: "DCGM_EXPORTER_LOG_FORMAT", Group: GroupLogging, value: oneOf(&c.Log.Format, false, LogText, LogJSON),
+			Metavar: "FORMAT", Usage: "text or json, on standard error.",
+		},
+		{
+			Name: "enable-dcgm-log", Env: "DCGM_EXPORTER_ENABLE_DCGM_LOG", Group: GroupLogging, value: boolean(&c.HostEngine.Log),
+			Usage: "Pass DCGM's log on.", NoEffect: noDCGM,
+		},
+		{
+			Name: "dcgm-log-level", Env: "DCGM_EXPORTER_DCGM_LOG_LEVEL", Group: GroupLogging,
+			value:   oneOf(&c.HostEngine.LogLevel, true, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"),
+			Metavar: "LEVEL", Usage: "Level of DCGM's log.", NoEffect: noDCGM,
+		},
+		{
+			Name: "dump-enabled", Env: "DCGM_EXPORTER_DUMP_ENABLED", Group: GroupLogging, value: boolean(&c.Dump.Enabled),
+			Usage: "Write debugging dumps.", NoEffect: noDump,
+		},
+		{
+			Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Group: GroupLogging, value: text(&c.Dump.Directory),
+			Metavar: "DIR", Usage: "Where to write them.", NoEffect: noDump,
+		},
+		{
+			Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Group: GroupLogging, value: integer(&c.Dump.RetentionHours),
+			Metavar: "HOURS", Usage: "How long to keep them, 0 for ever.", NoEffect: noDump,
+		},
+		{
+			Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Group: GroupLogging, value: boolean(&c.Dump.Compression),
+			Usage: "Compress them.", NoEffect: noDump,
+		},
+	}
+}

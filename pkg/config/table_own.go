@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// ownFlags are the flags that dcgm-exporter does not have.
+func ownFlags(c *Config) []Flag {
+	var all []Flag
+	for _, part := range [][]Flag{ownSampling(c), ownCollectors(c), ownServing(c), ownFake(c)} {
+		for _, f := range part {
+			f.Origin = Own
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func ownSampling(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, value: boolean(&c.Strict),
+			Usage: "Take warnings about the CSV, such as an unknown field, as errors.",
+		},
+		{
+			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
+			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) that the CSV gives no interval.",
+		},
+		{
+			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, value: duration(&c.SampleDeadline),
+			Metavar: "DURATION", Usage: "A library call that takes longer makes its devices stalled.",
+		},
+		{
+			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, value: duration(&c.RescanInterval),
+			Metavar: "DURATION", Usage: "How often to look for devices that came or went.",
+		},
+		{
+			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, value: duration(&c.StaleAfter),
+			Metavar: "DURATION", Usage: "The series of a device leave the page when its last sample is older.",
+			ShownDefault: "30s, or 3 × collect-interval where that is longer",
+		},
+		{
+			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
+			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
+		},
+	}
+}
+
+func ownCollectors(c *Config) []Flag {
+	const vendor = " auto: where hardware and library are found; true: the same; false: the library is never touched."
+	return []Flag{
+		{
+			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, value: tristate(&c.DCGM),
+			Metavar: "auto|true|false", Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor,
+		},
+		{
+			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
+			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
+		},
+		{
+			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
+			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI." + vendor,
+		},
+		{
+			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, value: oneOf(&c.Isolation, false, IsolationNone, IsolationProcess),
+			Metavar: "MODE", Usage: "none: vendor libraries run in this process; process: each in a process of its own.",
+			NoEffect: "this build has no process isolation; vendor libraries run in this process",
+		},
+	}
+}
+
+func ownServing(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "enable-reload-endpoint", Aliases: []string{"web.enable-lifecycle"}, Env: "WARPGAUGE_ENABLE_RELOAD_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Reload),
+			Usage: "Serve POST /-/reload, which reads the CSV again.",
+		},
+		{
+			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.IdleTimeout),
+			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
+		},
+		{
+			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
+			Metavar: "N", Usage: "Most client connections at a time, 0 for no limit.",
+		},
+		{
+			Name: "log-level", Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, value: level(&c.Log.Level),
+			Metavar: "LEVEL", Usage: "debug, info, warn or error.",
+		},
+	}
+}
+
+func ownFake(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "enable-fake", Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
+			Usage: "Simulate GPUs. The numbers are invented; never switched on by itself.",
+		},
+		{
+			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, value: text(&c.Fake.Profile),
+			Metavar: "NAME", Usage: "Simulated node: dgx-h100, dgx-a100-mig, mi300x or rtx4090.",
+		},
+		{
+			Name: "fake-devices", Env: "WARPGAUGE_FAKE_DEVICES", Group: GroupFake, value: integer(&c.Fake.Devices),
+			Metavar: "N", Usage: "Number of simulated GPUs, 0 for what the profile has.",
+		},
+		{
+			Name: "fake-spec", Env: "WARPGAUGE_FAKE_SPEC", Group: GroupFake, value: text(&c.Fake.Spec),
+			Metavar: "FILE", Usage: "YAML that scripts loads and faults.",
+		},
+		{
+			Name: "fake-seed", Env: "WARPGAUGE_FAKE_SEED", Group: GroupFake, value: unsigned(&c.Fake.Seed),
+			Metavar: "N", Usage: "Seed of everything random in the simulation; the same seed gives the same values.",
+		},
+	}
+}
+
+func level(at *zapcore.Level) value {
+	parse := func(s string) (zapcore.Level, error) {
+		l, err := zapcore.ParseLevel(s)
+		if err != nil || l > zapcore.ErrorLevel {
+			return 0, errors.New("write debug, info, warn or error")
+		}
+		return l, nil
+	}
+	return &variable[zapcore.Level]{at: at, parse: parse, format: zapcore.Level.String}
+}
