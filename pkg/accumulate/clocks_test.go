@@ -1,0 +1,104 @@
+package accumulate
+
+import (
+	"testing"
+
+	"warpgauge/pkg/collector"
+)
+
+const (
+	clockCount = "DCGM_EXP_CLOCK_EVENTS_COUNT"
+	clockTotal = "DCGM_EXP_CLOCK_EVENTS_TOTAL"
+)
+
+func TestClockEvents(t *testing.T) {
+	const powerCap, swThermal, unknown = 0x4, 0x20, 0x1000
+	b := newBoard(64, "GPU-a", "GPU-silent")
+	v := viewOf(b)
+	s := New(Options{})
+	step := func(seconds, mask float64) {
+		*b.cell(0, cellClocks) = mask
+		b.row(at(seconds))
+		s.Sync(v, at(seconds))
+	}
+	check := func(reason string, count, total float64) {
+		t.Helper()
+		if got := value(s, "GPU-a", clockCount, "clock_event", reason, "window_size_in_ms", fiveMin); !same(got, count) {
+			t.Errorf("%s: count is %v, want %v", reason, got, count)
+		}
+		if got := value(s, "GPU-a", clockTotal, "clock_event", reason); !same(got, total) {
+			t.Errorf("%s: total is %v, want %v", reason, got, total)
+		}
+	}
+	step(0, nan)
+	check("power_cap", nan, nan) // not known yet
+	step(1, 0)
+	for _, reason := range clockReasons {
+		check(reason, 0, 0)
+	}
+	step(2, powerCap)
+	check("power_cap", 1, 1)
+	step(3, powerCap|swThermal|unknown)
+	check("power_cap", 1, 1)
+	check("sw_thermal", 1, 1)
+	step(4, nan) // a blank ends nothing
+	step(5, powerCap)
+	check("sw_thermal", 1, 1)
+	step(6, 0)
+	step(7, powerCap)
+	check("power_cap", 2, 2)
+	step(400, powerCap)
+	check("power_cap", 1, 2) // the first run ended at 6; the second is active
+	check("sw_thermal", 0, 1)
+	step(10_000, powerCap)
+	check("power_cap", 1, 2) // never 0 while active
+	step(10_001, 0)
+	check("power_cap", 1, 2)
+	step(10_301, 0)
+	check("power_cap", 1, 2)
+	step(10_311, 0)
+	check("power_cap", 0, 2)
+	step(10_312, -4)    // not a mask
+	step(10_313, 1<<60) // neither: no float64 cell holds its low bits
+	check("power_cap", 0, 2)
+	if got := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin); !same(got, nan) {
+		t.Errorf("a device that does not tell has the count %v, want none", got)
+	}
+}
+
+// TestClockEventInAnUnsampledRow: the cells of a failed sample are old.
+func TestClockEventInAnUnsampledRow(t *testing.T) {
+	b := newBoard(64, "GPU-a")
+	v := viewOf(b)
+	s := New(Options{})
+	*b.cell(0, cellClocks) = 1
+	b.row(at(0))
+	*b.cell(0, cellClocks) = 0
+	b.row(at(1), 0)
+	*b.cell(0, cellClocks) = 1
+	b.row(at(2))
+	s.Sync(v, at(2))
+	if got := value(s, "GPU-a", clockTotal, "clock_event", "gpu_idle"); got != 1 {
+		t.Errorf("total: got %v, want 1", got)
+	}
+}
+
+func TestClockEventsOfSeveralColumns(t *testing.T) {
+	b := newBoard(64, "GPU-a")
+	part := []collector.Label{{Name: "die", Value: "1"}}
+	b.Columns[cellXID2] = collector.Column{Field: b.Columns[cellClocks].Field, Labels: part}
+	v := viewOf(b)
+	s := New(Options{})
+	*b.cell(0, cellClocks), *b.cell(0, cellXID2) = 0, 2
+	b.row(at(0))
+	s.Sync(v, at(0))
+	if got := value(s, "GPU-a", clockTotal, "clock_event", "clocks_setting"); got != 0 {
+		t.Errorf("total of the device: got %v, want 0", got)
+	}
+	if got := value(s, "GPU-a", clockTotal, "clock_event", "clocks_setting", "die", "1"); got != 1 {
+		t.Errorf("total of die 1: got %v, want 1", got)
+	}
+	if got := value(s, "GPU-a", clockCount, "clock_event", "clocks_setting", "die", "1", "window_size_in_ms", fiveMin); got != 1 {
+		t.Errorf("count of die 1: got %v, want 1", got)
+	}
+}

@@ -1,0 +1,187 @@
+package accumulate
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// world simulates a sampler: one device whose value changes each second, and
+// the rings that see it. Beside it the plain account of what happened.
+type world struct {
+	*rand.Rand
+	rings  []*board // that are written: one, or in make-before-break two
+	listed *board   // the one in the current View, or nil
+
+	want   prometheus.Histogram
+	xids   map[float64]float64
+	onsets [len(clockReasons)]float64
+	mask   uint64
+}
+
+// second lets every ring in service see the same instant.
+func (w *world) second(now int) {
+	power := float64(w.IntN(400))
+	mask := w.mask
+	if w.IntN(5) == 0 {
+		mask = w.Uint64N(1 << len(clockReasons))
+	}
+	failed, blank, xid := w.IntN(10) == 0, w.IntN(20) == 0, nan
+	if w.IntN(8) == 0 {
+		xid = float64(1 + w.IntN(100))
+	}
+	for _, b := range w.rings {
+		*b.cell(0, cellPower), *b.cell(0, cellClocks), *b.cell(0, cellXID) = power, float64(mask), xid
+		if blank {
+			*b.cell(0, cellPower), *b.cell(0, cellClocks) = nan, nan
+		}
+		if failed {
+			b.row(at(float64(now)), 0)
+		} else {
+			b.row(at(float64(now)))
+		}
+	}
+	if len(w.rings) > 0 {
+		w.account(power, mask, xid, failed || blank)
+	}
+}
+
+func (w *world) account(power float64, mask uint64, xid float64, nothing bool) {
+	if xid == xid {
+		w.xids[xid]++
+	}
+	if nothing {
+		return
+	}
+	w.want.Observe(power)
+	for i := range w.onsets {
+		if mask&^w.mask>>i&1 != 0 {
+			w.onsets[i]++
+		}
+	}
+	w.mask = mask
+}
+
+// TestModel: any sequence of reloads, restarts, absences and failures, however
+// Sync falls between them, counts every instant exactly once.
+func TestModel(t *testing.T) {
+	for seed := range uint64(40) {
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 7)), xids: map[float64]float64{}}
+		w.want = peer(newHistogram(&testFields().Fields[0]))
+		s := New(Options{})
+		v := viewOf()
+		var before *Histogram
+		sync := func(now int) {
+			s.Sync(v, at(float64(now)))
+			if e := find(s, "GPU-a", descPower.Name); e != nil {
+				checkSums(t, e.Histogram)
+				if before != nil {
+					checkGrown(t, before, e.Histogram)
+				}
+				before = cloneHistogram(e.Histogram)
+			}
+		}
+		now := 0
+		publish := func(of *board, others ...*board) {
+			v = viewOf(append(others, of)...)
+			w.listed = of
+			if w.IntN(2) == 0 {
+				w.second(now) // rows between the View and the Sync that sees it
+				now++
+			}
+			sync(now)
+		}
+		for range 600 {
+			now++
+			switch n := len(w.rings); w.IntN(20) {
+			case 0: // make
+				if n < 2 {
+					w.rings = append(w.rings, newBoard(1024, "GPU-a"))
+				}
+			case 1: // switch to the new ring, then break the old one
+				if n == 2 && w.listed == w.rings[0] {
+					publish(w.rings[1])
+					w.rings = w.rings[1:]
+				}
+			case 2: // a View for the sake of another device
+				if n > 0 {
+					publish(w.rings[0], newBoard(2, "GPU-other"))
+				}
+			case 3: // lost: the ring ends, then a View without it
+				if n == 1 && w.listed == w.rings[0] {
+					w.rings, w.listed, v = nil, nil, viewOf()
+				}
+			}
+			w.second(now)
+			if w.IntN(6) == 0 {
+				sync(now)
+			}
+		}
+		if len(w.rings) == 0 {
+			w.rings = append(w.rings, newBoard(1024, "GPU-a"))
+		}
+		now++
+		publish(w.rings[0])
+		w.second(now)
+		sync(now)
+
+		if diff := cmp.Diff(plainOfPeer(t, w.want), plainOf(power(t, s, "GPU-a"))); diff != "" {
+			t.Fatalf("seed %d: what happened (-) and what was counted (+) differ:\n%s", seed, diff)
+		}
+		w.check(t, seed, s)
+	}
+}
+
+func (w *world) check(t *testing.T, seed uint64, s *Store) {
+	t.Helper()
+	got := map[float64]float64{}
+	for _, c := range s.follows[len(s.follows)-1].xids[0].codes {
+		if c.total != 0 {
+			got[float64(c.code)] = c.total
+		}
+	}
+	var want, sum float64
+	for code, n := range w.xids {
+		want += n
+		if n < got[code] {
+			t.Errorf("seed %d: total of xid %v: got %v, want %v", seed, code, got[code], n)
+		}
+	}
+	for _, n := range got {
+		sum += n
+	}
+	if sum != want {
+		t.Errorf("seed %d: totals of XIDs add up to %v, want %v", seed, sum, want)
+	}
+	for i, reason := range clockReasons {
+		if got := value(s, "GPU-a", clockTotal, "clock_event", reason); got != w.onsets[i] {
+			t.Errorf("seed %d: onsets of %s: got %v, want %v", seed, reason, got, w.onsets[i])
+		}
+	}
+}
+
+func checkGrown(t *testing.T, before, after *Histogram) {
+	t.Helper()
+	if after.Count < before.Count || after.Sum < before.Sum || after.ZeroCount < before.ZeroCount {
+		t.Fatalf("histogram fell from count %d, sum %v to %d, %v", before.Count, before.Sum, after.Count, after.Sum)
+	}
+	for i := range before.Counts {
+		if after.Counts[i] < before.Counts[i] {
+			t.Fatalf("classic bucket %d fell", i)
+		}
+	}
+	for i := range before.Positive {
+		if after.Positive[i] < before.Positive[i] {
+			t.Fatalf("native bucket %d fell", i)
+		}
+	}
+}
+
+func cloneHistogram(h *Histogram) *Histogram {
+	c := *h
+	c.Counts = append([]uint64(nil), h.Counts...)
+	c.Positive = append([]uint64(nil), h.Positive...)
+	return &c
+}

@@ -1,0 +1,202 @@
+package accumulate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+)
+
+const (
+	xidCount = "DCGM_EXP_XID_ERRORS_COUNT"
+	xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
+	fiveMin  = "300000"
+)
+
+func TestXIDs(t *testing.T) {
+	b := newBoard(64, "GPU-a", "GPU-b")
+	v := viewOf(b)
+	s := New(Options{})
+	check := func(seconds float64, device string, none float64, codes map[string][2]float64) {
+		t.Helper()
+		s.Sync(v, at(seconds))
+		if got := value(s, device, xidCount, "window_size_in_ms", fiveMin); !same(got, none) {
+			t.Errorf("%s at %vs: count without xid: got %v, want %v", device, seconds, got, none)
+		}
+		for code, want := range codes {
+			if got := value(s, device, xidCount, "window_size_in_ms", fiveMin, "xid", code); !same(got, want[0]) {
+				t.Errorf("%s at %vs: count of xid %s: got %v, want %v", device, seconds, code, got, want[0])
+			}
+			if got := value(s, device, xidTotal, "xid", code); !same(got, want[1]) {
+				t.Errorf("%s at %vs: total of xid %s: got %v, want %v", device, seconds, code, got, want[1])
+			}
+		}
+	}
+	nothing := map[string][2]float64{"79": {nan, 0}, "48": {nan, 0}, "999": {nan, nan}}
+
+	b.row(at(0))
+	check(0, "GPU-a", 0, nothing)
+	before := s.Version()
+	*b.cell(0, cellXID) = 48
+	*b.cell(0, cellXID2) = 48
+	b.row(at(1))
+	*b.cell(0, cellXID) = 999
+	b.row(at(2))
+	check(2, "GPU-a", nan, map[string][2]float64{"48": {2, 2}, "999": {1, 1}, "79": {nan, 0}})
+	check(2, "GPU-b", 0, nothing)
+	if s.Version() == before {
+		t.Error("new codes did not change the version of the set of series")
+	}
+	before = s.Version()
+	*b.cell(0, cellXID) = 48
+	b.row(at(200))
+	check(200, "GPU-a", nan, map[string][2]float64{"48": {3, 3}, "999": {1, 1}})
+	check(310, "GPU-a", nan, map[string][2]float64{"48": {1, 3}, "999": {nan, 1}})
+	check(510, "GPU-a", 0, map[string][2]float64{"48": {nan, 3}, "999": {nan, 1}})
+	if got := s.Version(); got != before {
+		t.Errorf("version went from %d to %d although no code was new", before, got)
+	}
+}
+
+// TestXIDOfALostDevice: the row that tells of XID 79 is the one in which the
+// device could not be sampled any more.
+func TestXIDOfALostDevice(t *testing.T) {
+	b := newBoard(64, "GPU-a")
+	v := viewOf(b)
+	s := New(Options{})
+	b.row(at(0))
+	s.Sync(v, at(0))
+	*b.cell(0, cellXID) = 79
+	*b.cell(0, cellPower) = 100
+	b.row(at(1), 0)
+	b.row(at(2), 0)
+	s.Sync(v, at(2))
+	if got := value(s, "GPU-a", xidTotal, "xid", "79"); got != 1 {
+		t.Errorf("total: got %v, want 1", got)
+	}
+	checkHistogram(t, power(t, s, "GPU-a"), 0, 0)
+}
+
+func TestXIDCodesAreBounded(t *testing.T) {
+	x := newXIDs(time.Minute)
+	for code := 1.0; code <= 500; code++ {
+		x.count(code, 0, 0, 1)
+	}
+	for _, odd := range []float64{-3, 1.5, inf, -inf, 1e300} {
+		x.count(odd, 0, 0, 1)
+	}
+	x.count(0, 0, 0, 1)
+	x.count(nan, 0, 0, 1)
+	if len(x.codes) != maxXIDs {
+		t.Errorf("got %d codes, want %d", len(x.codes), maxXIDs)
+	}
+	var sum float64
+	for _, c := range x.codes {
+		sum += c.total
+	}
+	if sum != 505 {
+		t.Errorf("totals add up to %v, want all 505 events", sum)
+	}
+	if got := x.codes[0].label(); got != "other" {
+		t.Errorf("first code: got %q, want %q", got, "other")
+	}
+	if !slices.IsSortedFunc(x.codes, func(a, b *xidCode) int { return int(a.code - b.code) }) {
+		t.Error("codes are not in order")
+	}
+}
+
+func TestKnownXIDs(t *testing.T) {
+	if !slices.IsSorted(knownXIDs) || len(slices.Compact(slices.Clone(knownXIDs))) != len(knownXIDs) || len(knownXIDs) >= maxXIDs/2 {
+		t.Errorf("known XIDs must ascend and leave room for others: %v", knownXIDs)
+	}
+}
+
+// TestXIDDuringTakeover: the old and the new ring both tell of one event, each
+// on its own tick.
+func TestXIDDuringTakeover(t *testing.T) {
+	old, next := newBoard(64, "GPU-a"), newBoard(64, "GPU-a")
+	s := New(Options{})
+	old.row(at(0))
+	s.Sync(viewOf(old), at(0))
+	*next.cell(0, cellXID) = 31
+	next.row(at(0.9)) // before the old one's last row
+	*old.cell(0, cellXID) = 31
+	*old.cell(0, cellXID2) = 48
+	old.row(at(1))
+	*next.cell(0, cellXID) = 48
+	next.row(at(1.9))
+	v := viewOf(next)
+	s.Sync(v, at(2))
+	for _, xid := range []string{"31", "48"} {
+		if got := value(s, "GPU-a", xidTotal, "xid", xid); got != 1 {
+			t.Errorf("xid %s: total is %v, want 1", xid, got)
+		}
+	}
+	*next.cell(0, cellXID) = 48
+	next.row(at(10))
+	*next.cell(0, cellXID) = 48
+	next.row(at(10.1))
+	s.Sync(v, at(11))
+	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 3 {
+		t.Errorf("xid 48 after two more: total is %v, want 3", got)
+	}
+}
+
+func TestXIDWindowOption(t *testing.T) {
+	b := newBoard(64, "GPU-a")
+	s := New(Options{XIDWindow: time.Minute})
+	*b.cell(0, cellXID) = 13
+	b.row(at(0))
+	s.Sync(viewOf(b), at(60))
+	if got := value(s, "GPU-a", xidCount, "window_size_in_ms", "60000", "xid", "13"); got != 1 {
+		t.Errorf("count: got %v, want 1", got)
+	}
+}
+
+func TestSeriesLabelsAreSorted(t *testing.T) {
+	b := newBoard(64, "GPU-a")
+	for i := range b.Columns {
+		if b.Columns[i].Labels == nil {
+			b.Columns[i].Labels = []collector.Label{{Name: "part", Value: strconv.Itoa(i)}}
+		}
+	}
+	s := New(Options{})
+	*b.cell(0, cellXID) = 13
+	b.row(at(0))
+	s.Sync(viewOf(b), at(0))
+	if len(s.Series()) == 0 {
+		t.Fatal("no series")
+	}
+	for _, e := range s.Series() {
+		if !slices.IsSortedFunc(e.Labels, func(a, b collector.Label) int { return cmp.Compare(a.Name, b.Name) }) {
+			t.Errorf("%s: labels are not sorted: %v", e.Field.Name, e.Labels)
+		}
+		if (e.Histogram == nil) == (e.Value == nil) {
+			t.Errorf("%s: must have either a histogram or a value", e.Field.Name)
+		}
+	}
+}
+
+func TestManyXIDsInATick(t *testing.T) {
+	b := newBoard(1024, "GPU-a")
+	v := viewOf(b)
+	s := New(Options{})
+	for i := range 900 {
+		*b.cell(0, cellXID) = float64(1 + i%200)
+		b.row(at(float64(i) / 100))
+	}
+	s.Sync(v, at(9))
+	var sum float64
+	for _, e := range s.Series() {
+		if e.Field.Name == xidCount && !math.IsNaN(*e.Value) {
+			sum += *e.Value
+		}
+	}
+	if sum != 900 {
+		t.Errorf("counts within the window add up to %v, want 900", sum)
+	}
+}
