@@ -21,6 +21,24 @@ const (
 	XIDErrors         ID = 230 // DCGM_FI_DEV_XID_ERRORS, the last XID
 )
 
+// exporterFields are dcgm-exporter's own counters (all six that a CSV can name)
+// by ascending id.
+var exporterFields = [...]Descriptor{
+	{ID: XIDErrorsCount, Name: "DCGM_EXP_XID_ERRORS_COUNT", Kind: Int64, Level: GPU, Max: mostEvents, Help: "XIDs within the last window, by code"},
+	{ID: XIDErrorsTotal, Name: "DCGM_EXP_XID_ERRORS_TOTAL", Kind: Int64, Level: GPU, Max: mostEvents, Help: "XIDs since the exporter's start, by code"},
+	{ID: ClockEventsCount, Name: "DCGM_EXP_CLOCK_EVENTS_COUNT", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Clock events within the last window, by reason"},
+	{ID: ClockEventsTotal, Name: "DCGM_EXP_CLOCK_EVENTS_TOTAL", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Clock events since the exporter's start, by reason"},
+	{ID: GPUHealth, Name: "DCGM_EXP_GPU_HEALTH_STATUS", Kind: Int64, Level: GPU, Max: 20, Cost: Slow, Help: "Health by watch: 0 pass, 10 warn, 20 fail"},
+	{ID: P2PStatus, Name: "DCGM_EXP_P2P_STATUS", Kind: Int64, Level: GPU, Max: 6, Cost: Slow, Help: "Whether the GPU reaches a peer over NVLink: 0 yes, else why not"},
+}
+
+// mostEvents bounds a count of events, which exact float64 integers hold.
+const mostEvents = 1 << 53
+
+// xidEvent is the reading behind the XID counters. No CSV can name it.
+var xidEvent = Descriptor{ID: XIDEvent, Name: "XID_EVENT", Kind: Int64, Level: ComputeInstance, Max: 100_000, Event: true,
+	Help: "Code of an XID that arrived in this tick"}
+
 // Input returns the reading that the field d is computed from, and false if a
 // collector supplies d itself.
 func Input(d *Descriptor) (*Descriptor, bool) {

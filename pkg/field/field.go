@@ -27,6 +27,7 @@ const (
 	String    // only usable as a label
 	Binary    // not usable in a page
 	Timestamp // not usable in a page
+	None      // a marker in DCGM's numbering, never has a value
 )
 
 // Level is the kind of thing a value belongs to.
@@ -71,6 +72,14 @@ type Descriptor struct {
 	// Event marks a reading whose cell holds NaN unless something happened in
 	// this tick (an XID code, say). Other cells keep their last value.
 	Event bool
+	// Of and Factor mark an entry that is not a reading of its own but another
+	// one in a base unit, as newer DCGM versions number them: value of this entry
+	// = reading of Of × Factor. A Field never holds such an entry: ByName answers
+	// with the descriptor of Of, so that collectors read one quantity.
+	Of     ID
+	Factor float64
+	// Scaled are the ids of the entries that are Of this one.
+	Scaled []ID
 }
 
 // Type is the second cell of a CSV line.
