@@ -6,12 +6,18 @@ import "warpgauge/pkg/field"
 // every text as a label.
 func Fields() field.List {
 	var l field.List
-	for _, d := range field.All() {
-		f := field.Field{Desc: d, Name: d.Name, Help: d.Help, Scale: 1, Line: len(l.Fields) + 1}
-		switch {
-		case d.Kind == field.String:
+	for _, entry := range field.All() {
+		d, scale, ok := field.ByName(entry.Name)
+		if !ok {
+			continue
+		}
+		f := field.Field{Desc: d, Name: entry.Name, Help: entry.Help, Scale: scale, Line: len(l.Fields) + 1}
+		switch d.Kind {
+		case field.Int64, field.Double:
+			f.Type = field.Gauge
+		case field.String:
 			f.Type = field.Label
-		case d.Kind == field.Binary || d.Kind == field.Timestamp:
+		default:
 			continue
 		}
 		l.Fields = append(l.Fields, f)

@@ -1,0 +1,154 @@
+// Package fake is a collector of GPUs that do not exist: whole nodes, simulated
+// to the last link, for demonstrations, dashboards, tests and benchmarks
+// without hardware. Values are functions of a seed and of time, and they hang
+// together as real ones do: power follows the load, temperature the power,
+// energy is the power's integral. A script can let anything go wrong.
+//
+// Model names end in " (simulated)", and so does the driver's version.
+// README.md describes profiles, load shapes and the script.
+package fake
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Options of a simulated node. The zero value is a DGX H100. What Spec says
+// comes before the other fields.
+type Options struct {
+	Profile string           // one of Profiles(); empty means DefaultProfile
+	Devices int              // number of GPUs; 0 means the profile's
+	Spec    *Spec            // may be nil
+	Now     func() time.Time // clock of values and faults; nil means time.Now
+	Seed    uint64           // tells nodes of one profile apart
+}
+
+func (o Options) withSpec() Options {
+	if s := o.Spec; s != nil {
+		if s.Profile != "" {
+			o.Profile = s.Profile
+		}
+		if s.Devices != 0 {
+			o.Devices = s.Devices
+		}
+		if s.Seed != 0 {
+			o.Seed = s.Seed
+		}
+	}
+	return o
+}
+
+// New makes a collector of a node of its own. The error is a bad option's.
+func New(o Options) (collector.Collector, error) {
+	w, err := NewWorld(o)
+	if err != nil {
+		return nil, err
+	}
+	return w.Collector(), nil
+}
+
+// Factory makes a node and returns the factory of its collectors, which all see
+// the same devices, values and faults.
+func Factory(o Options) (collector.Factory, error) {
+	w, err := NewWorld(o)
+	if err != nil {
+		return nil, err
+	}
+	return w.Collector, nil
+}
+
+// Collector reads a World. It has one source per GPU (with its instances and
+// links), one per NVSwitch and one per CPU.
+type Collector struct {
+	world  *World
+	closed atomic.Bool
+
+	mu     sync.Mutex // Open and Rescan
+	opened bool
+	gpus   int // that Open found
+}
+
+var (
+	_ collector.Collector = (*Collector)(nil)
+	_ collector.Rescanner = (*Collector)(nil)
+)
+
+// Name returns "fake".
+func (c *Collector) Name() string { return "fake" }
+
+// Open finds the node's devices and binds fields to them.
+func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("open simulated node: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opened || c.closed.Load() {
+		return nil, fmt.Errorf("open simulated node: a collector is opened once")
+	}
+	w := c.world
+	elapsed, t := w.elapsed(), w.timeline.Load()
+	if err := t.openError(elapsed); err != nil {
+		return nil, err
+	}
+	b := &builder{
+		world: w, fields: fields, readings: fields.Readings(), elapsed: elapsed,
+		count: t.gpus(elapsed, w.gpus), closed: &c.closed,
+	}
+	sources, err := b.sources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.opened, c.gpus = true, b.count
+	return sources, nil
+}
+
+func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
+	var out []collector.Source
+	add := func(s *source) {
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	for i := range b.count {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("open simulated node: %w", err)
+		}
+		add(b.gpu(i))
+	}
+	for i := range b.world.profile.switches {
+		add(b.nvswitch(i))
+	}
+	for i := range b.world.profile.cpus {
+		add(b.cpu(i))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
+	}
+	return out, nil
+}
+
+// Rescan reports whether the node has another number of GPUs than at Open.
+func (c *Collector) Rescan(context.Context) (changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.world
+	elapsed, t := w.elapsed(), w.timeline.Load()
+	if err := t.openError(elapsed); err != nil {
+		return false, err
+	}
+	return c.opened && t.gpus(elapsed, w.gpus) != c.gpus, nil
+}
+
+// Close ends the use of the sources. It does not wait for calls that hang; those
+// return when their fault ends or the World is released.
+func (c *Collector) Close() error {
+	c.closed.Store(true)
+	return nil
+}

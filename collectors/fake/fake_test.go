@@ -1,0 +1,141 @@
+package fake
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
+)
+
+func TestConformance(t *testing.T) {
+	for _, name := range Profiles() {
+		t.Run(name, func(t *testing.T) {
+			collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {
+				return rig(tb, Options{Profile: name})
+			}})
+		})
+	}
+	t.Run("20 devices", func(t *testing.T) {
+		collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {
+			return rig(tb, Options{Profile: "dgx-a100-mig", Devices: 20, Seed: 7})
+		}})
+	})
+}
+
+// rig lets the suite break a world.
+func rig(tb testing.TB, o Options) collectortest.Rig {
+	tb.Helper()
+	w := newWorld(tb, o)
+	board := func(id string) []Span {
+		for i := range w.gpus {
+			if w.gpuDevice(i).ID == id {
+				return One(i)
+			}
+		}
+		tb.Fatalf("no board %q", id)
+		return nil
+	}
+	lost := map[string]func(){}
+	return collectortest.Rig{
+		Factory:       w.Collector,
+		LoseDevice:    func(id string) { lost[id] = inject(tb, w, Fault{Kind: Lost, GPUs: board(id)}) },
+		RestoreDevice: func(id string) { lost[id]() },
+		Hang:          func(id string) func() { return inject(tb, w, Fault{Kind: Hang, GPUs: board(id)}) },
+		ChangeColumns: func() { inject(tb, w, Fault{Kind: Devices, Count: w.gpus - 1}) },
+		FailOpen:      func() func() { return inject(tb, w, Fault{Kind: OpenFails}) },
+		RaiseEvent: func(id string, _ field.ID, v float64) {
+			inject(tb, w, Fault{Kind: XID, GPUs: board(id), XID: int(v)})
+		},
+	}
+}
+
+func newWorld(tb testing.TB, o Options) *World {
+	tb.Helper()
+	w, err := NewWorld(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(w.Release)
+	return w
+}
+
+func inject(tb testing.TB, w *World, f Fault) (heal func()) {
+	tb.Helper()
+	heal, err := w.Inject(f)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return heal
+}
+
+// fixedClock is a clock that a test sets.
+type fixedClock struct{ t time.Time }
+
+func newClock() *fixedClock {
+	return &fixedClock{time.Date(2026, time.March, 14, 15, 9, 26, 535897932, time.UTC)}
+}
+
+func (c *fixedClock) now() time.Time          { return c.t }
+func (c *fixedClock) advance(d time.Duration) { c.t = c.t.Add(d) }
+
+// list asks for the named fields as gauges.
+func list(tb testing.TB, names ...string) field.List {
+	tb.Helper()
+	var l field.List
+	for _, name := range names {
+		d, scale, ok := field.ByName(name)
+		if !ok {
+			tb.Fatalf("no field %q", name)
+		}
+		l.Fields = append(l.Fields, field.Field{Desc: d, Name: name, Scale: scale})
+	}
+	return l
+}
+
+// node is an open collector that tests read by device and field.
+type node struct {
+	tb      testing.TB
+	world   *World
+	sources []collector.Source
+}
+
+func openNode(tb testing.TB, w *World, l field.List) *node {
+	tb.Helper()
+	c := w.Collector()
+	sources, err := c.Open(context.Background(), l)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return &node{tb, w, sources}
+}
+
+// read samples a source and returns the cells of one of its devices by field.
+// Columns with labels are left out.
+func (n *node) read(source, device int) map[field.ID]float64 {
+	n.tb.Helper()
+	s := n.sources[source]
+	row, err := sampleRow(s)
+	if err != nil {
+		n.tb.Fatalf("sample source %d: %v", source, err)
+	}
+	out := map[field.ID]float64{}
+	for i, c := range s.Columns() {
+		if c.Device == device && c.Labels == nil {
+			out[c.Field] = row[i]
+		}
+	}
+	return out
+}
+
+func sampleRow(s collector.Source) ([]float64, error) {
+	row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
+	for i := range row {
+		row[i], due[i] = math.NaN(), true
+	}
+	return row, s.Sample(row, due)
+}

@@ -1,0 +1,164 @@
+package fake
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/field"
+)
+
+// FaultKind is what goes wrong.
+type FaultKind string
+
+// The kinds of faults. README.md describes them.
+const (
+	Hang      FaultKind = "hang"       // Sample does not return
+	Slow      FaultKind = "slow"       // Sample takes Delay longer
+	Lost      FaultKind = "lost"       // Sample returns ErrDeviceLost
+	Stalled   FaultKind = "stalled"    // Sample returns ErrStalled
+	Failing   FaultKind = "error"      // Sample returns some other error
+	Absurd    FaultKind = "value"      // a field reads Value
+	Blank     FaultKind = "blank"      // a field, or all fields, read nothing
+	XID       FaultKind = "xid"        // one XID event
+	Health    FaultKind = "health"     // a health watch warns or fails
+	OpenFails FaultKind = "open-fails" // Open returns an error
+	Devices   FaultKind = "devices"    // the node has another number of GPUs
+)
+
+// Span is a range of indices, both ends inclusive.
+type Span struct{ First, Last int }
+
+// One is the span of a single index.
+func One(i int) []Span { return []Span{{i, i}} }
+
+// All is the span of every index.
+func All() []Span { return []Span{{0, maxDevices - 1}} }
+
+// Fault is something that goes wrong for a while.
+type Fault struct {
+	Kind FaultKind
+	At   time.Duration // since the world was made
+	For  time.Duration // 0 means for ever; an XID takes no time
+
+	GPUs, Switches []Span // whom it befalls; not for OpenFails and Devices
+
+	Delay   time.Duration     // Slow
+	Field   *field.Descriptor // Absurd, Blank; nil with Blank means every field
+	Value   float64           // Absurd
+	XID     int               // XID
+	Watch   string            // Health: NVLINK, MEM …
+	Fail    bool              // Health: fails, else warns
+	Code    string            // Health: health_error_code; empty means one that suits Watch
+	Message string            // Failing, OpenFails
+	Count   int               // Devices: how many GPUs there are
+
+	line int // in the spec file
+}
+
+// maxDevices bounds the number of GPUs of a node.
+const maxDevices = 1 << 14
+
+// validate says what makes no sense about f.
+func (f *Fault) validate() error {
+	rules, ok := faultKeys[f.Kind]
+	if !ok {
+		return fmt.Errorf("unknown kind of fault %q: there are %s", f.Kind, strings.Join(faultKinds(), ", "))
+	}
+	switch {
+	case f.At < 0 || f.For < 0 || f.Delay < 0:
+		return fmt.Errorf("fault %q: times must not be negative", f.Kind)
+	case rules.targets && len(f.GPUs)+len(f.Switches) == 0:
+		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
+	case f.Kind == Slow && f.Delay == 0:
+		return fmt.Errorf("fault %q: needs a delay such as 30s", f.Kind)
+	case f.Kind == Absurd && f.Field == nil:
+		return fmt.Errorf("fault %q: needs a field", f.Kind)
+	case f.Kind == XID && (f.XID < 1 || f.XID > 999):
+		return fmt.Errorf("fault %q: XIDs are 1 to 999, not %d", f.Kind, f.XID)
+	case f.Kind == Health && !slices.Contains(healthWatches(), f.Watch):
+		return fmt.Errorf("fault %q: unknown watch %q: there are %s", f.Kind, f.Watch, strings.Join(healthWatches(), ", "))
+	case f.Kind == Devices && (f.Count < 0 || f.Count > maxDevices):
+		return fmt.Errorf("fault %q: 0 to %d devices, not %d", f.Kind, maxDevices, f.Count)
+	}
+	for _, s := range slices.Concat(f.GPUs, f.Switches) {
+		if s.First < 0 || s.Last < s.First || s.Last >= maxDevices {
+			return fmt.Errorf("fault %q: devices are 0 to %d, not %d-%d", f.Kind, maxDevices-1, s.First, s.Last)
+		}
+	}
+	return nil
+}
+
+func contains(spans []Span, i int) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return s.First <= i && i <= s.Last })
+}
+
+// fault is a Fault on the timeline of a world.
+type fault struct {
+	Fault
+	seq    int           // its place in the order in which faults were added
+	healed chan struct{} // closed when it is taken back
+	err    error         // of Lost, Stalled, Failing: made once, returned often
+}
+
+// active reports whether f befalls somebody, elapsed after the world's start.
+func (f *fault) active(elapsed time.Duration) bool {
+	if elapsed < f.At || f.For > 0 && elapsed-f.At >= f.For {
+		return false
+	}
+	select {
+	case <-f.healed:
+		return false
+	default:
+		return true
+	}
+}
+
+// timeline is every fault of a world, in the order in which they were added.
+// It is replaced whole.
+type timeline struct{ faults []*fault }
+
+func (t *timeline) with(f Fault) (*timeline, *fault) {
+	added := &fault{Fault: f, seq: len(t.faults), healed: make(chan struct{})}
+	added.err = added.sampleError()
+	return &timeline{faults: append(slices.Clone(t.faults), added)}, added
+}
+
+// openError returns what Open fails with, if it does.
+func (t *timeline) openError(elapsed time.Duration) error {
+	for _, f := range t.faults {
+		if f.Kind == OpenFails && f.active(elapsed) {
+			return f.err
+		}
+	}
+	return nil
+}
+
+// gpus returns how many GPUs there are: what the newest active fault says.
+func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
+	var newest *fault
+	for _, f := range t.faults {
+		if f.Kind == Devices && f.active(elapsed) && (newest == nil || f.At >= newest.At) {
+			newest = f
+		}
+	}
+	if newest == nil {
+		return otherwise
+	}
+	return newest.Count
+}
+
+// of returns the faults of one source.
+func (t *timeline) of(gpu, nvswitch int) []*fault {
+	var out []*fault
+	for _, f := range t.faults {
+		if gpu >= 0 && (contains(f.GPUs, gpu) || f.Kind == Devices) || nvswitch >= 0 && contains(f.Switches, nvswitch) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var errReleased = errors.New("the simulated node was shut down")

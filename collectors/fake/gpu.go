@@ -1,0 +1,185 @@
+package fake
+
+import "warpgauge/pkg/field"
+
+// gpu is a board, or an instance of one, to which fields are bound.
+type gpu struct {
+	*board
+	world *World
+	index int
+	count int // boards of the node
+	mix   mix
+
+	// An instance has a share of the board; a board has all of it.
+	instance  bool
+	sliced    bool    // a board that has instances
+	computing float64 // share of the SMs
+	memory    float64 // MiB
+	reserved  float64 // MiB
+	idleWatts float64 // of this very board: no two are equal
+	offset    float64 // what sets this device's counters apart, 0…1
+	faulty    bool    // the board of the node that has errors now and then
+}
+
+// cell returns how the field is made for this device, false if it has none.
+func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
+	switch {
+	case d.Kind != field.Int64 && d.Kind != field.Double:
+		return none()
+	case !g.levels(d) || !g.supports(d.ID):
+		return none()
+	}
+	for _, bind := range []func(*field.Descriptor) (cell, bool){
+		g.identity, g.clocks, g.temperatures, g.powers, g.utilisation, g.memories, g.bus, g.errors, g.events, g.profiling, g.links,
+	} {
+		if c, ok := bind(d); ok {
+			return c, true
+		}
+	}
+	if g.instance || g.vendor == amd && d.ID < field.FirstAMD {
+		return none() // what is left is of boards, and NVIDIA's own
+	}
+	return g.generic(d)
+}
+
+// levels says whether fields of d's level are this device's.
+func (g *gpu) levels(d *field.Descriptor) bool {
+	switch d.Level {
+	case field.Instance, field.ComputeInstance:
+		return !g.instance || sharedByInstances(d.ID)
+	case field.GPU, field.Global:
+		return !g.instance
+	}
+	return d.ID == fieldVGPULicense && !g.instance
+}
+
+// sharedByInstances: what the driver tells of an instance is its memory and its
+// profiling metrics.
+func sharedByInstances(id field.ID) bool {
+	return id >= 250 && id <= 254 || id >= 1001 && id <= 1008 || id >= 1013 && id <= 1016
+}
+
+const (
+	fieldVGPULicense field.ID = 526
+	fieldFan         field.ID = 191
+)
+
+// supports says whether a board of this model has the field at all. Ids are
+// those of dcgm_fields.h.
+func (g *gpu) supports(id field.ID) bool {
+	b := g.board
+	if _, known := field.ByID(id); !known {
+		return false
+	}
+	switch {
+	case b.vendor == amd:
+		return amdHas(id)
+	case id >= field.FirstAMD:
+		return false
+	case id == 6, id >= 350 && id <= 363: // bind events, diagnostics
+		return false
+	case id >= 500 && id < 571: // vGPU, but for the licence that DCGM reports of every board
+		return id == 500 || id == fieldVGPULicense
+	case id >= 571 && id <= 577, id >= 1425 && id <= 1442, id == 1502, id == 1503: // racks, power smoothing, IMEX
+		return false
+	case id >= 170 && id <= 175:
+		return b.fabric
+	case id == fieldFan:
+		return b.fan
+	case id == 140 || id == 151:
+		return b.memoryTemp
+	case id >= 300 && id <= 346, id >= 385 && id <= 396, id == 1507:
+		return b.ecc
+	case id >= 285 && id <= 287, id >= 1076 && id <= 1083, id >= 1400 && id <= 1403:
+		return b.c2c
+	case isNVLink(id):
+		return b.links > 0
+	case id >= 1001 && id <= 1099:
+		return b.profiling
+	case id >= 203 && id <= 207 && g.sliced: // the driver has no utilisation of a board in MIG mode
+		return false
+	case id == 110 || id == 111:
+		return !b.consumer
+	}
+	return true
+}
+
+// isNVLink knows the ids that need NVLinks.
+func isNVLink(id field.ID) bool {
+	switch {
+	case id >= 400 && id <= 499, id >= 825 && id <= 843, id >= 879 && id <= 897,
+		id == 1011, id == 1012, id >= 1040 && id <= 1075,
+		id >= 1200 && id <= 1220, id >= 1404 && id <= 1419, id >= 580 && id <= 592,
+		id == 64, id == 1508, id == 1509, id >= 1525 && id <= 1533:
+		return true
+	}
+	return false
+}
+
+// amdHas lists what ROCm SMI and sysfs can tell in DCGM's terms.
+func amdHas(id field.ID) bool {
+	switch id {
+	case 4, 52, 55, 66,
+		100, 101, 102, 113, 114, 115,
+		140, 150, 158, 159,
+		155, 156, 157, 160, 161, 162, 163, 164,
+		202, 203, 204, 206, 235, 236, 237, 238,
+		250, 251, 252, 254,
+		300, 310, 311, 390, 391, 392,
+		449, 843, 897,
+		1001, 1011, 1012,
+		1529, 1530, 1531:
+		return true
+	}
+	return id >= field.FirstAMD
+}
+
+// identity are numbers that say what and where a board is.
+func (g *gpu) identity(d *field.Descriptor) (cell, bool) {
+	switch d.ID {
+	case 4: // GPUs of the node
+		return fixed(float64(g.count))
+	case 5:
+		return fixed(cudaVersion)
+	case 52, 55: // index, minor number
+		return fixed(float64(g.index))
+	case 58: // device id, vendor id
+		return fixed(0x233010de)
+	case 59:
+		return fixed(0x16c110de)
+	case 63:
+		return fixed(float64(g.capability[0]<<16 | g.capability[1]))
+	case 64: // bitmap of peers
+		mask := 0
+		for _, j := range peers(g.index, g.count) {
+			mask |= 1 << (j % 8)
+		}
+		return fixed(float64(mask))
+	case 66, 84, 94, 1403: // persistence, valid inforom, GPM, C2C powered
+		return fixed(1)
+	case 67: // MIG mode
+		return fixed(boolean(g.sliced))
+	case 69:
+		return fixed(7 * boolean(g.mig))
+	case 70, 71, 72, 73, 86, 87, 88, 89: // bitmaps of CPUs and memory nodes: the first half serves the first half
+		return fixed(boolean(d.ID == 70 || d.ID == 86) * float64(1+g.index/4%2))
+	case 83:
+		return fixed(float64(hash(g.world.seed, forSerial, uint64(g.index)) & 0x7fffffff))
+	case 170, 175: // fabric manager: success; summary: healthy
+		return fixed(3 - 2*boolean(d.ID == 175))
+	case 285:
+		return fixed(10)
+	case 286:
+		return fixed(1023)
+	case 287:
+		return fixed(450e3)
+	}
+	return none()
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,84 @@
+package fake
+
+import (
+	"strconv"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// healthWatches are DCGM's, as the exporter's label spells them.
+func healthWatches() []string {
+	return []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
+}
+
+// results of a watch.
+const (
+	healthPass = 0
+	healthWarn = 10
+	healthFail = 20
+)
+
+// healthCode is an error code that suits a watch, of dcgm_errors.h.
+func healthCode(watch string) string {
+	switch watch {
+	case "PCIE":
+		return "DCGM_FR_PCI_REPLAY_RATE"
+	case "NVLINK":
+		return "DCGM_FR_NVLINK_DOWN"
+	case "MEM":
+		return "DCGM_FR_VOLATILE_DBE_DETECTED"
+	case "INFOROM":
+		return "DCGM_FR_CORRUPT_INFOROM"
+	case "THERMAL":
+		return "DCGM_FR_CLOCKS_EVENT_THERMAL"
+	case "POWER":
+		return "DCGM_FR_CLOCKS_EVENT_POWER"
+	}
+	return "DCGM_FR_UNKNOWN"
+}
+
+// healthColumns is one column per watch. The state is in a label, so that a
+// change of health is a change of columns.
+func (s *source) healthColumns(d *field.Descriptor, device int, elapsed time.Duration) {
+	for _, watch := range healthWatches() {
+		state, code := healthPass, "DCGM_FR_OK"
+		for _, f := range s.faults {
+			if f.Kind != Health || f.Watch != watch || !f.active(elapsed) {
+				continue
+			}
+			state, code = healthWarn, messageOr(f.Code, healthCode(watch))
+			if f.Fail {
+				state = healthFail
+			}
+		}
+		c, _ := fixed(float64(state))
+		s.add(d, device, 0, c, collector.Label{Name: "health_error_code", Value: code}, collector.Label{Name: "health_watch", Value: watch})
+	}
+	s.watchesHealth = true
+	s.health = s.healthSum(elapsed)
+}
+
+// healthSum changes when the set of active health faults does.
+func (s *source) healthSum(elapsed time.Duration) uint64 {
+	var sum uint64
+	for _, f := range s.faults {
+		if f.Kind == Health && f.active(elapsed) {
+			sum += mixBits(uint64(f.seq))
+		}
+	}
+	return sum
+}
+
+// p2pColumns is one column per peer. Boards without links do not reach others.
+func (s *source) p2pColumns(g *gpu, d *field.Descriptor, device int) {
+	status, value := "OK", 0.0
+	if g.board.links == 0 {
+		status, value = "NotSupported", 5
+	}
+	for _, j := range peers(g.index, g.count) {
+		c, _ := fixed(value)
+		s.add(d, device, 0, c, collector.Label{Name: "link_status", Value: status}, collector.Label{Name: "peer_gpu", Value: strconv.Itoa(j)})
+	}
+}

@@ -1,0 +1,140 @@
+package fake
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Shape is what a device is busy with.
+type Shape string
+
+// The shapes. README.md describes them.
+const (
+	Idle      Shape = "idle"      // nothing but a blip now and then
+	Training  Shape = "training"  // steps near full load, a checkpoint every two minutes
+	Inference Shape = "inference" // requests come and go, over a "day" of one hour
+	Bursts    Shape = "bursts"    // 50 ms of full load each second, else nothing
+)
+
+// Shapes returns the names of all shapes.
+func Shapes() []string {
+	return []string{string(Idle), string(Training), string(Inference), string(Bursts)}
+}
+
+// mix says how a shape uses the parts of a device at full load. Ratios are of
+// the part's own maximum.
+type mix struct {
+	smActive, occupancy          float64
+	tensor, fp64, fp32, fp16     float64
+	dram, encoder, decoder       float64
+	pcieTx, pcieRx               float64 // of the slot's bandwidth
+	nvlink                       float64 // of the links' bandwidth, each way
+	memory, memorySwing          float64 // share of the memory in use when cold, and more when warm
+	hostCPU, hostCPUSystem, nice float64
+}
+
+func (s Shape) mix() mix {
+	switch s {
+	case Training:
+		return mix{smActive: 0.94, occupancy: 0.46, tensor: 0.62, fp64: 0.002, fp32: 0.14, fp16: 0.21, dram: 0.58,
+			pcieTx: 0.04, pcieRx: 0.09, nvlink: 0.35, memory: 0.86, memorySwing: 0.06, hostCPU: 0.55, hostCPUSystem: 0.08}
+	case Inference:
+		return mix{smActive: 0.81, occupancy: 0.33, tensor: 0.38, fp32: 0.11, fp16: 0.18, dram: 0.77, encoder: 0.02, decoder: 0.3,
+			pcieTx: 0.03, pcieRx: 0.05, nvlink: 0.08, memory: 0.62, memorySwing: 0.15, hostCPU: 0.4, hostCPUSystem: 0.12}
+	case Bursts:
+		return mix{smActive: 0.97, occupancy: 0.5, tensor: 0.45, fp32: 0.25, fp16: 0.2, dram: 0.5,
+			pcieTx: 0.3, pcieRx: 0.3, nvlink: 0.2, memory: 0.21, hostCPU: 0.3, hostCPUSystem: 0.05}
+	default:
+		return mix{smActive: 0.8, occupancy: 0.2, fp32: 0.2, dram: 0.2, pcieTx: 0.01, pcieRx: 0.01, memory: 0.004, hostCPU: 0.2, nice: 0.1}
+	}
+}
+
+// add adds a part of another mix.
+func (m *mix) add(o mix, share float64) {
+	for _, f := range []struct {
+		to *float64
+		v  float64
+	}{
+		{&m.smActive, o.smActive}, {&m.occupancy, o.occupancy},
+		{&m.tensor, o.tensor}, {&m.fp64, o.fp64}, {&m.fp32, o.fp32}, {&m.fp16, o.fp16},
+		{&m.dram, o.dram}, {&m.encoder, o.encoder}, {&m.decoder, o.decoder},
+		{&m.pcieTx, o.pcieTx}, {&m.pcieRx, o.pcieRx}, {&m.nvlink, o.nvlink},
+		{&m.memory, o.memory}, {&m.memorySwing, o.memorySwing},
+	} {
+		*f.to += f.v * share
+	}
+}
+
+// newCurves makes one curve per shape, the same ones for the same seed.
+func newCurves(seed uint64) map[Shape]*curve {
+	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+	return map[Shape]*curve{
+		Idle:      newCurve(100*time.Millisecond, idleLoads(random(1))),
+		Training:  newCurve(50*time.Millisecond, trainingLoads(random(2))),
+		Inference: newCurve(500*time.Millisecond, inferenceLoads(random(3))),
+		Bursts:    newCurve(10*time.Millisecond, burstLoads(random(4))),
+	}
+}
+
+// idleLoads: 5 minutes in steps of 100 ms.
+func idleLoads(r *rand.Rand) []int64 {
+	loads := make([]int64, 3000)
+	for i := range loads {
+		switch {
+		case i > 0 && loads[i-1] > 0 && r.IntN(3) > 0: // a blip goes on
+			loads[i] = loads[i-1]
+		case r.IntN(100) == 0:
+			loads[i] = 10 + r.Int64N(30)
+		}
+	}
+	return loads
+}
+
+// trainingLoads: 2 minutes in steps of 50 ms. A training step takes 1.25 s, of
+// which 150 ms wait for the gradients of the others; the last 6 s write a
+// checkpoint.
+func trainingLoads(r *rand.Rand) []int64 {
+	const perStep, waiting, checkpoint = 25, 3, 6 * 20
+	loads := make([]int64, 2400)
+	for i := range loads {
+		switch {
+		case i >= len(loads)-checkpoint:
+			loads[i] = 30 + r.Int64N(50)
+		case i%perStep >= perStep-waiting:
+			loads[i] = 550 + r.Int64N(150)
+		default:
+			loads[i] = 940 + r.Int64N(55)
+		}
+	}
+	return loads
+}
+
+// inferenceLoads: one hour, which stands for a day, in steps of 500 ms. What is
+// not the time of day is noise that remembers (AR(1)). It stays below capAt.
+func inferenceLoads(r *rand.Rand) []int64 {
+	loads := make([]int64, 7200)
+	noise := 0.0
+	for i := range loads {
+		noise = 0.9*noise + 35*r.NormFloat64()
+		day := 420 - 260*math.Cos(2*math.Pi*float64(i)/float64(len(loads)))
+		loads[i] = int64(min(max(day+noise, 20), capAt-30))
+	}
+	return loads
+}
+
+// burstLoads: one minute in steps of 10 ms, a burst of 50 ms somewhere in each
+// second.
+func burstLoads(r *rand.Rand) []int64 {
+	const perSecond, burst = 100, 5
+	loads := make([]int64, 60*perSecond)
+	for second := range 60 {
+		start := second*perSecond + 20 + r.IntN(60)
+		for i := range burst {
+			loads[start+i] = full
+		}
+	}
+	return loads
+}
+
+func expMinus(x float64) float64 { return math.Exp(-x) }

@@ -1,0 +1,247 @@
+package fake
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// load is what one unit (a board, an instance, a switch, a core) is busy with:
+// a shape's curve, at an offset of its own.
+type load struct {
+	curve  *curve
+	offset int64 // µs
+}
+
+// source is one GPU with its instances and links, one NVSwitch with its ports,
+// or one CPU with its cores.
+type source struct {
+	world    *World
+	closed   *atomic.Bool // the collector's
+	gpu      int          // index, or −1
+	nvswitch int          // index, or −1
+
+	devices []collector.Device
+	columns []collector.Column
+	cells   []cell // how columns[i] is made
+
+	loads  []load    // by unit
+	shares []float64 // of units 1… in unit 0; nil where unit 0 has a load of its own
+	points []point   // by unit; those of the sample in progress
+
+	timeline *timeline
+	faults   []*fault // those of the timeline that befall this source
+
+	xids     xids
+	xidsSeen int64    // natural XIDs that were reported
+	scripted []*fault // XIDs of faults that were not, in order
+
+	watchesHealth bool
+	health        uint64 // healthSum at Open
+}
+
+var _ collector.Source = (*source)(nil)
+
+var (
+	errClosed = errors.New("sample simulated device: the collector is closed")
+	errShape  = errors.New("sample simulated device: row and due need one cell per column")
+)
+
+func (s *source) Devices() []collector.Device { return s.devices }
+func (s *source) Columns() []collector.Column { return s.columns }
+
+// Sample evaluates the due cells at the world's time. It blocks while a fault
+// of kind Hang or Slow says so.
+func (s *source) Sample(row []float64, due []bool) error {
+	if len(row) != len(s.cells) || len(due) != len(s.cells) {
+		return errShape
+	}
+	if s.closed.Load() {
+		return errClosed
+	}
+	s.follow()
+	if err := s.wait(); err != nil {
+		return err
+	}
+	elapsed := s.world.elapsed()
+	if err := s.broken(elapsed); err != nil {
+		return err
+	}
+	s.fill(row, due, elapsed)
+	s.twist(row, due, elapsed)
+	return nil
+}
+
+// follow takes over a changed timeline. Faults are only ever added to it.
+func (s *source) follow() {
+	t := s.world.timeline.Load()
+	if t == s.timeline {
+		return
+	}
+	known := 0
+	if s.timeline != nil {
+		known = len(s.timeline.faults)
+	}
+	s.timeline, s.faults = t, t.of(s.gpu, s.nvswitch)
+	for _, f := range s.faults {
+		if f.Kind == XID && f.seq >= known {
+			s.scripted = insertXID(s.scripted, f)
+		}
+	}
+}
+
+// insertXID keeps XIDs in the order in which they happen.
+func insertXID(xids []*fault, f *fault) []*fault {
+	at := len(xids)
+	for at > 0 && xids[at-1].At > f.At {
+		at--
+	}
+	xids = append(xids, nil)
+	copy(xids[at+1:], xids[at:])
+	xids[at] = f
+	return xids
+}
+
+// wait blocks while the device hangs or is slow.
+func (s *source) wait() error {
+	for _, f := range s.faults {
+		if f.Kind != Hang && f.Kind != Slow {
+			continue
+		}
+		elapsed := s.world.elapsed()
+		if !f.active(elapsed) {
+			continue
+		}
+		d := f.Delay
+		if f.Kind == Hang {
+			d = f.For - (elapsed - f.At)
+		}
+		if err := s.world.sleep(d, f.Kind == Hang && f.For == 0, f.healed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// broken returns the error of the first fault that makes Sample fail.
+func (s *source) broken(elapsed time.Duration) error {
+	if s.gpu >= 0 && s.gpu >= s.timeline.gpus(elapsed, s.world.gpus) {
+		return collector.ErrColumnsChanged
+	}
+	for _, f := range s.faults {
+		switch f.Kind {
+		case Lost, Stalled, Failing:
+			if f.active(elapsed) {
+				return f.err
+			}
+		}
+	}
+	if s.watchesHealth && s.healthSum(elapsed) != s.health {
+		return collector.ErrColumnsChanged
+	}
+	return nil
+}
+
+// fill evaluates the points once and then a cell each.
+func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
+	micros := s.world.uptime(elapsed).Microseconds()
+	up := float64(micros) / 1e6
+	for i := range s.loads {
+		if l := &s.loads[i]; l.curve != nil {
+			s.points[i] = l.curve.at(micros + l.offset)
+		}
+	}
+	if s.shares != nil {
+		s.points[0] = point{}
+		for i, share := range s.shares {
+			s.points[0].add(s.points[i+1], share)
+		}
+	}
+	for i := range s.cells {
+		if !due[i] {
+			continue
+		}
+		switch c := &s.cells[i]; c.op {
+		case lastXID:
+			row[i] = s.lastXID(up, elapsed)
+		case xidEvent:
+			row[i] = s.nextXID(up, elapsed)
+		default:
+			row[i] = c.eval(&s.points[c.unit], up)
+		}
+	}
+}
+
+// twist applies the faults that falsify readings.
+func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
+	for _, f := range s.faults {
+		if f.Kind != Absurd && f.Kind != Blank || !f.active(elapsed) {
+			continue
+		}
+		v := f.Value
+		if f.Kind == Blank {
+			v = math.NaN()
+		}
+		for i := range row {
+			if due[i] && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
+				row[i] = v
+			}
+		}
+	}
+}
+
+// nextXID returns the next XID that was not reported yet, one a call, or NaN.
+func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
+	if len(s.scripted) > 0 && elapsed >= s.scripted[0].At {
+		code := s.scripted[0].XID
+		s.scripted = s.scripted[1:]
+		return float64(code)
+	}
+	if n := s.xids.number(up); n > s.xidsSeen {
+		s.xidsSeen = n
+		return s.xids.code(n)
+	}
+	return math.NaN()
+}
+
+// lastXID returns the newest XID, 0 if there was none.
+func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
+	n := s.xids.number(up)
+	code, since := s.xids.code(n), s.xids.since(n)
+	for _, f := range s.faults {
+		if f.Kind != XID || elapsed < f.At {
+			continue
+		}
+		if at := s.world.uptime(f.At).Seconds(); at >= since {
+			code, since = float64(f.XID), at
+		}
+	}
+	return code
+}
+
+// add appends a column of a device, made from a unit's point.
+func (s *source) add(d *field.Descriptor, device, unit int, c cell, labels ...collector.Label) {
+	s.columns = append(s.columns, collector.Column{Device: device, Field: d.ID, Labels: labels})
+	s.cells = append(s.cells, finish(c, d, unit))
+}
+
+// bind appends a column for each reading that the device has.
+func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
+	for _, r := range readings {
+		if c, ok := b.cell(r.Desc); ok {
+			s.add(r.Desc, device, unit, c)
+		}
+	}
+}
+
+func (s *source) String() string {
+	if s.nvswitch >= 0 {
+		return fmt.Sprintf("switch %d", s.nvswitch)
+	}
+	return fmt.Sprintf("gpu %d", s.gpu)
+}

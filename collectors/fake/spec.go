@@ -1,0 +1,217 @@
+package fake
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"warpgauge/pkg/field"
+)
+
+// Spec is a script for a simulated node: what it is, what its GPUs are busy
+// with, what goes wrong and when. README.md lists the keys of its YAML form.
+type Spec struct {
+	Profile string // empty means that of Options
+	Devices int    // 0 means that of Options
+	Seed    uint64 // 0 means that of Options
+	Loads   []Load
+	Faults  []Fault
+}
+
+// Load gives GPUs a shape. Of several for one GPU the last one counts.
+type Load struct {
+	GPUs  []Span
+	Shape Shape
+}
+
+// maxSpec bounds a spec file, in bytes.
+const maxSpec = 1 << 20
+
+// LoadSpec reads a spec file.
+func LoadSpec(path string) (*Spec, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read fake spec: %w", err)
+	}
+	defer f.Close()
+	s, err := ParseSpec(f)
+	if err != nil {
+		return nil, fmt.Errorf("read fake spec %q: %w", path, err)
+	}
+	return s, nil
+}
+
+// ParseSpec reads a spec. Errors name line and column; all of them are reported
+// at once. An empty file is an empty Spec.
+func ParseSpec(r io.Reader) (*Spec, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSpec+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxSpec:
+		return nil, fmt.Errorf("larger than %d bytes", maxSpec)
+	}
+	dec := yaml.NewDecoder(strings.NewReader(string(text)))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return &Spec{}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("line %d: want one YAML document", more.Line)
+	}
+	p := &parser{}
+	s := p.spec(doc.Content[0])
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p *parser) spec(n *yaml.Node) *Spec {
+	s := &Spec{}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" { // nothing but comments
+		return s
+	}
+	p.mapping(n, "the spec", map[string]func(*yaml.Node){
+		"profile": func(n *yaml.Node) {
+			s.Profile = p.text(n)
+			if _, err := findProfile(s.Profile); err != nil {
+				p.problem(n, "%v", err)
+			}
+		},
+		"devices": func(n *yaml.Node) { s.Devices = p.integer(n, 1, maxDevices) },
+		"seed":    func(n *yaml.Node) { s.Seed = uint64(p.integer(n, 0, 1<<53)) },
+		"loads": func(n *yaml.Node) {
+			p.sequence(n, "loads", func(n *yaml.Node) { s.Loads = append(s.Loads, p.load(n)) })
+		},
+		"faults": func(n *yaml.Node) {
+			p.sequence(n, "faults", func(n *yaml.Node) { s.Faults = append(s.Faults, p.fault(n)) })
+		},
+	})
+	return s
+}
+
+func (p *parser) load(n *yaml.Node) Load {
+	var l Load
+	p.mapping(n, "a load", map[string]func(*yaml.Node){
+		"device": func(n *yaml.Node) { l.GPUs = p.spans(n) },
+		"shape": func(n *yaml.Node) {
+			l.Shape = Shape(p.text(n))
+			if !slices.Contains(Shapes(), string(l.Shape)) {
+				p.problem(n, "unknown shape %q: there are %s", l.Shape, strings.Join(Shapes(), ", "))
+			}
+		},
+	}, "device", "shape")
+	return l
+}
+
+// fault parses one fault. Its kind says which keys it has.
+func (p *parser) fault(n *yaml.Node) Fault {
+	f := Fault{line: n.Line}
+	before := len(p.problems)
+	kind := p.kind(n)
+	rules, known := faultKeys[kind]
+	if !known {
+		return f
+	}
+	f.Kind = kind
+	setters := map[string]func(*yaml.Node){
+		"kind":    func(*yaml.Node) {},
+		"at":      func(n *yaml.Node) { f.At = p.duration(n) },
+		"for":     func(n *yaml.Node) { f.For = p.duration(n) },
+		"device":  func(n *yaml.Node) { f.GPUs = p.spans(n) },
+		"switch":  func(n *yaml.Node) { f.Switches = p.spans(n) },
+		"delay":   func(n *yaml.Node) { f.Delay = p.duration(n) },
+		"field":   func(n *yaml.Node) { f.Field = p.field(n) },
+		"value":   func(n *yaml.Node) { f.Value = p.number(n) },
+		"xid":     func(n *yaml.Node) { f.XID = p.integer(n, 1, 999) },
+		"devices": func(n *yaml.Node) { f.Count = p.integer(n, 0, maxDevices) },
+		"watch":   func(n *yaml.Node) { f.Watch = p.text(n) },
+		"state":   func(n *yaml.Node) { f.Fail = p.choice(n, "warn", "fail") == "fail" },
+		"code":    func(n *yaml.Node) { f.Code = p.text(n) },
+		"message": func(n *yaml.Node) { f.Message = p.text(n) },
+	}
+	allowed := slices.Concat([]string{"kind", "at"}, rules.required, rules.optional)
+	if !rules.moment {
+		allowed = append(allowed, "for")
+	}
+	if rules.targets {
+		allowed = append(allowed, "device", "switch")
+	}
+	for key := range setters {
+		if !slices.Contains(allowed, key) {
+			delete(setters, key)
+		}
+	}
+	p.mapping(n, fmt.Sprintf("a fault of kind %s", kind), setters, rules.required...)
+	if len(p.problems) == before {
+		if err := f.validate(); err != nil {
+			p.problem(n, "%v", err)
+		}
+	}
+	return f
+}
+
+// kind finds a fault's kind before its other keys, which depend on it.
+func (p *parser) kind(n *yaml.Node) FaultKind {
+	if n.Kind != yaml.MappingNode {
+		p.problem(n, "want a fault such as {at: 10s, device: 3, kind: hang}")
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "kind" {
+			return FaultKind(p.choice(n.Content[i+1], faultKinds()...))
+		}
+	}
+	p.problem(n, "a fault needs a kind: %s", strings.Join(faultKinds(), ", "))
+	return ""
+}
+
+func (p *parser) field(n *yaml.Node) *field.Descriptor {
+	d, _, ok := field.ByName(p.text(n))
+	if !ok {
+		p.problem(n, "unknown field %q", n.Value)
+	}
+	return d
+}
+
+// spans parses 3, 0-3, all, or a list of such.
+func (p *parser) spans(n *yaml.Node) []Span {
+	if n.Kind == yaml.SequenceNode {
+		var out []Span
+		for _, item := range n.Content {
+			if item.Kind == yaml.SequenceNode {
+				p.problem(item, "want a device, not a list in a list")
+				return nil
+			}
+			out = append(out, p.spans(item)...)
+		}
+		if len(out) == 0 {
+			p.problem(n, "want at least one device")
+		}
+		return out
+	}
+	text := p.text(n)
+	if text == "all" {
+		return All()
+	}
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.Atoi(strings.TrimSpace(first))
+	b, errB := strconv.Atoi(strings.TrimSpace(last))
+	if errA != nil || errB != nil || a < 0 || b < a || b >= maxDevices {
+		p.problem(n, "want a device such as 3, 0-3 or all, below %d; not %q", maxDevices, text)
+		return nil
+	}
+	return []Span{{a, b}}
+}

@@ -1,0 +1,227 @@
+package fake
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/collector"
+)
+
+// World is one simulated node: its boards, what they are busy with, and what
+// goes wrong. Everything that its collectors read is a function of the world's
+// seed and of time, so two collectors of one world agree. Methods may be called
+// from any goroutine.
+type World struct {
+	profile *profile
+	gpus    int // without faults
+	loads   []Load
+	seed    uint64
+	curves  map[Shape]*curve
+
+	now   func() time.Time
+	start time.Time
+	boot  time.Time // when the drivers were loaded, long before start
+
+	mu       sync.Mutex // taken by Inject
+	timeline atomic.Pointer[timeline]
+
+	release  sync.Once
+	released chan struct{}
+}
+
+// NewWorld makes a node. Its faults' timeline starts now.
+func NewWorld(o Options) (*World, error) {
+	o = o.withSpec()
+	p, err := findProfile(o.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if o.Devices < 0 || o.Devices > maxDevices {
+		return nil, fmt.Errorf("simulate %d devices: the number must be 1 to %d, or 0 for the profile's", o.Devices, maxDevices)
+	}
+	w := &World{
+		profile: p, gpus: p.gpus, seed: o.Seed, now: o.Now,
+		curves: newCurves(o.Seed), released: make(chan struct{}),
+	}
+	if o.Devices > 0 {
+		w.gpus = o.Devices
+	}
+	if w.now == nil {
+		w.now = time.Now
+	}
+	w.start = w.now()
+	w.boot = bootTime(w.start, o.Seed)
+	w.timeline.Store(&timeline{})
+	if o.Spec != nil {
+		w.loads = o.Spec.Loads
+		if err := w.script(o.Spec.Faults); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// bootTime is when the drivers were loaded: up to 30 days before the year of
+// start. It is the same for every start within a year, so that counters do not
+// begin anew when the exporter does.
+func bootTime(start time.Time, seed uint64) time.Time {
+	year := time.Date(start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
+	return year.Add(-time.Hour * time.Duration(24+hash(seed, forUptime)%(29*24)))
+}
+
+// Collector makes an unopened collector of this node. It is a collector.Factory.
+func (w *World) Collector() collector.Collector { return &Collector{world: w} }
+
+// Inject lets a fault begin now, whatever its At says. It ends by itself after
+// its For, or when heal is called.
+func (w *World) Inject(f Fault) (heal func(), err error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.At = w.elapsed()
+	t, added := w.timeline.Load().with(f)
+	w.timeline.Store(t)
+	return sync.OnceFunc(func() { close(added.healed) }), nil
+}
+
+// script puts the faults of a spec on the timeline.
+func (w *World) script(faults []Fault) error {
+	most := w.gpus
+	for _, f := range faults {
+		if f.Kind == Devices {
+			most = max(most, f.Count)
+		}
+	}
+	t := w.timeline.Load()
+	for _, f := range faults {
+		if err := f.validate(); err != nil {
+			return atLine(f.line, err)
+		}
+		if err := beyond(f.GPUs, most, "device"); err != nil {
+			return atLine(f.line, fmt.Errorf("fault %q: %w", f.Kind, err))
+		}
+		if err := beyond(f.Switches, w.profile.switches, "switch"); err != nil {
+			return atLine(f.line, fmt.Errorf("fault %q: %w", f.Kind, err))
+		}
+		t, _ = t.with(f)
+	}
+	w.timeline.Store(t)
+	return nil
+}
+
+// beyond says if a span names only devices that are never there.
+func beyond(spans []Span, n int, what string) error {
+	for _, s := range spans {
+		if s.First >= n {
+			return fmt.Errorf("%s %d: the node has %d", what, s.First, n)
+		}
+	}
+	return nil
+}
+
+func atLine(line int, err error) error {
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// Release ends every call that hangs, now and later, so that their goroutines
+// end. The world's collectors are of no use afterwards.
+func (w *World) Release() { w.release.Do(func() { close(w.released) }) }
+
+// elapsed is the time since the world was made.
+func (w *World) elapsed() time.Duration { return max(w.now().Sub(w.start), 0) }
+
+// uptime is the time since the drivers were loaded.
+func (w *World) uptime(elapsed time.Duration) time.Duration { return w.start.Sub(w.boot) + elapsed }
+
+// sleep waits for d, or for ever, until a fault is healed or the world ends.
+func (w *World) sleep(d time.Duration, forEver bool, healed <-chan struct{}) error {
+	var over <-chan time.Time
+	if !forEver {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-over:
+	case <-healed:
+	case <-w.released:
+		return errReleased
+	}
+	return nil
+}
+
+// override returns the shape that the spec gives GPU i.
+func (w *World) override(i int) (shape Shape, ok bool) {
+	for _, l := range w.loads {
+		if contains(l.GPUs, i) {
+			shape, ok = l.Shape, true
+		}
+	}
+	return shape, ok
+}
+
+func (w *World) shape(i int) Shape {
+	if shape, ok := w.override(i); ok {
+		return shape
+	}
+	return w.profile.shapes[i%len(w.profile.shapes)]
+}
+
+func (w *World) slices(i int) []slice {
+	if w.profile.partition == nil {
+		return nil
+	}
+	return w.profile.partition(i)
+}
+
+// load gives a unit its place on a shape's curve. The boards of a training job
+// wait for each other, so theirs are close together.
+func (w *World) load(shape Shape, unit uint64) load {
+	c := w.curves[shape]
+	span := c.step * int64(len(c.slots))
+	if shape == Training {
+		span = (200 * time.Millisecond).Microseconds()
+	}
+	return load{curve: c, offset: int64(hash(w.seed, forOffset, unit) % uint64(span))}
+}
+
+// newGPU describes board i of count.
+func (w *World) newGPU(i, count int) *gpu {
+	b := w.profile.board
+	g := &gpu{
+		board: b, world: w, index: i, count: count,
+		computing: 1, memory: b.memoryMiB, reserved: b.reservedMiB,
+		idleWatts: b.idleWatts * (0.97 + 0.06*fraction(hash(w.seed, forIdlePower, uint64(i)))),
+		offset:    fraction(hash(w.seed, forErrors, uint64(i))),
+		faulty:    i == w.faulty(),
+	}
+	g.mix = w.shape(i).mix()
+	if parts := w.slices(i); len(parts) > 0 {
+		g.sliced = true
+		g.mix = w.blend(i, parts)
+	}
+	return g
+}
+
+// faulty is the board of the node that has errors now and then.
+func (w *World) faulty() int { return int(hash(w.seed, forErrors) % uint64(max(w.gpus, 1))) }
+
+// blend is the mix of a board whose instances have theirs.
+func (w *World) blend(i int, parts []slice) mix {
+	var out mix
+	for _, p := range parts {
+		shape := p.shape
+		if override, ok := w.override(i); ok {
+			shape = override
+		}
+		out.add(shape.mix(), float64(p.compute)/7)
+	}
+	return out
+}
