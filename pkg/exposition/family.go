@@ -1,0 +1,132 @@
+package exposition
+
+import (
+	"strings"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/field"
+)
+
+// kind is the type of a family.
+type kind uint8
+
+const (
+	gauge kind = iota
+	counter
+	untyped
+	histogram
+)
+
+func kindOf(t field.Type) kind {
+	switch t {
+	case field.Gauge:
+		return gauge
+	case field.Counter:
+		return counter
+	}
+	return untyped // also a histogram of what has one value only
+}
+
+// dialect is one of the two line-based formats.
+type dialect int
+
+const (
+	classic dialect = iota
+	open
+	dialects
+)
+
+// family is what one HELP and TYPE speak of.
+type family struct {
+	name string
+	help string // valid UTF-8
+	kind kind
+
+	cells      []cellSeries
+	xids       []cellSeries // with err_code and err_msg
+	values     []valueSeries
+	histograms []histogramSeries
+
+	head  [dialects][]byte // HELP and TYPE lines
+	proto []byte           // name, help and type; made when first wanted
+}
+
+// cellSeries shows a cell of a row.
+type cellSeries struct {
+	labels *labelSet
+	scale  scale
+	cell   int32 // in snapshot.cells
+	device int32 // in snapshot.live
+}
+
+// valueSeries shows a number that is accumulated.
+type valueSeries struct {
+	labels *labelSet
+	value  *float64
+	device int32
+}
+
+type histogramSeries struct {
+	labels *labelSet
+	state  *accumulate.Histogram
+	bounds *boundTexts
+	device int32
+}
+
+// boundTexts is the end of each bucket's labels, `le="1"} `, the last for +Inf.
+type boundTexts [dialects][]string
+
+func newBoundTexts(bounds []float64) *boundTexts {
+	var t boundTexts
+	for d, write := range [dialects]func([]byte, float64) []byte{classic: appendBound, open: appendCanonicalBound} {
+		for _, bound := range bounds {
+			t[d] = append(t[d], bucketLabel+`="`+string(write(nil, bound))+`"} `)
+		}
+		t[d] = append(t[d], bucketLabel+`="+Inf"} `)
+	}
+	return &t
+}
+
+func (f *family) size() int {
+	return len(f.cells) + len(f.xids) + len(f.values) + len(f.histograms)
+}
+
+// finish renders the head lines. taken tells names of other families.
+func (f *family) finish(taken func(name string) bool) {
+	f.head[classic] = appendHead(nil, f.name, f.help, f.kind.text(), false)
+
+	// A counter's sample in OpenMetrics must be called as its family plus _total.
+	// DCGM's counters have no such ending, and a series must not have another
+	// name for who negotiates another format, so there they are of unknown type.
+	// Prometheus keeps types for people to read only.
+	name, word := f.name, f.kind.openMetrics()
+	if f.kind == counter {
+		base, is := strings.CutSuffix(f.name, "_total")
+		if is && base != "" && !taken(base) {
+			name = base
+		} else {
+			word = untyped.openMetrics()
+		}
+	}
+	f.head[open] = appendHead(nil, name, f.help, word, true)
+}
+
+func appendHead(b []byte, name, help, word string, quote bool) []byte {
+	if help != "" {
+		b = append(b, "# HELP "+name+" "...)
+		b = appendEscaped(b, help, quote)
+		b = append(b, '\n')
+	}
+	return append(b, "# TYPE "+name+" "+word+"\n"...)
+}
+
+func (k kind) text() string {
+	return [...]string{gauge: "gauge", counter: "counter", untyped: "untyped", histogram: "histogram"}[k]
+}
+
+func (k kind) openMetrics() string {
+	if k == untyped {
+		return "unknown"
+	}
+	return k.text()
+}

@@ -1,0 +1,132 @@
+package exposition
+
+import (
+	"slices"
+	"strings"
+
+	"warpgauge/pkg/collector"
+)
+
+// Labels that depend on the value of a sample, on the field that holds the last
+// XID only. They are rendered with the sample; the rest is rendered once, around
+// them.
+const (
+	errCode = "err_code"
+	errMsg  = "err_msg"
+)
+
+// bucketLabel tells the buckets of a histogram apart, so nothing else may have
+// that name.
+const bucketLabel = "le"
+
+// labelSet is the labels of one or many series, checked and in page order.
+// Series of one device share a set, so that a page of thousands of series reads
+// few label texts.
+type labelSet struct {
+	pairs []collector.Label // valid UTF-8, without err_code and err_msg
+	cut   [2]int            // where those belong in pairs; only if xid
+	xid   bool
+
+	// What stands before, between and after err_code and err_msg; without them
+	// only the first is used. Text is `{a="b",c="d"} `, or a blank if there are
+	// no labels. Protobuf is LabelPair fields, encoded when first wanted.
+	text  [3][]byte
+	proto [3][]byte
+}
+
+// labelsOf puts the labels of a series together. The later of two with one name
+// is dropped, and so is one whose name is illegal or taken; dropped says how
+// many. An empty value is, to Prometheus, no label: only fixed labels keep it.
+type labelsOf struct {
+	fixed   []collector.Label // in page order
+	facts   []collector.Label
+	column  []collector.Label
+	owner   []collector.Label
+	xid     bool
+	dropped int
+}
+
+func (l *labelsOf) set() *labelSet {
+	s := &labelSet{pairs: make([]collector.Label, 0, len(l.fixed)+len(l.facts)+len(l.column)+len(l.owner)), xid: l.xid}
+	for _, p := range l.fixed {
+		l.add(s, p)
+	}
+	byName := func(a, b collector.Label) int { return strings.Compare(a.Name, b.Name) }
+	from := len(s.pairs)
+	l.addSet(s, l.facts)
+	l.addSet(s, l.column)
+	slices.SortStableFunc(s.pairs[from:], byName)
+
+	from = len(s.pairs)
+	l.addSet(s, l.owner)
+	slices.SortStableFunc(s.pairs[from:], byName)
+	for i, name := range [...]string{errCode, errMsg} {
+		at, _ := slices.BinarySearchFunc(s.pairs[from:], name, func(p collector.Label, name string) int { return strings.Compare(p.Name, name) })
+		s.cut[i] = from + at
+	}
+	s.renderText()
+	return s
+}
+
+func (l *labelsOf) addSet(s *labelSet, pairs []collector.Label) {
+	for _, p := range pairs {
+		if p.Value != "" {
+			l.add(s, p)
+		}
+	}
+}
+
+func (l *labelsOf) add(s *labelSet, p collector.Label) {
+	taken := p.Name == bucketLabel || l.xid && (p.Name == errCode || p.Name == errMsg) ||
+		slices.ContainsFunc(s.pairs, func(q collector.Label) bool { return q.Name == p.Name })
+	if taken || !isLabelName(p.Name) {
+		l.dropped++
+		return
+	}
+	s.pairs = append(s.pairs, collector.Label{Name: p.Name, Value: validUTF8(p.Value)})
+}
+
+// parts returns the labels before, between and after err_code and err_msg, or
+// all of them as the first part if the series has neither.
+func (s *labelSet) parts() [3][]collector.Label {
+	if !s.xid {
+		return [3][]collector.Label{s.pairs}
+	}
+	return [3][]collector.Label{s.pairs[:s.cut[0]], s.pairs[s.cut[0]:s.cut[1]], s.pairs[s.cut[1]:]}
+}
+
+func (s *labelSet) renderText() {
+	if !s.xid {
+		s.text[0] = []byte(" ")
+		if len(s.pairs) > 0 {
+			s.text[0] = closePairs(appendPairs([]byte{'{'}, s.pairs))
+		}
+		return
+	}
+	parts := s.parts()
+	s.text[0] = appendPairs([]byte{'{'}, parts[0])
+	s.text[1] = appendPairs([]byte{','}, parts[1])
+	s.text[2] = closePairs(appendPairs([]byte{','}, parts[2]))
+}
+
+// key returns what tells two sets apart.
+func (s *labelSet) key() string {
+	if !s.xid {
+		return string(s.text[0])
+	}
+	return string(slices.Concat(s.text[0], s.text[1], s.text[2]))
+}
+
+// appendPairs appends each label and a comma.
+func appendPairs(b []byte, pairs []collector.Label) []byte {
+	for _, p := range pairs {
+		b = append(b, p.Name...)
+		b = append(b, '=')
+		b = appendLabelValue(b, p.Value)
+		b = append(b, ',')
+	}
+	return b
+}
+
+// closePairs ends labels that end with a comma.
+func closePairs(b []byte) []byte { return append(b[:len(b)-1], "} "...) }

@@ -1,0 +1,287 @@
+package exposition
+
+import (
+	"cmp"
+	"slices"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// layout is which families and series there are, sorted by name, and where the
+// value of each lies. It is immutable but for what is encoded when first wanted.
+type layout struct {
+	view     *view.View
+	store    uint64 // version of the accumulated series
+	owners   uint64 // version of the owners
+	families []*family
+	sets     []*labelSet
+	encoded  bool // protobuf parts of families and sets are made
+	stats    layoutStats
+}
+
+// layoutStats is what metrics say about a layout.
+type layoutStats struct {
+	series     int
+	duplicates int // series left out: another has the same name and labels
+	misfits    int // series left out: illegal name, type of another field's family, no such device or bucket
+	labels     int // labels left out: name taken or illegal
+}
+
+// builder makes a layout.
+type builder struct {
+	o        *Options
+	layout   *layout
+	roster   *roster
+	families map[string]*family
+	sets     map[string]*labelSet
+	bounds   map[*float64]*boundTexts
+	placed   map[place]int32 // device of the last series with that name and labels
+}
+
+// place is what makes a series one of its own: sets are interned, so pointers
+// compare as texts do.
+type place struct {
+	family *family
+	labels *labelSet
+}
+
+// build makes the layout for v and the accumulated series of it.
+func build(o *Options, v *view.View, r *roster, accumulated []accumulate.Series) *layout {
+	b := &builder{
+		o:        o,
+		layout:   &layout{view: v},
+		roster:   r,
+		families: map[string]*family{},
+		sets:     map[string]*labelSet{},
+		bounds:   map[*float64]*boundTexts{},
+		placed:   map[place]int32{},
+	}
+	for i, s := range v.Sources {
+		b.addSource(i, s)
+	}
+	b.addAccumulated(accumulated)
+	return b.finish()
+}
+
+// addSource adds a series for every column, metric field of its reading and
+// owner of its device; device by device, whatever the order of the columns.
+func (b *builder) addSource(index int, s *view.Source) {
+	byReading := map[field.ID][]*field.Field{}
+	for i := range s.Fields.Fields {
+		f := &s.Fields.Fields[i]
+		if _, computed := field.Input(f.Desc); !computed && f.Type != field.Label && f.Type != field.Histogram {
+			byReading[f.Desc.ID] = append(byReading[f.Desc.ID], f)
+		}
+	}
+	order := make([]int, len(s.Columns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(s.Columns[x].Device, s.Columns[y].Device) })
+
+	labels := b.newDeviceLabels()
+	for _, i := range order {
+		c := &s.Columns[i]
+		fields := byReading[c.Field]
+		if len(fields) == 0 {
+			continue
+		}
+		if c.Device < 0 || c.Device >= len(s.Devices) {
+			b.layout.stats.misfits += len(fields)
+			continue
+		}
+		xid := c.Field == field.XIDErrors
+		sets := labels.of(&s.Devices[c.Device], c.Labels, xid)
+		at, device := b.roster.at(index, i, c.Device)
+		for _, f := range fields {
+			b.addCell(f, sets, xid, at, device)
+		}
+	}
+}
+
+func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device int32) {
+	fam := b.family(f, kindOf(f.Type))
+	if fam == nil {
+		b.layout.stats.misfits += len(sets)
+		return
+	}
+	list := &fam.cells
+	if xid {
+		list = &fam.xids
+	}
+	for _, set := range sets {
+		if b.claim(fam, set, device) {
+			*list = append(*list, cellSeries{labels: set, scale: newScale(f.Scale), cell: at, device: device})
+		}
+	}
+}
+
+func (b *builder) addAccumulated(all []accumulate.Series) {
+	index := map[*view.Source]int{}
+	for i, s := range b.layout.view.Sources {
+		index[s] = i
+	}
+	labels := b.newDeviceLabels()
+	for i := range all {
+		s := &all[i]
+		source, known := index[s.Source]
+		if !known || s.Device < 0 || s.Device >= len(s.Source.Devices) {
+			b.layout.stats.misfits++
+			continue
+		}
+		_, device := b.roster.at(source, 0, s.Device)
+		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Labels, false), device)
+	}
+}
+
+func (b *builder) addSeries(s *accumulate.Series, sets []*labelSet, device int32) {
+	k := kindOf(s.Field.Type)
+	if s.Histogram != nil {
+		k = histogram
+	}
+	fam := b.family(s.Field, k)
+	if fam == nil || s.Histogram == nil && s.Value == nil {
+		b.layout.stats.misfits += len(sets)
+		return
+	}
+	for _, set := range sets {
+		switch {
+		case !b.claim(fam, set, device):
+		case s.Histogram != nil:
+			fam.histograms = append(fam.histograms, histogramSeries{labels: set, state: s.Histogram, bounds: b.boundsOf(s.Histogram.Bounds), device: device})
+		default:
+			fam.values = append(fam.values, valueSeries{labels: set, value: s.Value, device: device})
+		}
+	}
+}
+
+// family returns the family of a field. Where several sources or lines share a
+// name, the first in the order of the View says type and help, and nil is
+// returned if a histogram would have to share it with single values.
+func (b *builder) family(f *field.Field, k kind) *family {
+	if fam := b.families[f.Name]; fam != nil {
+		if (fam.kind == histogram) != (k == histogram) {
+			return nil
+		}
+		return fam
+	}
+	if !isMetricName(f.Name) {
+		return nil
+	}
+	fam := &family{name: f.Name, help: validUTF8(f.Help), kind: k}
+	b.families[f.Name] = fam
+	return fam
+}
+
+// claim reports whether a series may be added: no other has its name and labels,
+// or only such as are never on the same page, being those of the same device
+// from another source.
+func (b *builder) claim(f *family, set *labelSet, device int32) bool {
+	at := place{f, set}
+	last, taken := b.placed[at]
+	if taken && (last >= device || b.roster.first[last] != b.roster.first[device]) {
+		b.layout.stats.duplicates++
+		return false
+	}
+	b.placed[at] = device
+	return true
+}
+
+func (b *builder) boundsOf(bounds []float64) *boundTexts {
+	if len(bounds) == 0 {
+		return newBoundTexts(nil)
+	}
+	texts := b.bounds[&bounds[0]]
+	if texts == nil || len(texts[classic]) != len(bounds)+1 {
+		texts = newBoundTexts(bounds)
+		b.bounds[&bounds[0]] = texts
+	}
+	return texts
+}
+
+// finish sorts the families and drops those whose name a histogram needs for
+// its parts.
+func (b *builder) finish() *layout {
+	l := b.layout
+	parts := map[string]bool{}
+	for name, f := range b.families {
+		if f.kind == histogram {
+			for _, part := range [...]string{"_bucket", "_sum", "_count"} {
+				parts[name+part] = true
+			}
+		}
+	}
+	for name, f := range b.families {
+		switch {
+		case parts[name]:
+			l.stats.misfits += f.size()
+		case f.size() > 0:
+			l.families = append(l.families, f)
+			l.stats.series += f.size()
+		}
+	}
+	slices.SortFunc(l.families, func(x, y *family) int { return cmp.Compare(x.name, y.name) })
+	for _, f := range l.families {
+		f.finish(func(name string) bool { return b.families[name] != nil })
+	}
+	return l
+}
+
+// deviceLabels makes the label sets of one device after the other.
+type deviceLabels struct {
+	b      *builder
+	device *collector.Device
+	fixed  []collector.Label
+	owners []Owner
+	bare   [2][]*labelSet // of columns without labels of their own, xid or not
+}
+
+func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
+
+// of returns the label sets of a column: one per owner, one if there is none.
+func (l *deviceLabels) of(d *collector.Device, column []collector.Label, xid bool) []*labelSet {
+	if l.device != d {
+		*l = deviceLabels{b: l.b, device: d, fixed: l.b.o.fixedLabels(l.fixed[:0], d), owners: l.b.o.owners(d)}
+		if len(l.owners) == 0 {
+			l.owners = []Owner{{}}
+		}
+	}
+	if len(column) > 0 {
+		return l.make(column, xid)
+	}
+	bare := &l.bare[0]
+	if xid {
+		bare = &l.bare[1]
+	}
+	if *bare == nil {
+		*bare = l.make(nil, xid)
+	}
+	return *bare
+}
+
+func (l *deviceLabels) make(column []collector.Label, xid bool) []*labelSet {
+	sets := make([]*labelSet, 0, len(l.owners))
+	for i := range l.owners {
+		labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, owner: l.owners[i].Labels, xid: xid}
+		set := l.b.intern(labels.set())
+		l.b.layout.stats.labels += labels.dropped
+		if !slices.Contains(sets, set) { // owners that cannot be told apart are one
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// intern returns the set with the same labels, if there is one already.
+func (b *builder) intern(set *labelSet) *labelSet {
+	key := set.key()
+	if old := b.sets[key]; old != nil {
+		return old
+	}
+	b.sets[key] = set
+	b.layout.sets = append(b.layout.sets, set)
+	return set
+}

@@ -1,0 +1,108 @@
+package exposition
+
+import (
+	"math"
+	"strconv"
+)
+
+// appendValue appends a sample's value: an integer as decimal digits, anything
+// else in the shortest form that reads back as the same float64, with an
+// exponent only where the number would be hard to read without. All three text
+// dialects of Prometheus read it.
+func appendValue(b []byte, v float64) []byte {
+	const tooBigForInt64 = 1 << 63
+	switch {
+	case v == math.Trunc(v) && math.Abs(v) < tooBigForInt64:
+		return strconv.AppendInt(b, int64(v), 10)
+	case v-v != 0: // NaN or ±Inf
+		return appendSpecial(b, v)
+	}
+	if out, ok := appendThousandths(b, v); ok {
+		return out
+	}
+	if a := math.Abs(v); a < 1e-6 || a >= 1e21 {
+		return strconv.AppendFloat(b, v, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(b, v, 'f', -1, 64)
+}
+
+func appendSpecial(b []byte, v float64) []byte {
+	switch {
+	case v > 0:
+		return append(b, "+Inf"...)
+	case v < 0:
+		return append(b, "-Inf"...)
+	}
+	return append(b, "NaN"...)
+}
+
+// appendThousandths appends v if it is a decimal with up to three places, as
+// watts from milliwatts and ratios from percent are; strconv takes six times as
+// long. It is exact: t and 1000 are whole, so t/1000 is the float64 nearest to
+// the decimal, and no two decimals of at most 15 digits share a float64, so
+// there is no shorter one for v.
+func appendThousandths(b []byte, v float64) (out []byte, ok bool) {
+	t := math.Round(v * 1000)
+	if t/1000 != v || math.Abs(t) >= 1e15 {
+		return b, false
+	}
+	n := int64(t)
+	if n < 0 {
+		b = append(b, '-')
+		n = -n
+	}
+	b = strconv.AppendInt(b, n/1000, 10)
+	d0, d1, d2 := byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10)
+	switch {
+	case d2 != '0':
+		return append(b, '.', d0, d1, d2), true
+	case d1 != '0':
+		return append(b, '.', d0, d1), true
+	}
+	return append(b, '.', d0), true // v is not whole, so some digit is not 0
+}
+
+// appendBound appends the upper bound of a bucket as text 0.0.4 has it, like
+// client_golang: 1, 0.25, 1e+06.
+func appendBound(b []byte, v float64) []byte {
+	if math.IsInf(v, 1) {
+		return append(b, "+Inf"...)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}
+
+// appendCanonicalBound appends the upper bound of a bucket as OpenMetrics wants
+// it, recognisable as a float: 1.0, 0.25, 1e+06.
+func appendCanonicalBound(b []byte, v float64) []byte {
+	start := len(b)
+	b = appendBound(b, v)
+	for _, c := range b[start:] {
+		switch c {
+		case '.', 'e', 'I', 'N':
+			return b
+		}
+	}
+	return append(b, '.', '0')
+}
+
+// scale turns a reading into the value of a series. A factor such as 0.001 has
+// no exact float64, so multiplying by it would show 9 mW as
+// 0.009000000000000001 W; dividing by 1000 is rounded once, to 0.009.
+type scale struct{ mul, div float64 }
+
+func newScale(factor float64) scale {
+	if factor != 0 && math.Abs(factor) < 1 {
+		if inverse := math.Round(1 / factor); 1/inverse == factor {
+			return scale{1, inverse}
+		}
+	}
+	return scale{factor, 1}
+}
+
+func (s scale) of(reading float64) float64 {
+	v := reading * s.mul
+	if s.div != 1 {
+		v /= s.div
+	}
+	return v
+}

@@ -1,0 +1,3 @@
+package exposition
+
+func xidText(code float64) string { return "Unknown Error" }
