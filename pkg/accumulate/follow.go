@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"math"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -122,7 +123,7 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 			continue
 		}
 		for _, c := range t.cells {
-			if cell := row.Cells[c]; cell == cell {
+			if cell := row.Cells[c]; !math.IsNaN(cell) {
 				grew = t.count(cell, a.position(row.Time), a.now, f.id) || grew
 			}
 		}

@@ -60,7 +60,7 @@ func (h *Histogram) fits(f *field.Field) bool {
 // observe counts v, in the unit of the series. A blank is not a value, and one
 // infinity would make Sum infinite for ever: neither is counted.
 func (h *Histogram) observe(v float64) {
-	if v-v != 0 { // NaN or ±Inf
+	if v-v != 0 { // NaN or ±Inf, in one comparison
 		return
 	}
 	h.Count++

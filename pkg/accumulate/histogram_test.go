@@ -91,42 +91,42 @@ func edges(low, high int) []float64 {
 
 func TestHistogramEqualsClientGolang(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	values := map[string]func(max float64) []float64{
-		"edges": func(max float64) []float64 {
-			_, exp := math.Frexp(max)
+	values := map[string]func(top float64) []float64{
+		"edges": func(top float64) []float64 {
+			_, exp := math.Frexp(top)
 			return edges(exp-35, exp-1)
 		},
-		"linear": func(max float64) (out []float64) {
+		"linear": func(top float64) (out []float64) {
 			for range 5000 {
-				out = append(out, max*random.Float64())
+				out = append(out, top*random.Float64())
 			}
 			return out
 		},
-		"logarithmic": func(max float64) (out []float64) {
+		"logarithmic": func(top float64) (out []float64) {
 			for range 5000 {
-				out = append(out, max*math.Exp2(-40*random.Float64()))
+				out = append(out, top*math.Exp2(-40*random.Float64()))
 			}
 			return out
 		},
-		"bounds": func(max float64) (out []float64) {
+		"bounds": func(top float64) (out []float64) {
 			for i := range 11 {
 				b := max * float64(i) / 10
 				out = append(out, b, math.Nextafter(b, inf))
 			}
-			return out[:len(out)-1] // not above max
+			return out[:len(out)-1] // not above top
 		},
 		"nothing": func(float64) []float64 { return nil },
 	}
-	for _, max := range []float64{1, 100, 3000, 81559, 1 << 20, 9e8, 1e12, 1e-6} {
-		for name, make := range values {
-			t.Run(fmt.Sprintf("%s to %g", name, max), func(t *testing.T) {
-				f := &field.Field{Desc: &field.Descriptor{Max: max}, Scale: 1}
+	for _, top := range []float64{1, 100, 3000, 81559, 1 << 20, 9e8, 1e12, 1e-6} {
+		for name, list := range values {
+			t.Run(fmt.Sprintf("%s to %g", name, top), func(t *testing.T) {
+				f := &field.Field{Desc: &field.Descriptor{Max: top}, Scale: 1}
 				for i := range 11 {
-					f.Buckets = append(f.Buckets, max*float64(i)/10)
+					f.Buckets = append(f.Buckets, top*float64(i)/10)
 				}
 				h := newHistogram(f)
 				want := peer(h)
-				for _, v := range make(max) {
+				for _, v := range list(top) {
 					h.observe(v)
 					want.Observe(v)
 				}
@@ -174,11 +174,11 @@ func TestEighths(t *testing.T) {
 }
 
 func TestNativeShape(t *testing.T) {
-	f := func(max, unit float64, schema int32, threshold float64, first, buckets int) {
+	f := func(top, unit float64, schema int32, threshold float64, first, buckets int) {
 		t.Helper()
 		want := nativeShape{schema, threshold, int32(first), buckets}
-		if got := nativeShapeOf(max, unit); got != want {
-			t.Errorf("shape for maximum %v and unit %v: got %+v, want %+v", max, unit, got, want)
+		if got := nativeShapeOf(top, unit); got != want {
+			t.Errorf("shape for maximum %v and unit %v: got %+v, want %+v", top, unit, got, want)
 		}
 	}
 	f(1, 1, 3, 0x1p-30, -239, 240)
@@ -200,19 +200,19 @@ func TestNativeShape(t *testing.T) {
 
 func TestNativeShapeIsBounded(t *testing.T) {
 	for range 20000 {
-		max := math.Float64frombits(rand.Uint64())
+		top := math.Float64frombits(rand.Uint64())
 		unit := math.Float64frombits(rand.Uint64())
-		s := nativeShapeOf(max, unit)
+		s := nativeShapeOf(top, unit)
 		if s.buckets < 1 || s.buckets > maxNative || s.zeroThreshold < 0x1p-1022 || math.IsInf(s.zeroThreshold, 0) {
-			t.Fatalf("shape for maximum %v and unit %v: %+v", max, unit, s)
+			t.Fatalf("shape for maximum %v and unit %v: %+v", top, unit, s)
 		}
 		above := math.Nextafter(s.zeroThreshold, inf)
 		if i := nativeIndex(above, s.schema); i != s.first {
-			t.Fatalf("shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", max, unit, s.first, above, i)
+			t.Fatalf("shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", top, unit, s.first, above, i)
 		}
-		if max > above && !math.IsInf(max, 1) && unit > 0 {
-			if i := nativeIndex(max, s.schema); int(i-s.first) >= s.buckets {
-				t.Fatalf("shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", max, unit, s, i)
+		if top > above && !math.IsInf(top, 1) && unit > 0 {
+			if i := nativeIndex(top, s.schema); int(i-s.first) >= s.buckets {
+				t.Fatalf("shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", top, unit, s, i)
 			}
 		}
 	}
@@ -251,8 +251,8 @@ func FuzzObserve(f *testing.F) {
 	f.Add(100.0, 1.0, 50.0)
 	f.Add(0.0, 0.0, -1.0)
 	f.Add(math.MaxFloat64, 5e-324, 5e-324)
-	f.Fuzz(func(t *testing.T, max, scale, v float64) {
-		h := newHistogram(&field.Field{Desc: &field.Descriptor{Max: max}, Scale: scale, Buckets: []float64{-1, 0, max}})
+	f.Fuzz(func(t *testing.T, top, scale, v float64) {
+		h := newHistogram(&field.Field{Desc: &field.Descriptor{Max: top}, Scale: scale, Buckets: []float64{-1, 0, top}})
 		h.observe(v)
 		h.observe(-v)
 		want := uint64(2)

@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -49,7 +50,7 @@ func (w *world) second(now int) {
 }
 
 func (w *world) account(power float64, mask uint64, xid float64, nothing bool) {
-	if xid == xid {
+	if !math.IsNaN(xid) {
 		w.xids[xid]++
 	}
 	if nothing {

@@ -35,9 +35,11 @@ func (s *Store) list() {
 	s.version++
 }
 
-// listXIDs lists the series of a device. As dcgm-exporter does, COUNT has a
-// series for each code within the window, or one zero without the label xid if
-// there is none. TOTAL has one for each code that is known or was seen.
+// listXIDs lists the series of a device. As in dcgm-exporter, COUNT has a series
+// for each code within the window, or one zero without the label xid if there is
+// none; unlike there, it counts events, not samples that repeat the last code.
+// TOTAL has a series for each code that is known (knownXIDs) or was seen, and
+// none without xid, so that sum() is the number of XIDs.
 func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector.Label) {
 	add := func(value *float64, labels ...collector.Label) {
 		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value})
@@ -56,8 +58,10 @@ func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector
 	}
 }
 
-// listClocks lists a series for every reason, those that never occurred, too: a
-// zero can be told from a GPU that does not say.
+// listClocks lists a series for every reason. Unlike in dcgm-exporter, those that
+// did not occur are there, at zero: increase() sees the first onset, and a quiet
+// GPU can be told from one that does not say. And the value is the number of
+// events, not of samples, so it does not depend on the interval.
 func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window collector.Label) {
 	for i := range t.reasons {
 		labels := append(slices.Clone(t.labels), label("clock_event", clockReasons[i]))

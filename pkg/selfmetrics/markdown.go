@@ -1,7 +1,6 @@
 package selfmetrics
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -16,14 +15,12 @@ import (
 func WriteMarkdown(w io.Writer, families []*dto.MetricFamily) error {
 	families = slices.Clone(families)
 	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, "| Metric | Type | Labels | Meaning |")
-	fmt.Fprintln(out, "|---|---|---|---|")
+	out := []byte("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
 	for _, f := range families {
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n",
+		out = fmt.Appendf(out, "| `%s` | %s | %s | %s |\n",
 			f.GetName(), strings.ToLower(f.GetType().String()), labelCell(f), cellText.Replace(f.GetHelp()))
 	}
-	if err := out.Flush(); err != nil {
+	if _, err := w.Write(out); err != nil {
 		return fmt.Errorf("write table of metrics: %w", err)
 	}
 	return nil
