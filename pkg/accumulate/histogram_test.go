@@ -110,7 +110,7 @@ func TestHistogramEqualsClientGolang(t *testing.T) {
 		},
 		"bounds": func(top float64) (out []float64) {
 			for i := range 11 {
-				b := max * float64(i) / 10
+				b := top * float64(i) / 10
 				out = append(out, b, math.Nextafter(b, inf))
 			}
 			return out[:len(out)-1] // not above top
