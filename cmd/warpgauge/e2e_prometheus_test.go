@@ -1,0 +1,268 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// The three ways in which the server scrapes the exporter, as jobs.
+var formats = []struct{ job, accept, contentType string }{
+	{"text", acceptText, "text/plain"},
+	{"openmetrics", acceptOpenMetrics, "application/openmetrics-text"},
+	{"protobuf", "", "application/vnd.google.protobuf"}, // what the server asks for by itself
+}
+
+// TestE2EPrometheus lets a real Prometheus scrape the exporter in each format,
+// with a GPU that hangs after a while, and asks it what it saw.
+func TestE2EPrometheus(t *testing.T) {
+	prometheus := program(t, "prometheus")
+	exe := build(t)
+	var targets []*scrapeProxy
+	for _, f := range formats {
+		targets = append(targets, newScrapeProxy(t, f.accept))
+	}
+	server := startPrometheus(t, prometheus, targets)
+
+	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s",
+		"-f", file(t, "counters.csv", histogramCSV), "--fake-spec="+file(t, "spec.yaml", lateHangSpec))
+	for _, target := range targets {
+		target.set(t, e.url)
+	}
+	begin := time.Now()
+	server.await(t, "the exporter up in every format", 3, `up == 1`)
+	up := time.Now()
+	server.await(t, "8 GPUs in every format", 3, `count by (job) (last_over_time(DCGM_FI_DEV_GPU_TEMP[5m])) == 8`)
+	server.await(t, "histograms of all 8 GPUs", 3, `count by (job) (
+		last_over_time(DCGM_FI_DEV_GPU_UTIL_count{job!="protobuf"}[5m])
+		or histogram_count(last_over_time(DCGM_FI_DEV_GPU_UTIL{job="protobuf"}[5m]))) == 8`)
+	t.Logf("8 GPUs queried back %v after the exporter started", time.Since(begin))
+
+	server.await(t, "the hung GPU to disappear while the others stay", 3, `count by (job) (DCGM_FI_DEV_GPU_TEMP) == 7`)
+	t.Logf("hung GPU gone %v after the exporter started", time.Since(begin))
+	t.Run("Answers", func(t *testing.T) { testAnswers(t, server) })
+
+	// Every scrape since the first succeeded, in every format.
+	window := time.Since(up).Milliseconds()
+	if got := server.query(t, fmt.Sprintf(`min_over_time(up[%dms]) == 1`, window)); len(got) != 3 {
+		t.Errorf("jobs of which every scrape succeeded: %v, want 3", got)
+	}
+	for i, f := range formats {
+		if got, _ := targets[i].contentType.Load().(string); !strings.HasPrefix(got, f.contentType) {
+			t.Errorf("job %s was answered with %q, want %q", f.job, got, f.contentType)
+		}
+	}
+}
+
+// testAnswers asks, while the GPU hangs, for what dashboards and alerts ask for.
+func testAnswers(t *testing.T, server *prometheusServer) {
+	// Each query says, per job, whether what it is about holds.
+	for _, tt := range []struct{ what, query string }{
+		{"no series of the hung GPU is left",
+			`count by (job) (up) unless count by (job) ({__name__=~"DCGM_.*", gpu="` + hungGPU + `"})`},
+		{"the state of the hung GPU is stalled", `warpgauge_device_state{gpu="` + hungGPU + `", state="stalled"} == 1`},
+		{"the other seven have three new energy readings within 10 s",
+			`count by (job) (changes(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[10s]) >= 3) == 7`},
+		{"their samples are fresh", `max by (job) (warpgauge_sample_age_seconds{gpu!="` + hungGPU + `", gpu!=""}) < 2`},
+		{"the counter keeps its name and grows", `count by (job) (rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[10s]) > 0) == 7`},
+		{"no counter was renamed", `count by (job) (up) unless count by (job) ({__name__=~"DCGM_.*_total"})`},
+		{"values are those of a GPU", `count by (job) (DCGM_FI_DEV_GPU_TEMP > 10 and DCGM_FI_DEV_GPU_TEMP < 100) == 7`},
+		{"the sum of memory is constant", `count by (job) (stddev_over_time((DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)[10s:1s]) == 0) == 7`},
+		{"the dashboard's query has a legend per GPU", `count by (job) (sum by (job, gpu) (DCGM_FI_DEV_POWER_USAGE{gpu=~".*"})) == 7`},
+	} {
+		t.Run(tt.what, func(t *testing.T) { server.await(t, tt.what, 3, tt.query) })
+	}
+	for _, tt := range []struct {
+		what, query string
+		jobs        int
+	}{
+		{"classic quantiles", `count by (job) (histogram_quantile(0.9, rate(DCGM_FI_DEV_GPU_UTIL_bucket[10s])) <= 100) == 7`, 2},
+		{"native quantiles", `count by (job) (histogram_quantile(0.9, rate(DCGM_FI_DEV_GPU_UTIL{job="protobuf"}[10s])) <= 100) == 7`, 1},
+		{"classic counts at the sampling rate", `count by (job) (rate(DCGM_FI_DEV_GPU_UTIL_count[10s]) > 5) == 7`, 2},
+		{"native counts at the sampling rate", `count by (job) (histogram_count(rate(DCGM_FI_DEV_GPU_UTIL{job="protobuf"}[10s])) > 5) == 7`, 1},
+	} {
+		t.Run(tt.what, func(t *testing.T) { server.await(t, tt.what, tt.jobs, tt.query) })
+	}
+}
+
+// prometheusServer is a Prometheus on loopback with storage of the test's own.
+type prometheusServer struct {
+	*process
+	url    string
+	client *http.Client
+}
+
+func startPrometheus(t *testing.T, exe string, targets []*scrapeProxy) *prometheusServer {
+	t.Helper()
+	var config strings.Builder
+	config.WriteString("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs:\n")
+	for i, f := range formats {
+		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%q]}]}\n", f.job, targets[i].address)
+	}
+	address := freeAddress(t)
+	dir := t.TempDir()
+	s := &prometheusServer{url: "http://" + address, client: newClient(t)}
+	s.process = launch(t, exe,
+		"--config.file="+file(t, "prometheus.yml", config.String()),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address,
+		"--web.console.libraries="+dir, "--web.console.templates="+dir,
+		"--enable-feature=native-histograms",
+		"--log.level=warn")
+	eventually(t, "Prometheus to be ready", func() error {
+		select {
+		case <-s.done:
+			t.Fatalf("Prometheus ended:\n%s", s.log.String())
+		default:
+		}
+		resp, err := s.client.Get(s.url + "/-/ready")
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", resp.Status)
+		}
+		return nil
+	})
+	return s
+}
+
+// freeAddress returns an address that nothing listens on at the moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// query returns the values of an instant query by the text of their labels.
+func (s *prometheusServer) query(t *testing.T, expr string) map[string]string {
+	t.Helper()
+	resp, body := get(t, s.client, s.url+"/api/v1/query?query="+url.QueryEscape(expr))
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct {
+				Metric model.Metric
+				Value  [2]any
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Status != "success" {
+		t.Fatalf("query %s: %s: %s %v", expr, resp.Status, answer.Error, err)
+	}
+	out := map[string]string{}
+	for _, r := range answer.Data.Result {
+		out[r.Metric.String()] = fmt.Sprint(r.Value[1])
+	}
+	return out
+}
+
+// await polls until the query has n results.
+func (s *prometheusServer) await(t *testing.T, what string, n int, expr string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if got := s.query(t, expr); len(got) != n {
+			return fmt.Errorf("%s: %d results, want %d: %v", expr, len(got), n, got)
+		}
+		return nil
+	})
+}
+
+// scrapeProxy passes scrapes on to an exporter that may start later, and can
+// fix the Accept header, since Prometheus 2.42 has no setting for it.
+type scrapeProxy struct {
+	address     string
+	target      atomic.Pointer[url.URL]
+	contentType atomic.Value // string: of the last answer
+}
+
+func newScrapeProxy(t *testing.T, accept string) *scrapeProxy {
+	t.Helper()
+	p := &scrapeProxy{}
+	reverse := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(p.target.Load())
+			if accept != "" {
+				r.Out.Header.Set("Accept", accept)
+			}
+		},
+		ModifyResponse: func(r *http.Response) error {
+			p.contentType.Store(r.Header.Get("Content-Type"))
+			return nil
+		},
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.target.Load() == nil {
+			http.Error(w, "no exporter yet", http.StatusServiceUnavailable)
+			return
+		}
+		reverse.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	p.address = srv.Listener.Addr().String()
+	return p
+}
+
+func (p *scrapeProxy) set(t *testing.T, target string) {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.target.Store(u)
+}
+
+// TestE2EPromtool lints the page of each simulated node. What DCGM's names make
+// unavoidable is allowed; anything else, and any finding about our own metrics,
+// is not.
+func TestE2EPromtool(t *testing.T) {
+	promtool := program(t, "promtool")
+	exe := build(t)
+	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "mi300x", "rtx4090"} {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			e := serve(t, exe, "--fake-profile="+profile)
+			var body []byte
+			eventually(t, "a page with GPUs", func() error {
+				_, body = get(t, newClient(t), e.url+"/metrics", "Accept", acceptText)
+				if !strings.Contains(string(body), "\nDCGM_FI_DEV_GPU_TEMP{") {
+					return fmt.Errorf("no temperature on a page of %d bytes", len(body))
+				}
+				return nil
+			})
+			out, err := pipe(t, body, promtool, "check", "metrics")
+			if err != nil && !strings.HasPrefix(err.Error(), "exit status 3") { // 3: findings
+				t.Fatalf("promtool check metrics: %v\n%s", err, out)
+			}
+			for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
+				if !allowedFinding(lines.Text()) {
+					t.Errorf("promtool: %s", lines.Text())
+				}
+			}
+		})
+	}
+}
+
+// allowedFinding knows the two consequences of dcgm-exporter's contract: the
+// label modelName, and counters without _total.
+func allowedFinding(line string) bool {
+	return isDCGM(line) && (strings.HasSuffix(line, "label names should be written in 'snake_case' not 'camelCase'") ||
+		strings.HasSuffix(line, `counter metrics should have "_total" suffix`))
+}

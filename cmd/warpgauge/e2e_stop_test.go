@@ -1,0 +1,158 @@
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// testStop ends the exporter while one GPU hangs for ever.
+func testStop(t *testing.T, exe string) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms",
+				"--fake-spec="+file(t, "spec.yaml", hangSpec))
+			eventually(t, "the hang", func() error {
+				v, err := e.scrape(t, acceptText).one("warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
+				if err == nil && v != 1 {
+					err = fmt.Errorf("stalled is %v, want 1", v)
+				}
+				return err
+			})
+			begin := time.Now()
+			e.signal(t, sig)
+			if code := e.exitCode(t); code != 0 {
+				t.Errorf("exit code %d after %v, want 0; output:\n%s", code, sig, e.log.tail(4000))
+			}
+			t.Logf("%v to exit: %v", sig, time.Since(begin))
+		})
+	}
+}
+
+// testBadStart checks that what a person must put right ends the process with
+// code 1 and a text that names it.
+func testBadStart(t *testing.T, exe string) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	badCSV := file(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_UTIL, gouge, not fine\n\nDCGM_FI_DEV_FB_USED, counterr, neither\n")
+	unknown := file(t, "unknown.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_TEMPP, gauge, misspelt\n")
+	absent := file(t, "x", "") + ".absent.csv"
+	for _, tt := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"unknown flag", []string{"--no-such-flag"}, []string{"no-such-flag"}},
+		{"interval too short", []string{"-c", "5"}, []string{"collect-interval"}},
+		{"interval with a unit", []string{"-c", "1s"}, []string{"collect-interval"}},
+		{"bad selector", []string{"-d", "x:1"}, []string{"devices"}},
+		{"port taken", []string{"-a", taken.Addr().String()}, []string{taken.Addr().String(), "in use"}},
+		{"no such address", []string{"-a", "nonsense"}, []string{"nonsense"}},
+		{"absent file", []string{"-f", absent}, []string{absent}},
+		{"all bad lines at once", []string{"-f", badCSV}, []string{badCSV + ":2:", "gouge", badCSV + ":4:", "counterr"}},
+		{"unknown field with --strict", []string{"--strict", "-f", unknown}, []string{unknown + ":2:", "DCGM_FI_DEV_GPU_TEMPP", "DCGM_FI_DEV_GPU_TEMP"}},
+		{"unknown profile", []string{"--fake-profile=cray-1"}, []string{"cray-1"}},
+		{"bad fake-spec", []string{"--fake-spec", file(t, "spec.yaml", "no-such-key: 1\n")}, []string{"spec.yaml", "no-such-key"}},
+		{"absent web config", []string{"--web-config-file", absent}, []string{absent}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{
+				"--address=127.0.0.1:0", "--enable-fake",
+				"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+			}, tt.args...)
+			code, out := runToEnd(t, exe, args...)
+			if code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out, want) {
+					t.Errorf("output does not say %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// testNoLeaks scrapes a lot, breaks connections, stalls clients, with a GPU that
+// hangs, and compares goroutines and descriptors with those before.
+func testNoLeaks(t *testing.T, exe string) {
+	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s",
+		"--fake-spec="+file(t, "spec.yaml", hangSpec))
+	eventually(t, "the hung GPU to leave the page", func() error {
+		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
+			return fmt.Errorf("%d GPUs on the page, want 7", n)
+		}
+		return nil
+	})
+	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
+
+	const scrapers, scrapes = 20, 100
+	client := newClient(t)
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = scrapers
+	inParallel(scrapers, func(n int) {
+		for i := range scrapes {
+			accept := [...]string{acceptText, acceptOpenMetrics, acceptProtobuf}[(n+i)%3]
+			if status, _, err := quickGet(t, client, e.url+"/metrics", accept); err != nil || status != http.StatusOK {
+				t.Errorf("scrape: status %d, %v", status, err)
+				return
+			}
+		}
+	})
+	client.CloseIdleConnections()
+	inParallel(scrapers, func(int) { breakConnection(t, strings.TrimPrefix(e.url, "http://")) })
+
+	// Each look is itself a connection, which is why one more of both may be there.
+	eventually(t, "goroutines and descriptors as before", func() error {
+		if g := e.goroutines(t); g > goroutines+1 {
+			return fmt.Errorf("%v goroutines, %v before", g, goroutines)
+		}
+		if d := e.descriptors(t); d > descriptors+1 {
+			return fmt.Errorf("%d descriptors, %d before", d, descriptors)
+		}
+		return nil
+	})
+	t.Logf("%d scrapes: %v goroutines, %d descriptors before; %v, %d after",
+		scrapers*scrapes, goroutines, descriptors, e.goroutines(t), e.descriptors(t))
+}
+
+// goroutines is what the page says; it is at most a second old.
+func (e *exporter) goroutines(t *testing.T) float64 {
+	t.Helper()
+	v, err := e.scrape(t, acceptText).one("go_goroutines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (e *exporter) descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// breakConnection asks for a page and goes away without reading it.
+func breakConnection(t *testing.T, address string) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Errorf("connect: %v", err)
+		return
+	}
+	fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /metr")
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}

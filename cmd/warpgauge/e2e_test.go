@@ -1,0 +1,222 @@
+// End-to-end tests: the real binary, built by the test, with simulated GPUs on
+// loopback. Each starts what it needs and ends it.
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestE2E(t *testing.T) {
+	exe := build(t)
+	for name, test := range map[string]func(*testing.T, string){
+		"FirstPage":    testFirstPage,
+		"Formats":      testFormats,
+		"HTTP":         testHTTP,
+		"HungGPU":      testHungGPU,
+		"Reload":       testReload,
+		"BadReload":    testBadReload,
+		"NoLeaks":      testNoLeaks,
+		"Stop":         testStop,
+		"BadStart":     testBadStart,
+		"NothingFound": testNothingFound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, exe)
+		})
+	}
+}
+
+// eightGPUs reports whether each of the node's GPUs has a temperature.
+func eightGPUs(p page) error {
+	if n := len(p.values("DCGM_FI_DEV_GPU_TEMP")); n != 8 {
+		return fmt.Errorf("%d GPUs have a temperature, want 8", n)
+	}
+	return nil
+}
+
+func testFirstPage(t *testing.T, exe string) {
+	e := serve(t, exe)
+	listening := time.Since(e.started)
+	var p page
+	eventually(t, "a page with 8 GPUs", func() error {
+		p = e.scrape(t, acceptText)
+		return eightGPUs(p)
+	})
+	t.Logf("from start to listening %v, to the first complete page %v", listening, time.Since(e.started))
+
+	for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
+		if !strings.HasSuffix(s.get("modelName"), "(simulated)") {
+			t.Errorf("modelName %q of a simulated GPU does not say so", s.get("modelName"))
+		}
+		for _, label := range []string{"gpu", "UUID", "pci_bus_id", "device", "hostname", "DCGM_FI_DRIVER_VERSION"} {
+			if s.get(label) == "" {
+				t.Errorf("series %v has no label %s", s.labels, label)
+			}
+		}
+	}
+	if v, err := p.one("warpgauge_collector_up", "collector", "fake"); err != nil || v != 1 {
+		t.Errorf("warpgauge_collector_up is %v (%v), want 1", v, err)
+	}
+}
+
+// testFormats stops the clock, so to speak: with one tick a minute, pages in
+// different formats are of the same tick and must say the same.
+func testFormats(t *testing.T, exe string) {
+	csv := file(t, "counters.csv", histogramCSV)
+	e := serve(t, exe, "--collect-interval=60000", "--slow-interval=60s", "-f", csv)
+	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+
+	text := e.scrape(t, acceptText)
+	want := text.bySeries(isDCGM)
+	if len(want) < 8*20 {
+		t.Fatalf("text page has %d DCGM series only", len(want))
+	}
+	om := e.scrape(t, acceptOpenMetrics)
+	if diff := cmp.Diff(want, om.bySeries(isDCGM)); diff != "" {
+		t.Errorf("OpenMetrics differs from text (-text +OpenMetrics):\n%s", diff)
+	}
+	pb := e.scrape(t, acceptProtobuf)
+	plain := map[string]float64{}
+	natives := 0
+	for _, s := range pb.samples {
+		switch {
+		case s.native && isDCGM(s.name()):
+			natives++
+			count, err := text.one(s.name()+"_count", "gpu", s.get("gpu"))
+			if err != nil || count != s.value {
+				t.Errorf("native histogram %v holds %v samples, text says %v (%v)", s.labels, s.value, count, err)
+			}
+		case isDCGM(s.name()):
+			plain[s.labels.String()] = s.value
+		}
+	}
+	if diff := cmp.Diff(want, plain); diff != "" {
+		t.Errorf("protobuf differs from text (-text +protobuf):\n%s", diff)
+	}
+	if natives != 8 {
+		t.Errorf("%d native histograms, want 8", natives)
+	}
+	for name, typ := range text.types {
+		if pt, ok := pb.types[name]; !ok || pt != typ {
+			t.Errorf("type of %s: text %q, protobuf %q", name, typ, pt)
+		}
+	}
+	testGzip(t, e, want)
+}
+
+func testGzip(t *testing.T, e *exporter, want map[string]float64) {
+	t.Helper()
+	tr := &http.Transport{} // asks for gzip and unpacks it
+	defer tr.CloseIdleConnections()
+	resp, body := get(t, &http.Client{Transport: tr}, e.url+"/metrics", "Accept", acceptText)
+	if !resp.Uncompressed {
+		t.Error("no gzip although the client takes it")
+	}
+	if diff := cmp.Diff(want, parse(t, body, resp.Header.Get("Content-Type")).bySeries(isDCGM)); diff != "" {
+		t.Errorf("gzip differs from plain (-plain +gzip):\n%s", diff)
+	}
+}
+
+func testHTTP(t *testing.T, exe string) {
+	e := serve(t, exe, "--enable-pprof")
+	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	client := newClient(t)
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		header       string // "name: value" that must be there
+		body         string // must be part of the body
+	}{
+		{"GET", "/metrics", 200, "Content-Type: text/plain; version=0.0.4; charset=utf-8", "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"},
+		{"GET", "/metrics/", 404, "", ""},
+		{"GET", "/health", 200, "X-Registry-Available: true", "OK"},
+		{"GET", "/livez", 200, "", "ok"},
+		{"GET", "/readyz", 200, "", "ok"},
+		{"GET", "/", 200, "Content-Type: text/html; charset=utf-8", "/metrics"},
+		{"GET", "/nothing", 404, "", ""},
+		{"POST", "/-/reload", 403, "", ""},
+		{"GET", "/debug/pprof/goroutine?debug=1", 200, "", "goroutine profile"},
+	} {
+		resp, body := request(t, client, tt.method, e.url+tt.path)
+		if resp.StatusCode != tt.status {
+			t.Errorf("%s %s: status %d, want %d", tt.method, tt.path, resp.StatusCode, tt.status)
+		}
+		if name, want, ok := strings.Cut(tt.header, ": "); ok && resp.Header.Get(name) != want {
+			t.Errorf("%s %s: header %s is %q, want %q", tt.method, tt.path, name, resp.Header.Get(name), want)
+		}
+		if !strings.Contains(string(body), tt.body) {
+			t.Errorf("%s %s: body has no %q:\n%.300s", tt.method, tt.path, tt.body, body)
+		}
+		if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s %s: no nosniff header", tt.method, tt.path)
+		}
+	}
+}
+
+// testNothingFound starts without any collector that finds devices: not ready
+// is not dead.
+func testNothingFound(t *testing.T, exe string) {
+	e := serve(t, exe, "--enable-fake=false", "--enable-nvml=true")
+	client := newClient(t)
+	resp, body := get(t, client, e.url+"/metrics", "Accept", acceptText)
+	if resp.StatusCode != http.StatusOK || len(body) == 0 {
+		t.Fatalf("GET /metrics: %s, %d bytes", resp.Status, len(body))
+	}
+	eventually(t, "the reason in the metrics", func() error {
+		p := e.scrape(t, acceptText)
+		if v, err := p.one("warpgauge_collector_up", "collector", "nvml"); err != nil || v != 0 {
+			return fmt.Errorf("warpgauge_collector_up{collector=nvml} is %v (%w)", v, err)
+		}
+		if len(p.family("warpgauge_collector_problem")) != 1 {
+			return errors.New("no warpgauge_collector_problem")
+		}
+		return nil
+	})
+	if resp, body := get(t, client, e.url+"/readyz"); resp.StatusCode != http.StatusServiceUnavailable || len(body) == 0 {
+		t.Errorf("GET /readyz: %s, %q; want 503 and a reason", resp.Status, body)
+	}
+	if resp, _ := get(t, client, e.url+"/health"); resp.StatusCode != http.StatusOK {
+		t.Errorf("GET /health: %s, want 200", resp.Status)
+	}
+	if n := strings.Count(e.log.String(), "nvml"); n == 0 {
+		t.Errorf("the log does not say why NVML is not used:\n%s", e.log.String())
+	}
+}
+
+// gpuNumber returns the label gpu as a number.
+func gpuNumber(t *testing.T, s sample) int {
+	t.Helper()
+	n, err := strconv.Atoi(s.get("gpu"))
+	if err != nil {
+		t.Fatalf("label gpu of %v: %v", s.labels, err)
+	}
+	return n
+}
+
+// histogramCSV is a list with all kinds of lines: gauges, counters, labels, one
+// histogram.
+const histogramCSV = `# for the end-to-end test
+DCGM_FI_DEV_SM_CLOCK,  gauge, SM clock frequency (in MHz).
+DCGM_FI_DEV_MEM_CLOCK, gauge, Memory clock frequency (in MHz).
+DCGM_FI_DEV_GPU_TEMP,  gauge, GPU temperature (in C).
+DCGM_FI_DEV_MEMORY_TEMP, gauge, Memory temperature (in C).
+DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, "Total energy, in mJ."
+DCGM_FI_DEV_PCIE_REPLAY_COUNTER, counter, PCIe retries.
+DCGM_FI_DEV_GPU_UTIL, histogram, GPU utilization (in %).
+DCGM_FI_DEV_MEM_COPY_UTIL, gauge, Memory utilization (in %).
+DCGM_FI_DEV_FB_FREE, gauge, Free frame buffer (in MiB).
+DCGM_FI_DEV_FB_USED, gauge, Used frame buffer (in MiB).
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Ratio of time the graphics engine is active.
+DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the memory interface is active.
+DCGM_FI_DRIVER_VERSION, label, Driver version
+`

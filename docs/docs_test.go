@@ -1,0 +1,146 @@
+// Package docs holds the pages for users. Its test keeps them true to the code
+// as far as a test can: links lead somewhere, flags and metrics exist.
+package docs
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages returns every Markdown file of the repository by its path from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir // .git, .tools
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		out[strings.TrimPrefix(path, "../")] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 10 {
+		t.Fatalf("found %d pages only", len(out))
+	}
+	return out
+}
+
+var (
+	link    = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for path, text := range all {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			u, err := url.Parse(m[1])
+			if err != nil {
+				t.Errorf("%s: link %q: %v", path, m[1], err)
+				continue
+			}
+			if u.Scheme != "" {
+				continue // elsewhere
+			}
+			target := path
+			if u.Path != "" {
+				target = filepath.Join(filepath.Dir(path), u.Path)
+			}
+			if _, err := os.Stat(filepath.Join("..", target)); errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: link to %q, which does not exist", path, m[1])
+			}
+			if u.Fragment != "" && !anchors(all[target])[u.Fragment] {
+				t.Errorf("%s: link to %q, but there is no such heading", path, m[1])
+			}
+		}
+	}
+}
+
+// anchors are the names that headings get on the common hosting sites.
+func anchors(text string) map[string]bool {
+	drop := regexp.MustCompile(`[^a-z0-9 _-]`)
+	out := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		name := drop.ReplaceAllString(strings.ToLower(m[1]), "")
+		out[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return out
+}
+
+var (
+	flagWord   = regexp.MustCompile(`(?:^|[\s(` + "`" + `])--([a-z][a-z0-9.-]*[a-z0-9])`)
+	flagRow    = regexp.MustCompile("(?m)^\\| `--")
+	metricWord = regexp.MustCompile(`\bwarpgauge_[a-z0-9_]*[a-z0-9]`)
+)
+
+// TestFlags checks that each --flag which a page names is in the flag table.
+// flags.md is generated from that table; a test of pkg/config keeps it so.
+func TestFlags(t *testing.T) {
+	all := pages(t)
+	known := map[string]bool{"help": true, "version": true}
+	for _, line := range strings.Split(all["docs/flags.md"], "\n") {
+		if !flagRow.MatchString(line) {
+			continue
+		}
+		names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		for _, m := range flagWord.FindAllStringSubmatch(names, -1) {
+			known[m[1]] = true
+		}
+	}
+	if len(known) < 50 {
+		t.Fatalf("flags.md lists %d flags only", len(known))
+	}
+	for path, text := range all {
+		for _, m := range flagWord.FindAllStringSubmatch(text, -1) {
+			if !known[m[1]] && !othersFlags[m[1]] {
+				t.Errorf("%s: --%s is not in the flag table", path, m[1])
+			}
+		}
+	}
+}
+
+// othersFlags are named in our pages but belong to other programs or to a
+// subcommand, whose flags are not in the table.
+var othersFlags = map[string]bool{
+	"output": true, // warpgauge docs
+}
+
+// TestMetrics checks that each warpgauge_ metric which a page names is in
+// metrics.md, which is generated from a running exporter. Names that end in a
+// suffix of a histogram belong to the histogram.
+func TestMetrics(t *testing.T) {
+	all := pages(t)
+	known := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"], -1) {
+		known[row[1]] = true
+		if row[2] == "histogram" {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				known[row[1]+suffix] = true
+			}
+		}
+	}
+	if len(known) < 10 {
+		t.Fatalf("metrics.md lists %d metrics only", len(known))
+	}
+	for path, text := range all {
+		for _, name := range metricWord.FindAllString(text, -1) {
+			if !known[name] {
+				t.Errorf("%s: %s is not in metrics.md", path, name)
+			}
+		}
+	}
+}
