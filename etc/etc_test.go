@@ -1,0 +1,133 @@
+package etc_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/etc"
+	"warpgauge/pkg/field"
+)
+
+// parse reads a file as strictly as possible and expects nothing to be said.
+func parse(t *testing.T, name string, text []byte) field.List {
+	t.Helper()
+	l, problems, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: name, Strict: true})
+	for _, p := range problems {
+		t.Error(p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// uncomment switches on the rows that are commented out, those whose name is
+// active elsewhere aside.
+func uncomment(text []byte, active field.List) []byte {
+	have := map[string]bool{}
+	for _, f := range active.Fields {
+		have[f.Name] = true
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		row := strings.TrimPrefix(line, "# ")
+		name, _, _ := strings.Cut(row, ",")
+		if strings.HasPrefix(strings.ToLower(name), "dcgm_") && row != line && !have[name] {
+			line = row
+		}
+		out = append(out, line)
+	}
+	return []byte(strings.Join(out, ""))
+}
+
+func names(l field.List) []string {
+	var out []string
+	for _, f := range l.Fields {
+		out = append(out, f.Type.String()+" "+f.Name)
+	}
+	return out
+}
+
+func TestFiles(t *testing.T) {
+	rows := map[string][2]int{ // active, and with all comments switched on
+		"default-counters.csv":          {26, 26 + 37},
+		"dcp-metrics-included.csv":      {26, 26 + 31},
+		"1.x-compatibility-metrics.csv": {20, 20 + 19},
+	}
+	if got := etc.Names(); len(got) != len(rows) {
+		t.Errorf("files are %v", got)
+	}
+	for name, want := range rows {
+		t.Run(name, func(t *testing.T) {
+			text, err := etc.File(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			active := parse(t, name, text)
+			all := parse(t, name, uncomment(text, active))
+			if got := [2]int{len(active.Fields), len(all.Fields)}; got != want {
+				t.Errorf("%v rows, want %v", got, want)
+			}
+			for _, f := range all.Fields {
+				if f.Help == "" || f.Scale != 1 {
+					t.Errorf("%s: help %q, scale %v", f.Name, f.Help, f.Scale)
+				}
+			}
+		})
+	}
+}
+
+// The rows are those that users of dcgm-exporter 4.5 to 4.8 get by default, in
+// the same order with the same types.
+func TestDefaultRows(t *testing.T) {
+	want := []string{
+		"gauge DCGM_FI_DEV_SM_CLOCK", "gauge DCGM_FI_DEV_MEM_CLOCK",
+		"gauge DCGM_FI_DEV_MEMORY_TEMP", "gauge DCGM_FI_DEV_GPU_TEMP",
+		"gauge DCGM_FI_DEV_POWER_USAGE", "counter DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+		"counter DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+		"gauge DCGM_FI_DEV_GPU_UTIL", "gauge DCGM_FI_DEV_MEM_COPY_UTIL",
+		"gauge DCGM_FI_DEV_ENC_UTIL", "gauge DCGM_FI_DEV_DEC_UTIL",
+		"gauge DCGM_FI_DEV_XID_ERRORS",
+		"gauge DCGM_FI_DEV_FB_FREE", "gauge DCGM_FI_DEV_FB_USED", "gauge DCGM_FI_DEV_FB_RESERVED",
+		"counter DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+		"gauge DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+		"counter DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+		"gauge DCGM_FI_DEV_ROW_REMAP_FAILURE",
+		"label DCGM_FI_DRIVER_VERSION",
+		"gauge DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge DCGM_FI_PROF_DRAM_ACTIVE",
+		"gauge DCGM_FI_PROF_PCIE_TX_BYTES", "gauge DCGM_FI_PROF_PCIE_RX_BYTES",
+	}
+	if diff := cmp.Diff(want, names(parse(t, etc.Default, etc.DefaultCounters()))); diff != "" {
+		t.Errorf("default rows (-want +got):\n%s", diff)
+	}
+	dcp, err := etc.File("dcp-metrics-included.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, names(parse(t, "dcp", dcp))); diff != "" {
+		t.Errorf("rows of the profiling file (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoSuchFile(t *testing.T) {
+	if _, err := etc.File("../go.mod"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func BenchmarkParseDefault(b *testing.B) {
+	text := etc.DefaultCounters()
+	b.ReportAllocs()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		l, _, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: etc.Default})
+		if err != nil || len(l.Fields) != 26 {
+			b.Fatal(len(l.Fields), err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package field
+
+import (
+	"math"
+	"strconv"
+)
+
+// bounds are the buckets of a histogram by the unit of the reading, ten to
+// twenty each: fine where the values of real devices lie.
+var bounds = map[string][]float64{
+	"%":       {5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100},
+	"ratio":   {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1},
+	"bool":    {0, 1},
+	"celsius": {20, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100, 110},
+	"W":       {25, 50, 75, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 850, 1000, 1200, 1500, 2000},
+	"MHz":     {100, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000, 2500, 3000, 5000, 7500, 10000, 15000},
+	"kHz":     {5e5, 1e6, 1.25e6, 1.5e6, 1.75e6, 2e6, 2.25e6, 2.5e6, 2.75e6, 3e6, 3.25e6, 3.5e6, 4e6, 5e6},
+	"mV":      {500, 600, 650, 700, 750, 800, 850, 900, 950, 1000, 1100, 1200},
+	"MiB":     {256, 512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536, 81920, 98304, 131072, 196608, 262144, 524288},
+	"bytes/s": {1e6, 3e6, 1e7, 3e7, 1e8, 3e8, 1e9, 3e9, 1e10, 3e10, 1e11, 3e11, 1e12, 3e12},
+	"MB/s":    {1, 3, 10, 30, 100, 300, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6},
+	"KB/s":    {1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 3e7, 1e8, 3e8},
+}
+
+var (
+	// errorRates suit the bit error rates of links, which are ratios by unit.
+	errorRates = []float64{1e-18, 1e-17, 1e-16, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3}
+	// counts suit anything that has no natural scale.
+	counts = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6, 1e9, 1e12}
+)
+
+const (
+	symbolErrorRate    ID = 1216 // DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT
+	effectiveErrorRate ID = 1218 // DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT
+	mostSteps             = 20   // buckets of a small enumeration
+)
+
+// bucketsFor returns the buckets of d in the unit of a series that is d × scale.
+func bucketsFor(d *Descriptor, scale float64) []float64 {
+	in, ok := bounds[d.Unit]
+	switch {
+	case d.ID == symbolErrorRate || d.ID == effectiveErrorRate:
+		in = errorRates
+	case !ok && d.Max < 100:
+		in = steps(d.Min, d.Max)
+	case !ok:
+		in = counts
+	}
+	out := make([]float64, len(in))
+	for i, b := range in {
+		out[i] = tidy(b * scale)
+	}
+	return out
+}
+
+// steps returns the values of a small enumeration, or of every second, third …
+func steps(lo, hi float64) []float64 {
+	step := math.Ceil((hi - lo + 1) / mostSteps)
+	var out []float64
+	for v := lo; v <= hi; v += step {
+		out = append(out, v)
+	}
+	return out
+}
+
+// tidy rounds to twelve digits, so that 70 % does not become a bucket of
+// 0.7000000000000001.
+func tidy(v float64) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64)
+	return v
+}

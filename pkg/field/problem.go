@@ -1,0 +1,116 @@
+package field
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity says whether a Problem spoils the file.
+type Severity uint8
+
+const (
+	Warning Severity = iota // the line is left out or read with a guess; the rest is good
+	Error                   // the file gives no List
+)
+
+// String returns "warning" or "error".
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
+// Problem is one remark about a counters CSV.
+type Problem struct {
+	File     string // as in ParseOptions
+	Line     int    // from 1; 0 if the remark is about the whole file
+	Column   int    // in bytes, from 1; 0 if the remark is about the whole file or line
+	Severity Severity
+	Message  string
+}
+
+// Error returns the problem as compilers write it: file:line:column: severity:
+// message, without the parts that are not known.
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File + ":")
+	}
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, "%d:", p.Column)
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	fmt.Fprintf(&b, "%s: %s", p.Severity, p.Message)
+	return b.String()
+}
+
+// maxProblems bounds what is said about one file: a file that is no CSV at all
+// is bad in every line.
+const maxProblems = 1000
+
+// problems collects the remarks about one file.
+type problems struct {
+	file   string
+	list   []Problem
+	errors int
+	unsaid int
+}
+
+func (p *problems) add(s Severity, line, column int, format string, args ...any) {
+	if s == Error {
+		p.errors++
+	}
+	if len(p.list) == maxProblems {
+		p.unsaid++
+		return
+	}
+	p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
+}
+
+func (p *problems) warn(line, column int, format string, args ...any) {
+	p.add(Warning, line, column, format, args...)
+}
+
+func (p *problems) fail(line, column int, format string, args ...any) {
+	p.add(Error, line, column, format, args...)
+}
+
+// sorted returns the remarks in the order of the file, those about the whole
+// file last.
+func (p *problems) sorted() []Problem {
+	slices.SortStableFunc(p.list, func(a, b Problem) int {
+		if (a.Line == 0) != (b.Line == 0) {
+			return cmp.Compare(b.Line, a.Line)
+		}
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if p.unsaid > 0 {
+		p.list = append(p.list, Problem{File: p.file, Severity: Warning, Message: fmt.Sprintf("%d more problems are not listed", p.unsaid)})
+		p.unsaid = 0
+	}
+	return p.list
+}
+
+// err returns nil if no remark is an error, else one that says how many are and
+// wraps the first.
+func (p *problems) err() error {
+	if p.errors == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(p.list, func(q Problem) bool { return q.Severity == Error })
+	switch {
+	case i < 0:
+		return fmt.Errorf("parse counters: %d errors after the first %d problems", p.errors, maxProblems)
+	case p.errors == 1:
+		return fmt.Errorf("parse counters: %w", p.list[i])
+	}
+	return fmt.Errorf("parse counters: %d errors, the first: %w", p.errors, p.list[i])
+}
