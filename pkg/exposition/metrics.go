@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,11 +9,10 @@ import (
 // metrics are the Renderer's own. Everything that changes per page is resolved
 // once, so that counting allocates nothing.
 type metrics struct {
-	pages    [formats][2]pageMetrics
-	builds   prometheus.Counter
-	series   prometheus.Gauge
-	left     [3]prometheus.Gauge
-	overruns atomic.Uint64
+	pages  [formats][2]pageMetrics
+	builds prometheus.Counter
+	series prometheus.Gauge
+	left   [3]prometheus.Gauge
 }
 
 type pageMetrics struct {
@@ -70,12 +68,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for i, what := range [...]string{leftDuplicates: "duplicate_series", leftMisfits: "misfit_series", leftLabels: "label"} {
 		m.left[i] = left.WithLabelValues(what)
 	}
-	overruns := prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "warpgauge_ring_overruns_total",
-		Help: "Sampled rows that were overwritten before histograms and event counts had read them.",
-	}, func() float64 { return float64(m.overruns.Load()) })
 	if r != nil {
-		r.MustRegister(renders, duration, bytes, m.builds, m.series, left, overruns)
+		r.MustRegister(renders, duration, bytes, m.builds, m.series, left)
 	}
 	return m
 }

@@ -64,12 +64,8 @@ func appendNativeBuckets(b []byte, h *accumulate.Histogram) []byte {
 	b = appendDouble(b, histogramZeroThreshold, h.ZeroThreshold)
 	b = appendUint(b, histogramZeroCount, h.ZeroCount)
 
-	from, to := nextSpan(h.Positive, 0)
-	if from == to && h.ZeroThreshold == 0 {
-		b = appendSpan(b, 0, 0) // says that this is a native histogram, though empty
-	}
 	end := -int(h.First) // so that the first offset is the bucket's index itself
-	for ; from < to; from, to = nextSpan(h.Positive, to) {
+	for from, to := nextSpan(h.Positive, 0); from < to; from, to = nextSpan(h.Positive, to) {
 		b = appendSpan(b, from-end, to-from)
 		end = to
 	}

@@ -48,7 +48,6 @@ type store interface {
 	Sync(v *view.View, now time.Time)
 	Version() uint64
 	Series() []accumulate.Series
-	Overruns() uint64
 }
 
 var _ store = (*accumulate.Store)(nil)
@@ -162,7 +161,6 @@ func (r *Renderer) refresh(g generation, now time.Time) {
 	if r.store != nil {
 		r.store.Sync(g.view, now)
 		r.storeVersion.Store(r.store.Version())
-		r.metrics.overruns.Store(r.store.Overruns())
 		series = r.store.Series()
 	}
 	version := r.storeVersion.Load()

@@ -1,0 +1,207 @@
+package exposition
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	promhistogram "github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+)
+
+// said is what a page says, to Prometheus' own parser.
+type said struct {
+	Values     map[string]float64
+	Types      map[string]model.MetricType
+	Help       map[string]string
+	Histograms map[string]string // native
+}
+
+func parse(t testing.TB, page string, f Format) said {
+	t.Helper()
+	p, err := textparse.New([]byte(page), f.ContentType(), nil, textparse.ParserOptions{KeepClassicOnClassicAndNativeHistograms: true})
+	if err != nil {
+		t.Fatalf("%v: %v", f, err)
+	}
+	s := said{map[string]float64{}, map[string]model.MetricType{}, map[string]string{}, map[string]string{}}
+	once := func(key string) string {
+		t.Helper()
+		_, series := s.Values[key]
+		_, native := s.Histograms[key]
+		if series || native {
+			t.Errorf("%v: %s is there twice", f, key)
+		}
+		return key
+	}
+	var l labels.Labels
+	for {
+		entry, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			return s
+		}
+		if err != nil {
+			t.Fatalf("parse %v: %v\n%s", f, err, page)
+		}
+		switch entry {
+		case textparse.EntrySeries:
+			_, stamp, v := p.Series()
+			if stamp != nil {
+				t.Errorf("%v: a series has a time stamp", f)
+			}
+			p.Labels(&l)
+			s.Values[once(l.String())] = v
+		case textparse.EntryHistogram:
+			_, _, whole, _ := p.Histogram()
+			p.Labels(&l)
+			s.Histograms[once(l.String())] = describeHistogram(whole)
+		case textparse.EntryType:
+			name, kind := p.Type()
+			if _, twice := s.Types[string(name)]; twice {
+				t.Errorf("%v: type of %s is said twice", f, name)
+			}
+			s.Types[string(name)] = kind
+		case textparse.EntryHelp:
+			name, help := p.Help()
+			if len(help) > 0 {
+				s.Help[string(name)] = string(help)
+			}
+		}
+	}
+}
+
+func describeHistogram(whole *promhistogram.Histogram) string {
+	if err := whole.Validate(); err != nil {
+		return err.Error()
+	}
+	return whole.String()
+}
+
+func TestAllFormatsSayTheSame(t *testing.T) {
+	r := newNode(t)
+	text := parse(t, page(t, r, Text), Text)
+	open := parse(t, page(t, r, OpenMetrics), OpenMetrics)
+	proto := parse(t, page(t, r, Protobuf), Protobuf)
+
+	if len(text.Values) < 40 {
+		t.Errorf("only %d series", len(text.Values))
+	}
+	if diff := cmp.Diff(text.Values, open.Values); diff != "" {
+		t.Errorf("OpenMetrics says something else (-text +openmetrics):\n%s", diff)
+	}
+	if diff := cmp.Diff(text.Values, proto.Values); diff != "" {
+		t.Errorf("protobuf says something else (-text +protobuf):\n%s", diff)
+	}
+	if diff := cmp.Diff(text.Types, proto.Types); diff != "" {
+		t.Errorf("protobuf has other types (-text +protobuf):\n%s", diff)
+	}
+	if diff := cmp.Diff(text.Help, proto.Help); diff != "" {
+		t.Errorf("protobuf has other help (-text +protobuf):\n%s", diff)
+	}
+	// OpenMetrics: a counter without _total is unknown, one with it has a family without.
+	types, help := map[string]model.MetricType{}, map[string]string{}
+	for name, kind := range text.Types {
+		if kind == model.MetricTypeCounter {
+			if base, ok := strings.CutSuffix(name, "_total"); ok {
+				help[base] = text.Help[name]
+				name = base
+			} else {
+				kind = model.MetricTypeUnknown
+			}
+		}
+		types[name] = kind
+		if text.Help[name] != "" {
+			help[name] = text.Help[name]
+		}
+	}
+	if diff := cmp.Diff(types, open.Types); diff != "" {
+		t.Errorf("OpenMetrics has other types (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(help, open.Help); diff != "" {
+		t.Errorf("OpenMetrics has other help (-want +got):\n%s", diff)
+	}
+}
+
+func TestNativeHistograms(t *testing.T) {
+	got := parse(t, page(t, newNode(t), Protobuf), Protobuf).Histograms
+	native, empty := 0, 0
+	for name, h := range got {
+		switch {
+		case strings.Contains(name, `gpu="0"`):
+			native++
+			// Buckets -15, -12, -8 and -7 of schema 3; bucket i ends at 2^(i/8).
+			want := "{count:10, sum:1234.5, [-0.001,0.001]:1"
+			for i, n := range map[int]int{-15: 2, -12: 1, -8: 5, -7: 1} {
+				lower, upper := math.Exp2(float64(i-1)/8), math.Exp2(float64(i)/8)
+				if !hasBucket(h, lower, upper, n) {
+					t.Errorf("no bucket (%g,%g]:%d in %s", lower, upper, n, h)
+				}
+			}
+			if !strings.HasPrefix(h, want) {
+				t.Errorf("got %s, want it to begin with %s", h, want)
+			}
+		default:
+			empty++
+			if h != "{count:1, sum:-3, [-0,0]:1}" {
+				t.Errorf("got %s of %s", h, name)
+			}
+		}
+	}
+	if native != 2 || empty != 1 {
+		t.Errorf("got %d and %d native histograms, want 2 and 1: %v", native, empty, got)
+	}
+}
+
+func hasBucket(h string, lower, upper float64, n int) bool {
+	for part := range strings.SplitSeq(strings.Trim(h, "{}"), ", ") {
+		var l, u float64
+		var count int
+		if parsed(part, &l, &u, &count) && near(l, lower) && near(u, upper) && count == n {
+			return true
+		}
+	}
+	return false
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }
+
+func TestExpfmtReadsIt(t *testing.T) {
+	r := newNode(t)
+	want := parse(t, page(t, r, Text), Text)
+	for _, f := range []Format{Text, Protobuf} {
+		format := expfmt.NewFormat(map[Format]expfmt.FormatType{Text: expfmt.TypeTextPlain, Protobuf: expfmt.TypeProtoDelim}[f])
+		in := expfmt.NewDecoder(strings.NewReader(page(t, r, f)), format)
+		families, last := 0, ""
+		for {
+			var mf dto.MetricFamily
+			err := in.Decode(&mf)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("decode %v: %v", f, err)
+			}
+			families++
+			if f == Protobuf && mf.GetName() <= last {
+				t.Errorf("family %s comes after %s", mf.GetName(), last)
+			}
+			last = mf.GetName()
+		}
+		if families != len(want.Types) {
+			t.Errorf("%v: expfmt reads %d families, Prometheus %d", f, families, len(want.Types))
+		}
+	}
+}
+
+// parsed reads a bucket as Prometheus prints it: (lower,upper]:count.
+func parsed(s string, lower, upper *float64, count *int) bool {
+	_, err := fmt.Sscanf(strings.NewReplacer("(", " ", ",", " ", "]:", " ").Replace(s), "%g %g %d", lower, upper, count)
+	return err == nil
+}
