@@ -85,7 +85,7 @@ var contract = []struct{ name, alias, env, def, other string }{
 	{"web-write-timeout", "", "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", "30s", "5m"},
 	{"container-labels", "", "DCGM_EXPORTER_CONTAINER_LABELS", "false", "true"},
 	{"container-runtime-socket", "", "DCGM_CONTAINER_RUNTIME_SOCKET", "", "/run/runtime.sock"},
-	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "16", "4"},
+	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "0", "4"},          // theirs is 16
 	{"enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", "true", "false"}, // theirs is false
 	{"watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m", "1h"},
 	{"watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "10"},
@@ -294,7 +294,7 @@ func TestValidate(t *testing.T) {
 		{args: []string{"--fake-seed=1"}, want: "--fake-seed is set without --enable-fake"},
 		{args: []string{"--enable-fake", "--fake-profile=mi300x", "--fake-devices=3"}},
 		{args: []string{"--enable-fake", "--fake-devices=-1"}, want: "--fake-devices"},
-		{args: []string{"--max-connections=-1"}, want: "--max-connections"},
+		{args: []string{"--max-connections=0"}, want: "--max-connections is 0: it must be at least 1"},
 	} {
 		s, err := parse(t, nil, c.args...)
 		must(t, err)
@@ -309,7 +309,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateReportsEverything(t *testing.T) {
-	s, err := parse(t, nil, "-c", "1", "-a", "x", "--max-connections=-1", "--fake-devices=-1")
+	s, err := parse(t, nil, "-c", "1", "-a", "x", "--max-connections=0", "--fake-devices=-1")
 	must(t, err)
 	_, err = s.Config()
 	if err == nil {

@@ -10,10 +10,10 @@ const markdownHead = `# Flags and environment variables
 This page is generated from the flag table by ` + "`go generate ./pkg/config`" + `; a test fails when it is out of date.
 
 A flag on the command line beats its environment variable, which beats the default. An empty variable counts as not
-set. Switches take ` + "`--flag`, `--flag=true` and `--flag=false`" + `; lists take commas or repetition. Flags are accepted before
-and after a subcommand. *Origin* says whether name, variable and meaning are dcgm-exporter's or ours. A flag whose
-*status* is "no effect" is accepted, so that a manifest written for dcgm-exporter starts, and is named once in the log
-when it is set to something other than its default.
+set. A switch stands alone or takes true or false after an equals sign, as in ` + "`--debug=false`" + `; lists take commas or
+repetition. Flags are accepted before and after a subcommand. *Origin* says whether name, variable and meaning are
+dcgm-exporter's or ours. A flag whose *status* is "no effect" is accepted, so that a manifest written for dcgm-exporter
+starts, and is named once in the log when it is set to something other than its default.
 
 Besides these, ` + "`NODE_NAME`" + ` gives the value of the hostname label, as in dcgm-exporter.
 `

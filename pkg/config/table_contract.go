@@ -152,8 +152,8 @@ func contractWeb(c *Config) []Flag {
 		},
 		{
 			Name: "max-concurrent-scrapes", Env: "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", Group: GroupWeb, value: integer(&c.Web.MaxConcurrentScrapes),
-			Metavar: "N", Usage: "Most scrapes at a time in dcgm-exporter 4.8.4 and later.",
-			NoEffect: "scrapes share one page that is ready in memory, so none is refused; --max-connections bounds clients",
+			Metavar: "N", Usage: "Most scrapes at a time, further ones are answered 503; 0 for no limit.",
+			Differs: "dcgm-exporter's default is 16; here scrapes share one page that is ready in memory",
 		},
 		{
 			Name: "enable-pprof", Env: "DCGM_EXPORTER_ENABLE_PPROF", Group: GroupWeb, value: boolean(&c.Web.Pprof),

@@ -83,7 +83,7 @@ func ownServing(c *Config) []Flag {
 		},
 		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
-			Metavar: "N", Usage: "Most client connections at a time, 0 for no limit.",
+			Metavar: "N", Usage: "Most client connections at a time.",
 		},
 		{
 			Name: "log-level", Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, value: level(&c.Log.Level),
@@ -100,7 +100,7 @@ func ownFake(c *Config) []Flag {
 		},
 		{
 			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, value: text(&c.Fake.Profile),
-			Metavar: "NAME", Usage: "Simulated node: dgx-h100, dgx-a100-mig, mi300x or rtx4090.",
+			Metavar: "NAME", Usage: "Simulated node: dgx-h100, dgx-a100-mig, gb200, mi300x or rtx4090.",
 		},
 		{
 			Name: "fake-devices", Env: "WARPGAUGE_FAKE_DEVICES", Group: GroupFake, value: integer(&c.Fake.Devices),

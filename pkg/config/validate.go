@@ -75,7 +75,7 @@ func (w *Web) validate() error {
 		atLeast("web-read-timeout", w.ReadTimeout, time.Millisecond),
 		atLeast("web-write-timeout", w.WriteTimeout, time.Millisecond),
 		atLeast("web-idle-timeout", w.IdleTimeout, time.Millisecond),
-		notNegative("max-connections", w.MaxConnections),
+		w.validateConnections(),
 		notNegative("max-concurrent-scrapes", w.MaxConcurrentScrapes),
 	)
 }
@@ -89,6 +89,13 @@ func (w *Web) validateAddress() error {
 		return fmt.Errorf("--address is %q: port %q is not a number from 0 to 65535", w.Address, port)
 	} else if n == 0 {
 		return nil // any free port: tests and demonstrations
+	}
+	return nil
+}
+
+func (w *Web) validateConnections() error {
+	if w.MaxConnections < 1 {
+		return fmt.Errorf("--max-connections is %d: it must be at least 1", w.MaxConnections)
 	}
 	return nil
 }

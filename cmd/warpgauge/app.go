@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/config"
+)
+
+// errReported ends the process with code 1 without another message.
+var errReported = errors.New("reported already")
+
+// run is the whole program but for its exit. args begin with the program's name;
+// lookup reads the environment.
+func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool)) int {
+	a := &app{streams: s, lookup: lookup, flags: config.NewSet(lookup), build: readBuild()}
+	err := a.root().Run(ctx, args)
+	if err == nil {
+		return 0
+	}
+	if !errors.Is(err, errReported) {
+		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // there is nobody left to tell
+	}
+	return 1
+}
+
+// app is what the subcommands share.
+type app struct {
+	streams
+	lookup func(string) (string, bool)
+	flags  *config.Set
+	build  build
+}
+
+func (a *app) root() *cli.Command {
+	root := &cli.Command{
+		Name:           "warpgauge",
+		Usage:          "GPU metrics for Prometheus",
+		Version:        a.build.version,
+		Flags:          a.flags.CLI(),
+		Action:         a.serveAction,
+		Writer:         a.out,
+		ErrWriter:      a.err,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
+		OnUsageError:   usageError,
+		Commands: []*cli.Command{
+			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.docsCommand(),
+		},
+	}
+	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
+	for _, c := range root.Commands {
+		c.OnUsageError = usageError
+		c.HideHelpCommand = true
+		c.CustomHelpTemplate = commandHelp(c)
+	}
+	return root
+}
+
+// serveAction runs when no subcommand is named.
+func (a *app) serveAction(ctx context.Context, cmd *cli.Command) error {
+	if word := cmd.Args().First(); word != "" {
+		return unknownWord(cmd, word)
+	}
+	return a.serve(ctx)
+}
+
+// unknownWord explains an argument that is no subcommand. A value that was
+// meant for the flag before it is the usual reason.
+func unknownWord(cmd *cli.Command, word string) error {
+	if slices.Contains([]string{"true", "false", "auto"}, strings.ToLower(word)) {
+		return fmt.Errorf("unexpected argument %q: write --flag=%s, with an equals sign", word, word)
+	}
+	var names []string
+	for _, c := range cmd.Commands {
+		names = append(names, c.Name)
+	}
+	return fmt.Errorf("unknown command %q%s; see warpgauge --help", word, didYouMean(word, names))
+}
+
+// usageError keeps the library from printing the whole help after a slip.
+func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return err
+	}
+	var names []string
+	for _, f := range slices.Concat(cmd.Flags, cmd.Root().Flags) {
+		names = append(names, "--"+f.Names()[0])
+	}
+	name = "--" + strings.TrimLeft(name, "-")
+	return fmt.Errorf("unknown flag %s%s; see warpgauge --help", name, didYouMean(name, names))
+}
+
+// config returns the validated configuration.
+func (a *app) config() (*config.Config, error) {
+	cfg, err := a.flags.Config()
+	if err != nil {
+		return nil, &configError{err}
+	}
+	return cfg, nil
+}
+
+// configError lists what is wrong with flags and variables, one per line.
+type configError struct{ err error }
+
+func (e *configError) Error() string {
+	text := e.err.Error()
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	return "configuration:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+func (e *configError) Unwrap() error { return e.err }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"warpgauge/etc"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+// counters finds, reads and parses the counters CSV.
+type counters struct {
+	cfg    *config.Config
+	places []string // where to look when nobody names one
+	found  config.Counters
+}
+
+func newCounters(cfg *config.Config) *counters {
+	c := &counters{cfg: cfg, places: []string{config.ContractCounters, config.OwnCounters}}
+	c.found = cfg.FindCounters(c.places...)
+	return c
+}
+
+// read returns the content and the name of the CSV. A file that was found once
+// is not left for another; from the list built in, a default file that has
+// appeared takes over.
+func (c *counters) read() ([]byte, string, error) {
+	if c.found.Path == "" {
+		c.found = c.cfg.FindCounters(c.places...)
+	}
+	data, err := c.found.Read(etc.DefaultCounters())
+	return data, c.found.Name(), err
+}
+
+// path is the file to watch; empty for the list built in.
+func (c *counters) path() string { return c.found.Path }
+
+// parse returns the list and everything that is to be said about it.
+func (c *counters) parse(data []byte, name string) (field.List, []field.Problem, error) {
+	return field.Parse(bytes.NewReader(data), field.ParseOptions{File: name, Strict: c.cfg.Strict})
+}
+
+// countersError is everything that is wrong with a counters CSV.
+type countersError struct {
+	name     string
+	problems []field.Problem // of severity field.Error
+}
+
+func (e *countersError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "counters file %q has %s", e.name, count(len(e.problems), "error"))
+	for i := range e.problems {
+		b.WriteString("\n  " + e.problems[i].Error())
+	}
+	return b.String()
+}
+
+// list is parse for the exporter: warnings go to the log, errors into the error.
+func (c *counters) list(data []byte, name string, log *zap.Logger) (field.List, error) {
+	list, problems, err := c.parse(data, name)
+	e := &countersError{name: name}
+	for _, p := range problems {
+		if p.Severity == field.Error {
+			e.problems = append(e.problems, p)
+		} else {
+			log.Warn(p.Message, zap.String("file", p.File), zap.Int("line", p.Line), zap.Int("column", p.Column))
+		}
+	}
+	switch {
+	case err == nil:
+		return list, nil
+	case len(e.problems) > 0:
+		return field.List{}, e
+	}
+	return field.List{}, fmt.Errorf("parse counters file %q: %w", name, err)
+}
+
+// first reads the CSV at start. All its errors are things that a person must
+// put right.
+func (c *counters) first(log *zap.Logger) (field.List, []byte, error) {
+	data, name, err := c.read()
+	if err != nil {
+		return field.List{}, nil, err
+	}
+	list, err := c.list(data, name, log)
+	if err != nil {
+		return field.List{}, nil, err
+	}
+	if len(list.Fields) == 0 {
+		log.Warn("the counters file asks for nothing", zap.String("file", name))
+	}
+	log.Info("counters read", zap.String("file", name), zap.Int("fields", len(list.Fields)))
+	return list, data, nil
+}
+
+// count writes "1 error" and "2 errors".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

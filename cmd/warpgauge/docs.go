@@ -1,0 +1,127 @@
+package main
+
+//go:generate go run . docs --output ../../docs/metrics.md metrics
+//go:generate go run . docs --output ../../docs/fields.md fields
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/collectors/nvml"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/selfmetrics"
+)
+
+// docsCommand prints the generated pages of docs/. It is for go generate.
+func (a *app) docsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "docs",
+		Usage:     "Print a generated page of the documentation: flags, fields or metrics",
+		ArgsUsage: "PAGE",
+		Hidden:    true,
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return a.docs(ctx, cmd.Args().First(), cmd.String("output"))
+		},
+	}
+}
+
+func (a *app) docs(ctx context.Context, page, output string) error {
+	var text bytes.Buffer
+	var err error
+	switch page {
+	case "flags":
+		text.WriteString(a.flags.Markdown())
+	case "fields":
+		err = field.WriteMarkdown(&text)
+	case "metrics":
+		err = writeMetrics(ctx, &text)
+	default:
+		err = fmt.Errorf("no page %q: write flags, fields or metrics", page)
+	}
+	if err != nil {
+		return err
+	}
+	if output == "" {
+		_, err = a.out.Write(text.Bytes())
+		return err
+	}
+	return os.WriteFile(output, text.Bytes(), 0o644) //nolint:gosec // documentation is for everybody
+}
+
+const metricsHead = `# warpgauge's own metrics
+
+This page is generated from an exporter with one simulated GPU by ` + "`go generate ./cmd/warpgauge`" + `; a test fails when it
+is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. Besides
+these come client_golang's ` + "`go_*` and `process_*`" + `.
+
+`
+
+// writeMetrics lets an exporter of simulated GPUs sample and serve once, so that
+// every metric has a series, and lists what is in its registry.
+func writeMetrics(ctx context.Context, w io.Writer) error {
+	families, err := sampleFamilies(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, metricsHead); err != nil {
+		return err
+	}
+	return selfmetrics.WriteMarkdown(w, families)
+}
+
+// docsCounters asks for what is accumulated too: a histogram and a count.
+const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, histogram, p\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n"
+
+// sampleFamilies gathers the own metrics of an exporter with one collector that
+// is up, one device that is lost and one collector that finds no library, so
+// that problems have series as well.
+func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
+	cfg := config.Default()
+	list, _, err := (&counters{cfg: cfg}).parse([]byte(docsCounters), "")
+	if err != nil {
+		return nil, err
+	}
+	node, err := fake.Factory(fake.Options{Devices: 2, Spec: &fake.Spec{
+		Faults: []fake.Fault{{Kind: fake.Lost, GPUs: fake.One(1)}},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	absent := func([]string) (string, error) { return "", errors.New("not here") }
+	missing := func() collector.Collector { return nvml.New(nvml.Options{Root: "/nonexistent", Find: absent}) }
+
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
+	p, err := a.newPipeline(cfg, []collector.Factory{node, missing}, list, zap.NewNop())
+	if err != nil {
+		return nil, err
+	}
+	r := newReloader(nil, zap.NewNop(), time.Now())
+	r.metrics.register(p.registry)
+	var families []*dto.MetricFamily
+	err = sampleOnce(ctx, p.sampler, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
+		p.addPages()
+		a.newServer(cfg, p, r, zap.NewNop())
+		all, err := p.registry.Gather()
+		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
+		return err
+	})
+	return families, err
+}
+
+func noEnvironment(string) (string, bool) { return "", false }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/config"
+)
+
+const helpHead = `warpgauge serves GPU metrics to Prometheus.
+
+Usage:
+  warpgauge [flags]                 serve http://HOST:9400/metrics
+  warpgauge [flags] COMMAND         see below; warpgauge COMMAND --help tells more
+
+Commands:
+`
+
+// rootHelp is the help text of the program. It is printed as it is: it holds
+// nothing that a template would replace.
+func rootHelp(root *cli.Command, flags *config.Set) string {
+	var b strings.Builder
+	b.WriteString(helpHead)
+	for _, c := range root.Commands {
+		if !c.Hidden {
+			fmt.Fprintf(&b, "  %-10s %s\n", c.Name, c.Usage)
+		}
+	}
+	b.WriteString("\nA flag beats its environment variable ($NAME), which beats the default.\n\n")
+	b.WriteString(flags.Help())
+	return b.String()
+}
+
+// commandHelp is the help text of a subcommand.
+func commandHelp(c *cli.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  warpgauge %s [flags]", c.Usage, c.Name)
+	if c.ArgsUsage != "" {
+		b.WriteString(" " + c.ArgsUsage)
+	}
+	b.WriteString("\n")
+	if c.Description != "" {
+		b.WriteString("\n" + strings.TrimSpace(c.Description) + "\n")
+	}
+	if len(c.Flags) > 0 {
+		b.WriteString("\nFlags:\n")
+	}
+	for _, f := range c.Flags {
+		d, ok := f.(cli.DocGenerationFlag)
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(&b, "  --%-18s %s", f.Names()[0], d.GetUsage())
+		if v := d.GetValue(); v != "" && d.TakesValue() {
+			b.WriteString(" Default: " + v + ".")
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("\nAll flags of warpgauge --help are understood as well.\n")
+	return b.String()
+}

@@ -1,0 +1,15 @@
+// Command warpgauge exports GPU metrics to Prometheus. See the README.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.LookupEnv))
+}
+
+// streams is where a command writes: what was asked for, and everything else.
+type streams struct{ out, err io.Writer }

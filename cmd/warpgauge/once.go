@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/sampler"
+)
+
+// maxSamples is the least number of rows that a ring holds: what is accumulated
+// is read once, after the last sample.
+const maxSamples = 16
+
+func (a *app) onceCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "once",
+		Usage: "Sample every device and print the page",
+		Flags: []cli.Flag{
+			timeoutFlag(),
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
+			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample; histograms and event counts need more than one."},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			format, err := pageFormat(cmd.String("format"))
+			if err != nil {
+				return err
+			}
+			samples := cmd.Int("samples")
+			if samples < 1 || samples > maxSamples {
+				return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
+			}
+			return a.once(ctx, cmd.Duration("timeout"), format, samples)
+		},
+	}
+}
+
+func pageFormat(name string) (exposition.Format, error) {
+	switch name {
+	case "text":
+		return exposition.Text, nil
+	case "openmetrics":
+		return exposition.OpenMetrics, nil
+	}
+	return 0, fmt.Errorf("--format is %q: write text or openmetrics", name)
+}
+
+func (a *app) once(ctx context.Context, timeout time.Duration, format exposition.Format, samples int) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	log := a.quietLogger(cfg)
+	list, _, err := newCounters(cfg).first(log)
+	if err != nil {
+		return err
+	}
+	factories, err := collectorFactories(cfg, log)
+	if err != nil {
+		return err
+	}
+	p, err := a.newPipeline(cfg, factories, list, log)
+	if err != nil {
+		return err
+	}
+	return sampleOnce(ctx, p.sampler, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
+		for range samples - 1 {
+			await(ctx, p.sampler, sampledAfter(time.Now()))
+		}
+		p.addPages() // now that the own metrics know of the devices
+		page := p.renderer.Page(format, false)
+		defer page.Release()
+		_, err := a.out.Write(page.Bytes())
+		return err
+	})
+}
+
+// quietLogger is the logger of commands whose output a person reads: errors
+// only, unless a level was asked for.
+func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
+	quiet := *cfg
+	if cfg.Source("log-level") == config.FromDefault {
+		quiet.Log.Level = zapcore.ErrorLevel
+	}
+	return newLogger(&quiet, a.err)
+}

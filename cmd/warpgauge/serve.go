@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/server"
+)
+
+// drainTimeout is what requests under way get when the process ends.
+const drainTimeout = 2 * time.Second
+
+// errForced says that a second signal came while the process was ending.
+var errForced = errors.New("ended at once by a second signal")
+
+// serve runs the exporter until a signal or the end of ctx. Its error is
+// something that a person must put right.
+func (a *app) serve(ctx context.Context) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	// Before the CSV is read, so that a SIGHUP from now on is not lost; without
+	// this it would end the process.
+	signals := subscribe()
+	defer signals.release()
+
+	log := newLogger(cfg, a.err)
+	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
+	for _, n := range a.flags.Notices() {
+		log.Warn(n.Text, zap.Stringer("source", n.Source))
+	}
+	stages, err := a.stages(ctx, cfg, log, signals.hangup)
+	if err != nil {
+		return err
+	}
+	return signals.guard(ctx, log, func(ctx context.Context) error {
+		err := runStages(ctx, log, stages...)
+		log.Info("stopped")
+		return err
+	})
+}
+
+// stages builds the exporter and opens its port, so that what a person must put
+// right shows before anything runs.
+func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, hangup <-chan os.Signal) ([]stage, error) {
+	csv := newCounters(cfg)
+	list, content, err := csv.first(log)
+	if err != nil {
+		return nil, err
+	}
+	factories, err := collectorFactories(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.newPipeline(cfg, factories, list, log)
+	if err != nil {
+		return nil, err
+	}
+	r := newReloader(content, log, time.Now())
+	r.read, r.parse, r.apply = csv.read, csv.list, p.sampler.Reload
+	r.metrics.register(p.registry)
+	p.addPages()
+
+	srv := a.newServer(cfg, p, r, log)
+	if err := srv.Listen(ctx); err != nil {
+		return nil, err
+	}
+	stages := append(p.stages(), stage{
+		name: "reloader", grace: 200 * time.Millisecond,
+		run: func(ctx context.Context) error { return r.run(ctx, hangup) },
+	})
+	if path := csv.path(); path != "" {
+		stages = append(stages, stage{
+			name: "file watch", grace: 200 * time.Millisecond,
+			run: func(ctx context.Context) error {
+				return config.Watch(ctx, path, config.WatchOptions{Logger: log.Named("watch")}, func() { r.ask("file change") })
+			},
+		})
+	}
+	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 500*time.Millisecond}), nil
+}
+
+func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, log *zap.Logger) *server.Server {
+	o := server.Options{
+		Addresses:            []string{cfg.Web.Address},
+		SystemdSocket:        cfg.Web.SystemdSocket,
+		WebConfigFile:        cfg.Web.ConfigFile,
+		ReadTimeout:          cfg.Web.ReadTimeout,
+		WriteTimeout:         cfg.Web.WriteTimeout,
+		IdleTimeout:          cfg.Web.IdleTimeout,
+		DrainTimeout:         drainTimeout,
+		MaxConnections:       cfg.Web.MaxConnections,
+		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
+		Pprof:                cfg.Web.Pprof,
+		Version:              a.build.version,
+		Logger:               log,
+		Registerer:           p.registry,
+		Status: func() server.Status {
+			return server.Status{Available: true, Reloading: r.inProgress(), NotReady: notReady(p.sampler.Status())}
+		},
+	}
+	if cfg.Web.Reload {
+		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }
+	}
+	return server.New(p.renderer, o)
+}
+
+// signals are the signals of the process, from subscribe to release.
+type signals struct {
+	hangup chan os.Signal // SIGHUP
+	end    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
+}
+
+func subscribe() *signals {
+	s := &signals{hangup: make(chan os.Signal, 1), end: make(chan os.Signal, 2)}
+	signal.Notify(s.hangup, syscall.SIGHUP)
+	signal.Notify(s.end, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	return s
+}
+
+func (s *signals) release() {
+	signal.Stop(s.hangup)
+	signal.Stop(s.end)
+}
+
+// guard runs f and ends its context at the first signal. At the second it does
+// not wait for f any longer.
+func (s *signals) guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	ending := false
+	for {
+		select {
+		case err := <-done:
+			return err
+		case got := <-s.end:
+			if ending {
+				return errForced
+			}
+			ending = true
+			log.Info("stopping; a second signal ends at once", zap.Stringer("signal", got))
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// journal notes what happens, in order.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+}
+
+// stage ends when it is stopped, after slow.
+func (j *journal) stage(name string, slow time.Duration) stage {
+	return stage{name: name, grace: time.Second, run: func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(slow)
+		j.add("end " + name)
+		return nil
+	}}
+}
+
+func TestStagesStopInReverseOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		// The first to stop is the slowest: the others must wait for it.
+		err := runStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
+		if err != nil {
+			t.Errorf("runStages = %v, want nil after the end of its context", err)
+		}
+		if want := []string{"end server", "end renderer", "end sampler"}; !slices.Equal(j.lines, want) {
+			t.Errorf("stages ended as %q, want %q", j.lines, want)
+		}
+		if got, want := time.Since(start), time.Minute+600*time.Millisecond; got != want {
+			t.Errorf("runStages took %v, want %v", got, want)
+		}
+	})
+}
+
+func TestStagesAbandonWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		release := make(chan struct{})
+		hung := stage{name: "sampler", grace: 2 * time.Second, run: func(context.Context) error { <-release; return nil }}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := runStages(ctx, zap.New(core), hung, j.stage("server", 0)); err != nil {
+			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
+		}
+		if got, want := time.Since(start), 2*time.Second; got != want {
+			t.Errorf("a hung stage was waited for for %v, want %v", got, want)
+		}
+		if logs.FilterMessageSnippet("abandoning sampler").Len() != 1 {
+			t.Errorf("log = %v, want one line that names the hung stage", logs.All())
+		}
+		close(release)
+	})
+}
+
+func TestStagesStopWhenOneFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		broken := errors.New("port taken")
+		failing := stage{name: "server", grace: time.Second, run: func(context.Context) error { return broken }}
+		core, logs := observer.New(zap.InfoLevel)
+		if err := runStages(t.Context(), zap.New(core), j.stage("sampler", 0), failing); !errors.Is(err, broken) {
+			t.Errorf("runStages = %v, want the error of the stage that failed", err)
+		}
+		if !slices.Equal(j.lines, []string{"end sampler"}) {
+			t.Errorf("stages ended as %q, want the sampler to be stopped", j.lines)
+		}
+		if logs.Len() != 0 {
+			t.Errorf("the error that is returned was logged as well: %v", logs.All())
+		}
+	})
+}
+
+func TestStageThatEndsEarlyIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		early := stage{name: "watcher", grace: time.Second, run: func(context.Context) error { return nil }}
+		err := runStages(t.Context(), zap.NewNop(), early)
+		if err == nil || err.Error() != "watcher ended without being asked to" {
+			t.Errorf("runStages = %v, want it to name the stage that ended", err)
+		}
+	})
+}
+
+func TestStageErrorsAtStopAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stage{name: "sampler", grace: time.Second, run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("abandoned GPU-7") }}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := runStages(ctx, zap.New(core), s); err != nil {
+			t.Errorf("runStages = %v, want nil", err)
+		}
+		if logs.Len() != 1 || logs.All()[0].ContextMap()["error"] != "abandoned GPU-7" {
+			t.Errorf("log = %v, want one line with the error", logs.All())
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v3"
+)
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// build is what the binary was made from.
+type build struct{ version, revision string }
+
+// readBuild asks the linker's value first, then what the go command recorded.
+func readBuild() build {
+	b := build{version: version}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b.orUnknown()
+	}
+	if b.version == "" && info.Main.Version != "(devel)" {
+		b.version = info.Main.Version
+	}
+	modified := false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.revision = s.Value
+		case "vcs.modified":
+			modified = s.Value == "true"
+		}
+	}
+	if modified && b.revision != "" {
+		b.revision += "-dirty"
+	}
+	return b.orUnknown()
+}
+
+func (b build) orUnknown() build {
+	if b.version == "" {
+		b.version = "unknown"
+	}
+	if b.revision == "" {
+		b.revision = "unknown"
+	}
+	return b
+}
+
+func (a *app) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "Print version and revision",
+		Action: func(context.Context, *cli.Command) error {
+			_, err := fmt.Fprintf(a.out, "warpgauge %s (revision %s, %s, %s/%s)\n",
+				a.build.version, a.build.revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}

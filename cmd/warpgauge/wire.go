@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/selfmetrics"
+)
+
+// samplerStop is how long the sampler waits for library calls at the end. With
+// the drain of HTTP before it and the graces of the other stages the process
+// ends within 5 s, as dcgm-exporter does.
+const samplerStop = 1500 * time.Millisecond
+
+// pipeline is the way of a value, from the library to the page, not yet running.
+type pipeline struct {
+	cfg      *config.Config
+	log      *zap.Logger
+	hostname string
+
+	registry *prometheus.Registry
+	sampler  *sampler.Sampler
+	store    *accumulate.Store
+	renderer *exposition.Renderer
+	self     *selfmetrics.Page // nil where own metrics are off
+}
+
+// newPipeline builds everything up to the rings and what is accumulated from
+// them.
+func (a *app) newPipeline(cfg *config.Config, factories []collector.Factory, list field.List, log *zap.Logger) (*pipeline, error) {
+	hostname, err := cfg.Hostname(a.lookup, os.Hostname)
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{
+		cfg: cfg, log: log, hostname: hostname,
+		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
+		store:    accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}),
+	}
+	p.sampler = newSampler(cfg, factories, list, p.registry, log)
+	p.registry.MustRegister(p.store)
+	return p, nil
+}
+
+// addPages builds the last part. Own metrics are gathered for the first time
+// here, so everything that has some is registered by now.
+func (p *pipeline) addPages() {
+	cfg := p.cfg
+	o := exposition.Options{
+		Hostname:             p.hostname,
+		HostnameLabel:        cfg.HostnameLabel,
+		OldNamespace:         cfg.OldNamespace,
+		ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		StaleAfter:           cfg.EffectiveStaleAfter(),
+		Store:                p.store,
+		Registerer:           p.registry,
+	}
+	if cfg.ExporterMetrics {
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
+		o.Self = p.self // left nil otherwise: a nil *Page in the interface would not be nil
+	}
+	p.renderer = exposition.New(p.sampler.Board(), o)
+}
+
+func newSampler(cfg *config.Config, factories []collector.Factory, list field.List, reg prometheus.Registerer, log *zap.Logger) *sampler.Sampler {
+	return sampler.New(factories, list, sampler.Options{
+		Interval:       cfg.Interval,
+		SlowInterval:   cfg.SlowInterval,
+		Deadline:       cfg.SampleDeadline,
+		RescanInterval: cfg.RescanInterval,
+		StopTimeout:    samplerStop,
+		Logger:         log,
+		Registerer:     reg,
+	})
+}
+
+// stages lists what runs, in the order of the data flow.
+func (p *pipeline) stages() []stage {
+	out := []stage{
+		{name: "sampler", run: p.sampler.Run, grace: samplerStop + 300*time.Millisecond},
+		{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond},
+	}
+	if p.self != nil {
+		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: 200 * time.Millisecond})
+	}
+	return out
+}
+
+// notReady lists why /readyz answers 503: a collector that is still being
+// opened, devices that have not been sampled, or nothing to serve at all.
+func notReady(all []sampler.CollectorStatus) (reasons []string) {
+	up := false
+	for _, c := range all {
+		up = up || c.Up
+		if !c.Up && c.Cause == sampler.CauseOpening {
+			reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
+		}
+		starting := 0
+		for _, d := range c.Devices {
+			if d.Cause == sampler.CauseStarting {
+				starting++
+			}
+		}
+		if starting > 0 {
+			reasons = append(reasons, fmt.Sprintf("collector %s: %s not sampled yet", c.Name, count(starting, "device")))
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return []string{"no collector is enabled"}
+	case up || len(reasons) > 0:
+		return reasons
+	}
+	for _, c := range all {
+		reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
+	}
+	return reasons
+}
