@@ -28,6 +28,8 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 		return none()
 	case !g.levels(d) || !g.supports(d.ID):
 		return none()
+	case d.ID == field.GPUHealth || d.ID == field.P2PStatus: // several columns each: builder.labelled
+		return none()
 	}
 	for _, bind := range []func(*field.Descriptor) (cell, bool){
 		g.identity, g.clocks, g.temperatures, g.powers, g.utilisation, g.memories, g.bus, g.errors, g.events, g.profiling, g.links,

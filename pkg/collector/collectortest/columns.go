@@ -29,6 +29,11 @@ func checkColumns(tb testing.TB, h Harness) {
 				tb.Errorf("%s: field %d is none of the list's readings", at, c.Field)
 			}
 			checkLabels(tb, at, c.Labels)
+			for _, name := range ownLabels(c.Field) {
+				if !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == name }) {
+					tb.Errorf("%s: field %d without its label %q: %q", at, c.Field, name, c.Labels)
+				}
+			}
 			key := fmt.Sprintf("%d %d %q", c.Device, c.Field, c.Labels)
 			if seen[key] {
 				tb.Errorf("%s: the device %q has field %d with labels %q twice", at, s.Devices()[c.Device].ID, c.Field, c.Labels)
@@ -39,6 +44,17 @@ func checkColumns(tb testing.TB, h Harness) {
 	if columns == 0 {
 		tb.Errorf("no source has a column for any of %d readings", len(wanted))
 	}
+}
+
+// ownLabels are those without which a field has no meaning.
+func ownLabels(id field.ID) []string {
+	switch id {
+	case field.GPUHealth:
+		return []string{"health_watch", "health_error_code"}
+	case field.P2PStatus:
+		return []string{"peer_gpu", "link_status"}
+	}
+	return nil
 }
 
 func checkLabels(tb testing.TB, at string, labels []collector.Label) {

@@ -33,7 +33,7 @@ func TestFlaws(t *testing.T) {
 		"device identity":              {"empty id", "id twice", "orphan", "no uuid", "not utf8", "no source"},
 		"identity is stable":           {"new ids"},
 		"facts":                        {"foreign fact", "empty fact", "fact twice"},
-		"columns":                      {"column out of range", "column not asked", "column twice", "labels unsorted", "label twice", "no columns"},
+		"columns":                      {"column out of range", "column not asked", "column twice", "labels unsorted", "label twice", "label missing", "no columns"},
 		"unknown field":                {"unknown column", "unknown drops rest"},
 		"fixed and shared":             {"devices copied", "columns copied", "columns change", "devices change"},
 		"due cells are filled":         {"cell skipped", "due changed", "sample fails"},

@@ -222,6 +222,8 @@ func (s *toySource) bind(id field.ID, flaw string) {
 		switch flaw {
 		case "labels unsorted":
 			slices.Reverse(labels)
+		case "label missing":
+			labels = labels[:1]
 		case "label twice":
 			labels[1].Name = labels[0].Name
 		}
