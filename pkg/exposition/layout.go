@@ -3,6 +3,7 @@ package exposition
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -171,7 +172,8 @@ func (b *builder) family(f *field.Field, k kind) *family {
 	if !isMetricName(f.Name) {
 		return nil
 	}
-	fam := &family{name: f.Name, help: validUTF8(f.Help), kind: k}
+	help := strings.TrimSpace(validUTF8(f.Help)) // text 0.0.4 cannot say blanks around it
+	fam := &family{name: f.Name, help: help, kind: k}
 	b.families[f.Name] = fam
 	return fam
 }

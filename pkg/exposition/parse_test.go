@@ -57,11 +57,11 @@ func parse(t testing.TB, page string, f Format) said {
 				t.Errorf("%v: a series has a time stamp", f)
 			}
 			p.Labels(&l)
-			s.Values[once(l.String())] = v
+			s.Values[once(l.WithoutEmpty().String())] = v
 		case textparse.EntryHistogram:
 			_, _, whole, _ := p.Histogram()
 			p.Labels(&l)
-			s.Histograms[once(l.String())] = describeHistogram(whole)
+			s.Histograms[once(l.WithoutEmpty().String())] = describeHistogram(whole)
 		case textparse.EntryType:
 			name, kind := p.Type()
 			if _, twice := s.Types[string(name)]; twice {
@@ -204,4 +204,17 @@ func TestExpfmtReadsIt(t *testing.T) {
 func parsed(s string, lower, upper *float64, count *int) bool {
 	_, err := fmt.Sscanf(strings.NewReplacer("(", " ", ",", " ", "]:", " ").Replace(s), "%g %g %d", lower, upper, count)
 	return err == nil
+}
+
+// wantLabels prints labels as parse does: Prometheus drops empty ones.
+func wantLabels(name string, pairs ...string) string {
+	b := labels.NewScratchBuilder(0)
+	b.Add(labels.MetricName, name)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			b.Add(pairs[i], pairs[i+1])
+		}
+	}
+	b.Sort()
+	return b.Labels().String()
 }

@@ -1,0 +1,180 @@
+package exposition
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+func TestLabelsOf(t *testing.T) {
+	f := func(in labelsOf, want string, dropped int) {
+		t.Helper()
+		set := in.set()
+		if got := set.key(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if in.dropped != dropped {
+			t.Errorf("dropped %d labels of %s, want %d", in.dropped, want, dropped)
+		}
+	}
+	f(labelsOf{}, " ", 0)
+	f(labelsOf{xid: true}, "{,} ", 0)
+	f(labelsOf{fixed: labelsFrom("gpu", "0", "UUID", "")}, `{gpu="0",UUID=""} `, 0) // fixed labels keep order and emptiness
+	f(labelsOf{facts: labelsFrom("z", "1", "a", "2"), column: labelsFrom("m", "3")}, `{a="2",m="3",z="1"} `, 0)
+	f(labelsOf{facts: labelsFrom("a", ""), owner: labelsFrom("b", "")}, " ", 0) // to Prometheus, empty is absent
+	f(labelsOf{facts: labelsFrom("z", "1"), owner: labelsFrom("a", "2")}, `{z="1",a="2"} `, 0)
+
+	// Whatever comes first keeps its name.
+	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("gpu", "1", "f", "1"), column: labelsFrom("f", "2", "c", "3"), owner: labelsFrom("c", "4", "gpu", "5", "o", "6", "o", "7")},
+		`{gpu="0",c="3",f="1",o="6"} `, 5)
+	// Names that no page can carry, or that mean something else.
+	f(labelsOf{owner: labelsFrom("", "1", "le", "2", "a-b", "3", "0a", "4", "__name__", "5", "ä", "6", "a:b", "7", "_ok", "8")}, `{_ok="8"} `, 7)
+	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2", "x", "3"), xid: true}, `{,,x="3"} `, 2)
+	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2")}, `{err_code="1",err_msg="2"} `, 0)
+
+	f(labelsOf{fixed: labelsFrom("a", "q\"b\\n\nu\xffé\x00")}, `{a="q\"b\\n\nu`+"\ufffdé\x00"+`"} `, 0)
+}
+
+// labelsOn returns the label part of the only series of a page.
+func labelsOn(t *testing.T, d collector.Device, o Options) string {
+	t.Helper()
+	f := newFeed(field.List{Fields: []field.Field{metric(descTemp, "T", field.Gauge, "")}}, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}})
+	f.row[0] = 1
+	f.tick(time.Now())
+	got := page(t, New(boardOf(f), o), Text)
+	got, found := strings.CutPrefix(got, "# TYPE T gauge\nT")
+	if !found || strings.Count(got, "\n") != 1 {
+		t.Errorf("page is %q", got)
+	}
+	return strings.TrimSuffix(got, " 1\n")
+}
+
+func TestLevels(t *testing.T) {
+	all := collector.Device{
+		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", InstanceProfile: "R", InstanceID: "I", ComputeID: "C",
+		Link: "L", Switch: "S", CPU: "X", Core: "Y", Facts: labelsFrom("FACT", "v"),
+	}
+	f := func(level field.Level, d collector.Device, want string) {
+		t.Helper()
+		d.Level = level
+		if got := labelsOn(t, d, Options{Hostname: "h"}); got != want {
+			t.Errorf("level %d:\ngot  %s\nwant %s", level, got, want)
+		}
+	}
+	gpu := `{gpu="1",UUID="U",pci_bus_id="P",device="N",modelName="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",hostname="h",FACT="v"}`
+	f(field.GPU, all, gpu)
+	f(field.Instance, all, gpu)
+	f(field.ComputeInstance, all, gpu)
+	f(field.Link, all, `{nvlink="L",nvswitch="S",gpu="1",gpu_uuid="U",pci_bus_id="P",device="N",model_name="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",hostname="h",FACT="v"}`)
+	f(field.Switch, all, `{nvswitch="S",hostname="h",FACT="v"}`)
+	f(field.CPU, all, `{cpu="X",hostname="h",FACT="v"}`)
+	f(field.Core, all, `{cpucore="Y",cpu="X",hostname="h",FACT="v"}`)
+	f(field.Global, all, gpu)
+
+	none := collector.Device{}
+	f(field.GPU, none, `{gpu="",UUID="",pci_bus_id="",device="",modelName="",hostname="h"}`)
+	f(field.Link, none, `{hostname="h"}`)
+	f(field.Switch, none, `{nvswitch="",hostname="h"}`)
+	f(field.Global, none, `{hostname="h"}`)
+
+	if got := labelsOn(t, none, Options{}); got != "" {
+		t.Errorf("a device without anything has labels %s", got)
+	}
+	all.Level = field.GPU
+	want := `{gpu="1",uuid="U",pci_bus_id="P",device="N",modelName="A-B",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",Hostname="h",FACT="v"}`
+	if got := labelsOn(t, all, Options{Hostname: "h", HostnameLabel: "Hostname", OldNamespace: true, ReplaceBlanksInModel: true}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestOwnersByLevel(t *testing.T) {
+	table := &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
+	f := func(level field.Level, id, parent, want string) {
+		t.Helper()
+		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, CPU: "c"}, Options{Owners: table})
+		_, got, _ = strings.Cut(got, `pod="`)
+		if got = strings.TrimSuffix(got, `"}`); got != want {
+			t.Errorf("got owner %q for a device of level %d, want %q", got, level, want)
+		}
+	}
+	f(field.GPU, "d", "p", "own")
+	f(field.GPU, "x", "p", "")
+	f(field.Instance, "x", "p", "") // a job on the GPU is not a job on its instance
+	f(field.ComputeInstance, "x", "p", "parent")
+	f(field.ComputeInstance, "d", "p", "own")
+	f(field.Link, "x", "p", "parent")
+	f(field.Link, "x", "", "")
+	f(field.Switch, "d", "", "")
+	f(field.CPU, "d", "", "")
+	f(field.Core, "d", "", "")
+	f(field.Global, "d", "", "own")
+}
+
+func TestXIDLabels(t *testing.T) {
+	f := newFeed(field.List{Fields: []field.Field{metric(descXID, "X", field.Gauge, "")}},
+		[]collector.Device{{ID: "d", Level: field.Global}}, []collector.Column{{Field: descXID.ID}})
+	r := New(boardOf(f), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf(), ownerOf("a", "1", "err_k", "2", "z", "3"), ownerOf("a", "1"), ownerOf("z", "1")}}}})
+	for _, code := range []string{"79", "0", "1000000"} {
+		f.row[0] = map[string]float64{"79": 79, "0": 0, "1000000": 1e6}[code]
+		f.tick(time.Now())
+		e, m := `err_code="`+code+`"`, `err_msg="`+xidText(f.row[0])+`"`
+		want := "# TYPE X gauge\n" +
+			"X{" + e + "," + m + "} " + code + "\n" +
+			`X{a="1",` + e + `,err_k="2",` + m + `,z="3"} ` + code + "\n" +
+			`X{a="1",` + e + `,` + m + `} ` + code + "\n" +
+			"X{" + e + "," + m + `,z="1"} ` + code + "\n"
+		text := page(t, r, Text)
+		if diff := cmp.Diff(want, text); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(parse(t, text, Text).Values, parse(t, page(t, r, Protobuf), Protobuf).Values); diff != "" {
+			t.Errorf("protobuf says something else (-text +protobuf)\n%s", diff)
+		}
+	}
+}
+
+// FuzzLabels: whatever text comes from a driver, a pod or a CSV, the page reads
+// back as what was meant, in each format.
+func FuzzLabels(f *testing.F) {
+	f.Add("A100", "train-0", "Help.", uint8(0))
+	f.Add("a\"b\\c\nd", "\\", "\\n \" \n", uint8(1))
+	f.Add("\xff\xfe", "\x00", "\xc3", uint8(2))
+	f.Add("é\u2028", "{}=,", "# EOF\n", uint8(3))
+	f.Fuzz(func(t *testing.T, model, pod, help string, kind uint8) {
+		fields := field.List{Fields: []field.Field{
+			metric(descTemp, "A", field.Type(kind%2), help),
+			metric(descXID, "B", field.Gauge, help),
+		}}
+		d := collector.Device{ID: "d", Level: field.GPU, Model: model}
+		feed := newFeed(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
+		feed.row[0], feed.row[1] = 1, 79
+		feed.tick(time.Now())
+		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", pod)}}}})
+		r.store = &testStore{series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
+			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}
+
+		text := parse(t, page(t, r, Text), Text)
+		for _, format := range []Format{OpenMetrics, Protobuf} {
+			other := parse(t, page(t, r, format), format)
+			if diff := cmp.Diff(text.Values, other.Values); diff != "" {
+				t.Errorf("%v says something else: %s", format, diff)
+			}
+			if diff := cmp.Diff(text.Help, other.Help); diff != "" {
+				t.Errorf("%v helps otherwise: %s", format, diff)
+			}
+		}
+		if len(text.Values) != 6 {
+			t.Errorf("got %d series, want 6: %v", len(text.Values), text.Values)
+		}
+		want := wantLabels("A", "UUID", "", "device", "", "gpu", "", "modelName", validUTF8(model), "pci_bus_id", "", "pod", validUTF8(pod))
+		if v, ok := text.Values[want]; !ok || v != 1 {
+			t.Errorf("no series %s in %v", want, text.Values)
+		}
+	})
+}

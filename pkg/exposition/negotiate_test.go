@@ -1,0 +1,129 @@
+package exposition
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Headers as real scrapers send them.
+const (
+	accept242      = `application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`
+	accept225      = `application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`
+	accept3        = `application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2`
+	accept3Native  = `application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1`
+	acceptProtoOld = `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; q=0.7,text/plain;version=0.0.4;q=0.3`
+)
+
+func TestNegotiate(t *testing.T) {
+	f := func(accept string, want Format) {
+		t.Helper()
+		if got := Negotiate(accept); got != want {
+			t.Errorf("got %v %q for %q, want %v", got, got.ContentType(), accept, want)
+		}
+	}
+	f("", Text)
+	f("*/*", Text)
+	f("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Text)
+	f("text/plain", Text)
+	f("text/plain;version=0.0.4", Text)
+	f("text/plain;version=1.0.0;escaping=allow-utf-8", Text)
+	f(accept242, OpenMetrics)
+	f(accept225, OpenMetrics001)
+	f(accept3, OpenMetrics)
+	f(accept3Native, Protobuf)
+	f(acceptProtoOld, Protobuf)
+	f("application/openmetrics-text", OpenMetrics001)
+	f("application/openmetrics-text;version=2.0.0", Text)
+	f("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.1", Text)
+	f("application/vnd.google.protobuf", Text)                                                       // of what message?
+	f("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", Text)               // in what encoding?
+	f("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", Text) // not written here
+	f("application/vnd.google.protobuf;proto=some.Other;encoding=delimited", Text)                   //
+	f("application/openmetrics-text;version=1.0.0;q=0", Text)                                        // refused
+	f("application/openmetrics-text;version=1.0.0; q=0.000,text/plain;q=0.1", Text)                  //
+	f("application/openmetrics-text;version=1.0.0;q=0.001", OpenMetrics)                             //
+	f("application/openmetrics-text;version=0.0.1;q=0.5,application/openmetrics-text;version=1.0.0", OpenMetrics)
+	f(";;;,,,q=;=", Text)
+	f("\x00\xff", Text)
+	f(strings.Repeat("a/b,", 10_000), Text)
+}
+
+func TestContentType(t *testing.T) {
+	for f, want := range map[Format]string{
+		Text:           "text/plain; version=0.0.4; charset=utf-8",
+		OpenMetrics:    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+		OpenMetrics001: "application/openmetrics-text; version=0.0.1; charset=utf-8",
+		Protobuf:       "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+	} {
+		if got := f.ContentType(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestNegotiateRemembers(t *testing.T) {
+	r := New(boardOf(), Options{})
+	for _, accept := range []string{"", accept242, accept3, accept3Native, "garbage"} {
+		want := Negotiate(accept)
+		r.Negotiate(accept)
+		if allocs := testing.AllocsPerRun(100, func() {
+			if got := r.Negotiate(accept); got != want {
+				t.Errorf("got %v for %q, want %v", got, accept, want)
+			}
+		}); allocs != 0 {
+			t.Errorf("%v allocations for %q", allocs, accept)
+		}
+	}
+	for i := range 10 * memoEntries {
+		r.Negotiate(fmt.Sprintf("text/plain;n=%d", i))
+	}
+	r.Negotiate(strings.Repeat("x", memoBytes+1))
+	if n := len(*r.accepts.known.Load()); n > memoEntries {
+		t.Errorf("%d headers remembered, want at most %d", n, memoEntries)
+	}
+}
+
+func TestAcceptsGzip(t *testing.T) {
+	f := func(header string, want bool) {
+		t.Helper()
+		if got := AcceptsGzip(header); got != want {
+			t.Errorf("got %v for %q, want %v", got, header, want)
+		}
+	}
+	f("", false)
+	f("identity", false)
+	f("gzip", true)
+	f("GZip", true)
+	f("x-gzip", true)
+	f("deflate, br", false)
+	f("deflate, gzip;q=1.0, *;q=0.5", true)
+	f("br;q=1.0, gzip;q=0.8, *;q=0.1", true)
+	f("gzip;q=0", false)
+	f("gzip; Q=0.0", false)
+	f("gzip ; q=0.01", true)
+	f("*", true)
+	f("*;q=0", false)
+	f("*, gzip;q=0", false)
+	f("gzip, *;q=0", true)
+	f("gzipped", false)
+	f("gzip;q", true)
+	f(",;,", false)
+
+	header := "deflate, br;q=0.5, gzip;q=0.8"
+	if allocs := testing.AllocsPerRun(100, func() { AcceptsGzip(header) }); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func FuzzNegotiate(f *testing.F) {
+	for _, s := range []string{accept242, accept225, accept3, accept3Native, acceptProtoOld, "gzip;q=0, *"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		AcceptsGzip(header)
+		if got := Negotiate(header); got >= formats {
+			t.Errorf("format %d for %q", got, header)
+		}
+	})
+}
