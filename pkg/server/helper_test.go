@@ -1,0 +1,146 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const textPage = "# HELP x A number.\n# TYPE x gauge\nx 1\n"
+
+// selfPage is a page about the exporter itself, all that a page without devices has.
+type selfPage struct{ text []byte }
+
+func (p selfPage) Version() uint64     { return 1 }
+func (p selfPage) Text() []byte        { return p.text }
+func (p selfPage) OpenMetrics() []byte { return p.text }
+func (p selfPage) Protobuf() []byte    { return nil }
+
+func pagesOf(text string) *exposition.Renderer {
+	return exposition.New(&view.Board{}, exposition.Options{Self: selfPage{[]byte(text)}})
+}
+
+// bigPage is more than the kernel keeps for a client that does not read.
+func bigPage() *exposition.Renderer {
+	return pagesOf("# HELP x A number.\n# TYPE x gauge\n" + strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 32<<10) + "x 1\n")
+}
+
+// ask calls the handler without a network.
+func ask(s *Server, method, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// start runs a server on a free port until the test ends. stop ends it earlier
+// and tells what Run returned.
+func start(t *testing.T, pages Pages, o Options) (s *Server, address string, stop func() error) {
+	t.Helper()
+	if o.Addresses == nil {
+		o.Addresses = []string{"127.0.0.1:0"}
+	}
+	s = New(pages, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := s.Listen(ctx); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = s.Run(ctx)
+	}()
+	stop = func() error {
+		cancel()
+		<-done
+		return err
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return s, s.Addrs()[0].String(), stop
+}
+
+// client is an HTTP client whose connections end with the test.
+func client(t *testing.T) *http.Client {
+	t.Helper()
+	tr := &http.Transport{DisableCompression: true}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// answer is a response that was read to its end.
+type answer struct {
+	code, proto int
+	header      http.Header
+	closed      bool // the server ended the connection
+	body        string
+}
+
+// get asks over the network.
+func get(t *testing.T, c *http.Client, url string) answer {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, c, req)
+}
+
+func do(t *testing.T, c *http.Client, req *http.Request) answer {
+	t.Helper()
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("read body of %s: %v", req.URL, err)
+	}
+	return answer{resp.StatusCode, resp.ProtoMajor, resp.Header, resp.Close, string(body)}
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func send(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatalf("send %q: %v", text, err)
+	}
+}
+
+// closedByServer waits until the server has closed c and returns what it sent.
+func closedByServer(t *testing.T, c net.Conn) string {
+	t.Helper()
+	var b bytes.Buffer
+	io.Copy(&b, c) // a reset is an end as well
+	return b.String()
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Options change how a Server listens and what it offers.
+type Options struct {
+	// Addresses to listen on, as net.Listen takes them: ":9400" is all
+	// addresses of both IP versions, "[::1]:9400" one of IPv6, port 0 any free
+	// port. None means ":9400".
+	Addresses []string
+	// SystemdSocket takes the listening sockets from systemd's socket
+	// activation instead of Addresses.
+	SystemdSocket bool
+	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and
+	// further headers; "" means plain HTTP. It is read again for each TLS
+	// handshake and request, so that certificates and users can change.
+	WebConfigFile string
+
+	ReadHeaderTimeout time.Duration // for a request's header; 0 means 5s
+	ReadTimeout       time.Duration // for a whole request; 0 means 10s
+	WriteTimeout      time.Duration // from the end of the header to the end of the answer; 0 means 30s
+	IdleTimeout       time.Duration // of a kept-alive connection between requests; 0 means 120s
+	DrainTimeout      time.Duration // what Run gives requests under way when it ends; 0 means 5s
+
+	MaxConnections       int // open connections of all listeners together; 0 means 512
+	MaxConcurrentScrapes int // scrapes at a time, more are answered 503; 0 means no limit
+
+	// Status tells what /health and /readyz answer. nil means available and ready.
+	Status func() Status
+	// Reload reads the configuration again; its error is shown to the client.
+	// It is called for one request at a time; its context ends after a minute
+	// or when the server stops, not when the client goes away. nil forbids
+	// /-/reload.
+	Reload func(context.Context) error
+	// Pprof serves /debug/pprof/.
+	Pprof bool
+	// Version is shown on the index page.
+	Version string
+
+	Logger     *zap.Logger           // nil logs nothing
+	Registerer prometheus.Registerer // for the server's own metrics; nil means none
+}
+
+// Status is the state of what lies behind the server.
+type Status struct {
+	Available bool     // /metrics has a field list to serve (X-Registry-Available)
+	Reloading bool     // a reload is under way (X-Reload-In-Progress)
+	NotReady  []string // reasons for /readyz to answer 503; none means ready
+}
+
+const (
+	maxHeaderBytes   = 16 << 10 // net/http adds 4 KiB
+	maxBodyBytes     = 4 << 10  // see boundBody
+	maxStreams       = 16       // requests at a time on one HTTP/2 connection
+	evictionGrace    = 5 * time.Second
+	reloadTimeout    = time.Minute
+	drainWaitTimeout = 500 * time.Millisecond // see Server.drain
+)
+
+func (o *Options) setDefaults() {
+	if len(o.Addresses) == 0 {
+		o.Addresses = []string{":9400"}
+	}
+	defaultTo(&o.ReadHeaderTimeout, 5*time.Second)
+	defaultTo(&o.ReadTimeout, 10*time.Second)
+	defaultTo(&o.WriteTimeout, 30*time.Second)
+	defaultTo(&o.IdleTimeout, 120*time.Second)
+	defaultTo(&o.DrainTimeout, 5*time.Second)
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = 512
+	}
+	if o.Status == nil {
+		o.Status = func() Status { return Status{Available: true} }
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+func defaultTo(d *time.Duration, v time.Duration) {
+	if *d <= 0 {
+		*d = v
+	}
+}
+
+// httpServer is the net/http server for one listener. Each listener has its own
+// because exporter-toolkit wraps the handler of the server it is given.
+func (s *Server) httpServer(base context.Context) *http.Server {
+	return &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		ReadHeaderTimeout: s.o.ReadHeaderTimeout,
+		ReadTimeout:       s.o.ReadTimeout,
+		WriteTimeout:      s.o.WriteTimeout,
+		IdleTimeout:       s.o.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withConn,
+		ConnState:         s.conns.connState,
+		ErrorLog:          httpErrorLog(s.log),
+	}
+}

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+const pprofPrefix = "/debug/pprof/"
+
+// servePprof calls the profile handlers directly. net/http/pprof also registers
+// them with http.DefaultServeMux, which is never served here.
+func servePprof(w http.ResponseWriter, r *http.Request) int {
+	// Profiles take as long as asked for; pprof moves the write deadline itself,
+	// and the read deadline would end them early.
+	if r.ContentLength == 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder has none
+	}
+	c := &codeWriter{ResponseWriter: w, code: http.StatusOK}
+	switch r.URL.Path[len(pprofPrefix):] {
+	case "cmdline":
+		pprof.Cmdline(c, r)
+	case "profile":
+		pprof.Profile(c, r)
+	case "symbol":
+		pprof.Symbol(c, r)
+	case "trace":
+		pprof.Trace(c, r)
+	default:
+		pprof.Index(c, r)
+	}
+	return c.code
+}
+
+// codeWriter remembers the status code.
+type codeWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (c *codeWriter) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// Run serves until ctx ends or a listener breaks, then stops accepting, lets
+// requests under way finish for Options.DrainTimeout and closes what is left.
+// It returns nil after ctx has ended. Run is called once.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Listen(ctx); err != nil {
+		return err
+	}
+	// Requests under way may finish after ctx has ended.
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	base = baseContext(base)
+
+	var servers []*http.Server
+	ended := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		srv := s.httpServer(base)
+		servers = append(servers, srv)
+		s.log.Info("serving " + s.url(l))
+		go func() { ended <- s.serveOn(srv, l) }()
+	}
+
+	var first error
+	running := len(servers)
+	select {
+	case <-ctx.Done():
+	case first = <-ended:
+		running--
+	}
+	s.drain(servers)
+	for ; running > 0; running-- {
+		if err := <-ended; first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// serveOn serves one listener until its server is shut down, which is no error.
+func (s *Server) serveOn(srv *http.Server, l *listener) error {
+	defer func() { _ = l.Close() }() // the server may have closed it
+	flags := &web.FlagConfig{
+		WebListenAddresses: &s.o.Addresses,
+		WebSystemdSocket:   &s.o.SystemdSocket,
+		WebConfigFile:      &s.o.WebConfigFile,
+	}
+	err := web.Serve(l, srv, flags, toolkitLog(s.log))
+	if err == nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+}
+
+// drain shuts all servers down within the drain timeout.
+//
+// net/http waits up to 5 s for a connection that has sent nothing, and for one
+// that has sent half a header until its timeout. Those get a moment, enough for
+// a request that is on its way, and are closed.
+func (s *Server) drain(servers []*http.Server) {
+	s.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.DrainTimeout)
+	defer cancel()
+	stalled := time.AfterFunc(drainWaitTimeout, s.conns.closeWaiting)
+	defer stalled.Stop()
+
+	var wg sync.WaitGroup
+	for _, srv := range servers {
+		wg.Go(func() {
+			if srv.Shutdown(ctx) != nil {
+				s.log.Warn("closing requests that did not finish in time")
+				_ = srv.Close() // it closes connections whatever it answers
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (s *Server) url(l *listener) string {
+	if l.Addr().Network() != "tcp" {
+		return l.Addr().String()
+	}
+	scheme := "http"
+	if s.tls {
+		scheme = "https"
+	}
+	return scheme + "://" + l.Addr().String() + "/metrics"
+}

@@ -1,0 +1,498 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
+	s, address, _ := start(t, pagesOf(textPage), Options{
+		// Only the limit is to end connections here.
+		ReadHeaderTimeout: time.Hour, ReadTimeout: time.Hour, IdleTimeout: time.Hour,
+	})
+	kept := client(t)
+	get(t, kept, "http://"+address+"/metrics")
+	for i := range 600 {
+		c := dial(t, address)
+		switch i % 3 { // the rest says nothing at all
+		case 1:
+			send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\n")
+		case 2:
+			send(t, c, "G")
+		}
+		if i%50 == 0 {
+			if body := get(t, client(t), "http://"+address+"/metrics").body; body != textPage {
+				t.Fatalf("after %d stalled connections: body %q", i, body)
+			}
+		}
+	}
+	for range 3 { // the kept connection was closed meanwhile, which the client mends by itself
+		if body := get(t, kept, "http://"+address+"/metrics").body; body != textPage {
+			t.Fatalf("body %q, want the page", body)
+		}
+	}
+	if n := s.conns.len(); n > 512 {
+		t.Errorf("%d connections open, want at most 512", n)
+	}
+	if n := counterValue(t, s.stats.evicted); n < 80 {
+		t.Errorf("%v connections evicted, want about a hundred", n)
+	}
+	if n := counterValue(t, s.stats.rejected); n != 0 {
+		t.Errorf("%v connections rejected, want none", n)
+	}
+}
+
+func TestHeaderTimeoutEndsStalledConnections(t *testing.T) {
+	_, address, _ := start(t, pagesOf(textPage), Options{ReadHeaderTimeout: 50 * time.Millisecond})
+	silent, half := dial(t, address), dial(t, address)
+	send(t, half, "GET /metrics HTTP/1.1\r\nHost: x\r\n")
+	closedByServer(t, silent)
+	closedByServer(t, half)
+}
+
+// slowReader asks for the page and reads one byte of it.
+func slowReader(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c := dial(t, address)
+	send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestSlowReaderDelaysNobody(t *testing.T) {
+	s, address, _ := start(t, bigPage(), Options{WriteTimeout: time.Hour})
+	slow := slowReader(t, address)
+	for range 3 {
+		if got, want := len(get(t, client(t), "http://"+address+"/metrics").body), pageSize(t, s); got != want {
+			t.Fatalf("another client got %d bytes, want %d", got, want)
+		}
+	}
+	if n := counterValue(t, s.stats.aborted); n != 0 {
+		t.Errorf("%v scrapes aborted before the slow reader went, want 0", n)
+	}
+	slow.Close()
+	for counterValue(t, s.stats.aborted) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestWriteTimeoutEndsSlowReaders(t *testing.T) {
+	s, address, _ := start(t, bigPage(), Options{WriteTimeout: 50 * time.Millisecond})
+	slow := slowReader(t, address)
+	for counterValue(t, s.stats.aborted) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got, all := len(closedByServer(t, slow)), pageSize(t, s); got >= all {
+		t.Errorf("the slow reader got all %d bytes", all)
+	}
+}
+
+func pageSize(t *testing.T, s *Server) int {
+	t.Helper()
+	n, err := strconv.Atoi(ask(s, "HEAD", "/metrics").Header().Get("Content-Length"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// All places are taken by clients that do not read; the write timeout is far.
+func TestSlowReadersMakeRoomAfterTheGrace(t *testing.T) {
+	s := New(bigPage(), Options{Addresses: []string{"127.0.0.1:0"}, MaxConnections: 2, WriteTimeout: time.Hour})
+	s.conns.grace = 0
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	if err := s.Listen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- s.Run(ctx) }()
+	address := s.Addrs()[0].String()
+	var slow []net.Conn
+	for range 2 {
+		slow = append(slow, slowReader(t, address))
+	}
+	if body := get(t, client(t), "http://"+address+"/metrics").body; len(body) != pageSize(t, s) {
+		t.Errorf("got %d bytes of the page", len(body))
+	}
+	closedByServer(t, slow[0])
+	cancel()
+	slow[1].Close()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestLargeBodiesAreNotRead(t *testing.T) {
+	_, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour, WriteTimeout: time.Hour})
+	for _, header := range []string{"Content-Length: 1000000000", "Transfer-Encoding: chunked"} {
+		c := dial(t, address)
+		send(t, c, "POST /metrics HTTP/1.1\r\nHost: x\r\n"+header+"\r\n\r\n")
+		// Nothing follows, and still the answer comes and the connection ends.
+		got := closedByServer(t, c)
+		if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.Contains(got, "Connection: close\r\n") || !strings.HasSuffix(got, textPage) {
+			t.Errorf("%s: answer %q, want the page on a connection that closes", header, got)
+		}
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/metrics", strings.NewReader(strings.Repeat("x", 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, client(t), req); got.code != http.StatusOK || got.closed {
+		t.Errorf("small body: %d, connection closed %v; want 200 on a kept connection", got.code, got.closed)
+	}
+}
+
+func TestLargeHeadersAreRefused(t *testing.T) {
+	_, address, _ := start(t, pagesOf(textPage), Options{})
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Large", strings.Repeat("x", 32<<10))
+	if got := do(t, client(t), req); got.code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %d, want 431", got.code)
+	}
+}
+
+func TestStopLetsRequestsFinish(t *testing.T) {
+	pages := &blockingPages{pagesOf(textPage), make(chan struct{}), make(chan struct{})}
+	s, address, stop := start(t, pages, Options{DrainTimeout: time.Hour, ReadHeaderTimeout: time.Hour})
+	c := client(t)
+	bodies := make(chan string)
+	go func() {
+		body := get(t, c, "http://"+address+"/metrics").body
+		bodies <- body
+	}()
+	<-pages.entered
+	// Neither of these may hold the stop up.
+	stalled := dial(t, address)
+	send(t, stalled, "GET /metrics HTTP/1.1\r\n")
+	dial(t, address)
+
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	closedByServer(t, stalled)
+	if got := ask(s, "GET", "/readyz"); got.Code != 503 || got.Body.String() != "shutting down\n" {
+		t.Errorf("/readyz while stopping = %d %q", got.Code, got.Body)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Error("a new connection was taken while stopping")
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped during a request: %v", err)
+	default:
+	}
+	close(pages.release)
+	if body := <-bodies; body != textPage {
+		t.Errorf("request under way got %q, want the page", body)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestStopClosesWhatDoesNotFinish(t *testing.T) {
+	s, address, stop := start(t, bigPage(), Options{DrainTimeout: 50 * time.Millisecond})
+	slow := slowReader(t, address)
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if got := len(closedByServer(t, slow)); got >= pageSize(t, s) {
+		t.Errorf("the slow reader got all %d bytes after the stop", got)
+	}
+}
+
+func TestStopLetsAReloadFinish(t *testing.T) {
+	entered, release := make(chan context.Context), make(chan struct{})
+	s, address, stop := start(t, nil, Options{DrainTimeout: time.Hour, Reload: func(ctx context.Context) error {
+		entered <- ctx
+		<-release
+		return ctx.Err()
+	}})
+	codes := make(chan int)
+	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client(t)
+	go func() { codes <- do(t, c, req).code }()
+	ctx := <-entered
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	for ask(s, "GET", "/readyz").Code == 200 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("the reload's context ended with the stop: %v", err)
+	}
+	close(release)
+	if code := <-codes; code != 200 {
+		t.Errorf("reload = %d, want 200", code)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// A kept-alive connection without a request makes room without a grace.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	s, address, _ := start(t, pagesOf(textPage), Options{MaxConnections: 1})
+	for range 3 {
+		get(t, client(t), "http://"+address+"/metrics")
+		for !s.conns.allWait() { // the server may be a moment behind its client
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if n := counterValue(t, s.stats.evicted); n != 2 {
+		t.Errorf("%v connections evicted, want 2", n)
+	}
+}
+
+func (t *conns) allWait() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.serving.n == 0
+}
+
+func TestStopBeforeServing(t *testing.T) {
+	s := New(pagesOf(textPage), Options{Addresses: []string{"127.0.0.1:0", "127.0.0.1:0"}})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Listen(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	for _, a := range s.Addrs() {
+		if c, err := net.Dial("tcp", a.String()); err == nil {
+			c.Close()
+			t.Errorf("%s still listens", a)
+		}
+	}
+}
+
+func TestReloadOutlivesItsClient(t *testing.T) {
+	entered, ended := make(chan struct{}), make(chan error)
+	_, address, stop := start(t, nil, Options{
+		DrainTimeout: 10 * time.Millisecond,
+		Reload: func(ctx context.Context) error {
+			entered <- struct{}{}
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		},
+	})
+	c := dial(t, address)
+	send(t, c, "POST /-/reload HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered
+	c.Close()
+	select {
+	case err := <-ended:
+		t.Fatalf("reload was ended with its client: %v", err)
+	case <-time.After(50 * time.Millisecond): // the server has long seen the end of the connection
+	}
+	go stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("reload ended with %v, want the server's end", err)
+	}
+}
+
+// A profile takes longer than the timeouts of other requests.
+func TestProfileOutlivesTimeouts(t *testing.T) {
+	_, address, _ := start(t, nil, Options{Pprof: true, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond})
+	begin := time.Now()
+	got := get(t, client(t), "http://"+address+"/debug/pprof/trace?seconds=1")
+	if got.code != http.StatusOK || !strings.HasPrefix(got.body, "go 1.") {
+		t.Fatalf("trace = %d with %d bytes", got.code, len(got.body))
+	}
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("the trace ended after %v, want a second", took)
+	}
+}
+
+func TestSeveralAddresses(t *testing.T) {
+	addresses := []string{"127.0.0.1:0", "127.0.0.1:0"}
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		l.Close()
+		addresses = append(addresses, "[::1]:0")
+	} else {
+		t.Logf("without IPv6: %v", err)
+	}
+	s, _, _ := start(t, pagesOf(textPage), Options{Addresses: addresses})
+	if len(s.Addrs()) != len(addresses) {
+		t.Fatalf("listens on %v, want %d addresses", s.Addrs(), len(addresses))
+	}
+	for _, a := range s.Addrs() {
+		if body := get(t, client(t), "http://"+a.String()+"/metrics").body; body != textPage {
+			t.Errorf("%s: body %q", a, body)
+		}
+	}
+}
+
+func TestListenErrors(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken.Close()
+	free := taken.Addr().String() // a port that nobody has once this listener is closed
+	if taken, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	f := func(address string, is error, want string) {
+		t.Helper()
+		s := New(nil, Options{Addresses: []string{free, address}})
+		err := s.Run(context.Background())
+		if err == nil || is != nil && !errors.Is(err, is) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Run on %q = %v, want %q", address, err, want)
+		}
+		if len(s.Addrs()) != 0 {
+			t.Errorf("still listens on %v", s.Addrs())
+		}
+		l, err := net.Listen("tcp", free)
+		if err != nil {
+			t.Fatalf("the first address is still taken after the second failed: %v", err)
+		}
+		l.Close()
+	}
+	a := taken.Addr().String()
+	f(a, syscall.EADDRINUSE, "listen on "+a+": address already in use; another exporter (dcgm-exporter?) may be running, choose another with --address")
+	f("192.0.2.1:0", syscall.EADDRNOTAVAIL, "listen on 192.0.2.1:0: cannot assign requested address; this machine has no such address")
+	f("9400", nil, "listen on 9400: ")
+	f(":port", nil, "listen on :port: ")
+	if got := listenError(":80", &net.OpError{Err: os.NewSyscallError("bind", syscall.EACCES)}).Error(); !strings.HasPrefix(got, "listen on :80: permission denied; ports below 1024") {
+		t.Errorf("no permission: %q", got)
+	}
+}
+
+func TestMetricsOfTheServer(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	_, address, _ := start(t, pagesOf(textPage), Options{Registerer: reg})
+	c := client(t)
+	for _, path := range []string{"/metrics", "/metrics", "/livez", "/nothing", "/debug/pprof/heap"} {
+		get(t, c, "http://"+address+path)
+	}
+	got := gather(t, reg)
+	for series, want := range map[string]float64{
+		`warpgauge_http_requests_total code=200 path=/metrics`:     2,
+		`warpgauge_http_requests_total code=503 path=/metrics`:     0,
+		`warpgauge_http_requests_total code=200 path=/livez`:       1,
+		`warpgauge_http_requests_total code=200 path=/debug/pprof`: 0,
+		`warpgauge_http_requests_total code=404 path=other`:        2,
+		`warpgauge_scrape_duration_seconds`:                        2,
+		`warpgauge_scrapes_aborted_total`:                          0,
+		`warpgauge_http_connections`:                               1,
+		`warpgauge_http_connections_evicted_total`:                 0,
+		`warpgauge_http_connections_rejected_total`:                0,
+	} {
+		if v, ok := got[series]; !ok || v != want {
+			t.Errorf("%s = %v (there: %v), want %v", series, v, ok, want)
+		}
+	}
+}
+
+// gather returns the value of each series, of a histogram its count.
+func gather(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetName() + "=" + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return got
+}
+
+// TestSystemdSocket starts this test binary again with a listening socket as
+// its descriptor 3, as systemd does.
+func TestSystemdSocket(t *testing.T) {
+	if os.Getenv("WARPGAUGE_TEST_SOCKET") != "" {
+		serveSystemdSocket(t)
+		return
+	}
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	exe, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// systemd names the process that the sockets are for; exec keeps the shell's.
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run='^TestSystemdSocket$'`, exe)
+	cmd.Env = append(os.Environ(), "WARPGAUGE_TEST_SOCKET=1", "LISTEN_FDS=1")
+	cmd.ExtraFiles = []*os.File{file}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	body := get(t, client(t), "http://"+l.Addr().String()+"/metrics").body
+	if body != textPage {
+		t.Errorf("body %q", body)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// serveSystemdSocket answers one scrape on the socket that was passed.
+func serveSystemdSocket(t *testing.T) {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	s := New(pagesOf(textPage), Options{SystemdSocket: true, Registerer: reg})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for gather(t, reg)[`warpgauge_http_requests_total code=200 path=/metrics`] == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	})
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+func TestSystemdWithoutSocket(t *testing.T) {
+	err := New(nil, Options{SystemdSocket: true}).Run(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "none was passed") {
+		t.Errorf("Run = %v, want an error that none was passed", err)
+	}
+}

@@ -1,0 +1,273 @@
+package server
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"warpgauge/pkg/exposition"
+)
+
+func TestPaths(t *testing.T) {
+	plain := New(pagesOf(textPage), Options{})
+	full := New(pagesOf(textPage), Options{
+		Pprof:  true,
+		Reload: func(context.Context) error { return nil },
+		Status: func() Status { return Status{Reloading: true, NotReady: []string{"no field list", "no\ndevice"}} },
+	})
+	broken := New(pagesOf(textPage), Options{
+		Reload: func(context.Context) error { return errors.New("counters.csv:3:1: unknown field \"DCGM_FI_NO\"") },
+	})
+	f := func(s *Server, method, path string, code int, body string) {
+		t.Helper()
+		w := ask(s, method, path)
+		if w.Code != code || body != "" && w.Body.String() != body {
+			t.Errorf("%s %s = %d %q, want %d %q", method, path, w.Code, w.Body, code, body)
+		}
+		if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" {
+			t.Errorf("%s %s: X-Content-Type-Options = %q, want nosniff", method, path, got)
+		}
+	}
+	for _, method := range []string{"GET", "POST", "DELETE"} {
+		f(plain, method, "/metrics", 200, textPage)
+	}
+	f(plain, "GET", "/health", 200, "OK")
+	f(plain, "GET", "/livez", 200, "ok\n")
+	f(plain, "GET", "/readyz", 200, "ok\n")
+	f(plain, "GET", "/", 200, "")
+	for _, path := range []string{"/metrics/", "/metric", "//metrics", "/-/reload/", "/health/x", "/debug/pprof/", "/debug/pprof/heap", "/index.html", "/../metrics"} {
+		f(plain, "GET", path, 404, "404 page not found\n")
+	}
+
+	f(full, "GET", "/health", 200, "OK - reload in progress")
+	f(full, "GET", "/readyz", 503, "no field list\nno device\n")
+	f(full, "GET", "/debug/pprof/", 200, "")
+	f(full, "GET", "/debug/pprof/heap", 200, "")
+	f(full, "GET", "/debug/pprof/nothing", 404, "")
+	f(full, "GET", "/debug/pprof", 404, "")
+
+	f(full, "POST", "/-/reload", 200, "reloaded\n")
+	f(full, "PUT", "/-/reload", 200, "reloaded\n")
+	f(full, "GET", "/-/reload", 405, "reload with POST or PUT\n")
+	f(plain, "GET", "/-/reload", 405, "reload with POST or PUT\n")
+	f(plain, "POST", "/-/reload", 403, "reload over HTTP is not enabled\n")
+	f(broken, "POST", "/-/reload", 500, "reload: counters.csv:3:1: unknown field \"DCGM_FI_NO\"\n")
+}
+
+func TestHeadHasNoBody(t *testing.T) {
+	s := New(pagesOf(textPage), Options{})
+	for _, path := range []string{"/metrics", "/health", "/livez", "/readyz", "/", "/nothing"} {
+		if w := ask(s, "HEAD", path); w.Body.Len() != 0 {
+			t.Errorf("HEAD %s has the body %q", path, w.Body)
+		}
+	}
+	if got, want := ask(s, "HEAD", "/metrics").Header().Get("Content-Length"), strconv.Itoa(len(textPage)); got != want {
+		t.Errorf("HEAD /metrics: Content-Length = %q, want %s", got, want)
+	}
+}
+
+func TestMetricsNegotiation(t *testing.T) {
+	s := New(pagesOf(textPage), Options{})
+	f := func(accept, encoding string, format exposition.Format, zipped bool, body string) {
+		t.Helper()
+		w := ask(s, "GET", "/metrics", "Accept", accept, "Accept-Encoding", encoding)
+		h := w.Header()
+		if got := h.Get("Content-Type"); got != format.ContentType() {
+			t.Errorf("Accept %q: Content-Type = %q, want %q", accept, got, format.ContentType())
+		}
+		if got := h.Get("Content-Length"); got != strconv.Itoa(w.Body.Len()) {
+			t.Errorf("Accept %q: Content-Length = %s, body has %d bytes", accept, got, w.Body.Len())
+		}
+		if got := h.Get("Vary"); got != "Accept, Accept-Encoding" {
+			t.Errorf("Accept %q: Vary = %q", accept, got)
+		}
+		if got := h.Get("Content-Encoding") == "gzip"; got != zipped {
+			t.Errorf("Accept-Encoding %q: Content-Encoding = %q", encoding, h.Get("Content-Encoding"))
+		}
+		got := w.Body.String()
+		if zipped {
+			got = gunzip(t, w.Body)
+		}
+		if got != body {
+			t.Errorf("Accept %q, Accept-Encoding %q: body = %q, want %q", accept, encoding, got, body)
+		}
+	}
+	const (
+		openMetrics = "application/openmetrics-text;version=1.0.0"
+		protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+	)
+	f("", "", exposition.Text, false, textPage)
+	f("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", "identity", exposition.Text, false, textPage)
+	f("", "gzip", exposition.Text, true, textPage)
+	f(openMetrics, "", exposition.OpenMetrics, false, textPage+"# EOF\n")
+	f(openMetrics, "gzip", exposition.OpenMetrics, true, textPage+"# EOF\n")
+	f(protobuf, "", exposition.Protobuf, false, "")
+	f(protobuf, "gzip", exposition.Protobuf, true, "")
+}
+
+func gunzip(t *testing.T, r io.Reader) string {
+	t.Helper()
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A header may come in several lines.
+func TestAcceptInSeveralLines(t *testing.T) {
+	f := func(want string, lines ...string) {
+		t.Helper()
+		h := http.Header{}
+		for _, l := range lines {
+			h.Add("Accept", l)
+		}
+		if got := headerList(h, "Accept"); got != want {
+			t.Errorf("headerList(%q) = %q, want %q", lines, got, want)
+		}
+	}
+	f("")
+	f("a", "a")
+	f("a;q=0.5, b,c", "a;q=0.5, b", "c")
+}
+
+func TestContentLengthFollowsThePage(t *testing.T) {
+	var h lengthHeader
+	for _, n := range []int{0, 7, 7, 12, 7} {
+		if got := h.value(n); len(got) != 1 || got[0] != strconv.Itoa(n) {
+			t.Errorf("value(%d) = %q", n, got)
+		}
+	}
+}
+
+func TestHealthHeaders(t *testing.T) {
+	f := func(st Status, available, reloading string) {
+		t.Helper()
+		h := ask(New(nil, Options{Status: func() Status { return st }}), "GET", "/health").Header()
+		if got := h.Get("X-Registry-Available"); got != available {
+			t.Errorf("%+v: X-Registry-Available = %q, want %q", st, got, available)
+		}
+		if got := h.Get("X-Reload-In-Progress"); got != reloading {
+			t.Errorf("%+v: X-Reload-In-Progress = %q, want %q", st, got, reloading)
+		}
+	}
+	f(Status{}, "false", "")
+	f(Status{Available: true}, "true", "")
+	f(Status{Available: true, Reloading: true}, "true", "true")
+}
+
+func TestIndex(t *testing.T) {
+	w := ask(New(nil, Options{Version: `1.2.3 <&>`, Pprof: true}), "GET", "/")
+	page := w.Body.String()
+	for _, want := range []string{`href="/metrics"`, `href="/health"`, `href="/livez"`, `href="/readyz"`, `href="/debug/pprof/"`, "1.2.3 &lt;&amp;&gt;"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("index lacks %q", want)
+		}
+	}
+	for _, no := range []string{"http://", "https://", "<script", "src=", "url("} {
+		if strings.Contains(page, no) {
+			t.Errorf("index has %q, it should load nothing", no)
+		}
+	}
+	_, rest, _ := strings.Cut(page, "<style>")
+	style, _, _ := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, want) {
+		t.Errorf("Content-Security-Policy = %q, want default-src 'none' and %s", csp, want)
+	}
+	if page := ask(New(nil, Options{}), "GET", "/").Body.String(); strings.Contains(page, "pprof") {
+		t.Error("index links to pprof, which is off")
+	}
+}
+
+// blockingPages holds scrapes until it is told to let them go.
+type blockingPages struct {
+	Pages
+	entered, release chan struct{}
+}
+
+func (p *blockingPages) Page(f exposition.Format, gzip bool) *exposition.Page {
+	p.entered <- struct{}{}
+	<-p.release
+	return p.Pages.Page(f, gzip)
+}
+
+func TestMaxConcurrentScrapes(t *testing.T) {
+	pages := &blockingPages{pagesOf(textPage), make(chan struct{}), make(chan struct{})}
+	s := New(pages, Options{MaxConcurrentScrapes: 2})
+	codes := make(chan int)
+	for range 2 {
+		go func() { codes <- ask(s, "GET", "/metrics").Code }()
+		<-pages.entered
+	}
+	for range 3 {
+		w := ask(s, "GET", "/metrics")
+		if w.Code != 503 || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("third scrape = %d, Retry-After %q, want 503 and 1", w.Code, w.Header().Get("Retry-After"))
+		}
+	}
+	if w := ask(s, "GET", "/health"); w.Code != 200 {
+		t.Errorf("/health meanwhile = %d, want 200", w.Code)
+	}
+	close(pages.release)
+	for range 2 {
+		if code := <-codes; code != 200 {
+			t.Errorf("scrape within the limit = %d, want 200", code)
+		}
+	}
+	go func() { codes <- ask(s, "GET", "/metrics").Code }()
+	<-pages.entered
+	if code := <-codes; code != 200 {
+		t.Errorf("scrape after the others = %d, want 200", code)
+	}
+}
+
+func TestReloadRefusesOtherSites(t *testing.T) {
+	var calls atomic.Int32
+	s := New(nil, Options{Reload: func(context.Context) error { calls.Add(1); return nil }})
+	if w := ask(s, "POST", "/-/reload", "Sec-Fetch-Site", "cross-site"); w.Code != 403 || calls.Load() != 0 {
+		t.Errorf("from another site = %d with %d reloads, want 403 and none", w.Code, calls.Load())
+	}
+	if w := ask(s, "POST", "/-/reload", "Sec-Fetch-Site", "same-origin"); w.Code != 200 || calls.Load() != 1 {
+		t.Errorf("from the same site = %d with %d reloads, want 200 and one", w.Code, calls.Load())
+	}
+}
+
+func TestReloadsOneAtATime(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	var running, most atomic.Int32
+	s := New(nil, Options{Reload: func(context.Context) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		entered <- struct{}{}
+		<-release
+		return nil
+	}})
+	codes := make(chan int)
+	for range 3 {
+		go func() { codes <- ask(s, "POST", "/-/reload").Code }()
+	}
+	for range 3 {
+		<-entered
+		release <- struct{}{}
+		if code := <-codes; code != 200 {
+			t.Errorf("reload = %d, want 200", code)
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d reloads at a time, want 1", most.Load())
+	}
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// certificate writes cert.pem and key.pem for 127.0.0.1 to dir and returns the
+// pool that trusts it.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "warpgauge test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", der)
+	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", keyDER)
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return pool
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func webConfig(t *testing.T, dir, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTLSWithBasicAuth(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	s, address, _ := start(t, pagesOf(textPage), Options{
+		Addresses: []string{"127.0.0.1:0", "127.0.0.1:0"},
+		Logger:    zap.New(core),
+		WebConfigFile: webConfig(t, dir, `
+tls_server_config: {cert_file: cert.pem, key_file: key.pem}
+http_server_config: {headers: {Content-Security-Policy: "frame-ancestors 'self'"}}
+basic_auth_users: {prometheus: `+string(hash)+`}
+`),
+	})
+	c := client(t)
+	tr := c.Transport.(*http.Transport)
+	tr.TLSClientConfig = &tls.Config{RootCAs: pool}
+	tr.ForceAttemptHTTP2 = true
+
+	f := func(address, path, user, password string, code int) answer {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, "https://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if user != "" {
+			req.SetBasicAuth(user, password)
+		}
+		got := do(t, c, req)
+		if got.code != code {
+			t.Errorf("%s as %q %q = %d, want %d", path, user, password, got.code, code)
+		}
+		return got
+	}
+	for _, a := range s.Addrs() {
+		f(a.String(), "/metrics", "prometheus", "secret", 200)
+	}
+	f(address, "/metrics", "prometheus", "wrong", 401)
+	f(address, "/metrics", "", "", 401)
+	f(address, "/health", "", "", 401)
+	index := f(address, "/", "prometheus", "secret", 200)
+	if got := index.header.Get("Content-Security-Policy"); got != "frame-ancestors 'self'" {
+		t.Errorf("Content-Security-Policy = %q, want that of the file", got)
+	}
+	if index.proto != 2 {
+		t.Errorf("HTTP/%d, want 2 where the client offers it", index.proto)
+	}
+	if got := get(t, client(t), "http://"+address+"/metrics"); got.code != http.StatusBadRequest {
+		t.Errorf("without TLS: %d, want 400", got.code)
+	}
+
+	if got, want := logs.All()[0].Message, "serving https://"+address+"/metrics"; got != want || logs.Len() != 2 {
+		t.Errorf("logged %q first of %d, want %q and one per address", got, logs.Len(), want)
+	}
+}
+
+// A client that opens TLS connections and stalls in the handshake is evicted
+// like any other.
+func TestStalledHandshakes(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	s, address, _ := start(t, pagesOf(textPage), Options{
+		MaxConnections: 8, ReadHeaderTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour,
+		WebConfigFile: webConfig(t, dir, "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"),
+	})
+	for range 20 {
+		send(t, dial(t, address), "\x16\x03\x01")
+	}
+	c := client(t)
+	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}
+	if body := get(t, c, "https://"+address+"/metrics").body; body != textPage {
+		t.Errorf("body %q, want the page", body)
+	}
+	if n := s.conns.len(); n > 8 {
+		t.Errorf("%d connections open, want at most 8", n)
+	}
+}
+
+// What is wrong with the file shows before anything listens.
+func TestWebConfigErrors(t *testing.T) {
+	dir := t.TempDir()
+	f := func(text string, want ...string) {
+		t.Helper()
+		file := webConfig(t, dir, text)
+		s := New(nil, Options{Addresses: []string{"127.0.0.1:0"}, WebConfigFile: file})
+		err := s.Run(context.Background())
+		if err == nil || len(s.Addrs()) != 0 {
+			t.Fatalf("%q: Run = %v, listens on %v; want an error", text, err, s.Addrs())
+		}
+		for _, w := range append(want, "read web config file", file) {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q: error %q lacks %q", text, err, w)
+			}
+		}
+	}
+	f("tls_server_config: {cert_file: absent.pem, key_file: absent.pem}", "absent.pem")
+	f("tls_server_config: {cert_file: cert.pem}", "key_file")
+	f("tls_server: {}", "tls_server")
+	f("basic_auth_users: {prometheus: plain}", "hash")
+	f(":", "yaml")
+
+	err := New(nil, Options{WebConfigFile: filepath.Join(dir, "none.yml")}).Run(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "none.yml") || strings.Count(err.Error(), "\n") != 0 {
+		t.Errorf("absent file: %v", err)
+	}
+}
+
+func TestWebConfigWithoutTLS(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	_, address, _ := start(t, pagesOf(textPage), Options{
+		Logger:        zap.New(core),
+		WebConfigFile: webConfig(t, t.TempDir(), "http_server_config: {headers: {X-Frame-Options: deny}}\n"),
+	})
+	got := get(t, client(t), "http://"+address+"/metrics")
+	if got.body != textPage || got.header.Get("X-Frame-Options") != "deny" {
+		t.Errorf("body %q, X-Frame-Options %q", got.body, got.header.Get("X-Frame-Options"))
+	}
+	if line, want := logs.All()[0].Message, "serving http://"+address+"/metrics"; line != want {
+		t.Errorf("logged %q, want %q", line, want)
+	}
+}
+
+// Clients can cause net/http's complaints at will; a panic is ours.
+func TestErrorLogLevels(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	l := httpErrorLog(zap.New(core))
+	l.Print("http: TLS handshake error from 192.0.2.1:1: EOF")
+	l.Print("http: panic serving 192.0.2.1:1: index out of range\ngoroutine 1")
+	all := logs.All()
+	if len(all) != 2 || all[0].Level != zap.DebugLevel || all[1].Level != zap.ErrorLevel {
+		t.Errorf("logged %v, want one debug and one error line", all)
+	}
+}
