@@ -109,4 +109,7 @@ type Field struct {
 type Reading struct {
 	Desc     *Descriptor
 	Interval time.Duration // smallest interval that any field asks for; 0 means the default of Desc.Cost
+	// Default is true if some field asks for no interval of its own. Where
+	// Interval is not 0, too, the shorter of it and the default satisfies all.
+	Default bool
 }

@@ -1,5 +1,7 @@
 package field
 
+import "time"
+
 // List is what the user asked for: the fields of one counters CSV in file
 // order. The zero List asks for nothing. A List must not be changed.
 type List struct {
@@ -14,7 +16,8 @@ func (l List) Labels() []Field { return l.filter(func(f *Field) bool { return f.
 
 // Readings returns each quantity that the metric fields need once, in the order
 // of first use. Where a field is computed by us from another reading (see
-// Inputs), that reading is listed instead of the field.
+// Input), that reading is listed instead of the field. Fields that show one
+// reading under several names or in several units share its entry.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
@@ -28,15 +31,23 @@ func (l List) Readings() []Reading {
 		}
 		i, seen := at[d.ID]
 		if !seen {
-			at[d.ID] = len(out)
-			out = append(out, Reading{Desc: d, Interval: f.Interval})
-			continue
+			i = len(out)
+			at[d.ID] = i
+			out = append(out, Reading{Desc: d})
 		}
-		if r := &out[i]; f.Interval != 0 && (r.Interval == 0 || f.Interval < r.Interval) {
-			r.Interval = f.Interval
-		}
+		out[i].want(f.Interval)
 	}
 	return out
+}
+
+// want takes in that a field asks for an interval, 0 being the default.
+func (r *Reading) want(interval time.Duration) {
+	switch {
+	case interval == 0:
+		r.Default = true
+	case r.Interval == 0 || interval < r.Interval:
+		r.Interval = interval
+	}
 }
 
 func (l List) filter(keep func(*Field) bool) []Field {

@@ -71,6 +71,7 @@ func scaledEntry(u baseUnit, f fact) (entry, error) {
 	f.unit = u.unit
 	f.min *= u.factor
 	f.max *= u.factor
+	f.help = fill(f.help, u.name, nil)
 	return entry{id: u.id, name: u.name, fact: f, of: u.of, factor: u.factor}, nil
 }
 

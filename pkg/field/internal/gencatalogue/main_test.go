@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+
+	"warpgauge/pkg/field"
 )
 
 // The checked-in catalogue is what the generator writes today.
@@ -75,4 +79,36 @@ func TestFill(t *testing.T) {
 	f("decoder {n}", "DCGM_FI_PROF_NVDEC7_ACTIVE", "decoder 7")
 	f("in {part}", "DCGM_FI_DEV_ECC_SBE_VOL_SHM", "in shared memory")
 	f("run: {test}", "DCGM_FI_DEV_DIAG_PULSE_TEST_RESULT", "run: pulse test")
+}
+
+// Every name that go-dcgm knows, current, legacy and of DCGM 1.x, resolves to
+// its id, or to what its id is a multiple of.
+func TestEveryNameResolves(t *testing.T) {
+	dir, _, err := findModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID, err := readNames(filepath.Join(dir, "pkg", "dcgm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for id, names := range byID {
+		for _, name := range slices.Concat(names.current, names.legacy) {
+			n++
+			d, scale, ok := field.ByName(name)
+			switch {
+			case !ok:
+				t.Errorf("%q (%d) does not resolve", name, id)
+			case int(d.ID) != id && scale == 1:
+				t.Errorf("%q is %d, want %d", name, d.ID, id)
+			}
+		}
+		if _, ok := field.ByID(field.ID(id)); !ok {
+			t.Errorf("id %d (%v) is not in the catalogue", id, names.current)
+		}
+	}
+	if n < 1000 {
+		t.Errorf("only %d names read", n)
+	}
 }

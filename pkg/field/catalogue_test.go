@@ -1,0 +1,318 @@
+package field
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestByName(t *testing.T) {
+	f := func(name string, id ID, scale float64) {
+		t.Helper()
+		d, got, ok := ByName(name)
+		if !ok || d.ID != id || got != scale {
+			t.Errorf("ByName(%q) = %v, %v, %v, want id %d × %v", name, d, got, ok, id, scale)
+		}
+	}
+	// The names of dcgm-exporter's files, of DCGM 4.6, of DCGM 3 and of DCGM 1.x.
+	f("DCGM_FI_DEV_GPU_TEMP", 150, 1)
+	f("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 150, 1)
+	f("dcgm_gpu_temp", 150, 1)
+	f("DCGM_FI_DRIVER_VERSION", 1, 1)
+	f("DCGM_FI_SYSTEM_DRIVER_VERSION", 1, 1)
+	f("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", 449, 1)
+	f("DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL", 449, 1)
+	f("dcgm_nvlink_bandwidth_total", 449, 1)
+	f("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", ClockEventReasons, 1)
+	f("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", ClockEventReasons, 1)
+	f("DCGM_FI_DEV_XID_ERROR", XIDErrors, 1)
+	f("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_COUNT_NS", 1421, 1)
+	f("DCGM_FI_UNKNOWN", 0, 1)
+	f("DCGM_FI_FIRST_VGPU_FIELD_ID", 520, 1)
+	f("DCGM_EXP_XID_ERRORS_TOTAL", XIDErrorsTotal, 1)
+	// The eleven of dcgm-exporter 4.9's default list that change their unit.
+	f("DCGM_FI_DEV_SM_CLOCK_HERTZ", 100, 1e6)
+	f("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 101, 1e6)
+	f("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 156, 1e-3)
+	f("DCGM_FI_DEV_GPU_UTIL_RATIO", 203, 0.01)
+	f("DCGM_FI_DEV_MEMORY_UTIL_RATIO", 204, 0.01)
+	f("DCGM_FI_DEV_ENC_UTIL_RATIO", 206, 0.01)
+	f("DCGM_FI_DEV_DEC_UTIL_RATIO", 207, 0.01)
+	f("DCGM_FI_DEV_FB_FREE_BYTES", 251, 1<<20)
+	f("DCGM_FI_DEV_FB_USED_BYTES", 252, 1<<20)
+	f("DCGM_FI_DEV_FB_RESERVED_BYTES", 253, 1<<20)
+	f("DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND", 449, 1000*1024)
+	// Others in base units.
+	f("DCGM_FI_DEV_FAN_SPEED_RATIO", 191, 0.01)
+	f("DCGM_FI_DEV_BAR1_USED_BYTES", 92, 1<<20)
+	f("DCGM_FI_DEV_FB_CAPACITY_BYTES", 250, 1<<20)
+	f("DCGM_FI_DEV_GPU_THERMAL_THROTTLE_SECONDS_TOTAL", 241, 1e-9)
+	f("DCGM_FI_DEV_NVLINK_THROUGHPUT_L12_BYTES_PER_SECOND", 446, 1000*1024)
+	// Ratios that kept number and unit under a new name.
+	f("DCGM_FI_PROF_TENSOR_UTIL_RATIO", 1004, 1)
+	f("DCGM_FI_DEV_FB_USED_RATIO", 254, 1)
+	f("DCGM_FI_DEV_CPU_UTIL_RATIO", 1100, 1)
+
+	for _, name := range []string{"", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP ", "XID_EVENT", "150"} {
+		if d, _, ok := ByName(name); ok {
+			t.Errorf("ByName(%q) = %v", name, d.Name)
+		}
+	}
+}
+
+func TestByID(t *testing.T) {
+	if d, ok := ByID(XIDEvent); !ok || !d.Event {
+		t.Errorf("ByID(XIDEvent) = %v, %v", d, ok)
+	}
+	if _, ok := ByID(65000); ok {
+		t.Error("ByID(65000) is there")
+	}
+	d, ok := ByID(1603)
+	want := &Descriptor{ID: 1603, Name: "DCGM_FI_DEV_SM_CLOCK_HERTZ", Kind: Int64, Level: GPU, Unit: "Hz", Max: 2e10, Help: "SM clock", Of: 100, Factor: 1e6}
+	if diff := cmp.Diff(want, d); !ok || diff != "" {
+		t.Errorf("ByID(1603) (-want +got):\n%s", diff)
+	}
+	for _, d := range All() {
+		if got, ok := ByID(d.ID); !ok || got != d {
+			t.Errorf("ByID(%d) is not the entry of All", d.ID)
+		}
+	}
+}
+
+// What holds for every entry.
+func TestCatalogue(t *testing.T) {
+	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', colons aside
+	all := All()
+	if !slices.IsSortedFunc(all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) }) {
+		t.Error("All is not in the order of ids")
+	}
+	seen := map[string]ID{}
+	for _, d := range all {
+		for _, name := range append([]string{d.Name}, d.Aliases...) {
+			if !metricName.MatchString(name) {
+				t.Errorf("%d: Prometheus would not take the name %q", d.ID, name)
+			}
+			if other, dup := seen[name]; dup {
+				t.Errorf("%q is both %d and %d", name, other, d.ID)
+			}
+			seen[name] = d.ID
+		}
+		number := d.Kind == Int64 || d.Kind == Double
+		if number != (d.Min < d.Max) {
+			t.Errorf("%s: a %v with range %v to %v", d.Name, d.Kind, d.Min, d.Max)
+		}
+		if math.IsInf(d.Min, 0) || math.IsInf(d.Max, 0) {
+			t.Errorf("%s: range %v to %v", d.Name, d.Min, d.Max)
+		}
+		if d.Help == "" || strings.ContainsAny(d.Help, "{}?\n") {
+			t.Errorf("%s: help %q", d.Name, d.Help)
+		}
+		if strings.HasSuffix(d.Level.String(), "unknown") || d.Cost.String() == "unknown" || d.Kind.String() == "unknown" {
+			t.Errorf("%s: kind %v, level %v, cost %v", d.Name, d.Kind, d.Level, d.Cost)
+		}
+		checkMultiple(t, d)
+	}
+}
+
+func checkMultiple(t *testing.T, d *Descriptor) {
+	t.Helper()
+	for _, id := range d.Scaled {
+		if s, ok := ByID(id); !ok || s.Of != d.ID || s.Factor <= 0 {
+			t.Errorf("%s: %d is not a multiple of it", d.Name, id)
+		}
+	}
+	if d.Factor == 0 {
+		return
+	}
+	of, ok := ByID(d.Of)
+	switch {
+	case !ok || of.Factor != 0 || !slices.Contains(of.Scaled, d.ID):
+		t.Errorf("%s: is a multiple of %d", d.Name, d.Of)
+	case d.Kind != of.Kind || d.Level != of.Level || d.Cost != of.Cost:
+		t.Errorf("%s: is not read as %s is", d.Name, of.Name)
+	case d.Max != of.Max*d.Factor || d.Min != of.Min*d.Factor:
+		t.Errorf("%s: range %v to %v", d.Name, d.Min, d.Max)
+	}
+}
+
+// Ranges let all through that devices report and stop DCGM's markers for "no
+// value" and well-known nonsense.
+func TestRanges(t *testing.T) {
+	f := func(id ID, value float64, want bool) {
+		t.Helper()
+		d, _ := ByID(id)
+		if got := value >= d.Min && value <= d.Max; got != want {
+			t.Errorf("%s: %v is plausible: %v", d.Name, value, got)
+		}
+	}
+	f(203, 100, true)
+	f(203, 808_464_432, false)   // "0000" read as a number
+	f(203, 2_147_483_632, false) // a blank of 32 bits
+	f(156, 1e15, true)
+	f(156, 0x7ffffffffffffff0, false) // a blank of 64 bits
+	f(449, 0x7ffffffffffffff3, false)
+	f(150, -10, true)
+	f(150, 2_147_483_632, false)
+	f(155, 1400, true)
+	f(155, 140737488355328, false) // a blank of a double
+	f(101, 10_501, true)           // a GDDR6X clock
+	f(252, 288*1024, true)         // a big GPU, in MiB
+	f(191, 130, true)              // fans may turn faster than 100 %
+	f(1001, 1.02, true)
+	f(1001, 1.5, false)
+	f(112, 0x1ff, true)
+}
+
+func TestCost(t *testing.T) {
+	f := func(want Cost, ids ...ID) {
+		t.Helper()
+		for _, id := range ids {
+			if d, _ := ByID(id); d.Cost != want {
+				t.Errorf("%s: cost %v, want %v", d.Name, d.Cost, want)
+			}
+		}
+	}
+	f(Static, 1, 2, 50, 51, 53, 54, 85)
+	f(Slow, 310, 313, 390, 392, 393, 396, 409, 419, 429, 439, 1204)
+	f(EachTick, 100, 150, 155, 156, 203, 230, 252, 449, 1001, 1009)
+}
+
+func TestInput(t *testing.T) {
+	f := func(id, want ID) {
+		t.Helper()
+		d, _ := ByID(id)
+		in, ok := Input(d)
+		if ok != (want != 0) || ok && in.ID != want {
+			t.Errorf("Input(%s) = %v, %v", d.Name, in, ok)
+		}
+	}
+	f(XIDErrorsCount, XIDEvent)
+	f(XIDErrorsTotal, XIDEvent)
+	f(ClockEventsCount, ClockEventReasons)
+	f(ClockEventsTotal, ClockEventReasons)
+	f(GPUHealth, 0)
+	f(P2PStatus, 0)
+	f(150, 0)
+}
+
+func TestSuggest(t *testing.T) {
+	f := func(in, want string) {
+		t.Helper()
+		if got, ok := Suggest(in); got != want || ok != (want != "") {
+			t.Errorf("Suggest(%q) = %q, %v, want %q", in, got, ok, want)
+		}
+	}
+	f("DCGM_FI_DEV_GPU_TMP", "DCGM_FI_DEV_GPU_TEMP")
+	f("DCGM_FI_DEV_GPU_UITL", "DCGM_FI_DEV_GPU_UTIL")
+	f("dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP")
+	f("Dcgm_Gpu_Temp", "dcgm_gpu_temp")
+	f("GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP")
+	f("prof_sm_active", "DCGM_FI_PROF_SM_ACTIVE")
+	f("DCGM_EXP_XID_ERROR_COUNT", "DCGM_EXP_XID_ERRORS_COUNT")
+	f("DCGM_FI_DEV_SM_CLOCK_HERZ", "DCGM_FI_DEV_SM_CLOCK_HERTZ")
+	f("", "")
+	f("something else altogether", "")
+	f(strings.Repeat("DCGM", 100), "")
+}
+
+func TestDistance(t *testing.T) {
+	f := func(a, b string, limit, want int) {
+		t.Helper()
+		if got := distance(a, b, limit); got != want {
+			t.Errorf("distance(%q, %q, %d) = %d, want %d", a, b, limit, got, want)
+		}
+		if got := distance(b, a, limit); got != want {
+			t.Errorf("distance(%q, %q, %d) = %d, want %d", b, a, limit, got, want)
+		}
+	}
+	f("", "", 3, 0)
+	f("abc", "abc", 3, 0)
+	f("abc", "abd", 3, 1)
+	f("abc", "ab", 3, 1)
+	f("abcd", "abdc", 3, 1) // neighbours swapped
+	f("kitten", "sitting", 5, 3)
+	f("kitten", "sitting", 2, 3)
+	f("abc", "xyzxyz", 2, 3)
+	f("", "ab", 2, 2)
+}
+
+func TestXIDText(t *testing.T) {
+	f := func(code int, want string) {
+		t.Helper()
+		if got := XIDText(code); got != want {
+			t.Errorf("XIDText(%d) = %q, want %q", code, got, want)
+		}
+	}
+	f(-1, "Unknown Error")
+	f(173, "Unknown Error")
+	f(1<<31, "Unknown Error")
+	f(48, "Double-bit ECC error")
+	f(79, "GPU fell off the bus")
+	for code := range 173 {
+		if s := XIDText(code); s == "" || s == "Unknown Error" {
+			t.Errorf("XIDText(%d) = %q", code, s)
+		}
+	}
+}
+
+func TestClockReason(t *testing.T) {
+	want := strings.Fields("gpu_idle clocks_setting power_cap hw_slowdown sync_boost sw_thermal hw_thermal hw_power_brake display_clocks")
+	for bit := range ClockReasons {
+		if got, ok := ClockReason(bit); !ok || got != want[bit] {
+			t.Errorf("ClockReason(%d) = %q, %v", bit, got, ok)
+		}
+	}
+	for _, bit := range []int{-1, ClockReasons, 63} {
+		if got, ok := ClockReason(bit); ok {
+			t.Errorf("ClockReason(%d) = %q", bit, got)
+		}
+	}
+}
+
+func TestMarkdownIsCurrent(t *testing.T) {
+	var want bytes.Buffer
+	if err := WriteMarkdown(&want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../docs/fields.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("docs/fields.md is not what the catalogue says: run go generate ./pkg/field")
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	f := func(filter string, want ...string) {
+		t.Helper()
+		var b strings.Builder
+		if err := WriteTable(&b, filter); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.Join(want, "\n")+"\n", b.String()); diff != "" {
+			t.Errorf("WriteTable(%q) (-want +got):\n%s", filter, diff)
+		}
+	}
+	head := "ID    NAME                                  KIND  LEVEL  UNIT  COST       MEANING"
+	f("SM_CLOCK_HERTZ", "ID    NAME                        KIND  LEVEL  UNIT  COST       MEANING",
+		"1603  DCGM_FI_DEV_SM_CLOCK_HERTZ  int   gpu    Hz    each tick  SM clock (DCGM_FI_DEV_SM_CLOCK × 1e+06)")
+	f("energy_", head,
+		"156   DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION  int   gpu    mJ    each tick  Energy used since the driver was loaded",
+		"1611  DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL   int   gpu    J     each tick  Energy used since the driver was loaded (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION × 0.001)")
+	f("no such field", `no field matches "no such field"`)
+
+	var all strings.Builder
+	if err := WriteTable(&all, ""); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(all.String(), "\n"); lines != len(All())+1 {
+		t.Errorf("%d lines for %d fields", lines, len(All()))
+	}
+}
