@@ -71,6 +71,15 @@ func (p page) one(name string, pairs ...string) (float64, error) {
 	return found[0], nil
 }
 
+// want is one, and an error if the value is another.
+func (p page) want(value float64, name string, pairs ...string) error {
+	v, err := p.one(name, pairs...)
+	if err == nil && v != value {
+		err = fmt.Errorf("%s%q is %v, want %v", name, pairs, v, value)
+	}
+	return err
+}
+
 func hasLabels(s sample, pairs []string) bool {
 	for i := 0; i < len(pairs); i += 2 {
 		if s.get(pairs[i]) != pairs[i+1] {

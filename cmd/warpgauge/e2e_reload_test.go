@@ -59,10 +59,9 @@ func testReload(t *testing.T, exe string) {
 	if pages.Load() < 50*10 {
 		t.Errorf("only %d scrapes during the reloads: too few to say anything", pages.Load())
 	}
-	p := e.scrape(t, acceptText)
-	if v, err := p.one("warpgauge_config_last_reload_successful"); err != nil || v != 1 {
-		t.Errorf("warpgauge_config_last_reload_successful is %v (%v), want 1", v, err)
-	}
+	eventually(t, "the successful reloads in the metrics", func() error {
+		return e.scrape(t, acceptText).want(1, "warpgauge_config_last_reload_successful")
+	})
 }
 
 // awaitList polls until the page has the family that marks a list.
@@ -86,11 +85,7 @@ func testBadReload(t *testing.T, exe string) {
 
 	write(t, path, "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_MEM_CLOCK, gouge, not fine\n")
 	eventually(t, "the failed reload in the metrics", func() error {
-		v, err := e.scrape(t, acceptText).one("warpgauge_config_last_reload_successful")
-		if err == nil && v != 0 {
-			err = fmt.Errorf("warpgauge_config_last_reload_successful is %v, want 0", v)
-		}
-		return err
+		return e.scrape(t, acceptText).want(0, "warpgauge_config_last_reload_successful")
 	})
 	resp, body := request(t, newClient(t), http.MethodPost, e.url+"/-/reload")
 	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), "gouge") {

@@ -19,11 +19,7 @@ func testStop(t *testing.T, exe string) {
 			e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms",
 				"--fake-spec="+file(t, "spec.yaml", hangSpec))
 			eventually(t, "the hang", func() error {
-				v, err := e.scrape(t, acceptText).one("warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
-				if err == nil && v != 1 {
-					err = fmt.Errorf("stalled is %v, want 1", v)
-				}
-				return err
+				return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 			})
 			begin := time.Now()
 			e.signal(t, sig)
@@ -42,7 +38,7 @@ func testBadStart(t *testing.T, exe string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	badCSV := file(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_UTIL, gouge, not fine\n\nDCGM_FI_DEV_FB_USED, counterr, neither\n")
 	unknown := file(t, "unknown.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_TEMPP, gauge, misspelt\n")
 	absent := file(t, "x", "") + ".absent.csv"
