@@ -2,7 +2,6 @@ package fake
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -237,11 +236,4 @@ func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
 			s.add(r.Desc, device, unit, c)
 		}
 	}
-}
-
-func (s *source) String() string {
-	if s.nvswitch >= 0 {
-		return fmt.Sprintf("switch %d", s.nvswitch)
-	}
-	return fmt.Sprintf("gpu %d", s.gpu)
 }

@@ -91,9 +91,10 @@ func TestRestart(t *testing.T) {
 // TestEnergyIsIntegral integrates the power in steps as fine as the curves'.
 func TestEnergyIsIntegral(t *testing.T) {
 	l := list(t, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
-	for _, shape := range Shapes() {
+	check := func(profile, shape string) {
+		t.Helper()
 		clock := newClock()
-		w := newWorld(t, Options{Now: clock.now, Spec: &Spec{Loads: []Load{{All(), Shape(shape)}}}})
+		w := newWorld(t, Options{Profile: profile, Now: clock.now, Spec: &Spec{Loads: []Load{{All(), Shape(shape)}}}})
 		n := openNode(t, w, l)
 		const step, steps = time.Millisecond, 20000
 		begin := n.read(0, 0)[156]
@@ -103,8 +104,12 @@ func TestEnergyIsIntegral(t *testing.T) {
 			clock.advance(step)
 		}
 		if got := (n.read(0, 0)[156] - begin) / 1e3; math.Abs(got-joules) > joules/1000 {
-			t.Errorf("%s: energy grew by %v J, the sum of power × time is %v J", shape, got, joules)
+			t.Errorf("%s, %s: energy grew by %v J, the sum of power × time is %v J", profile, shape, got, joules)
 		}
+	}
+	for _, shape := range Shapes() {
+		check("dgx-h100", shape)
+		check("dgx-a100-mig", shape) // a board whose load is that of its instances
 	}
 }
 
