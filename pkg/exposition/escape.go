@@ -5,8 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// validUTF8 replaces what is not UTF-8, which no format can carry.
-func validUTF8(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
+// printable replaces what a page cannot carry: what is not UTF-8, and NUL, which
+// ends the input of Prometheus' text parser.
+func printable(s string) string {
+	const replacement = string(utf8.RuneError)
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
+}
 
 // appendLabelValue appends a label value between quotes. Text and OpenMetrics
 // escape the same three characters.

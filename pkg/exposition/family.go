@@ -39,7 +39,7 @@ const (
 // family is what one HELP and TYPE speak of.
 type family struct {
 	name string
-	help string // valid UTF-8
+	help string // printable
 	kind kind
 
 	cells      []cellSeries

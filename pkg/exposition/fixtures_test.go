@@ -1,7 +1,10 @@
 package exposition
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"math"
 	"testing"
 	"time"
@@ -268,4 +271,21 @@ func newNode(t testing.TB, change ...func(*Options)) *Renderer {
 	r := New(board, o)
 	r.store = s
 	return r
+}
+
+func accumulatedValue(s *view.Source, v *float64) accumulate.Series {
+	return accumulate.Series{Source: s, Field: &field.Field{Desc: descXID, Name: "DCGM_EXP_XID_ERRORS_COUNT", Scale: 1}, Value: v}
+}
+
+func gunzip(t testing.TB, b []byte) string {
+	t.Helper()
+	in, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }

@@ -23,7 +23,7 @@ const bucketLabel = "le"
 // Series of one device share a set, so that a page of thousands of series reads
 // few label texts.
 type labelSet struct {
-	pairs []collector.Label // valid UTF-8, without err_code and err_msg
+	pairs []collector.Label // printable, without err_code and err_msg
 	cut   [2]int            // where those belong in pairs; only if xid
 	xid   bool
 
@@ -83,7 +83,7 @@ func (l *labelsOf) add(s *labelSet, p collector.Label) {
 		l.dropped++
 		return
 	}
-	s.pairs = append(s.pairs, collector.Label{Name: p.Name, Value: validUTF8(p.Value)})
+	s.pairs = append(s.pairs, collector.Label{Name: p.Name, Value: printable(p.Value)})
 }
 
 // parts returns the labels before, between and after err_code and err_msg, or

@@ -38,7 +38,7 @@ func TestLabelsOf(t *testing.T) {
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2", "x", "3"), xid: true}, `{,,x="3"} `, 2)
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2")}, `{err_code="1",err_msg="2"} `, 0)
 
-	f(labelsOf{fixed: labelsFrom("a", "q\"b\\n\nu\xffé\x00")}, `{a="q\"b\\n\nu`+"\ufffdé\x00"+`"} `, 0)
+	f(labelsOf{fixed: labelsFrom("a", "q\"b\\n\nu\xffé\x00")}, `{a="q\"b\\n\nu`+"\ufffdé\ufffd"+`"} `, 0)
 }
 
 // labelsOn returns the label part of the only series of a page.
@@ -172,7 +172,7 @@ func FuzzLabels(f *testing.F) {
 		if len(text.Values) != 6 {
 			t.Errorf("got %d series, want 6: %v", len(text.Values), text.Values)
 		}
-		want := wantLabels("A", "UUID", "", "device", "", "gpu", "", "modelName", validUTF8(model), "pci_bus_id", "", "pod", validUTF8(pod))
+		want := wantLabels("A", "UUID", "", "device", "", "gpu", "", "modelName", printable(model), "pci_bus_id", "", "pod", printable(pod))
 		if v, ok := text.Values[want]; !ok || v != 1 {
 			t.Errorf("no series %s in %v", want, text.Values)
 		}

@@ -172,7 +172,7 @@ func (b *builder) family(f *field.Field, k kind) *family {
 	if !isMetricName(f.Name) {
 		return nil
 	}
-	help := strings.TrimSpace(validUTF8(f.Help)) // text 0.0.4 cannot say blanks around it
+	help := strings.TrimSpace(printable(f.Help)) // text 0.0.4 cannot say blanks around it
 	fam := &family{name: f.Name, help: help, kind: k}
 	b.families[f.Name] = fam
 	return fam
