@@ -1,0 +1,107 @@
+package benchmarks
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/fake"
+)
+
+// BenchmarkScrape measures requests over loopback connections that stay open:
+// the exporter while its rows stand still, beside a bare net/http handler that
+// writes the same bytes. Both servers take turns within each iteration, so that
+// a machine whose speed drifts does so for both; "ratio" is theirs/ours, 1 means
+// as fast as bare.
+func BenchmarkScrape(b *testing.B) {
+	// A tick per hour: one row, then an unchanged page but for our own metrics.
+	n := startNode(b, fake.Options{Profile: "dgx-h100"}, defaultCounters(b), time.Hour)
+	resp, err := http.Get(n.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp.Body.Close()
+	bare := bareHandler(b, page)
+	for _, conns := range []int{1, 64} {
+		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
+			c := client(conns)
+			const batch = 2000
+			load(b, c, bare, conns, batch)
+			load(b, c, n.url, conns, batch)
+			var ours, theirs time.Duration
+			for b.Loop() {
+				theirs += load(b, c, bare, conns, batch)
+				ours += load(b, c, n.url, conns, batch)
+			}
+			total := float64(b.N * batch)
+			b.ReportMetric(total/ours.Seconds(), "scrapes/s")
+			b.ReportMetric(total/theirs.Seconds(), "bare/s")
+			b.ReportMetric(theirs.Seconds()/ours.Seconds(), "ratio")
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(len(page)), "page-B")
+		})
+	}
+}
+
+// bareHandler serves page with the headers that the exporter sends.
+func bareHandler(b *testing.B, page []byte) string {
+	length := strconv.Itoa(len(page))
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		h.Set("Vary", "Accept, Accept-Encoding")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Length", length)
+		w.Write(page)
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go srv.Serve(l)
+	b.Cleanup(func() { srv.Close() })
+	return "http://" + l.Addr().String() + "/metrics"
+}
+
+// load sends total requests over conns connections and returns how long it took.
+func load(b *testing.B, c *http.Client, url string, conns, total int) time.Duration {
+	var left atomic.Int64
+	left.Store(int64(total))
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range conns {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if _, err := get(c, url); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+func get(c *http.Client, url string) (int64, error) {
+	resp, err := c.Get(url)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || n == 0) {
+		err = fmt.Errorf("get %s: status %d, %d bytes", url, resp.StatusCode, n)
+	}
+	return n, err
+}
