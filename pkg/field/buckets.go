@@ -46,9 +46,11 @@ func bucketsFor(d *Descriptor, scale float64) []float64 {
 	case !ok:
 		in = counts
 	}
-	out := make([]float64, len(in))
-	for i, b := range in {
-		out[i] = tidy(b * scale)
+	var out []float64
+	for _, b := range in {
+		if b >= d.Min && b <= d.Max {
+			out = append(out, tidy(b*scale))
+		}
 	}
 	return out
 }

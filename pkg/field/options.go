@@ -24,9 +24,9 @@ func (p *parser) readOptions(f *Field, r *record) bool {
 		var err error
 		switch {
 		case !found:
-			err = fmt.Errorf("%q is no option; a help text with a comma must be in double quotes", option)
+			err = fmt.Errorf("%v is no option; a help text with a comma must be in double quotes", quoted(option))
 		case seen[name]:
-			err = fmt.Errorf("option %q is there twice", name)
+			err = fmt.Errorf("option %v is there twice", quoted(name))
 		default:
 			err = f.set(name, value)
 		}
@@ -58,9 +58,9 @@ func (f *Field) set(name, value string) (err error) {
 		}
 	default:
 		if better, ok := nearest(name, allOptions); ok {
-			return fmt.Errorf("unknown option %q, did you mean %q?", name, better)
+			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))
 		}
-		return fmt.Errorf("unknown option %q; options are interval=DURATION and buckets=A|B|C", name)
+		return fmt.Errorf("unknown option %v; options are interval=DURATION and buckets=A|B|C", quoted(name))
 	}
 	return err
 }
@@ -69,9 +69,9 @@ func readInterval(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("bad interval %q; write it as 100ms, 5s or 1m", s)
+		return 0, fmt.Errorf("bad interval %v; write it as 100ms, 5s or 1m", quoted(s))
 	case d < minInterval || d > maxInterval:
-		return 0, fmt.Errorf("interval %q is not between %v and %v", s, minInterval, maxInterval)
+		return 0, fmt.Errorf("interval %v is not between %v and %v", quoted(s), minInterval, maxInterval)
 	}
 	return d, nil
 }
@@ -85,10 +85,10 @@ func readBuckets(s string) ([]float64, error) {
 	for i, part := range parts {
 		v, err := strconv.ParseFloat(part, 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("bad bucket %q in %q; write buckets=1|5|10, without +Inf", part, s)
+			return nil, fmt.Errorf("bad bucket %v in %v; write buckets=1|5|10, without +Inf", quoted(part), quoted(s))
 		}
 		if i > 0 && v <= out[i-1] {
-			return nil, fmt.Errorf("buckets %q do not ascend", s)
+			return nil, fmt.Errorf("buckets %v do not ascend", quoted(s))
 		}
 		out[i] = v + 0 // -0 becomes 0
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -113,4 +114,18 @@ func (p *problems) err() error {
 		return fmt.Errorf("parse counters: %w", p.list[i])
 	}
 	return fmt.Errorf("parse counters: %d errors, the first: %w", p.errors, p.list[i])
+}
+
+// quoted is a text of the file for a message: quoted, and cut if it is long.
+type quoted string
+
+// String returns the text in double quotes with everything escaped that is not
+// printable.
+func (q quoted) String() string {
+	const most = 100
+	if len(q) <= most {
+		return strconv.Quote(string(q))
+	}
+	s := strconv.Quote(strings.ToValidUTF8(string(q[:most]), ""))
+	return s[:len(s)-1] + `…"`
 }

@@ -86,7 +86,7 @@ func (r *records) Read() ([]string, error) {
 // open quote does not hide what follows.
 func (r *records) next(line []byte) []string {
 	at := r.line
-	text, lines, bytes := r.gather(line)
+	text, lines, length := r.gather(line)
 	if len(text) > maxRecordBytes {
 		r.skip(len(line), 1)
 		r.problems.fail(at, 0, "the line is longer than %d bytes", maxRecordBytes)
@@ -94,11 +94,14 @@ func (r *records) next(line []byte) []string {
 	}
 	cells, columns, err := splitCells(text)
 	if err != nil {
+		if lines > 1 {
+			_, _, err = splitCells(trimEnd(line)) // where the first line goes wrong
+		}
 		r.skip(len(line), 1)
 		r.problems.fail(at, errorColumn(err), "%s", explain(err))
 		return nil
 	}
-	r.skip(bytes, lines)
+	r.skip(length, lines)
 	if columns == nil {
 		return nil
 	}
@@ -145,8 +148,8 @@ func (r *records) gather(line []byte) (text []byte, lines, length int) {
 	return joined, lines, length
 }
 
-func (r *records) skip(bytes, lines int) {
-	r.text = r.text[bytes:]
+func (r *records) skip(length, lines int) {
+	r.text = r.text[length:]
 	r.line += lines
 }
 
@@ -215,9 +218,10 @@ func dropEmptyEnd(cells []string, columns []int) ([]string, []int) {
 	return cells[:n], columns[:n]
 }
 
+// errorColumn is for errors of one line.
 func errorColumn(err error) int {
 	var p *csv.ParseError
-	if errors.As(err, &p) && p.Line == 1 {
+	if errors.As(err, &p) {
 		return p.Column
 	}
 	return 0

@@ -29,9 +29,9 @@ func (p *parser) lookUp(r *record) (*Descriptor, float64, bool) {
 		return d, scale, true
 	}
 	if better, ok := Suggest(r.Name); ok {
-		p.unknown(r, "unknown field %q, did you mean %q?", r.Name, better)
+		p.unknown(r, "unknown field %v, did you mean %v?", quoted(r.Name), quoted(better))
 	} else {
-		p.unknown(r, "unknown field %q", r.Name)
+		p.unknown(r, "unknown field %v", quoted(r.Name))
 	}
 	return nil, 0, false
 }
@@ -57,9 +57,9 @@ func (p *parser) readType(r *record) (Type, bool) {
 	if r.Type == "" {
 		p.fail(r.Line, r.TypeCol, "the row has no type; types are %s", typeNames)
 	} else if better, ok := nearest(r.Type, allTypes); ok {
-		p.fail(r.Line, r.TypeCol, "unknown type %q, did you mean %q?", r.Type, better)
+		p.fail(r.Line, r.TypeCol, "unknown type %v, did you mean %v?", quoted(r.Type), quoted(better))
 	} else {
-		p.fail(r.Line, r.TypeCol, "unknown type %q; types are %s", r.Type, typeNames)
+		p.fail(r.Line, r.TypeCol, "unknown type %v; types are %s", quoted(r.Type), typeNames)
 	}
 	return 0, false
 }
@@ -81,15 +81,15 @@ func (p *parser) usable(f *Field, r *record) bool {
 	}
 	switch kind := f.Desc.Kind; {
 	case kind == None:
-		p.warn(r.Line, r.NameCol, "field %q never has a value; the row is left out", r.Name)
+		p.warn(r.Line, r.NameCol, "field %v never has a value; the row is left out", quoted(r.Name))
 	case kind == Binary || kind == Timestamp:
-		p.warn(r.Line, r.NameCol, "field %q is a %s value, which no page can show; the row is left out", r.Name, kind)
+		p.warn(r.Line, r.NameCol, "field %v is a %v value, which no page can show; the row is left out", quoted(r.Name), kind)
 	case kind == String && f.Type != Label:
-		p.warn(r.Line, r.TypeCol, "field %q is a text; use type label; the row is left out", r.Name)
+		p.warn(r.Line, r.TypeCol, "field %v is a text; use type label; the row is left out", quoted(r.Name))
 	case f.Type == Label && computed(f.Desc):
-		p.warn(r.Line, r.TypeCol, "field %q is counted by the exporter and can not be a label; the row is left out", r.Name)
+		p.warn(r.Line, r.TypeCol, "field %v is counted by the exporter and can not be a label; the row is left out", quoted(r.Name))
 	case f.Type == Histogram && f.Desc.ID >= FirstExporter:
-		p.warn(r.Line, r.TypeCol, "field %q can not be a histogram, it is read as gauge", r.Name)
+		p.warn(r.Line, r.TypeCol, "field %v can not be a histogram, it is read as gauge", quoted(r.Name))
 		f.Type, f.Buckets = Gauge, nil
 		return true
 	default:
@@ -106,7 +106,7 @@ func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < First
 // field are no duplicates: they become two families.
 func (p *parser) duplicate(r *record) bool {
 	if line, ok := p.byName[r.Name]; ok {
-		p.warn(r.Line, r.NameCol, "field %q is in line %d already; the row is left out", r.Name, line)
+		p.warn(r.Line, r.NameCol, "field %v is in line %d already; the row is left out", quoted(r.Name), line)
 		return true
 	}
 	p.byName[r.Name] = r.Line

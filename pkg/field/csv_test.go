@@ -1,0 +1,399 @@
+package field
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// row is what a test looks at of a Field.
+type row struct {
+	Name, Type, Help string
+	ID               ID
+	Scale            float64
+	Line             int
+}
+
+func rows(l List) []row {
+	var out []row
+	for _, f := range l.Fields {
+		out = append(out, row{f.Name, f.Type.String(), f.Help, f.Desc.ID, f.Scale, f.Line})
+	}
+	return out
+}
+
+func texts(problems []Problem) []string {
+	var out []string
+	for _, p := range problems {
+		out = append(out, p.Error())
+	}
+	return out
+}
+
+const (
+	temp  = "DCGM_FI_DEV_GPU_TEMP"
+	power = "DCGM_FI_DEV_POWER_USAGE"
+)
+
+// One entry for every rule of the format.
+func TestParse(t *testing.T) {
+	one := []row{{temp, "gauge", "h", 150, 1, 1}}
+	at := func(line int) []row { return []row{{temp, "gauge", "h", 150, 1, line}} }
+	for name, test := range map[string]struct {
+		in     string
+		strict bool
+		want   []row
+		say    []string // problems
+		fails  bool
+	}{
+		"a row":                      {in: temp + ",gauge,h\n", want: one},
+		"no line end":                {in: temp + ",gauge,h", want: one},
+		"comment":                    {in: "# c\n" + temp + ",gauge,h\n#" + power + ",gauge,h\n", want: at(2)},
+		"comment after blanks":       {in: "  # c, d\n\t# e\n" + temp + ",gauge,h\n", want: at(3)},
+		"comment of a spreadsheet":   {in: "# Clocks,,\n" + temp + ",gauge,h\n", want: at(2)},
+		"quote in a comment":         {in: "# the \"name\n" + temp + ",gauge,h\n", want: at(2)},
+		"empty lines":                {in: "\n\n" + temp + ",gauge,h\n\n \t \n", want: at(3)},
+		"carriage returns":           {in: "# c\r\n" + temp + ",gauge,h\r\n\r\n", want: at(2)},
+		"byte order mark":            {in: "\ufeff" + temp + ",gauge,h\n", want: one},
+		"mark before a comment":      {in: "\ufeff# c\n" + temp + ",gauge,h\n", want: at(2)},
+		"blanks around cells":        {in: "  " + temp + " ,  gauge ,  h  \n", want: one},
+		"tabs around cells":          {in: "\t" + temp + "\t,\tgauge\t,\th\t\n", want: one},
+		"empty help":                 {in: temp + ",gauge,\n", want: []row{{temp, "gauge", "", 150, 1, 1}}},
+		"trailing empty cells":       {in: temp + ",gauge,h,,,\n", want: one},
+		"quoted help with a comma":   {in: temp + `,gauge,"a, ""b"""`, want: []row{{temp, "gauge", `a, "b"`, 150, 1, 1}}},
+		"blank before a quote":       {in: temp + `, gauge, "a, b"`, want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
+		"quoted help over two lines": {in: temp + ",gauge,\"a\r\nb\"\r\n" + power + ",gauge,h", want: []row{{temp, "gauge", "a\nb", 150, 1, 1}, {power, "gauge", "h", 155, 1, 3}}},
+		"control characters in help": {in: temp + ",gauge,a\x01\\n\x7fb\n", want: []row{{temp, "gauge", "a\x01\\n\x7fb", 150, 1, 1}}},
+		"counter":                    {in: temp + ",counter,h", want: []row{{temp, "counter", "h", 150, 1, 1}}},
+		"untyped":                    {in: temp + ",untyped,h", want: []row{{temp, "untyped", "h", 150, 1, 1}}},
+		"histogram":                  {in: temp + ",histogram,h", want: []row{{temp, "histogram", "h", 150, 1, 1}}},
+		"label":                      {in: "DCGM_FI_DRIVER_VERSION,label,h", want: []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 1}}},
+		"a number as a label":        {in: temp + ",label,h", want: []row{{temp, "label", "h", 150, 1, 1}}},
+		"a name of DCGM 1.x":         {in: "dcgm_gpu_temp,gauge,h", want: []row{{"dcgm_gpu_temp", "gauge", "h", 150, 1, 1}}},
+		"a name of DCGM 3":           {in: "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS,gauge,h", want: []row{{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gauge", "h", 112, 1, 1}}},
+		"both dialects": {
+			in: "DCGM_FI_DEV_SM_CLOCK,gauge,h\nDCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h",
+			want: []row{
+				{"DCGM_FI_DEV_SM_CLOCK", "gauge", "h", 100, 1, 1},
+				{"DCGM_FI_DEV_SM_CLOCK_HERTZ", "gauge", "h", 100, 1e6, 2},
+			},
+		},
+		"exporter counters keep their type": {
+			in: "DCGM_EXP_XID_ERRORS_COUNT,counter,h\nDCGM_EXP_CLOCK_EVENTS_COUNT,gauge,h\nDCGM_EXP_GPU_HEALTH_STATUS,untyped,h",
+			want: []row{
+				{"DCGM_EXP_XID_ERRORS_COUNT", "counter", "h", XIDErrorsCount, 1, 1},
+				{"DCGM_EXP_CLOCK_EVENTS_COUNT", "gauge", "h", ClockEventsCount, 1, 2},
+				{"DCGM_EXP_GPU_HEALTH_STATUS", "untyped", "h", GPUHealth, 1, 3},
+			},
+		},
+
+		"summary": {
+			in: temp + ",summary,h", want: one,
+			say: []string{`f.csv:1:22: warning: type summary is read as gauge; type histogram keeps what happens between scrapes`},
+		},
+		"unknown field": {
+			in: "DCGM_FI_DEV_GPU_TMP,gauge,h\n" + temp + ",gauge,h\nX,gauge,h", want: at(2),
+			say: []string{
+				`f.csv:1:1: warning: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`,
+				`f.csv:3:1: warning: unknown field "X"`,
+			},
+		},
+		"unknown field, strict": {
+			in: " DCGM_FI_DEV_GPU_TMP,gauge,h\n" + temp + ",gauge,h", strict: true, fails: true,
+			say: []string{`f.csv:1:2: error: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`},
+		},
+		"case of the field": {
+			in: "dcgm_fi_dev_gpu_temp,gauge,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: unknown field "dcgm_fi_dev_gpu_temp", did you mean "DCGM_FI_DEV_GPU_TEMP"?`},
+		},
+		"unknown exporter counter": {
+			in: "DCGM_EXP_FOO,gauge,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: unknown field "DCGM_EXP_FOO"`},
+		},
+		"the pseudo reading": {
+			in: "XID_EVENT,gauge,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: unknown field "XID_EVENT"`},
+		},
+		"row of commas": {
+			in: ",,\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: the row names no field`},
+		},
+		"field that never has a value": {
+			in: "DCGM_FI_UNKNOWN,gauge,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: field "DCGM_FI_UNKNOWN" never has a value; the row is left out`},
+		},
+		"text as a gauge": {
+			in: "DCGM_FI_DRIVER_VERSION, gauge,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:25: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
+		},
+		"text as a histogram": {
+			in: "DCGM_FI_DRIVER_VERSION,histogram,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
+		},
+		"binary": {
+			in: "DCGM_FI_DEV_ENC_STATS,label,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:1: warning: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show; the row is left out`},
+		},
+		"exporter counter as a label": {
+			in: "DCGM_EXP_P2P_STATUS,label,h\n" + temp + ",gauge,h", want: at(2),
+			say: []string{`f.csv:1:21: warning: field "DCGM_EXP_P2P_STATUS" is counted by the exporter and can not be a label; the row is left out`},
+		},
+		"exporter counter as a histogram": {
+			in:   "DCGM_EXP_XID_ERRORS_TOTAL,histogram,h",
+			want: []row{{"DCGM_EXP_XID_ERRORS_TOTAL", "gauge", "h", XIDErrorsTotal, 1, 1}},
+			say:  []string{`f.csv:1:27: warning: field "DCGM_EXP_XID_ERRORS_TOTAL" can not be a histogram, it is read as gauge`},
+		},
+		"duplicate": {
+			in: temp + ",gauge,h\n" + power + ",gauge,h\n" + temp + ",counter,other", want: append(one, row{power, "gauge", "h", 155, 1, 2}),
+			say: []string{`f.csv:3:1: warning: field "DCGM_FI_DEV_GPU_TEMP" is in line 1 already; the row is left out`},
+		},
+		"duplicate of a bad row is none": {
+			in: "DCGM_FI_DRIVER_VERSION,gauge,h\nDCGM_FI_DRIVER_VERSION,label,h", want: []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 2}},
+			say: []string{`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
+		},
+		"help that is not UTF-8": {
+			in: temp + ",gauge,20 \xb0C", want: []row{{temp, "gauge", "20 \uFFFDC", 150, 1, 1}},
+			say: []string{`f.csv:1:28: warning: the help text is not UTF-8; the bad bytes are replaced`},
+		},
+		"nothing":       {in: "", say: []string{"f.csv: warning: the file has no rows, so nothing will be measured"}},
+		"only comments": {in: "# a\n\n", say: []string{"f.csv: warning: the file has no rows, so nothing will be measured"}},
+		"nothing of use": {
+			in: "X,gauge,h\n", fails: true,
+			say: []string{
+				`f.csv:1:1: warning: unknown field "X"`,
+				`f.csv: error: none of the file's rows can be used (1 in all)`,
+			},
+		},
+
+		"case of the type": {
+			in: temp + ", Gauge,h", fails: true,
+			say: []string{`f.csv:1:23: error: unknown type "Gauge", did you mean "gauge"?`},
+		},
+		"misspelt type": {
+			in: temp + ",guage,h", fails: true,
+			say: []string{`f.csv:1:22: error: unknown type "guage", did you mean "gauge"?`},
+		},
+		"unknown type": {
+			in: temp + ",temperature,h", fails: true,
+			say: []string{`f.csv:1:22: error: unknown type "temperature"; types are gauge, counter, histogram, untyped and label`},
+		},
+		"no type": {
+			in: temp + ",,h", fails: true,
+			say: []string{`f.csv:1:22: error: the row has no type; types are gauge, counter, histogram, untyped and label`},
+		},
+		"type of an exporter counter": {
+			in: "DCGM_EXP_P2P_STATUS,status,h", fails: true,
+			say: []string{`f.csv:1:21: error: unknown type "status"; types are gauge, counter, histogram, untyped and label`},
+		},
+		"two cells": {
+			in: temp + ",gauge\n" + power + "\n", fails: true,
+			say: []string{
+				"f.csv:1: error: 2 cells instead of field, type, help",
+				"f.csv:2: error: 1 cells instead of field, type, help",
+			},
+		},
+		"help with commas": {
+			in: temp + ",gauge,a,b,c", fails: true,
+			say: []string{"f.csv:1:32: error: 5 cells instead of field, type, help and options; a help text with a comma must be in double quotes"},
+		},
+		"help with a comma": {
+			in: temp + ",gauge,a, b", fails: true,
+			say: []string{`f.csv:1:31: error: "b" is no option; a help text with a comma must be in double quotes`},
+		},
+		"quote within a cell": {
+			in: temp + `,gauge,a "b"` + "\n" + temp + ",Gauge,h", fails: true,
+			say: []string{
+				"f.csv:1:30: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+				`f.csv:2:22: error: unknown type "Gauge", did you mean "gauge"?`,
+			},
+		},
+		"text after a quote": {
+			in: temp + `,gauge,"a"b`, fails: true,
+			say: []string{"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within"},
+		},
+		"open quote hides nothing": {
+			in: temp + `,gauge,"a` + "\n" + power + ",gauge,h\nX,gauge,h\n", fails: true,
+			say: []string{
+				"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
+				`f.csv:3:1: warning: unknown field "X"`,
+			},
+		},
+		"UTF-16": {
+			in: "\xff\xfeD\x00", fails: true,
+			say: []string{"f.csv:1:1: error: the file is in UTF-16, save it as UTF-8"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, problems, err := Parse(strings.NewReader(test.in), ParseOptions{File: "f.csv", Strict: test.strict})
+			if diff := cmp.Diff(test.say, texts(problems)); diff != "" {
+				t.Errorf("problems of %q (-want +got):\n%s", test.in, diff)
+			}
+			if diff := cmp.Diff(test.want, rows(l)); diff != "" {
+				t.Errorf("fields of %q (-want +got):\n%s", test.in, diff)
+			}
+			if (err != nil) != test.fails {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	f := func(options string, interval time.Duration, buckets []float64, say ...string) {
+		t.Helper()
+		in := temp + ",histogram,h," + options
+		l, problems, err := Parse(strings.NewReader(in), ParseOptions{})
+		if diff := cmp.Diff(say, texts(problems)); diff != "" {
+			t.Errorf("problems of %q (-want +got):\n%s", in, diff)
+		}
+		if len(say) > 0 {
+			if err == nil {
+				t.Errorf("%q: no error", in)
+			}
+			return
+		}
+		got := l.Fields[0]
+		if got.Interval != interval {
+			t.Errorf("%q: interval %v, want %v", in, got.Interval, interval)
+		}
+		if diff := cmp.Diff(buckets, got.Buckets); buckets != nil && diff != "" {
+			t.Errorf("%q: buckets (-want +got):\n%s", in, diff)
+		}
+	}
+	f("interval=100ms", 100*time.Millisecond, nil)
+	f(" interval=1.5s ", 1500*time.Millisecond, nil)
+	f("buckets=1|5|10", 0, []float64{1, 5, 10})
+	f("buckets=-20|0|1e2", 0, []float64{-20, 0, 100})
+	f("interval=1s buckets=3", time.Second, []float64{3})
+	f("interval=1s; buckets=3", time.Second, []float64{3})
+	f(";;interval=1s;", time.Second, nil)
+
+	f("interval=100", 0, nil, `1:34: error: bad interval "100"; write it as 100ms, 5s or 1m`)
+	f("interval=", 0, nil, `1:34: error: bad interval ""; write it as 100ms, 5s or 1m`)
+	f("interval=1ms", 0, nil, `1:34: error: interval "1ms" is not between 10ms and 1h0m0s`)
+	f("interval=-1s", 0, nil, `1:34: error: interval "-1s" is not between 10ms and 1h0m0s`)
+	f("interval=2h", 0, nil, `1:34: error: interval "2h" is not between 10ms and 1h0m0s`)
+	f("interval=1s interval=2s", 0, nil, `1:34: error: option "interval" is there twice`)
+	f("intervall=1s", 0, nil, `1:34: error: unknown option "intervall", did you mean "interval"?`)
+	f("Interval=1s", 0, nil, `1:34: error: unknown option "Interval", did you mean "interval"?`)
+	f("color=red", 0, nil, `1:34: error: unknown option "color"; options are interval=DURATION and buckets=A|B|C`)
+	f("fast", 0, nil, `1:34: error: "fast" is no option; a help text with a comma must be in double quotes`)
+	f("buckets=5|1", 0, nil, `1:34: error: buckets "5|1" do not ascend`)
+	f("buckets=1|1", 0, nil, `1:34: error: buckets "1|1" do not ascend`)
+	f("buckets=1|+Inf", 0, nil, `1:34: error: bad bucket "+Inf" in "1|+Inf"; write buckets=1|5|10, without +Inf`)
+	f("buckets=NaN", 0, nil, `1:34: error: bad bucket "NaN" in "NaN"; write buckets=1|5|10, without +Inf`)
+	f("buckets=1|x", 0, nil, `1:34: error: bad bucket "x" in "1|x"; write buckets=1|5|10, without +Inf`)
+	f("buckets="+strings.Repeat("1|", 100)+"1", 0, nil, `1:34: error: 101 buckets are more than 100`)
+	f("interval=x buckets=y", 0, nil,
+		`1:34: error: bad interval "x"; write it as 100ms, 5s or 1m`,
+		`1:34: error: bad bucket "y" in "y"; write buckets=1|5|10, without +Inf`)
+
+	_, problems, err := Parse(strings.NewReader(temp+",gauge,h,buckets=1|2\nDCGM_FI_DRIVER_VERSION,label,h,interval=1s"), ParseOptions{})
+	want := []string{
+		"1:30: error: option buckets is only for type histogram",
+		"2:32: error: option interval has no meaning for type label",
+	}
+	if diff := cmp.Diff(want, texts(problems)); err == nil || diff != "" {
+		t.Errorf("error %v, problems (-want +got):\n%s", err, diff)
+	}
+}
+
+// All bad lines are reported at once, in the order of the file, and the error
+// says how many are errors.
+func TestAllAtOnce(t *testing.T) {
+	in := "# c\n" + temp + ",gague,h\nNOPE,gauge,h\n" + power + ",gauge\n" + temp + ",gauge,h,interval=soon\n"
+	l, problems, err := Parse(strings.NewReader(in), ParseOptions{File: "f.csv"})
+	want := []string{
+		`f.csv:2:22: error: unknown type "gague", did you mean "gauge"?`,
+		`f.csv:3:1: warning: unknown field "NOPE"`,
+		`f.csv:4: error: 2 cells instead of field, type, help`,
+		`f.csv:5:30: error: bad interval "soon"; write it as 100ms, 5s or 1m`,
+	}
+	if diff := cmp.Diff(want, texts(problems)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if l.Fields != nil {
+		t.Errorf("fields %v beside an error", l.Fields)
+	}
+	wantErr := `parse counters: 3 errors, the first: f.csv:2:22: error: unknown type "gague", did you mean "gauge"?`
+	if err == nil || err.Error() != wantErr {
+		t.Errorf("error %v, want %v", err, wantErr)
+	}
+	var p Problem
+	if !errors.As(err, &p) || p.Line != 2 || p.Column != 22 || p.Severity != Error || p.File != "f.csv" {
+		t.Errorf("the error holds %+v", p)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	f := func(what, in string, want ...string) {
+		t.Helper()
+		_, problems, err := Parse(strings.NewReader(in), ParseOptions{})
+		if diff := cmp.Diff(want, texts(problems)); diff != "" {
+			t.Errorf("%s: problems (-want +got):\n%s", what, diff)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	f("file", strings.Repeat("# comment\n", maxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
+	f("line", temp+",gauge,"+strings.Repeat("x", maxRecordBytes)+"\n"+power+",gage,h", "1: error: the line is longer than 65536 bytes",
+		`2:25: error: unknown type "gage", did you mean "gauge"?`)
+	f("open quote", temp+",gauge,\"\n"+strings.Repeat("# comment\n", maxRecordBytes/10+1),
+		"1:29: error: a quoted cell that does not end before the next comma; double the double quotes within")
+
+	long := strings.Repeat("x", 200)
+	f("names", long+","+long+",h,"+long, `1:1: warning: unknown field "`+long[:100]+`…"`,
+		`1:202: error: unknown type "`+long[:100]+`…"; types are gauge, counter, histogram, untyped and label`,
+		`1:405: error: "`+long[:100]+`…" is no option; a help text with a comma must be in double quotes`)
+
+	if _, problems, err := Parse(strings.NewReader(temp+",gauge,"+strings.Repeat("x", maxRecordBytes-100)), ParseOptions{}); err != nil {
+		t.Errorf("a long line: %v %v", problems, err)
+	}
+}
+
+// A file that is no CSV does not drown the user.
+func TestManyProblems(t *testing.T) {
+	_, problems, err := Parse(strings.NewReader(strings.Repeat("junk\n", 5000)), ParseOptions{})
+	if err == nil || !strings.Contains(err.Error(), "5000 errors") {
+		t.Errorf("error %v", err)
+	}
+	if n := len(problems); n != maxProblems+1 {
+		t.Fatalf("%d problems", n)
+	}
+	if got := problems[maxProblems].Error(); got != "warning: 4000 more problems are not listed" {
+		t.Errorf("last problem %q", got)
+	}
+	// Errors that come after so many warnings still spoil the file.
+	_, _, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
+	if err == nil {
+		t.Error("no error after many warnings")
+	}
+}
+
+func TestReadError(t *testing.T) {
+	boom := errors.New("boom")
+	l, problems, err := Parse(io.MultiReader(strings.NewReader(temp+",gauge,h\n"), iotest.ErrReader(boom)), ParseOptions{File: "f.csv"})
+	if !errors.Is(err, boom) || problems != nil || l.Fields != nil {
+		t.Errorf("Parse = %v, %v, %v", l, problems, err)
+	}
+}
+
+func TestProblemText(t *testing.T) {
+	f := func(p Problem, want string) {
+		t.Helper()
+		if got := p.Error(); got != want {
+			t.Errorf("%+v is %q, want %q", p, got, want)
+		}
+	}
+	f(Problem{File: "f", Line: 1, Column: 2, Severity: Error, Message: "m"}, "f:1:2: error: m")
+	f(Problem{File: "f", Line: 1, Message: "m"}, "f:1: warning: m")
+	f(Problem{File: "f", Message: "m"}, "f: warning: m")
+	f(Problem{Line: 3, Column: 4, Message: "m"}, "3:4: warning: m")
+	f(Problem{Message: "m"}, "warning: m")
+}

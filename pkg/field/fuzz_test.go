@@ -1,0 +1,86 @@
+package field
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// sameList compares two lists, line numbers aside.
+func sameList(a, b List) string {
+	return cmp.Diff(a, b, cmpopts.IgnoreFields(Field{}, "Line"), cmpopts.EquateEmpty(),
+		cmp.Comparer(func(a, b *Descriptor) bool { return a == b }))
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"",
+		"# c\n" + temp + ",gauge,h\n",
+		temp + ", histogram, \"a, \"\"b\"\"\",interval=100ms buckets=1|2.5|1e3\r\n",
+		"DCGM_FI_DEV_SM_CLOCK_HERTZ,histogram,h\nDCGM_FI_DEV_SM_CLOCK,histogram,\n",
+		"\ufeff" + temp + ",gauge,\"a\r\r\nb\rc\"\r\r\n",
+		temp + ",gauge,\"open\n" + power + ",gauge,\"x\"\n,\"\"\"\n\"\"\n",
+		"DCGM_FI_DRIVER_VERSION,label,\x00\xff\x7f\ufffd\n" + temp + ",summary,\u00a0h\u2028\u0085\n",
+		"dcgm_gpu_temp,untyped,h,;;\n,,\n\"\",\"\",\"\"\n\"" + temp + "\",\"gauge\",\"h\",\"interval=1s\"\n",
+		"\xff\xfe", "a,b", "\"", ",,,,,,",
+	} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, text string, strict bool) {
+		l, problems, err := Parse(strings.NewReader(text), ParseOptions{File: "f", Strict: strict})
+		errors := 0
+		lines := 1 + strings.Count(text, "\n")
+		for _, p := range problems {
+			if p.Severity == Error {
+				errors++
+			}
+			if p.Line < 0 || p.Line > lines || p.Column < 0 || p.Message == "" || !utf8.ValidString(p.Message) {
+				t.Errorf("problem %+v in %d lines", p, lines)
+			}
+		}
+		if err != nil {
+			if l.Fields != nil {
+				t.Errorf("fields beside error %v", err)
+			}
+			return
+		}
+		if errors > 0 {
+			t.Fatalf("%d errors and no error: %v", errors, problems)
+		}
+		for _, fd := range l.Fields {
+			if d, scale, ok := ByName(fd.Name); !ok || d != fd.Desc || scale != fd.Scale || !utf8.ValidString(fd.Help) {
+				t.Errorf("field %+v", fd)
+			}
+		}
+		again, problems, err := Parse(bytes.NewReader(Format(l)), ParseOptions{Strict: true})
+		if len(l.Fields) > 0 && (err != nil || len(problems) > 0) {
+			t.Fatalf("rendered list: %v %v\n%s", err, problems, Format(l))
+		}
+		if diff := sameList(l, again); diff != "" {
+			t.Errorf("rendered list parses to (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func BenchmarkSuggest(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if s, ok := Suggest("DCGM_FI_DEV_GPU_TMP"); !ok || s != temp {
+			b.Fatal(s)
+		}
+	}
+}
+
+func BenchmarkByName(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, _, ok := ByName(temp); !ok || d.ID != 150 {
+			b.Fatal(d)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package field
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// readings returns what l needs as text: name, smallest interval, and whether
+// the default counts, too.
+func readings(l List) []string {
+	var out []string
+	for _, r := range l.Readings() {
+		s := r.Desc.Name + " " + r.Interval.String()
+		if r.Default {
+			s += " default"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func mustParse(t *testing.T, text string) List {
+	t.Helper()
+	l, problems, err := Parse(strings.NewReader(text), ParseOptions{Strict: true})
+	if err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	return l
+}
+
+func TestReadings(t *testing.T) {
+	f := func(text string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, readings(mustParse(t, text))); diff != "" {
+			t.Errorf("readings of %q (-want +got):\n%s", text, diff)
+		}
+	}
+	f("DCGM_FI_DEV_GPU_TEMP,gauge,h", "DCGM_FI_DEV_GPU_TEMP 0s default")
+	// Both dialects, and a histogram, from one reading.
+	f("DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h\nDCGM_FI_DEV_GPU_TEMP,gauge,h\nDCGM_FI_DEV_SM_CLOCK,gauge,h\ndcgm_sm_clock,histogram,h",
+		"DCGM_FI_DEV_SM_CLOCK 0s default", "DCGM_FI_DEV_GPU_TEMP 0s default")
+	// The smallest interval wins; a field without one stands for the default.
+	f("DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h,interval=5s\nDCGM_FI_DEV_SM_CLOCK,gauge,h,interval=100ms",
+		"DCGM_FI_DEV_SM_CLOCK 100ms")
+	f("DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h,interval=5s\nDCGM_FI_DEV_SM_CLOCK,gauge,h",
+		"DCGM_FI_DEV_SM_CLOCK 5s default")
+	f("DCGM_FI_DEV_SM_CLOCK,gauge,h\nDCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h,interval=5s",
+		"DCGM_FI_DEV_SM_CLOCK 5s default")
+	// What is computed needs its input.
+	f("DCGM_EXP_XID_ERRORS_COUNT,gauge,h\nDCGM_EXP_XID_ERRORS_TOTAL,counter,h,interval=50ms\nDCGM_EXP_CLOCK_EVENTS_TOTAL,counter,h\nDCGM_EXP_GPU_HEALTH_STATUS,gauge,h",
+		"XID_EVENT 50ms default", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS 0s default", "DCGM_EXP_GPU_HEALTH_STATUS 0s default")
+	// Labels are read at discovery.
+	f("DCGM_FI_DRIVER_VERSION,label,h")
+}
+
+func TestMetricsAndLabels(t *testing.T) {
+	l := mustParse(t, "DCGM_FI_DRIVER_VERSION,label,h\nDCGM_FI_DEV_GPU_TEMP,gauge,h\nDCGM_FI_DEV_MINOR_NUMBER,label,h\nDCGM_FI_DEV_POWER_USAGE,histogram,h")
+	names := func(fields []Field) (out []string) {
+		for _, f := range fields {
+			out = append(out, f.Name)
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}, names(l.Metrics())); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_MINOR_NUMBER"}, names(l.Labels())); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if got := (List{}).Readings(); got != nil {
+		t.Errorf("the zero List reads %v", got)
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	f := func(row string, want ...float64) {
+		t.Helper()
+		got := mustParse(t, row).Fields[0].Buckets
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("buckets of %q (-want +got):\n%s", row, diff)
+		}
+	}
+	f("DCGM_FI_DEV_GPU_UTIL,histogram,h", 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100)
+	f("DCGM_FI_DEV_GPU_UTIL_RATIO,histogram,h", 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1)
+	f("DCGM_FI_PROF_SM_ACTIVE,histogram,h", 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1)
+	f("DCGM_FI_DEV_PSTATE,histogram,h", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32)
+	f("DCGM_FI_DEV_MIG_MODE,histogram,h", 0, 1)
+	f("DCGM_FI_DEV_GPU_UTIL,histogram,h,buckets=1|50.5|1e2", 1, 50.5, 100)
+	f("DCGM_FI_DEV_GPU_UTIL,gauge,h")
+}
+
+// Every number gives a histogram with sensible buckets in its own unit.
+func TestBucketsOfAll(t *testing.T) {
+	for _, d := range All() {
+		if d.Kind != Int64 && d.Kind != Double || d.ID >= FirstExporter {
+			continue
+		}
+		reading, scale, _ := ByName(d.Name)
+		b := bucketsFor(reading, scale)
+		if n := len(b); n > 20 || n < 8 && d.Unit != "bool" && d.Max-d.Min > 8 {
+			t.Errorf("%s: %d buckets", d.Name, n)
+		}
+		for i := range b {
+			if i > 0 && b[i] <= b[i-1] {
+				t.Errorf("%s: buckets %v do not ascend", d.Name, b)
+			}
+		}
+		if b[0] < d.Min || b[len(b)-1] > d.Max {
+			t.Errorf("%s: buckets %v are outside of %v to %v", d.Name, b, d.Min, d.Max)
+		}
+	}
+}
+
+func TestIntervalLimits(t *testing.T) {
+	if d := mustParse(t, "DCGM_FI_DEV_GPU_TEMP,gauge,h,interval=10ms").Fields[0].Interval; d != 10*time.Millisecond {
+		t.Errorf("interval %v", d)
+	}
+	if d := mustParse(t, "DCGM_FI_DEV_GPU_TEMP,gauge,h,interval=1h").Fields[0].Interval; d != time.Hour {
+		t.Errorf("interval %v", d)
+	}
+}
