@@ -15,12 +15,14 @@ func TestConformance(t *testing.T) {
 	for _, name := range Profiles() {
 		t.Run(name, func(t *testing.T) {
 			collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {
+				tb.Helper()
 				return rig(tb, Options{Profile: name})
 			}})
 		})
 	}
 	t.Run("20 devices", func(t *testing.T) {
 		collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {
+			tb.Helper()
 			return rig(tb, Options{Profile: "dgx-a100-mig", Devices: 20, Seed: 7})
 		}})
 	})

@@ -68,7 +68,9 @@ func (m *mix) add(o mix, share float64) {
 
 // newCurves makes one curve per shape, the same ones for the same seed.
 func newCurves(seed uint64) map[Shape]*curve {
-	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+	random := func(n uint64) *rand.Rand {
+		return rand.New(rand.NewPCG(seed, n)) //nolint:gosec // repeatable on purpose
+	}
 	return map[Shape]*curve{
 		Idle:      newCurve(100*time.Millisecond, idleLoads(random(1))),
 		Training:  newCurve(50*time.Millisecond, trainingLoads(random(2))),
@@ -80,13 +82,16 @@ func newCurves(seed uint64) map[Shape]*curve {
 // idleLoads: 5 minutes in steps of 100 ms.
 func idleLoads(r *rand.Rand) []int64 {
 	loads := make([]int64, 3000)
+	load := int64(0)
 	for i := range loads {
 		switch {
-		case i > 0 && loads[i-1] > 0 && r.IntN(3) > 0: // a blip goes on
-			loads[i] = loads[i-1]
+		case load > 0 && r.IntN(3) > 0: // a blip goes on
 		case r.IntN(100) == 0:
-			loads[i] = 10 + r.Int64N(30)
+			load = 10 + r.Int64N(30)
+		default:
+			load = 0
 		}
+		loads[i] = load
 	}
 	return loads
 }

@@ -39,7 +39,7 @@ func LoadSpec(path string) (*Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read fake spec: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	s, err := ParseSpec(f)
 	if err != nil {
 		return nil, fmt.Errorf("read fake spec %q: %w", path, err)

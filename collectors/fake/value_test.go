@@ -121,11 +121,14 @@ func TestCountersGrow(t *testing.T) {
 		n := openNode(t, newWorld(t, Options{Profile: name, Now: clock.now}), collectortest.Fields())
 		s := n.sources[0].(*source)
 		last, err := sampleRow(s)
+		if err != nil {
+			t.Fatal(err)
+		}
 		counters, moved := 0, false
 		for range 2000 {
 			clock.advance(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
-			var row []float64
-			if row, err = sampleRow(s); err != nil {
+			row, err := sampleRow(s)
+			if err != nil {
 				t.Fatal(err)
 			}
 			for i, c := range s.cells {

@@ -12,8 +12,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func checkColumns(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkColumns(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	wanted := descriptors(h.Fields)
 	columns := 0
 	for i, s := range sources {
@@ -70,7 +71,8 @@ func checkLabels(tb testing.TB, at string, labels []collector.Label) {
 }
 
 // checkUnknownField adds a field that nobody has: it must cost nothing else.
-func checkUnknownField(tb testing.TB, h Harness) {
+func checkUnknownField(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	_, plain := openOn(tb, h, rig, h.Fields)
 	d := unknown()
@@ -89,8 +91,8 @@ func checkUnknownField(tb testing.TB, h Harness) {
 
 // checkFixed wants Devices and Columns to stay what they were at Open, and to
 // be the same slices: callers keep and share them.
-func checkFixed(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkFixed(tb *subtest) {
+	sources := open(tb)
 	for i, s := range sources {
 		devices, columns := s.Devices(), s.Columns()
 		oldDevices, oldColumns := cloneDevices(devices), cloneColumns(columns)

@@ -15,7 +15,8 @@ import (
 )
 
 // checkLost takes a board away and brings it back. The others go on.
-func checkLost(tb testing.TB, h Harness) {
+func checkLost(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	if rig.LoseDevice == nil || rig.RestoreDevice == nil {
 		tb.Skip("the rig has no LoseDevice and RestoreDevice")
@@ -54,7 +55,8 @@ func checkLost(tb testing.TB, h Harness) {
 }
 
 // checkHang lets a board hang: its Sample blocks, nothing else does.
-func checkHang(tb testing.TB, h Harness) {
+func checkHang(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	if rig.Hang == nil {
 		tb.Skip("the rig has no Hang")
@@ -70,7 +72,7 @@ func checkHang(tb testing.TB, h Harness) {
 	go func() { others <- sampleOthers(sources, hung) }()
 	if err, ok := within(h.Patience, others); !ok {
 		tb.Errorf("other sources hang with device %q", id)
-		defer func() { <-others }()
+		defer func() { _ = <-others }()
 	} else if err != nil {
 		tb.Errorf("sample of other sources while device %q hangs: %v", id, err)
 	}
@@ -84,7 +86,7 @@ func checkHang(tb testing.TB, h Harness) {
 	go func() { opened <- openAndClose(h, rig) }()
 	if err, ok := within(h.Patience, opened); !ok {
 		tb.Errorf("open hangs with device %q", id)
-		defer func() { <-opened }()
+		defer func() { _ = <-opened }()
 	} else if err != nil {
 		tb.Errorf("open while device %q hangs: %v", id, err)
 	}
@@ -99,7 +101,8 @@ func checkHang(tb testing.TB, h Harness) {
 
 // checkChanged makes open sources outdated: somebody must say so, and a new
 // Open must agree with the new state.
-func checkChanged(tb testing.TB, h Harness) {
+func checkChanged(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	if rig.ChangeColumns == nil {
 		tb.Skip("the rig has no ChangeColumns")
@@ -216,7 +219,7 @@ func deviceIndex(s collector.Source, id string) int {
 // namesDevice reports whether err, or one of the errors joined in it, is a
 // DeviceError of that device.
 func namesDevice(err error, device int) bool {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // walks the tree of wrapped errors itself: errors.As stops at the first device
 	case *collector.DeviceError:
 		return e.Device == device
 	case interface{ Unwrap() []error }:

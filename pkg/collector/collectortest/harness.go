@@ -54,19 +54,26 @@ type Rig struct {
 
 // Run runs every check as a subtest.
 func Run(t *testing.T, h Harness) {
+	t.Helper()
 	if h.New == nil {
 		t.Fatal("harness has no New")
 	}
 	for _, c := range checks() {
-		t.Run(c.name, func(t *testing.T) { c.run(t, h.withDefaults()) })
+		t.Run(c.name, func(t *testing.T) { c.run(&subtest{t, h.withDefaults()}) })
 	}
 }
 
-// check is one property of the contract. It reports through tb alone, so that
-// the suite's own tests can watch it fail.
+// subtest is what a check gets: where to report, and what to test.
+type subtest struct {
+	testing.TB
+	h Harness
+}
+
+// check is one property of the contract. It reports through its subtest alone,
+// so that the suite's own tests can watch it fail.
 type check struct {
 	name string
-	run  func(tb testing.TB, h Harness)
+	run  func(tb *subtest)
 }
 
 func checks() []check {
@@ -109,11 +116,10 @@ func (h Harness) withDefaults() Harness {
 }
 
 // open opens a collector on fresh hardware.
-func open(tb testing.TB, h Harness) ([]collector.Source, Rig) {
+func open(tb *subtest) []collector.Source {
 	tb.Helper()
-	rig := h.New(tb)
-	_, sources := openOn(tb, h, rig, h.Fields)
-	return sources, rig
+	_, sources := openOn(tb, tb.h, tb.h.New(tb), tb.h.Fields)
+	return sources
 }
 
 // openOn opens a collector and closes it when the subtest ends.

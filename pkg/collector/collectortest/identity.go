@@ -2,7 +2,6 @@ package collectortest
 
 import (
 	"slices"
-	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +10,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func checkName(tb testing.TB, h Harness) {
+func checkName(tb *subtest) {
+	h := tb.h
 	c := h.New(tb).Factory()
 	if got := c.Name(); got != h.Name || got == "" {
 		tb.Errorf("name of the collector: got %q, want %q", got, h.Name)
@@ -22,8 +22,8 @@ func checkName(tb testing.TB, h Harness) {
 }
 
 // checkDevices looks at ids, parents and the labels that a level needs.
-func checkDevices(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkDevices(tb *subtest) {
+	sources := open(tb)
 	devices := allDevices(sources)
 	levels := map[string]field.Level{}
 	for _, d := range devices {
@@ -52,7 +52,8 @@ func checkDevices(tb testing.TB, h Harness) {
 }
 
 // checkStable opens twice and wants the same devices in the same order.
-func checkStable(tb testing.TB, h Harness) {
+func checkStable(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	_, first := openOn(tb, h, rig, h.Fields)
 	_, second := openOn(tb, h, rig, h.Fields)
@@ -62,8 +63,9 @@ func checkStable(tb testing.TB, h Harness) {
 }
 
 // checkFacts looks at the label fields.
-func checkFacts(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkFacts(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	var names []string
 	for _, f := range h.Fields.Labels() {
 		names = append(names, f.Name)

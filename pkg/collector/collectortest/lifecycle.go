@@ -14,7 +14,8 @@ import (
 )
 
 // checkCancel opens with a context that is over: no source, and its error.
-func checkCancel(tb testing.TB, h Harness) {
+func checkCancel(tb *subtest) {
+	h := tb.h
 	c := h.New(tb).Factory()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -31,7 +32,8 @@ func checkCancel(tb testing.TB, h Harness) {
 }
 
 // checkFailOpen wants a failed Open to leave nothing behind that stops the next.
-func checkFailOpen(tb testing.TB, h Harness) {
+func checkFailOpen(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	if rig.FailOpen == nil {
 		tb.Skip("the rig has no FailOpen")
@@ -54,7 +56,8 @@ func checkFailOpen(tb testing.TB, h Harness) {
 	}
 }
 
-func checkCloseTwice(tb testing.TB, h Harness) {
+func checkCloseTwice(tb *subtest) {
+	h := tb.h
 	c, _ := openOn(tb, h, h.New(tb), h.Fields)
 	for i := range 2 {
 		if err := c.Close(); err != nil {
@@ -64,7 +67,8 @@ func checkCloseTwice(tb testing.TB, h Harness) {
 }
 
 // checkTwo opens two collectors at once, as a reload does, and closes the first.
-func checkTwo(tb testing.TB, h Harness) {
+func checkTwo(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	old, first := openOn(tb, h, rig, h.Fields)
 	_, second := openOn(tb, h, rig, h.Fields)
@@ -84,7 +88,8 @@ func checkTwo(tb testing.TB, h Harness) {
 
 // checkCloseBeside closes collectors while another one samples. (The sampler
 // never closes a collector that is being sampled itself.)
-func checkCloseBeside(tb testing.TB, h Harness) {
+func checkCloseBeside(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	_, sources := openOn(tb, h, rig, h.Fields)
 	var stop atomic.Bool
@@ -117,7 +122,8 @@ func checkCloseBeside(tb testing.TB, h Harness) {
 }
 
 // checkRescan wants no change reported where nothing changed, also beside Sample.
-func checkRescan(tb testing.TB, h Harness) {
+func checkRescan(tb *subtest) {
+	h := tb.h
 	c, sources := openOn(tb, h, h.New(tb), h.Fields)
 	r, ok := c.(collector.Rescanner)
 	if !ok {
@@ -145,7 +151,8 @@ func checkRescan(tb testing.TB, h Harness) {
 }
 
 // checkLeaks opens, samples and closes, and counts goroutines and descriptors.
-func checkLeaks(tb testing.TB, h Harness) {
+func checkLeaks(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	cycle := func() {
 		c := rig.Factory()
@@ -178,6 +185,7 @@ func checkLeaks(tb testing.TB, h Harness) {
 
 // openFiles counts this process's descriptors by what they refer to.
 func openFiles(tb testing.TB) map[string]int {
+	tb.Helper()
 	const dir = "/proc/self/fd"
 	entries, err := os.ReadDir(dir)
 	if err != nil {

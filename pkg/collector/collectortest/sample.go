@@ -38,8 +38,9 @@ func dueOf(s collector.Source, v bool) []bool {
 }
 
 // checkDueFilled wants every due cell written, by a reading or by NaN.
-func checkDueFilled(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkDueFilled(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	wanted := descriptors(h.Fields)
 	for i, s := range sources {
 		event := eventColumns(s, wanted)
@@ -66,8 +67,8 @@ func checkDueFilled(tb testing.TB, h Harness) {
 }
 
 // checkKept samples nothing, then every other column.
-func checkKept(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkKept(tb *subtest) {
+	sources := open(tb)
 	for i, s := range sources {
 		for _, step := range []int{0, 2, 3} { // 0: nothing is due; 2, 3: each second, third column
 			row, due := rowOf(s, poison), dueOf(s, false)
@@ -87,8 +88,9 @@ func checkKept(tb testing.TB, h Harness) {
 }
 
 // checkValues wants each reading plausible, or blank as NaN.
-func checkValues(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkValues(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	wanted := descriptors(h.Fields)
 	filled := 0
 	for i, s := range sources {
@@ -134,8 +136,9 @@ func isSentinel(v float64) bool {
 
 // checkEvents wants event cells untouched where not due and NaN or plausible
 // where due.
-func checkEvents(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkEvents(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	wanted := descriptors(h.Fields)
 	events := 0
 	for i, s := range sources {
@@ -166,7 +169,8 @@ func checkEvents(tb testing.TB, h Harness) {
 }
 
 // checkEventRaised wants an event in one tick, once.
-func checkEventRaised(tb testing.TB, h Harness) {
+func checkEventRaised(tb *subtest) {
+	h := tb.h
 	rig := h.New(tb)
 	if rig.RaiseEvent == nil {
 		tb.Skip("the rig has no RaiseEvent")
@@ -195,8 +199,9 @@ func checkEventRaised(tb testing.TB, h Harness) {
 }
 
 // checkOwnership wants neither slice used after Sample returned.
-func checkOwnership(tb testing.TB, h Harness) {
-	sources, _ := open(tb, h)
+func checkOwnership(tb *subtest) {
+	h := tb.h
+	sources := open(tb)
 	wanted := descriptors(h.Fields)
 	for i, s := range sources {
 		first, firstDue := rowOf(s, math.NaN()), dueOf(s, true)
@@ -220,11 +225,11 @@ func checkOwnership(tb testing.TB, h Harness) {
 }
 
 // checkAllocations wants none in steady state.
-func checkAllocations(tb testing.TB, h Harness) {
+func checkAllocations(tb *subtest) {
 	if raceEnabled {
 		tb.Skip("the race runtime allocates")
 	}
-	sources, _ := open(tb, h)
+	sources := open(tb)
 	for i, s := range sources {
 		row, due := rowOf(s, math.NaN()), dueOf(s, true)
 		var failed error

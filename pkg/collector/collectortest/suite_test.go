@@ -15,7 +15,7 @@ func toyHarness(flaw string) Harness {
 		Name:     "toy",
 		Fields:   toyFields(),
 		Patience: 100 * time.Millisecond,
-		New:      func(tb testing.TB) Rig { return (&toyWorld{flaw: flaw}).rig(tb) },
+		New:      func(tb testing.TB) Rig { tb.Helper(); return (&toyWorld{flaw: flaw}).rig(tb) },
 	}
 }
 
@@ -92,7 +92,7 @@ func TestMissingHooks(t *testing.T) {
 	}
 	h := toyHarness("")
 	bare := h.New
-	h.New = func(tb testing.TB) Rig { return Rig{Factory: bare(tb).Factory} }
+	h.New = func(tb testing.TB) Rig { tb.Helper(); return Rig{Factory: bare(tb).Factory} }
 	for _, c := range checks() {
 		r := record(t, c, h)
 		if r.failed {
@@ -122,7 +122,7 @@ type recorder struct {
 func record(t *testing.T, c check, h Harness) *recorder {
 	t.Helper()
 	r := &recorder{TB: t}
-	inGoroutine(func() { c.run(r, h) })
+	inGoroutine(func() { c.run(&subtest{r, h}) })
 	for len(r.cleanups) > 0 {
 		f := r.cleanups[len(r.cleanups)-1]
 		r.cleanups = r.cleanups[:len(r.cleanups)-1]

@@ -50,6 +50,7 @@ func toyFields() field.List {
 }
 
 func (w *toyWorld) rig(tb testing.TB) Rig {
+	tb.Helper()
 	w.tb = tb
 	w.boards = 2
 	w.lost, w.hung, w.raised = map[string]bool{}, map[string]chan struct{}{}, map[string]float64{}
