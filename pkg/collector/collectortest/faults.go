@@ -72,7 +72,7 @@ func checkHang(tb *subtest) {
 	go func() { others <- sampleOthers(sources, hung) }()
 	if err, ok := within(h.Patience, others); !ok {
 		tb.Errorf("other sources hang with device %q", id)
-		defer func() { _ = <-others }()
+		defer func() { tb.Logf("other sources in the end: %v", <-others) }()
 	} else if err != nil {
 		tb.Errorf("sample of other sources while device %q hangs: %v", id, err)
 	}
@@ -86,7 +86,7 @@ func checkHang(tb *subtest) {
 	go func() { opened <- openAndClose(h, rig) }()
 	if err, ok := within(h.Patience, opened); !ok {
 		tb.Errorf("open hangs with device %q", id)
-		defer func() { _ = <-opened }()
+		defer func() { tb.Logf("open in the end: %v", <-opened) }()
 	} else if err != nil {
 		tb.Errorf("open while device %q hangs: %v", id, err)
 	}
