@@ -1,0 +1,59 @@
+package exposition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/field"
+)
+
+func withoutAllocs(t *testing.T, what string, f func()) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	if n := testing.AllocsPerRun(100, f); n != 0 {
+		t.Errorf("%s: %v allocations", what, n)
+	}
+}
+
+// TestRenderDoesNotAllocate renders after each tick, in the steady state: with
+// every kind of series, owners, a Store and metrics.
+func TestRenderDoesNotAllocate(t *testing.T) {
+	f := gpus(4, 20)
+	f.Fields.Fields = append(f.Fields.Fields,
+		metric(descXID, "DCGM_FI_DEV_XID_ERRORS", field.Gauge, ""),
+		field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}})
+	f.Columns[0].Field, f.Columns[1].Field = descXID.ID, descPower.ID
+	owners := &testOwners{by: map[string][]Owner{f.Devices[0].ID: {ownerOf("pod", "a"), ownerOf("pod", "b")}}}
+	r := New(boardOf(f), Options{
+		Hostname:   "node",
+		Owners:     owners,
+		Self:       &testSelf{text: []byte("self 1\n")},
+		Store:      accumulate.New(accumulate.Options{}),
+		Registerer: prometheus.NewRegistry(),
+	})
+	n := 0
+	for _, format := range []Format{Text, OpenMetrics, Protobuf} {
+		for _, gzip := range []bool{false, true} {
+			fresh := func() {
+				n++
+				f.vary(n)
+				f.tick(time.Now())
+				r.Page(format, gzip).Release()
+			}
+			for range 200 { // buffers grow to what the longest values need
+				fresh()
+			}
+			withoutAllocs(t, "render "+format.String(), fresh)
+			withoutAllocs(t, "cached "+format.String(), func() { r.Page(format, gzip).Release() })
+		}
+	}
+	withoutAllocs(t, "sync", func() {
+		f.tick(time.Now())
+		r.Sync(time.Now())
+	})
+}

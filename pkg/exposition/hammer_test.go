@@ -1,0 +1,130 @@
+package exposition
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/view"
+)
+
+// TestHammer scrapes from 16 clients, some of which hold their pages for long,
+// while rows, views, owners and our own part change. In each row all cells have
+// one value, so on each page all series of a source must have one.
+func TestHammer(t *testing.T) {
+	const scrapes = 150
+	owners := &hammerOwners{}
+	self := &hammerSelf{}
+	board := &view.Board{}
+	feeds := []*feed{gpus(2, 5), gpus(3, 4)}
+	for i := range feeds[1].Devices { // devices of its own
+		feeds[1].Devices[i].ID += "/other"
+		feeds[1].Devices[i].UUID += "/other"
+	}
+	board.Store(viewOf(1, feeds...))
+	r := New(board, Options{Owners: owners, Self: self})
+	tick := func(n int) {
+		for _, f := range feeds {
+			for i := range f.row {
+				f.row[i] = float64(n)
+			}
+			f.tick(time.Now())
+		}
+	}
+	tick(0)
+
+	var clients sync.WaitGroup
+	var ended atomic.Bool
+	for c := range 16 {
+		clients.Go(func() {
+			format := []Format{Text, OpenMetrics, Protobuf}[c%3]
+			compressed := c%4 == 0
+			var held []*Page
+			for n := range scrapes {
+				p := r.Page(format, compressed)
+				before := string(p.Bytes())
+				held = append(held, p)
+				if len(held) > c%5 { // a slow client: reads on when others are far ahead
+					text := before
+					if compressed {
+						text = gunzip(t, p.Bytes())
+					}
+					if n%10 == 0 {
+						checkHammered(t, text, format)
+					}
+					for _, p := range held {
+						p.Release()
+					}
+					held = held[:0]
+				}
+				if len(held) > 0 && string(p.Bytes()) != before {
+					t.Error("a page changed while it was held")
+				}
+			}
+			for _, p := range held {
+				p.Release()
+			}
+		})
+	}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := 1; !ended.Load(); n++ {
+			tick(n)
+			switch n % 16 {
+			case 3:
+				owners.version.Add(1)
+			case 7:
+				self.version.Add(1)
+			case 11:
+				board.Store(viewOf(uint64(n), feeds[n/16%2], feeds[1-n/16%2]))
+			case 15:
+				r.Sync(time.Now())
+			}
+		}
+	})
+	clients.Wait()
+	ended.Store(true)
+	writer.Wait()
+	for f := range r.slots {
+		for z := range r.slots[f] {
+			if p := r.slots[f][z].current.Load(); p != nil && p.refs.Load() != 1 {
+				t.Errorf("%d references to the page of format %d are left", p.refs.Load()-1, f)
+			}
+		}
+	}
+}
+
+// checkHammered reports series of one device with different values.
+func checkHammered(t *testing.T, page string, f Format) {
+	t.Helper()
+	bySource := map[bool]float64{}
+	values := parse(t, page, f).Values
+	for series, v := range values {
+		other := strings.Contains(series, "/other")
+		if first, seen := bySource[other]; seen && first != v {
+			t.Errorf("%v: values %v and %v of one row", f, first, v)
+			return
+		}
+		bySource[other] = v
+	}
+	if len(bySource) != 2 {
+		t.Errorf("%v: series of %d sources", f, len(bySource))
+	}
+}
+
+type hammerOwners struct{ version atomic.Uint64 }
+
+func (o *hammerOwners) Version() uint64 { return o.version.Load() }
+func (o *hammerOwners) Owners(string) []Owner {
+	return []Owner{ownerOf("pod", fmt.Sprint(o.version.Load()))}
+}
+
+type hammerSelf struct{ version atomic.Uint64 }
+
+func (s *hammerSelf) Version() uint64     { return s.version.Load() }
+func (s *hammerSelf) Text() []byte        { return nil }
+func (s *hammerSelf) OpenMetrics() []byte { return nil }
+func (s *hammerSelf) Protobuf() []byte    { return nil }
