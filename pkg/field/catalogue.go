@@ -35,6 +35,7 @@ type tables struct {
 	all    []*Descriptor
 	byID   map[ID]*Descriptor
 	byName map[string]target
+	names  []string // for suggestions: the entries' own, then aliases
 }
 
 // index is built once, at first use, and read-only from then on.
@@ -49,6 +50,10 @@ var index = sync.OnceValue(func() *tables {
 	t.byID[xidEvent.ID] = &xidEvent
 	for _, d := range t.all {
 		t.name(d)
+		t.names = append(t.names, d.Name)
+	}
+	for _, d := range t.all {
+		t.names = append(t.names, d.Aliases...)
 	}
 	return t
 })

@@ -60,6 +60,8 @@ type parser struct {
 	strict bool
 	fields []Field
 	byName map[string]int // line of the first row with that name
+
+	suggested int // names looked for
 }
 
 func (p *parser) parse(text []byte) error {

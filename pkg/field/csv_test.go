@@ -67,6 +67,7 @@ func TestParse(t *testing.T) {
 		"trailing empty cells":       {in: temp + ",gauge,h,,,\n", want: one},
 		"quoted help with a comma":   {in: temp + `,gauge,"a, ""b"""`, want: []row{{temp, "gauge", `a, "b"`, 150, 1, 1}}},
 		"blank before a quote":       {in: temp + `, gauge, "a, b"`, want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
+		"blank after a quote":        {in: temp + `,gauge,"a, b"  ` + "\t\r\n", want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
 		"quoted help over two lines": {in: temp + ",gauge,\"a\r\nb\"\r\n" + power + ",gauge,h", want: []row{{temp, "gauge", "a\nb", 150, 1, 1}, {power, "gauge", "h", 155, 1, 3}}},
 		"control characters in help": {in: temp + ",gauge,a\x01\\n\x7fb\n", want: []row{{temp, "gauge", "a\x01\\n\x7fb", 150, 1, 1}}},
 		"counter":                    {in: temp + ",counter,h", want: []row{{temp, "counter", "h", 150, 1, 1}}},
@@ -215,6 +216,15 @@ func TestParse(t *testing.T) {
 		"text after a quote": {
 			in: temp + `,gauge,"a"b`, fails: true,
 			say: []string{"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within"},
+		},
+		"two broken quotes": {
+			in: temp + `,gauge,x"y,"` + "\n" + temp + `,gauge,"a` + "\n" + `b"c` + "\n" + power + ",Gauge,h", fails: true,
+			say: []string{
+				"f.csv:1:29: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+				"f.csv:2:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
+				"f.csv:3:2: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+				`f.csv:4:25: error: unknown type "Gauge", did you mean "gauge"?`,
+			},
 		},
 		"open quote hides nothing": {
 			in: temp + `,gauge,"a` + "\n" + power + ",gauge,h\nX,gauge,h\n", fails: true,
@@ -396,4 +406,30 @@ func TestProblemText(t *testing.T) {
 	f(Problem{File: "f", Message: "m"}, "f: warning: m")
 	f(Problem{Line: 3, Column: 4, Message: "m"}, "3:4: warning: m")
 	f(Problem{Message: "m"}, "warning: m")
+}
+
+// Nonsense takes as long to read as sense: what is looked at while a quote is
+// open is not looked at again and again.
+func TestReadingIsLinear(t *testing.T) {
+	for _, line := range []string{"X,gauge,h\n", "x\"y,\"\n", ",\"\n", ",\"\"\"\"\"\n", "a,\"b\n\"\"\n", ",\"\nx\n\n", "\"", ","} {
+		in := strings.Repeat(line, 10*maxRecordBytes/len(line))
+		r := newRecords([]byte(in), &problems{})
+		if _, err := r.ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		if r.scanned > 3*len(in) {
+			t.Errorf("%q: %d bytes were scanned for %d", line, r.scanned, len(in))
+		}
+	}
+}
+
+func TestManyUnknownFields(t *testing.T) {
+	in := temp + ",gauge,h\n" + strings.Repeat("DCGM_FI_DEV_GPU_TMP,gauge,h\n", 150)
+	_, problems, err := Parse(strings.NewReader(in), ParseOptions{})
+	if err != nil || len(problems) != 150 {
+		t.Fatal(len(problems), err)
+	}
+	if !strings.Contains(problems[99].Message, "did you mean") || strings.Contains(problems[100].Message, "did you mean") {
+		t.Errorf("problems %v and %v", problems[99], problems[100])
+	}
 }

@@ -39,6 +39,7 @@ type records struct {
 	line     int    // of text's begin, from 1
 	problems *problems
 	seen     int // records, good and bad
+	scanned  int // bytes that were searched for quotes
 }
 
 // newRecords takes the text of a file, whose byte order mark is cut off.
@@ -125,27 +126,30 @@ func (r *records) next(line []byte) []string {
 }
 
 // gather returns the text of the record that begins with line, without line
-// ends other than those in quotes, and how many lines and bytes it takes.
+// ends other than those in quotes, and how many lines and bytes it takes. Text
+// that no record can continue is not gathered, so a file takes linear time.
 func (r *records) gather(line []byte) (text []byte, lines, length int) {
 	text = trimEnd(line)
-	lines, length = 1, len(line)
-	open := quoteOpen(text, false)
-	if !open {
-		return text, lines, length
+	q := unquoted.scan(text)
+	r.scanned += len(text)
+	if q != inQuotes {
+		return bytes.TrimRight(text, " \t\r"), 1, len(line)
 	}
 	joined := bytes.Clone(text)
-	for open && length < len(r.text) && len(joined) <= maxRecordBytes {
+	lines, length = 1, len(line)
+	for q == inQuotes && length < len(r.text) && len(joined) <= maxRecordBytes {
 		line = firstLine(r.text[length:])
 		lines++
 		length += len(line)
 		more := trimEnd(line)
-		open = quoteOpen(more, true)
+		q = q.scan(more)
+		r.scanned += len(more)
 		joined = append(append(joined, '\n'), more...)
 	}
-	if len(joined) > maxRecordBytes && len(text) <= maxRecordBytes {
-		return text, 1, len(text) // an open quote; what is wrong is in the first line
+	if q != unquoted || len(joined) > maxRecordBytes {
+		return text, 1, len(text) // what is wrong is in the first line
 	}
-	return joined, lines, length
+	return bytes.TrimRight(joined, " \t\r"), lines, length
 }
 
 func (r *records) skip(length, lines int) {
@@ -165,27 +169,43 @@ func firstLine(text []byte) []byte {
 // one before a line feed: encoding/csv would drop it.
 func trimEnd(line []byte) []byte { return bytes.TrimRight(line, "\r\n") }
 
-// quoteOpen reports whether a quoted cell is open at the end of line.
-func quoteOpen(line []byte, open bool) bool {
-	begin := !open // of a cell
+// quoting is a state of reading a record.
+type quoting uint8
+
+const (
+	unquoted quoting = iota
+	inQuotes         // within a quoted cell
+	broken           // a quote is where encoding/csv takes none
+)
+
+// scan returns the state after line.
+func (q quoting) scan(line []byte) quoting {
+	begin := q == unquoted // of a cell
 	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case open && c == '"':
-			if i+1 < len(line) && line[i+1] == '"' {
-				i++
-			} else {
-				open = false
+		c := line[i]
+		next := byte(',')
+		if i+1 < len(line) {
+			next = line[i+1]
+		}
+		switch {
+		case q == inQuotes && c == '"' && next == '"':
+			i++
+		case q == inQuotes && c == '"':
+			if q = unquoted; next != ',' && len(bytes.TrimRight(line[i+1:], " \t\r")) > 0 {
+				return broken
 			}
-		case open:
+		case q == inQuotes:
 		case c == ',':
 			begin = true
-		case c == '"' && begin:
-			open, begin = true, false
+		case c == '"' && !begin:
+			return broken
+		case c == '"':
+			q, begin = inQuotes, false
 		case c != ' ' && c != '\t':
 			begin = false
 		}
 	}
-	return open
+	return q
 }
 
 // splitCells returns the trimmed cells of one record and the column where each

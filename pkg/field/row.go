@@ -28,12 +28,22 @@ func (p *parser) lookUp(r *record) (*Descriptor, float64, bool) {
 	if d, scale, ok := ByName(r.Name); ok {
 		return d, scale, true
 	}
-	if better, ok := Suggest(r.Name); ok {
+	if better, ok := p.suggest(r.Name); ok {
 		p.unknown(r, "unknown field %v, did you mean %v?", quoted(r.Name), quoted(better))
 	} else {
 		p.unknown(r, "unknown field %v", quoted(r.Name))
 	}
 	return nil, 0, false
+}
+
+// suggest is Suggest for the first so many names: the search takes a while, and
+// a file with more is not a list of misspelt fields.
+func (p *parser) suggest(name string) (string, bool) {
+	const most = 100
+	if p.suggested++; p.suggested > most {
+		return "", false
+	}
+	return Suggest(name)
 }
 
 // unknown remarks on a row that names nothing we know.

@@ -17,12 +17,7 @@ func Suggest(name string) (string, bool) {
 	if small := strings.ToLower(name); small != name && known(small) {
 		return small, true
 	}
-	var names, aliases []string
-	for _, d := range index().all {
-		names = append(names, d.Name)
-		aliases = append(aliases, d.Aliases...)
-	}
-	return nearest(name, append(names, aliases...))
+	return nearest(name, index().names)
 }
 
 func known(name string) bool {
@@ -37,6 +32,9 @@ func nearest(word string, candidates []string) (string, bool) {
 	word = strings.ToUpper(word)
 	best, limit := "", max(2, len(word)/5)
 	for _, c := range candidates {
+		if abs(len(c)-len(word)) > limit {
+			continue
+		}
 		if d := distance(word, strings.ToUpper(c), limit); d <= limit {
 			if d == 0 {
 				return c, true
@@ -50,7 +48,7 @@ func nearest(word string, candidates []string) (string, bool) {
 // distance returns how many bytes have to be inserted, deleted, replaced or
 // swapped with their neighbour to make b of a, or limit+1 if more than limit.
 func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
+	if abs(len(a)-len(b)) > limit {
 		return limit + 1
 	}
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
@@ -78,3 +76,5 @@ func distance(a, b string, limit int) int {
 	}
 	return last[len(b)]
 }
+
+func abs(n int) int { return max(n, -n) }
