@@ -74,9 +74,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) rendered(f Format, gzip bool, bytes int, took time.Duration) {
+func (m *metrics) rendered(f Format, zipped bool, bytes int, took time.Duration) {
 	p := &m.pages[f][0]
-	if gzip {
+	if zipped {
 		p = &m.pages[f][1]
 	}
 	p.renders.Inc()

@@ -104,7 +104,8 @@ func (s *slot) fresh(g generation, now int64) *Page {
 	return nil
 }
 
-// blank returns a page to render into.
+// blank returns a page to render into. Only the renderer calls it, under the lock
+// under which it publishes, so the current page cannot be replaced meanwhile.
 func (s *slot) blank() *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +114,11 @@ func (s *slot) blank() *Page {
 		s.spare = s.spare[:n-1]
 		return p
 	}
-	return &Page{slot: s}
+	p := &Page{slot: s}
+	if now := s.current.Load(); now != nil {
+		p.data = make([]byte, 0, cap(now.data))
+	}
+	return p
 }
 
 func (s *slot) keep(p *Page) {

@@ -2,10 +2,12 @@ package exposition
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -310,4 +312,29 @@ func TestReload(t *testing.T) {
 	if got := page(t, r, Text); got != "" {
 		t.Errorf("page without sources is %q", got)
 	}
+}
+
+// TestUnreadableRow: a row that cannot be read leaves the one before on the page,
+// and the page is made anew for everyone until it can.
+func TestUnreadableRow(t *testing.T) {
+	f := gpus(1, 1)
+	mem := make([]atomic.Uint64, ring.Words(2, 1, 1))
+	f.Ring = ring.New(mem, 2, 1, 1)
+	r := New(boardOf(f), Options{})
+	has := func(value string) {
+		t.Helper()
+		if got := page(t, r, Text); !strings.HasSuffix(got, "} "+value+"\n") {
+			t.Errorf("no value %s in %q", value, got)
+		}
+	}
+	f.row[0] = 1
+	f.tick(time.Now())
+	has("1")
+	f.row[0] = 2
+	f.tick(time.Now())
+	slot := &mem[8+len(mem[8:])/2] // sequence of the second row
+	whole := slot.Swap(1)          // being written
+	has("1")
+	slot.Store(whole)
+	has("2")
 }

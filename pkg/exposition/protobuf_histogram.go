@@ -33,14 +33,14 @@ const maxGap = 2
 func appendHistogramMetric(b []byte, c *histogramSeries) []byte {
 	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
 	b = append(b, c.labels.proto[0]...)
-	b, histogram := openMessage(protowire.AppendTag(b, metricHistogram, protowire.BytesType))
+	b, body := openMessage(protowire.AppendTag(b, metricHistogram, protowire.BytesType))
 	b = appendUint(b, histogramCount, c.state.Count)
 	b = appendDouble(b, histogramSum, c.state.Sum)
 	b = appendClassicBuckets(b, c.state)
 	if len(c.state.Positive) > 0 {
 		b = appendNativeBuckets(b, c.state)
 	}
-	b = closeMessage(b, histogram)
+	b = closeMessage(b, body)
 	return closeMessage(b, metric)
 }
 

@@ -96,21 +96,21 @@ func New(board *view.Board, o Options) *Renderer {
 	return r
 }
 
-// Page returns the newest page, compressed if gzip is true. Never nil; the
+// Page returns the newest page, compressed with gzip if zipped. Never nil; the
 // caller must Release it. If nothing has changed since the last call, no lock
 // is taken and nothing allocated; else one caller renders and the others of
 // that moment wait for it.
-func (r *Renderer) Page(f Format, gzip bool) *Page {
+func (r *Renderer) Page(f Format, zipped bool) *Page {
 	f = f.bytes()
 	compressed := 0
-	if gzip {
+	if zipped {
 		compressed = 1
 	}
 	s := &r.slots[f][compressed]
 	if p := s.fresh(r.generation(r.board.Load()), time.Now().UnixNano()); p != nil {
 		return p
 	}
-	if gzip {
+	if zipped {
 		return r.compress(f, s)
 	}
 	return r.render(f, s)
@@ -147,7 +147,7 @@ func (r *Renderer) render(f Format, s *slot) *Page {
 	g.store = r.storeVersion.Load()
 
 	p := s.blank()
-	p.data = r.append(p.data[:0], f)
+	p.data = r.assemble(p.data[:0], f)
 	p.generation, p.expires = g, r.snap.expires
 	s.publish(p)
 	r.metrics.rendered(f, false, len(p.data), time.Since(now))
@@ -176,8 +176,8 @@ func (r *Renderer) refresh(g generation, now time.Time) {
 	r.metrics.laidOut(l.stats)
 }
 
-// append renders the page of the current layout and snapshot.
-func (r *Renderer) append(b []byte, f Format) []byte {
+// assemble appends the page of the current layout and snapshot.
+func (r *Renderer) assemble(b []byte, f Format) []byte {
 	switch f {
 	case OpenMetrics:
 		b = r.layout.appendText(b, open, &r.snap)
