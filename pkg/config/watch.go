@@ -20,6 +20,9 @@ type WatchOptions struct {
 	// the same, since network and FUSE file systems keep changes to themselves.
 	Poll   time.Duration
 	Logger *zap.Logger // nil logs nothing
+	// Known is what the caller has read from the file already. nil means
+	// nothing: then the first look at the file tells of a change.
+	Known []byte
 
 	open    func() (*fsnotify.Watcher, error) // nil means fsnotify.NewWatcher
 	checked func(changed bool)                // told after each look at the file
@@ -32,11 +35,14 @@ const pollsWhenTold = 12
 // Watch calls onChange, from the calling goroutine, whenever the content of the
 // file at path is another than before: after a write in place, a rename over the
 // file, a swap of a symbolic link anywhere on the way to it (a ConfigMap's
-// ..data), or its return after a deletion. It also calls it once when it has
-// begun to watch, since the file may have changed before. A file that is gone is
-// told in the log only. Watch returns nil when ctx ends.
+// ..data), or its return after a deletion. The content before is that in Known
+// at first, so what has changed before Watch began to watch is told, too. A file
+// that is gone is told in the log only. Watch returns nil when ctx ends.
 func Watch(ctx context.Context, path string, o WatchOptions, onChange func()) error {
 	w := &watcher{path: path, o: o.withDefaults(), onChange: onChange}
+	if o.Known != nil {
+		w.last = sha256.Sum256(o.Known)
+	}
 	if err := w.start(); err != nil {
 		w.o.Logger.Warn("the system does not tell of file changes; reading the file now and then instead",
 			zap.String("file", path), zap.Duration("every", w.o.Poll), zap.Error(err))

@@ -97,6 +97,20 @@ func TestWatchWriteInPlace(t *testing.T) {
 	w.wantChange("three")
 }
 
+func TestWatchKnownContent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write(t, path, "one")
+	same := startWatch(t, path, WatchOptions{Known: []byte("one")})
+	if changed := receive(t, same.looks, "first look"); changed {
+		t.Fatal("known content was told as a change")
+	}
+	other := startWatch(t, path, WatchOptions{Known: []byte("zero")})
+	other.wantChange("one")
+	write(t, path, "two")
+	same.wantChange("two")
+	other.wantChange("two")
+}
+
 func TestWatchRenameOver(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "counters.csv")

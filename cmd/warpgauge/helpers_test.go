@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patient is how long a test waits for something that should come at once
+// before it calls it a hang. No assertion about speed rests on it.
+const patient = 30 * time.Second
+
+// environment stands for the process's variables.
+type environment map[string]string
+
+func (e environment) lookup(name string) (string, bool) {
+	v, ok := e[name]
+	return v, ok
+}
+
+// outcome is what a run left behind.
+type outcome struct {
+	code     int
+	out, err string
+}
+
+// execute runs the program in this process.
+func execute(t *testing.T, env environment, args ...string) outcome {
+	t.Helper()
+	var out, err bytes.Buffer
+	code := run(t.Context(), append([]string{"warpgauge"}, args...), streams{&out, &err}, env.lookup)
+	return outcome{code, out.String(), err.String()}
+}
+
+// simulated are flags for a node of which nothing is real.
+func simulated(more ...string) []string {
+	return append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, more...)
+}
+
+func (o outcome) want(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("exit code %d, want %d\noutput: %s\nerrors: %s", o.code, code, o.out, o.err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(o.out+o.err, text) {
+			t.Errorf("output lacks %q\noutput: %s\nerrors: %s", text, o.out, o.err)
+		}
+	}
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	writeFile(t, path, content)
+	return path
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lockedBuffer is written by one goroutine and read by another.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// soon polls until f says yes. It is for what happens outside this goroutine's
+// sight: sockets, files and signals.
+func soon(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patient)
+		}
+	}
+}

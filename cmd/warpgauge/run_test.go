@@ -1,0 +1,213 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/fake"
+)
+
+func TestHelpText(t *testing.T) {
+	help := execute(t, nil, "--help")
+	help.want(t, 0, "Usage:", "  check ", "  once ", "What is read:", "-f, --collectors FILE", "$DCGM_EXPORTER_LISTEN")
+	for _, line := range strings.Split(help.out, "\n") {
+		if n := len([]rune(line)); n > 100 {
+			t.Errorf("line of %d columns: %q", n, line)
+		}
+	}
+	if strings.Contains(help.out, "docs ") {
+		t.Error("help shows the hidden command docs")
+	}
+	for _, name := range fake.Profiles() {
+		if !strings.Contains(help.out, name) {
+			t.Errorf("help does not name the profile %q", name)
+		}
+	}
+	execute(t, nil, "-h").want(t, 0, "Usage:")
+	execute(t, nil, "help").want(t, 0, "What is read:")
+	for _, command := range []string{"check", "fields", "devices", "once", "version"} {
+		execute(t, nil, command, "--help").want(t, 0, "warpgauge "+command+" [flags]", "All flags of warpgauge --help")
+		execute(t, nil, "help", command).want(t, 0, "warpgauge "+command+" [flags]")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	execute(t, nil, "version").want(t, 0, "warpgauge ", "revision ", "go1.")
+	execute(t, nil, "--version").want(t, 0, "warpgauge version ")
+	execute(t, nil, "-v").want(t, 0, "warpgauge version ")
+}
+
+// What a person must put right ends with code 1 and says what it is.
+func TestBadUsage(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.csv")
+	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n\nDCGM_FI_DEV_FB_USED, counterr, y\n")
+	for _, c := range []struct {
+		env   environment
+		args  []string
+		texts []string
+	}{
+		{args: []string{"--no-such-flag"}, texts: []string{"unknown flag --no-such-flag", "see warpgauge --help"}},
+		{args: []string{"--fake-devces=3"}, texts: []string{"did you mean --fake-devices?"}},
+		{args: []string{"check", "--time-out=3s"}, texts: []string{"did you mean --timeout?"}},
+		{args: []string{"chek"}, texts: []string{`unknown command "chek" (did you mean check?)`}},
+		{args: []string{"-k", "true"}, texts: []string{`unexpected argument "true": write --flag=true`}},
+		{args: []string{"-c"}, texts: []string{"flag needs an argument: -c"}},
+		{args: []string{"-c", "5"}, texts: []string{"--collect-interval is 5ms"}},
+		{args: []string{"-c", "5", "-a", "x"}, texts: []string{"configuration:\n", "\n  --collect-interval", "\n  --address"}},
+		{env: environment{"DCGM_EXPORTER_INTERVAL": "1s"}, texts: []string{"DCGM_EXPORTER_INTERVAL", "milliseconds"}},
+		{args: []string{"-f", absent}, texts: []string{absent, "does not exist", "--collectors"}},
+		{env: environment{"DCGM_EXPORTER_COLLECTORS": absent}, texts: []string{absent, "does not exist"}},
+		{args: []string{"-f", bad}, texts: []string{"2 errors", bad + ":1:", "gouge", bad + ":3:", "counterr"}},
+		{args: []string{"--fake-profile=mi300x"}, texts: []string{"--fake-profile is set without --enable-fake"}},
+		{args: simulated("--fake-profile=cray-1"), texts: []string{`"cray-1"`, "dgx-h100"}},
+		{args: simulated("--fake-spec=" + absent), texts: []string{absent}},
+		{args: simulated("--fake-spec=" + tempFile(t, "spec.yaml", "no-such-key: 1\n")), texts: []string{"spec.yaml", "no-such-key"}},
+		{args: simulated("--web-config-file=" + absent), texts: []string{absent}},
+		{args: []string{"once", "--format=json"}, texts: []string{"text or openmetrics"}},
+		{args: []string{"once", "--samples=0"}, texts: []string{"from 1 to 16"}},
+		{args: []string{"check", "a", "b"}, texts: []string{"one file"}},
+		{args: []string{"docs", "songs"}, texts: []string{`no page "songs"`}},
+	} {
+		o := execute(t, c.env, c.args...)
+		o.want(t, 1, c.texts...)
+		if !strings.Contains(o.err, "warpgauge: ") || strings.Contains(o.out, "Usage:") {
+			t.Errorf("%q: a slip must be told on standard error, without the whole help\noutput: %s\nerrors: %s", c.args, o.out, o.err)
+		}
+	}
+}
+
+func TestFields(t *testing.T) {
+	execute(t, nil, "fields", "gpu_temp").want(t, 0, "DCGM_FI_DEV_GPU_TEMP", "celsius")
+	all := execute(t, nil, "fields")
+	all.want(t, 0)
+	if n := strings.Count(all.out, "\n"); n < 500 {
+		t.Errorf("fields lists %d lines, want the whole catalogue", n)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := tempFile(t, "good.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DRIVER_VERSION, label, d\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n")
+	execute(t, nil, simulated("check", "-f", good)...).want(t, 0,
+		good+": 4 fields, 0 errors, 0 warnings", "fake: supplies 4 of 4 fields for 8 devices")
+	execute(t, nil, simulated("check", good)...).want(t, 0, good+": 4 fields")
+	execute(t, environment{"DCGM_EXPORTER_COLLECTORS": good}, simulated("check")...).want(t, 0, good+": 4 fields")
+	execute(t, nil, simulated("check")...).want(t, 0, "fields, 0 errors")
+
+	amd := tempFile(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
+	execute(t, nil, simulated("check", "--fake-profile=rtx4090", amd)...).want(t, 0,
+		"fake: supplies 1 of 2 fields for 2 devices", "fake: does not supply DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+
+	typo := tempFile(t, "typo.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_GPU_UTLI, gauge, u\n")
+	execute(t, nil, simulated("check", typo)...).want(t, 0, typo+":2:1: warning:", "DCGM_FI_DEV_GPU_UTIL", "1 field, 0 errors, 1 warning")
+	strict := execute(t, nil, simulated("check", "--strict", typo)...)
+	strict.want(t, 1, typo+":2:1: error:", "1 error")
+	if strict.err != "" {
+		t.Errorf("check says on standard error %q, want its findings on standard output only", strict.err)
+	}
+
+	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\nDCGM_FI_DEV_FB_USED, counterr, y\n")
+	execute(t, nil, "check", bad).want(t, 1, bad+":1:", bad+":2:", "2 errors")
+
+	execute(t, nil, "check", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", good).want(t, 0, "no collector is enabled")
+	closed := tempFile(t, "spec.yaml", "faults:\n- {kind: open-fails, message: library is gone}\n")
+	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).want(t, 0, "fake: supplies nothing:", "library is gone")
+}
+
+func TestDevices(t *testing.T) {
+	o := execute(t, nil, simulated("devices")...)
+	o.want(t, 0, "COLLECTOR", "NVIDIA H100 80GB HBM3 (simulated)", "00000000:1B:00.0")
+	if n := strings.Count(o.out, "fake       up     gpu"); n != 8 {
+		t.Errorf("devices lists %d GPUs that are up, want 8:\n%s", n, o.out)
+	}
+
+	links := tempFile(t, "links.csv", "DCGM_FI_DEV_NVLINK_TX_BYTES, counter, l\nDCGM_FI_DEV_GPU_TEMP, gauge, t\n")
+	some := execute(t, nil, simulated("devices", "-f", links)...)
+	if all := execute(t, nil, simulated("devices", "--all", "-f", links)...); strings.Contains(some.out, "links and cores") != strings.Contains(all.out, " link ") {
+		t.Errorf("devices and devices --all disagree on links:\n%s\n%s", some.out, all.out)
+	}
+
+	lost := tempFile(t, "spec.yaml", "faults:\n- {kind: lost, device: 2}\n")
+	execute(t, nil, simulated("devices", "--fake-spec="+lost)...).want(t, 0, "fake       lost   gpu")
+
+	mig := execute(t, nil, simulated("devices", "--fake-profile=dgx-a100-mig", "-d", "g:0+i:7")...)
+	if g, i := strings.Count(mig.out, " gpu "), strings.Count(mig.out, " instance "); g != 1 || i != 1 {
+		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.out)
+	}
+
+	execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false").want(t, 0, "no device found", "nvml is not in use:")
+	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 0, "no device found", "fake is not in use:", "--devices=g:99")
+}
+
+func TestOnce(t *testing.T) {
+	text := execute(t, environment{"NODE_NAME": "node7"}, simulated("once")...)
+	text.want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
+	if n := strings.Count(text.out, "\nDCGM_FI_DEV_GPU_TEMP{"); n != 8 {
+		t.Errorf("once prints %d temperatures, want 8", n)
+	}
+	om := execute(t, nil, simulated("once", "--format=openmetrics")...)
+	om.want(t, 0, "\nDCGM_FI_DEV_GPU_TEMP{")
+	if !strings.HasSuffix(om.out, "# EOF\n") {
+		t.Error("an OpenMetrics page must end in # EOF")
+	}
+
+	bare := execute(t, nil, simulated("once", "-n", "--enable-exporter-metrics=false")...)
+	if strings.Contains(bare.out, "hostname=") || strings.Contains(bare.out, "warpgauge_") || strings.Contains(bare.out, "go_") {
+		t.Error("--no-hostname or --enable-exporter-metrics=false is not honoured")
+	}
+	if capital := execute(t, environment{"NODE_NAME": "x"}, simulated("once", "--hostname-label=Hostname", "-o")...); !strings.Contains(capital.out, `Hostname="x"`) || !strings.Contains(capital.out, `uuid="GPU-`) {
+		t.Error("--hostname-label=Hostname or -o is not honoured")
+	}
+
+	histogram := tempFile(t, "h.csv", "DCGM_FI_DEV_GPU_TEMP, histogram, t\n")
+	counts := execute(t, nil, simulated("once", "-c", "10", "--samples=3", "-f", histogram)...)
+	counts.want(t, 0, "DCGM_FI_DEV_GPU_TEMP_bucket{")
+	for _, line := range strings.Split(counts.out, "\n") {
+		if strings.HasPrefix(line, "DCGM_FI_DEV_GPU_TEMP_count") && (strings.HasSuffix(line, " 0") || strings.HasSuffix(line, " 1")) {
+			t.Errorf("after three samples: %s", line)
+		}
+	}
+}
+
+func TestGeneratedPages(t *testing.T) {
+	for _, page := range []string{"flags", "fields", "metrics"} {
+		want, err := os.ReadFile(filepath.Join("..", "..", "docs", page+".md"))
+		must(t, err)
+		o := execute(t, nil, "docs", page)
+		o.want(t, 0)
+		if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(o.out, "\n")); d != "" {
+			t.Errorf("docs/%s.md is out of date, run make generate (-file +program):\n%s", page, d)
+		}
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	names := []string{"check", "once", "devices"}
+	for in, want := range map[string]string{"chck": " (did you mean check?)", "device": " (did you mean devices?)", "x": "", "everything": "", "": ""} {
+		if got := didYouMean(in, names); got != want {
+			t.Errorf("didYouMean(%q) = %q, want %q", in, got, want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestSimulationIsNeverOnByItself(t *testing.T) {
+	o := execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false")
+	if strings.Contains(o.out, "fake") || strings.Contains(o.out, "simulated") {
+		t.Errorf("simulated devices without --enable-fake:\n%s", o.out)
+	}
+	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
+		t.Error("the default profile is not in the table of profiles")
+	}
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/sampler"
+)
+
+// served is an exporter that runs in this process.
+type served struct {
+	t    *testing.T
+	url  string
+	log  *lockedBuffer
+	stop context.CancelFunc
+	code chan int
+}
+
+var addressInLog = regexp.MustCompile(`serving (http://127\.0\.0\.1:\d+)/metrics`)
+
+// startServe runs the program until stop, and checks at the end of the test that
+// it ended well and left no goroutine behind.
+func startServe(t *testing.T, env environment, args ...string) *served {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &served{t: t, log: &lockedBuffer{}, stop: stop, code: make(chan int, 1)}
+	go func() {
+		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
+		s.code <- run(ctx, args, streams{s.log, s.log}, env.lookup)
+	}()
+	t.Cleanup(func() {
+		stop()
+		http.DefaultClient.CloseIdleConnections()
+		s.wantExit(0)
+		goleak.VerifyNone(t, before)
+		if t.Failed() {
+			t.Logf("log:\n%s", s.log)
+		}
+	})
+	soon(t, "the address in the log", func() bool {
+		if m := addressInLog.FindStringSubmatch(s.log.String()); m != nil {
+			s.url = m[1]
+		}
+		if len(s.code) > 0 {
+			t.Fatalf("ended before it served:\n%s", s.log)
+		}
+		return s.url != ""
+	})
+	return s
+}
+
+func (s *served) wantExit(code int) {
+	s.t.Helper()
+	select {
+	case got := <-s.code:
+		if s.code <- got; got != code {
+			s.t.Errorf("exit code %d, want %d", got, code)
+		}
+	case <-time.After(patient):
+		s.t.Fatalf("still running %v after it was stopped; log:\n%s", patient, s.log)
+	}
+}
+
+func (s *served) do(method, path string) (status int, header http.Header, body string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
+	must(s.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(s.t, err)
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(resp.Body)
+	must(s.t, err)
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+func (s *served) page() string {
+	s.t.Helper()
+	status, _, body := s.do(http.MethodGet, "/metrics")
+	if status != http.StatusOK {
+		s.t.Fatalf("GET /metrics: %d: %s", status, body)
+	}
+	return body
+}
+
+func (s *served) awaitOnPage(text string) {
+	s.t.Helper()
+	soon(s.t, text+" on the page", func() bool { return strings.Contains(s.page(), text) })
+}
+
+func TestServe(t *testing.T) {
+	s := startServe(t, environment{"NODE_NAME": "n1"}, "-c", "50")
+	s.awaitOnPage("\nDCGM_FI_DEV_GPU_TEMP{gpu=\"7\"")
+	page := s.page()
+	for _, want := range []string{`hostname="n1"`, "warpgauge_build_info{", "warpgauge_config_last_reload_successful 1", `(simulated)`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("page lacks %s", want)
+		}
+	}
+	soon(t, "ready", func() bool { status, _, _ := s.do(http.MethodGet, "/readyz"); return status == http.StatusOK })
+	status, header, body := s.do(http.MethodGet, "/health")
+	if status != http.StatusOK || body != "OK" || header.Get("X-Registry-Available") != "true" || header.Get("X-Reload-In-Progress") != "" {
+		t.Errorf("GET /health: %d %q %v", status, body, header)
+	}
+	for path, want := range map[string]int{"/livez": 200, "/": 200, "/debug/pprof/": 404, "/metrics/": 404} {
+		if status, _, _ := s.do(http.MethodGet, path); status != want {
+			t.Errorf("GET %s: %d, want %d", path, status, want)
+		}
+	}
+	if status, _, _ := s.do(http.MethodPost, "/-/reload"); status != http.StatusForbidden {
+		t.Errorf("POST /-/reload without --enable-reload-endpoint: %d, want 403", status)
+	}
+	if log := s.log.String(); !strings.Contains(log, "simulated GPUs") || !strings.Contains(log, "built-in default-counters.csv") {
+		t.Errorf("the log must say that GPUs are simulated, and which list is in use")
+	}
+}
+
+func TestServeFlagsReachTheirPart(t *testing.T) {
+	s := startServe(t, environment{"DCGM_EXPORTER_KUBERNETES": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "-m", "ns:name")
+	if status, _, _ := s.do(http.MethodGet, "/debug/pprof/"); status != http.StatusOK {
+		t.Errorf("GET /debug/pprof/ with --enable-pprof: %d, want 200", status)
+	}
+	s.awaitOnPage("DCGM_FI_DEV_GPU_TEMP")
+	if strings.Contains(s.page(), "warpgauge_") {
+		t.Error("own metrics on the page in spite of --enable-exporter-metrics=false")
+	}
+	log := s.log.String()
+	for _, want := range []string{`"msg":"--kubernetes has no effect: `, `"source":"environment"`, `--isolation has no effect: this build has no process isolation`, `--configmap-data has no effect: `} {
+		if strings.Count(log, want) != 1 {
+			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
+		}
+	}
+}
+
+// Each way to reload ends with the new list in service.
+func TestServeReloads(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "counters.csv")
+	lists := []struct{ csv, marker string }{
+		{csvA + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "\nDCGM_FI_DEV_SM_CLOCK{"},
+		{csvA + "DCGM_FI_DEV_MEM_CLOCK, gauge, c\n", "\nDCGM_FI_DEV_MEM_CLOCK{"},
+	}
+	writeFile(t, path, lists[0].csv)
+	s := startServe(t, nil, "-c", "50", "-f", path, "--enable-reload-endpoint")
+	s.awaitOnPage(lists[0].marker)
+
+	replace := func(csv string) { // whole, so that no reload reads half of it
+		writeFile(t, path+".new", csv)
+		must(t, os.Rename(path+".new", path))
+	}
+	for i, how := range []struct {
+		name string
+		do   func(csv string)
+	}{
+		{"file change", replace},
+		{"SIGHUP", func(csv string) { replace(csv); must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP)) }},
+		{"POST", func(csv string) {
+			replace(csv)
+			if status, _, body := s.do(http.MethodPost, "/-/reload"); status != http.StatusOK {
+				t.Errorf("POST /-/reload: %d: %s", status, body)
+			}
+		}},
+	} {
+		next, last := lists[(i+1)%2], lists[i%2]
+		how.do(next.csv)
+		s.awaitOnPage(next.marker)
+		if strings.Contains(s.page(), last.marker) {
+			t.Errorf("after %s the old list is still on the page", how.name)
+		}
+	}
+	s.awaitOnPage("warpgauge_config_last_reload_successful 1")
+
+	replace("DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
+	if status, _, body := s.do(http.MethodPost, "/-/reload"); status != http.StatusInternalServerError || !strings.Contains(body, path+":1:") || !strings.Contains(body, "gouge") {
+		t.Errorf("POST /-/reload of a bad file: %d %q, want 500 and the bad line", status, body)
+	}
+	s.awaitOnPage("warpgauge_config_last_reload_successful 0")
+	if !strings.Contains(s.page(), lists[1].marker) {
+		t.Error("a bad file has pushed the good list out of service")
+	}
+}
+
+func TestServeNothingEnabled(t *testing.T) {
+	s := startServe(t, nil, "--enable-fake=false")
+	if !strings.Contains(s.page(), "warpgauge_build_info") {
+		t.Error("the page must be served although there is no collector")
+	}
+	if status, _, body := s.do(http.MethodGet, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no collector is enabled") {
+		t.Errorf("GET /readyz: %d %q", status, body)
+	}
+}
+
+// A library call that hangs for ever does not keep the process.
+func TestServeStopsWhileAGPUHangs(t *testing.T) {
+	spec := tempFile(t, "spec.yaml", "faults:\n- {kind: hang, device: 3}\n")
+	log := &lockedBuffer{}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	code := make(chan int, 1)
+	go func() {
+		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
+		code <- run(ctx, args, streams{log, log}, environment{}.lookup)
+	}()
+	soon(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
+	stop()
+	select {
+	case got := <-code:
+		if got != 0 || !strings.Contains(log.String(), "abandoned") {
+			t.Errorf("exit code %d, want 0 and a line that names what was abandoned:\n%s", got, log)
+		}
+	case <-time.After(patient):
+		t.Fatalf("a hung GPU keeps the process:\n%s", log)
+	}
+}
+
+func TestServePortTaken(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close() //nolint:errcheck // nothing is lost
+	execute(t, nil, simulated("-a", l.Addr().String())...).want(t, 1, "listen on "+l.Addr().String(), "in use", "--address")
+}
+
+func TestSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &signals{end: make(chan os.Signal, 2)}
+		var ended error
+		slow := func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(3 * time.Second)
+			return ended
+		}
+		s.end <- syscall.SIGTERM
+		if err := s.guard(t.Context(), zap.NewNop(), slow); err != nil {
+			t.Errorf("after one signal: %v, want nil", err)
+		}
+		s.end <- syscall.SIGTERM
+		ended = errors.New("broken")
+		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
+			t.Errorf("after one signal: %v, want what the exporter ended with", err)
+		}
+		s.end <- syscall.SIGINT
+		s.end <- syscall.SIGINT
+		start := time.Now()
+		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, errForced) || time.Since(start) != 0 {
+			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), errForced)
+		}
+		time.Sleep(time.Minute) // the bubble waits for slow
+	})
+}
+
+func TestNotReady(t *testing.T) {
+	up := sampler.CollectorStatus{Name: "nvml", Up: true, Devices: make([]sampler.DeviceStatus, 2)}
+	starting := sampler.CollectorStatus{Name: "nvml", Up: true, Devices: []sampler.DeviceStatus{{Cause: sampler.CauseStarting}, {}}}
+	opening := sampler.CollectorStatus{Name: "dcgm", Cause: sampler.CauseOpening, Reason: "being opened"}
+	absent := sampler.CollectorStatus{Name: "rocm", Cause: sampler.CauseNotLoaded, Reason: "no library"}
+	for _, c := range []struct {
+		in   []sampler.CollectorStatus
+		want string
+	}{
+		{nil, "[no collector is enabled]"},
+		{[]sampler.CollectorStatus{up}, "[]"},
+		{[]sampler.CollectorStatus{absent, up}, "[]"},
+		{[]sampler.CollectorStatus{absent}, "[collector rocm: no library]"},
+		{[]sampler.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
+		{[]sampler.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
+	} {
+		if got := fmt.Sprint(notReady(c.in)); got != c.want {
+			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	for _, c := range []struct {
+		log  config.Log
+		want string // a pattern; empty: nothing is logged
+	}{
+		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO sampler hello \{"device": "GPU-1"\}\n$`},
+		{config.Log{Format: config.LogJSON}, `^\{"level":"info","time":"[^"]+","logger":"sampler","msg":"hello","device":"GPU-1"\}\n$`},
+		{config.Log{Format: config.LogText, Level: zap.WarnLevel}, `^$`},
+		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO sampler hello`},
+	} {
+		var b bytes.Buffer
+		newLogger(&config.Config{Log: c.log}, &b).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		if !regexp.MustCompile(c.want).MatchString(b.String()) {
+			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
+		}
+	}
+}
