@@ -176,8 +176,8 @@ func TestParse(t *testing.T) {
 			say: []string{`f.csv:1:23: error: unknown type "Gauge", did you mean "gauge"?`},
 		},
 		"misspelt type": {
-			in: temp + ",guage,h", fails: true,
-			say: []string{`f.csv:1:22: error: unknown type "guage", did you mean "gauge"?`},
+			in: temp + ",gaige,h", fails: true,
+			say: []string{`f.csv:1:22: error: unknown type "gaige", did you mean "gauge"?`},
 		},
 		"unknown type": {
 			in: temp + ",temperature,h", fails: true,

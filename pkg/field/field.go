@@ -13,6 +13,7 @@ import "time"
 // are computed from, FirstAMD… is what only AMD devices have.
 type ID uint16
 
+// Where our own ids begin.
 const (
 	FirstExporter ID = 9000
 	FirstAMD      ID = 10000
@@ -21,6 +22,7 @@ const (
 // Kind is the type of value that the vendor's library returns.
 type Kind uint8
 
+// The kinds of value.
 const (
 	Int64 Kind = iota
 	Double
@@ -33,6 +35,7 @@ const (
 // Level is the kind of thing a value belongs to.
 type Level uint8
 
+// What a value can belong to.
 const (
 	Global          Level = iota // the node: driver version …
 	GPU                          // a board, or what the driver calls a device
@@ -50,6 +53,7 @@ const (
 // CSV says otherwise.
 type Cost uint8
 
+// The cost classes.
 const (
 	EachTick Cost = iota // cheap: every tick
 	Slow                 // driver round trips, row remapping, ECC: every 30 s
@@ -85,6 +89,7 @@ type Descriptor struct {
 // Type is the second cell of a CSV line.
 type Type uint8
 
+// The types that a CSV can ask for.
 const (
 	Gauge Type = iota
 	Counter

@@ -1,7 +1,7 @@
 package field
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -34,7 +34,7 @@ percentage; DCGM 4.7 gave that name to a ratio from 0 to 1. Here it is the ratio
 
 // WriteMarkdown writes docs/fields.md.
 func WriteMarkdown(w io.Writer) error {
-	b := bufio.NewWriter(w)
+	var b bytes.Buffer
 	b.WriteString(markdownHead)
 	b.WriteString("| Id | Name | Other names | Kind | Level | Unit | Range | Cost | In base units | Meaning |\n")
 	b.WriteString("|---:|---|---|---|---|---|---|---|---|---|\n")
@@ -42,10 +42,11 @@ func WriteMarkdown(w io.Writer) error {
 		if d.Factor != 0 {
 			continue // shown with the reading
 		}
-		fmt.Fprintf(b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, codes(d.Aliases), d.Kind, d.Level,
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, codes(d.Aliases), d.Kind, d.Level,
 			d.Unit, d.span(), d.Cost, d.baseUnits(), strings.ReplaceAll(d.Help, "|", `\|`))
 	}
-	return b.Flush()
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 func codes(names []string) string {

@@ -11,6 +11,7 @@ import (
 // Severity says whether a Problem spoils the file.
 type Severity uint8
 
+// How bad a Problem is.
 const (
 	Warning Severity = iota // the line is left out or read with a guess; the rest is good
 	Error                   // the file gives no List
@@ -25,7 +26,7 @@ func (s Severity) String() string {
 }
 
 // Problem is one remark about a counters CSV.
-type Problem struct {
+type Problem struct { //nolint:errname // a warning is no error
 	File     string // as in ParseOptions
 	Line     int    // from 1; 0 if the remark is about the whole file
 	Column   int    // in bytes, from 1; 0 if the remark is about the whole file or line

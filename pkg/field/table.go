@@ -1,6 +1,7 @@
 package field
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,21 +13,20 @@ import (
 // filter, case aside, as aligned text; all for an empty filter. It says so where
 // there is none.
 func WriteTable(w io.Writer, filter string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var rows bytes.Buffer
 	filter = strings.ToLower(filter)
-	n := 0
 	for _, d := range index().all {
-		if !d.matches(filter) {
-			continue
+		if d.matches(filter) {
+			fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Name, d.Kind, d.Level, dash(d.Unit), d.Cost, d.meaning())
 		}
-		if n == 0 {
-			fmt.Fprintln(t, "ID\tNAME\tKIND\tLEVEL\tUNIT\tCOST\tMEANING")
-		}
-		n++
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Name, d.Kind, d.Level, dash(d.Unit), d.Cost, d.meaning())
 	}
-	if n == 0 {
-		fmt.Fprintf(t, "no field matches %q\n", filter)
+	if rows.Len() == 0 {
+		_, err := fmt.Fprintf(w, "no field matches %q\n", filter)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if _, err := fmt.Fprintf(t, "ID\tNAME\tKIND\tLEVEL\tUNIT\tCOST\tMEANING\n%s", &rows); err != nil {
+		return err
 	}
 	return t.Flush()
 }

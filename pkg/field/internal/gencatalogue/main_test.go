@@ -12,7 +12,7 @@ import (
 
 // The checked-in catalogue is what the generator writes today.
 func TestCatalogueIsCurrent(t *testing.T) {
-	want, err := generate()
+	want, err := generate(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestFill(t *testing.T) {
 // Every name that go-dcgm knows, current, legacy and of DCGM 1.x, resolves to
 // its id, or to what its id is a multiple of.
 func TestEveryNameResolves(t *testing.T) {
-	dir, _, err := findModule()
+	dir, _, err := findModule(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"fmt"
 	"go/ast"
@@ -15,7 +16,7 @@ import (
 
 // names are the spellings of one field id in go-dcgm.
 type names struct {
-	current []string // DCGM's own, newest first in nothing: sorted
+	current []string // DCGM's own, sorted
 	legacy  []string // earlier spellings, those of DCGM 1.x included
 }
 
@@ -108,12 +109,11 @@ func readLiteral(lit *ast.CompositeLit) (map[string]int, error) {
 // addLegacyCSV adds what legacy_fields.csv lists, and fails where it
 // contradicts the map.
 func addLegacyCSV(file string, legacy map[string]int) error {
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil {
 		return fmt.Errorf("read %q: %w", file, err)
 	}
