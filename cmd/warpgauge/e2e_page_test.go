@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -100,31 +101,46 @@ func (p page) bySeries(keep func(name string) bool) map[string]float64 {
 	return out
 }
 
+// answer is an HTTP response whose body has been read.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) contentType() string { return a.header.Get("Content-Type") }
+
 // get sends one request. header holds names and values in turn.
-func get(t *testing.T, client *http.Client, url string, header ...string) (*http.Response, []byte) {
+func get(t *testing.T, client *http.Client, url string, header ...string) answer {
 	t.Helper()
 	return request(t, client, http.MethodGet, url, header...)
 }
 
-func request(t *testing.T, client *http.Client, method, url string, header ...string) (*http.Response, []byte) {
+func request(t *testing.T, client *http.Client, method, url string, header ...string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	a, err := try(t.Context(), client, method, url, header...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return a
+}
+
+// try is request for goroutines and for servers that may not be there.
+func try(ctx context.Context, client *http.Client, method, url string, header ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return answer{}, err
 	}
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
+		return answer{}, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
-	return resp, body
+	return answer{resp.StatusCode, resp.Header, body}, err
 }
 
 // newClient returns a client whose connections end with the test.
@@ -140,11 +156,11 @@ func (e *exporter) scrape(t *testing.T, accept string) page {
 	t.Helper()
 	client := newClient(t)
 	defer client.CloseIdleConnections()
-	resp, body := get(t, client, e.url+"/metrics", "Accept", accept)
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET /metrics: %s\n%s", resp.Status, body)
+	a := get(t, client, e.url+"/metrics", "Accept", accept)
+	if a.code != http.StatusOK {
+		t.Fatalf("GET /metrics: status %d\n%s", a.code, a.body)
 	}
-	return parse(t, body, resp.Header.Get("Content-Type"))
+	return parse(t, a.body, a.contentType())
 }
 
 // parse fails the test if Prometheus' own parser does not take the page.

@@ -131,15 +131,11 @@ func startPrometheus(t *testing.T, exe string, targets []*scrapeProxy) *promethe
 			t.Fatalf("Prometheus ended:\n%s", s.log.String())
 		default:
 		}
-		resp, err := s.client.Get(s.url + "/-/ready")
-		if err != nil {
-			return err
+		a, err := try(t.Context(), s.client, http.MethodGet, s.url+"/-/ready")
+		if err == nil && a.code != http.StatusOK {
+			err = fmt.Errorf("status %d", a.code)
 		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s", resp.Status)
-		}
-		return nil
+		return err
 	})
 	return s
 }
@@ -158,8 +154,8 @@ func freeAddress(t *testing.T) string {
 // query returns the values of an instant query by the text of their labels.
 func (s *prometheusServer) query(t *testing.T, expr string) map[string]string {
 	t.Helper()
-	resp, body := get(t, s.client, s.url+"/api/v1/query?query="+url.QueryEscape(expr))
-	var answer struct {
+	a := get(t, s.client, s.url+"/api/v1/query?query="+url.QueryEscape(expr))
+	var reply struct {
 		Status, Error string
 		Data          struct {
 			Result []struct {
@@ -168,11 +164,11 @@ func (s *prometheusServer) query(t *testing.T, expr string) map[string]string {
 			}
 		}
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.Status != "success" {
-		t.Fatalf("query %s: %s: %s %v", expr, resp.Status, answer.Error, err)
+	if err := json.Unmarshal(a.body, &reply); err != nil || reply.Status != "success" {
+		t.Fatalf("query %s: status %d: %s %v", expr, a.code, reply.Error, err)
 	}
 	out := map[string]string{}
-	for _, r := range answer.Data.Result {
+	for _, r := range reply.Data.Result {
 		out[r.Metric.String()] = fmt.Sprint(r.Value[1])
 	}
 	return out
@@ -239,13 +235,13 @@ func (p *scrapeProxy) set(t *testing.T, target string) {
 func TestE2EPromtool(t *testing.T) {
 	promtool := program(t, "promtool")
 	exe := build(t)
-	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "mi300x", "rtx4090"} {
+	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
 			e := serve(t, exe, "--fake-profile="+profile)
 			var body []byte
 			eventually(t, "a page with GPUs", func() error {
-				_, body = get(t, newClient(t), e.url+"/metrics", "Accept", acceptText)
+				body = get(t, newClient(t), e.url+"/metrics", "Accept", acceptText).body
 				if !strings.Contains(string(body), "\nDCGM_FI_DEV_GPU_TEMP{") {
 					return fmt.Errorf("no temperature on a page of %d bytes", len(body))
 				}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Two lists that share their first three families. Each has one of its own, by
@@ -43,8 +43,8 @@ func testReload(t *testing.T, exe string) {
 	hangup := func(list string) { write(t, path, list); e.signal(t, syscall.SIGHUP) }
 	post := func(list string) {
 		write(t, path, list)
-		if resp, body := request(t, client, http.MethodPost, e.url+"/-/reload"); resp.StatusCode != http.StatusOK {
-			t.Errorf("POST /-/reload: %s: %s", resp.Status, body)
+		if a := request(t, client, http.MethodPost, e.url+"/-/reload"); a.code != http.StatusOK {
+			t.Errorf("POST /-/reload: status %d: %s", a.code, a.body)
 		}
 	}
 	next := [...]struct{ list, marker string }{{listB, "DCGM_FI_DEV_MEM_CLOCK"}, {listA, "DCGM_FI_DEV_SM_CLOCK"}}
@@ -87,9 +87,9 @@ func testBadReload(t *testing.T, exe string) {
 	eventually(t, "the failed reload in the metrics", func() error {
 		return e.scrape(t, acceptText).want(0, "warpgauge_config_last_reload_successful")
 	})
-	resp, body := request(t, newClient(t), http.MethodPost, e.url+"/-/reload")
-	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), "gouge") {
-		t.Errorf("POST /-/reload of a bad file: %s: %q; want 500 and what is wrong", resp.Status, body)
+	a := request(t, newClient(t), http.MethodPost, e.url+"/-/reload")
+	if a.code != http.StatusInternalServerError || !strings.Contains(string(a.body), "gouge") {
+		t.Errorf("POST /-/reload of a bad file: status %d: %q; want 500 and what is wrong", a.code, a.body)
 	}
 	if log := e.log.String(); !strings.Contains(log, "gouge") {
 		t.Errorf("the log does not say what is wrong with the file:\n%s", log)
@@ -116,9 +116,9 @@ func scrapeWithoutPause(t *testing.T, e *exporter, clients int) (pages *atomic.I
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				accept := [...]string{acceptText, acceptOpenMetrics}[(n+i)%2]
-				status, body, err := quickGet(t, client, e.url+"/metrics", accept)
+				a, err := try(t.Context(), client, http.MethodGet, e.url+"/metrics", "Accept", accept)
 				if err == nil {
-					err = wholePage(status, body)
+					err = a.wholePage()
 				}
 				if err != nil {
 					t.Errorf("scrape %d of client %d: %v", i, n, err)
@@ -134,33 +134,16 @@ func scrapeWithoutPause(t *testing.T, e *exporter, clients int) (pages *atomic.I
 }
 
 // wholePage checks a page cheaply, without parsing it.
-func wholePage(status int, body []byte) error {
-	if status != http.StatusOK {
-		return fmt.Errorf("status %d: %.200s", status, body)
+func (a answer) wholePage() error {
+	if a.code != http.StatusOK {
+		return fmt.Errorf("status %d: %.200s", a.code, a.body)
 	}
 	for _, name := range sharedFamilies {
-		if n := bytes.Count(body, []byte("\n"+name+"{")); n != 8 {
-			return fmt.Errorf("%d series of %s on a page of %d bytes, want 8", n, name, len(body))
+		if n := bytes.Count(a.body, []byte("\n"+name+"{")); n != 8 {
+			return fmt.Errorf("%d series of %s on a page of %d bytes, want 8", n, name, len(a.body))
 		}
 	}
 	return nil
-}
-
-// quickGet is get without failing the test, for goroutines.
-func quickGet(t *testing.T, client *http.Client, url, accept string) (status int, body []byte, err error) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Accept", accept)
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
 }
 
 func inParallel(n int, f func(i int)) {
@@ -189,12 +172,10 @@ func swapConfigMap(t *testing.T, dir, text string) {
 	t.Helper()
 	data := filepath.Join(dir, "..data")
 	old, _ := os.Readlink(data)
-	fresh, err := os.MkdirTemp(dir, "..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := filepath.Join(dir, fmt.Sprintf("..%d", time.Now().UnixNano()))
 	beside := data + "_tmp"
 	for _, err := range []error{
+		os.Mkdir(fresh, 0o700),
 		os.WriteFile(filepath.Join(fresh, "counters.csv"), []byte(text), 0o600),
 		os.Symlink(filepath.Base(fresh), beside),
 		os.Rename(beside, data),

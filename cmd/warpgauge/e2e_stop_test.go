@@ -98,8 +98,8 @@ func testNoLeaks(t *testing.T, exe string) {
 	inParallel(scrapers, func(n int) {
 		for i := range scrapes {
 			accept := [...]string{acceptText, acceptOpenMetrics, acceptProtobuf}[(n+i)%3]
-			if status, _, err := quickGet(t, client, e.url+"/metrics", accept); err != nil || status != http.StatusOK {
-				t.Errorf("scrape: status %d, %v", status, err)
+			if a, err := try(t.Context(), client, http.MethodGet, e.url+"/metrics", "Accept", accept); err != nil || a.code != http.StatusOK {
+				t.Errorf("scrape: status %d, %v", a.code, err)
 				return
 			}
 		}

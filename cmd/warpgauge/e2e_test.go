@@ -3,10 +3,12 @@
 package main_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,13 +117,20 @@ func testFormats(t *testing.T, exe string) {
 
 func testGzip(t *testing.T, e *exporter, want map[string]float64) {
 	t.Helper()
-	tr := &http.Transport{} // asks for gzip and unpacks it
-	defer tr.CloseIdleConnections()
-	resp, body := get(t, &http.Client{Transport: tr}, e.url+"/metrics", "Accept", acceptText)
-	if !resp.Uncompressed {
-		t.Error("no gzip although the client takes it")
+	// A header that we set ourselves keeps the client from unpacking.
+	a := get(t, newClient(t), e.url+"/metrics", "Accept", acceptText, "Accept-Encoding", "gzip")
+	if got := a.header.Get("Content-Encoding"); got != "gzip" {
+		t.Fatalf("Content-Encoding is %q although the client takes gzip", got)
 	}
-	if diff := cmp.Diff(want, parse(t, body, resp.Header.Get("Content-Type")).bySeries(isDCGM)); diff != "" {
+	unzip, err := gzip.NewReader(bytes.NewReader(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(unzip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, parse(t, body, a.contentType()).bySeries(isDCGM)); diff != "" {
 		t.Errorf("gzip differs from plain (-plain +gzip):\n%s", diff)
 	}
 }
@@ -146,17 +155,17 @@ func testHTTP(t *testing.T, exe string) {
 		{"POST", "/-/reload", 403, "", ""},
 		{"GET", "/debug/pprof/goroutine?debug=1", 200, "", "goroutine profile"},
 	} {
-		resp, body := request(t, client, tt.method, e.url+tt.path)
-		if resp.StatusCode != tt.status {
-			t.Errorf("%s %s: status %d, want %d", tt.method, tt.path, resp.StatusCode, tt.status)
+		a := request(t, client, tt.method, e.url+tt.path)
+		if a.code != tt.status {
+			t.Errorf("%s %s: status %d, want %d", tt.method, tt.path, a.code, tt.status)
 		}
-		if name, want, ok := strings.Cut(tt.header, ": "); ok && resp.Header.Get(name) != want {
-			t.Errorf("%s %s: header %s is %q, want %q", tt.method, tt.path, name, resp.Header.Get(name), want)
+		if name, want, ok := strings.Cut(tt.header, ": "); ok && a.header.Get(name) != want {
+			t.Errorf("%s %s: header %s is %q, want %q", tt.method, tt.path, name, a.header.Get(name), want)
 		}
-		if !strings.Contains(string(body), tt.body) {
-			t.Errorf("%s %s: body has no %q:\n%.300s", tt.method, tt.path, tt.body, body)
+		if !strings.Contains(string(a.body), tt.body) {
+			t.Errorf("%s %s: body has no %q:\n%.300s", tt.method, tt.path, tt.body, a.body)
 		}
-		if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s %s: no nosniff header", tt.method, tt.path)
 		}
 	}
@@ -167,9 +176,8 @@ func testHTTP(t *testing.T, exe string) {
 func testNothingFound(t *testing.T, exe string) {
 	e := serve(t, exe, "--enable-fake=false", "--enable-nvml=true")
 	client := newClient(t)
-	resp, body := get(t, client, e.url+"/metrics", "Accept", acceptText)
-	if resp.StatusCode != http.StatusOK || len(body) == 0 {
-		t.Fatalf("GET /metrics: %s, %d bytes", resp.Status, len(body))
+	if a := get(t, client, e.url+"/metrics", "Accept", acceptText); a.code != http.StatusOK || len(a.body) == 0 {
+		t.Fatalf("GET /metrics: status %d, %d bytes", a.code, len(a.body))
 	}
 	eventually(t, "the reason in the metrics", func() error {
 		p := e.scrape(t, acceptText)
@@ -178,25 +186,15 @@ func testNothingFound(t *testing.T, exe string) {
 		}
 		return p.want(0, "warpgauge_collector_up", "collector", "nvml")
 	})
-	if resp, body := get(t, client, e.url+"/readyz"); resp.StatusCode != http.StatusServiceUnavailable || len(body) == 0 {
-		t.Errorf("GET /readyz: %s, %q; want 503 and a reason", resp.Status, body)
+	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable || len(a.body) == 0 {
+		t.Errorf("GET /readyz: status %d, %q; want 503 and a reason", a.code, a.body)
 	}
-	if resp, _ := get(t, client, e.url+"/health"); resp.StatusCode != http.StatusOK {
-		t.Errorf("GET /health: %s, want 200", resp.Status)
+	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK {
+		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
 	if n := strings.Count(e.log.String(), "nvml"); n == 0 {
 		t.Errorf("the log does not say why NVML is not used:\n%s", e.log.String())
 	}
-}
-
-// gpuNumber returns the label gpu as a number.
-func gpuNumber(t *testing.T, s sample) int {
-	t.Helper()
-	n, err := strconv.Atoi(s.get("gpu"))
-	if err != nil {
-		t.Fatalf("label gpu of %v: %v", s.labels, err)
-	}
-	return n
 }
 
 // histogramCSV is a list with all kinds of lines: gauges, counters, labels, one
