@@ -4,24 +4,11 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"warpgauge/pkg/field"
 )
 
-// clockReasons are the values of label clock_event, by bit of
-// DCGM_FI_DEV_CLOCKS_EVENT_REASONS (DCGM_CLOCKS_EVENT_REASON_* in dcgm_fields.h),
-// as dcgm-exporter names them.
-var clockReasons = [...]string{
-	"gpu_idle",
-	"clocks_setting",
-	"power_cap",
-	"hw_slowdown",
-	"sync_boost",
-	"sw_thermal",
-	"hw_thermal",
-	"hw_power_brake",
-	"display_clocks",
-}
-
-const allClockReasons = 1<<len(clockReasons) - 1
+const allClockReasons = 1<<field.ClockReasons - 1
 
 // clocks counts the clock events of one device. An event is a run of samples
 // with the reason's bit set: it begins with the first, and ends when a sample
@@ -30,7 +17,7 @@ type clocks struct {
 	width   int64 // of a slot of the window
 	known   bool  // there was a sample
 	active  uint64
-	reasons [len(clockReasons)]clockReason
+	reasons [field.ClockReasons]clockReason
 }
 
 type clockReason struct {

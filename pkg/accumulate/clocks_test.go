@@ -2,6 +2,7 @@ package accumulate
 
 import (
 	"testing"
+	"warpgauge/pkg/field"
 
 	"warpgauge/pkg/collector"
 )
@@ -33,7 +34,8 @@ func TestClockEvents(t *testing.T) {
 	step(0, nan)
 	check("power_cap", nan, nan) // not known yet
 	step(1, 0)
-	for _, reason := range clockReasons {
+	for i := range field.ClockReasons {
+		reason, _ := field.ClockReason(i)
 		check(reason, 0, 0)
 	}
 	step(2, powerCap)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,7 @@ type world struct {
 
 	want   prometheus.Histogram
 	xids   map[float64]float64
-	onsets [len(clockReasons)]float64
+	onsets [field.ClockReasons]float64
 	mask   uint64
 }
 
@@ -27,7 +28,7 @@ func (w *world) second(now int) {
 	power := float64(w.IntN(400))
 	mask := w.mask
 	if w.IntN(5) == 0 {
-		mask = w.Uint64N(1 << len(clockReasons))
+		mask = w.Uint64N(1 << field.ClockReasons)
 	}
 	failed, blank, xid := w.IntN(10) == 0, w.IntN(20) == 0, nan
 	if w.IntN(8) == 0 {
@@ -156,7 +157,8 @@ func (w *world) check(t *testing.T, seed uint64, s *Store) {
 	if sum != want {
 		t.Errorf("seed %d: totals of XIDs add up to %v, want %v", seed, sum, want)
 	}
-	for i, reason := range clockReasons {
+	for i := range field.ClockReasons {
+		reason, _ := field.ClockReason(i)
 		if got := value(s, "GPU-a", clockTotal, "clock_event", reason); got != w.onsets[i] {
 			t.Errorf("seed %d: onsets of %s: got %v, want %v", seed, reason, got, w.onsets[i])
 		}

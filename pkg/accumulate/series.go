@@ -64,7 +64,8 @@ func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector
 // events, not of samples, so it does not depend on the interval.
 func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window collector.Label) {
 	for i := range t.reasons {
-		labels := append(slices.Clone(t.labels), label("clock_event", clockReasons[i]))
+		reason, _ := field.ClockReason(i)
+		labels := append(slices.Clone(t.labels), label("clock_event", reason))
 		value := &t.reasons[i].total
 		if fd.Desc.ID == field.ClockEventsCount {
 			labels = append(labels, window)

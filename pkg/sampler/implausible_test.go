@@ -39,4 +39,3 @@ func TestTickDropsImplausibleValuesAndCountsThem(t *testing.T) {
 	f(math.Inf(1), true, 3)
 	f(math.NaN(), true, 3) // a blank is no implausible value
 }
-

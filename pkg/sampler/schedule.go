@@ -27,10 +27,7 @@ type dueGroup struct {
 func newSchedule(columns []collector.Column, fields field.List, o Options) *schedule {
 	wanted := make(map[field.ID]time.Duration)
 	for _, r := range fields.Readings() {
-		wanted[r.Desc.ID] = max(r.Interval, 0)
-		if r.Interval == 0 {
-			wanted[r.Desc.ID] = defaultInterval(r.Desc, o)
-		}
+		wanted[r.Desc.ID] = interval(r, o)
 	}
 	intervals := make([]time.Duration, len(columns))
 	s := &schedule{tick: o.Interval, due: make([]bool, len(columns))}
@@ -53,6 +50,17 @@ func newSchedule(columns []collector.Column, fields field.List, o Options) *sche
 		s.groups[g].columns = append(s.groups[g].columns, i)
 	}
 	return s
+}
+
+// interval returns the shortest interval that any field with this reading wants.
+func interval(r field.Reading, o Options) time.Duration {
+	switch {
+	case r.Interval == 0:
+		return defaultInterval(r.Desc, o)
+	case r.Default:
+		return min(r.Interval, defaultInterval(r.Desc, o))
+	}
+	return r.Interval
 }
 
 func defaultInterval(d *field.Descriptor, o Options) time.Duration {

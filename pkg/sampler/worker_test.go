@@ -73,6 +73,24 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// Two names of one reading: the shorter interval serves both.
+func TestScheduleOfAReadingWithTwoNames(t *testing.T) {
+	d := desc(60001, field.Slow)
+	f := func(first, second, want time.Duration) {
+		t.Helper()
+		l := list(d, d)
+		l.Fields[0].Interval, l.Fields[1].Interval = first, second
+		s := newSchedule([]collector.Column{{Field: d.ID}}, l, Options{}.withDefaults())
+		if got := time.Duration(s.groups[0].every) * s.tick; got != want {
+			t.Errorf("intervals %v and %v: sampled every %v, want %v", first, second, got, want)
+		}
+	}
+	f(0, 0, 30*time.Second)
+	f(5*time.Second, 0, 5*time.Second)
+	f(time.Minute, 0, 30*time.Second)
+	f(time.Minute, 2*time.Second, 2*time.Second)
+}
+
 func TestTickBlamesTheDeviceNamed(t *testing.T) {
 	var err error
 	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60001}}}
