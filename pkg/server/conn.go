@@ -100,9 +100,9 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// connState is the server's hook. A connection that becomes active has sent the
-// first byte of a request, which a client that then stalls has done, too: it
-// waits until the handler is reached.
+// connState is the server's hook. A connection that becomes active has sent a
+// request's header. It keeps waiting, as the youngest, until the handler is
+// reached: before that comes exporter-toolkit's authentication, which is slow.
 func (t *conns) connState(nc net.Conn, state http.ConnState) {
 	if state == http.StateActive || state == http.StateIdle {
 		t.wait(unwrap(nc))

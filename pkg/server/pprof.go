@@ -3,19 +3,14 @@ package server
 import (
 	"net/http"
 	"net/http/pprof"
-	"time"
 )
 
 const pprofPrefix = "/debug/pprof/"
 
 // servePprof calls the profile handlers directly. net/http/pprof also registers
-// them with http.DefaultServeMux, which is never served here.
+// them with http.DefaultServeMux, which is never served here. It moves the write
+// deadline of a profile that takes longer by itself.
 func servePprof(w http.ResponseWriter, r *http.Request) int {
-	// Profiles take as long as asked for; pprof moves the write deadline itself,
-	// and the read deadline would end them early.
-	if r.ContentLength == 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder has none
-	}
 	c := &codeWriter{ResponseWriter: w, code: http.StatusOK}
 	switch r.URL.Path[len(pprofPrefix):] {
 	case "cmdline":

@@ -19,7 +19,8 @@ func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) int {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return writeText(w, r, http.StatusForbidden, err.Error()+"\n")
 	}
-	extendDeadlines(w, reloadTimeout+s.o.WriteTimeout)
+	deadline := time.Now().Add(reloadTimeout + s.o.WriteTimeout)
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // a recorder has none
 	if err := s.reload(r); err != nil {
 		return writeText(w, r, http.StatusInternalServerError, "reload: "+err.Error()+"\n")
 	}
@@ -53,12 +54,4 @@ func detach(ctx context.Context) context.Context {
 		return base
 	}
 	return context.WithoutCancel(ctx)
-}
-
-// extendDeadlines lets one answer take longer than the server's timeouts. The
-// read deadline is lifted, since its passing would cancel the request's context.
-func extendDeadlines(w http.ResponseWriter, d time.Duration) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Time{})        // a recorder has none
-	_ = rc.SetWriteDeadline(time.Now().Add(d)) // a recorder has none
 }

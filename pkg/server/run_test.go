@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
@@ -94,7 +96,8 @@ func TestSlowReaderDelaysNobody(t *testing.T) {
 
 func TestWriteTimeoutEndsSlowReaders(t *testing.T) {
 	s, address, _ := start(t, bigPage(), Options{WriteTimeout: 50 * time.Millisecond})
-	slow := slowReader(t, address)
+	slow := dial(t, address)
+	send(t, slow, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
 	for counterValue(t, s.stats.aborted) == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -209,6 +212,23 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}
 }
 
+// net/http itself would wait five seconds for them, so longer than the drain
+// timeout here, and requests would be cut off that had time to finish.
+func TestStopDoesNotWaitForStalledConnections(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	_, address, stop := start(t, pagesOf(textPage), Options{DrainTimeout: 4 * time.Second, Logger: zap.New(core)})
+	c := dial(t, address)
+	send(t, c, "GET /metrics HTTP/1.1\r\n")
+	get(t, client(t), "http://"+address+"/metrics") // c has been accepted before this one
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	closedByServer(t, c)
+	if logs.Len() != 0 {
+		t.Errorf("logged %v, want nothing", logs.All())
+	}
+}
+
 func TestStopClosesWhatDoesNotFinish(t *testing.T) {
 	s, address, stop := start(t, bigPage(), Options{DrainTimeout: 50 * time.Millisecond})
 	slow := slowReader(t, address)
@@ -313,6 +333,21 @@ func TestReloadOutlivesItsClient(t *testing.T) {
 	go stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("reload ended with %v, want the server's end", err)
+	}
+}
+
+func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	_, address, _ := start(t, nil, Options{WriteTimeout: timeout, Reload: func(context.Context) error {
+		time.Sleep(3 * timeout)
+		return nil
+	}})
+	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, client(t), req); got.code != http.StatusOK || got.body != "reloaded\n" {
+		t.Errorf("reload = %d %q, want 200", got.code, got.body)
 	}
 }
 
