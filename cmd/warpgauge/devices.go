@@ -65,10 +65,10 @@ func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, all bool) e
 				continue
 			}
 			if shown++; shown == 1 {
-				fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON") //nolint:errcheck // Flush tells
+				fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON")
 			}
 			dev := &d.Device
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, d.State, kindOf(dev.Level), //nolint:errcheck // Flush tells
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, d.State, kindOf(dev.Level),
 				cmp.Or(dev.GPU, "-"), dev.ID, cmp.Or(dev.Model, "-"), cmp.Or(dev.PCIBusID, "-"), d.Reason)
 		}
 	}

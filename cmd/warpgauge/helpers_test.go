@@ -65,7 +65,7 @@ func writeFile(t *testing.T, path, content string) {
 	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

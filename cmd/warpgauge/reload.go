@@ -112,6 +112,9 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	}
 	err = r.apply(ctx, list)
 	r.content, r.partial = data, err != nil
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // the exporter is stopping, which is no failure
+	}
 	if err != nil {
 		return r.failed(log, "counters reloaded, but not in every collector", err)
 	}

@@ -188,6 +188,23 @@ func TestReloadsComeOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// Requests that come before the file is read are one.
+func TestReloaderMergesRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(csvA)
+		for range 3 {
+			b.ask("file change")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.run(ctx, nil) }()
+		synctest.Wait()
+		b.want(t, 1, 0, 1, 0)
+		cancel()
+		must(t, <-done)
+	})
+}
+
 func TestReloaderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
@@ -200,9 +217,7 @@ func TestReloaderRun(t *testing.T) {
 		hangups <- os.Interrupt // any value: only SIGHUP is subscribed
 		synctest.Wait()
 		b.file = csvA
-		for range 3 {
-			b.ask("file change") // the later ones add nothing or find nothing new
-		}
+		b.ask("file change")
 		synctest.Wait()
 		if len(b.applied) != 2 || b.applied[0] != 2 || b.applied[1] != 1 {
 			t.Errorf("applied lists of %v fields, want 2 and then 1", b.applied)
@@ -221,8 +236,13 @@ func TestReloaderRun(t *testing.T) {
 		if b.inProgress() {
 			t.Errorf("a reload still waits after %v", reloadTimeout)
 		}
-		cancel()
+		b.want(t, 0, 2, 0, 1)
+
+		hangups <- os.Interrupt
+		synctest.Wait()
+		cancel() // in the middle of a reload
 		must(t, <-done)
+		b.want(t, 0, 2, 0, 1)
 	})
 }
 

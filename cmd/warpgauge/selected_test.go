@@ -37,7 +37,7 @@ func shown(t *testing.T, profile string, s *selection) []string {
 	c := s.wrap(f)()
 	sources, err := c.Open(t.Context(), collectortest.Fields())
 	must(t, err)
-	defer c.Close() //nolint:errcheck // nothing is lost
+	defer c.Close()
 	var names []string
 	for _, src := range sources {
 		for _, d := range src.Devices() {
@@ -105,20 +105,22 @@ func TestSelection(t *testing.T) {
 func TestSelectionConforms(t *testing.T) {
 	for _, gpus := range []string{"g", "g:1-3,6"} { // not f, which hides the parents of instances
 		t.Run(gpus, func(t *testing.T) {
+			by := choose(t, gpus, "f", "f")
 			collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {
-				return selectedRig(t, tb, choose(t, gpus, "f", "f"))
+				tb.Helper()
+				return selectedRig(tb, by)
 			}})
 		})
 	}
 }
 
-func selectedRig(t *testing.T, tb testing.TB, s *selection) collectortest.Rig {
-	t.Helper()
+func selectedRig(tb testing.TB, s *selection) collectortest.Rig {
+	tb.Helper()
 	w, err := fake.NewWorld(fake.Options{Profile: "dgx-a100-mig"})
-	must(t, err)
+	must(tb, err)
 	tb.Cleanup(w.Release)
 	sources, err := w.Collector().Open(tb.Context(), collectortest.Fields())
-	must(t, err)
+	must(tb, err)
 	board := func(id string) []fake.Span {
 		for _, src := range sources {
 			for _, d := range src.Devices() {
@@ -195,7 +197,9 @@ type three struct{ err error }
 func (three) Devices() []collector.Device {
 	return []collector.Device{{ID: "a", Level: field.GPU, GPU: "0"}, {ID: "b", Level: field.GPU, GPU: "1"}, {ID: "c", Level: field.GPU, GPU: "2"}}
 }
-func (three) Columns() []collector.Column { return []collector.Column{{Device: 0}, {Device: 1}, {Device: 2}} }
+func (three) Columns() []collector.Column {
+	return []collector.Column{{Device: 0}, {Device: 1}, {Device: 2}}
+}
 func (s three) Sample(row []float64, due []bool) error {
 	for i := range row {
 		if due[i] {

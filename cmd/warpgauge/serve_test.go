@@ -85,7 +85,7 @@ func (s *served) do(method, path string) (status int, header http.Header, body s
 	must(s.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	must(s.t, err)
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	must(s.t, err)
 	return resp.StatusCode, resp.Header, string(text)
@@ -233,7 +233,7 @@ func TestServeStopsWhileAGPUHangs(t *testing.T) {
 func TestServePortTaken(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	defer l.Close() //nolint:errcheck // nothing is lost
+	defer l.Close()
 	execute(t, nil, simulated("-a", l.Addr().String())...).want(t, 1, "listen on "+l.Addr().String(), "in use", "--address")
 }
 

@@ -68,7 +68,7 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
 		}
 		if got, want := time.Since(start), 2*time.Second; got != want {
-			t.Errorf("a hung stage was waited for for %v, want %v", got, want)
+			t.Errorf("the wait for a hung stage took %v, want %v", got, want)
 		}
 		if logs.FilterMessageSnippet("abandoning sampler").Len() != 1 {
 			t.Errorf("log = %v, want one line that names the hung stage", logs.All())

@@ -22,7 +22,7 @@ type Config struct {
 	Collectors    string // path of the counters CSV; meaningful only where CollectorsGiven
 	ConfigMapData string // "namespace:name", or NoConfigMap
 	ConfigFile    string // YAML configuration of newer dcgm-exporters
-	Strict        bool   // warnings about the CSV are errors
+	Strict        bool   // an unknown field in the CSV is an error
 
 	// How often.
 	Interval       time.Duration

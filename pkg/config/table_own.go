@@ -22,7 +22,7 @@ func ownSampling(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, value: boolean(&c.Strict),
-			Usage: "Take warnings about the CSV, such as an unknown field, as errors.",
+			Usage: "A field in the CSV that the catalogue does not know is an error, not a warning.",
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
