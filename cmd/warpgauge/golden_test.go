@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/etc"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/sampler"
+)
+
+var update = flag.Bool("update", false, "write the golden pages anew")
+
+// goldenCounters is the default CSV and one row of each kind that it lacks.
+const goldenCounters = `
+DCGM_FI_DEV_NVLINK_BANDWIDTH_L0, counter, Throughput of a link.
+DCGM_FI_PROF_SM_ACTIVE, histogram, Share of time that at least one warp was on an SM.
+DCGM_FI_DEV_GPU_UTIL_RATIO, gauge, The same utilisation in the other dialect.
+DCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs within the window.
+DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, Clock events since start.
+DCGM_EXP_GPU_HEALTH_STATUS, gauge, Health by watch.
+DCGM_EXP_P2P_STATUS, gauge, Reachability of peers.
+`
+
+// TestGoldenPages runs the whole way of a value over each simulated node in a
+// bubble, where the clock starts at the same instant and only moves when all
+// wait, so that every byte of every format is known. Rewrite with -update.
+func TestGoldenPages(t *testing.T) {
+	csv := append(bytes.Clone(etc.DefaultCounters()), goldenCounters...)
+	list, problems, err := field.Parse(bytes.NewReader(csv), field.ParseOptions{File: "golden.csv", Strict: true})
+	if err != nil {
+		t.Fatal(err, problems)
+	}
+	for _, profile := range fake.Profiles() {
+		t.Run(profile, func(t *testing.T) {
+			var text, open, proto []byte
+			synctest.Test(t, func(t *testing.T) { text, open, proto = simulate(t, profile, list) })
+			golden(t, profile+".prom", text)
+			golden(t, profile+".openmetrics", open)
+			golden(t, profile+".protobuf.json", readable(t, proto))
+			lint(t, text)
+		})
+	}
+}
+
+// simulate returns the pages of a node of two boards after ten seconds.
+func simulate(t *testing.T, profile string, list field.List) (text, open, proto []byte) {
+	factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sampler.New([]collector.Factory{factory}, list, sampler.Options{})
+	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- r.Run(ctx) }()
+	time.Sleep(9500 * time.Millisecond) // between two ticks of each source
+	synctest.Wait()
+	page := func(f exposition.Format) []byte {
+		p := r.Page(f, false)
+		defer p.Release()
+		return bytes.Clone(p.Bytes())
+	}
+	text, open, proto = page(exposition.Text), page(exposition.OpenMetrics), page(exposition.Protobuf)
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	return text, open, proto
+}
+
+// readable turns delimited messages into one JSON object a line.
+func readable(t *testing.T, page []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for r := bytes.NewReader(page); ; {
+		var family dto.MetricFamily
+		err := protodelim.UnmarshalFrom(r, &family)
+		if errors.Is(err, io.EOF) {
+			return out.Bytes()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range family.GetMetric() {
+			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
+			raw, err := protojson.Marshal(one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Compact(&out, raw); err != nil { // its blanks are random on purpose
+				t.Fatal(err)
+			}
+			out.WriteByte('\n')
+		}
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("%s is not what is rendered now (-want +got), rewrite it with -update if that is right:\n%s", path, diff)
+	}
+}
+
+// lint is what promtool check metrics does. The names are DCGM's: its labels
+// are camelCase, its counters carry no _total, and one is called a counter.
+func lint(t *testing.T, page []byte) {
+	t.Helper()
+	problems, err := promlint.New(bytes.NewReader(page)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []string{"camelCase", `"_total" suffix`, "should not include type 'counter'"}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "DCGM_") && slices.ContainsFunc(known, func(text string) bool { return strings.Contains(p.Text, text) }) {
+			continue
+		}
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
