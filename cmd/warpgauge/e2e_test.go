@@ -23,6 +23,7 @@ func TestE2E(t *testing.T) {
 		"Formats":      testFormats,
 		"HTTP":         testHTTP,
 		"HungGPU":      testHungGPU,
+		"Faults":       testFaults,
 		"Reload":       testReload,
 		"BadReload":    testBadReload,
 		"NoLeaks":      testNoLeaks,
