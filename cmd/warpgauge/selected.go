@@ -61,20 +61,16 @@ func (c *selected) Open(ctx context.Context, fields field.List) ([]collector.Sou
 	if err != nil {
 		return nil, err
 	}
-	split := map[string]bool{} // ids of GPUs that have instances
 	var all []collector.Device
+	parts := instanceFields{}
 	for _, src := range sources {
-		for _, d := range src.Devices() {
-			all = append(all, d)
-			if d.Level == field.Instance {
-				split[d.Parent] = true
-			}
-		}
+		all = append(all, src.Devices()...)
+		parts.add(src)
 	}
 	c.by.warnMissing(all)
 	var kept []collector.Source
 	for _, src := range sources {
-		if s := c.by.narrow(src, split); s != nil {
+		if s := c.by.narrow(src, parts); s != nil {
 			kept = append(kept, s)
 		}
 	}
@@ -85,22 +81,40 @@ func (c *selected) Open(ctx context.Context, fields field.List) ([]collector.Sou
 	return kept, nil
 }
 
+// instanceFields are the fields that the MIG instances of a GPU supply, by the
+// id of the GPU.
+type instanceFields map[string]map[field.ID]bool
+
+func (p instanceFields) add(src collector.Source) {
+	devices := src.Devices()
+	for _, c := range src.Columns() {
+		d := &devices[c.Device]
+		if d.Level != field.Instance {
+			continue
+		}
+		if p[d.Parent] == nil {
+			p[d.Parent] = map[field.ID]bool{}
+		}
+		p[d.Parent][c.Field] = true
+	}
+}
+
 // matches says whether a device is wanted. Links belong to their GPU or switch.
-func (s *selection) matches(d *collector.Device, split map[string]bool) bool {
+func (s *selection) matches(d *collector.Device) bool {
 	switch d.Level {
 	case field.GPU:
-		return s.gpus.MatchWhole(index(d.GPU), split[d.ID])
+		return s.gpus.MatchWhole(index(d.GPU))
 	case field.Instance, field.ComputeInstance:
 		return s.gpus.MatchPart(index(d.InstanceID))
 	case field.Link:
 		if d.Switch != "" {
 			return s.switches.MatchPart(index(d.Link))
 		}
-		return s.gpus.MatchWhole(index(d.GPU), false)
+		return s.gpus.MatchWhole(index(d.GPU))
 	case field.Switch:
-		return s.switches.MatchWhole(index(d.Switch), false)
+		return s.switches.MatchWhole(index(d.Switch))
 	case field.CPU:
-		return s.cpus.MatchWhole(index(d.CPU), false)
+		return s.cpus.MatchWhole(index(d.CPU))
 	case field.Core:
 		return s.cpus.MatchPart(index(d.Core))
 	}
@@ -154,20 +168,24 @@ func (s *selection) warnMissing(all []collector.Device) {
 	s.warned = text
 }
 
+// repeats says whether a column tells of a whole GPU what its instances tell of
+// their shares. With f the instances speak for the GPU there; what they do not
+// have (temperature, power, clocks …) stays with the GPU, once.
+func (s *selection) repeats(c collector.Column, d *collector.Device, parts instanceFields) bool {
+	return s.gpus.Flexible() && d.Level == field.GPU && parts[d.ID][c.Field]
+}
+
 // narrow returns src without what is not selected, nil if nothing is left.
-func (s *selection) narrow(src collector.Source, split map[string]bool) collector.Source {
+func (s *selection) narrow(src collector.Source, parts instanceFields) collector.Source {
 	n := &narrowed{src: src, devices: src.Devices(), columns: src.Columns()}
 	place := make([]int, len(n.devices)) // of a device of src among those kept, -1: hidden
 	var kept []collector.Device
 	for i := range n.devices {
 		place[i] = -1
-		if s.matches(&n.devices[i], split) {
+		if s.matches(&n.devices[i]) {
 			place[i] = len(kept)
 			kept = append(kept, n.devices[i])
 		}
-	}
-	if len(kept) == len(n.devices) {
-		return src
 	}
 	if len(kept) == 0 {
 		return nil
@@ -177,11 +195,14 @@ func (s *selection) narrow(src collector.Source, split map[string]bool) collecto
 	n.due = make([]bool, len(n.columns))
 	var columns []collector.Column
 	for i, c := range n.columns {
-		if p := place[c.Device]; p >= 0 {
+		if p := place[c.Device]; p >= 0 && !s.repeats(c, &n.devices[c.Device], parts) {
 			c.Device = p
 			columns = append(columns, c)
 			n.at = append(n.at, i)
 		}
+	}
+	if len(columns) == len(n.columns) && len(kept) == len(n.devices) {
+		return src
 	}
 	n.devices, n.columns = kept, columns
 	return n
@@ -201,10 +222,21 @@ type narrowed struct {
 	due []bool
 }
 
-var _ collector.Source = (*narrowed)(nil)
+var (
+	_ collector.Source    = (*narrowed)(nil)
+	_ collector.CallMeter = (*narrowed)(nil)
+)
 
 func (n *narrowed) Devices() []collector.Device { return n.devices }
 func (n *narrowed) Columns() []collector.Column { return n.columns }
+
+// Calls passes on what the source can tell of its library calls.
+func (n *narrowed) Calls() []collector.CallCost {
+	if m, ok := n.src.(collector.CallMeter); ok {
+		return m.Calls()
+	}
+	return nil
+}
 
 func (n *narrowed) Sample(row []float64, due []bool) error {
 	for i, at := range n.at {

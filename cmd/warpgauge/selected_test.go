@@ -74,7 +74,7 @@ func TestSelection(t *testing.T) {
 		{"dgx-h100", "f", "f", "f", []string{"gpu0", "gpu7", "gpu7/link", "nvswitch0", "nvswitch3"}, nil},
 		{"dgx-h100", "g:2", "f", "f", []string{"gpu2", "gpu2/link", "nvswitch0"}, []string{"gpu0", "gpu1", "gpu3"}},
 		{"dgx-h100", "f", "g:1", "f", []string{"gpu0", "nvswitch1"}, []string{"nvswitch0", "nvswitch2", "nvswitch1/"}},
-		{"dgx-a100-mig", "f", "f", "f", []string{"gpu0/1", "gpu3/0", "gpu4", "gpu7"}, nil},
+		{"dgx-a100-mig", "f", "f", "f", []string{"gpu0", "gpu0/1", "gpu3", "gpu3/0", "gpu4", "gpu7"}, nil},
 		{"dgx-a100-mig", "g", "f", "f", []string{"gpu0", "gpu3", "gpu4"}, []string{"gpu0/1", "gpu3/0"}},
 		{"dgx-a100-mig", "i", "f", "f", []string{"gpu0/1", "gpu3/0"}, []string{"gpu4", "gpu5"}},
 		{"dgx-a100-mig", "g:4,5+i:7", "f", "f", []string{"gpu2/7", "gpu4", "gpu5"}, []string{"gpu0", "gpu6", "gpu2/8"}},
@@ -94,16 +94,54 @@ func TestSelection(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range shown(t, "dgx-a100-mig", choose(t, "f", "f", "f")) {
-		if name == "gpu0" {
-			t.Error("f shows a GPU that has instances")
+}
+
+// With f a GPU that has instances is on the page for what they do not tell, so
+// that its temperature does not disappear and nothing is told twice.
+func TestFlexSelectionTellsNothingTwice(t *testing.T) {
+	f, err := fake.Factory(fake.Options{Profile: "dgx-a100-mig"})
+	must(t, err)
+	sources, err := choose(t, "f", "f", "f").wrap(f)().Open(t.Context(), collectortest.Fields())
+	must(t, err)
+	told := map[string]map[field.ID]int{} // by GPU: how many levels tell of a field
+	temperatures := 0
+	for _, src := range sources {
+		devices := src.Devices()
+		levels := map[string]map[field.ID]map[field.Level]bool{}
+		for _, c := range src.Columns() {
+			d := &devices[c.Device]
+			if d.Level != field.GPU && d.Level != field.Instance {
+				continue
+			}
+			if levels[d.GPU] == nil {
+				levels[d.GPU] = map[field.ID]map[field.Level]bool{}
+				told[d.GPU] = map[field.ID]int{}
+			}
+			if levels[d.GPU][c.Field] == nil {
+				levels[d.GPU][c.Field] = map[field.Level]bool{}
+			}
+			levels[d.GPU][c.Field][d.Level] = true
+			told[d.GPU][c.Field] = len(levels[d.GPU][c.Field])
+			if c.Field == 150 && d.Level == field.GPU {
+				temperatures++
+			}
+		}
+	}
+	if temperatures != 8 {
+		t.Errorf("%d GPUs tell their temperature, want 8", temperatures)
+	}
+	for gpu, fields := range told {
+		for id, levels := range fields {
+			if levels != 1 {
+				t.Errorf("gpu %s: field %d is told by the GPU and by its instances", gpu, id)
+			}
 		}
 	}
 }
 
 // What is selected obeys the contract of collectors as the whole does.
 func TestSelectionConforms(t *testing.T) {
-	for _, gpus := range []string{"g", "g:1-3,6"} { // not f, which hides the parents of instances
+	for _, gpus := range []string{"f", "g", "g:1-3,6"} {
 		t.Run(gpus, func(t *testing.T) {
 			by := choose(t, gpus, "f", "f")
 			collectortest.Run(t, collectortest.Harness{Name: "fake", New: func(tb testing.TB) collectortest.Rig {

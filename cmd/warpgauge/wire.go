@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"time"
@@ -88,23 +87,13 @@ func newSampler(cfg *config.Config, factories []collector.Factory, list field.Li
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{
-		{name: "sampler", run: p.sample, grace: samplerStop + 300*time.Millisecond},
+		{name: "sampler", run: p.sampler.Run, grace: samplerStop + 300*time.Millisecond},
 		{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond},
 	}
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: 200 * time.Millisecond})
 	}
 	return out
-}
-
-// sample runs the sampler. Without any collector that ends at once, but the
-// exporter goes on to serve what it knows of itself.
-func (p *pipeline) sample(ctx context.Context) error {
-	err := p.sampler.Run(ctx)
-	if err == nil {
-		<-ctx.Done()
-	}
-	return err
 }
 
 // notReady lists why /readyz answers 503: a collector that is still being

@@ -100,18 +100,13 @@ func parseIndex(text string) (int, error) {
 	return int(n), nil
 }
 
-// Flexible says that each whole is wanted where it has no parts, and its parts
-// where it has some.
+// Flexible says that of a whole with parts only what the parts do not tell is
+// wanted, beside the parts.
 func (s Selector) Flexible() bool { return s.flexible }
 
-// MatchWhole says whether the GPU, switch or CPU with that index is wanted.
-// hasParts matters to a flexible Selector only.
-func (s Selector) MatchWhole(index int, hasParts bool) bool {
-	if s.flexible {
-		return !hasParts
-	}
-	return s.whole.has(index)
-}
+// MatchWhole says whether the GPU, switch or CPU with that index is wanted. A
+// flexible Selector wants all: of a GPU with parts, what the parts do not have.
+func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(index) }
 
 // MatchPart says whether the instance, link or core with that index is wanted.
 func (s Selector) MatchPart(index int) bool { return s.flexible || s.part.has(index) }

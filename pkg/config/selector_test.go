@@ -13,7 +13,7 @@ func TestParseSelector(t *testing.T) {
 		whole, part []int // the wanted ones
 		out         string
 	}{
-		{in: "f", part: part},
+		{in: "f", whole: whole, part: part},
 		{in: "g", whole: whole},
 		{in: "i", part: part},
 		{in: "g:0", whole: []int{0}},
@@ -31,7 +31,7 @@ func TestParseSelector(t *testing.T) {
 		}
 		var gotWhole, gotPart []int
 		for _, i := range whole {
-			if s.MatchWhole(i, true) {
+			if s.MatchWhole(i) {
 				gotWhole = append(gotWhole, i)
 			}
 			if s.MatchPart(i) {
@@ -83,10 +83,10 @@ func TestParseSelectorErrors(t *testing.T) {
 
 func TestFlexibleSelectorPrefersParts(t *testing.T) {
 	s := flex()
-	if !s.Flexible() || !s.MatchWhole(0, false) || s.MatchWhole(0, true) || !s.MatchPart(7) {
+	if !s.Flexible() || !s.MatchWhole(0) || !s.MatchPart(7) {
 		t.Error("f must match a whole without parts, and the parts of one with parts")
 	}
-	if (Selector{}).MatchWhole(0, false) || (Selector{}).MatchPart(0) {
+	if (Selector{}).MatchWhole(0) || (Selector{}).MatchPart(0) {
 		t.Error("the zero Selector must match nothing")
 	}
 }
@@ -107,7 +107,7 @@ func FuzzParseSelector(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		s, err := ParseSelector(in)
 		if err != nil {
-			if s.Flexible() || s.MatchWhole(0, false) || s.MatchPart(0) {
+			if s.Flexible() || s.MatchWhole(0) || s.MatchPart(0) {
 				t.Errorf("ParseSelector(%q) gives an error and a selector that matches", in)
 			}
 			return
@@ -117,7 +117,7 @@ func FuzzParseSelector(f *testing.F) {
 			t.Errorf("ParseSelector(%q) prints as %q, which parses as %q, %v", in, s, again, err)
 		}
 		for _, i := range []int{0, 1, 2, 100, maxIndex} {
-			if s.MatchWhole(i, false) != again.MatchWhole(i, false) || s.MatchPart(i) != again.MatchPart(i) {
+			if s.MatchWhole(i) != again.MatchWhole(i) || s.MatchPart(i) != again.MatchPart(i) {
 				t.Errorf("ParseSelector(%q) and its text %q differ at %d", in, s, i)
 			}
 		}

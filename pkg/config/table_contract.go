@@ -58,7 +58,7 @@ func contractFields(c *Config) []Flag {
 }
 
 func contractDevices(c *Config) []Flag {
-	const grammar = " f: each whole, or its parts where it has some; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
+	const grammar = " f: the parts where a whole has some, and of the whole what the parts do not tell; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
 	const missing = "an id that does not exist is a warning, since a device may appear later"
 	return []Flag{
 		{

@@ -33,6 +33,7 @@ type keeper struct {
 	current atomic.Pointer[binding] // in service; nil before the first Open succeeded
 	problem atomic.Pointer[problem] // why it is not, or not with the fields wanted; nil if all is well
 	missing memory                  // boards that Open no longer finds
+	calls   callTotals              // of bindings that are gone
 
 	wishMu  sync.Mutex
 	wish    field.List
@@ -215,7 +216,11 @@ func (k *keeper) onOpened(ctx context.Context, r opened) {
 func (k *keeper) fail(r opened) {
 	p := &problem{cause: causeOfOpen(r.err), reason: r.err.Error()}
 	if old := k.problem.Swap(p); old == nil || old.reason != p.reason {
-		k.log.Warn("collector is not in use, trying again in the background", zap.Error(r.err))
+		level := zap.WarnLevel
+		if p.cause != CauseError {
+			level = zap.InfoLevel // a node without this vendor's GPUs is nothing to worry about
+		}
+		k.log.Log(level, "collector is not in use, trying again in the background", zap.Error(r.err))
 	}
 	var answer error
 	if k.current.Load() != nil {
@@ -230,7 +235,11 @@ func (k *keeper) fail(r opened) {
 func (k *keeper) switchOver() {
 	b := k.pending
 	k.pending, k.ready = nil, nil
-	old := k.current.Swap(b)
+	old := k.current.Load()
+	if old != nil {
+		k.calls.retire(old)
+	}
+	k.current.Store(b)
 	k.publish()
 	if k.problem.Swap(nil) != nil || old == nil {
 		k.log.Info("collector is in use", zap.Int("sources", len(b.workers)), zap.Int("devices", b.deviceCount()))

@@ -87,12 +87,16 @@ var (
 		"1 for the state the device is in, 0 for the others: up, stalled (no answer or no new values) or lost.", append(deviceLabels, "state"), nil)
 	descProblem = prometheus.NewDesc("warpgauge_device_problem",
 		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
+	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
+		"Calls into the vendor library by kind. Only from collectors that can tell.", []string{"collector", "call"}, nil)
+	descCallTime = prometheus.NewDesc("warpgauge_library_call_seconds_total",
+		"Time spent in them.", []string{"collector", "call"}, nil)
 	descAge = prometheus.NewDesc("warpgauge_sample_age_seconds",
 		"Age of the device's last successful sample. Absent before the first.", deviceLabels, nil)
 )
 
 func (c stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descState, descProblem, descAge} {
+	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descState, descProblem, descAge, descCalls, descCallTime} {
 		ch <- d
 	}
 }
@@ -128,6 +132,12 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		for s := Up; s <= Lost; s++ {
 			gauge(descDevices, float64(count[s]), st.Name, s.String())
+		}
+	}
+	for _, k := range c.s.keepers {
+		for _, call := range k.calls.with(k.current.Load()) {
+			ch <- prometheus.MustNewConstMetric(descCalls, prometheus.CounterValue, float64(call.Count), k.name, call.Call)
+			ch <- prometheus.MustNewConstMetric(descCallTime, prometheus.CounterValue, call.Time.Seconds(), k.name, call.Call)
 		}
 	}
 }

@@ -85,7 +85,8 @@ func (s *Sampler) Board() *view.Board { return &s.board }
 
 // Run opens and samples until ctx ends. It returns nil after every library call
 // has returned and every collector is closed, or an error that names what it
-// had to abandon after Options.StopTimeout. Call it once.
+// had to abandon after Options.StopTimeout. Without any collector it waits for
+// the end of ctx all the same. Call it once.
 func (s *Sampler) Run(ctx context.Context) error {
 	errs := make([]error, len(s.keepers))
 	var wg sync.WaitGroup
@@ -93,6 +94,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 		wg.Go(func() { errs[i] = k.run(ctx) })
 	}
 	wg.Wait()
+	<-ctx.Done()
 	return errors.Join(errs...)
 }
 

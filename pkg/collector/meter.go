@@ -1,0 +1,20 @@
+package collector
+
+import "time"
+
+// CallMeter is an optional ability of a Source that can tell what each kind of
+// library call costs it, so that users see which of their fields is expensive.
+// A source that only knows the time of a whole Sample leaves it out: the sampler
+// measures that anyway.
+type CallMeter interface {
+	// Calls returns the costs since Open, one entry per kind of call, in any
+	// order. It may run concurrently with Sample and must not wait for it.
+	Calls() []CallCost
+}
+
+// CallCost is what one kind of library call has cost so far.
+type CallCost struct {
+	Call  string // the vendor's function or a group of them: "nvmlDeviceGetFieldValues"
+	Count uint64
+	Time  time.Duration
+}
