@@ -103,6 +103,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
+	node = metering(node)
 	absent := func([]string) (string, error) { return "", errors.New("not here") }
 	missing := func() collector.Collector { return nvml.New(nvml.Options{Root: "/nonexistent", Find: absent}) }
 
@@ -125,3 +126,25 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
+
+// metering makes a factory whose sources tell what their library calls cost,
+// as those of vendors' libraries do.
+func metering(f collector.Factory) collector.Factory {
+	return func() collector.Collector { return metered{f()} }
+}
+
+type metered struct{ collector.Collector }
+
+func (m metered) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	sources, err := m.Collector.Open(ctx, fields)
+	for i, src := range sources {
+		sources[i] = meteredSource{src}
+	}
+	return sources, err
+}
+
+type meteredSource struct{ collector.Source }
+
+var _ collector.CallMeter = meteredSource{}
+
+func (meteredSource) Calls() []collector.CallCost { return []collector.CallCost{{Call: "read"}} }

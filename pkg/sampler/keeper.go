@@ -91,6 +91,10 @@ func newKeeper(f collector.Factory, fields field.List, o Options, m *metrics, pu
 		missing: memory{keep: o.LostMemory},
 	}
 	k.problem.Store(&problem{cause: CauseOpening, reason: "not opened yet"})
+	for _, result := range []string{"success", "error"} { // from 0, so that the first one is an increase
+		m.opens.WithLabelValues(name, result)
+	}
+	m.rescanErrors.WithLabelValues(name)
 	return k
 }
 
