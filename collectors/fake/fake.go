@@ -27,6 +27,13 @@ type Options struct {
 	Spec    *Spec            // may be nil
 	Now     func() time.Time // clock of values and faults; nil means time.Now
 	Seed    uint64           // tells nodes of one profile apart
+
+	// Isolated says that this process may be ruined: it is a child made for this
+	// collector. Without it a spec that ends processes is an error.
+	Isolated bool
+	// Start is when the exporter started, for a child that was started later: the
+	// times of faults count from it, whichever child they meet. Zero means now.
+	Start time.Time
 }
 
 func (o Options) withSpec() Options {
@@ -94,6 +101,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	w := c.world
 	elapsed, t := w.elapsed(), w.timeline.Load()
+	w.process.suffer(t, elapsed)
 	if err := t.openError(elapsed); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,19 @@ const (
 	Devices   FaultKind = "devices"    // the node has another number of GPUs
 )
 
+// The kinds that ruin the process that they befall. They are for a World with
+// Options.Isolated only.
+const (
+	Crash    FaultKind = "crash"    // SIGSEGV
+	Abort    FaultKind = "abort"    // an assertion's text, then SIGABRT
+	Exit     FaultKind = "exit"     // ends with Status
+	Spin     FaultKind = "spin"     // Sample does not return and keeps a core busy
+	Leak     FaultKind = "leak"     // Rate more memory each second
+	FDs      FaultKind = "fds"      // no descriptor is left
+	Garbage  FaultKind = "garbage"  // junk on every Unix socket that is open
+	Scribble FaultKind = "scribble" // junk over all shared memory
+)
+
 // Span is a range of indices, both ends inclusive.
 type Span struct{ First, Last int }
 
@@ -55,6 +68,10 @@ type Fault struct {
 	Message string            // Failing, OpenFails
 	Count   int               // Devices: how many GPUs there are
 
+	Once   bool // kinds that ruin processes: spares those born after At
+	Status int  // Exit
+	Rate   int  // Leak: MiB per second
+
 	line int // in the spec file
 }
 
@@ -80,6 +97,8 @@ func (f *Fault) validate() error {
 		return fmt.Errorf("fault %q: XIDs are 1 to 999, not %d", f.Kind, f.XID)
 	case f.Kind == Health && !slices.Contains(healthWatches(), f.Watch):
 		return fmt.Errorf("fault %q: unknown watch %q: there are %s", f.Kind, f.Watch, strings.Join(healthWatches(), ", "))
+	case f.Kind == Leak && f.Rate < 1:
+		return fmt.Errorf("fault %q: needs a rate of at least 1 MiB per second", f.Kind)
 	case f.Kind == Devices && (f.Count < 0 || f.Count > maxDevices):
 		return fmt.Errorf("fault %q: 0 to %d devices, not %d", f.Kind, maxDevices, f.Count)
 	}

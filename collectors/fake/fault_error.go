@@ -36,6 +36,7 @@ type keys struct {
 	required []string
 	optional []string
 	moment   bool // takes no time: no key for
+	process  bool // ruins the process: only in a World that may; key once
 }
 
 var faultKeys = map[FaultKind]keys{
@@ -50,6 +51,14 @@ var faultKeys = map[FaultKind]keys{
 	Health:    {targets: true, required: []string{"watch", "state"}, optional: []string{"code"}},
 	OpenFails: {optional: []string{"message"}},
 	Devices:   {required: []string{"devices"}},
+	Crash:     {process: true},
+	Abort:     {process: true, optional: []string{"message"}},
+	Exit:      {process: true, optional: []string{"status"}},
+	Spin:      {process: true, targets: true},
+	Leak:      {process: true, required: []string{"rate"}},
+	FDs:       {process: true},
+	Garbage:   {process: true},
+	Scribble:  {process: true},
 }
 
 func faultKinds() []string {

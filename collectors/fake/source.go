@@ -64,6 +64,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 		return errClosed
 	}
 	s.follow()
+	s.world.process.suffer(s.timeline, s.world.elapsed())
 	if err := s.wait(); err != nil {
 		return err
 	}
@@ -109,6 +110,9 @@ func insertXID(xids []*fault, f *fault) []*fault {
 // wait blocks while the device hangs or is slow.
 func (s *source) wait() error {
 	for _, f := range s.faults {
+		if f.Kind == Spin {
+			s.world.spin(f)
+		}
 		if f.Kind != Hang && f.Kind != Slow {
 			continue
 		}

@@ -138,6 +138,9 @@ func (p *parser) fault(n *yaml.Node) Fault {
 		"state":   func(n *yaml.Node) { f.Fail = p.choice(n, "warn", "fail") == "fail" },
 		"code":    func(n *yaml.Node) { f.Code = p.text(n) },
 		"message": func(n *yaml.Node) { f.Message = p.text(n) },
+		"once":    func(n *yaml.Node) { f.Once = p.choice(n, "true", "false") == "true" },
+		"status":  func(n *yaml.Node) { f.Status = p.integer(n, 0, 255) },
+		"rate":    func(n *yaml.Node) { f.Rate = p.integer(n, 1, maxLeakMiB) },
 	}
 	allowed := slices.Concat([]string{"kind", "at"}, rules.required, rules.optional)
 	if !rules.moment {
@@ -145,6 +148,9 @@ func (p *parser) fault(n *yaml.Node) Fault {
 	}
 	if rules.targets {
 		allowed = append(allowed, "device", "switch")
+	}
+	if rules.process {
+		allowed = append(allowed, "once")
 	}
 	for key := range setters {
 		if !slices.Contains(allowed, key) {

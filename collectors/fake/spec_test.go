@@ -38,6 +38,14 @@ faults:
   - {device: 7, kind: error, message: "unknown error [code 999]"}
   - {device: 8, kind: health, watch: NVLINK, state: warn, code: DCGM_FR_NVLINK_ERROR_THRESHOLD}
   - {device: 8, kind: health, watch: MEM, state: fail}
+  - {at: 1s, for: 2s, kind: crash}
+  - {kind: abort, once: true, message: "Assertion x failed."}
+  - {kind: exit, status: 3}
+  - {kind: spin, device: 0-1}
+  - {kind: leak, rate: 100}
+  - {kind: fds, once: false}
+  - {kind: garbage}
+  - {kind: scribble}
 `
 
 func TestParseSpec(t *testing.T) {
@@ -65,6 +73,14 @@ func TestParseSpec(t *testing.T) {
 			{Kind: Failing, GPUs: One(7), Message: "unknown error [code 999]"},
 			{Kind: Health, GPUs: One(8), Watch: "NVLINK", Code: "DCGM_FR_NVLINK_ERROR_THRESHOLD"},
 			{Kind: Health, GPUs: One(8), Watch: "MEM", Fail: true},
+			{Kind: Crash, At: s, For: 2 * s},
+			{Kind: Abort, Once: true, Message: "Assertion x failed."},
+			{Kind: Exit, Status: 3},
+			{Kind: Spin, GPUs: []Span{{0, 1}}},
+			{Kind: Leak, Rate: 100},
+			{Kind: FDs},
+			{Kind: Garbage},
+			{Kind: Scribble},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Fault{})); diff != "" {
@@ -78,7 +94,7 @@ func TestParseSpec(t *testing.T) {
 		t.Errorf("the spec of this test has %d kinds of faults, there are %d", len(kinds), len(faultKinds()))
 	}
 	// What the spec says comes before the options.
-	w := newWorld(t, Options{Profile: "rtx4090", Devices: 1, Seed: 1, Spec: got})
+	w := newWorld(t, Options{Profile: "rtx4090", Devices: 1, Seed: 1, Spec: got, Isolated: true})
 	if w.profile.name != "dgx-a100-mig" || w.gpus != 12 || w.seed != 7 || w.shape(9) != Bursts || w.shape(10) != Inference {
 		t.Errorf("node of the spec: %s with %d GPUs, seed %d, shapes %s and %s", w.profile.name, w.gpus, w.seed, w.shape(9), w.shape(10))
 	}
@@ -124,7 +140,7 @@ func TestParseBadSpec(t *testing.T) {
 	f("loads:\n  - {device: 0, shape: round}\n", `line 2, column 24: unknown shape "round"`)
 	f("faults:\n  - hang\n", "line 2, column 5: want a fault such as")
 	f("faults:\n  - {device: 1}\n", "line 2, column 5: a fault needs a kind")
-	f("faults:\n  - {device: 1, kind: burn}\n", "line 2, column 23: want one of blank, devices")
+	f("faults:\n  - {device: 1, kind: burn}\n", "line 2, column 23: want one of abort, blank, crash, devices")
 	f("faults:\n  - {kind: hang}\n", "line 2, column 5: fault \"hang\": which device?")
 	f("faults:\n  - {kind: hang, device: 1, xid: 4}\n", `line 2, column 29: unknown key "xid": a fault of kind hang has at, device, for, kind, switch`)
 	f("faults:\n  - {kind: xid, device: 1, xid: 4, for: 1s}\n", `unknown key "for"`)
@@ -142,6 +158,12 @@ func TestParseBadSpec(t *testing.T) {
 	f("faults:\n  - {kind: value, device: 1, field: DCGM_FI_DEV_GPU_UTIL, value: high}\n", `want a number`)
 	f("faults:\n  - {kind: health, device: 1, watch: MOOD, state: warn}\n", `unknown watch "MOOD"`)
 	f("faults:\n  - {kind: health, device: 1, watch: MEM, state: bad}\n", `want one of warn, fail`)
+	f("faults:\n  - {kind: leak}\n", `needs the key "rate"`)
+	f("faults:\n  - {kind: leak, rate: 0}\n", `want a whole number from 1`)
+	f("faults:\n  - {kind: crash, device: 1}\n", `unknown key "device"`)
+	f("faults:\n  - {kind: crash, once: perhaps}\n", `want one of true, false`)
+	f("faults:\n  - {kind: hang, device: 1, once: true}\n", `unknown key "once"`)
+	f("faults:\n  - {kind: exit, status: 256}\n", `want a whole number from 0 to 255`)
 	f("profile: &p rtx4090\nseed: *p\n", "line 2, column 7: want a value", "line 2, column 7: want a whole number")
 	f("profile: rtx4090\n---\nseed: 1\n", "line 2: want one YAML document")
 	f("profile: [\n", "yaml: ")

@@ -1,6 +1,8 @@
 package fake
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,8 @@ type World struct {
 	mu       sync.Mutex // taken by Inject
 	timeline atomic.Pointer[timeline]
 
+	process *process // nil where it must not be ruined
+
 	release  sync.Once
 	released chan struct{}
 }
@@ -52,6 +56,12 @@ func NewWorld(o Options) (*World, error) {
 		w.now = time.Now
 	}
 	w.start = w.now()
+	if !o.Start.IsZero() {
+		w.start = o.Start
+	}
+	if o.Isolated {
+		w.process = newProcess(w.elapsed(), o.Seed)
+	}
 	w.boot = bootTime(w.start, o.Seed)
 	w.timeline.Store(&timeline{})
 	if o.Spec != nil {
@@ -77,7 +87,7 @@ func (w *World) Collector() collector.Collector { return &Collector{world: w} }
 // Inject lets a fault begin now, whatever its At says. It ends by itself after
 // its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
-	if err := f.validate(); err != nil {
+	if err := errors.Join(f.validate(), w.permits(f.Kind)); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
@@ -98,7 +108,7 @@ func (w *World) script(faults []Fault) error {
 	}
 	t := w.timeline.Load()
 	for _, f := range faults {
-		if err := f.validate(); err != nil {
+		if err := cmp.Or(f.validate(), w.permits(f.Kind)); err != nil {
 			return atLine(f.line, err)
 		}
 		if err := beyond(f.GPUs, most, "device"); err != nil {
@@ -110,6 +120,14 @@ func (w *World) script(faults []Fault) error {
 		t, _ = t.with(f)
 	}
 	w.timeline.Store(t)
+	return nil
+}
+
+// permits refuses what would end this process where others live in it.
+func (w *World) permits(kind FaultKind) error {
+	if w.process == nil && faultKeys[kind].process {
+		return fmt.Errorf("fault %q ruins the process that samples: it needs --isolation=process", kind)
+	}
 	return nil
 }
 
