@@ -19,7 +19,7 @@ import (
 )
 
 // specVariable makes this test binary the child of a test: it samples a node
-// with that spec until it dies, or for two seconds.
+// with that spec until it dies, or for half a second.
 const specVariable = "FAKE_TEST_SPEC"
 
 // TestChild is not a test of its own.
@@ -42,7 +42,7 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if err := sources[0].Sample(make([]float64, 1), []bool{true}); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestLeak(t *testing.T) {
 
 // TestExhaust lets a child sample without descriptors, and again with some.
 func TestExhaust(t *testing.T) {
-	if state, out, _ := inChild(t, "faults: [{kind: fds, for: 1s}]"); !state.Success() || !strings.Contains(out, "alive") {
+	if state, out, _ := inChild(t, "faults: [{kind: fds, for: 200ms}]"); !state.Success() || !strings.Contains(out, "alive") {
 		t.Errorf("%v:\n%s", state, out)
 	}
 }
