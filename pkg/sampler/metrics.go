@@ -53,7 +53,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer, s *Sampler) {
-	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.opens, m.rescanErrors, stateCollector{s})
+	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.opens, m.rescanErrors, StateCollector(s.Status), callCollector{s})
 }
 
 // dropGone removes the series of sources that old had and now has not.
@@ -71,8 +71,16 @@ func (m *metrics) dropGone(name string, old, now *binding) {
 	}
 }
 
-// stateCollector reads the states of collectors and devices when gathered.
-type stateCollector struct{ s *Sampler }
+// StateCollector tells the states of collectors and devices, as status has them
+// when they are gathered.
+func StateCollector(status func() []CollectorStatus) prometheus.Collector {
+	return stateCollector{status}
+}
+
+type stateCollector struct{ status func() []CollectorStatus }
+
+// callCollector tells what library calls cost.
+type callCollector struct{ s *Sampler }
 
 var (
 	deviceLabels = []string{"collector", "device", "gpu"}
@@ -96,9 +104,14 @@ var (
 )
 
 func (c stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descState, descProblem, descAge, descCalls, descCallTime} {
+	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descState, descProblem, descAge} {
 		ch <- d
 	}
+}
+
+func (c callCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descCalls
+	ch <- descCallTime
 }
 
 func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
@@ -106,7 +119,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, st := range c.s.Status() {
+	for _, st := range c.status() {
 		gauge(descCollectorUp, oneIf(st.Up), st.Name)
 		if st.Cause != CauseNone {
 			gauge(descCollectorProblem, 1, st.Name, string(st.Cause))
@@ -134,6 +147,9 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descDevices, float64(count[s]), st.Name, s.String())
 		}
 	}
+}
+
+func (c callCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, k := range c.s.keepers {
 		for _, call := range k.calls.with(k.current.Load()) {
 			ch <- prometheus.MustNewConstMetric(descCalls, prometheus.CounterValue, float64(call.Count), k.name, call.Call)

@@ -33,7 +33,9 @@ const (
 	CauseNotBuilt  Cause = "not_built_in"
 	CauseNotLoaded Cause = "not_loaded"
 	CauseNoDevices Cause = "no_devices"
-	CauseOpening   Cause = "opening" // Open has not returned
+	CauseOpening   Cause = "opening"      // Open has not returned
+	CauseChild     Cause = "child_exited" // the process that samples has ended; another is on its way
+	CauseStuck     Cause = "child_stuck"  // the process that samples was killed and does not go
 )
 
 // CollectorStatus is the state of one collector.
