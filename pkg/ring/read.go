@@ -77,14 +77,19 @@ func (r *Ring) Follow() *Follower {
 	return f
 }
 
+// maxLag is more rows than a writer appends in 300 years of 10 ms ticks.
+const maxLag = 1 << 40
+
 // Next copies the next unread row into row. It reports false when there is none.
+// Whatever the words of the block are, and however they change meanwhile, it
+// returns: a block that is shared with another process can hold anything.
 func (f *Follower) Next(row *Row) bool {
-	for {
+	for range f.ring.Rows() + 1 {
 		head := f.ring.Head()
 		switch lag := head - f.next; {
 		case head == f.next:
 			return false
-		case head < f.next: // the block was made anew, or its writer lies
+		case head < f.next, lag > maxLag: // the block was made anew, or its writer lies
 			f.next = head
 			return false
 		case lag > uint64(f.ring.Rows()):
@@ -98,6 +103,7 @@ func (f *Follower) Next(row *Row) bool {
 		}
 		f.overruns++ // overwritten while it was copied
 	}
+	return false
 }
 
 // Overruns returns how many rows were lost to the writer so far.
