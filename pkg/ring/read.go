@@ -1,6 +1,9 @@
 package ring
 
-import "math"
+import (
+	"math"
+	"runtime"
+)
 
 // Row is a copy of one row, with buffers that are reused from read to read.
 type Row struct {
@@ -47,7 +50,9 @@ func (r *Ring) read(n uint64, row *Row) bool {
 	for i := range row.Cells {
 		row.Cells[i] = math.Float64frombits(payload[i].Load())
 	}
-	return s[slotSeq].Load() == 2*n+2
+	whole := s[slotSeq].Load() == 2*n+2
+	runtime.KeepAlive(r)
+	return whole
 }
 
 func (row *Row) fit(stamps, cells int) {
@@ -93,7 +98,7 @@ func (f *Follower) Next(row *Row) bool {
 			f.next = head
 			return false
 		case lag > uint64(f.ring.Rows()):
-			f.overruns += lag - uint64(f.ring.Rows())
+			f.overruns += min(lag-uint64(f.ring.Rows()), maxLag)
 			f.next = head - uint64(f.ring.Rows())
 		}
 		n := f.next

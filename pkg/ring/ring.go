@@ -11,6 +11,7 @@ package ring
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -51,6 +52,7 @@ type Ring struct {
 	stamps int
 	cells  int
 	stride int
+	owner  any // of mem; see Keep
 }
 
 // Words returns the size of the block that a ring needs, in 64-bit words.
@@ -99,6 +101,15 @@ func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	return r, nil
 }
 
+// Keep makes r hold owner for as long as anybody can reach r. It is for blocks
+// outside of Go's heap, which mem alone does not keep: owner frees the block when
+// it is collected itself (runtime.AddCleanup). Followers hold their ring. Call it
+// before r is shared.
+//
+// Each method that touches mem ends with a runtime.KeepAlive of the ring, for a
+// ring is otherwise dead as soon as its last field has been read.
+func (r *Ring) Keep(owner any) { r.owner = owner }
+
 // Rows, Stamps and Cells are the dimensions.
 func (r *Ring) Rows() int   { return int(r.mask + 1) }
 func (r *Ring) Stamps() int { return r.stamps }
@@ -106,7 +117,11 @@ func (r *Ring) Cells() int  { return r.cells }
 
 // Head returns how many rows have been appended. It grows by one per row and is
 // the cheapest way to see whether there is anything new.
-func (r *Ring) Head() uint64 { return r.mem[wordHead].Load() }
+func (r *Ring) Head() uint64 {
+	head := r.mem[wordHead].Load()
+	runtime.KeepAlive(r)
+	return head
+}
 
 // Append writes a row. t and stamps are Unix nanoseconds.
 // Shape: len(stamps) = Stamps(), len(cells) = Cells().
@@ -138,6 +153,7 @@ func (r *Ring) Append(t int64, stamps []int64, cells []float64) {
 	}
 	s[slotSeq].Store(2*n + 2)
 	r.mem[wordHead].Store(n + 1)
+	runtime.KeepAlive(r)
 }
 
 func (r *Ring) slot(n uint64) []atomic.Uint64 {
