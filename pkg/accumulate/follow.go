@@ -105,8 +105,10 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 	f.next(row)
 	for i := range f.histograms {
 		t := &f.histograms[i]
-		if f.devices[t.device].sampled {
-			t.observe(row.Cells[t.cell] * t.scale)
+		// The sampler has dropped what is not plausible, but the memory can be
+		// shared with a process gone mad, and a sum never forgets.
+		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && cell >= t.field.Desc.Min && cell <= t.field.Desc.Max {
+			t.observe(cell * t.scale)
 		}
 	}
 	for i := range f.clocks {

@@ -2,6 +2,7 @@ package accumulate
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -56,6 +57,17 @@ func TestFailedSamplesAddNothing(t *testing.T) {
 	checkHistogram(t, power(t, s, "GPU-a"), 3, 300)
 	checkHistogram(t, power(t, s, "GPU-b"), 1, 100)
 	checkHistogram(t, power(t, s, "GPU-never"), 0, 0)
+}
+
+// TestNonsenseIsNotCounted: rows can lie in memory that another process writes.
+func TestNonsenseIsNotCounted(t *testing.T) {
+	b := newBoard(16, "GPU-a")
+	s := New(Options{})
+	for i, v := range []float64{100, -1, 3001, 1e308, 1e308, math.Inf(1), 3000, 0} {
+		tick(b, i, 1, v)
+	}
+	s.Sync(viewOf(b), at(8))
+	checkHistogram(t, power(t, s, "GPU-a"), 3, 3100)
 }
 
 func TestScale(t *testing.T) {
