@@ -19,14 +19,22 @@ type binding struct {
 	err       error         // of Close; valid after closed
 }
 
-func newBinding(c collector.Collector, sources []collector.Source, fields field.List, version uint64, o Options, m *metrics) *binding {
+// newBinding binds opened sources. It fails only where no ring can be made.
+func newBinding(c collector.Collector, sources []collector.Source, fields field.List, version uint64, o Options, m *metrics) (*binding, error) {
 	b := &binding{collector: c, version: version, closed: make(chan struct{})}
+	bounds := make([]bound, len(sources)) // all of them before the first worker, whose metrics would stay
 	for i, src := range sources {
+		var err error
+		if bounds[i], err = bind(src, fields, o); err != nil {
+			return nil, err
+		}
+	}
+	for i, src := range bounds {
 		w := newWorker(c.Name(), src, fields, o, m)
 		w.phase = w.schedule.tick * time.Duration(i+1) / time.Duration(len(sources)+1)
 		b.workers = append(b.workers, w)
 	}
-	return b
+	return b, nil
 }
 
 // validate refuses sources that would lead readers out of bounds or give two

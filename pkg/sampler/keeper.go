@@ -69,8 +69,7 @@ type waiter struct {
 
 type opened struct {
 	collector collector.Collector
-	sources   []collector.Source
-	fields    field.List
+	binding   *binding // nil with an err
 	version   uint64
 	err       error
 }
@@ -176,15 +175,24 @@ func (k *keeper) startOpen(ctx context.Context) {
 	go func() {
 		octx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
 		defer cancel()
-		sources, err := c.Open(octx, fields)
-		if err == nil {
-			err = validate(sources)
-		}
+		b, err := k.bind(octx, c, fields, version)
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
-		result <- opened{c, sources, fields, version, err}
+		result <- opened{c, b, version, err}
 	}()
+}
+
+// bind opens c and makes the workers of its sources, which it does not start.
+func (k *keeper) bind(ctx context.Context, c collector.Collector, fields field.List, version uint64) (*binding, error) {
+	sources, err := c.Open(ctx, fields)
+	if err == nil {
+		err = validate(sources)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newBinding(c, sources, fields, version, k.o, k.metrics)
 }
 
 func (k *keeper) onOpened(ctx context.Context, r opened) {
@@ -195,7 +203,7 @@ func (k *keeper) onOpened(ctx context.Context, r opened) {
 		return
 	}
 	k.metrics.opens.WithLabelValues(k.name, "success").Inc()
-	b := newBinding(r.collector, r.sources, r.fields, r.version, k.o, k.metrics)
+	b := r.binding
 	old := k.current.Load()
 	earlier := k.retired
 	if old != nil {

@@ -79,7 +79,11 @@ func (m *metered) Calls() []collector.CallCost { return m.calls }
 func TestCallCostsSurviveANewBinding(t *testing.T) {
 	bound := func(count uint64, d time.Duration) *binding {
 		src := &metered{stub: stub{devices: devices(1)}, calls: []collector.CallCost{{Call: "read", Count: count, Time: d}}}
-		return newBinding((&conn{node: newNode(0)}), []collector.Source{src}, oneField, 1, Options{}.withDefaults(), newMetrics())
+		b, err := newBinding((&conn{node: newNode(0)}), []collector.Source{src}, oneField, 1, Options{}.withDefaults(), newMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
 	}
 	var totals callTotals
 	f := func(b *binding, count uint64, d time.Duration) {

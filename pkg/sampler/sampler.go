@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -37,6 +38,14 @@ type Options struct {
 	RingSpan       time.Duration         // what a ring should hold; 0 means 1 min. At least 16, at most 1024 rows
 	Logger         *zap.Logger           // nil logs nothing
 	Registerer     prometheus.Registerer // for our own metrics; nil means none
+
+	// NewRing makes the ring of a source that is being bound: a stamp for each of
+	// its devices, a cell for each of its columns. It runs where Open runs and may
+	// wait like it; its error counts as one of Open. Nil means memory of this process.
+	NewRing func(source collector.Source, rows int) (*ring.Ring, error)
+	// OnPublish is told of each View after it is on the Board, in their order, by
+	// one goroutine at a time. It must not block. Nil means nobody is told.
+	OnPublish func(*view.View)
 }
 
 func (o Options) withDefaults() Options {
@@ -50,6 +59,12 @@ func (o Options) withDefaults() Options {
 	o.LostMemory = cmp.Or(o.LostMemory, time.Hour)
 	o.StopTimeout = cmp.Or(o.StopTimeout, 2*time.Second)
 	o.RingSpan = cmp.Or(o.RingSpan, time.Minute)
+	if o.NewRing == nil {
+		o.NewRing = privateRing
+	}
+	if o.OnPublish == nil {
+		o.OnPublish = func(*view.View) {}
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -145,4 +160,5 @@ func (s *Sampler) publish() {
 		}
 	}
 	s.board.Store(v)
+	s.o.OnPublish(v)
 }

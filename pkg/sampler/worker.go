@@ -10,7 +10,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -49,17 +48,16 @@ type worker struct {
 	done   chan struct{} // closed when the goroutine has ended
 }
 
-func newWorker(name string, src collector.Source, fields field.List, o Options, m *metrics) *worker {
-	devices, columns := src.Devices(), src.Columns()
-	s := newSchedule(columns, fields, o)
+func newWorker(name string, src bound, fields field.List, o Options, m *metrics) *worker {
+	devices, columns := src.devices, src.columns
 	w := &worker{
-		source: src,
+		source: src.source,
 		epoch:  time.Now().Add(-1), // no call begins at 0
 		view: &view.Source{
 			Collector: name, Fields: fields, Devices: devices, Columns: columns,
-			Ring: ring.Make(ringRows(o.RingSpan, s.tick), len(devices), len(columns)),
+			Ring: src.ring,
 		},
-		schedule: s,
+		schedule: src.schedule,
 		deadline: o.Deadline,
 		retryMax: o.RetryMax,
 		row:      make([]float64, len(columns)),
@@ -100,11 +98,6 @@ func sourceID(devices []collector.Device) string {
 		return "none"
 	}
 	return devices[0].ID
-}
-
-// ringRows keeps a ring within reason: 1,024 rows of 100 cells are 0.8 MiB.
-func ringRows(span, tick time.Duration) int {
-	return int(min(max(span/tick, 16), 1024))
 }
 
 // run samples until ctx ends. The first sample is taken at once, later ones on a

@@ -30,7 +30,12 @@ func devices(n int) (ds []collector.Device) {
 
 func testWorker(s *stub, fields field.List) (*worker, *metrics) {
 	m := newMetrics()
-	w := newWorker("stub", s, fields, Options{}.withDefaults(), m)
+	o := Options{}.withDefaults()
+	src, err := bind(s, fields, o)
+	if err != nil {
+		panic(err) // memory of this process cannot be refused
+	}
+	w := newWorker("stub", src, fields, o, m)
 	w.notify = func(error) {}
 	return w, m
 }

@@ -1,0 +1,94 @@
+package view
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+func sources(names ...string) (out []*Source) {
+	for _, n := range names {
+		out = append(out, &Source{Collector: n})
+	}
+	return out
+}
+
+func names(v *View) string {
+	var out []string
+	for _, s := range v.Sources {
+		out = append(out, s.Collector)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
+	var m Merger
+	first, second, third := m.Part(), m.Part(), m.Part()
+	version := m.Board().Load().Version
+	f := func(p *Part, v *View, want string) {
+		t.Helper()
+		p.Publish(v)
+		got := m.Board().Load()
+		if names(got) != want {
+			t.Errorf("the board shows %q, want %q", names(got), want)
+		}
+		if got.Version != version+1 {
+			t.Errorf("version went from %d to %d", version, got.Version)
+		}
+		version = got.Version
+	}
+	f(third, &View{Version: 7, Sources: sources("c")}, "c")
+	f(first, &View{Version: 1, Sources: sources("a1", "a2")}, "a1 a2 c")
+	f(second, &View{Version: 1, Sources: sources("b")}, "a1 a2 b c")
+	f(first, &View{}, "b c") // a child that has died for good
+	f(first, &View{Version: 1, Sources: sources("a3")}, "a3 b c")
+}
+
+func TestAMergedViewIsNotChangedByTheNext(t *testing.T) {
+	var m Merger
+	first, second := m.Part(), m.Part()
+	first.Publish(&View{Sources: sources("a")})
+	old := m.Board().Load()
+	second.Publish(&View{Sources: sources("b")})
+	first.Publish(&View{Sources: sources("x", "y")})
+	if names(old) != "a" {
+		t.Errorf("a View that was loaded before now shows %q", names(old))
+	}
+}
+
+// TestPartsPublishAtOnce is for the race detector, and for versions: each of
+// them is seen by readers as something that only grows.
+func TestPartsPublishAtOnce(t *testing.T) {
+	const parts, rounds = 4, 500
+	var m Merger
+	var publishers, readers sync.WaitGroup
+	done := make(chan struct{})
+	readers.Go(func() {
+		for last := uint64(0); ; {
+			v := m.Board().Load()
+			if v.Version < last || len(v.Sources) > parts {
+				t.Errorf("version %d with %d sources after version %d", v.Version, len(v.Sources), last)
+			}
+			last = v.Version
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for range parts {
+		p := m.Part()
+		publishers.Go(func() {
+			for range rounds {
+				p.Publish(&View{Sources: sources("a")})
+			}
+		})
+	}
+	publishers.Wait()
+	close(done)
+	readers.Wait()
+	if v := m.Board().Load(); v.Version != parts*rounds || len(v.Sources) != parts {
+		t.Errorf("in the end version %d with %d sources, want %d and %d", v.Version, len(v.Sources), parts*rounds, parts)
+	}
+}
