@@ -67,11 +67,14 @@ func TestRefusedRingIsAFailedOpen(t *testing.T) {
 		if st := s.Status()[0]; st.Up || !strings.Contains(st.Reason, "no memory") || !strings.Contains(st.Reason, "GPU-0") {
 			t.Errorf("status is %+v, want a collector that is down for want of memory", st)
 		}
-		if n.live != 0 {
-			t.Errorf("%d collectors were left open", n.live)
+		n.mu.Lock()
+		opens, live := n.opens, n.live
+		n.mu.Unlock()
+		if live != 0 {
+			t.Errorf("%d collectors were left open", live)
 		}
-		if n.opens < 2 {
-			t.Errorf("opened %d times, want a retry", n.opens)
+		if opens < 2 {
+			t.Errorf("opened %d times, want a retry", opens)
 		}
 		r.set(func(r *rings) { r.err = nil })
 		time.Sleep(10 * time.Second)
