@@ -1,0 +1,224 @@
+package privilege
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleEnv makes the test binary play a part in a process of its own.
+const roleEnv = "PRIVILEGE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case "":
+		os.Exit(m.Run())
+	case "parent":
+		err = parent(os.Args[1])
+	case "parent without new privileges":
+		// On this thread, from which children will be started.
+		runtime.LockOSThread()
+		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+			err = parent(os.Args[1])
+		}
+	case "child":
+		err = report("child", os.Args[1])
+	case "orphan":
+		time.Sleep(time.Hour) // until the parent-death signal
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// parent drops its capabilities and starts children, one of which outlives it
+// unless its parent-death signal works.
+func parent(file string) error {
+	stop := make(chan struct{})
+	defer close(stop)
+	for range 8 { // so that there are threads to miss, busy ones and new ones
+		go churn(stop)
+	}
+	if err := report("before", file); err != nil {
+		return err
+	}
+	dropped, err := Drop()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("dropped %v\n", dropped)
+	for range 100 { // threads that have been started since
+		if err := verify(); err != nil {
+			return err
+		}
+		runtime.Gosched()
+	}
+	if err := report("after", file); err != nil {
+		return err
+	}
+	again, err := Drop()
+	if err != nil || again != 0 {
+		return fmt.Errorf("a second Drop took %v: %w", again, err)
+	}
+	if err := role("child", file).Run(); err != nil {
+		return fmt.Errorf("run child: %w", err)
+	}
+	runtime.LockOSThread()
+	orphan := role("orphan")
+	orphan.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := orphan.Start(); err != nil {
+		return fmt.Errorf("start orphan: %w", err)
+	}
+	fmt.Println("end")
+	return nil
+}
+
+func churn(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // never unlocked, so the thread ends
+			close(done)
+		}()
+		<-done
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// report prints what this process may do, by the kernel's word and by trying.
+func report(who, file string) error {
+	effective, err := Effective()
+	if err != nil {
+		return err
+	}
+	_, err = os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	fmt.Printf("%s effective=%v reads=%t\n", who, effective, err == nil)
+	return nil
+}
+
+func role(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleEnv+"="+name)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd
+}
+
+// needRoot skips unless this process is root with capabilities to lose.
+func needRoot(t *testing.T) Set {
+	t.Helper()
+	c, err := get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dacOverride = 1 << unix.CAP_DAC_OVERRIDE
+	if os.Geteuid() != 0 || c.effective&dacOverride == 0 || c.permitted&dacOverride == 0 {
+		t.Skip("skipped: needs root with CAP_DAC_OVERRIDE")
+	}
+	return c.effective
+}
+
+// TestDropAndRegain is the whole life: a parent that drops everything on all
+// threads, and children that get it back at exec and die with the parent.
+func TestDropAndRegain(t *testing.T) {
+	full := needRoot(t)
+	for _, as := range []string{"parent", "parent without new privileges"} {
+		t.Run(as, func(t *testing.T) {
+			// A file that root may read only by overriding its mode.
+			file := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(file, 0); err != nil {
+				t.Fatal(err)
+			}
+			cmd := role(as, file)
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close()
+			cmd.Stdout, cmd.Stderr = write, write
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			write.Close()
+			// The orphan holds the pipe too: reading ends when it has died.
+			if err := read.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			lines := bufio.NewScanner(read)
+			for lines.Scan() {
+				got = append(got, lines.Text())
+			}
+			if err := lines.Err(); err != nil {
+				t.Errorf("the child did not die with its parent: %v", err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("parent: %v", err)
+			}
+			want := []string{
+				fmt.Sprintf("before effective=%v reads=true", full),
+				fmt.Sprintf("dropped %v", full),
+				"after effective=0000000000000000 reads=false",
+				fmt.Sprintf("child effective=%v reads=true", full),
+				"end",
+			}
+			if strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+func TestEffectiveIsThatOfProc(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := effectiveOf(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Effective(); err != nil || got != want {
+		t.Errorf("got %v, %v; /proc says %v", got, err, want)
+	}
+}
+
+func TestEffectiveOf(t *testing.T) {
+	f := func(status string, want Set, ok bool) {
+		t.Helper()
+		got, err := effectiveOf([]byte(status))
+		if got != want || (err == nil) != ok {
+			t.Errorf("%q: got %v, %v", status, got, err)
+		}
+	}
+	f("Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000003000\n", 0x3000, true)
+	f("CapEff:\t0000000000000000\n", 0, true)
+	f("Name:\tx\n", 0, false)
+	f("CapEff:\tno\n", 0, false)
+}
