@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,53 +22,64 @@ import (
 const roleEnv = "PRIVILEGE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	var err error
-	switch os.Getenv(roleEnv) {
-	case "":
-		os.Exit(m.Run())
-	case "parent":
-		err = parent(os.Args[1])
+	role := os.Getenv(roleEnv)
+	if role == "" {
+		os.Exit(m.Run()) //nolint:forbidigo // the main of a test
+	}
+	if err := play(role, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // as above
+	}
+	os.Exit(0) //nolint:forbidigo // as above
+}
+
+// play is what a process that this test started does.
+func play(role string, out io.Writer) error {
+	file := ""
+	if len(os.Args) > 1 {
+		file = os.Args[1]
+	}
+	switch role {
 	case "parent without new privileges":
-		// On this thread, from which children will be started.
+		// For this thread, from which the children will be started.
 		runtime.LockOSThread()
-		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
-			err = parent(os.Args[1])
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
 		}
+		return parent(out, file)
+	case "parent":
+		return parent(out, file)
 	case "child":
-		err = report("child", os.Args[1])
+		return report(out, "child", file)
 	case "orphan":
 		time.Sleep(time.Hour) // until the parent-death signal
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	return fmt.Errorf("no role %q", role)
 }
 
 // parent drops its capabilities and starts children, one of which outlives it
 // unless its parent-death signal works.
-func parent(file string) error {
+func parent(out io.Writer, file string) error {
 	stop := make(chan struct{})
 	defer close(stop)
 	for range 8 { // so that there are threads to miss, busy ones and new ones
 		go churn(stop)
 	}
-	if err := report("before", file); err != nil {
+	if err := report(out, "before", file); err != nil {
 		return err
 	}
 	dropped, err := Drop()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("dropped %v\n", dropped)
+	fmt.Fprintf(out, "dropped %v\n", dropped)
 	for range 100 { // threads that have been started since
 		if err := verify(); err != nil {
 			return err
 		}
 		runtime.Gosched()
 	}
-	if err := report("after", file); err != nil {
+	if err := report(out, "after", file); err != nil {
 		return err
 	}
 	again, err := Drop()
@@ -83,7 +95,7 @@ func parent(file string) error {
 	if err := orphan.Start(); err != nil {
 		return fmt.Errorf("start orphan: %w", err)
 	}
-	fmt.Println("end")
+	fmt.Fprintln(out, "end")
 	return nil
 }
 
@@ -105,7 +117,7 @@ func churn(stop <-chan struct{}) {
 }
 
 // report prints what this process may do, by the kernel's word and by trying.
-func report(who, file string) error {
+func report(out io.Writer, who, file string) error {
 	effective, err := Effective()
 	if err != nil {
 		return err
@@ -114,7 +126,7 @@ func report(who, file string) error {
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	fmt.Printf("%s effective=%v reads=%t\n", who, effective, err == nil)
+	fmt.Fprintf(out, "%s effective=%v reads=%t\n", who, effective, err == nil)
 	return nil
 }
 

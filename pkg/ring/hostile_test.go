@@ -1,0 +1,131 @@
+package ring
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// scribble stores the bytes over the whole block, again and again.
+func scribble(mem []atomic.Uint64, data []byte) {
+	for i := range mem {
+		if len(data) < 8 {
+			return
+		}
+		mem[i].Store(binary.LittleEndian.Uint64(data))
+		data = data[8:]
+	}
+}
+
+// FuzzHostileBlock reads blocks that another process has filled with anything.
+// Whatever is in there, readers return, do not panic, allocate by the dimensions
+// that they were told and not by those in the block, and count forwards.
+func FuzzHostileBlock(f *testing.F) {
+	r := Make(4, 2, 3)
+	for n := range uint64(9) {
+		appendRow(r, n)
+	}
+	var good []byte
+	for i := range r.mem {
+		good = binary.LittleEndian.AppendUint64(good, r.mem[i].Load())
+	}
+	f.Add(good, good)
+	for _, head := range []uint64{0, 1, 3, math.MaxUint64, math.MaxUint64 / 2, 1 << 63} {
+		bad := append([]byte(nil), good...)
+		binary.LittleEndian.PutUint64(bad[8*wordHead:], head)
+		f.Add(good, bad)
+		f.Add(bad, good)
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		mem := make([]atomic.Uint64, Words(4, 2, 3))
+		r := New(mem, 4, 2, 3)
+		follower := r.Follow()
+		var row Row
+		for _, data := range [][]byte{first, second, first, second} {
+			scribble(mem, data)
+			before := follower.Overruns()
+			for range 20 {
+				r.Latest(&row)
+				follower.Next(&row)
+			}
+			if follower.Overruns() < before {
+				t.Errorf("overruns went from %d to %d", before, follower.Overruns())
+			}
+			if r.Rows() != 4 || len(row.Stamps) > 2 || len(row.Cells) > 3 {
+				t.Errorf("a row of %d stamps and %d cells", len(row.Stamps), len(row.Cells))
+			}
+			if a, err := Attach(mem, 4, 2, 3); err == nil && (a.Rows() != 4 || a.Stamps() != 2 || a.Cells() != 3) {
+				t.Errorf("attached to %d rows of %d and %d", a.Rows(), a.Stamps(), a.Cells())
+			}
+		}
+	})
+}
+
+// TestReadersReturnWhileTheHeadRuns: a writer gone mad moves the head on without
+// ever writing a row. Each call of a reader returns all the same.
+func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
+	mem := make([]atomic.Uint64, Words(8, 1, 1))
+	r := New(mem, 8, 1, 1)
+	done := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for random := rand.New(rand.NewPCG(1, 2)); ; {
+			select {
+			case <-done:
+				return
+			default:
+				mem[wordHead].Add(random.Uint64N(1000))
+			}
+		}
+	})
+	follower := r.Follow()
+	var row Row
+	calls := 0
+	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); calls++ {
+		if follower.Next(&row) || r.Latest(&row) {
+			t.Fatal("a row that nobody wrote")
+		}
+	}
+	close(done)
+	writer.Wait()
+	if calls == 0 || follower.Overruns() == 0 {
+		t.Errorf("%d calls counted %d overruns", calls, follower.Overruns())
+	}
+}
+
+// TestNextTriesAsOftenAsThereAreRows: the bound holds where every try finds the
+// head gone on.
+func TestNextTriesAsOftenAsThereAreRows(t *testing.T) {
+	r := Make(8, 1, 1)
+	for n := range uint64(8) {
+		appendRow(r, n)
+	}
+	for i := range r.mask + 1 {
+		r.slot(i)[slotSeq].Store(1) // no slot holds a row that is asked for
+	}
+	follower := r.Follow()
+	var row Row
+	if follower.Next(&row) || follower.Overruns() != 8 {
+		t.Errorf("counted %d overruns in one call, want 8", follower.Overruns())
+	}
+	appendRow(r, 8)
+	if !follower.Next(&row) || row.N != 8 {
+		t.Errorf("read row %d after that, want 8", row.N)
+	}
+}
+
+func TestKeepHoldsTheOwner(t *testing.T) {
+	r := Make(2, 1, 1)
+	owner := new(int)
+	r.Keep(owner)
+	if r.owner != any(owner) {
+		t.Error("the ring has let go of its owner")
+	}
+	if allocs := testing.AllocsPerRun(100, func() { r.Append(1, []int64{1}, []float64{1}) }); allocs != 0 {
+		t.Errorf("%v allocations per row", allocs)
+	}
+}
