@@ -107,7 +107,7 @@ func TestTornRows(t *testing.T) {
 					case <-time.After(time.Duration(rand.IntN(400)) * time.Microsecond): // the writers need the cores
 					}
 					for range 4 {
-						got := false
+						var got bool
 						if i%2 == 0 {
 							got = r.Latest(&row)
 							read.Add(1)
@@ -162,7 +162,7 @@ func duplicate(t *testing.T, region *shm.Region) *os.File {
 
 // killWriter starts a writer, lets it write for a random time and kills it.
 func killWriter(t *testing.T, memory *os.File, r *ring.Ring) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWriter$") //nolint:noctx // killed below
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWriter$")
 	cmd.Env = append(os.Environ(), writerVariable+"=1", "GOMAXPROCS=1")
 	cmd.ExtraFiles = []*os.File{memory}
 	cmd.Stderr = os.Stderr
