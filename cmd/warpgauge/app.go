@@ -49,7 +49,7 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.docsCommand(),
+			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.docsCommand(), a.childCommandLine(),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)

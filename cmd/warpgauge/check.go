@@ -65,15 +65,15 @@ func (a *app) check(ctx context.Context, path string, timeout time.Duration) err
 
 // checkSupply says for each enabled collector what it supplies of the list.
 func (a *app) checkSupply(ctx context.Context, cfg *config.Config, list field.List, timeout time.Duration) error {
-	factories, err := collectorFactories(cfg, a.quietLogger(cfg))
+	all, err := collectors(cfg, a.quietLogger(cfg))
 	if err != nil {
 		return err
 	}
-	if len(factories) == 0 {
+	if len(all) == 0 {
 		a.printf("no collector is enabled\n")
 	}
-	for _, f := range factories {
-		c := f()
+	for _, e := range all {
+		c := e.factory()
 		s, err := openForSupply(ctx, c, list, timeout)
 		if err != nil {
 			a.printf("%s: supplies nothing: %v\n", c.Name(), err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -13,40 +14,78 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// collectorFactories is the table of collectors: those that the configuration
-// wants, in order of priority, with the devices that it wants. Simulated GPUs
-// come only where a person asks for them.
-func collectorFactories(cfg *config.Config, log *zap.Logger) ([]collector.Factory, error) {
-	var out []collector.Factory
-	for _, vendor := range []struct {
-		setting config.Tristate
-		make    collector.Factory
-	}{
-		{cfg.DCGM, func() collector.Collector { return dcgm.New(dcgm.Options{}) }},
-		{cfg.NVML, func() collector.Collector { return nvml.New(nvml.Options{}) }},
-		{cfg.ROCm, func() collector.Collector { return rocm.New(rocm.Options{}) }},
-	} {
+// enabled is a collector that the configuration wants.
+type enabled struct {
+	factory  collector.Factory
+	isolated bool // runs in a process of its own
+}
+
+// collectors is the table of collectors: those that the configuration wants, in
+// order of priority, with the devices that it wants. Simulated GPUs come only
+// where a person asks for them.
+func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
+	var out []enabled
+	for _, vendor := range vendors(cfg) {
 		if vendor.setting != config.Off {
-			out = append(out, vendor.make)
+			out = append(out, enabled{vendor.make, cfg.IsolateVendors()})
 		}
 	}
 	if cfg.Fake.Enabled {
-		f, err := fakeFactory(cfg.Fake)
+		// With a wall the parent makes the node, too, to find mistakes in its spec at
+		// start, but never opens it.
+		f, err := fakeFactory(cfg, time.Time{})
 		if err != nil {
 			return nil, err
 		}
 		log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", "fake"))
-		out = append(out, f)
+		out = append(out, enabled{f, cfg.IsolateFake()})
 	}
-	by := &selection{gpus: cfg.GPUs, switches: cfg.Switches, cpus: cfg.CPUs, log: log}
-	for i, f := range out {
-		out[i] = by.wrap(f)
+	by := newSelection(cfg, log)
+	for i := range out {
+		out[i].factory = by.wrap(out[i].factory)
 	}
 	return out, nil
 }
 
-func fakeFactory(c config.Fake) (collector.Factory, error) {
-	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed}
+// childFactory is the row of the table with that name, for the process that is
+// started for it. start is when the exporter was started.
+func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
+	by := newSelection(cfg, log)
+	for _, vendor := range vendors(cfg) {
+		if vendor.make().Name() == name {
+			return by.wrap(vendor.make), nil
+		}
+	}
+	if name != "fake" || !cfg.Fake.Enabled {
+		return nil, fmt.Errorf("no collector %q", name)
+	}
+	f, err := fakeFactory(cfg, start)
+	if err != nil {
+		return nil, err
+	}
+	return by.wrap(f), nil
+}
+
+func newSelection(cfg *config.Config, log *zap.Logger) *selection {
+	return &selection{gpus: cfg.GPUs, switches: cfg.Switches, cpus: cfg.CPUs, log: log}
+}
+
+type vendor struct {
+	setting config.Tristate
+	make    collector.Factory
+}
+
+func vendors(cfg *config.Config) []vendor {
+	return []vendor{
+		{cfg.DCGM, func() collector.Collector { return dcgm.New(dcgm.Options{}) }},
+		{cfg.NVML, func() collector.Collector { return nvml.New(nvml.Options{}) }},
+		{cfg.ROCm, func() collector.Collector { return rocm.New(rocm.Options{}) }},
+	}
+}
+
+func fakeFactory(cfg *config.Config, start time.Time) (collector.Factory, error) {
+	c := cfg.Fake
+	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
 	if c.Spec != "" {
 		spec, err := fake.LoadSpec(c.Spec)
 		if err != nil {

@@ -44,11 +44,11 @@ func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) erro
 	if err != nil {
 		return err
 	}
-	factories, err := collectorFactories(cfg, log)
+	wanted, err := collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	s := newSampler(cfg, factories, list, nil, log)
+	s := a.newEngine(cfg, wanted, list, nil, log)
 	return sampleOnce(ctx, s, timeout, func(_ context.Context, st []sampler.CollectorStatus) error {
 		return writeDevices(a.out, st, all)
 	})

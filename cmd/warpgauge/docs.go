@@ -108,14 +108,14 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	missing := func() collector.Collector { return nvml.New(nvml.Options{Root: "/nonexistent", Find: absent}) }
 
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
-	p, err := a.newPipeline(cfg, []collector.Factory{node, missing}, list, zap.NewNop())
+	p, err := a.newPipeline(cfg, []enabled{{factory: node}, {factory: missing}}, list, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	var families []*dto.MetricFamily
-	err = sampleOnce(ctx, p.sampler, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
+	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
 		p.addPages()
 		a.newServer(cfg, p, r, zap.NewNop())
 		all, err := p.registry.Gather()

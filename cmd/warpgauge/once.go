@@ -61,17 +61,17 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 	if err != nil {
 		return err
 	}
-	factories, err := collectorFactories(cfg, log)
+	all, err := collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	p, err := a.newPipeline(cfg, factories, list, log)
+	p, err := a.newPipeline(cfg, all, list, log)
 	if err != nil {
 		return err
 	}
-	return sampleOnce(ctx, p.sampler, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
+	return sampleOnce(ctx, p.engine, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
 		for range samples - 1 {
-			await(ctx, p.sampler, sampledAfter(time.Now()))
+			await(ctx, p.engine, sampledAfter(time.Now()))
 		}
 		p.addPages() // now that the own metrics know of the devices
 		page := p.renderer.Page(format, false)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/privilege"
 	"warpgauge/pkg/server"
 )
 
@@ -56,22 +58,25 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 	if err != nil {
 		return nil, err
 	}
-	factories, err := collectorFactories(cfg, log)
+	all, err := collectors(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.newPipeline(cfg, factories, list, log)
+	p, err := a.newPipeline(cfg, all, list, log)
 	if err != nil {
 		return nil, err
 	}
 	r := newReloader(content, log, time.Now())
-	r.read, r.parse, r.apply = csv.read, csv.list, p.sampler.Reload
+	r.read, r.parse, r.apply = csv.read, csv.list, p.engine.Reload
 	r.metrics.register(p.registry)
 	p.addPages()
 
 	srv := a.newServer(cfg, p, r, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
+	}
+	if err := dropCapabilities(cfg, all, log); err != nil {
+		log.Warn("keeping capabilities that are of no use here", zap.Error(err))
 	}
 	stages := append(p.stages(), stage{
 		name: "reloader", grace: 200 * time.Millisecond,
@@ -86,6 +91,19 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 		})
 	}
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 500*time.Millisecond}), nil
+}
+
+// dropCapabilities takes from this process what only the vendors' libraries
+// need, where those have processes of their own. The port is open by now.
+func dropCapabilities(cfg *config.Config, all []enabled, log *zap.Logger) error {
+	if !cfg.DropCapabilities || len(all) == 0 || slices.ContainsFunc(all, func(c enabled) bool { return !c.isolated && c.factory().Name() != "fake" }) {
+		return nil
+	}
+	was, err := privilege.Drop()
+	if err == nil && was != 0 {
+		log.Info("effective capabilities dropped; child processes have their own", zap.Stringer("were", was))
+	}
+	return err
 }
 
 func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, log *zap.Logger) *server.Server {
@@ -104,7 +122,7 @@ func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, log *zap.L
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
-			return server.Status{Available: true, Reloading: r.inProgress(), NotReady: notReady(p.sampler.Status())}
+			return server.Status{Available: true, Reloading: r.inProgress(), NotReady: notReady(p.engine.Status())}
 		},
 	}
 	if cfg.Web.Reload {

@@ -42,7 +42,7 @@ func sampledAfter(t time.Time) func([]sampler.CollectorStatus) bool {
 
 // await looks at the sampler until done or the end of ctx, and returns what it
 // saw last.
-func await(ctx context.Context, s *sampler.Sampler, done func([]sampler.CollectorStatus) bool) []sampler.CollectorStatus {
+func await(ctx context.Context, s *engine, done func([]sampler.CollectorStatus) bool) []sampler.CollectorStatus {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for {
@@ -60,7 +60,7 @@ func await(ctx context.Context, s *sampler.Sampler, done func([]sampler.Collecto
 
 // sampleOnce runs the sampler until it is settled and then until f returns. It
 // waits for library calls no longer than the exporter does at its end.
-func sampleOnce(ctx context.Context, s *sampler.Sampler, timeout time.Duration, f func(ctx context.Context, all []sampler.CollectorStatus) error) error {
+func sampleOnce(ctx context.Context, s *engine, timeout time.Duration, f func(ctx context.Context, all []sampler.CollectorStatus) error) error {
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

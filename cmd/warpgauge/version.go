@@ -50,6 +50,8 @@ func (b build) orUnknown() build {
 	return b
 }
 
+func (b build) text() string { return b.version + " " + b.revision }
+
 func (a *app) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",

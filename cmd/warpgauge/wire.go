@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -29,7 +28,7 @@ type pipeline struct {
 	hostname string
 
 	registry *prometheus.Registry
-	sampler  *sampler.Sampler
+	engine   *engine
 	store    *accumulate.Store
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil where own metrics are off
@@ -37,7 +36,7 @@ type pipeline struct {
 
 // newPipeline builds everything up to the rings and what is accumulated from
 // them.
-func (a *app) newPipeline(cfg *config.Config, factories []collector.Factory, list field.List, log *zap.Logger) (*pipeline, error) {
+func (a *app) newPipeline(cfg *config.Config, all []enabled, list field.List, log *zap.Logger) (*pipeline, error) {
 	hostname, err := cfg.Hostname(a.lookup, os.Hostname)
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func (a *app) newPipeline(cfg *config.Config, factories []collector.Factory, lis
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
 		store:    accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}),
 	}
-	p.sampler = newSampler(cfg, factories, list, p.registry, log)
+	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
 	return p, nil
 }
@@ -69,25 +68,13 @@ func (p *pipeline) addPages() {
 		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // left nil otherwise: a nil *Page in the interface would not be nil
 	}
-	p.renderer = exposition.New(p.sampler.Board(), o)
-}
-
-func newSampler(cfg *config.Config, factories []collector.Factory, list field.List, reg prometheus.Registerer, log *zap.Logger) *sampler.Sampler {
-	return sampler.New(factories, list, sampler.Options{
-		Interval:       cfg.Interval,
-		SlowInterval:   cfg.SlowInterval,
-		Deadline:       cfg.SampleDeadline,
-		RescanInterval: cfg.RescanInterval,
-		StopTimeout:    samplerStop,
-		Logger:         log,
-		Registerer:     reg,
-	})
+	p.renderer = exposition.New(p.engine.Board(), o)
 }
 
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{
-		{name: "sampler", run: p.sampler.Run, grace: samplerStop + 300*time.Millisecond},
+		{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond},
 		{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond},
 	}
 	if p.self != nil {

@@ -33,7 +33,10 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
-	Isolation        string
+	Isolation        string // meaningful through IsolateVendors and IsolateFake
+	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
+	RestartMax       time.Duration
+	DropCapabilities bool
 	GPUs             Selector
 	Switches         Selector
 	CPUs             Selector
@@ -145,24 +148,28 @@ const minInterval = 10 * time.Millisecond
 // Default returns what holds where neither flag nor variable says otherwise.
 func Default() *Config {
 	return &Config{
-		ConfigMapData:   NoConfigMap,
-		Interval:        time.Second,
-		SlowInterval:    30 * time.Second,
-		SampleDeadline:  5 * time.Second,
-		RescanInterval:  time.Minute,
-		DCGM:            Auto,
-		NVML:            Auto,
-		ROCm:            Auto,
-		Isolation:       IsolationNone,
-		GPUs:            flex(),
-		Switches:        flex(),
-		CPUs:            flex(),
-		HostEngine:      HostEngine{Address: "localhost:5555", LogLevel: "NONE", MaxKeepAge: 10 * time.Minute},
-		Fake:            Fake{Profile: "dgx-h100"},
-		BindUnbindPoll:  "1s",
-		HostnameLabel:   "hostname",
-		XIDWindow:       5 * time.Minute,
-		ExporterMetrics: true,
+		ConfigMapData:  NoConfigMap,
+		Interval:       time.Second,
+		SlowInterval:   30 * time.Second,
+		SampleDeadline: 5 * time.Second,
+		RescanInterval: time.Minute,
+		DCGM:           Auto,
+		NVML:           Auto,
+		ROCm:           Auto,
+		Isolation:      IsolationProcess,
+		MemoryLimit:    1 << 30,
+		RestartMax:     30 * time.Second,
+
+		DropCapabilities: true,
+		GPUs:             flex(),
+		Switches:         flex(),
+		CPUs:             flex(),
+		HostEngine:       HostEngine{Address: "localhost:5555", LogLevel: "NONE", MaxKeepAge: 10 * time.Minute},
+		Fake:             Fake{Profile: "dgx-h100"},
+		BindUnbindPoll:   "1s",
+		HostnameLabel:    "hostname",
+		XIDWindow:        5 * time.Minute,
+		ExporterMetrics:  true,
 		Web: Web{
 			Address:        ":9400",
 			ReadTimeout:    10 * time.Second,
@@ -182,6 +189,15 @@ func (c *Config) Source(name string) Source { return c.sources[name] }
 
 // CollectorsGiven says whether a person named the counters CSV.
 func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromDefault }
+
+// IsolateVendors says whether vendors' libraries run in processes of their own.
+func (c *Config) IsolateVendors() bool { return c.Isolation == IsolationProcess }
+
+// IsolateFake says the same of simulated GPUs, which cannot crash: only where a
+// person asks for it.
+func (c *Config) IsolateFake() bool {
+	return c.Isolation == IsolationProcess && c.Source("isolation") != FromDefault
+}
 
 // RemoteHostEngine says whether DCGM is asked to use a host engine that runs
 // elsewhere: dcgm-exporter does so when the flag or its variable is set, even

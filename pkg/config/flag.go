@@ -87,6 +87,18 @@ func (s *Set) Config() (*Config, error) {
 	return s.config, nil
 }
 
+// Arguments returns the flags that were set on the command line, as another
+// process of this binary takes them. What the environment says it inherits.
+func (s *Set) Arguments() []string {
+	var out []string
+	for _, f := range s.flags {
+		if s.config.Source(f.Name) == FromCommandLine {
+			out = append(out, "--"+f.Name+"="+f.value.String())
+		}
+	}
+	return out
+}
+
 // Notice is something that a person should know about a flag which was set.
 type Notice struct {
 	Flag   string

@@ -65,8 +65,20 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, value: oneOf(&c.Isolation, false, IsolationNone, IsolationProcess),
-			Metavar: "MODE", Usage: "none: vendor libraries run in this process; process: each in a process of its own.",
-			NoEffect: "this build has no process isolation; vendor libraries run in this process",
+			Metavar: "MODE", Usage: "process: each vendor's library runs in a child process, which is replaced when it dies; none: in this process.",
+			ShownDefault: "process; none for simulated GPUs, unless the flag is given",
+		},
+		{
+			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: bytes(&c.MemoryLimit),
+			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is replaced by another, without a gap. 0: no limit.",
+		},
+		{
+			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, value: duration(&c.RestartMax),
+			Metavar: "DURATION", Usage: "Longest pause before a child process that has died is started again.",
+		},
+		{
+			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(&c.DropCapabilities),
+			Usage: "Give up this process's effective capabilities once it listens; child processes have theirs. Only where vendors' libraries are isolated.",
 		},
 	}
 }

@@ -20,6 +20,8 @@ func (c *Config) Validate() error {
 		c.validateStaleAfter(),
 		atLeast("xid-count-window-size", c.XIDWindow, time.Millisecond),
 		atLeast("clock-events-count-window-size", c.ClockEventWindow, time.Millisecond),
+		atLeast("collector-restart-max", c.RestartMax, 100*time.Millisecond),
+		c.validateMemoryLimit(),
 		c.validateConfigMap(),
 		c.validateFake(),
 		c.Web.validate(),
@@ -38,6 +40,16 @@ func (c *Config) validateStaleAfter() error {
 		return nil
 	}
 	return atLeast("stale-after", c.StaleAfter, 2*c.Interval)
+}
+
+// minMemoryLimit is less than any child takes, so a smaller limit is a slip.
+const minMemoryLimit = 32 << 20
+
+func (c *Config) validateMemoryLimit() error {
+	if c.MemoryLimit == 0 || c.MemoryLimit >= minMemoryLimit {
+		return nil
+	}
+	return fmt.Errorf("--collector-memory-limit is %s: it must be at least %s, or 0 for none", formatBytes(c.MemoryLimit), formatBytes(minMemoryLimit))
 }
 
 func (c *Config) validateConfigMap() error {

@@ -141,6 +141,39 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
+// byteUnits are what a size may end with.
+var byteUnits = [...]struct {
+	name string
+	size int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}}
+
+// bytes is a size with a unit, "512MiB", or a bare number of bytes.
+func bytes(at *int64) value { return &variable[int64]{at: at, parse: parseBytes, format: formatBytes} }
+
+func parseBytes(s string) (int64, error) {
+	unit, digits := int64(1), s
+	for _, u := range byteUnits {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			unit, digits = u.size, strings.TrimSpace(rest)
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > (1<<63-1)/unit {
+		return 0, errors.New("write a size such as 512MiB, 1GiB or a number of bytes")
+	}
+	return n * unit, nil
+}
+
+func formatBytes(n int64) string {
+	for _, u := range []int{2, 1, 0} {
+		if size := byteUnits[u].size; n >= size && n%size == 0 {
+			return strconv.FormatInt(n/size, 10) + byteUnits[u].name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // oneOf accepts the listed words, in any case where fold is set.
 func oneOf(at *string, fold bool, words ...string) value {
 	parse := func(s string) (string, error) {

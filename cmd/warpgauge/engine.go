@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/isolation"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/view"
+)
+
+// engine is everything that samples: a supervisor for each collector that has a
+// process of its own, and one sampler for those that live in this process. They
+// look alike, and publish on one board in the order of the table.
+type engine struct {
+	parts []sampling
+	board *view.Board
+}
+
+// sampling is a sampler.Sampler or an isolation.Supervisor.
+type sampling interface {
+	Run(context.Context) error
+	Reload(context.Context, field.List) error
+	Status() []sampler.CollectorStatus
+}
+
+var (
+	_ sampling = (*sampler.Sampler)(nil)
+	_ sampling = (*isolation.Supervisor)(nil)
+	_ sampling = (*engine)(nil)
+)
+
+func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg prometheus.Registerer, log *zap.Logger) *engine {
+	var merger view.Merger
+	e := &engine{board: merger.Board()}
+	var here []collector.Factory
+	start := time.Now()
+	for _, c := range all {
+		if !c.isolated {
+			here = append(here, c.factory)
+			continue
+		}
+		name := c.factory().Name()
+		e.parts = append(e.parts, isolation.New(list, isolation.Options{
+			Name: name, Build: a.build.text(), Start: start,
+			Command:        a.childCommand(name),
+			Publish:        merger.Part().Publish,
+			Interval:       cfg.Interval,
+			SlowInterval:   cfg.SlowInterval,
+			Deadline:       cfg.SampleDeadline,
+			RescanInterval: cfg.RescanInterval,
+			StopTimeout:    samplerStop,
+			MemoryLimit:    cfg.MemoryLimit,
+			RestartMax:     cfg.RestartMax,
+			FreshFor:       cfg.EffectiveStaleAfter(),
+			Logger:         log,
+			Registerer:     reg,
+		}))
+	}
+	if len(here) > 0 || len(all) == 0 {
+		e.parts = append(e.parts, sampler.New(here, list, sampler.Options{
+			Interval:       cfg.Interval,
+			SlowInterval:   cfg.SlowInterval,
+			Deadline:       cfg.SampleDeadline,
+			RescanInterval: cfg.RescanInterval,
+			StopTimeout:    samplerStop,
+			Logger:         log,
+			Registerer:     reg,
+			OnPublish:      merger.Part().Publish,
+		}))
+	}
+	return e
+}
+
+// Board is where readers find the sources of all collectors.
+func (e *engine) Board() *view.Board { return e.board }
+
+// Run runs all parts until ctx ends.
+func (e *engine) Run(ctx context.Context) error {
+	return e.each(func(s sampling) error { return s.Run(ctx) })
+}
+
+// Reload gives all parts the new list at once.
+func (e *engine) Reload(ctx context.Context, list field.List) error {
+	return e.each(func(s sampling) error { return s.Reload(ctx, list) })
+}
+
+func (e *engine) each(f func(sampling) error) error {
+	errs := make([]error, len(e.parts))
+	var wg sync.WaitGroup
+	for i, s := range e.parts {
+		wg.Go(func() { errs[i] = f(s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Status tells the state of every collector, in order of priority.
+func (e *engine) Status() (out []sampler.CollectorStatus) {
+	for _, s := range e.parts {
+		out = append(out, s.Status()...)
+	}
+	return out
+}

@@ -1,0 +1,422 @@
+package isolation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/view"
+)
+
+// Supervisor keeps a child that samples one collector. It looks like a
+// sampler.Sampler with one factory.
+type Supervisor struct {
+	o        Options
+	log      *zap.Logger
+	launcher *launcher
+	metrics  *metrics
+
+	wake  chan struct{} // the wish has changed
+	told  chan struct{} // a child has said something or has ended
+	state atomic.Pointer[tableau]
+
+	wishMu  sync.Mutex
+	wish    field.List
+	version uint64
+	waiters []waiter
+
+	// Of Run alone.
+	serving   *session // whose sources are on the board, alive or not
+	candidate *session // that is to take over
+	retired   []*session
+	shown     []*boundSource // on the board
+	servingAt time.Time      // when serving took over
+	boundAt   time.Time      // when candidate had its sources in service
+	startAt   time.Time      // of the next child; zero: none is wanted
+	pauses    pauses
+	idle      time.Duration // the pause after a child with nothing to sample
+	warned    string        // the last problem logged
+}
+
+type waiter struct {
+	version uint64
+	done    chan error
+}
+
+// New prepares a Supervisor. Nothing is started before Run.
+func New(fields field.List, o Options) *Supervisor {
+	o = o.withDefaults()
+	s := &Supervisor{
+		o: o, log: o.Logger.Named("isolation").With(zap.String("collector", o.Name)),
+		launcher: newLauncher(),
+		wake:     make(chan struct{}, 1), told: make(chan struct{}, 1),
+		wish: fields, version: 1, pauses: pauses{longest: o.RestartMax},
+	}
+	s.metrics = newMetrics(s)
+	s.state.Store(&tableau{cause: sampler.CauseOpening, reason: "not opened yet"})
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(s.metrics)
+	}
+	return s
+}
+
+// Reload replaces what is read. It returns when the child serves the new list,
+// or has nothing to serve; an error says that the old one stays in service for
+// now. If ctx ends first the change goes on in the background.
+func (s *Supervisor) Reload(ctx context.Context, fields field.List) error {
+	done := make(chan error, 1)
+	s.wishMu.Lock()
+	s.wish = fields
+	s.version++
+	s.waiters = append(s.waiters, waiter{s.version, done})
+	s.wishMu.Unlock()
+	poke(s.wake)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// answer tells the waiters for versions up to v.
+func (s *Supervisor) answer(v uint64, err error) {
+	s.wishMu.Lock()
+	defer s.wishMu.Unlock()
+	kept := s.waiters[:0]
+	for _, w := range s.waiters {
+		if w.version > v {
+			kept = append(kept, w)
+			continue
+		}
+		w.done <- err
+	}
+	s.waiters = kept
+}
+
+func (s *Supervisor) wished() (uint64, field.List) {
+	s.wishMu.Lock()
+	defer s.wishMu.Unlock()
+	return s.version, s.wish
+}
+
+const forEver = ^uint64(0)
+
+// poke fills a channel of one place.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps a child until ctx ends, and ends it then. Its error names a child
+// that it had to abandon. Call it once.
+func (s *Supervisor) Run(ctx context.Context) error {
+	lctx, release := context.WithCancel(context.WithoutCancel(ctx))
+	var thread sync.WaitGroup
+	thread.Go(func() { s.launcher.run(lctx) })
+	defer thread.Wait()
+	defer release()
+
+	s.startAt = time.Now()
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return s.stop()
+		case <-s.wake:
+			s.onWish()
+		case <-s.told:
+		case <-look.C:
+		}
+		s.advance(ctx, time.Now())
+		look.Reset(s.untilNext(time.Now()))
+	}
+}
+
+// advance takes every step that is due.
+func (s *Supervisor) advance(ctx context.Context, now time.Time) {
+	s.buryRetired()
+	if c := s.candidate; c != nil {
+		switch {
+		case c.isDone():
+			s.candidate = nil
+			s.onEnd(c, now)
+		case s.ready(c, now):
+			s.takeOver(c, now)
+		case s.hasNothing(c):
+			c.stop(verdict{quiet, "has nothing to sample"}, s.o.StopTimeout)
+		}
+	}
+	if v := s.serving; v != nil && s.startAt.IsZero() && s.candidate == nil {
+		switch {
+		case v.isDone():
+			s.onEnd(v, now)
+		case v.overLimit.Load() && !v.ending():
+			s.recycle(v, now)
+		}
+	}
+	if !s.startAt.IsZero() && !now.Before(s.startAt) && s.mayStart() {
+		s.start(ctx, now)
+	}
+	var answers []reloaded
+	if v := s.serving; v != nil && !v.isDone() {
+		answers = v.takeAnswers() // before what they put into service is published
+	}
+	s.paint()
+	for _, a := range answers {
+		s.answerOf(a)
+	}
+}
+
+func (s *Supervisor) answerOf(a reloaded) {
+	if a.problem == "" {
+		s.answer(a.version, nil)
+		return
+	}
+	s.answer(a.version, errors.New(a.problem))
+}
+
+// untilNext returns when to look again though nobody says anything.
+func (s *Supervisor) untilNext(now time.Time) time.Duration {
+	const poll, rest = 10 * time.Millisecond, time.Second
+	if c := s.candidate; c != nil && c.shown.Load() != nil {
+		return poll // its rings fill without a word
+	}
+	if !s.startAt.IsZero() {
+		return min(max(s.startAt.Sub(now), 0), rest)
+	}
+	return rest
+}
+
+// mayStart reports whether no other child is in the way: one that was killed and
+// is still there holds its devices.
+func (s *Supervisor) mayStart() bool {
+	if s.candidate != nil {
+		return false
+	}
+	for _, r := range s.retired {
+		if r.stuck.Load() {
+			return false
+		}
+	}
+	v := s.serving
+	return v == nil || v.isDone() || !v.ending()
+}
+
+func (s *Supervisor) start(ctx context.Context, now time.Time) {
+	s.startAt = time.Time{}
+	p, err := s.launcher.start(ctx, s.o.Command, s.o.Env)
+	var c *session
+	if err == nil {
+		c, err = newSession(&s.o, p, s.log)
+		if err != nil {
+			_ = p.cmd.Process.Kill()
+			p.wait()
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.failed(verdict{ReasonStart, fmt.Sprintf("start child: %v", err)}, 0, now)
+		}
+		return
+	}
+	version, list := s.wished()
+	c.notify = func() { poke(s.told) }
+	s.candidate, s.boundAt = c, time.Time{}
+	go c.run(version, list)
+}
+
+// onWish hands a new list to the children there are, and starts one if it rests.
+func (s *Supervisor) onWish() {
+	version, list := s.wished()
+	given := false
+	for _, c := range []*session{s.serving, s.candidate} {
+		if c != nil && !c.isDone() && !c.ending() {
+			c.reload(version, list)
+			given = true
+		}
+	}
+	if given {
+		return
+	}
+	if len(s.shown) == 0 {
+		s.answer(version, nil) // nothing to serve
+	}
+	if !s.startAt.IsZero() {
+		s.startAt = time.Now()
+	}
+}
+
+// ready reports whether c can take over: it has its sources in service, and rows
+// for the devices that have fresh ones on the page.
+func (s *Supervisor) ready(c *session, now time.Time) bool {
+	shown := c.shown.Load()
+	if shown == nil || c.ending() {
+		return false
+	}
+	if s.boundAt.IsZero() {
+		s.boundAt = now
+	}
+	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
+}
+
+// takeOver puts c into service and retires the child before it.
+func (s *Supervisor) takeOver(c *session, now time.Time) {
+	old := s.serving
+	s.serving, s.candidate, s.servingAt = c, nil, now
+	s.publish()
+	s.idle, s.warned = 0, ""
+	s.startAt = time.Time{}
+	switch {
+	case old == nil:
+	case old.isDone():
+		s.metrics.retire(old)
+		if !old.counted {
+			s.metrics.restarted(old.verdict.reason)
+		}
+	default:
+		s.metrics.restarted(ReasonMemory)
+		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
+		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
+			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
+		s.retired = append(s.retired, old)
+	}
+	s.log.Info("child is in service", zap.Int("pid", c.pid))
+}
+
+// publish shows what the serving child has in service.
+func (s *Supervisor) publish() {
+	shown := *s.serving.shown.Load()
+	if same(shown, s.shown) {
+		return
+	}
+	s.shown = shown
+	v := &view.View{}
+	for _, b := range shown {
+		v.Sources = append(v.Sources, b.view)
+	}
+	s.o.Publish(v)
+}
+
+func same(a, b []*boundSource) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// onEnd decides what follows the end of a child.
+func (s *Supervisor) onEnd(c *session, now time.Time) {
+	s.metrics.retire(c)
+	c.counted = true
+	var served time.Duration
+	if c == s.serving && c.verdict.reason != ReasonHung {
+		served = now.Sub(s.servingAt)
+	}
+	if c.verdict.reason == quiet {
+		s.rest(c, now)
+		return
+	}
+	s.failed(c.verdict, served, now, zap.Int("pid", c.pid), zap.Duration("lived", now.Sub(c.born).Round(time.Millisecond)),
+		zap.String("stderr", c.words.text()))
+}
+
+// rest follows a child that had nothing to sample, as on a node without this
+// vendor's devices: another looks again later.
+func (s *Supervisor) rest(_ *session, now time.Time) {
+	const first = time.Second
+	s.idle = min(max(2*s.idle, first), s.o.RestartMax)
+	s.startAt = now.Add(s.idle)
+	s.answer(forEver, nil)
+}
+
+// failed notes the end of a child that should not have ended.
+func (s *Supervisor) failed(v verdict, served time.Duration, now time.Time, fields ...zap.Field) {
+	s.metrics.restarted(v.reason)
+	pause := s.pauses.next(served)
+	s.startAt = now.Add(pause)
+	s.log.Warn("child ended, another is started", append([]zap.Field{
+		zap.String("cause", v.reason), zap.String("reason", v.text), zap.Duration("pause", pause),
+	}, fields...)...)
+	s.setProblem(sampler.CauseChild, v.text)
+	s.answer(forEver, fmt.Errorf("reload collector %q: its process has ended (%s); the next one reads the new list", s.o.Name, v.text))
+}
+
+// recycle replaces a child over its memory limit: with a second beside it, or,
+// while a call hangs in which no second should join, with one after it.
+func (s *Supervisor) recycle(v *session, now time.Time) {
+	if v.hangs() {
+		v.kill(ReasonMemory, "grew over the memory limit")
+		return
+	}
+	s.startAt = now.Add(s.pauses.next(now.Sub(s.servingAt)))
+}
+
+// hasNothing reports whether a child has said that this machine has nothing for
+// its collector. There is no use in keeping its process.
+func (s *Supervisor) hasNothing(c *session) bool {
+	st := c.state.Load()
+	if st == nil || st.up || c.shown.Load() != nil || c.ending() {
+		return false
+	}
+	switch sampler.Cause(st.cause) {
+	case sampler.CauseNotBuilt, sampler.CauseNotLoaded, sampler.CauseNoDevices:
+		return true
+	}
+	return false
+}
+
+// buryRetired forgets the children that are gone.
+func (s *Supervisor) buryRetired() {
+	kept := s.retired[:0]
+	for _, r := range s.retired {
+		if r.isDone() {
+			s.metrics.retire(r)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	s.retired = kept
+}
+
+// stop ends every child.
+func (s *Supervisor) stop() error {
+	s.answer(forEver, context.Canceled)
+	all := s.retired
+	for _, c := range []*session{s.serving, s.candidate} {
+		if c != nil && !c.isDone() {
+			all = append(all, c)
+		}
+	}
+	for _, c := range all {
+		c.stop(verdict{quiet, "the exporter ends"}, s.o.StopTimeout)
+	}
+	deadline := time.NewTimer(s.o.StopTimeout + stopSlack)
+	defer deadline.Stop()
+	for _, c := range all {
+		select {
+		case <-c.done:
+		case <-deadline.C:
+			return fmt.Errorf("stop collector %q: child %d does not end after SIGKILL, abandoned", s.o.Name, c.pid)
+		}
+	}
+	return nil
+}
+
+// stopSlack is what SIGKILL and reaping may take at the end.
+const stopSlack = 250 * time.Millisecond
