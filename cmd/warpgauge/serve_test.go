@@ -142,7 +142,7 @@ func TestServeFlagsReachTheirPart(t *testing.T) {
 		t.Error("own metrics on the page in spite of --enable-exporter-metrics=false")
 	}
 	log := s.log.String()
-	for _, want := range []string{`"msg":"--kubernetes has no effect: `, `"source":"environment"`, `--isolation has no effect: this build has no process isolation`, `--configmap-data has no effect: `} {
+	for _, want := range []string{`"msg":"--kubernetes has no effect: `, `"source":"environment"`, `--configmap-data has no effect: `} {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
 		}

@@ -148,6 +148,7 @@ func (c *child) work(ctx context.Context) error {
 			zap.New(c.log.core()).Warn("stop", zap.Error(err))
 		}
 	}
+	c.tellCounts()
 	c.log.flush(c.conn)
 	return nil
 }

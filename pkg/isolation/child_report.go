@@ -40,11 +40,17 @@ func (c *child) report(ctx context.Context) {
 		}
 		if begin.Sub(lastCounts) >= heartbeat-statusLook/2 {
 			lastCounts = begin
-			if all, err := c.counts.Gather(); err == nil {
-				_ = c.conn.send(kindMetrics, countsOf(all))
-			}
+			c.tellCounts()
 		}
 		timer.Reset(min(max(statusLook, lookShare*time.Since(begin)), heartbeat))
+	}
+}
+
+// tellCounts sends what the child has counted. If the parent is gone the
+// listener notices.
+func (c *child) tellCounts() {
+	if all, err := c.counts.Gather(); err == nil {
+		_ = c.conn.send(kindMetrics, countsOf(all))
 	}
 }
 

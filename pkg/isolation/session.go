@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/sampler"
@@ -22,7 +21,8 @@ import (
 // decided by the supervisor.
 type session struct {
 	o      *Options
-	log    *zap.Logger
+	log    *zap.Logger // of what the supervisor says of the child
+	relay  *relay      // of what the child says
 	proc   *process
 	pid    int
 	conn   *conn
@@ -32,7 +32,6 @@ type session struct {
 	born      time.Time
 	heard     atomic.Int64 // when the last frame came, ns since born
 	frames    atomic.Int64 // since the last look
-	logs      atomic.Int64 // entries since the last look
 	usage     atomic.Pointer[usage]
 	overLimit atomic.Bool
 	stuck     atomic.Bool // killed and still there
@@ -66,6 +65,7 @@ func newSession(o *Options, p *process, log *zap.Logger) (*session, error) {
 		lists: map[uint64]field.List{}, reaped: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.log = log.With(zap.Int("pid", s.pid))
+	s.relay = &relay{log: o.Logger, collector: o.Name, pid: s.pid}
 	s.usage.Store(&usage{})
 	return s, nil
 }
@@ -301,7 +301,7 @@ func (s *session) take(k kind, payload []byte, l *ledger) error {
 		if err := unmarshal(payload, &m); err != nil {
 			return err
 		}
-		s.relay(&m)
+		s.relay.take(&m)
 	case kindReloaded:
 		var m reloaded
 		if err := unmarshal(payload, &m); err != nil {
@@ -355,27 +355,6 @@ func (s *session) takeService(payload []byte, l *ledger) error {
 	return nil
 }
 
-// relay writes a log entry of the child. Its level is bounded: nothing that a
-// child says may end the parent.
-func (s *session) relay(m *logEntry) {
-	if s.logs.Add(1) > logsPerTick {
-		return
-	}
-	level := min(max(zapcore.Level(m.level), zapcore.DebugLevel), zapcore.ErrorLevel)
-	log := s.log
-	if m.name != "" {
-		log = log.Named(m.name)
-	}
-	fields := make([]zap.Field, 0, len(m.fields)+1)
-	for _, f := range m.fields {
-		fields = append(fields, f.field())
-	}
-	if m.dropped > 0 {
-		fields = append(fields, zap.Uint64("dropped", m.dropped))
-	}
-	log.Log(level, m.text, fields...)
-}
-
 // watch looks after the child until ctx ends.
 func (s *session) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
@@ -395,7 +374,7 @@ const lookEvery = 250 * time.Millisecond
 
 func (s *session) look(now time.Time) {
 	s.frames.Store(0)
-	s.logs.Store(0)
+	s.relay.tick()
 	if u, err := readUsage(s.pid); err == nil {
 		s.usage.Store(&u)
 		if limit := s.o.MemoryLimit; limit > 0 && u.resident > limit {

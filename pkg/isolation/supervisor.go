@@ -42,7 +42,7 @@ type Supervisor struct {
 	startAt   time.Time      // of the next child; zero: none is wanted
 	pauses    pauses
 	idle      time.Duration // the pause after a child with nothing to sample
-	warned    string        // the last problem logged
+	restedFor string        // what that child said
 }
 
 type waiter struct {
@@ -232,6 +232,9 @@ func (s *Supervisor) start(ctx context.Context, now time.Time) {
 	}
 	version, list := s.wished()
 	c.notify = func() { poke(s.told) }
+	if s.restedFor != "" {
+		c.relay.hold()
+	}
 	s.candidate, s.boundAt = c, time.Time{}
 	go c.run(version, list)
 }
@@ -275,7 +278,8 @@ func (s *Supervisor) takeOver(c *session, now time.Time) {
 	old := s.serving
 	s.serving, s.candidate, s.servingAt = c, nil, now
 	s.publish()
-	s.idle, s.warned = 0, ""
+	s.idle, s.restedFor = 0, ""
+	c.relay.release()
 	s.startAt = time.Time{}
 	switch {
 	case old == nil:
@@ -332,14 +336,19 @@ func (s *Supervisor) onEnd(c *session, now time.Time) {
 		s.rest(c, now)
 		return
 	}
+	c.relay.release()
 	s.failed(c.verdict, served, now, zap.Int("pid", c.pid), zap.Duration("lived", now.Sub(c.born).Round(time.Millisecond)),
 		zap.String("stderr", c.words.text()))
 }
 
 // rest follows a child that had nothing to sample, as on a node without this
 // vendor's devices: another looks again later.
-func (s *Supervisor) rest(_ *session, now time.Time) {
+func (s *Supervisor) rest(c *session, now time.Time) {
 	const first = time.Second
+	if st := c.state.Load(); st != nil && st.reason != s.restedFor {
+		c.relay.release() // something new
+		s.restedFor = st.reason
+	}
 	s.idle = min(max(2*s.idle, first), s.o.RestartMax)
 	s.startAt = now.Add(s.idle)
 	s.answer(forEver, nil)
@@ -347,6 +356,7 @@ func (s *Supervisor) rest(_ *session, now time.Time) {
 
 // failed notes the end of a child that should not have ended.
 func (s *Supervisor) failed(v verdict, served time.Duration, now time.Time, fields ...zap.Field) {
+	s.restedFor = ""
 	s.metrics.restarted(v.reason)
 	pause := s.pauses.next(served)
 	s.startAt = now.Add(pause)
