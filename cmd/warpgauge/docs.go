@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/isolation"
 	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
 )
@@ -112,6 +113,8 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One that is never run has the metrics of children, too.
+	isolation.New(list, isolation.Options{Name: "dcgm", Registerer: p.registry})
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	var families []*dto.MetricFamily
