@@ -75,11 +75,13 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 	s.judge(int64(staleAfter), now.UnixNano())
 }
 
-// judge decides which devices belong on a page.
+// judge decides which devices belong on a page. A stamp that lies as far ahead
+// as a stale one lies behind is not fresh either: the clock was set back, or the
+// process that writes the ring has gone mad, and the value could stay for ever.
 func (s *snapshot) judge(staleAfter, now int64) {
 	for d, stamp := range s.stamps {
 		ends := stamp + staleAfter
-		fresh := stamp != 0 && ends > now
+		fresh := stamp != 0 && ends > now && stamp-staleAfter <= now
 		if fresh {
 			s.expires = min(s.expires, ends)
 		}
