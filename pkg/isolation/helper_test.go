@@ -1,0 +1,211 @@
+package isolation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/view"
+)
+
+const testBuild = "test build"
+
+// TestMain lets the test binary be a child: its first argument says which.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		os.Exit(beChild(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// beChild is a child that behaves as its name says.
+func beChild(name string) int {
+	control := os.NewFile(ControlFD, "control")
+	build := testBuild
+	switch name {
+	case "exit":
+		fmt.Fprintln(os.Stderr, "no more today")
+		return 3
+	case "assert":
+		fmt.Fprintln(os.Stderr, "x.cc:1: Assertion `n > 0' failed.")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+		select {}
+	case "mute":
+		select {}
+	case "junk":
+		_, _ = control.Write(make([]byte, 64))
+		select {}
+	case "stranger":
+		build = "another build"
+	}
+	err := Child(context.Background(), control, build, func(s Setup) (collector.Factory, error) {
+		return func() collector.Collector { return &counting{mode: name, log: s.Logger} }, nil
+	})
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// counting is a collector of two devices whose cells count the samples.
+type counting struct {
+	mode string
+	log  *zap.Logger
+}
+
+func (c *counting) Name() string { return "counting" }
+func (c *counting) Close() error { return nil }
+
+func (c *counting) Open(_ context.Context, fields field.List) ([]collector.Source, error) {
+	switch c.mode {
+	case "absent":
+		return nil, fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
+	case "hang-open":
+		select {}
+	}
+	c.log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
+	var out []collector.Source
+	for i := range 2 {
+		s := &counter{collector: c, devices: []collector.Device{{ID: fmt.Sprint("dev", i), Level: field.GPU, GPU: fmt.Sprint(i)}}}
+		for _, r := range fields.Readings() {
+			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+type counter struct {
+	collector *counting
+	devices   []collector.Device
+	columns   []collector.Column
+	n         int
+	hoard     [][]byte
+}
+
+func (s *counter) Devices() []collector.Device { return s.devices }
+func (s *counter) Columns() []collector.Column { return s.columns }
+
+func (s *counter) Sample(row []float64, _ []bool) error {
+	s.n++
+	switch s.collector.mode {
+	case "hang-all":
+		select {}
+	case "lost-one":
+		if s.devices[0].ID == "dev1" {
+			return collector.ErrDeviceLost
+		}
+	case "leak":
+		b := make([]byte, 4<<20)
+		for i := range b {
+			b[i] = 1
+		}
+		s.hoard = append(s.hoard, b)
+	}
+	for i := range row {
+		row[i] = float64(s.n)
+	}
+	return nil
+}
+
+func list(t *testing.T, names ...string) (l field.List) {
+	t.Helper()
+	for _, n := range names {
+		d, scale, ok := field.ByName(n)
+		if !ok {
+			t.Fatalf("no field %q", n)
+		}
+		l.Fields = append(l.Fields, field.Field{Desc: d, Name: n, Scale: scale})
+	}
+	return l
+}
+
+// supervised is a running Supervisor.
+type supervised struct {
+	*Supervisor
+	board  view.Board
+	logs   *observer.ObservedLogs
+	reg    *prometheus.Registry
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func supervise(t *testing.T, mode string, o Options) *supervised {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	v := &supervised{logs: logs, reg: prometheus.NewRegistry(), done: make(chan error, 1)}
+	o.Name, o.Build, o.Command = "counting", testBuild, []string{"counting", "child", mode}
+	o.Publish = func(next *view.View) {
+		v.board.Store(&view.View{Version: v.board.Load().Version + 1, Sources: next.Sources})
+	}
+	o.Interval, o.Logger, o.Registerer = 10*time.Millisecond, zap.New(core), v.reg
+	v.Supervisor = New(list(t, "DCGM_FI_DEV_GPU_TEMP"), o)
+	ctx, cancel := context.WithCancel(t.Context())
+	v.cancel = cancel
+	go func() { v.done <- v.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-v.done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	v.cancel = stop
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			for _, e := range logs.All() {
+				t.Logf("%v %s %v", e.Level, e.Message, e.ContextMap())
+			}
+		}
+	})
+	return v
+}
+
+// soon waits for what other processes do in their time.
+func soon(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 30s", what)
+		}
+	}
+}
+
+// rows returns the heads of the rings on the board.
+func (v *supervised) rows() (heads []uint64) {
+	for _, s := range v.board.Load().Sources {
+		heads = append(heads, s.Ring.Head())
+	}
+	return heads
+}
+
+func (v *supervised) status() sampler.CollectorStatus { return v.Status()[0] }
+
+// counted returns the restarts for a reason.
+func (v *supervised) counted(reason string) uint64 {
+	v.metrics.mu.Lock()
+	defer v.metrics.mu.Unlock()
+	return v.metrics.restarts[reason]
+}
+
+func latest(t *testing.T, r *ring.Ring) ring.Row {
+	t.Helper()
+	var row ring.Row
+	if !r.Latest(&row) {
+		t.Fatal("the ring is empty")
+	}
+	return row
+}

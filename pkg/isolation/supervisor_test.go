@@ -1,0 +1,190 @@
+package isolation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"warpgauge/pkg/sampler"
+)
+
+func (v *supervised) awaitService(t *testing.T) {
+	t.Helper()
+	soon(t, "two sources with rows", func() bool {
+		return len(v.rows()) == 2 && !slices.Contains(v.rows(), 0) && v.status().Up
+	})
+}
+
+func TestRowsStatesLogsAndCountsComeThroughTheWall(t *testing.T) {
+	v := supervise(t, "lost-one", Options{})
+	v.awaitService(t)
+	soon(t, "the states", func() bool {
+		st := v.status()
+		return len(st.Devices) == 2 && st.Devices[0].State == sampler.Up && st.Devices[1].State == sampler.Lost
+	})
+	if st := v.status().Devices[0]; st.Device.ID != "dev0" || st.LastSample.IsZero() {
+		t.Errorf("device 0 is %+v, want dev0 with the time of its last sample", st)
+	}
+	row := latest(t, v.board.Load().Sources[0].Ring)
+	if len(row.Cells) != 1 || row.Cells[0] < 1 || row.Stamps[0] == 0 {
+		t.Errorf("a row is %+v, want a count and a stamp", row)
+	}
+	soon(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
+	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
+	if fields["fields"] != int64(1) || fields["took"] != "1s" || fields["collector"] != "counting" {
+		t.Errorf("log fields are %v", fields)
+	}
+	soon(t, "the child's counts", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 1 })
+	if n := v.value(t, "warpgauge_sample_duration_seconds"); n < 1 {
+		t.Errorf("%v samples in the histogram", n)
+	}
+}
+
+// value sums a family: counters, gauges, and counts of histograms.
+func (v *supervised) value(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := v.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if f.GetType() == dto.MetricType_HISTOGRAM {
+				sum += float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func TestAKilledChildIsReplacedAndItsRowsStay(t *testing.T) {
+	v := supervise(t, "counting", Options{})
+	v.awaitService(t)
+	var counted float64
+	for n := range 3 {
+		soon(t, "counts", func() bool { return v.value(t, "warpgauge_sample_duration_seconds") > counted })
+		counted = v.value(t, "warpgauge_sample_duration_seconds")
+		old := v.board.Load()
+		pid := v.state.Load().pid
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		soon(t, "another child", func() bool {
+			if now := v.board.Load(); now != old {
+				if !slices.Equal([]int{len(now.Sources), len(old.Sources)}, []int{2, 2}) || slices.Contains(v.rows(), 0) {
+					t.Fatalf("the board shows %d sources with %v rows", len(now.Sources), v.rows())
+				}
+				return true
+			}
+			if c := v.value(t, "warpgauge_sample_duration_seconds"); c < counted {
+				t.Fatalf("the count of samples went back from %v to %v", counted, c)
+			}
+			return false
+		})
+		if row := latest(t, old.Sources[0].Ring); row.Cells[0] < 1 {
+			t.Errorf("the last row of the dead child is %+v", row)
+		}
+		if got := v.counted(ReasonSignal); got != uint64(n+1) {
+			t.Errorf("%d restarts after %d kills", got, n+1)
+		}
+	}
+}
+
+func TestReloadThroughTheWall(t *testing.T) {
+	v := supervise(t, "counting", Options{})
+	v.awaitService(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	next := list(t, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")
+	if err := v.Reload(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range v.board.Load().Sources {
+		if len(s.Columns) != 2 || len(s.Fields.Fields) != 2 || s.Ring.Head() == 0 {
+			t.Errorf("after Reload: %d columns, %d fields, %d rows", len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
+		}
+	}
+	// A child that comes later has the list, too.
+	if err := syscall.Kill(v.state.Load().pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	old := v.board.Load()
+	soon(t, "another child", func() bool { return v.board.Load() != old })
+	if got := len(v.board.Load().Sources[0].Columns); got != 2 {
+		t.Errorf("%d columns in the new child, want 2", got)
+	}
+}
+
+func TestChildrenThatMisbehave(t *testing.T) {
+	f := func(mode, reason, text string, o Options) {
+		t.Helper()
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			v := supervise(t, mode, o)
+			soon(t, "two restarts", func() bool { return v.counted(reason) >= 2 })
+			ends := v.logs.FilterMessage("child ended, another is started").All()
+			if got := ends[0].ContextMap()["reason"].(string); !strings.Contains(got, text) {
+				t.Errorf("reason %q, want one with %q", got, text)
+			}
+			if st := v.status(); st.Up && mode != "hang-all" || st.Cause == sampler.CauseNone && mode != "hang-all" {
+				t.Errorf("status %+v, want one that is not up", st)
+			}
+		})
+	}
+	f("exit", ReasonExit, "code 3: no more today", Options{})
+	f("assert", ReasonAbort, "aborted: x.cc:1: Assertion `n > 0' failed.", Options{})
+	f("junk", ReasonProtocol, "no magic", Options{})
+	f("stranger", ReasonVersion, "another build", Options{})
+	f("mute", ReasonHung, "silent", Options{Silence: 300 * time.Millisecond})
+	f("hang-open", ReasonHung, "not opened", Options{OpenTimeout: 100 * time.Millisecond, Deadline: 100 * time.Millisecond})
+	f("hang-all", ReasonHung, "no library call", Options{Deadline: 100 * time.Millisecond})
+}
+
+func TestAChildWithNothingToSampleRests(t *testing.T) {
+	v := supervise(t, "absent", Options{})
+	soon(t, "the end of two children", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 2 })
+	if st := v.status(); st.Up || st.Cause != sampler.CauseNotLoaded || !strings.Contains(st.Reason, "look for it") {
+		t.Errorf("status %+v, want what the child has said", st)
+	}
+	if n := v.value(t, "warpgauge_collector_restarts_total"); n != 0 {
+		t.Errorf("%v restarts, want none", n)
+	}
+	if n := v.logs.FilterMessageSnippet("not in use").Len(); n != 1 {
+		t.Errorf("said %d times that there is nothing, want once", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := v.Reload(ctx, list(t, "DCGM_FI_DEV_POWER_USAGE")); err != nil {
+		t.Errorf("Reload with nothing to serve: %v", err)
+	}
+}
+
+func TestALeakingChildIsReplacedWithoutAGap(t *testing.T) {
+	v := supervise(t, "leak", Options{MemoryLimit: 160 << 20, RestartMax: 100 * time.Millisecond})
+	v.awaitService(t)
+	soon(t, "two replacements", func() bool {
+		if !slices.Equal([]int{len(v.rows())}, []int{2}) || slices.Contains(v.rows(), 0) {
+			t.Fatalf("the board shows rows %v", v.rows())
+		}
+		return v.counted(ReasonMemory) >= 2
+	})
+}
+
+func TestRunEndsItsChild(t *testing.T) {
+	v := supervise(t, "counting", Options{})
+	v.awaitService(t)
+	pid := v.state.Load().pid
+	v.cancel()
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("signal 0 to the child after Run: %v, want %v", err, syscall.ESRCH)
+	}
+}
