@@ -38,11 +38,13 @@ type Supervisor struct {
 	retired   []*session
 	shown     []*boundSource // on the board
 	servingAt time.Time      // when serving took over
-	boundAt   time.Time      // when candidate had its sources in service
-	startAt   time.Time      // of the next child; zero: none is wanted
-	pauses    pauses
-	idle      time.Duration // the pause after a child with nothing to sample
-	restedFor string        // what that child said
+
+	handOverAt time.Time // when serving was asked to make room for candidate
+	boundAt    time.Time // when candidate had its sources in service
+	startAt    time.Time // of the next child; zero: none is wanted
+	pauses     pauses
+	idle       time.Duration // the pause after a child with nothing to sample
+	restedFor  string        // what that child said
 }
 
 type waiter struct {
@@ -152,7 +154,9 @@ func (s *Supervisor) advance(ctx context.Context, now time.Time) {
 			s.candidate = nil
 			s.onEnd(c, now)
 		case s.ready(c, now):
-			s.takeOver(c, now)
+			if s.handedOver(c, now) {
+				s.takeOver(c, now)
+			}
 		case s.hasNothing(c):
 			c.stop(verdict{quiet, "has nothing to sample"}, s.o.StopTimeout)
 		}
@@ -273,7 +277,27 @@ func (s *Supervisor) ready(c *session, now time.Time) bool {
 	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
 }
 
-// takeOver puts c into service and retires the child before it.
+// handedOver ends the child in service, which c replaces, and reports whether the
+// rows of c are newer than its last. Until then those stay on the page: a counter
+// that went back by a tick would be a reset to Prometheus.
+func (s *Supervisor) handedOver(c *session, now time.Time) bool {
+	old := s.serving
+	if old == nil {
+		return true
+	}
+	if !old.isDone() && !old.ending() {
+		s.handOverAt = now
+		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
+		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
+			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
+	}
+	if !old.isDone() {
+		return old.stuck.Load()
+	}
+	return caughtUp(*c.shown.Load(), s.shown) || now.Sub(s.handOverAt) > s.o.Interval+s.o.Deadline+s.o.StopTimeout
+}
+
+// takeOver puts c into service and forgets the child before it.
 func (s *Supervisor) takeOver(c *session, now time.Time) {
 	old := s.serving
 	s.serving, s.candidate, s.servingAt = c, nil, now
@@ -288,11 +312,8 @@ func (s *Supervisor) takeOver(c *session, now time.Time) {
 		if !old.counted {
 			s.metrics.restarted(old.verdict.reason)
 		}
-	default:
+	default: // does not go
 		s.metrics.restarted(ReasonMemory)
-		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
-		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
-			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
 		s.retired = append(s.retired, old)
 	}
 	s.log.Info("child is in service", zap.Int("pid", c.pid))

@@ -38,7 +38,9 @@ func (s *Supervisor) paint() {
 			t.alive = append(t.alive, c)
 		}
 	}
-	if v := s.serving; v != nil && !v.isDone() {
+	if c := s.candidate; c != nil && s.handingOver() {
+		t.session, t.pid = c, c.pid
+	} else if v := s.serving; v != nil && !v.isDone() {
 		t.session, t.pid = v, v.pid
 		if v.stuck.Load() {
 			t.session, t.cause, t.reason = nil, sampler.CauseStuck, "the process was killed and does not go: it is in the kernel for good"
@@ -59,6 +61,12 @@ func (s *Supervisor) paint() {
 		}
 	}
 	s.state.Store(t)
+}
+
+// handingOver reports whether candidate samples already what is on the page from
+// the child that makes room for it.
+func (s *Supervisor) handingOver() bool {
+	return s.serving != nil && s.serving.ending() && !s.serving.stuck.Load() && s.handOverAt.After(s.servingAt)
 }
 
 // Status tells the state of the collector and its devices, as a sampler does. It
