@@ -1,0 +1,264 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// testDescriptors takes every descriptor from the child and reloads meanwhile.
+// The old list stays in service until the new one can be.
+func testDescriptors(t *testing.T, exe string) {
+	path := file(t, "counters.csv", isolationCSV)
+	e := isolated(t, exe, "- {at: 2s, for: 3s, kind: fds, once: true}\n", "-f", path)
+	w := watch(t, e, eightOnPage)
+	eventually(t, "the descriptors to be gone", func() error {
+		if n := descriptors(t, e.child(t)); n < 1000 {
+			return fmt.Errorf("the child has %d", n)
+		}
+		return nil
+	})
+	write(t, path, isolationCSV+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n")
+	e.awaitList(t, "DCGM_FI_DEV_MEM_CLOCK")
+	eventually(t, "all devices up", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
+	w.stop(t)
+	e.oneChild(t)
+}
+
+func descriptors(t *testing.T, pid int) int {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// testNeverAgain ends each child at once for a while: the last rows stay until
+// --stale-after, then leave; the states say why; and all comes back.
+func testNeverAgain(t *testing.T, exe string) {
+	e := isolated(t, exe, "- {at: 2s, for: 5s, kind: abort, message: no more of this}\n", "--stale-after=2s", "--collector-restart-max=500ms")
+	w := watch(t, e, func(page map[string]float64) error {
+		if time.Since(e.started) < 3500*time.Millisecond { // the last row is not 2 s old yet
+			return eightOnPage(page)
+		}
+		return nil
+	})
+	eventually(t, "the devices to leave the page", func() error {
+		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 0 {
+			return fmt.Errorf("%d GPUs on the page, want none", n)
+		}
+		return nil
+	})
+	p := e.scrape(t, acceptText)
+	if err := errors.Join(
+		p.want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled"),
+		p.want(1, "warpgauge_device_problem", "gpu", "0", "cause", "child_exited"),
+		p.want(0, "warpgauge_collector_up", "collector", "fake"),
+	); err != nil {
+		t.Error(err)
+	}
+	if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
+		t.Errorf("GET /health: status %d, want 200", a.code)
+	}
+	e.awaitRestart(t, 2, "")
+	w.stop(t)
+	if !strings.Contains(e.log.String(), "no more of this") {
+		t.Error("the log does not say what the child wrote")
+	}
+	e.oneChild(t)
+}
+
+// testParentKilled ends the exporter without a chance to tidy up. Its child goes
+// with it, also one that is stopped and one that loops.
+func testParentKilled(t *testing.T, exe string) {
+	for _, way := range []string{"idle", "stopped", "spinning"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			fault := ""
+			if way == "spinning" {
+				fault = "- {at: 2s, kind: spin, device: all}\n"
+			}
+			e := isolated(t, exe, fault, "--sample-deadline=500ms")
+			if way == "spinning" {
+				eventually(t, "the loop", func() error {
+					return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled")
+				})
+			}
+			child := e.child(t)
+			if way == "stopped" {
+				kill(t, child, syscall.SIGSTOP)
+			}
+			e.signal(t, syscall.SIGKILL)
+			<-e.done
+			killed := time.Now()
+			for alive(child) {
+				if time.Since(killed) > time.Second {
+					t.Fatalf("child %d is there a second after its parent's end", child)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			t.Logf("gone %v after the parent", time.Since(killed))
+		})
+	}
+}
+
+// alive reports whether a process is there. A zombie is not: where nobody reaps
+// orphans, that is what remains of them.
+func alive(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	return !strings.HasPrefix(string(raw[strings.LastIndexByte(string(raw), ')')+1:]), " Z")
+}
+
+// testManyRestarts kills the child 50 times and compares what the parent holds.
+func testManyRestarts(t *testing.T, exe string) {
+	const kills = 50
+	e := isolated(t, exe, "", "--enable-pprof", "--collector-restart-max=100ms")
+	w := watch(t, e, eightOnPage)
+	next := func() {
+		old := e.children(t)[0].pid
+		kill(t, old, syscall.SIGKILL)
+		eventually(t, "another child", func() error {
+			if c := e.children(t); len(c) != 1 || c[0].pid == old {
+				return fmt.Errorf("children: %v", c)
+			}
+			return nil
+		})
+		was := e.scrape(t, acceptText).values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]
+		eventually(t, "its rows", func() error {
+			if v := e.scrape(t, acceptText).values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]; v <= was {
+				return fmt.Errorf("energy is %v as before", v)
+			}
+			return nil
+		})
+	}
+	next()
+	next()
+	before := e.holdings(t)
+	for range kills - 2 {
+		next()
+	}
+	w.stop(t)
+	eventually(t, "all of them in the metrics", func() error { return e.scrape(t, acceptText).upAgain(kills, "signal") })
+	// Mapped are the rings in service, those before them until a page without
+	// them was rendered, and those of a child that is being started.
+	eventually(t, "descriptors, goroutines and mappings as before", func() error {
+		now := e.holdings(t)
+		if now.descriptors > before.descriptors+2 || now.goroutines > before.goroutines+4 || now.mappings > 3*8 {
+			return fmt.Errorf("%+v, before %+v", now, before)
+		}
+		return nil
+	})
+	now := e.holdings(t)
+	t.Logf("after 2 restarts %+v, after %d %+v", before, kills, now)
+	if now.resident > before.resident+64<<20 {
+		t.Errorf("resident memory grew from %d to %d MiB", before.resident>>20, now.resident>>20)
+	}
+	e.oneChild(t)
+}
+
+// holdings are what a process can hold on to by mistake.
+type holdings struct {
+	descriptors, mappings, goroutines int
+	resident                          int64
+}
+
+func (e *exporter) holdings(t *testing.T) holdings {
+	t.Helper()
+	// Rings are unmapped when the collector of garbage finds them.
+	client := newClient(t)
+	for range 2 {
+		get(t, client, e.url+"/debug/pprof/heap?gc=1")
+	}
+	threads := get(t, client, e.url+"/debug/pprof/goroutine?debug=1")
+	var goroutines int
+	if _, err := fmt.Sscanf(string(threads.body), "goroutine profile: total %d", &goroutines); err != nil {
+		t.Fatalf("read the goroutine profile: %v", err)
+	}
+	client.CloseIdleConnections()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", e.pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holdings{
+		descriptors: e.descriptors(t), mappings: strings.Count(string(maps), "/memfd:"),
+		goroutines: goroutines, resident: e.resident(t, "VmRSS"),
+	}
+}
+
+// testReplacedBinary puts another file in the place of the running program, as
+// an upgrade does: children go on to be of the one that runs.
+func testReplacedBinary(t *testing.T, exe string) {
+	raw, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(t.TempDir(), "warpgauge")
+	if err := os.WriteFile(mine, raw, 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	e := isolated(t, mine, "")
+	write(t, mine, "#!/bin/sh\nexit 42\n")
+	w := watch(t, e, eightOnPage)
+	kill(t, e.child(t), syscall.SIGKILL)
+	e.awaitRestart(t, 1, "")
+	w.stop(t)
+	e.oneChild(t)
+}
+
+// testRefusedInside gives a spec that ends processes to an exporter without a
+// wall: it says so and does not start.
+func testRefusedInside(t *testing.T, exe string) {
+	spec := file(t, "spec.yaml", "faults:\n- {kind: crash}\n")
+	code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--enable-fake", "--isolation=none",
+		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--fake-spec="+spec)
+	if code != 1 || !strings.Contains(out, "line 2") || !strings.Contains(out, "--isolation=process") {
+		t.Errorf("exit code %d, want 1 and where and why:\n%s", code, out)
+	}
+}
+
+// behindWall returns a program that is exe with --isolation=process, so that
+// tests without the wall can be run with it.
+func behindWall(t *testing.T, exe string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "isolated")
+	script := fmt.Sprintf("#!/bin/sh\nexec %q --isolation=process \"$@\"\n", exe)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	return path
+}
+
+// testReloadIsolated: no gap and no duplicate through the wall either.
+func testReloadIsolated(t *testing.T, exe string) { testReload(t, behindWall(t, exe)) }
+
+// testStopIsolated ends the exporter while a call inside the child hangs, and
+// wants the child gone, too.
+func testStopIsolated(t *testing.T, exe string) {
+	e := isolated(t, exe, "- {at: 2s, kind: hang, device: 3}\n", "--sample-deadline=500ms")
+	eventually(t, "the hang", func() error {
+		return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
+	})
+	child := e.child(t)
+	begin := time.Now()
+	e.signal(t, syscall.SIGTERM)
+	if code := e.exitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0; output:\n%s", code, e.log.tail(4000))
+	}
+	t.Logf("%v to exit", time.Since(begin))
+	if alive(child) {
+		t.Errorf("child %d outlives the exporter", child)
+	}
+}
