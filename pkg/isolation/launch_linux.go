@@ -53,4 +53,3 @@ func socketpair() (ours, theirs *os.File, err error) {
 	}
 	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control of the child"), nil
 }
-

@@ -70,11 +70,11 @@ func newSession(o *Options, p *process, log *zap.Logger) (*session, error) {
 	return s, nil
 }
 
-// run lives as long as the process.
-func (s *session) run(version uint64, list field.List) {
+// run lives as long as the process, which ctx does not end.
+func (s *session) run(ctx context.Context, version uint64, list field.List) {
 	s.first = version
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	wg.Go(func() { s.words.read(s.proc.output) })
 	wg.Go(func() { s.read(version, list) })
 	wg.Go(func() { s.watch(ctx) })

@@ -240,7 +240,7 @@ func (s *Supervisor) start(ctx context.Context, now time.Time) {
 		c.relay.hold()
 	}
 	s.candidate, s.boundAt = c, time.Time{}
-	go c.run(version, list)
+	go c.run(context.WithoutCancel(ctx), version, list)
 }
 
 // onWish hands a new list to the children there are, and starts one if it rests.

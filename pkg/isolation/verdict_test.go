@@ -57,12 +57,12 @@ func TestPauses(t *testing.T) {
 			t.Errorf("pause %v after a child in service for %v, want %v", got, served, want)
 		}
 	}
-	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3000, 3000, 3000} {
-		f(0, want*time.Millisecond)
+	for _, millis := range []int{100, 200, 400, 800, 1600, 3000, 3000, 3000} {
+		f(0, time.Duration(millis)*time.Millisecond)
 	}
 	f(time.Hour, 100*time.Millisecond)
-	for _, want := range []time.Duration{200, 400, 800, 1000, 1000} {
-		f(time.Millisecond, want*time.Millisecond)
+	for _, millis := range []int{200, 400, 800, 1000, 1000} {
+		f(time.Millisecond, time.Duration(millis)*time.Millisecond)
 	}
 	f(2*time.Second, 400*time.Millisecond)
 	f(0, 800*time.Millisecond)
