@@ -115,6 +115,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 	// One that is never run has the metrics of children, too.
 	isolation.New(list, isolation.Options{Name: "dcgm", Registerer: p.registry})
+	p.registry.MustRegister(isolation.Example("dcgm"))
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	var families []*dto.MetricFamily

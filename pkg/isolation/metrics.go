@@ -32,9 +32,9 @@ var (
 	descChildUp = prometheus.NewDesc("warpgauge_collector_child_up",
 		"1 if the child process that samples the collector is in service.", []string{"collector"}, nil)
 	descChildPID = prometheus.NewDesc("warpgauge_collector_child_pid",
-		"Process id of the child, 0 while there is none.", []string{"collector"}, nil)
+		"Process id of the child. Absent while there is none.", []string{"collector"}, nil)
 	descChildMemory = prometheus.NewDesc("warpgauge_collector_child_resident_bytes",
-		"Resident memory of the child, the rings that it shares included.", []string{"collector"}, nil)
+		"Resident memory of the child, the rings that it shares included. Absent while there is none.", []string{"collector"}, nil)
 	descChildCPU = prometheus.NewDesc("warpgauge_collector_child_cpu_seconds_total",
 		"User and system time of the collector's children.", []string{"collector"}, nil)
 	descAbandoned = prometheus.NewDesc("warpgauge_collector_abandoned_children",
@@ -101,24 +101,37 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			stuck++
 		}
 	}
-	up, resident := 0.0, int64(0)
+	up := 0.0
 	if t.session != nil {
 		up = 1
 	}
+	emit(descChildUp, prometheus.GaugeValue, up)
 	if t.pid != 0 {
-		for _, c := range alive {
-			if c.pid == t.pid {
-				resident = c.usage.Load().resident
-			}
+		emit(descChildPID, prometheus.GaugeValue, float64(t.pid))
+	}
+	for _, c := range alive {
+		if resident := c.usage.Load().resident; c.pid == t.pid && resident != 0 {
+			emit(descChildMemory, prometheus.GaugeValue, float64(resident))
 		}
 	}
-	emit(descChildUp, prometheus.GaugeValue, up)
-	emit(descChildPID, prometheus.GaugeValue, float64(t.pid))
-	emit(descChildMemory, prometheus.GaugeValue, float64(resident))
 	m.cpuShown = max(m.cpuShown, cpu) // /proc and wait4 count in different units
 	emit(descChildCPU, prometheus.CounterValue, m.cpuShown.Seconds())
 	emit(descAbandoned, prometheus.GaugeValue, float64(stuck))
 	total.collect(ch)
+}
+
+// Example tells what a Supervisor tells only while it has a child, so that the
+// generated documentation lists it without one.
+func Example(name string) prometheus.Collector { return example{name} }
+
+type example struct{ name string }
+
+func (example) Describe(chan<- *prometheus.Desc) {}
+
+func (e example) Collect(ch chan<- prometheus.Metric) {
+	for _, d := range []*prometheus.Desc{descChildPID, descChildMemory} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, 1, e.name)
+	}
 }
 
 // tally sums counters and histograms, by family and labels.
