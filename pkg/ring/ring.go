@@ -99,10 +99,14 @@ func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	return r, nil
 }
 
-// Rows, Stamps and Cells are the dimensions.
-func (r *Ring) Rows() int   { return int(r.mask + 1) }
+// Rows returns how many rows the ring holds.
+func (r *Ring) Rows() int { return int(r.mask + 1) }
+
+// Stamps returns how many stamps a row has.
 func (r *Ring) Stamps() int { return r.stamps }
-func (r *Ring) Cells() int  { return r.cells }
+
+// Cells returns how many cells a row has.
+func (r *Ring) Cells() int { return r.cells }
 
 // Head returns how many rows have been appended. It grows by one per row and is
 // the cheapest way to see whether there is anything new.

@@ -35,7 +35,7 @@ func (w *worker) blame(err error) {
 // deviceOf returns the device that err names. A bare DeviceError, which a lost
 // board gives on each tick, costs no allocation.
 func deviceOf(err error) (int, bool) {
-	if one, ok := err.(*collector.DeviceError); ok {
+	if one, ok := err.(*collector.DeviceError); ok { //nolint:errorlint // the fast path; wrapped ones come next
 		return one.Device, true
 	}
 	return wrappedDevice(err)
