@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/field"
 )
 
 // pages returns every Markdown file of the repository by its path from the root.
@@ -142,5 +144,23 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%s: %s is not in metrics.md", path, name)
 			}
 		}
+	}
+}
+
+// TestCSVExamples checks that each CSV in a page is one that the exporter takes
+// without a remark.
+func TestCSVExamples(t *testing.T) {
+	found := 0
+	for path, text := range pages(t) {
+		for _, m := range regexp.MustCompile("(?s)```csv\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			found++
+			_, problems, err := field.Parse(strings.NewReader(m[1]), field.ParseOptions{File: path, Strict: true})
+			if err != nil || len(problems) > 0 {
+				t.Errorf("%s: CSV example: %v %v", path, err, problems)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page has a CSV example")
 	}
 }

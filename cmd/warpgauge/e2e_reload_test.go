@@ -117,8 +117,11 @@ func scrapeWithoutPause(t *testing.T, e *exporter, clients int) (pages *atomic.I
 			for i := 0; ctx.Err() == nil; i++ {
 				accept := [...]string{acceptText, acceptOpenMetrics}[(n+i)%2]
 				a, err := try(t.Context(), client, http.MethodGet, e.url+"/metrics", "Accept", accept)
-				if err == nil {
+				switch {
+				case err == nil:
 					err = a.wholePage()
+				case t.Context().Err() != nil:
+					return // the test has failed elsewhere and ends
 				}
 				if err != nil {
 					t.Errorf("scrape %d of client %d: %v", i, n, err)

@@ -33,6 +33,7 @@ type reloader struct {
 	turn    chan struct{} // holds one token while a reload is under way
 	asked   chan string   // causes that wait for run
 	running atomic.Bool
+	seen    atomic.Pointer[[]byte] // what was read last, good or bad
 
 	// Of the holder of the turn.
 	content []byte // of the list that was applied last
@@ -49,6 +50,7 @@ func newReloader(content []byte, log *zap.Logger, now time.Time) *reloader {
 		content: content,
 		metrics: newReloadMetrics(),
 	}
+	r.seen.Store(&content)
 	r.metrics.started(now)
 	return r
 }
@@ -96,6 +98,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	if err != nil {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
+	r.seen.Store(&data)
 	log = log.With(zap.String("file", name))
 	if bytes.Equal(data, r.content) && !r.partial {
 		r.metrics.unchanged(time.Now())
@@ -137,6 +140,11 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	log.Error(message, zap.Int("errors", len(bad.problems)))
 	return err
 }
+
+// lastRead returns what was read last. The file watch compares with it, rather
+// than with what it saw itself: a list that came and went between two of its
+// looks may have been put into service by a signal or a request.
+func (r *reloader) lastRead() []byte { return *r.seen.Load() }
 
 // inProgress says whether a reload is under way.
 func (r *reloader) inProgress() bool { return r.running.Load() }

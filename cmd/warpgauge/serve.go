@@ -86,7 +86,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 		stages = append(stages, stage{
 			name: "file watch", grace: 200 * time.Millisecond,
 			run: func(ctx context.Context) error {
-				return config.Watch(ctx, path, config.WatchOptions{Logger: log.Named("watch"), Known: content}, func() { r.ask("file change") })
+				return config.Watch(ctx, path, config.WatchOptions{Logger: log.Named("watch"), Known: r.lastRead}, func() { r.ask("file change") })
 			},
 		})
 	}

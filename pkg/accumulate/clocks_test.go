@@ -2,9 +2,9 @@ package accumulate
 
 import (
 	"testing"
-	"warpgauge/pkg/field"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 )
 
 const (

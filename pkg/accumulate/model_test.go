@@ -4,10 +4,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/field"
 )
 
 // world simulates a sampler: one device whose value changes each second, and

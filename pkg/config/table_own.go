@@ -69,7 +69,7 @@ func ownCollectors(c *Config) []Flag {
 			ShownDefault: "process; none for simulated GPUs, unless the flag is given",
 		},
 		{
-			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: bytes(&c.MemoryLimit),
+			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: byteSize(&c.MemoryLimit),
 			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is replaced by another, without a gap. 0: no limit.",
 		},
 		{

@@ -147,8 +147,10 @@ var byteUnits = [...]struct {
 	size int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}}
 
-// bytes is a size with a unit, "512MiB", or a bare number of bytes.
-func bytes(at *int64) value { return &variable[int64]{at: at, parse: parseBytes, format: formatBytes} }
+// byteSize is a size with a unit, "512MiB", or a bare number of bytes.
+func byteSize(at *int64) value {
+	return &variable[int64]{at: at, parse: parseBytes, format: formatBytes}
+}
 
 func parseBytes(s string) (int64, error) {
 	unit, digits := int64(1), s

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -20,9 +21,11 @@ type WatchOptions struct {
 	// the same, since network and FUSE file systems keep changes to themselves.
 	Poll   time.Duration
 	Logger *zap.Logger // nil logs nothing
-	// Known is what the caller has read from the file already. nil means
-	// nothing: then the first look at the file tells of a change.
-	Known []byte
+	// Known returns what the caller has read from the file last, good or bad; it
+	// is called from Watch's goroutine. Where the caller reads the file for other
+	// reasons, too, what Watch told of last is not what is in use. nil means that
+	// the caller reads it when it is told, and the first look tells of a change.
+	Known func() []byte
 
 	open    func() (*fsnotify.Watcher, error) // nil means fsnotify.NewWatcher
 	checked func(changed bool)                // told after each look at the file
@@ -35,14 +38,12 @@ const pollsWhenTold = 12
 // Watch calls onChange, from the calling goroutine, whenever the content of the
 // file at path is another than before: after a write in place, a rename over the
 // file, a swap of a symbolic link anywhere on the way to it (a ConfigMap's
-// ..data), or its return after a deletion. The content before is that in Known
-// at first, so what has changed before Watch began to watch is told, too. A file
-// that is gone is told in the log only. Watch returns nil when ctx ends.
+// ..data), or its return after a deletion. Before means what Known returns, or
+// else what onChange was told of last; so what has changed before Watch began to
+// watch is told, too. A file that is gone is told in the log only. Watch returns
+// nil when ctx ends.
 func Watch(ctx context.Context, path string, o WatchOptions, onChange func()) error {
 	w := &watcher{path: path, o: o.withDefaults(), onChange: onChange}
-	if o.Known != nil {
-		w.last = sha256.Sum256(o.Known)
-	}
 	if err := w.start(); err != nil {
 		w.o.Logger.Warn("the system does not tell of file changes; reading the file now and then instead",
 			zap.String("file", path), zap.Duration("every", w.o.Poll), zap.Error(err))
@@ -73,7 +74,7 @@ type watcher struct {
 
 	notify *fsnotify.Watcher // nil: polling
 	names  map[string]bool   // paths whose events matter
-	last   fingerprint       // of the content that onChange was last told of
+	last   fingerprint       // of the content that onChange was last told of; not used with Known
 	gone   bool              // the last look found no readable file
 }
 
@@ -162,13 +163,21 @@ func (w *watcher) look() {
 		w.gone = false
 		w.o.Logger.Info("file can be read again", zap.String("file", w.path))
 	}
-	sum := fingerprint(sha256.Sum256(data))
-	changed := sum != w.last
+	changed := w.isNew(data)
 	if changed {
-		w.last = sum
 		w.onChange()
 	}
 	w.o.checked(changed)
+}
+
+func (w *watcher) isNew(data []byte) bool {
+	if w.o.Known != nil {
+		return !bytes.Equal(data, w.o.Known())
+	}
+	sum := fingerprint(sha256.Sum256(data))
+	changed := sum != w.last
+	w.last = sum
+	return changed
 }
 
 func (w *watcher) missing(err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -100,15 +101,32 @@ func TestWatchWriteInPlace(t *testing.T) {
 func TestWatchKnownContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, "one")
-	same := startWatch(t, path, WatchOptions{Known: []byte("one")})
+	known := func(s string) func() []byte { return func() []byte { return []byte(s) } }
+	same := startWatch(t, path, WatchOptions{Known: known("one")})
 	if changed := receive(t, same.looks, "first look"); changed {
 		t.Fatal("known content was told as a change")
 	}
-	other := startWatch(t, path, WatchOptions{Known: []byte("zero")})
+	other := startWatch(t, path, WatchOptions{Known: known("zero")})
 	other.wantChange("one")
 	write(t, path, "two")
 	same.wantChange("two")
 	other.wantChange("two")
+}
+
+// TestWatchContentThatTheCallerLeftMeanwhile: the caller reads the file between
+// two looks, so the content of the first look is new again at the second.
+func TestWatchContentThatTheCallerLeftMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write(t, path, "B")
+	var inUse atomic.Value
+	inUse.Store("B")
+	w := startWatch(t, path, WatchOptions{Known: func() []byte { return []byte(inUse.Load().(string)) }})
+	if changed := receive(t, w.looks, "first look"); changed {
+		t.Fatal("content in use was told as a change")
+	}
+	inUse.Store("A") // the file held A for a moment, and was read then
+	write(t, path, "B")
+	w.wantChange("B")
 }
 
 func TestWatchRenameOver(t *testing.T) {

@@ -25,7 +25,7 @@ func appendLabelValue(b []byte, s string) []byte {
 // but not in that of text 0.0.4.
 func appendEscaped(b []byte, s string, quote bool) []byte {
 	done := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		var c byte
 		switch s[i] {
 		case '\\':
@@ -59,7 +59,7 @@ func isName(s string, colon bool) bool {
 	if s == "" {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == ':' && colon
 		digit := c >= '0' && c <= '9' && i > 0

@@ -209,7 +209,7 @@ func parsed(s string, lower, upper *float64, count *int) bool {
 // wantLabels prints labels as parse does: Prometheus drops empty ones.
 func wantLabels(name string, pairs ...string) string {
 	b := labels.NewScratchBuilder(0)
-	b.Add(labels.MetricName, name)
+	b.Add(model.MetricNameLabel, name)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			b.Add(pairs[i], pairs[i+1])
