@@ -133,7 +133,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeFlagsReachTheirPart(t *testing.T) {
-	s := startServe(t, environment{"DCGM_EXPORTER_KUBERNETES": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "-m", "ns:name")
+	s := startServe(t, environment{"DCGM_EXPORTER_KUBERNETES": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "--drop-capabilities=false", "-m", "ns:name")
 	if status, _, _ := s.do(http.MethodGet, "/debug/pprof/"); status != http.StatusOK {
 		t.Errorf("GET /debug/pprof/ with --enable-pprof: %d, want 200", status)
 	}

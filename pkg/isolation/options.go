@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"cmp"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,10 @@ type Options struct {
 
 	Logger     *zap.Logger           // nil logs nothing
 	Registerer prometheus.Registerer // for our own metrics and the child's; nil means none
+
+	// Of tests, for which a process that SIGKILL does not end cannot be had.
+	sigkill   func(*os.Process) error
+	killGrace time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -60,6 +65,10 @@ func (o Options) withDefaults() Options {
 	o.RestartMax = cmp.Or(o.RestartMax, 30*time.Second)
 	o.Silence = cmp.Or(o.Silence, max(10*time.Second, 2*o.Deadline))
 	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
+	o.killGrace = cmp.Or(o.killGrace, killGrace)
+	if o.sigkill == nil {
+		o.sigkill = (*os.Process).Kill
+	}
 	if o.Start.IsZero() {
 		o.Start = time.Now()
 	}

@@ -131,7 +131,7 @@ func (s *session) kill(reason, text string) {
 		s.ended = time.Now()
 	}
 	s.mu.Unlock()
-	_ = s.proc.cmd.Process.Kill() // an error means that it has ended
+	_ = s.o.sigkill(s.proc.cmd.Process) // an error means that it has ended
 }
 
 // stop asks the child to end and kills it if it does not within grace.
@@ -389,7 +389,7 @@ func (s *session) look(now time.Time) {
 	ended := s.ended
 	s.mu.Unlock()
 	if !ended.IsZero() {
-		if now.Sub(ended) > killGrace && !s.stuck.Swap(true) {
+		if now.Sub(ended) > s.o.killGrace && !s.stuck.Swap(true) {
 			s.log.Error("child does not end after SIGKILL and is abandoned; no other is started before it is gone")
 			s.notify()
 		}

@@ -2,8 +2,10 @@ package isolation
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -186,5 +188,42 @@ func TestRunEndsItsChild(t *testing.T) {
 	v.cancel()
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("signal 0 to the child after Run: %v, want %v", err, syscall.ESRCH)
+	}
+}
+
+// TestAChildThatDoesNotGoIsNamedAndHasNoSecond plays an uninterruptible sleep:
+// SIGKILL has no effect until the test lets it.
+func TestAChildThatDoesNotGoIsNamedAndHasNoSecond(t *testing.T) {
+	var awake atomic.Bool
+	v := supervise(t, "counting", Options{
+		Silence: 300 * time.Millisecond, killGrace: 100 * time.Millisecond, RestartMax: 100 * time.Millisecond,
+		sigkill: func(p *os.Process) error {
+			if awake.Load() {
+				return p.Kill()
+			}
+			return nil
+		},
+	})
+	v.awaitService(t)
+	pid, board := v.state.Load().pid, v.board.Load()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
+	st := v.status()
+	if st.Up || st.Cause != sampler.CauseStuck || st.Devices[0].State != sampler.Stalled || st.Devices[0].Cause != sampler.CauseStuck {
+		t.Errorf("status %+v, want stuck devices", st)
+	}
+	soon(t, "a while", func() bool { return time.Since(st.Devices[0].LastSample) > 1500*time.Millisecond })
+	if got := v.state.Load().pid; got != pid || v.board.Load() != board || v.counted(ReasonHung) != 0 {
+		t.Errorf("child %d with %d restarts, want only %d", got, v.counted(ReasonHung), pid)
+	}
+	awake.Store(true)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "another child", func() bool { return v.board.Load() != board && v.status().Up })
+	if n := v.value(t, "warpgauge_collector_abandoned_children"); n != 0 || v.counted(ReasonHung) != 1 {
+		t.Errorf("%v abandoned children and %d restarts, want 0 and 1", n, v.counted(ReasonHung))
 	}
 }
