@@ -291,11 +291,16 @@ func (s *Supervisor) handedOver(c *session, now time.Time) bool {
 		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
 			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
 	}
-	if !old.isDone() {
-		return old.stuck.Load()
+	waited := now.Sub(s.handOverAt)
+	if !old.isDone() && waited < lastRows {
+		return false
 	}
-	return caughtUp(*c.shown.Load(), s.shown) || now.Sub(s.handOverAt) > s.o.Interval+s.o.Deadline+s.o.StopTimeout
+	return caughtUp(*c.shown.Load(), s.shown) || waited > s.o.Interval+s.o.Deadline+s.o.StopTimeout
 }
+
+// lastRows is how soon a child that was told to stop has sampled for the last
+// time. To close its library may take it much longer.
+const lastRows = 200 * time.Millisecond
 
 // takeOver puts c into service and forgets the child before it.
 func (s *Supervisor) takeOver(c *session, now time.Time) {
@@ -312,7 +317,7 @@ func (s *Supervisor) takeOver(c *session, now time.Time) {
 		if !old.counted {
 			s.metrics.restarted(old.verdict.reason)
 		}
-	default: // does not go
+	default: // still closes its library
 		s.metrics.restarted(ReasonMemory)
 		s.retired = append(s.retired, old)
 	}
