@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -119,7 +120,7 @@ func alive(pid int) bool {
 	if err != nil {
 		return false
 	}
-	return !strings.HasPrefix(string(raw[strings.LastIndexByte(string(raw), ')')+1:]), " Z")
+	return !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" Z"))
 }
 
 // testManyRestarts kills the child 50 times and compares what the parent holds.
@@ -206,7 +207,7 @@ func testReplacedBinary(t *testing.T, exe string) {
 		t.Fatal(err)
 	}
 	mine := filepath.Join(t.TempDir(), "warpgauge")
-	if err := os.WriteFile(mine, raw, 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(mine, raw, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	e := isolated(t, mine, "")
@@ -235,7 +236,7 @@ func behindWall(t *testing.T, exe string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "isolated")
 	script := fmt.Sprintf("#!/bin/sh\nexec %q --isolation=process \"$@\"\n", exe)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path

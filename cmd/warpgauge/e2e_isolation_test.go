@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -122,7 +123,7 @@ func (e *exporter) children(t *testing.T) (out []relative) {
 			continue // has ended
 		}
 		pid, _, _ := strings.Cut(string(raw), " ")
-		f := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+		f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 		if f[1] != strconv.Itoa(e.pid()) {
 			continue
 		}

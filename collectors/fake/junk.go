@@ -49,12 +49,12 @@ func (p *process) scribble() {
 		words := (r.end - r.start) / 8
 		for range min(words, 1024) {
 			p.fill(word)
-			_, _ = mem.WriteAt(word, int64(r.start+8*p.random.Uint64N(words))) //nolint:gosec // user addresses are below 2^47
+			_, _ = mem.WriteAt(word, int64(r.start+8*p.random.Uint64N(words)))
 		}
 		// Where headers are.
 		for i := range min(words, 16) {
 			p.fill(word)
-			_, _ = mem.WriteAt(word, int64(r.start+8*i)) //nolint:gosec // as above
+			_, _ = mem.WriteAt(word, int64(r.start+8*i))
 		}
 	}
 }
