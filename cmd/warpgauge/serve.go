@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -94,9 +93,15 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 }
 
 // dropCapabilities takes from this process what only the vendors' libraries
-// need, where those have processes of their own. The port is open by now.
+// need, where all of them have processes of their own. The port is open by now.
 func dropCapabilities(cfg *config.Config, all []enabled, log *zap.Logger) error {
-	if !cfg.DropCapabilities || len(all) == 0 || slices.ContainsFunc(all, func(c enabled) bool { return !c.isolated && c.factory().Name() != "fake" }) {
+	children := false
+	for _, c := range all {
+		if children = children || c.isolated; !c.isolated && c.factory().Name() != "fake" {
+			return nil
+		}
+	}
+	if !children || !cfg.DropCapabilities {
 		return nil
 	}
 	was, err := privilege.Drop()
