@@ -108,24 +108,50 @@ func (b *binding) isClosed() bool {
 	}
 }
 
-// awaitRows returns when each worker that replaces a fresh device of old has
-// taken its first row, at the latest after limit.
-func (b *binding) awaitRows(ctx context.Context, old *binding, limit time.Duration) {
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
+// takeOver returns when b can replace old without a gap and without a value
+// going back, at the latest after limit. First each worker that replaces a fresh
+// device of old takes its first row. Then old samples no more, and b samples once
+// again: what old has read meanwhile is older than that, so no counter decreases
+// when the View changes, which Prometheus would take for a reset.
+func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	fresh := old.freshDevices()
+	heirs := b.workersOf(fresh)
+	for _, w := range heirs {
+		await(ctx, w.first)
+	}
+	for _, w := range old.workers {
+		w.cancel()
+	}
+	for _, w := range old.workersOf(fresh) {
+		await(ctx, w.done)
+	}
+	answers := make([]chan struct{}, len(heirs))
+	for i, w := range heirs {
+		answers[i] = make(chan struct{}, 1)
+		w.again <- answers[i] // nobody else sends, and there is room for one
+	}
+	for _, a := range answers {
+		await(ctx, a)
+	}
+}
+
+func await(ctx context.Context, c <-chan struct{}) {
+	select {
+	case <-c:
+	case <-ctx.Done():
+	}
+}
+
+// workersOf returns the workers that sample any of the devices.
+func (b *binding) workersOf(ids map[string]bool) (out []*worker) {
 	for _, w := range b.workers {
-		if !slices.ContainsFunc(w.view.Devices, func(d collector.Device) bool { return fresh[d.ID] }) {
-			continue
-		}
-		select {
-		case <-w.first:
-		case <-timeout.C:
-			return
-		case <-ctx.Done():
-			return
+		if slices.ContainsFunc(w.view.Devices, func(d collector.Device) bool { return ids[d.ID] }) {
+			out = append(out, w)
 		}
 	}
+	return out
 }
 
 func (b *binding) freshDevices() map[string]bool {

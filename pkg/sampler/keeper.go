@@ -219,7 +219,7 @@ func (k *keeper) onOpened(ctx context.Context, r opened) {
 	k.ready = ready
 	go func() {
 		defer close(ready)
-		b.awaitRows(ctx, old, k.o.Deadline)
+		b.takeOver(ctx, old, k.o.Deadline)
 	}()
 }
 

@@ -38,6 +38,8 @@ type device struct {
 	err    error
 	value  float64
 	hang   chan struct{} // blocks Sample until closed
+	delay  time.Duration // of each call
+	clock  bool          // the value is the time, in nanoseconds of the bubble
 }
 
 func (d *device) set(f func(*device)) { d.mu.Lock(); f(d); d.mu.Unlock() }
@@ -127,8 +129,12 @@ func (s *source) Sample(row []float64, due []bool) error {
 	defer d.inside.Add(-1)
 	d.calls.Add(1)
 	d.mu.Lock()
-	err, value, hang := d.err, d.value, d.hang
+	err, value, hang, delay, clock := d.err, d.value, d.hang, d.delay, d.clock
 	d.mu.Unlock()
+	time.Sleep(delay)
+	if clock {
+		value = float64(time.Since(bubbleStart))
+	}
 	if hang != nil {
 		<-hang
 	}
@@ -142,6 +148,9 @@ func (s *source) Sample(row []float64, due []bool) error {
 	}
 	return nil
 }
+
+// bubbleStart is when the clock of a synctest bubble starts.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // desc makes a descriptor that the catalogue need not know.
 func desc(id field.ID, cost field.Cost) *field.Descriptor {
@@ -360,6 +369,47 @@ func TestReloadLeavesNoGap(t *testing.T) {
 		if n.live != 1 {
 			t.Errorf("%d collectors open after reload, want 1", n.live)
 		}
+	})
+}
+
+// TestReloadNeverGoesBack: a counter that decreases is a reset to Prometheus. One
+// source is slow, so that the old binding samples the other while the new waits.
+func TestReloadNeverGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(2)
+		n.devices[0].clock, n.devices[1].clock = true, true
+		n.devices[1].delay = 700 * time.Millisecond
+		s := start(t, n, oneField, Options{})
+		time.Sleep(3 * time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		var watcher sync.WaitGroup
+		watcher.Go(func() {
+			var row ring.Row
+			last := make(map[string]float64)
+			for ctx.Err() == nil {
+				for _, src := range s.Board().Load().Sources {
+					id := src.Devices[0].ID
+					if !src.Ring.Latest(&row) {
+						t.Errorf("%s has no row", id)
+						return
+					}
+					if row.Cells[0] < last[id] {
+						t.Errorf("%s went back by %v", id, time.Duration(last[id]-row.Cells[0]))
+						return
+					}
+					last[id] = row.Cells[0]
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		for i := range 20 {
+			time.Sleep(time.Duration(i*137) * time.Millisecond)
+			if err := s.Reload(t.Context(), oneField); err != nil {
+				t.Errorf("reload: %v", err)
+			}
+		}
+		stop()
+		watcher.Wait()
 	})
 }
 

@@ -44,8 +44,9 @@ type worker struct {
 	notify func(error) // told of ErrColumnsChanged and ErrDeviceLost; must not block
 	after  []<-chan struct{}
 	cancel context.CancelFunc
-	first  chan struct{} // closed when the first call has returned
-	done   chan struct{} // closed when the goroutine has ended
+	first  chan struct{}        // closed when the first call has returned
+	again  chan chan<- struct{} // wishes for a sample between two ticks; each is answered when it is in the ring
+	done   chan struct{}        // closed when the goroutine has ended
 }
 
 func newWorker(name string, src bound, fields field.List, o Options, m *metrics) *worker {
@@ -68,6 +69,7 @@ func newWorker(name string, src bound, fields field.List, o Options, m *metrics)
 		outcomes: make([]atomic.Pointer[outcome], len(devices)),
 		lastGood: make([]atomic.Int64, len(devices)),
 		first:    make(chan struct{}),
+		again:    make(chan chan<- struct{}, 1),
 		done:     make(chan struct{}),
 	}
 	id := sourceID(devices)
@@ -116,6 +118,13 @@ func (w *worker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case answer := <-w.again:
+			if n > 0 { // else the first sample is about to be taken anyway
+				w.schedule.retry()
+				w.tick(n-1, time.Now()) // as tick n-1, so that tick n is due all the same
+			}
+			answer <- struct{}{}
+			continue
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
