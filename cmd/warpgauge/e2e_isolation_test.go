@@ -18,6 +18,9 @@ import (
 // TestE2EIsolation runs the simulated library in a child process and ruins that
 // in every way there is, while a scraper takes 100 pages a second.
 func TestE2EIsolation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("memory limits and hand-over times are those of the ordinary build; pkg/isolation runs under the race detector")
+	}
 	exe := build(t)
 	before := sharedFiles(t)
 	t.Run("Ways", func(t *testing.T) {
