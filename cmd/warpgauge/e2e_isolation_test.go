@@ -284,7 +284,7 @@ func testSpinAll(t *testing.T, exe string) {
 // testLeak lets the child grow until it is recycled, several times, without a
 // gap: the rows never get old.
 func testLeak(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, kind: leak, rate: 100}\n", "--collector-memory-limit=250MiB", "--stale-after=1s")
+	e := isolated(t, exe, "- {at: 2s, kind: leak, rate: 100}\n", "--collector-memory-limit=250MiB", "--stale-after=3s")
 	w := watch(t, e, eightOnPage)
 	e.awaitRestart(t, 2, "memory")
 	w.stop(t)
