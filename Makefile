@@ -18,8 +18,9 @@ FUZZTIME  ?= 5s
 BENCHTIME ?= 1s
 IMAGE     ?= warpgauge:$(VERSION)
 
-# The headers inside go-nvml mark functions as deprecated that it wraps itself:
-# some 100 lines of compiler warnings that no user of ours can act on.
+# For NVIDIA's Go bindings, which the vendor collectors are made for: their
+# headers mark functions as deprecated that they wrap themselves, some 100 lines
+# of compiler warnings that no user of ours can act on.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
 LINT_VERSION := v2.15.0

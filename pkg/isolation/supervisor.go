@@ -12,7 +12,6 @@ import (
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/sampler"
-	"warpgauge/pkg/view"
 )
 
 // Supervisor keeps a child that samples one collector. It looks like a
@@ -266,193 +265,21 @@ func (s *Supervisor) onWish() {
 
 // ready reports whether c can take over: it has its sources in service, and rows
 // for the devices that have fresh ones on the page.
-func (s *Supervisor) ready(c *session, now time.Time) bool {
-	shown := c.shown.Load()
-	if shown == nil || c.ending() {
-		return false
-	}
-	if s.boundAt.IsZero() {
-		s.boundAt = now
-	}
-	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
-}
-
 // handedOver ends the child in service, which c replaces, and reports whether the
 // rows of c are newer than its last. Until then those stay on the page: a counter
 // that went back by a tick would be a reset to Prometheus.
-func (s *Supervisor) handedOver(c *session, now time.Time) bool {
-	old := s.serving
-	if old == nil {
-		return true
-	}
-	if !old.isDone() && !old.ending() {
-		s.handOverAt = now
-		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
-		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
-			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
-	}
-	waited := now.Sub(s.handOverAt)
-	if !old.isDone() && waited < lastRows {
-		return false
-	}
-	return caughtUp(*c.shown.Load(), s.shown) || waited > s.o.Interval+s.o.Deadline+s.o.StopTimeout
-}
-
 // lastRows is how soon a child that was told to stop has sampled for the last
 // time. To close its library may take it much longer.
-const lastRows = 200 * time.Millisecond
-
 // takeOver puts c into service and forgets the child before it.
-func (s *Supervisor) takeOver(c *session, now time.Time) {
-	old := s.serving
-	s.serving, s.candidate, s.servingAt = c, nil, now
-	s.publish()
-	s.idle, s.restedFor = 0, ""
-	c.relay.release()
-	s.startAt = time.Time{}
-	switch {
-	case old == nil:
-	case old.isDone():
-		s.metrics.retire(old)
-		if !old.counted {
-			s.metrics.restarted(old.verdict.reason)
-		}
-	default: // still closes its library
-		s.metrics.restarted(ReasonMemory)
-		s.retired = append(s.retired, old)
-	}
-	s.log.Info("child is in service", zap.Int("pid", c.pid))
-}
-
 // publish shows what the serving child has in service.
-func (s *Supervisor) publish() {
-	shown := *s.serving.shown.Load()
-	if same(shown, s.shown) {
-		return
-	}
-	s.shown = shown
-	v := &view.View{}
-	for _, b := range shown {
-		v.Sources = append(v.Sources, b.view)
-	}
-	s.o.Publish(v)
-}
-
-func same(a, b []*boundSource) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // onEnd decides what follows the end of a child.
-func (s *Supervisor) onEnd(c *session, now time.Time) {
-	s.metrics.retire(c)
-	c.counted = true
-	var served time.Duration
-	if c == s.serving && c.verdict.reason != ReasonHung {
-		served = now.Sub(s.servingAt)
-	}
-	if c.verdict.reason == quiet {
-		s.rest(c, now)
-		return
-	}
-	c.relay.release()
-	s.failed(c.verdict, served, now, zap.Int("pid", c.pid), zap.Duration("lived", now.Sub(c.born).Round(time.Millisecond)),
-		zap.String("stderr", c.words.text()))
-}
-
 // rest follows a child that had nothing to sample, as on a node without this
 // vendor's devices: another looks again later.
-func (s *Supervisor) rest(c *session, now time.Time) {
-	const first = time.Second
-	if st := c.state.Load(); st != nil && st.reason != s.restedFor {
-		c.relay.release() // something new
-		s.restedFor = st.reason
-	}
-	s.idle = min(max(2*s.idle, first), s.o.RestartMax)
-	s.startAt = now.Add(s.idle)
-	s.answer(forEver, nil)
-}
-
 // failed notes the end of a child that should not have ended.
-func (s *Supervisor) failed(v verdict, served time.Duration, now time.Time, fields ...zap.Field) {
-	s.restedFor = ""
-	s.metrics.restarted(v.reason)
-	pause := s.pauses.next(served)
-	s.startAt = now.Add(pause)
-	s.log.Warn("child ended, another is started", append([]zap.Field{
-		zap.String("cause", v.reason), zap.String("reason", v.text), zap.Duration("pause", pause),
-	}, fields...)...)
-	s.setProblem(sampler.CauseChild, v.text)
-	s.answer(forEver, fmt.Errorf("reload collector %q: its process has ended (%s); the next one reads the new list", s.o.Name, v.text))
-}
-
 // recycle replaces a child over its memory limit: with a second beside it, or,
 // while a call hangs in which no second should join, with one after it.
-func (s *Supervisor) recycle(v *session, now time.Time) {
-	if v.hangs() {
-		v.kill(ReasonMemory, "grew over the memory limit")
-		return
-	}
-	s.startAt = now.Add(s.pauses.next(now.Sub(s.servingAt)))
-}
-
 // hasNothing reports whether a child has said that this machine has nothing for
 // its collector. There is no use in keeping its process.
-func (s *Supervisor) hasNothing(c *session) bool {
-	st := c.state.Load()
-	if st == nil || st.up || c.shown.Load() != nil || c.ending() {
-		return false
-	}
-	switch sampler.Cause(st.cause) {
-	case sampler.CauseNotBuilt, sampler.CauseNotLoaded, sampler.CauseNoDevices:
-		return true
-	}
-	return false
-}
-
 // buryRetired forgets the children that are gone.
-func (s *Supervisor) buryRetired() {
-	kept := s.retired[:0]
-	for _, r := range s.retired {
-		if r.isDone() {
-			s.metrics.retire(r)
-		} else {
-			kept = append(kept, r)
-		}
-	}
-	s.retired = kept
-}
-
 // stop ends every child.
-func (s *Supervisor) stop() error {
-	s.answer(forEver, context.Canceled)
-	all := s.retired
-	for _, c := range []*session{s.serving, s.candidate} {
-		if c != nil && !c.isDone() {
-			all = append(all, c)
-		}
-	}
-	for _, c := range all {
-		c.stop(verdict{quiet, "the exporter ends"}, s.o.StopTimeout)
-	}
-	deadline := time.NewTimer(s.o.StopTimeout + stopSlack)
-	defer deadline.Stop()
-	for _, c := range all {
-		select {
-		case <-c.done:
-		case <-deadline.C:
-			return fmt.Errorf("stop collector %q: child %d does not end after SIGKILL, abandoned", s.o.Name, c.pid)
-		}
-	}
-	return nil
-}
-
 // stopSlack is what SIGKILL and reaping may take at the end.
-const stopSlack = 250 * time.Millisecond

@@ -160,116 +160,10 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-func (k *keeper) startOpen(ctx context.Context) {
-	k.dirty = false
-	k.lastOpen = time.Now()
-	k.wishMu.Lock()
-	fields, version := k.wish, k.version
-	k.wishMu.Unlock()
-	if k.current.Load() == nil {
-		k.problem.CompareAndSwap(nil, &problem{cause: CauseOpening, reason: "being opened"})
-	}
-	c := k.factory()
-	result := make(chan opened, 1) // so that an Open that returns after the end leaves no goroutine
-	k.opened = result
-	go func() {
-		octx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
-		defer cancel()
-		b, err := k.bind(octx, c, fields, version)
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-		result <- opened{c, b, version, err}
-	}()
-}
-
 // bind opens c and makes the workers of its sources, which it does not start.
-func (k *keeper) bind(ctx context.Context, c collector.Collector, fields field.List, version uint64) (*binding, error) {
-	sources, err := c.Open(ctx, fields)
-	if err == nil {
-		err = validate(sources)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return newBinding(c, sources, fields, version, k.o, k.metrics)
-}
-
-func (k *keeper) onOpened(ctx context.Context, r opened) {
-	k.opened = nil
-	if r.err != nil {
-		k.metrics.opens.WithLabelValues(k.name, "error").Inc()
-		k.fail(r)
-		return
-	}
-	k.metrics.opens.WithLabelValues(k.name, "success").Inc()
-	b := r.binding
-	old := k.current.Load()
-	earlier := k.retired
-	if old != nil {
-		earlier = append(slices.Clone(k.retired), old)
-	}
-	k.pending = b
-	b.start(ctx, earlier, k.notify)
-	if old == nil {
-		k.switchOver()
-		return
-	}
-	ready := make(chan struct{})
-	k.ready = ready
-	go func() {
-		defer close(ready)
-		b.takeOver(ctx, old, k.o.Deadline)
-	}()
-}
-
 // fail keeps what is in service, remembers why, and tries again later. The
 // first failure and every new reason is logged, repeats are only counted.
-func (k *keeper) fail(r opened) {
-	p := &problem{cause: causeOfOpen(r.err), reason: r.err.Error()}
-	if old := k.problem.Swap(p); old == nil || old.reason != p.reason {
-		level := zap.WarnLevel
-		if p.cause != CauseError {
-			level = zap.InfoLevel // a node without this vendor's GPUs is nothing to worry about
-		}
-		k.log.Log(level, "collector is not in use, trying again in the background", zap.Error(r.err))
-	}
-	var answer error
-	if k.current.Load() != nil {
-		answer = fmt.Errorf("reopen collector %q with the new fields (the old ones stay in service): %w", k.name, r.err)
-	}
-	k.answer(r.version, answer)
-	k.retry.Reset(k.pause)
-	k.pause = min(k.pause*2, k.o.RetryMax)
-}
-
 // switchOver puts the pending binding into service and retires the one before.
-func (k *keeper) switchOver() {
-	b := k.pending
-	k.pending, k.ready = nil, nil
-	old := k.current.Load()
-	if old != nil {
-		k.calls.retire(old)
-	}
-	k.current.Store(b)
-	k.publish()
-	if k.problem.Swap(nil) != nil || old == nil {
-		k.log.Info("collector is in use", zap.Int("sources", len(b.workers)), zap.Int("devices", b.deviceCount()))
-	}
-	k.pause = firstRetry
-	if old != nil {
-		k.missing.forget(b)
-		k.missing.remember(old, b, time.Now())
-		k.metrics.dropGone(k.name, old, b)
-		old.retire()
-		k.retired = append(slices.DeleteFunc(k.retired, (*binding).isClosed), old)
-	}
-	k.answer(b.version, nil)
-	k.wishMu.Lock()
-	k.dirty = k.dirty || k.version > b.version
-	k.wishMu.Unlock()
-}
-
 // notify is called by workers; events that come while one waits add nothing.
 func (k *keeper) notify(err error) {
 	select {
@@ -280,49 +174,6 @@ func (k *keeper) notify(err error) {
 
 // onEvent reacts to what a sample said: other columns need a new Open, a lost
 // device a look at what is there. Neither more often than once a second.
-func (k *keeper) onEvent(ctx context.Context, err error) {
-	if errors.Is(err, collector.ErrColumnsChanged) {
-		if k.opened == nil && k.pending == nil {
-			k.retry.Reset(max(0, firstRetry-time.Since(k.lastOpen)))
-		}
-		return
-	}
-	if time.Since(k.lastScan) >= firstRetry {
-		k.startRescan(ctx)
-	}
-}
-
-func (k *keeper) startRescan(ctx context.Context) {
-	b := k.current.Load()
-	if b == nil || k.rescan != nil || k.opened != nil || k.pending != nil {
-		return
-	}
-	r, ok := b.collector.(collector.Rescanner)
-	if !ok {
-		return
-	}
-	k.lastScan = time.Now()
-	result := make(chan rescanned, 1)
-	k.rescan = result
-	go func() {
-		rctx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
-		defer cancel()
-		changed, err := r.Rescan(rctx)
-		result <- rescanned{changed, err}
-	}()
-}
-
-func (k *keeper) onRescanned(r rescanned) {
-	k.rescan = nil
-	if r.err != nil {
-		k.metrics.rescanErrors.WithLabelValues(k.name).Inc()
-		return
-	}
-	if r.changed {
-		k.retry.Reset(max(0, firstRetry-time.Since(k.lastOpen)))
-	}
-}
-
 // stop ends everything. Calls that do not return in time are abandoned and named.
 func (k *keeper) stop() error {
 	k.answer(^uint64(0), context.Canceled)

@@ -1,0 +1,86 @@
+package isolation
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/view"
+)
+
+func (s *Supervisor) ready(c *session, now time.Time) bool {
+	shown := c.shown.Load()
+	if shown == nil || c.ending() {
+		return false
+	}
+	if s.boundAt.IsZero() {
+		s.boundAt = now
+	}
+	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
+}
+
+func (s *Supervisor) handedOver(c *session, now time.Time) bool {
+	old := s.serving
+	if old == nil {
+		return true
+	}
+	if !old.isDone() && !old.ending() {
+		s.handOverAt = now
+		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
+		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
+			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
+	}
+	waited := now.Sub(s.handOverAt)
+	if !old.isDone() && waited < lastRows {
+		return false
+	}
+	return caughtUp(*c.shown.Load(), s.shown) || waited > s.o.Interval+s.o.Deadline+s.o.StopTimeout
+}
+
+const lastRows = 200 * time.Millisecond
+
+func (s *Supervisor) takeOver(c *session, now time.Time) {
+	old := s.serving
+	s.serving, s.candidate, s.servingAt = c, nil, now
+	s.publish()
+	s.idle, s.restedFor = 0, ""
+	c.relay.release()
+	s.startAt = time.Time{}
+	switch {
+	case old == nil:
+	case old.isDone():
+		s.metrics.retire(old)
+		if !old.counted {
+			s.metrics.restarted(old.verdict.reason)
+		}
+	default: // still closes its library
+		s.metrics.restarted(ReasonMemory)
+		s.retired = append(s.retired, old)
+	}
+	s.log.Info("child is in service", zap.Int("pid", c.pid))
+}
+
+func (s *Supervisor) publish() {
+	shown := *s.serving.shown.Load()
+	if same(shown, s.shown) {
+		return
+	}
+	s.shown = shown
+	v := &view.View{}
+	for _, b := range shown {
+		v.Sources = append(v.Sources, b.view)
+	}
+	s.o.Publish(v)
+}
+
+func same(a, b []*boundSource) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
