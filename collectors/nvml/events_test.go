@@ -77,7 +77,9 @@ func (s *scriptedEvents) xid(code uint64, gi, ci uint32) {
 	s.set(func() { s.waiting = append(s.waiting, heardEvent{xidEvent, event{code: code, gi: gi, ci: ci}}) })
 }
 
-func (s *scriptedEvents) mig() { s.set(func() { s.waiting = append(s.waiting, heardEvent{kind: migEvent}) }) }
+func (s *scriptedEvents) mig() {
+	s.set(func() { s.waiting = append(s.waiting, heardEvent{kind: migEvent}) })
+}
 
 func readings(ids ...field.ID) []field.Reading {
 	var out []field.Reading
