@@ -5,6 +5,7 @@ package nvml
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,10 +60,10 @@ func TestPeers(t *testing.T) {
 func TestPeersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		asked, released := 0, 0
+		var asked, released atomic.Int64
 		p := newPeersPart([]peer{
-			{1, answers(0)}, {2, func() (int, bool) { asked++; <-release; return 0, true }}, {3, answers(0)},
-		}, func() { released++ })
+			{1, answers(0)}, {2, func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {3, answers(0)},
+		}, func() { released.Add(1) })
 		for i := range 3 {
 			start := time.Now()
 			if diff := cmp.Diff(map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
@@ -72,18 +73,18 @@ func TestPeersHang(t *testing.T) {
 				t.Errorf("sample %d took %v", i, took)
 			}
 		}
-		if asked != 1 {
-			t.Errorf("a peer that hangs was asked %d times", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("a peer that hangs was asked %d times", n)
 		}
 		p.close()
 		synctest.Wait()
-		if released != 0 {
+		if released.Load() != 0 {
 			t.Errorf("the library was let go while a call hangs")
 		}
 		close(release)
 		synctest.Wait()
-		if released != 1 {
-			t.Errorf("the library was let go %d times after the last call returned, want once", released)
+		if n := released.Load(); n != 1 {
+			t.Errorf("the library was let go %d times after the last call returned, want once", n)
 		}
 		if diff := cmp.Diff(map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
 			t.Errorf("when no peer hangs any more (-want +got):\n%s", diff)
