@@ -50,14 +50,20 @@ func newEvents(l *library, uuid string, gpu nvml.Device, devices int, instances 
 	return newEventsPart(&l.events, x, devices, placement{instances}, fields, log)
 }
 
-// newHealth makes the part of a GPU's health; nil where it is not wanted or
-// nothing is known of it. inputs are made of healthInputs, or nil, and the part's.
-func newHealth(l *library, uuid string, gpu nvml.Device, inputs part, log *zap.Logger) part {
+// newHealth makes the part of a GPU's health; nil where nothing is known of it.
+// inputs are made of healthInputs, or nil, and become the part's. With MIG, links
+// count as down whatever they do, so they are not asked for
+// (DcgmHealthWatch::MonitorNVLinkStatus does the same).
+func newHealth(l *library, uuid string, gpu nvml.Device, raw uintptr, mig bool, inputs part, log *zap.Logger) part {
+	var links func() linkStates
+	if ask, ok := linkQuestion(l.dl, raw); ok && !mig && ask().known != 0 {
+		links = ask
+	}
 	x := l.listen(uuid, gpu, log)
-	if inputs == nil && x == nil {
+	if inputs == nil && x == nil && links == nil {
 		return nil
 	}
-	return newHealthPart(inputs, &l.events, x)
+	return newHealthPart(inputs, &l.events, x, links)
 }
 
 // newPeers makes the part of a GPU's peers, given as nvmlDevice_t by index; nil
