@@ -56,5 +56,5 @@ func (c *Collector) Close() error {
 	if lib == nil {
 		return nil
 	}
-	return process.release(lib)
+	return process.release()
 }
