@@ -59,14 +59,14 @@ func newEvents(l *library, g *gpu, fields []field.Reading, log *zap.Logger) part
 }
 
 // newHealth makes the part of a GPU's health; nil where it is not wanted or nothing
-// is known of it. With MIG, links count as down whatever they do, so they are not
+// is known of it. inputs makes a part of readings of the GPU alone, nil if it has
+// none of them. With MIG, links count as down whatever they do, so they are not
 // asked for (DcgmHealthWatch::MonitorNVLinkStatus does the same).
-func newHealth(l *library, g *gpu, fields []field.Reading, log *zap.Logger) (part, error) {
+func newHealth(l *library, g *gpu, fields []field.Reading, inputs func([]field.Reading) (part, error), log *zap.Logger) (part, error) {
 	if !wanted(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	// What the GPU lacks costs a rule, which nobody needs to hear of.
-	readings, err := newReadings(l, g.raw, []target{{raw: g.raw, level: field.GPU}}, healthInputs(), zap.NewNop())
+	readings, err := inputs(healthInputs())
 	if err != nil {
 		return nil, err
 	}
