@@ -20,6 +20,14 @@ type source struct {
 type span struct {
 	part
 	from, to int
+	last     bool // it is a lastPart
+}
+
+// lastPart is sampled after all others, and also when one of these found the GPU
+// lost: it makes no calls, and what it says then matters most.
+type lastPart interface {
+	part
+	last()
 }
 
 var (
@@ -37,7 +45,8 @@ func newSource(devices []collector.Device, parts ...part) *source {
 		}
 		at := len(s.cols)
 		s.cols = append(s.cols, p.columns()...)
-		s.parts = append(s.parts, span{p, at, len(s.cols)})
+		_, last := p.(lastPart)
+		s.parts = append(s.parts, span{p, at, len(s.cols), last})
 	}
 	return s
 }
@@ -47,23 +56,41 @@ func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.cols }
 
 // Sample samples the parts in turn. One that cannot tell its values costs its own;
-// when the GPU is lost or the driver is another, there is no use in the rest.
+// when the GPU is lost or the driver is another, there is no use in the rest, but
+// for what comes last.
 func (s *source) Sample(row []float64, due []bool) error {
+	err := s.sampleParts(row, due, false)
+	if e := s.sampleParts(row, due, true); e != nil && (err == nil || !ends(err)) {
+		err = errors.Join(err, e)
+	}
+	if err != nil && ends(err) {
+		return fmt.Errorf("sample GPU %s: %w", s.devices[0].GPU, err)
+	}
+	return err
+}
+
+func (s *source) sampleParts(row []float64, due []bool, last bool) error {
 	var first error
 	for i := range s.parts {
 		p := &s.parts[i]
+		if p.last != last {
+			continue
+		}
 		err := p.sample(row[p.from:p.to], due[p.from:p.to])
 		switch {
 		case err == nil:
-		case errors.Is(err, collector.ErrDeviceLost), errors.Is(err, collector.ErrOutdated), errors.Is(err, collector.ErrColumnsChanged):
-			return fmt.Errorf("sample GPU %s: %w", s.devices[0].GPU, err)
-		case first == nil:
-			first = err
+		case ends(err):
+			return err
 		default:
 			first = errors.Join(first, err)
 		}
 	}
 	return first
+}
+
+// ends reports whether an error leaves nothing to ask for.
+func ends(err error) bool {
+	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
 }
 
 // Calls adds up what the parts' calls have cost.
