@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -45,6 +46,11 @@ func (l *library) has(symbol string) bool {
 		l.symbols[symbol] = found
 	}
 	return found
+}
+
+// hasAll reports whether the library defines all of the symbols.
+func (l *library) hasAll(symbols ...string) bool {
+	return !slices.ContainsFunc(symbols, func(s string) bool { return !l.has(s) })
 }
 
 // registry is the NVML of this process. There is one for all collectors, and it
