@@ -70,6 +70,7 @@ func (c *Collector) discover(ctx context.Context, fields field.List) ([]collecto
 	if err != nil {
 		return nil, outdated(err)
 	}
+	c.gpus.describe(ctx, gpus, fields)
 	a := assembly{lib: c.gpus.lib, o: c.o, fields: fields.Readings(), hold: c.gpus.hold, gpus: gpus}
 	sources, err := a.sources(ctx)
 	if err != nil {
