@@ -110,8 +110,13 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	if p := a.lib.newMIGPart(g); p != nil {
 		add(p)
 	}
-	p, err := newReadings(a.lib, g.raw, targets, a.fields, nil, log)
-	add(p)
+	gpm, err := newGPM(a.lib, g, targets, a.fields, log)
+	add(gpm)
+	var p part
+	if err == nil {
+		p, err = newReadings(a.lib, g.raw, targets, a.fields, placesOf(gpm), log)
+		add(p)
+	}
 	add(newEvents(a.lib, g, a.fields, log))
 	if err == nil {
 		p, err = newHealth(a.lib, g, a.fields, func(in []field.Reading) (part, error) {
