@@ -2,6 +2,7 @@ package nvmltest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -129,7 +130,7 @@ func compileIn(dir string, o Options) error {
 	}
 	args := append(flags(), "-isystem", dir, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
 	args = append(append(args, units...), "-lm", "-ldl")
-	out, err := exec.Command("cc", args...).CombinedOutput() //nolint:gosec // our own sources
+	out, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput() //nolint:gosec // our own sources
 	if err != nil {
 		return fmt.Errorf("compile the simulated NVML: %w\n%s", err, out)
 	}
@@ -155,7 +156,7 @@ func copyHeader(dir string) error {
 // headerDir is where go-nvml keeps nvml.h.
 func headerDir() (string, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -21,6 +21,7 @@ type Node struct {
 	config Config
 	lib    *library
 	fail   func(error)
+	alone  bool // the library is this Node's
 
 	dir    string // with dev, proc
 	base   []string
@@ -74,8 +75,10 @@ func (n *Node) prepare() error {
 			return err
 		}
 	}
-	if n.dir, err = os.MkdirTemp("", "nvmltest-"); err != nil {
-		return err
+	if n.dir == "" {
+		if n.dir, err = os.MkdirTemp("", "nvmltest-"); err != nil {
+			return err
+		}
 	}
 	return n.makeDevices()
 }
@@ -101,7 +104,10 @@ func (n *Node) Close() error {
 	if closed {
 		return nil
 	}
-	err := n.show() // ends what hangs
+	var err error
+	if nodes.shown(n) {
+		err = n.show() // ends what hangs
+	}
 	bad := n.ScriptError()
 	return errors.Join(err, bad, nodes.pop(n), os.RemoveAll(n.dir))
 }
