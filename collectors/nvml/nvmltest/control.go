@@ -2,6 +2,7 @@ package nvmltest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,5 @@ func Reread(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return (&control{file: f}).next()
+	return errors.Join((&control{file: f}).next(), f.Close())
 }

@@ -235,7 +235,7 @@ func TestConcurrentUse(t *testing.T) {
 		}()
 	}
 	for i := range 100 {
-		n.XID(i%4, uint64(i)) //nolint:gosec // small
+		n.XID(i%4, uint64(i))
 	}
 	for range 4 {
 		<-done

@@ -102,7 +102,7 @@ func TestGPM(t *testing.T) {
 		t.Helper()
 		g := &nvml.GpmMetricsGetType{NumMetrics: 3, Sample1: a, Sample2: b}
 		for i, id := range []nvml.GpmMetricId{nvml.GPM_METRIC_GRAPHICS_UTIL, nvml.GPM_METRIC_SM_UTIL, 250} {
-			g.Metrics[i].MetricId = uint32(id) //nolint:gosec // an id
+			g.Metrics[i].MetricId = uint32(id)
 		}
 		if ret := api.GpmMetricsGet(g); ret != nvml.SUCCESS {
 			t.Fatal(ret)
@@ -118,7 +118,7 @@ func TestGPM(t *testing.T) {
 	g := get()
 	near("graphics engine", g.Metrics[0].Value, 50) // the mean of 0.2 and 0.8
 	near("SM", g.Metrics[1].Value, 47)
-	if ret := nvml.Return(g.Metrics[2].NvmlReturn); ret != nvml.ERROR_INVALID_ARGUMENT { //nolint:gosec // a code
+	if ret := nvml.Return(g.Metrics[2].NvmlReturn); ret != nvml.ERROR_INVALID_ARGUMENT {
 		t.Errorf("a metric that driver 580 lacks: %v", ret)
 	}
 
@@ -229,7 +229,7 @@ func TestOlderDriver(t *testing.T) {
 	if ret := device(t, api, 0).GetFieldValues(values); ret != nvml.SUCCESS {
 		t.Fatal(ret)
 	}
-	if ret := nvml.Return(values[0].NvmlReturn); ret != nvml.ERROR_INVALID_ARGUMENT { //nolint:gosec // a code
+	if ret := nvml.Return(values[0].NvmlReturn); ret != nvml.ERROR_INVALID_ARGUMENT {
 		t.Errorf("a field that driver 470 lacks: %v", ret)
 	}
 	if _, err := nvmltest.Start(nvmltest.Config{Driver: "580"}, nil); err == nil {
@@ -257,7 +257,7 @@ func TestOtherProcess(t *testing.T) {
 		}
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOtherProcess$", "-test.count=1") //nolint:gosec // this test binary
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOtherProcess$", "-test.count=1")
 	cmd.Env = append(os.Environ(), variable+"="+n.Library())
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

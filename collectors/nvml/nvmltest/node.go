@@ -60,7 +60,7 @@ func (n *Node) prepare() error {
 		n.gpus = n.config.GPUs
 	}
 	n.mig, n.absent, n.calls = make(map[int][]Instance), make(map[int]bool), make(map[string]uint64)
-	n.nextID = uint64(time.Now().UnixNano()) //nolint:gosec // positive; ids grow from Node to Node
+	n.nextID = uint64(time.Now().UnixNano())
 	n.clock.start()
 	n.base = slices.Concat(identity(n.gpus), profileLines(n.config.Preset), p.lines, n.config.Lines)
 	for gpu, profiles := range p.mig {

@@ -70,7 +70,7 @@ func cString[T int8 | uint8](b []T) string {
 		if c == 0 {
 			break
 		}
-		s.WriteByte(byte(c)) //nolint:gosec // a character
+		s.WriteByte(byte(c))
 	}
 	return s.String()
 }
@@ -134,7 +134,7 @@ func TestFieldValues(t *testing.T) {
 	all := ^uint32(0)
 	links := make([]nvml.FieldValue, 18)
 	for i := range links {
-		links[i] = nvml.FieldValue{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: uint32(i)} //nolint:gosec // 0 to 17
+		links[i] = nvml.FieldValue{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: uint32(i)}
 	}
 	d := device(t, api, 0)
 	if ret := d.GetFieldValues(links); ret != nvml.SUCCESS {
@@ -166,7 +166,7 @@ func TestFieldValues(t *testing.T) {
 	same(t, "uncorrected ECC errors", number(t, values[5]), 7)
 	same(t, "a sentinel", number(t, values[7]), 0xFFFFFFFF)
 	for i, want := range map[int]nvml.Return{2: nvml.ERROR_INVALID_ARGUMENT, 6: nvml.ERROR_NO_PERMISSION, 8: nvml.ERROR_NOT_SUPPORTED, 9: nvml.ERROR_INVALID_ARGUMENT} {
-		if got := nvml.Return(values[i].NvmlReturn); got != want { //nolint:gosec // a code
+		if got := nvml.Return(values[i].NvmlReturn); got != want {
 			t.Errorf("field %d: %v, want %v", values[i].FieldId, got, want)
 		}
 	}
@@ -175,7 +175,7 @@ func TestFieldValues(t *testing.T) {
 // number is a field value of an unsigned type.
 func number(t *testing.T, v nvml.FieldValue) uint64 {
 	t.Helper()
-	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS { //nolint:gosec // a code
+	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS {
 		t.Errorf("field %d, scope %d: %v", v.FieldId, v.ScopeId, ret)
 	}
 	switch nvml.ValueType(v.ValueType) {
@@ -199,7 +199,7 @@ func TestProcesses(t *testing.T) {
 	n.Line("load 3 0 steady 0.5")
 	api := open(t, n)
 	got := ok[[]nvml.ProcessInfo](t, "processes")(device(t, api, 0).GetComputeRunningProcesses())
-	same(t, "of a GPU with instances", got, []nvml.ProcessInfo{{Pid: 4242, UsedGpuMemory: 1000000, GpuInstanceId: uint32(in.GI), ComputeInstanceId: uint32(in.CI)}}) //nolint:gosec // small
+	same(t, "of a GPU with instances", got, []nvml.ProcessInfo{{Pid: 4242, UsedGpuMemory: 1000000, GpuInstanceId: uint32(in.GI), ComputeInstanceId: uint32(in.CI)}})
 	for i := range 2 {
 		m := ok[nvml.Device](t, "instance")(device(t, api, 0).GetMigDeviceHandleByIndex(i))
 		got := ok[[]nvml.ProcessInfo](t, "processes")(m.GetComputeRunningProcesses())

@@ -84,7 +84,7 @@ func (n *Node) word(word int) int {
 	if err != nil {
 		n.fail(err)
 	}
-	return int(int64(v)) //nolint:gosec // a difference of counts
+	return int(int64(v))
 }
 
 // OpenFiles are the node's devices that a process (0: this one) has open, by
