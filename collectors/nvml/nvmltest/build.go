@@ -179,7 +179,7 @@ func copyFile(to, from string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, text, 0o600)
+	return os.WriteFile(to, text, 0o600) //nolint:gosec // where the caller says
 }
 
 // requireCC skips the test where nothing compiles C.
