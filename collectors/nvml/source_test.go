@@ -238,9 +238,9 @@ func TestLostWhenBound(t *testing.T) {
 	}
 }
 
-// TestMissingSymbols: without all that a supported driver can lack, and more,
+// TestReadingsWithoutSymbols: without all that a supported driver can lack, and more,
 // nothing ends the process and the rest is there.
-func TestMissingSymbols(t *testing.T) {
+func TestReadingsWithoutSymbols(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
 		return
 	}
