@@ -107,8 +107,7 @@ func (c *gpmCalls) run() {
 	C.wg_gpm_run(c.shared, &c.takes[0], C.uint32_t(len(c.takes)), reads, C.uint32_t(len(c.reads)), &c.values[0], &c.cost) //nolint:gosec // small
 }
 
-func (c *gpmCalls) taken(number int) nvml.Return   { return nvml.Return(c.takes[number].code) }
-func (c *gpmCalls) readCode(number int) nvml.Return { return nvml.Return(c.reads[number].code) }
+func (c *gpmCalls) taken(number int) nvml.Return { return nvml.Return(c.takes[number].code) }
 
 // value is a metric as GPM gives it. It is read when its read went well.
 func (c *gpmCalls) value(i int) (float64, nvml.Return) {
