@@ -74,7 +74,7 @@ type registry struct {
 	mu    sync.Mutex // never held during a call
 	refs  int        // collectors
 	holds int
-	free  chan struct{} // closed when holds comes to 0; nil: nobody waits
+	free  chan struct{} // closed when holds comes to 0 or a collector joins; nil: nobody waits
 }
 
 var process = &registry{turn: make(chan struct{}, 1)}
@@ -117,6 +117,7 @@ func (r *registry) acquire(ctx context.Context, o Options) (*library, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refs++
+	r.wake()
 	return r.bound, nil
 }
 
@@ -131,11 +132,18 @@ func (r *registry) hold(*library) (release func() error) {
 func (r *registry) letGo() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holds--; r.holds == 0 && r.free != nil {
+	if r.holds--; r.holds == 0 {
+		r.wake()
+	}
+	return nil
+}
+
+// wake lets those who wait look again. r.mu is held.
+func (r *registry) wake() {
+	if r.free != nil {
 		close(r.free)
 		r.free = nil
 	}
-	return nil
 }
 
 // release gives back what acquire gave. The last one waits until nothing holds
@@ -161,7 +169,7 @@ func (r *registry) release() error {
 }
 
 // whatHolds reports whether a collector uses the library; if none does but
-// something holds it, wait is closed when nothing does any more.
+// something holds it, wait is closed when that may have changed.
 func (r *registry) whatHolds() (wait <-chan struct{}, used bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -157,6 +157,9 @@ var harmless = map[string]bool{
 
 var nvmlFunction = regexp.MustCompile(`^nvml[A-Z]\w*$`)
 
+// askers ask whether the library has a function before anything else.
+var askers = [...]string{"has", "hasAll", "ask"}
+
 // askedFor are the names of functions of NVML that has is called with, or that
 // stand in a list, which loops ask for.
 func (p *checkedPackage) askedFor() map[string]bool {
@@ -172,13 +175,16 @@ func (p *checkedPackage) askedFor() map[string]bool {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && (sel.Sel.Name == "has" || sel.Sel.Name == "hasAll") {
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(askers[:], sel.Sel.Name) {
 					for _, a := range n.Args {
 						note(a)
 					}
 				}
 			case *ast.CompositeLit:
 				for _, e := range n.Elts {
+					if kv, ok := e.(*ast.KeyValueExpr); ok {
+						e = kv.Value
+					}
 					note(e)
 				}
 			}
