@@ -77,6 +77,7 @@ func BenchmarkNode(b *testing.B) {
 	b.ReportMetric(median(rival), "gonvml-ns")
 	b.ReportMetric(floor, "c-ns")
 	b.ReportMetric(median(rival)/median(mine), "gonvml/ours")
+	b.ReportMetric(mean(rival)/mean(mine), "gonvml/ours-mean") // with what collecting garbage costs
 	b.ReportMetric(median(mine)/floor, "ours/c")
 	b.ReportMetric(testing.AllocsPerRun(20, ours), "ours-allocs")
 	b.ReportMetric(testing.AllocsPerRun(20, theirs), "gonvml-allocs")
@@ -87,6 +88,14 @@ func BenchmarkNode(b *testing.B) {
 func median(times []time.Duration) float64 {
 	slices.Sort(times)
 	return float64(times[len(times)/2].Nanoseconds())
+}
+
+func mean(times []time.Duration) float64 {
+	var sum time.Duration
+	for _, t := range times {
+		sum += t
+	}
+	return float64(sum.Nanoseconds()) / float64(len(times))
 }
 
 // defaultReadings is the default CSV without XIDs, which come by themselves.
