@@ -113,7 +113,7 @@ func subjectOf(g *gpu, t target) gpmSubject {
 	s := gpmSubject{raw: t.raw, instance: wholeDevice, device: t.device, taken: -1}
 	switch t.level {
 	case field.Instance:
-		s.mig, s.raw, s.instance = true, g.raw, uint32(g.instances[t.device-1].gi) //nolint:gosec // as NVML gave it
+		s.mig, s.raw, s.instance = true, g.raw, uint32(g.instances[t.device-1].gi)
 	case field.ComputeInstance:
 		s.mig = true
 	}
