@@ -28,7 +28,8 @@ type library struct {
 	// Of the initialisation in force: "550.54.15", "12.550.54.15".
 	driver, version string
 
-	events boards // GPUs that somebody listens to
+	events boards   // GPUs that somebody listens to
+	met    rollCall // GPUs that there were
 
 	mu      sync.Mutex
 	symbols map[string]bool // that were looked up
