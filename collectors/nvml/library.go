@@ -244,6 +244,9 @@ func load(o Options) (*library, error) {
 		if err == nil {
 			if err = bind(l); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.driver))
+				if lacks := lackingIn(l.has); len(lacks) > 0 {
+					o.Log.Debug("the driver lacks functions, and fields that need them are absent", zap.Strings("lacks", lacks))
+				}
 				return l, nil
 			}
 		}

@@ -122,7 +122,7 @@ func namedSymbols(t *testing.T) (out []string) {
 	names, err := filepath.Glob("*.go")
 	must(t, err)
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") || name == "symbols.go" {
 			continue
 		}
 		text, err := os.ReadFile(name)
