@@ -140,7 +140,7 @@ func oneByOne(tb testing.TB, gpus int) func() {
 			tb.Fatal(code)
 		}
 	}
-	row := make([]float64, 64)
+	row := make([]float64, 0, 64)
 	return func() {
 		for _, h := range handles {
 			sm, code := h.GetClockInfo(nvml.CLOCK_SM)
@@ -180,12 +180,13 @@ func oneByOne(tb testing.TB, gpus int) func() {
 // floorSource is a C program that makes the same calls: library, GPUs, rows.
 const floorSource = `
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 typedef void *device;
-struct value { unsigned id, scope; long long stamp, latency; unsigned type; int code; unsigned long long v; };
+struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; uint64_t v; };
 static void *lib;
 #define GET(name) name = dlsym(lib, #name); if (!name) { fprintf(stderr, "no %s\n", #name); return 1; }
 static int (*nvmlInit_v2)(void), (*nvmlDeviceGetHandleByIndex_v2)(unsigned, device *), (*nvmlDeviceGetClockInfo)(device, int, unsigned *),
@@ -240,12 +241,12 @@ func inC(b *testing.B, n *nvmltest.Node, gpus int) float64 {
 	if err := os.WriteFile(source, []byte(strings.Replace(floorSource, "FIELDS", fields.String(), 1)), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	if out, err := exec.CommandContext(b.Context(), "cc", "-O2", "-o", program, source, "-ldl").CombinedOutput(); err != nil { //nolint:gosec // our own source
+	if out, err := exec.CommandContext(b.Context(), "cc", "-O2", "-o", program, source, "-ldl").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	best := 0.0
 	for range 3 {
-		out, err := exec.CommandContext(b.Context(), program, n.Library(), strconv.Itoa(gpus), "500").Output() //nolint:gosec // our own program
+		out, err := exec.CommandContext(b.Context(), program, n.Library(), strconv.Itoa(gpus), "500").Output()
 		if err != nil {
 			b.Fatal(err)
 		}

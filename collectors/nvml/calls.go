@@ -24,6 +24,10 @@ const (
 	getUtilization
 	getEncoderUtilization
 	getDecoderUtilization
+	getJPGUtilization
+	getOFAUtilization
+	getComputeProcesses
+	getGraphicsProcesses
 	getMemoryInfo
 	getBAR1Info
 	getFanSpeed
@@ -149,6 +153,16 @@ var functions = [numCalls][]generation{
 	getUtilization:        {{"nvmlDeviceGetUtilizationRates", shapeUtilization, 0}},
 	getEncoderUtilization: {{"nvmlDeviceGetEncoderUtilization", shapeUintPair, 0}},
 	getDecoderUtilization: {{"nvmlDeviceGetDecoderUtilization", shapeUintPair, 0}},
+	getJPGUtilization:     {{"nvmlDeviceGetJpgUtilization", shapeUintPair, 535}},
+	getOFAUtilization:     {{"nvmlDeviceGetOfaUtilization", shapeUintPair, 535}},
+	getComputeProcesses: {
+		{"nvmlDeviceGetComputeRunningProcesses_v3", shapeCount, 510},
+		{"nvmlDeviceGetComputeRunningProcesses_v2", shapeCount, 0},
+	},
+	getGraphicsProcesses: {
+		{"nvmlDeviceGetGraphicsRunningProcesses_v3", shapeCount, 510},
+		{"nvmlDeviceGetGraphicsRunningProcesses_v2", shapeCount, 0},
+	},
 	getMemoryInfo: {
 		{"nvmlDeviceGetMemoryInfo_v2", shapeMemoryV2, 510},
 		{"nvmlDeviceGetMemoryInfo", shapeMemory, 0},

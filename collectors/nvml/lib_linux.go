@@ -27,10 +27,6 @@ var (
 	_ = [1]struct{}{}[numShapes-C.WG_SHAPES]
 )
 
-// codeNoValue is a code beside NVML's: the call went well, but what it gave is the
-// mark of a value that is not available, or cannot be told exactly.
-const codeNoValue = nvml.Return(C.WG_NO_VALUE)
-
 // batch is calls and field values that are made in one crossing. Its memory is
 // C's, so that nothing has to be pinned or copied, and is freed by close; nothing
 // may be called after that.
@@ -76,13 +72,13 @@ type binding struct {
 
 // newBatch makes a batch of which nothing is due.
 func newBatch(l layout) (*batch, error) {
-	c := C.wg_new(C.uint32_t(len(l.calls)), C.uint32_t(len(l.values)), C.uint32_t(l.slots), C.uint32_t(l.meters)) //nolint:gosec // a few hundred
+	c := C.wg_new(C.uint32_t(len(l.calls)), C.uint32_t(len(l.values)), C.uint32_t(l.slots), C.uint32_t(l.meters))
 	if c == nil {
 		return nil, errors.New("no memory for a batch of calls")
 	}
 	c.dev = C.uint64_t(l.device)
 	c.field_values = C.uint64_t(uintptr(l.fieldValues))
-	c.values_meter = C.uint32_t(l.meter) //nolint:gosec // a few
+	c.values_meter = C.uint32_t(l.meter)
 	b := &batch{
 		c:      c,
 		calls:  unsafe.Slice(c.call, len(l.calls)),
@@ -94,12 +90,12 @@ func newBatch(l layout) (*batch, error) {
 		b.calls[i] = C.struct_wg_call{
 			fn: C.uint64_t(uintptr(p.fn)), dev: C.uint64_t(p.device),
 			arg:   [3]C.uint32_t{C.uint32_t(p.arg[0]), C.uint32_t(p.arg[1]), C.uint32_t(p.arg[2])},
-			shape: C.uint32_t(p.shape), slot: C.uint32_t(p.slot), //nolint:gosec // small
-			results: C.uint32_t(p.shape.results()), meter: C.uint32_t(p.meter), //nolint:gosec // small
+			shape: C.uint32_t(p.shape), slot: C.uint32_t(p.slot),
+			results: C.uint32_t(p.shape.results()), meter: C.uint32_t(p.meter),
 		}
 	}
 	for i, p := range l.values {
-		b.values[i] = C.struct_wg_value{id: C.uint32_t(p.id), scope: C.uint32_t(p.scope), slot: C.uint32_t(p.slot)} //nolint:gosec // small
+		b.values[i] = C.struct_wg_value{id: C.uint32_t(p.id), scope: C.uint32_t(p.scope), slot: C.uint32_t(p.slot)}
 	}
 	return b, nil
 }
@@ -138,7 +134,7 @@ func (b *batch) stamp(value int) (driverMicros, monotonicNanos int64) {
 
 // wide reports whether the driver gave a field value as 64 bits.
 func (b *batch) wide(value int) bool {
-	switch nvml.ValueType(b.values[value]._type) { //nolint:gosec // an enum
+	switch nvml.ValueType(b.values[value]._type) {
 	case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, nvml.VALUE_TYPE_SIGNED_LONG_LONG:
 		return true
 	}

@@ -19,8 +19,8 @@ import (
 // declares nvmlFieldValue_t anew rather than include our header, so that a
 // mistake there shows here.
 const oddSource = `
-#include <string.h>
-struct value { unsigned id, scope; long long stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; unsigned long long ull; long long sll; unsigned short us; } v; };
+#include <stdint.h>
+struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; unsigned long long ull; long long sll; unsigned short us; } v; };
 
 static void set(struct value *f, unsigned type) { f->type = type; f->code = 0; f->stamp = 1000000; }
 
@@ -77,7 +77,7 @@ func oddLibrary(t *testing.T) *library {
 	if err := os.WriteFile(source, []byte(oddSource), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-o", file, source).CombinedOutput(); err != nil { //nolint:gosec // our own source
+	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-o", file, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	d, err := dl.Open([]string{file})

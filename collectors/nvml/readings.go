@@ -185,7 +185,7 @@ func (p *readingsPart) calls() []collector.CallCost {
 	var out []collector.CallCost
 	for i := range p.meters {
 		m := &p.meters[i]
-		out = append(out, collector.CallCost{Call: m.call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())}) //nolint:gosec // 292 years
+		out = append(out, collector.CallCost{Call: m.call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())})
 	}
 	if p.pcie != nil {
 		out = append(out, p.pcie.cost())
