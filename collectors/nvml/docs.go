@@ -182,8 +182,9 @@ func driverText(since int) string {
 
 // writeProfiling writes what GPM gives.
 func writeProfiling(b *bytes.Buffer) {
-	b.WriteString("\n## Profiling\n\nFrom NVML's GPU performance monitor (GPM) on Hopper and newer, also by MIG instance: two `nvmlGpmSampleGet` a tick apart give\n" +
-		"means over the time between them. Elsewhere these fields are absent, except those that the table above has as well.\n\n" +
+	b.WriteString("\n## Profiling\n\nFrom NVML's GPU performance monitor (GPM) on Hopper and newer, also by MIG instance: two `nvmlGpmSampleGet` give\n" +
+		"means over the time between them: the field's own interval, and 100 ms at least, as NVML asks for. At shorter ticks a value stays until then.\n" +
+		"Elsewhere these fields are absent, except those that the table above has as well.\n\n" +
 		"| Id | Field | Metric | Conversion | Unit | Driver |\n|---:|---|---:|---|---|---|\n")
 	for _, p := range profilings() {
 		d, ok := field.ByID(p.id)
