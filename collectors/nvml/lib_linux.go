@@ -3,6 +3,7 @@
 package nvml
 
 /*
+#include "ask.h"
 #include "batch.h"
 */
 import "C"
@@ -12,6 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/pkg/dl"
 )
 
 // The shapes of calls.go are those of batch.h: an index out of range here does
@@ -24,6 +27,7 @@ var (
 	_ = [1]struct{}{}[shapeUnrepairable-C.WG_UNREPAIRABLE]
 	_ = [1]struct{}{}[shapeLicence-C.WG_LICENCE]
 	_ = [1]struct{}{}[shapeSystemCC-C.WG_SYSTEM_CC]
+	_ = [1]struct{}{}[shapeVGPULicence-C.WG_VGPU_LICENCE]
 	_ = [1]struct{}{}[numShapes-C.WG_SHAPES]
 )
 
@@ -151,4 +155,48 @@ func (b *batch) cost(meter int) (count, nanos uint64) {
 func (b *batch) close() {
 	C.wg_free(b.c)
 	*b = batch{}
+}
+
+// askP2P asks for the status between two GPUs; it is minus the error if there is none.
+func askP2P(fn unsafe.Pointer, a, b uintptr) int {
+	return int(C.wg_ask_p2p(fn, C.uintptr_t(a), C.uintptr_t(b)))
+}
+
+// askLinks asks for the state of a GPU's NVLinks.
+func askLinks(fn unsafe.Pointer, gpu uintptr) linkStates {
+	s := C.wg_ask_links(fn, C.uintptr_t(gpu))
+	return linkStates{uint64(s.active), uint64(s.known)}
+}
+
+// mostVGPUs is more than any GPU can run.
+const mostVGPUs = 128
+
+// activeVGPUs lists the vGPUs that run on a GPU, as nvmlVgpuInstance_t.
+func activeVGPUs(l *dl.Library, gpu uintptr) ([]uint32, nvml.Return) {
+	fn, err := l.Lookup("nvmlDeviceGetActiveVgpus")
+	if err != nil {
+		return nil, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	ids := make([]uint32, mostVGPUs)
+	count := C.uint32_t(len(ids))
+	code := nvml.Return(C.wg_vgpus(fn, C.uint64_t(gpu), (*C.uint32_t)(&ids[0]), &count))
+	return ids[:min(int(count), len(ids))], code
+}
+
+// vgpuText asks a vGPU for its UUID or the id of its virtual machine, "" if that is
+// not to be had.
+func vgpuText(l *dl.Library, symbol string, vgpu uint32) string {
+	fn, err := l.Lookup(symbol)
+	if err != nil {
+		return ""
+	}
+	var buf [96]C.char // NVML wants 80
+	withType := C.int(0)
+	if symbol == vmID {
+		withType = 1
+	}
+	if code := nvml.Return(C.wg_vgpu_text(fn, C.uint32_t(vgpu), &buf[0], C.uint32_t(len(buf)-1), withType)); code != nvml.SUCCESS {
+		return ""
+	}
+	return C.GoString(&buf[0])
 }
