@@ -65,6 +65,8 @@ func (r *reading) levels() string {
 		return "gpu, instance"
 	case field.Link:
 		return "link"
+	case field.VGPU:
+		return "vgpu"
 	}
 	return "gpu"
 }
@@ -276,7 +278,6 @@ func missingReasons() []missingReason {
 	return []missingReason{
 		{[]string{"P2P_NVLINK_STATUS"}, "a mask by DCGM's numbers of GPUs; `DCGM_EXP_P2P_STATUS` has a series for each peer"},
 		{[]string{"GPU_NVLINK_ERRORS"}, "DCGM makes it of XIDs; `DCGM_EXP_XID_ERRORS_TOTAL` counts each"},
-		{[]string{"VGPU_"}, "of virtual machines on a vGPU host, which dcgm-exporter does not export either"},
 		{[]string{"NVSWITCH"}, "NVML knows no NVSwitch; DCGM asks the fabric manager's library"},
 		{[]string{"_PPRM_", "_PPCNT_"}, "read from the port's registers, for which NVML wants root"},
 		{[]string{"_DIAG_"}, "results of DCGM's diagnostics"},

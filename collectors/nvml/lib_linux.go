@@ -183,19 +183,14 @@ func activeVGPUs(l *dl.Library, gpu uintptr) ([]uint32, nvml.Return) {
 	return ids[:min(int(count), len(ids))], code
 }
 
-// vgpuText asks a vGPU for its UUID or the id of its virtual machine, "" if that is
-// not to be had.
-func vgpuText(l *dl.Library, symbol string, vgpu uint32) string {
-	fn, err := l.Lookup(symbol)
+// vgpuUUID asks a vGPU for its UUID, "" if that is not to be had.
+func vgpuUUID(l *dl.Library, vgpu uint32) string {
+	fn, err := l.Lookup("nvmlVgpuInstanceGetUUID")
 	if err != nil {
 		return ""
 	}
 	var buf [96]C.char // NVML wants 80
-	withType := C.int(0)
-	if symbol == vmID {
-		withType = 1
-	}
-	if code := nvml.Return(C.wg_vgpu_text(fn, C.uint32_t(vgpu), &buf[0], C.uint32_t(len(buf)-1), withType)); code != nvml.SUCCESS {
+	if code := nvml.Return(C.wg_vgpu_uuid(fn, C.uint32_t(vgpu), &buf[0], C.uint32_t(len(buf)-1))); code != nvml.SUCCESS {
 		return ""
 	}
 	return C.GoString(&buf[0])

@@ -20,7 +20,7 @@ import (
 // mistake there shows here.
 const oddSource = `
 #include <stdint.h>
-struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; unsigned long long ull; long long sll; unsigned short us; } v; };
+struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; uint64_t ull; int64_t sll; unsigned short us; } v; };
 
 static void set(struct value *f, unsigned type) { f->type = type; f->code = 0; f->stamp = 1000000; }
 
