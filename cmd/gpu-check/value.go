@@ -8,7 +8,7 @@ import (
 // words that nvidia-smi writes for numbers.
 var words = map[string]float64{
 	"enabled": 1, "disabled": 0, "active": 1, "not active": 0, "yes": 1, "no": 0,
-	"default": 0, "exclusive_process": 1, "exclusive process": 1, "prohibited": 2, // as DCGM counts compute modes
+	"default": 0, "prohibited": 1, "exclusive_process": 2, "exclusive process": 2, // as DCGM counts compute modes
 	"none": 0, "pass-through": 1, "passthrough": 1, "vgpu": 2, "host vgpu": 3, "host vsga": 4, // virtualisation
 }
 
