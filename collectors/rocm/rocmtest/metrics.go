@@ -74,7 +74,11 @@ func encode(revision string, g *GPU) ([]byte, error) {
 		return nil, fmt.Errorf("read revision %q: %w", revision, err)
 	}
 	w := &blob{b: []byte{0, 0, byte(format), byte(content)}}
-	s, m := &g.State, g.spec
+	m, state := g.spec, g.State
+	if g.Index%m.dies != 0 { // the package's power is its first die's to tell
+		state.Watts, state.Energy = 0, 0
+	}
+	s := &state
 	switch {
 	case format == 1 && content == 0:
 		w.v10(s, m)
@@ -83,7 +87,7 @@ func encode(revision string, g *GPU) ([]byte, error) {
 	case format == 1 && content <= 5:
 		w.v14(content, s, m)
 	case format == 1 && content <= 8:
-		w.v16(content, g)
+		w.v16(content, s, m, len(g.Instances))
 	case format == 2 && content <= 4:
 		w.v2(content, s)
 	case format == 3 && content == 0:
@@ -177,8 +181,7 @@ func (w *blob) currentClocks(s *State) {
 }
 
 // v16 is 1.6 to 1.8, which say what each compute partition does.
-func (w *blob) v16(content int, g *GPU) {
-	s, m := &g.State, g.spec
+func (w *blob) v16(content int, s *State, m spec, parts int) {
 	w.u16(s.JunctionC, s.MemC, s.VRSocC, s.Watts, s.Util, s.MemUtil)
 	if content >= 7 {
 		w.u64(5300) // highest memory bandwidth, GB/s
@@ -195,7 +198,6 @@ func (w *blob) v16(content int, g *GPU) {
 		w.u16(0)
 	}
 	w.currentClocks(s)
-	parts := len(g.Instances)
 	w.u16(uint64(parts))
 	for i := range 8 {
 		w.partition(content, s, i < parts, m.xccs/parts)
@@ -212,6 +214,7 @@ func (w *blob) partition(content int, s *State, there bool, xccs int) {
 	if !there {
 		xccs, vcns = 0, 0
 	}
+	w.align(8) // as the structure's widest member
 	w.u32(firstOf(xccs, 8, s.Util)...)
 	if there {
 		w.u16(s.JPEG[:jpegs]...)
