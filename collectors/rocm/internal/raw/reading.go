@@ -15,6 +15,7 @@ const (
 	Busy            Kind = iota // percent; gpu_busy_percent; rsmi_dev_busy_percent_get
 	MemoryBusy                  // percent; mem_busy_percent; rsmi_dev_memory_busy_percent_get
 	Clock                       // MHz, Index a Clock…; pp_dpm_*, the line with *; rsmi_dev_gpu_clk_freq_get
+	ClockMax                    // MHz, Index a Clock…; pp_dpm_*, the highest line; the same function's highest
 	Temperature                 // °C, Index a Sensor…; hwmon tempN_input; rsmi_dev_temp_metric_get
 	TemperatureCrit             // °C, Index a Sensor…; hwmon tempN_crit; the same, RSMI_TEMP_CRITICAL
 	TemperatureStop             // °C, Index a Sensor…; hwmon tempN_emergency; the same, RSMI_TEMP_EMERGENCY
