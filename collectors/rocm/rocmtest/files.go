@@ -124,12 +124,16 @@ func (g *GPU) fixed() map[string]string {
 		"max_link_speed": m.speed, "max_link_width": strconv.Itoa(m.lanes),
 		"power_dpm_force_performance_level": "auto", "power/runtime_status": "active", "power/control": "auto",
 		"pp_dpm_fclk": "0: 400Mhz\n1: 1400Mhz *", "pp_dpm_socclk": "0: 666Mhz\n1: 1090Mhz *",
+		"pp_dpm_vclk": "0: 29Mhz *\n1: 1200Mhz", "pp_dpm_dclk": "0: 22Mhz *\n1: 1000Mhz",
 		"pp_dpm_pcie":         "0: 2.5GT/s, x1\n1: " + strings.TrimSuffix(m.speed, " GT/s PCIe") + "GT/s, x16 *",
 		"mem_info_vram_total": num(m.vram), "mem_info_vis_vram_total": num(m.vram), "mem_info_gtt_total": num(m.gtt),
 		"mem_info_vram_vendor": "hynix",
 		"hwmon/name":           "amdgpu", "hwmon/in0_label": "vddgfx", "hwmon/freq1_label": "sclk", "hwmon/freq2_label": "mclk",
 		"hwmon/power1_label": "PPT", "hwmon/power1_cap": num(m.capWatts * 1e6), "hwmon/power1_cap_max": num(m.capWatts * 1e6),
 		"hwmon/power1_cap_min": "0", "hwmon/power1_cap_default": num(m.capWatts * 1e6),
+	}
+	if m.apu {
+		f["hwmon/in1_label"], f["hwmon/in1_input"] = "vddnb", "900"
 	}
 	for _, s := range m.sensors {
 		f[fmt.Sprintf("hwmon/temp%d_label", s.n)] = s.label
