@@ -29,10 +29,7 @@ func (g *GPU) Vanish(tb testing.TB) {
 		}
 	}
 	for _, d := range dirs {
-		if err := empty(d); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.RemoveAll(d); err != nil {
+		if err := remove(d); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -95,7 +95,7 @@ func text(dir, name string) string {
 	if err != nil || n == enough {
 		return ""
 	}
-	return strings.ToValidUTF8(string(trim(buf[:n])), "")
+	return strings.TrimSpace(strings.ToValidUTF8(string(trim(buf[:n])), ""))
 }
 
 // driver is the name of the driver that serves a device, by the link that the

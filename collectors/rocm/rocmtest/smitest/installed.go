@@ -51,6 +51,7 @@ func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
 	patches := []struct{ old, next string }{
 		{"/sys/class/", "fsys/class/"},
 		{"/sys/module/", "fsys/module/"},
+		{"/dev/kfd", "fdev/kfd"},
 		{"/rocm_smi_", "/" + r.Locks + "_"},
 	}
 	for _, p := range patches {
@@ -69,9 +70,18 @@ func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
 	if err := os.Symlink(tree.Sys(), filepath.Join(dir, "fsys")); err != nil {
 		tb.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "fdev"), 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(r.KFD(), nil, 0o600); err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() { r.removeLocks(tb) })
 	return r
 }
+
+// KFD is what the copy takes for /dev/kfd.
+func (r *Real) KFD() string { return filepath.Join(r.Dir, "fdev/kfd") }
 
 // Enter makes the copy's directory that of the test.
 func (r *Real) Enter(t *testing.T) *Real {

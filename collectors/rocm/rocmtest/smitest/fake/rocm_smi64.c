@@ -276,7 +276,6 @@ NUMBER(rsmi_dev_memory_busy_percent_get, uint32_t)
 NUMBER(rsmi_dev_pci_replay_counter_get, uint64_t)
 ARGUMENT(rsmi_dev_power_ave_get, uint64_t)
 ARGUMENT(rsmi_dev_power_cap_get, uint64_t)
-ARGUMENT(rsmi_dev_memory_usage_get, uint64_t)
 ARGUMENT(rsmi_dev_memory_total_get, uint64_t)
 ARGUMENT(rsmi_dev_fan_rpms_get, int64_t)
 ARGUMENT(rsmi_dev_fan_speed_get, int64_t)
@@ -285,6 +284,21 @@ FORBIDDEN(rsmi_dev_xgmi_error_reset)
 FORBIDDEN(rsmi_dev_gpu_metrics_info_get)
 FORBIDDEN(rsmi_dev_pci_throughput_get)
 FORBIDDEN(rsmi_event_notification_init)
+
+// Newer libraries open /dev/kfd where the driver says that there is no memory, or
+// where the output happens to be 0 after a read that failed.
+int rsmi_dev_memory_usage_get(uint32_t device, uint32_t which, uint64_t *out) {
+	int status = number("rsmi_dev_memory_usage_get", device, which, out);
+#if ABI >= 60
+	uint64_t total = 0;
+	if (which == 0 && *out == 0) {
+		status = number("rsmi_dev_memory_total_get", device, 0, &total);
+		if (total == 0)
+			journal("open-dev-kfd", device, 0);
+	}
+#endif
+	return status;
+}
 
 static int sensor(const char *function, uint32_t device, uint32_t which, int64_t *out) {
 	uint64_t v = (uint64_t)*out;
