@@ -570,6 +570,16 @@ func TestHang(t *testing.T) {
 	f.want(raw.Temperature, raw.SensorJunction, nan)
 }
 
+// perProcess are the readings for which directories are listed; they are due seldom.
+func perProcess(w raw.Reading) bool {
+	switch w.Kind {
+	case raw.Processes, raw.ProcessMemory, raw.ProcessUnits, raw.InstanceTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 func TestReadAllocatesNothing(t *testing.T) {
 	for _, o := range []rocmtest.Options{{GPUs: 1, Deferred: true}, {Model: rocmtest.RX7900, GPUs: 1}} {
 		f := open(t, o, 0)
@@ -577,10 +587,7 @@ func TestReadAllocatesNothing(t *testing.T) {
 		f.tree.GPUs[0].Set(t, "mem_busy_percent", "")
 		m := new(gpumetrics.Metrics)
 		for i, w := range f.wanted {
-			switch w.Kind { // directories are listed for these, and they are due seldom
-			case raw.Processes, raw.ProcessMemory, raw.ProcessUnits, raw.InstanceTotal:
-				f.due[i] = false
-			}
+			f.due[i] = !perProcess(w)
 		}
 		tick := func() {
 			if f.h.Suspended() || f.h.Metrics(m) != nil || f.h.Read(f.values, f.due) != nil {
