@@ -132,6 +132,9 @@ func (g *GPU) fixed() map[string]string {
 		"hwmon/power1_label": "PPT", "hwmon/power1_cap": num(m.capWatts * 1e6), "hwmon/power1_cap_max": num(m.capWatts * 1e6),
 		"hwmon/power1_cap_min": "0", "hwmon/power1_cap_default": num(m.capWatts * 1e6),
 	}
+	if m.fan {
+		f["hwmon/pwm1_max"], f["hwmon/pwm1_min"], f["hwmon/pwm1_enable"] = "255", "0", "2"
+	}
 	if m.apu {
 		f["hwmon/in1_label"], f["hwmon/in1_input"] = "vddnb", "900"
 	}
