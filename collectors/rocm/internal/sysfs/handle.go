@@ -159,7 +159,11 @@ func (h *handle) Suspended() bool {
 	if h.prepare() != nil {
 		return false
 	}
+	looked := h.status.again
 	text, err := h.read(&h.status)
+	if errors.Is(err, ErrAbsent) && h.status.again != looked && !exists(filepath.Join(h.dir, "vendor")) {
+		h.gone = true // before any of its files was open
+	}
 	return err == nil && (string(text) == "suspended" || string(text) == "suspending")
 }
 
