@@ -36,7 +36,7 @@ type handle struct {
 	processes processCells
 	instances []instanceCell
 
-	status  File // power/runtime_status
+	status  status
 	metrics File
 	refused error // gpu_metrics has an unknown revision, that of header
 	header  gpumetrics.Header
@@ -52,12 +52,13 @@ var _ raw.Files = (*handle)(nil)
 func newHandle(r *Reader, g *raw.GPU, wanted []raw.Reading) *handle {
 	h := &handle{
 		r: r, gpu: *g, wanted: wanted, dir: r.path("bus/pci/devices/" + g.PCI),
-		buf: make([]byte, bufferSize), status: NewFile(""), metrics: NewFile(""),
+		buf: make([]byte, bufferSize), metrics: NewFile(""),
 	}
 	h.pages.file = NewFile("")
 	if !exists(h.dir) { // a /sys of which not everything was passed to a container
 		h.dir = g.Path
 	}
+	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	for i, w := range wanted {
 		switch w.Kind {
 		case raw.Correctable, raw.Uncorrectable, raw.Deferred:
@@ -152,20 +153,9 @@ func (h *handle) read(f *File) ([]byte, error) {
 	return text, err
 }
 
-// Suspended asks the power management of PCI, which answers from memory. While
-// the board is about to sleep it is left alone, too.
-func (h *handle) Suspended() bool {
-	h.now = h.r.o.Now()
-	if h.prepare() != nil {
-		return false
-	}
-	looked := h.status.again
-	text, err := h.read(&h.status)
-	if errors.Is(err, ErrAbsent) && h.status.again != looked && !exists(filepath.Join(h.dir, "vendor")) {
-		h.gone = true // before any of its files was open
-	}
-	return err == nil && (string(text) == "suspended" || string(text) == "suspending")
-}
+// Suspended asks the power management of PCI, which answers from memory. It may
+// run beside everything else.
+func (h *handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
 
 // Metrics reads gpu_metrics.
 func (h *handle) Metrics(m *gpumetrics.Metrics) error {
@@ -237,7 +227,7 @@ func (h *handle) Close() error {
 	for i := range h.ras {
 		h.ras[i].file.Forget()
 	}
-	h.status.Forget()
+	h.status.close()
 	h.metrics.Forget()
 	h.pages.file.Forget()
 	h.named = time.Time{}

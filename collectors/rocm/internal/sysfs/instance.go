@@ -9,25 +9,31 @@ import (
 
 // instanceCell is the cell of an instance's memory.
 type instanceCell struct {
-	cell int
-	node int
+	cell  int
+	node  int
+	bytes float64 // 0: not yet known
 }
 
 func (h *handle) addInstance(w raw.Reading, cell int) {
 	if int(w.Index) < len(h.gpu.Instances) {
-		h.instances = append(h.instances, instanceCell{cell, h.gpu.Instances[w.Index].Node})
+		h.instances = append(h.instances, instanceCell{cell: cell, node: h.gpu.Instances[w.Index].Node})
 	}
 }
 
 // readInstances reads what is fixed while a board stays partitioned as it is, so
-// it is due seldom and takes the long way.
+// it is read once, the long way.
 func (h *handle) readInstances(values []float64, due []bool) {
-	for _, c := range h.instances {
+	for i := range h.instances {
+		c := &h.instances[i]
 		if !due[c.cell] {
 			continue
 		}
-		if bytes, ok := frameBuffer(h.r.nodeDir(c.node)); ok {
-			values[c.cell] = float64(bytes)
+		if c.bytes == 0 {
+			bytes, _ := frameBuffer(h.r.nodeDir(c.node))
+			c.bytes = float64(bytes)
+		}
+		if c.bytes > 0 {
+			values[c.cell] = c.bytes
 		}
 	}
 }

@@ -44,7 +44,6 @@ func (h *handle) name() {
 	for i := range h.ras {
 		h.ras[i].file = NewFile(filepath.Join(h.dir, "ras", h.ras[i].block+"_err_count"))
 	}
-	h.status = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	h.metrics = NewFile(filepath.Join(h.dir, "gpu_metrics"))
 	h.pages.file = NewFile(filepath.Join(h.dir, "ras/gpu_vram_bad_pages"))
 }

@@ -26,7 +26,14 @@ type processCells struct {
 	cells []processCell
 	total []usage // by instance; the last is of all together
 	units bool    // compute units are asked for, which costs the driver most
+
+	looked time.Time // when total was made; zero: never
+	known  bool      // it is whole
 }
+
+// lookAfter is how long what was found of processes holds. A look opens files of
+// every process, which is not for a schedule of milliseconds.
+const lookAfter = time.Second
 
 type processCell struct {
 	cell  int
@@ -73,7 +80,10 @@ func (h *handle) readProcesses(values []float64, due []bool) {
 	if !wanted {
 		return
 	}
-	if !p.look(h.r.path(processDir)) {
+	if p.looked.IsZero() || h.now.Sub(p.looked) >= lookAfter {
+		p.looked, p.known = h.now, p.look(h.r.path(processDir))
+	}
+	if !p.known {
 		return
 	}
 	for _, c := range p.cells {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -387,6 +388,16 @@ func TestSuspended(t *testing.T) {
 			t.Errorf("Suspended with %q = %t", text, got)
 		}
 	}
+	var asked sync.WaitGroup
+	for range 2 { // the schedule of pcie_bw asks beside the source
+		asked.Go(func() {
+			for range 100 {
+				f.h.Suspended()
+			}
+		})
+	}
+	f.read()
+	asked.Wait()
 	g.Remove(t, "power/runtime_status")
 	if f.h.Suspended() || f.h.Suspended() {
 		t.Error("Suspended without the file")
