@@ -146,12 +146,17 @@ func (h *handle) read(f *File) ([]byte, error) {
 	if f.path == "" {
 		return nil, ErrAbsent
 	}
+	looked := f.again
 	text, err := f.Read(h.buf, h.now)
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, ErrGone) || errors.Is(err, ErrAbsent) && f.again != looked && !h.there() {
 		h.gone = true
 	}
 	return text, err
 }
+
+// there looks for the device itself. Where files that were named but never open
+// are missing, it may have gone before anybody opened one.
+func (h *handle) there() bool { return exists(filepath.Join(h.dir, "vendor")) }
 
 // Suspended asks the power management of PCI, which answers from memory. It may
 // run beside everything else.
@@ -164,6 +169,7 @@ func (h *handle) Metrics(m *gpumetrics.Metrics) error {
 	if err := h.prepare(); err != nil {
 		return err
 	}
+	looked := h.metrics.again
 	n, err := h.metrics.ReadAt(h.buf, 0, h.now)
 	switch {
 	case errors.Is(err, ErrGone):
@@ -172,6 +178,8 @@ func (h *handle) Metrics(m *gpumetrics.Metrics) error {
 			return err
 		}
 		return ErrGone
+	case errors.Is(err, ErrAbsent) && h.metrics.again != looked && !h.there():
+		return h.look()
 	case errors.Is(err, ErrAbsent):
 		return fs.ErrNotExist
 	case err != nil:

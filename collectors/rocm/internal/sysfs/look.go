@@ -15,7 +15,7 @@ import (
 // Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if another board
 // has come in its place.
 func (h *handle) look() error {
-	if !exists(filepath.Join(h.dir, "vendor")) {
+	if !h.there() {
 		_ = h.Close() // never fails
 		h.gone = true
 		return h.lost()

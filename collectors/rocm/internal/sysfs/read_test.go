@@ -234,6 +234,9 @@ func TestReadMI300X(t *testing.T) {
 	f.tree.End(t, 100)
 	f.tree.End(t, 200)
 	f.read()
+	f.want(raw.Processes, raw.Whole, 2) // what was found holds for a second
+	f.clock.t = f.clock.t.Add(lookAfter)
+	f.read()
 	f.want(raw.Processes, raw.Whole, 0)
 }
 
