@@ -30,21 +30,29 @@ func (g *gate) enter(d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.state == gateShut && d > 0 {
-		changed := g.waitLocked()
-		g.mu.Unlock()
-		t := time.NewTimer(d)
-		select {
-		case <-changed:
-		case <-t.C:
-		}
-		t.Stop()
-		g.mu.Lock()
+		g.waitOpenLocked(d)
 	}
 	if g.state != gateOpen {
 		return false
 	}
 	g.inside++
 	return true
+}
+
+// waitOpenLocked waits until the gate is not shut any more, but no longer than d.
+func (g *gate) waitOpenLocked(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for late := false; g.state == gateShut && !late; {
+		changed := g.waitLocked()
+		g.mu.Unlock()
+		select {
+		case <-changed:
+		case <-t.C:
+			late = true
+		}
+		g.mu.Lock()
+	}
 }
 
 func (g *gate) leave() {

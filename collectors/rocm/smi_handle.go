@@ -32,6 +32,7 @@ type smiHandle struct {
 	index      smiIndex
 	busy       *os.File // gpu_busy_percent, without which a load of 0 is not believed
 	gone       bool     // the last Read found no such GPU
+	sensed     bool     // a sensor has answered since place
 	impatient  bool     // the last Read waited for the library in vain
 
 	count, nanos [smiFunctionCount]atomic.Uint64
@@ -82,7 +83,7 @@ func (h *smiHandle) can(r *smiReading) bool {
 
 // place notes where the library has the GPU now.
 func (h *smiHandle) place(at smiIndex) {
-	h.index, h.generation = at, h.shared.generation
+	h.index, h.generation, h.sensed = at, h.shared.generation, false
 	if h.busy != nil {
 		_ = h.busy.Close() // it was only read
 		h.busy = nil
@@ -97,7 +98,8 @@ func (h *smiHandle) Has() []bool { return h.has }
 
 // Read makes all calls that are due in one crossing into C. A call that hangs
 // hangs Read, and nothing else.
-// Errors: collector.ErrDeviceLost, errSMIDown, wrapped; due cells are NaN then.
+// Errors: collector.ErrDeviceLost, collector.ErrColumnsChanged where the library
+// has forgotten the GPU, errSMIDown, wrapped; due cells are NaN then.
 func (h *smiHandle) Read(values []float64, due []bool) error {
 	h.reading.Lock()
 	defer h.reading.Unlock()
@@ -132,10 +134,16 @@ func (h *smiHandle) call(due []bool) error {
 	defer s.gate.leave()
 	if h.generation != s.generation {
 		at, ok := s.index[h.gpu.PCI]
-		if !ok {
+		switch {
+		case ok:
+			h.place(at)
+		case exists(h.gpu.Path):
+			// ROCm 5 counts cards and stops at that number: a gap in theirs hides
+			// the last ones. Who opens again reads this GPU from /sys.
+			return fmt.Errorf("ROCm SMI does not list it any more: %w", collector.ErrColumnsChanged)
+		default:
 			return h.lost()
 		}
-		h.place(at)
 	}
 	h.collect(due)
 	if len(h.batch) == 0 {
@@ -173,23 +181,22 @@ func (h *smiHandle) collect(due []bool) {
 // did, or all those for sensors: the GPU is gone, or it was and the library looks
 // for it where it is not any more.
 func (h *smiHandle) judge() error {
-	all, sensors, asked := true, true, false
+	var answered, sensed, dumb bool
 	for i := range h.batch {
 		f, a := h.batch[i].function, &h.reply[i]
 		h.count[f].Add(1)
 		h.nanos[f].Add(a.nanos)
-		all = all && a.status != smiSuccess
-		if f.sensor() {
-			asked, sensors = true, sensors && a.status != smiSuccess
-		}
+		ok := a.status == smiSuccess
+		answered = answered || ok
+		sensed, dumb = sensed || ok && f.sensor(), dumb || !ok && f.sensor()
 	}
 	switch {
-	case all && !exists(h.gpu.Path):
+	case !answered && !exists(h.gpu.Path):
 		return h.lost()
-	case h.gone || asked && sensors && !exists(h.index.monitor):
+	case h.gone || h.sensed && dumb && !sensed && !exists(h.index.monitor):
 		h.shared.renew(h.sys)
 	}
-	h.gone = false
+	h.gone, h.sensed = false, h.sensed || sensed
 	return nil
 }
 

@@ -4,28 +4,30 @@ package rocm
 
 import (
 	"math"
-	"path/filepath"
 	"testing"
 
 	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 )
 
-// gpusOf are the tree's GPUs as far as the library's reader looks at them.
-func gpusOf(tree *rocmtest.Tree) []raw.GPU {
-	var gpus []raw.GPU
-	for _, g := range tree.GPUs {
-		gpus = append(gpus, raw.GPU{PCI: g.PCI, Card: g.Card, Render: g.Render, Path: filepath.Clean(g.Path(""))})
+// boards are the tree's GPUs as the collector finds them.
+func boards(t *testing.T, tree *rocmtest.Tree) []raw.GPU {
+	t.Helper()
+	gpus, _, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return gpus
 }
 
-func optionsFor(tree *rocmtest.Tree, library string) smiOptions {
-	return smiOptions{Library: library, Sys: tree.Sys(), GPUs: gpusOf(tree), Shared: new(Libraries)}
+func smiOptionsFor(t *testing.T, tree *rocmtest.Tree, library string) smiOptions {
+	t.Helper()
+	return smiOptions{Library: library, Sys: tree.Sys(), GPUs: boards(t, tree), Shared: new(Libraries)}
 }
 
-func mustOpenSMI(t *testing.T, o smiOptions) raw.Reader {
+func mustOpenSMI(t *testing.T, o smiOptions) *smiReader {
 	t.Helper()
 	r, err := openSMI(t.Context(), o)
 	if err != nil {
@@ -36,10 +38,10 @@ func mustOpenSMI(t *testing.T, o smiOptions) raw.Reader {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return r
+	return r.(*smiReader)
 }
 
-func mustHandle(t *testing.T, r raw.Reader, g raw.GPU, wanted []raw.Reading) raw.Handle {
+func mustHandle(t *testing.T, r raw.Reader, g raw.GPU, wanted ...raw.Reading) raw.Handle {
 	t.Helper()
 	h, err := r.Open(t.Context(), &g, wanted)
 	if err != nil {
@@ -53,7 +55,7 @@ func mustHandle(t *testing.T, r raw.Reader, g raw.GPU, wanted []raw.Reading) raw
 	return h
 }
 
-// readAll reads everything once.
+// readAll reads everything that h was opened for.
 func readAll(h raw.Handle) ([]float64, error) {
 	n := len(h.Has())
 	values, due := make([]float64, n), make([]bool, n)
@@ -72,16 +74,17 @@ func mustRead(t *testing.T, h raw.Handle) []float64 {
 	return v
 }
 
-// same compares readings: NaN is NaN.
+// same compares readings: NaN is NaN, and one reader divides where the other
+// multiplies.
 func same(a, b float64) bool {
-	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9*math.Abs(b)
+	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*math.Abs(b)
 }
 
-// allReadings is everything that a library can be asked for.
-func allReadings() []raw.Reading {
+// everything is what a library can be asked for.
+func everything() []raw.Reading {
 	var all []raw.Reading
 	for k := range raw.Kinds {
-		for i := range uint8(raw.Blocks) {
+		for i := range raw.Blocks {
 			if _, ok := smiReadingOf(raw.Reading{Kind: k, Index: i}); ok {
 				all = append(all, raw.Reading{Kind: k, Index: i})
 			}
@@ -90,7 +93,7 @@ func allReadings() []raw.Reading {
 	return all
 }
 
-// fakeFor is a fake whose devices are those of the tree, index i the GPU i.
+// fakeFor is a fake whose devices are those of the tree: index i is GPU i.
 func fakeFor(t *testing.T, tree *rocmtest.Tree, b smitest.Built, without ...string) *smitest.Fake {
 	t.Helper()
 	f := b.New(t, without...)

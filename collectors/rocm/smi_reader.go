@@ -89,7 +89,7 @@ func (r *smiReader) Open(_ context.Context, g *raw.GPU, wanted []raw.Reading) (r
 
 // gatePatience is how long a reading waits while the library is started anew,
 // which takes some ten milliseconds where nothing is wrong.
-const gatePatience = 200 * time.Millisecond
+const gatePatience = 400 * time.Millisecond
 
 // errSMIDown says that the library cannot be called: it is being started anew,
 // or that went wrong.

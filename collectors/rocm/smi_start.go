@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"time"
 )
 
-// drainPatience is how long a new start waits for calls in progress to end.
-const drainPatience = 2 * time.Second
+// drainPatience is how long a new start waits for calls in progress to end: less
+// than calls wait for it, so that one which hangs costs the others no reading.
+const drainPatience = gatePatience / 2
 
 // smiThreadLocks is RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks that other processes
 // do not see, so that none of theirs, alive or dead, can hold up ours.

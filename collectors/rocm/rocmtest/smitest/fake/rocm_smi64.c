@@ -70,6 +70,11 @@ typedef struct {
 	int n;
 } answer;
 
+#if ABI >= 61
+// What a library that knows the flag for locks between threads carries as text.
+static const char rsmi_fake_environment[] = "RSMI_MUTEX_THREAD_ONLY";
+#endif
+
 static pthread_mutex_t boot = PTHREAD_MUTEX_INITIALIZER, locks[MOST];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t devices;
@@ -197,7 +202,11 @@ int rsmi_init(uint64_t flags) {
 	answer a = {0};
 	pthread_once(&once, make_locks);
 	pthread_mutex_lock(&boot);
-	const char *env = getenv("RSMI_MUTEX_THREAD_ONLY");
+#if ABI >= 61
+	const char *env = getenv(rsmi_fake_environment);
+#else
+	const char *env = NULL;
+#endif
 	journal("rsmi_init", flags, env ? strtoull(env, NULL, 10) : 0);
 	int status = find("rsmi_init", &a) ? act(&a, true) : OK;
 	if (status == OK && references++ == 0) {
@@ -376,11 +385,6 @@ int rsmi_dev_power_get(uint32_t device, uint64_t *power, uint32_t *type) {
 		*power = a.v[0], *type = (uint32_t)a.v[1];
 	return status;
 }
-#endif
-
-#if ABI >= 61
-// What a library that knows the flag for locks between threads carries as text.
-const char *const rsmi_fake_environment = "RSMI_MUTEX_THREAD_ONLY";
 #endif
 
 #ifdef ASSERTS
