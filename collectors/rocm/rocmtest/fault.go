@@ -64,7 +64,7 @@ func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 	tb.Helper()
 	g.Remove(tb, key)
 	path := g.Path(key)
-	if err := syscall.Mkfifo(path, 0o644); err != nil {
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	// Read and write, so that neither side waits in open.

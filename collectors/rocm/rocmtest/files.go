@@ -106,7 +106,7 @@ func (g *GPU) kfdNode(i Instance) error {
 			return err
 		}
 	}
-	return os.MkdirAll(t.Path(node+"/p2p_links"), 0o755)
+	return os.MkdirAll(t.Path(node+"/p2p_links"), 0o750)
 }
 
 // fixed are the files that do not change while the node runs.

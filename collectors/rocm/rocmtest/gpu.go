@@ -106,7 +106,7 @@ func (g *GPU) Set(tb testing.TB, key, text string) {
 	tb.Helper()
 	path := g.Path(key)
 	g.pinned[key] = true
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err := os.MkdirAll(filepath.Dir(path), 0o750)
 	if err == nil {
 		err = overwrite(path, []byte(text), false)
 	}
@@ -161,7 +161,7 @@ func remove(path string) error {
 // with line ends to the length it had: readers of sysfs ignore them, and the end
 // of the old text does not show behind the new.
 func overwrite(path string, text []byte, pad bool) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

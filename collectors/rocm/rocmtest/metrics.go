@@ -57,10 +57,10 @@ func times(n int, v uint64) []uint64 {
 	return s
 }
 
-// firstOf returns n values of which the first k are v, the others not available.
-func firstOf(k, n int, v uint64) []uint64 {
-	s := times(n, na)
-	for i := range min(k, n) {
+// firstOf returns eight values of which the first k are v, the others not available.
+func firstOf(k int, v uint64) []uint64 {
+	s := times(8, na)
+	for i := range min(k, len(s)) {
 		s[i] = v
 	}
 	return s
@@ -215,7 +215,7 @@ func (w *blob) partition(content int, s *State, there bool, xccs int) {
 		xccs, vcns = 0, 0
 	}
 	w.align(8) // as the structure's widest member
-	w.u32(firstOf(xccs, 8, s.Util)...)
+	w.u32(firstOf(xccs, s.Util)...)
 	if there {
 		w.u16(s.JPEG[:jpegs]...)
 		w.u16(s.VCN[:vcns]...)
@@ -223,15 +223,15 @@ func (w *blob) partition(content int, s *State, there bool, xccs int) {
 		w.u16(times(jpegs, na)...)
 		w.u16(times(4, na)...)
 	}
-	w.u64(firstOf(xccs, 8, s.GfxAcc)...)
+	w.u64(firstOf(xccs, s.GfxAcc)...)
 	switch content {
 	case 7:
-		w.u64(firstOf(xccs, 8, s.BelowLimit)...)
+		w.u64(firstOf(xccs, s.BelowLimit)...)
 	case 8:
-		w.u64(firstOf(xccs, 8, s.BelowLimit)...)     // for power
-		w.u64(firstOf(xccs, 8, s.BelowLimit/2)...)   // for heat
-		w.u64(firstOf(xccs, 8, s.BelowLimit/4)...)   // low utilisation
-		w.u64(firstOf(xccs, 8, s.BelowLimit*3/2)...) // in all
+		w.u64(firstOf(xccs, s.BelowLimit)...)     // for power
+		w.u64(firstOf(xccs, s.BelowLimit/2)...)   // for heat
+		w.u64(firstOf(xccs, s.BelowLimit/4)...)   // low utilisation
+		w.u64(firstOf(xccs, s.BelowLimit*3/2)...) // in all
 	}
 }
 

@@ -104,7 +104,7 @@ func (t *Tree) build() error {
 // host is what is there without any GPU.
 func (t *Tree) host() error {
 	for _, d := range []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"} {
-		if err := os.MkdirAll(t.Path(d), 0o755); err != nil {
+		if err := os.MkdirAll(t.Path(d), 0o750); err != nil {
 			return err
 		}
 	}
@@ -141,10 +141,10 @@ func (t *Tree) host() error {
 // kfd is the compute side: two nodes of processors, then those of the GPUs.
 func (t *Tree) kfd() error {
 	const kfd = "devices/virtual/kfd/kfd"
-	if err := os.MkdirAll(t.Path(kfd+"/proc"), 0o755); err != nil {
+	if err := os.MkdirAll(t.Path(kfd+"/proc"), 0o750); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(t.Path("class/kfd"), 0o755); err != nil {
+	if err := os.MkdirAll(t.Path("class/kfd"), 0o750); err != nil {
 		return err
 	}
 	if err := t.link(kfd, "class/kfd/kfd"); err != nil {
@@ -159,7 +159,7 @@ func (t *Tree) kfd() error {
 	for i := range processors {
 		node := fmt.Sprintf("%s/topology/nodes/%d", kfd, i)
 		for _, d := range []string{"io_links", "p2p_links"} {
-			if err := os.MkdirAll(t.Path(node+"/"+d), 0o755); err != nil {
+			if err := os.MkdirAll(t.Path(node+"/"+d), 0o750); err != nil {
 				return err
 			}
 		}
@@ -182,17 +182,17 @@ const processors = 2
 // put makes a file of lines and the directories above it.
 func (t *Tree) put(name string, lines ...string) error {
 	path := t.Path(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
 // link makes name a link to target; both are paths below /sys. The link is
 // relative, as in sysfs: libraries read PCI addresses from its text.
 func (t *Tree) link(target, name string) error {
 	path := t.Path(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
 	rel, err := filepath.Rel(filepath.Dir(path), t.Path(target))

@@ -71,7 +71,7 @@ func New() *Decoder {
 	for c := uint8(6); c <= 8; c++ {
 		add(1, c, func(b *builder) { v16(b, c) })
 	}
-	for c := uint8(0); c <= 4; c++ {
+	for c := range uint8(5) {
 		add(2, c, func(b *builder) { v20(b, c) })
 	}
 	add(3, 0, v30)

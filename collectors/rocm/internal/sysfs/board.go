@@ -89,7 +89,7 @@ func text(dir, name string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	buf := make([]byte, enough)
 	n, err := f.Read(buf)
 	if err != nil || n == enough {

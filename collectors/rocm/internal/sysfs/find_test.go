@@ -138,7 +138,7 @@ func TestFindBroken(t *testing.T) {
 	g := tree.GPUs[0]
 	for key, text := range map[string]string{
 		"unique_id": "not hex\n", "serial_number": "", "vbios_version": strings.Repeat("x", 5000),
-		"product_name": "\xff name \xfe\n", "kfd/properties": "location_id\nlocation_id x\n", "kfd/gpu_id": "-1\n",
+		"product_name": "\xff name \xfe\n", "kfd/properties": "location_id\ndomain x\n", "kfd/gpu_id": "-1\n",
 	} {
 		g.Set(t, key, text)
 	}

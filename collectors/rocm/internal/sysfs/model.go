@@ -39,7 +39,7 @@ func lookUp(path string, find func(io.Reader) string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	return strings.ToValidUTF8(find(f), "")
 }
 

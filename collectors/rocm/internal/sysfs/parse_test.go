@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
@@ -137,6 +138,7 @@ func FuzzText(f *testing.F) {
 	for _, s := range []string{
 		"45000\n", "-1", "0x10", "S: 19Mhz *\n0: 615Mhz\n", "1: 1700Mhz *\n2: 2.1GHz", "16.0 GT/s PCIe", "ue: 1\nce: 2\nde: 3\n",
 		"Query currently inaccessible\n", "0x00001a2b : 0x00001000 : R \n", "90000 40000 256", "cpu_cores_count 0\nsimd_count 440\n", "\x00*:", "0000:41:00.0", "1.",
+		"1002  AMD\n\t744c  Navi 31\n", "744C,\tC8,\tAMD Radeon RX 7900 XTX\n",
 	} {
 		f.Add([]byte(s))
 	}
@@ -167,6 +169,8 @@ func FuzzText(f *testing.F) {
 				t.Errorf("count(%q) used %d bytes", text, used)
 			}
 		}
+		findPCI(bytes.NewReader(text), 0x744c)
+		findAMDGPU(bytes.NewReader(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))
 	})

@@ -109,7 +109,7 @@ func (p *processCells) look(dir string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	pids, err := f.Readdirnames(maxProcesses + 1)
 	if err != nil && !errors.Is(err, io.EOF) || len(pids) > maxProcesses {
 		return false

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,13 @@ func (f *fixture) read() {
 	if err := f.h.Read(f.values, f.due); err != nil {
 		f.Fatal(err)
 	}
+}
+
+// later reads again when processes are looked for anew.
+func (f *fixture) later() {
+	f.Helper()
+	f.clock.t = f.clock.t.Add(lookAfter)
+	f.read()
 }
 
 func (f *fixture) at(kind raw.Kind, index uint8) int {
@@ -235,9 +243,79 @@ func TestReadMI300X(t *testing.T) {
 	f.tree.End(t, 200)
 	f.read()
 	f.want(raw.Processes, raw.Whole, 2) // what was found holds for a second
-	f.clock.t = f.clock.t.Add(lookAfter)
-	f.read()
+	f.later()
 	f.want(raw.Processes, raw.Whole, 0)
+}
+
+// More processes than a look takes are no number at all, rather than a wrong one.
+func TestTooManyProcesses(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	dir := f.tree.Path(processDir)
+	for pid := range maxProcesses + 1 {
+		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(pid+1)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.read()
+	f.want(raw.Processes, raw.Whole, nan)
+	if err := os.Remove(filepath.Join(dir, "1")); err != nil {
+		t.Fatal(err)
+	}
+	f.later()
+	f.want(raw.Processes, raw.Whole, 0) // they have ended, but for their directories
+}
+
+// A driver that cannot tell the compute units of a process leaves their sum
+// unknown, and the rest known. A queue alone makes a process count.
+func TestProcessWithoutUnits(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	f.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{VRAM: 5000, CUs: 9}}})
+	id := strconv.FormatUint(f.tree.GPUs[0].Instances[0].KFD, 10)
+	dir := filepath.Join(f.tree.Path(processDir), "7")
+	if err := os.RemoveAll(filepath.Join(dir, "stats_"+id)); err != nil {
+		t.Fatal(err)
+	}
+	f.read()
+	f.want(raw.Processes, 0, 1)
+	f.want(raw.ProcessMemory, 0, 5000)
+	f.want(raw.ProcessUnits, 0, nan)
+	if err := os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.later()
+	f.want(raw.Processes, 0, 1)
+	f.want(raw.ProcessMemory, 0, 0)
+	if err := os.RemoveAll(filepath.Join(dir, "queues")); err != nil {
+		t.Fatal(err)
+	}
+	f.later()
+	f.want(raw.Processes, 0, 0)
+	f.want(raw.ProcessUnits, 0, 0)
+}
+
+// A container may have the devices but not the links of their bus.
+func TestWithoutBus(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
+	if err := os.RemoveAll(tree.Path("bus")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(tree.Path("bus/pci/drivers/amdgpu"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Root: tree.Root})
+	gpus, _, err := r.Find(context.Background())
+	if err != nil || len(gpus) != 1 {
+		t.Fatal(gpus, err)
+	}
+	h, err := r.Open(context.Background(), &gpus[0], []raw.Reading{{Kind: raw.Voltage}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	v := []float64{nan}
+	if err := h.Read(v, []bool{true}); err != nil || !same(v[0], float64(tree.GPUs[0].State.MilliVolts)/1000) {
+		t.Errorf("Read = %v, %v", v, err)
+	}
 }
 
 func TestReadRadeonAndAPU(t *testing.T) {
@@ -402,8 +480,10 @@ func TestSuspended(t *testing.T) {
 	f.read()
 	asked.Wait()
 	g.Remove(t, "power/runtime_status")
-	if f.h.Suspended() || f.h.Suspended() {
-		t.Error("Suspended without the file")
+	for range 2 {
+		if f.h.Suspended() {
+			t.Error("Suspended without the file")
+		}
 	}
 }
 
