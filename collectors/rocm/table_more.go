@@ -82,7 +82,7 @@ func linkSpecs(i int) []spec {
 
 func hardwareSpecs(g *raw.GPU) []spec {
 	out := []spec{
-		one(dcgmFan, read(raw.FanDuty, 0, toPercent), metric(gm.FanPWM, 0, toPercent/255)),
+		one(dcgmFan, read(raw.FanDuty, 0, toPercent)),
 		one(field.AMDFan, read(raw.FanRPM, 0, 1), metric(gm.FanSpeed, 0, 1)),
 		{field.AMDVoltage, label("rail", "gfx"), []term{read(raw.Voltage, 0, 1), metric(gm.VoltageGfx, 0, toVolt)}},
 		{field.AMDVoltage, label("rail", "soc"), []term{metric(gm.VoltageSoc, 0, toVolt)}},

@@ -1,11 +1,12 @@
 package gpumetrics
 
-// The structures of APUs, gpu_metrics_v2_0 to v2_4 and v3_0. Temperatures are in
-// hundredths of a degree and powers in milliwatts in all of them, whatever the
-// older comments say: the drivers copy the firmware's numbers, and divide them
-// for hwmon. Activities are percent with some processors and hundredths of it
-// with others, which cannot be told from the file, so they are not read here:
-// gpu_busy_percent has them in one unit. Only 2.4 defines its unit.
+// The structures of APUs, gpu_metrics_v2_0 to v2_4 and v3_0. The drivers copy the
+// firmware's numbers, whose units differ between processors before 2.4 defined
+// them. So what is read here is what is alike with all: temperatures in
+// hundredths of a degree, power of the graphics in milliwatts, clocks in MHz.
+// Not read are activities (percent, or hundredths of it), power of the socket
+// (Renoir's firmware changed from W to mW) and fan duty: the driver brings these
+// to one unit in gpu_busy_percent and hwmon.
 
 func v20(b *builder, content uint8) {
 	if content == 0 {
@@ -22,7 +23,12 @@ func v20(b *builder, content uint8) {
 	if content > 0 {
 		b.u64(SystemClockCounter)
 	}
-	b.u16(AverageSocketPower)
+	if content >= 4 {
+		b.u16(AverageSocketPower)
+		b.unit(0.001, AverageSocketPower)
+	} else {
+		b.skip(2, 1)
+	}
 	b.skip(2, 2) // of cores and system
 	b.u16(AverageGfxPower)
 	b.skip(2, 8)
@@ -30,9 +36,9 @@ func v20(b *builder, content uint8) {
 	b.u16(CurrentGfxclk, CurrentSocclk, CurrentUclk, CurrentFclk, CurrentVclk0, CurrentDclk0)
 	b.skip(2, 8+2)
 	b.u32(ThrottleStatus)
-	b.u16(FanPWM)
+	b.skip(2, 1) // fan
 	b.unit(0.01, TemperatureGfx, TemperatureSoc)
-	b.unit(0.001, AverageSocketPower, AverageGfxPower)
+	b.unit(0.001, AverageGfxPower)
 	if content == 0 {
 		b.skip(2, 1)
 		return

@@ -108,5 +108,10 @@ func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	for _, r := range l.runs {
 		m.read(r, file)
 	}
+	// Drivers of boards that count no energy put all ones of 32 bits into a member
+	// of 64 (UINT_MAX in smu_v14_0_2_ppt.c).
+	if energy := &m.words[d.start[EnergyAccumulator]]; *energy == math.MaxUint32 {
+		*energy = NA
+	}
 	return nil
 }

@@ -159,7 +159,6 @@ func expected(revision string) map[reading]float64 {
 	if strings.HasPrefix(revision, "2") || strings.HasPrefix(revision, "3") {
 		set(gpumetrics.TemperatureGfx, 61)
 		set(gpumetrics.TemperatureSoc, 61)
-		set(gpumetrics.AverageSocketPower, 54)
 		set(gpumetrics.AverageGfxPower, 27)
 		set(gpumetrics.AverageGfxclk, 1001)
 		set(gpumetrics.AverageSocclk, 1003)
@@ -174,18 +173,20 @@ func expected(revision string) map[reading]float64 {
 		set(gpumetrics.CurrentFclk, 1004)
 		set(gpumetrics.CurrentDclk0, 1006)
 		set(gpumetrics.ThrottleStatus, 8)
-		set(gpumetrics.FanPWM, 201)
+		set(gpumetrics.AverageSocketPower, nan)
 	}
 	if strings.HasPrefix(revision, "2") && revision >= "2.2" {
 		set(gpumetrics.IndepThrottleStatus, 1<<36|1<<3)
 	}
 	if revision == "2.4" {
+		set(gpumetrics.AverageSocketPower, 54)
 		set(gpumetrics.AverageGfxActivity, 51)
 		set(gpumetrics.AverageMMActivity, 0.53)
 		set(gpumetrics.VoltageSoc, 900)
 		set(gpumetrics.VoltageGfx, 801)
 	}
 	if revision == "3.0" {
+		set(gpumetrics.AverageSocketPower, 54)
 		set(gpumetrics.ResidencyProchot, 6002)
 		set(gpumetrics.ResidencySPL, 0)
 		set(gpumetrics.ResidencySPPT, 6003)
@@ -290,6 +291,25 @@ func TestEarly16(t *testing.T) {
 	} {
 		if got := m.Float(f, 0); got != want {
 			t.Errorf("field %d = %v, want %v", f, got, want)
+		}
+	}
+}
+
+// A driver that puts UINT_MAX into the energy has none.
+func TestNoEnergy(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
+	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	for energy, want := range map[uint64]uint64{math.MaxUint32: gpumetrics.NA, math.MaxUint64: gpumetrics.NA, math.MaxUint32 + 1: math.MaxUint32 + 1, 0: 0} {
+		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Energy = energy })
+		b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Decode(b, m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Raw(gpumetrics.EnergyAccumulator, 0); got != want {
+			t.Errorf("energy %#x is read as %#x", energy, got)
 		}
 	}
 }

@@ -55,7 +55,6 @@ const (
 	GfxclkLockStatus    // bits, one a clock
 
 	FanSpeed // revolutions per minute
-	FanPWM   // duty, 0 to 255
 
 	VoltageSoc // mV
 	VoltageGfx // mV
