@@ -36,7 +36,11 @@ func TestConformance(t *testing.T) {
 // rig lets the suite break a tree.
 func rig(tb testing.TB, of rocmtest.Options, o Options) collectortest.Rig {
 	tb.Helper()
-	tree := rocmtest.NewTree(tb, of)
+	return rigOn(tb, rocmtest.NewTree(tb, of), of, o)
+}
+
+func rigOn(tb testing.TB, tree *rocmtest.Tree, of rocmtest.Options, o Options) collectortest.Rig {
+	tb.Helper()
 	o.Root = tree.Root
 	board := func(id string) *rocmtest.GPU {
 		for _, g := range tree.GPUs {
@@ -76,7 +80,7 @@ func rig(tb testing.TB, of rocmtest.Options, o Options) collectortest.Rig {
 // hang puts a pipe that nobody feeds in the place of a file.
 func hang(tb testing.TB, g *rocmtest.GPU) (release func()) {
 	tb.Helper()
-	const key = "gpu_busy_percent"
+	const key = "hwmon/power1_cap"
 	pipe := g.FIFO(tb, key)
 	return func() {
 		pipe.Close()
