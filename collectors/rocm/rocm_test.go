@@ -218,3 +218,12 @@ func TestRescan(t *testing.T) {
 	tree.GPUs[0].Set(t, "current_compute_partition", "DPX\n")
 	f(true)
 }
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
