@@ -242,7 +242,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// lost is ErrDeviceLost with the device, made once.
+// lost is ErrDeviceLost with the device.
 func (h *handle) lost() error {
 	return fmt.Errorf("read gpu %s: %w", h.gpu.PCI, collector.ErrDeviceLost)
 }

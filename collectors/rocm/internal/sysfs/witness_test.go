@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	w := &witness{real: smitest.NewReal(t, tree)}
 	from := "/usr/libexec/rocm_smi"
 	if _, err := os.Stat(filepath.Join(from, "rocm_smi.py")); err != nil {
-		if strings.Contains(os.Getenv("WARPGAUGE_REQUIRE"), "rocm-smi") {
+		if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "rocm-smi") {
 			t.Fatalf("rocm-smi is required by WARPGAUGE_REQUIRE but missing: %v", err)
 		}
 		t.Skipf("needs rocm-smi (Debian: apt-get install rocm-smi): %v", err)
