@@ -2,6 +2,7 @@ package main
 
 //go:generate go run . docs --output ../../docs/metrics.md metrics
 //go:generate go run . docs --output ../../docs/fields.md fields
+//go:generate go run . docs --output ../../docs/rocm.md rocm
 
 import (
 	"bytes"
@@ -20,6 +21,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/collectors/rocm"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -32,7 +34,7 @@ import (
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields or metrics",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics or rocm",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -52,8 +54,10 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 		err = field.WriteMarkdown(&text)
 	case "metrics":
 		err = writeMetrics(ctx, &text)
+	case "rocm":
+		err = rocm.WriteMarkdown(&text)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields or metrics", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics or rocm", page)
 	}
 	if err != nil {
 		return err
