@@ -104,6 +104,11 @@ type smiAnswer struct {
 // smiStatus is rsmi_status_t, and two values of our own.
 type smiStatus int32
 
+// smiStatusError is a status that is not success.
+type smiStatusError struct{ status smiStatus }
+
+func (e smiStatusError) Error() string { return e.status.String() }
+
 const (
 	smiNoValue   smiStatus = -2 // success without a value
 	smiNoSymbol  smiStatus = -1 // the library lacks the function
@@ -111,7 +116,7 @@ const (
 	smiInitError smiStatus = 8
 )
 
-func (s smiStatus) Error() string {
+func (s smiStatus) String() string {
 	switch s {
 	case smiNoValue:
 		return "success without a value"
@@ -135,7 +140,7 @@ func smiFailed(f smiFunction, s smiStatus) error {
 	if s == smiSuccess {
 		return nil
 	}
-	return fmt.Errorf("call %s: %w", f, s)
+	return fmt.Errorf("call %s: %w", f, smiStatusError{s})
 }
 
 // notLoaded says what became of the names.

@@ -34,8 +34,11 @@ const (
 // library's copy. The command is killed at the test's end.
 func child(t *testing.T, lib *smitest.Real, what string, args ...string) *exec.Cmd {
 	t.Helper()
-	//nolint:gosec // the test's own binary
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), self, "-test.run=^TestChild$", "-test.v")
 	c.Dir = lib.Dir
 	c.Env = append(os.Environ(), childVariable+"="+strings.Join(append([]string{what, lib.Path}, args...), " "))
 	return c
@@ -64,10 +67,10 @@ func TestChild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fmt.Println("asking")
+	fmt.Fprintln(os.Stdout, "asking")
 	answer := make([]smiAnswer, 1)
 	lib.batch(0, []smiAsk{ask}, answer)
-	fmt.Println("answered", answer[0].status)
+	fmt.Fprintln(os.Stdout, "answered", answer[0].status)
 }
 
 // The guards are there for a reason: without them the process ends. Where the
@@ -216,7 +219,7 @@ func TestRealLibraryBesideAHolder(t *testing.T) {
 	if _, err := openSMI(ctx, o); !errors.Is(err, errSMIStarting) {
 		t.Errorf("openSMI with an ended context = %v, want errSMIStarting", err)
 	}
-	if _, err := openSMI(t.Context(), o); !errors.Is(err, smiInitError) || !strings.Contains(err.Error(), "/dev/shm") {
+	if _, err := openSMI(t.Context(), o); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
 		t.Errorf("openSMI = %v, want status 8 and a word about /dev/shm", err)
 	}
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {

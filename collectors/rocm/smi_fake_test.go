@@ -397,4 +397,9 @@ func TestSMINotLoaded(t *testing.T) {
 	} else if !errors.Is(err, context.Canceled) {
 		t.Errorf("openSMI = %v, want context.Canceled", err)
 	}
+	// The start goes on without it.
+	mustOpenSMI(t, o)
+	if n := fake.Count(t, "rsmi_init"); n%2 != 0 {
+		t.Errorf("%d rsmi_init, want two for each start", n)
+	}
 }

@@ -96,10 +96,11 @@ func (h *smiHandle) place(at smiIndex) {
 // Has says for each wanted reading whether the library is asked for it.
 func (h *smiHandle) Has() []bool { return h.has }
 
-// Read makes all calls that are due in one crossing into C. A call that hangs
-// hangs Read, and nothing else.
-// Errors: collector.ErrDeviceLost, collector.ErrColumnsChanged where the library
-// has forgotten the GPU, errSMIDown, wrapped; due cells are NaN then.
+// Read makes all calls that are due in one crossing into C. A call that does not
+// return stalls Read, and nothing else.
+// Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged where the library
+// has forgotten the GPU or cannot be started any more, so that a new Open reads
+// it from /sys; errSMIDown; all wrapped. Due cells are NaN then.
 func (h *smiHandle) Read(values []float64, due []bool) error {
 	h.reading.Lock()
 	defer h.reading.Unlock()
@@ -128,8 +129,7 @@ func (h *smiHandle) call(due []bool) error {
 	}
 	h.impatient = !s.gate.enter(patience)
 	if h.impatient {
-		s.renew(h.sys)
-		return errSMIDown
+		return s.down()
 	}
 	defer s.gate.leave()
 	if h.generation != s.generation {
@@ -169,7 +169,7 @@ func (h *smiHandle) collect(due []bool) {
 		if q.function == smiBusy {
 			q.argument = math.MaxUint32
 			if h.busy != nil {
-				q.argument = uint32(h.busy.Fd()) //nolint:gosec // a descriptor is small
+				q.argument = uint32(h.busy.Fd())
 			}
 		}
 		h.at[c.ask] = len(h.batch)
@@ -214,7 +214,7 @@ func (h *smiHandle) Calls() []raw.Call {
 	var calls []raw.Call
 	for f := range smiFunctionCount {
 		if n := h.count[f].Load(); n > 0 {
-			calls = append(calls, raw.Call{Name: f.String(), Count: n, Time: time.Duration(h.nanos[f].Load())}) //nolint:gosec // 292 years
+			calls = append(calls, raw.Call{Name: f.String(), Count: n, Time: time.Duration(h.nanos[f].Load())})
 		}
 	}
 	return calls

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"warpgauge/pkg/collector"
 )
 
 // errSMIStarting is Open's answer while rsmi_init, which another Open began, has
@@ -16,7 +18,7 @@ var errSMIStarting = errors.New("rsmi_init has not returned")
 
 // startPatience is how long Open waits for rsmi_init. Older libraries wait five
 // seconds for a lock that another process holds, and are started twice.
-const startPatience = 12 * time.Second
+const startPatience = 8 * time.Second
 
 // Libraries are the ROCm SMI libraries of a process. A library has one state,
 // whoever calls it: rsmi_init counts references, only the first looks for GPUs,
@@ -170,6 +172,17 @@ func (s *smiShared) lost() {
 	s.mu.Lock()
 	s.stale = true
 	s.mu.Unlock()
+}
+
+// down says what keeps calls out: a start that will end soon, or one that failed
+// or has lasted too long, after which who reads had better open again.
+func (s *smiShared) down() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.starting; j != nil && time.Since(j.since) < s.patience {
+		return errSMIDown
+	}
+	return fmt.Errorf("%w: %w", errSMIDown, collector.ErrColumnsChanged)
 }
 
 // renewInterval is how often the library is started anew at most because a GPU

@@ -67,7 +67,7 @@ func TestSplitPCIID(t *testing.T) {
 func TestSMIStatusText(t *testing.T) {
 	f := func(s smiStatus, want string) {
 		t.Helper()
-		if got := s.Error(); got != want {
+		if got := s.String(); got != want {
 			t.Errorf("status %d: %q, want %q", int(s), got, want)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *smiShared) end(ctx context.Context) error {
 		return nil
 	}
 	if s.setUp(false) {
-		s.lib.stop()
+		_ = s.lib.stop()
 	}
 	s.gate.bar()
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/pkg/collector"
 )
 
 func functions(calls []smitest.Call, of ...string) []string {
@@ -80,7 +81,7 @@ func TestSMIStaleLocks(t *testing.T) {
 	}
 }
 
-// An rsmi_init that hangs hangs nobody, and no second one is begun.
+// An rsmi_init that does not return stalls nobody, and no second one is begun.
 func TestSMIInitHangs(t *testing.T) {
 	tree := radeons(t, 1)
 	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
@@ -116,7 +117,7 @@ func TestSMIInitHangs(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-	} else if !errors.Is(err, smiStatus(2)) {
+	} else if !errors.Is(err, smiStatusError{2}) {
 		t.Fatalf("openSMI = %v, want what the start says that hung", err)
 	}
 	mustOpenSMI(t, o)
@@ -138,7 +139,7 @@ func TestSMIInitFails(t *testing.T) {
 	}
 	fake.Unset(t, "rsmi_init")
 	fake.Set(t, "rsmi_num_monitor_devices", "status 6")
-	if _, err = openSMI(t.Context(), o); !errors.Is(err, smiStatus(6)) {
+	if _, err = openSMI(t.Context(), o); !errors.Is(err, smiStatusError{6}) {
 		t.Errorf("openSMI = %v, want status 6", err)
 	}
 	fake.Unset(t, "rsmi_num_monitor_devices")
@@ -340,31 +341,67 @@ func TestSMIRestartFails(t *testing.T) {
 	h := mustHandle(t, r, o.GPUs[0], raw.Reading{Kind: raw.Temperature})
 	r.shared.lost()
 	fake.Set(t, "rsmi_init", "status 8")
-	if _, err := openSMI(t.Context(), o); !errors.Is(err, smiInitError) {
+	if _, err := openSMI(t.Context(), o); !errors.Is(err, smiStatusError{smiInitError}) {
 		t.Fatalf("openSMI = %v, want status 8", err)
 	}
-	r.shared.mu.Lock()
-	r.shared.renewed = time.Now() // not by itself
-	r.shared.mu.Unlock()
 	for range 3 {
-		if v, err := readAll(h); !errors.Is(err, errSMIDown) || !math.IsNaN(v[0]) {
-			t.Errorf("Read = %v, %v, want NaN and errSMIDown", v, err)
+		v, err := readAll(h)
+		if !errors.Is(err, errSMIDown) || !errors.Is(err, collector.ErrColumnsChanged) || !math.IsNaN(v[0]) {
+			t.Errorf("Read = %v, %v, want NaN, errSMIDown and ErrColumnsChanged", v, err)
 		}
 	}
 	fake.Unset(t, "rsmi_init")
+	mustOpenSMI(t, o)
+	if v := mustRead(t, h); v[0] != 50 {
+		t.Errorf("Read = %v", v)
+	}
+}
+
+// While a new start does not return, reading says that it waits, and asks for
+// another Open when that has lasted too long.
+func TestSMIRestartHangs(t *testing.T) {
+	tree := radeons(t, 1)
+	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	o := smiOptionsFor(t, tree, fake.Path)
+	r := mustOpenSMI(t, o)
+	h := mustHandle(t, r, o.GPUs[0], raw.Reading{Kind: raw.Temperature})
+	r.shared.lost()
+	fake.Set(t, "rsmi_init", "hang")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := openSMI(ctx, o); !errors.Is(err, errSMIStarting) {
+		t.Fatalf("openSMI = %v, want errSMIStarting", err)
+	}
+	for range 2 {
+		if _, err := readAll(h); !errors.Is(err, errSMIDown) || errors.Is(err, collector.ErrColumnsChanged) {
+			t.Errorf("Read = %v, want errSMIDown alone", err)
+		}
+	}
 	r.shared.mu.Lock()
-	r.shared.renewed = time.Time{}
+	r.shared.patience = 0
 	r.shared.mu.Unlock()
+	if _, err := readAll(h); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("Read = %v, want ErrColumnsChanged", err)
+	}
+	if _, err := openSMI(t.Context(), o); !errors.Is(err, errSMIStarting) {
+		t.Errorf("openSMI = %v, want errSMIStarting", err)
+	}
+	r.shared.mu.Lock()
+	r.shared.patience = startPatience
+	r.shared.mu.Unlock()
+	fake.Set(t, "rsmi_init", "ok")
+	fake.Release(t)
 	for {
-		v, err := readAll(h)
+		x, err := openSMI(t.Context(), o)
 		if err == nil {
-			if v[0] != 50 {
-				t.Errorf("Read = %v", v)
+			if err := x.Close(); err != nil {
+				t.Error(err)
 			}
 			break
 		}
-		if !errors.Is(err, errSMIDown) {
+		if !errors.Is(err, smiStatusError{2}) {
 			t.Fatal(err)
 		}
 	}
+	mustRead(t, h)
 }

@@ -54,7 +54,7 @@ func Compile(tb testing.TB, abi ABI, asserts bool) Built {
 		args = append(args, "-DASSERTS")
 	}
 	args = append(args, "-o", file, c, "-ldl", "-lpthread")
-	out, err := exec.CommandContext(tb.Context(), cc, args...).CombinedOutput()
+	out, err := exec.CommandContext(tb.Context(), cc, args...).CombinedOutput() //nolint:gosec // the compiler, with files of the test
 	if err != nil {
 		tb.Fatalf("compile the fake library: %v\n%s", err, out)
 	}
@@ -83,7 +83,7 @@ func (b Built) New(tb testing.TB, without ...string) *Fake {
 		}
 	}
 	if err == nil {
-		err = os.WriteFile(f.Path, text, 0o600)
+		err = os.WriteFile(f.Path, text, 0o600) //nolint:gosec // in a directory of the test
 	}
 	if err != nil {
 		tb.Fatal(err)

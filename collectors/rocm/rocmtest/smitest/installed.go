@@ -64,7 +64,7 @@ func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
 			tb.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(r.Path, text, 0o600); err != nil {
+	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
 		tb.Fatal(err)
 	}
 	if err := os.Symlink(tree.Sys(), filepath.Join(dir, "fsys")); err != nil {
