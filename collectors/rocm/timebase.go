@@ -37,32 +37,33 @@ func (t *timebase) reset() { *t = timebase{era: t.era + 1} }
 func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
 	driver, stamp := m.Raw(gm.SystemClockCounter, 0), m.Raw(gm.FirmwareTimestamp, 0)
 	if driver == gm.NA {
-		t.switchTo(false)
 		if t.start.IsZero() {
+			t.reset()
 			t.start = time.Now()
 		}
 		return nanos(time.Since(t.start)), false //nolint:gosec // does not go back
 	}
 	usable := stamp != gm.NA && stamp != 0
+	if t.firmware && !usable || stamp < t.stamp0 || driver < t.driver0 || !t.start.IsZero() {
+		t.reset() // the GPU was reset, or tells its time in another way
+	}
 	if usable {
 		t.compare(driver, stamp)
 	}
-	t.switchTo(t.firmware && usable)
 	if !t.firmware {
 		return nanos(driver), false
 	}
-	now = nanos(stamp * stampUnit)
+	now = t.anchored(stamp)
 	if now != t.moved {
 		t.moved, t.at = now, nanos(driver)
 	}
 	return now, nanos(driver) > t.at+frozenForNow
 }
 
-func (t *timebase) switchTo(firmware bool) {
-	if t.firmware != firmware {
-		t.firmware = firmware
-		t.era++
-	}
+// anchored is the stamp on the driver's clock, as if both had been read together
+// when the comparison began: the change from one to the other costs no sample.
+func (t *timebase) anchored(stamp uint64) nanos {
+	return nanos(t.driver0) + nanos(stamp-t.stamp0)*stampUnit
 }
 
 // compare decides once whether the stamp keeps time.
@@ -70,18 +71,14 @@ func (t *timebase) compare(driver, stamp uint64) {
 	if t.decided {
 		return
 	}
-	if t.driver0 == 0 || driver < t.driver0 || stamp < t.stamp0 {
+	if t.driver0 == 0 {
 		t.driver0, t.stamp0 = driver, stamp
 		return
 	}
-	passed, counted := nanos(driver-t.driver0), nanos(stamp-t.stamp0)*stampUnit
+	passed, counted := nanos(driver-t.driver0), t.anchored(stamp)-nanos(t.driver0)
 	if passed < compareSpan {
 		return
 	}
 	off := max(passed, counted) - min(passed, counted)
-	t.decided = true
-	if off <= passed/tolerance {
-		t.firmware = true
-		t.era++
-	}
+	t.decided, t.firmware = true, off <= passed/tolerance
 }

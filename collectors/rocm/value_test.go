@@ -278,7 +278,7 @@ func TestStalled(t *testing.T) {
 	if !src.time.firmware {
 		t.Fatal("the firmware's stamp keeps time, and is not used")
 	}
-	src.time.moved, src.time.at = src.frame.now, src.time.at-frozenForNow-1 // as if it had stood still so long
+	src.time.at -= frozenForNow + 1 // as if it had stood still so long
 	row := slices.Clone(s.rows[0])
 	err := src.Sample(row, slices.Repeat([]bool{true}, len(row)))
 	if !errors.Is(err, collector.ErrStalled) {
