@@ -131,7 +131,9 @@ func (s *source) readWith(h raw.Handle, saying int, values []float64, due []bool
 		return nil
 	}
 	err := h.Read(values, due)
-	if errors.Is(err, collector.ErrDeviceLost) {
+	// The library has forgotten the GPU, or cannot be started any more: another
+	// Open finds out who can read it.
+	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrColumnsChanged) {
 		return fmt.Errorf("read GPU %q: %w", s.gpu.PCI, err)
 	}
 	s.sayErr(saying, err)
