@@ -83,7 +83,8 @@ func (h *smiHandle) can(r *smiReading) bool {
 
 // place notes where the library has the GPU now.
 func (h *smiHandle) place(at smiIndex) {
-	h.index, h.generation, h.sensed = at, h.shared.generation, false
+	h.index, h.generation = at, h.shared.generation
+	h.gone, h.sensed = false, false
 	if h.busy != nil {
 		_ = h.busy.Close() // it was only read
 		h.busy = nil

@@ -151,20 +151,31 @@ func (j *smiStart) wait(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// release ends what acquire began. The last user ends the library, but where a
-// call hangs inside it, it is left as it is. It waits no longer than d.
+// release ends what acquire began. The last user ends the library, after a start
+// that is in progress; where a call hangs inside, it is left as it is. It waits no
+// longer than d.
 func (s *smiShared) release(d time.Duration) {
-	s.mu.Lock()
-	s.users--
-	if s.users > 0 || s.starting != nil || !s.up {
-		s.mu.Unlock()
-		return
-	}
-	j := s.beginLocked(s.end)
-	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	_ = j.wait(ctx, d) // what it may say changes nothing: nobody uses the library any more
+	s.mu.Lock()
+	s.users--
+	for ended := false; ; {
+		j := s.starting
+		if j == nil {
+			if ended || s.users > 0 || !s.up {
+				s.mu.Unlock()
+				return
+			}
+			j, ended = s.beginLocked(s.end), true
+		}
+		s.mu.Unlock()
+		select {
+		case <-j.done:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+	}
 }
 
 // lost says that a GPU answers no more, so that the next open looks for GPUs anew.

@@ -30,11 +30,17 @@ func openReal(t *testing.T, tree *rocmtest.Tree) (*smiReader, *smitest.Real, smi
 // The installed library and /sys say the same of values that move, and what
 // both say is what the tree was told.
 func TestRealLibraryAndSysfsAgree(t *testing.T) {
-	for name, model := range map[string]rocmtest.Model{
-		"MI250X": rocmtest.MI250X, "MI300X": rocmtest.MI300X, "Radeon": rocmtest.RX7900, "APU": rocmtest.APU,
+	for name, of := range map[string]rocmtest.Options{
+		"MI250X":     {Model: rocmtest.MI250X},
+		"MI300X":     {Model: rocmtest.MI300X},
+		"MI300X DPX": {Model: rocmtest.MI300X, Partition: "DPX"},
+		"MI300X CPX": {Model: rocmtest.MI300X, Partition: "CPX", Memory: "NPS4"},
+		"Radeon":     {Model: rocmtest.RX7900, NoBMC: true},
+		"APU":        {Model: rocmtest.APU},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tree := rocmtest.NewTree(t, rocmtest.Options{Model: model, GPUs: 3})
+			of.GPUs = 3
+			tree := rocmtest.NewTree(t, of)
 			r, _, o := openReal(t, tree)
 			all := everything()
 			for i, g := range o.GPUs {
@@ -66,7 +72,7 @@ func TestRealLibraryAndSysfsAgree(t *testing.T) {
 					check(raw.Reading{Kind: raw.Busy}, float64(s.Util))
 					check(raw.Reading{Kind: raw.MemoryUsed}, float64(s.VRAMUsed))
 					check(raw.Reading{Kind: raw.Replays}, float64(s.Replays))
-					if model != rocmtest.APU {
+					if of.Model != rocmtest.APU {
 						check(raw.Reading{Kind: raw.Temperature, Index: raw.SensorJunction}, float64(s.JunctionC))
 						check(raw.Reading{Kind: raw.MemoryBusy}, float64(s.MemUtil))
 					}
@@ -258,6 +264,39 @@ func TestRealLibraryWithAGapInItsCards(t *testing.T) {
 	} else if !errors.Is(err, collector.ErrColumnsChanged) || !math.IsNaN(v[0]) {
 		t.Errorf("Read of a forgotten GPU = %v, %v, want NaN and ErrColumnsChanged", v, err)
 	}
+}
+
+// Where /dev/shm cannot be written to, rsmi_init fails and any call after it
+// would crash. Open says what is the matter, as often as it is tried.
+func TestRealLibraryWithoutSharedMemory(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
+	lib := smitest.NewReal(t, tree).Enter(t)
+	if b, err := inspectSMI(lib.Path); err != nil || b.threadLocks {
+		t.Skip("the installed library keeps its locks to itself")
+	}
+	o := smiOptionsFor(t, tree, lib.BreakLocks(t).Path)
+	for range 3 {
+		if _, err := openSMI(t.Context(), o); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
+			t.Errorf("openSMI = %v, want status 8 and a word about /dev/shm", err)
+		}
+	}
+}
+
+// The installed library itself, on this machine: it is found under one of the
+// usual names, and where there is no AMD GPU that is said.
+func TestRealLibraryHere(t *testing.T) {
+	smitest.Installed(t)
+	r, err := openSMI(t.Context(), smiOptions{})
+	if err == nil {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if !errors.Is(err, smiStatusError{smiInitError}) && !strings.Contains(err.Error(), "before rsmi_init") {
+		t.Errorf("openSMI = %v", err)
+	}
+	t.Log(err)
 }
 
 // Files whose reading does harm are not opened: xgmi_error is cleared by it,

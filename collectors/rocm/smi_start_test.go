@@ -218,6 +218,36 @@ func TestSMIShared(t *testing.T) {
 	count(2, 1)
 }
 
+// A Close during a start waits for it, so that the library is not left started
+// for nobody, but no longer than it should.
+func TestSMICloseDuringAStart(t *testing.T) {
+	tree := radeons(t, 1)
+	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	o := smiOptionsFor(t, tree, fake.Path)
+	r := mustOpenSMI(t, o)
+	fake.Set(t, "rsmi_init", "late")
+	r.shared.renew(o.Sys)
+	for fake.Count(t, "rsmi_init") < 2 {
+		time.Sleep(time.Millisecond) // until it is inside
+	}
+	s := r.shared
+	s.mu.Lock()
+	s.users++ // that of a second collector
+	s.mu.Unlock()
+	s.release(time.Millisecond)
+	closed := make(chan error)
+	go func() { closed <- r.Close() }()
+	fake.Release(t)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.up || s.users != 0 || fake.Count(t, "rsmi_shut_down") != 2 {
+		t.Errorf("after the last Close: up %v, %d users, %d rsmi_shut_down; want false, 0, 2", s.up, s.users, fake.Count(t, "rsmi_shut_down"))
+	}
+}
+
 // Many at once, with the library started anew underneath: run it with -race.
 func TestSMISharedHammer(t *testing.T) {
 	tree := radeons(t, 2)

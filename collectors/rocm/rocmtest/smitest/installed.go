@@ -90,6 +90,25 @@ func (r *Real) Enter(t *testing.T) *Real {
 	return r
 }
 
+// BreakLocks makes the copy's locks impossible to create, as a /dev/shm does that
+// cannot be written to. Call it before the copy is loaded.
+func (r *Real) BreakLocks(tb testing.TB) *Real {
+	tb.Helper()
+	text, err := os.ReadFile(r.Path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// A name with a second slash is no name of shared memory.
+	next := r.Locks[:len(r.Locks)-1] + "/"
+	if text, err = replace(text, []byte("/"+r.Locks+"_"), []byte("/"+next+"_")); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
+		tb.Fatal(err)
+	}
+	return r
+}
+
 // LockFiles returns the device mutexes that are there.
 func (r *Real) LockFiles(tb testing.TB) []string {
 	tb.Helper()

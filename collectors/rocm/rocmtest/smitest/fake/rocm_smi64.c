@@ -14,7 +14,8 @@
 //   ok V …         success; outputs are the numbers or the word
 //   status N       that status, outputs untouched
 //   keep           success, outputs untouched
-//   hang           waits until a file "release" lies beside the library
+//   hang           waits until a file "release" lies beside the library, then fails
+//   late           the same, then success
 //   abort          ends the process
 // Keys that are no functions: "devices ok N", "stale ok 1" (the last holder of the
 // devices' locks was killed).
@@ -155,7 +156,9 @@ static int act(answer *a, bool found) {
 		wait_for_release();
 		return NOT_SUPPORTED;
 	}
-	if (strcmp(a->action, "keep") == 0)
+	if (strcmp(a->action, "late") == 0)
+		wait_for_release();
+	if (strcmp(a->action, "ok") != 0)
 		a->n = 0;
 	return OK;
 }
