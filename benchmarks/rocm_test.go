@@ -44,9 +44,9 @@ func amdNode(b *testing.B, mode string) (*rocmtest.Tree, rocm.Options) {
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X, GPUs: amdGPUs})
 	o := rocm.Options{Root: tree.Root, Source: mode, Libraries: new(rocm.Libraries)}
 	if mode == rocm.SourceSMI {
-		real := smitest.NewReal(b, tree)
-		b.Chdir(real.Dir) // its paths are relative
-		o.Library = real.Path
+		library := smitest.NewReal(b, tree)
+		b.Chdir(library.Dir) // its paths are relative
+		o.Library = library.Path
 	}
 	return tree, o
 }

@@ -88,7 +88,7 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 		})
 	})
 	wrapper := file(t, "warpgauge.sh", fmt.Sprintf("#!/bin/sh\nexec bash '%s' %s -- '%s' \"$@\"\n", script, strings.Join(options, " "), exe))
-	if err := os.Chmod(wrapper, 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.Chmod(wrapper, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	csv := file(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FB_TOTAL, gauge, m\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\n"+

@@ -24,16 +24,16 @@ import (
 // works with the other.
 func TestFakeMI300XIsOne(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
-	real := families(t, rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}), func() { tree.Step(t, time.Second) })
+	want := families(t, rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}), func() { tree.Step(t, time.Second) })
 	factory, err := fake.Factory(fake.Options{Profile: "mi300x", Devices: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(real, families(t, factory(), func() {})); diff != "" {
+	if diff := cmp.Diff(want, families(t, factory(), func() {})); diff != "" {
 		t.Errorf("families of an MI300X (-real +simulated):\n%s", diff)
 	}
-	if len(real) < 80 {
-		t.Errorf("only %d families", len(real))
+	if len(want) < 80 {
+		t.Errorf("only %d families", len(want))
 	}
 }
 

@@ -41,7 +41,7 @@ before them, so that a series never jumps from one sensor to another.
   ` + "`amd_gpu_temperature_celsius{sensor=\"junction\"}`" + `, too.
 * **XGMI** stands under the names of NVLink. What the driver calls KB is taken for 1024 bytes. Link labels of AMD's own
   fields count from 0, as in AMD's tools; ` + "`nvlink`" + ` counts from 1.
-* **Partitions** are instances: ` + "`GPU_I_ID`" + ` is the partition, ` + "`GPU_I_PROFILE`" + ` its mode (spx … cpx), ` + "`device`" + ` its render node. They
+* **Partitions** are instances: ` + "`GPU_I_ID`" + ` is the partition, ` + "`GPU_I_PROFILE`" + ` its mode (dpx … cpx), ` + "`device`" + ` its render node. They
   have what is told of them alone (memory, engines, processes); the rest is the board's.
 * **PCIe traffic** of boards up to MI200 and of Radeons comes from a file in which the driver sleeps for a second. It is read
   beside the samples and only for rows that name an interval: ` + "`DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Sent., interval=30s`" + `.

@@ -45,7 +45,7 @@ func (c *memory) advance(f *frame, count uint64, of int, wraps bool) (d, seconds
 	c.count, c.of, c.at, c.era = count, of, f.now, f.era
 	grown := count - before.count
 	if wraps {
-		grown = uint64(uint32(grown)) //nolint:gosec // modulo 2³² is what a counter of 32 bits does
+		grown = uint64(uint32(grown)) // modulo 2³²
 	}
 	if !ok || grown > math.MaxInt64 {
 		return 0, 0, false

@@ -25,9 +25,9 @@ func TestConformanceWithLibrary(t *testing.T) {
 		tb.Helper()
 		of := rocmtest.Options{Model: rocmtest.MI250X}
 		tree := rocmtest.NewTree(tb, of)
-		real := smitest.NewReal(tb, tree)
-		tb.Chdir(real.Dir) // its paths are relative
-		r := rigOn(tb, tree, of, Options{Source: SourceSMI, Library: real.Path, Libraries: new(Libraries)})
+		installed := smitest.NewReal(tb, tree)
+		tb.Chdir(installed.Dir) // its paths are relative
+		r := rigOn(tb, tree, of, Options{Source: SourceSMI, Library: installed.Path, Libraries: new(Libraries)})
 		r.FailOpen = nil // the working directory of the library leads there
 		return r
 	}})
@@ -42,9 +42,9 @@ func TestReadersAgreeOnThePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := rocmtest.NewTree(t, o)
 			tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{GPU: 1, VRAM: 3 << 30, CUs: 19}}})
-			real := smitest.NewReal(t, tree).Enter(t)
+			installed := smitest.NewReal(t, tree).Enter(t)
 			files := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
-			library := mustOpen(t, Options{Root: tree.Root, Source: SourceSMI, Library: real.Path}, collectortest.Fields())
+			library := mustOpen(t, Options{Root: tree.Root, Source: SourceSMI, Library: installed.Path}, collectortest.Fields())
 			for i := range files.sources {
 				if diff := cmp.Diff(columnsOf(files.sources[i]), columnsOf(library.sources[i])); diff != "" {
 					t.Errorf("source %d: columns of /sys and of the library (-sys +library):\n%s", i, diff)

@@ -145,7 +145,7 @@ func processSpecs(index uint8, units int) []spec {
 // instanceSpecs are the columns of a partition: what the driver and KFD tell of
 // it alone. The rest is the board's.
 func instanceSpecs(i raw.Instance) []spec {
-	index := uint8(i.ID) //nolint:gosec // there are at most eight
+	index := uint8(i.ID)
 	total := raw.Reading{Kind: raw.InstanceTotal, Index: index}
 	used := raw.Reading{Kind: raw.ProcessMemory, Index: index}
 	out := []spec{

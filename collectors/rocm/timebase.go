@@ -41,7 +41,7 @@ func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
 			t.reset()
 			t.start = time.Now()
 		}
-		return nanos(time.Since(t.start)), false //nolint:gosec // does not go back
+		return nanos(time.Since(t.start)), false
 	}
 	usable := stamp != gm.NA && stamp != 0
 	if t.firmware && !usable || stamp < t.stamp0 || driver < t.driver0 || !t.start.IsZero() {

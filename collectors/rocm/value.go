@@ -99,14 +99,14 @@ func flag(v float64, on bool) float64 {
 // known adds up the last known readings: a block that cannot be asked just now
 // does not make the sum of error counts go back.
 func (b *bound) known(f *frame) float64 {
-	any, sum := false, 0.0
+	told, sum := false, 0.0
 	for i, slot := range b.slots {
 		if v := f.values[slot]; !math.IsNaN(v) {
-			b.last[i], any = v, true
+			b.last[i], told = v, true
 		}
 		sum += b.last[i]
 	}
-	if !any {
+	if !told {
 		return math.NaN()
 	}
 	return sum
