@@ -2,12 +2,12 @@ package main
 
 //go:generate go run . docs --output ../../docs/metrics.md metrics
 //go:generate go run . docs --output ../../docs/fields.md fields
+//go:generate go run . docs --output ../../docs/nvml.md nvml
 //go:generate go run . docs --output ../../docs/rocm.md rocm
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,7 +34,7 @@ import (
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields, metrics or rocm",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml or rocm",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -54,10 +54,12 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 		err = field.WriteMarkdown(&text)
 	case "metrics":
 		err = writeMetrics(ctx, &text)
+	case "nvml":
+		err = nvml.WriteMarkdown(&text)
 	case "rocm":
 		err = rocm.WriteMarkdown(&text)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields, metrics or rocm", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml or rocm", page)
 	}
 	if err != nil {
 		return err
@@ -109,8 +111,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	node = metering(node)
-	absent := func([]string) (string, error) { return "", errors.New("not here") }
-	missing := func() collector.Collector { return nvml.New(nvml.Options{Root: "/nonexistent", Find: absent}) }
+	missing := func() collector.Collector {
+		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
+	}
 
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
 	p, err := a.newPipeline(cfg, []enabled{{factory: node}, {factory: missing}}, list, zap.NewNop())
@@ -125,7 +128,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
 		p.addPages()
-		a.newServer(cfg, p, r, zap.NewNop())
+		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err

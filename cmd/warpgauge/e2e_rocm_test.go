@@ -104,8 +104,8 @@ func checkAMD(t *testing.T, e *exporter, sys string) {
 	eventually(t, "a page with all GPUs", func() error {
 		p := e.scrape(t, acceptText)
 		for _, g := range gpus {
-			mib := number(t, filepath.Join(g, "mem_info_vram_total")) / (1 << 20)
-			id := "GPU-" + read(t, filepath.Join(g, "unique_id"))
+			mib := sysNumber(t, filepath.Join(g, "mem_info_vram_total")) / (1 << 20)
+			id := "GPU-" + sysText(t, filepath.Join(g, "unique_id"))
 			if err := p.want(mib, "DCGM_FI_DEV_FB_TOTAL", "UUID", id); err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func amdGPUs(t *testing.T, sys string) []string {
 	return all
 }
 
-func read(t *testing.T, path string) string {
+func sysText(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -152,9 +152,9 @@ func read(t *testing.T, path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func number(t *testing.T, path string) float64 {
+func sysNumber(t *testing.T, path string) float64 {
 	t.Helper()
-	v, err := strconv.ParseFloat(read(t, path), 64)
+	v, err := strconv.ParseFloat(sysText(t, path), 64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,11 +33,13 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
+	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmAuto, ROCmSMI or ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
 	Isolation        string // meaningful through IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
+	ReleaseTimeout   time.Duration // 0 means none
 	DropCapabilities bool
 	GPUs             Selector
 	Switches         Selector
@@ -77,6 +79,12 @@ type HostEngine struct {
 	MaxKeepSamples int
 }
 
+// NVMLSource says where NVML is; empty: where it usually is.
+type NVMLSource struct {
+	Library     string
+	DriverRoots []string
+}
+
 // Fake asks for simulated GPUs.
 type Fake struct {
 	Enabled bool
@@ -98,6 +106,7 @@ type Web struct {
 	MaxConcurrentScrapes int
 	Pprof                bool
 	Reload               bool
+	Release              bool
 	HealthRequireGPUs    bool
 }
 
@@ -165,6 +174,7 @@ func Default() *Config {
 		Isolation:      IsolationProcess,
 		MemoryLimit:    1 << 30,
 		RestartMax:     30 * time.Second,
+		ReleaseTimeout: 10 * time.Minute,
 
 		DropCapabilities: true,
 		GPUs:             flex(),

@@ -110,7 +110,7 @@ func (p *parser) usable(f *Field, r *record) bool {
 
 // computed reports whether the exporter counts d itself, or d has labels of its
 // own: no single value of a device.
-func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstAMD }
+func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstNVIDIA }
 
 // duplicate reports whether an earlier row has the same name. Two names of one
 // field are no duplicates: they become two families.

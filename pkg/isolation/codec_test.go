@@ -20,7 +20,7 @@ import (
 func examples() map[kind]message {
 	device := collector.Device{
 		ID: "GPU-1", Parent: "GPU-0", Level: field.Instance, GPU: "0", UUID: "u", PCIBusID: "00000000:3B:00.0", Node: "nvidia0",
-		Model: "Größe", InstanceProfile: "1g.10gb", InstanceID: "7", ComputeID: "1", Link: "3", Switch: "s", CPU: "c", Core: "o",
+		Model: "Größe", InstanceProfile: "1g.10gb", InstanceID: "7", ComputeID: "1", MIGUUID: "MIG-1", Link: "3", Switch: "s", CPU: "c", Core: "o",
 		Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "550"}},
 	}
 	return map[kind]message{
@@ -124,7 +124,7 @@ func TestBoundsOfMessages(t *testing.T) {
 	f("device without id", &source{id: 1, rows: 1, devices: []collector.Device{{}}}, &source{})
 	f("device twice", &source{id: 1, rows: 1, devices: []collector.Device{{ID: "a"}, {ID: "a"}}}, &source{})
 	f("column of no device", &source{id: 1, rows: 1, devices: one, columns: []collector.Column{{Device: 1}}}, &source{})
-	f("unknown state", &status{devices: []deviceState{{state: sampler.Lost + 1}}}, &status{})
+	f("unknown state", &status{devices: []deviceState{{state: sampler.LastState + 1}}}, &status{})
 	f("cause that is no word", &status{cause: "a\nb"}, &status{})
 	family := func(name string, s counted) message {
 		return &metricSet{families: []countedFamily{{name: name, series: []counted{s}}}}

@@ -147,12 +147,12 @@ func (m *source) decode(d *decoder) {
 
 // deviceBytes is the least that a device takes: its texts' lengths, level and
 // the length of its facts.
-const deviceBytes = 16
+const deviceBytes = 17
 
-func deviceTexts(v *collector.Device) [14]*string {
+func deviceTexts(v *collector.Device) [15]*string {
 	return [...]*string{
 		&v.ID, &v.Parent, &v.GPU, &v.UUID, &v.PCIBusID, &v.Node, &v.Model,
-		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.Link, &v.Switch, &v.CPU, &v.Core,
+		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.MIGUUID, &v.Link, &v.Switch, &v.CPU, &v.Core,
 	}
 }
 
@@ -303,7 +303,7 @@ func (m *status) decode(d *decoder) {
 	m.devices = make([]deviceState, d.count(maxStatus, 5))
 	for i := range m.devices {
 		m.devices[i] = deviceState{
-			d.uint(), int(d.below(maxDevices)), sampler.State(d.below(uint64(sampler.Lost) + 1)),
+			d.uint(), int(d.below(maxDevices)), sampler.State(d.below(uint64(sampler.LastState) + 1)),
 			d.cause(), d.text(maxText),
 		}
 	}
@@ -311,7 +311,7 @@ func (m *status) decode(d *decoder) {
 	for i := range m.missing {
 		v := &m.missing[i]
 		decodeDevice(d, &v.Device)
-		v.State = sampler.State(d.below(uint64(sampler.Lost) + 1))
+		v.State = sampler.State(d.below(uint64(sampler.LastState) + 1))
 		v.Cause = sampler.Cause(d.cause())
 		v.Reason = d.text(maxText)
 		if t := d.int(); t != 0 {
