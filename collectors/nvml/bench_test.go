@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
 		for (int g = 0; g < gpus; g++) {
 			static const unsigned fields[][2] = {FIELDS};
 			unsigned u, w, pair[2];
-			unsigned long long memory[5] = {40 | 2 << 24};
+			uint64_t memory[5] = {40 | 2 << 24};
 			char licence[860];
 			struct value v[sizeof fields / sizeof *fields];
 			memset(v, 0, sizeof v);

@@ -63,6 +63,12 @@ const (
 	getInforomValid
 	getGPMSupport
 	getCCState
+	getVGPUMemory
+	getVGPUType
+	getVGPUFrameRate
+	getVGPUInstance
+	getVGPULicence
+	getActiveVGPUs
 	getDeviceCount
 	getCUDAVersion
 	numCalls
@@ -100,6 +106,9 @@ const (
 	shapeGPMSupport
 	shapeSystemInt
 	shapeSystemCC
+	shapeVGPUUint
+	shapeVGPUUint64
+	shapeVGPULicence
 	numShapes
 )
 
@@ -203,9 +212,18 @@ var functions = [numCalls][]generation{
 	getInforomChecksum:    {{"nvmlDeviceGetInforomConfigurationChecksum", shapeUint, 0}},
 	getInforomValid:       {{"nvmlDeviceValidateInforom", shapeValid, 0}},
 	getGPMSupport:         {{"nvmlGpmQueryDeviceSupport", shapeGPMSupport, 520}},
-	getCCState:            {{"nvmlSystemGetConfComputeState", shapeSystemCC, 535}},
-	getDeviceCount:        {{"nvmlDeviceGetCount_v2", shapeSystemInt, 0}},
-	getCUDAVersion:        {{"nvmlSystemGetCudaDriverVersion_v2", shapeSystemInt, 0}},
+	getVGPUMemory:         {{"nvmlVgpuInstanceGetFbUsage", shapeVGPUUint64, 0}},
+	getVGPUType:           {{"nvmlVgpuInstanceGetType", shapeVGPUUint, 0}},
+	getVGPUFrameRate:      {{"nvmlVgpuInstanceGetFrameRateLimit", shapeVGPUUint, 0}},
+	getVGPUInstance:       {{"nvmlVgpuInstanceGetGpuInstanceId", shapeVGPUUint, 0}},
+	getVGPULicence: {
+		{"nvmlVgpuInstanceGetLicenseInfo_v2", shapeVGPULicence, 510},
+		{"nvmlVgpuInstanceGetLicenseStatus", shapeVGPUUint, 0},
+	},
+	getActiveVGPUs: {{"nvmlDeviceGetActiveVgpus", shapeCount, 0}}, // see vgpuPart
+	getCCState:     {{"nvmlSystemGetConfComputeState", shapeSystemCC, 535}},
+	getDeviceCount: {{"nvmlDeviceGetCount_v2", shapeSystemInt, 0}},
+	getCUDAVersion: {{"nvmlSystemGetCudaDriverVersion_v2", shapeSystemInt, 0}},
 }
 
 // name is the newest name of the call.

@@ -62,7 +62,7 @@ func TestELFProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		_ = os.Chmod(dir, 0o755) //nolint:gosec // that the other user gets there
+		_ = os.Chmod(dir, 0o755) // that the other user gets there
 	}
 	withoutRights(t, func() { f("good", "no permission to read it (mode 0000") })
 }

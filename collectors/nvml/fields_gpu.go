@@ -13,6 +13,7 @@ const (
 
 const (
 	maskNote     = "a mask that a 64-bit float cannot hold exactly is left out"
+	vgpuHosts    = "hosts of virtual machines"
 	maxwellTesla = "some boards up to Maxwell"
 )
 
@@ -41,7 +42,12 @@ var identityReadings = []reading{
 	{id: 89, terms: of(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
 	{id: 94, terms: of(getGPMSupport, 0), boards: "all; 1 from Hopper"},
 	{id: 500, terms: of(getVirtualizationMode, 0)},
+	{id: 522, terms: of(getVGPUType, 0), boards: vgpuHosts},
+	{id: 525, terms: of(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
 	{id: 526, terms: of(getGridLicence, 0), note: "0 where licensing does not concern the GPU, as in DCGM"},
+	{id: 526, terms: of(getVGPULicence, 0), boards: vgpuHosts},
+	{id: 527, terms: of(getVGPUFrameRate, 0), boards: vgpuHosts},
+	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank where the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{

@@ -199,7 +199,7 @@ func (r *registry) revive(o Options) error {
 		if code = r.bound.greet(); code == nvml.SUCCESS {
 			return nil
 		}
-		shutdown(r.bound.dl)
+		_ = shutdown(r.bound.dl) // the code before it is the reason
 	}
 	err := explain(o, r.bound.path, r.bound.version, code)
 	if other := r.other(o); other != "" {
@@ -288,7 +288,7 @@ func (l *library) check(o Options) error {
 		if code = l.greet(); code == nvml.SUCCESS {
 			return nil
 		}
-		shutdown(l.dl)
+		_ = shutdown(l.dl) // the code before it is the reason
 	}
 	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // needs no initialisation
 	return &initError{code, explain(o, l.path, version, code)}
@@ -308,9 +308,9 @@ func bind(l *library) error {
 	l.api = nvml.New(nvml.WithLibraryPath(l.path))
 	code := l.api.Init()
 	if code != nvml.SUCCESS {
-		shutdown(l.dl)
+		_ = shutdown(l.dl) // the code before it is the reason
 		return errors.Join(&initError{code, fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
 	}
-	shutdown(l.dl) // the one of two
+	_ = shutdown(l.dl) // the one of two
 	return nil
 }

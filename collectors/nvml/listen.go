@@ -50,9 +50,9 @@ func newEvents(l *library, g *gpu, fields []field.Reading, log *zap.Logger) part
 	}
 	var place placement
 	for i, in := range g.instances {
-		id := instanceID{gi: uint32(in.gi), ci: noInstance, device: i + 1} //nolint:gosec // as NVML gave it
+		id := instanceID{gi: uint32(in.gi), ci: noInstance, device: i + 1}
 		if in.ci >= 0 {
-			id.ci = uint32(in.ci) //nolint:gosec // as NVML gave it
+			id.ci = uint32(in.ci)
 		}
 		place.instances = append(place.instances, id)
 	}

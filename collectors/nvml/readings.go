@@ -110,8 +110,8 @@ func (p *readingsPart) read(row []float64, due []bool) error {
 		v, code := c.value(p.batch)
 		row[i] = v
 		switch {
-		case c.level == field.Instance && gone(code):
-			return fmt.Errorf("instance of device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
+		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
+			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
 		case !c.uneasy:

@@ -14,6 +14,7 @@ import (
 // is asked of the library; this is for people.
 func introduced() map[string]int {
 	return map[string]int{
+		"nvmlDeviceGetActiveVgpus":                     450,
 		"nvmlDeviceGetApplicationsClock":               450,
 		"nvmlDeviceGetArchitecture":                    450,
 		"nvmlDeviceGetAttributes_v2":                   455,
@@ -110,6 +111,13 @@ func introduced() map[string]int {
 		"nvmlSystemGetCudaDriverVersion_v2":            450,
 		"nvmlSystemGetDriverVersion":                   450,
 		"nvmlSystemGetNVMLVersion":                     450,
+		"nvmlVgpuInstanceGetFbUsage":                   450,
+		"nvmlVgpuInstanceGetFrameRateLimit":            450,
+		"nvmlVgpuInstanceGetGpuInstanceId":             460,
+		"nvmlVgpuInstanceGetLicenseInfo_v2":            510,
+		"nvmlVgpuInstanceGetLicenseStatus":             450,
+		"nvmlVgpuInstanceGetType":                      450,
+		"nvmlVgpuInstanceGetUUID":                      450,
 	}
 }
 
