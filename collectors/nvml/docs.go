@@ -284,6 +284,7 @@ func missingReasons() []missingReason {
 		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
 		{[]string{"CONNECTX"}, "of network adapters"},
 		{[]string{"IMEX"}, "of the IMEX daemon"},
+		{[]string{"amd_gpu_"}, "of AMD's GPUs"},
 		{[]string{"BIND_UNBIND"}, "a collector that is opened again says so in `warpgauge_*`"},
 	}
 }
