@@ -62,7 +62,11 @@ func (s gpmScale) of(v float64, code nvml.Return) float64 {
 	if code != nvml.SUCCESS || math.IsInf(v, 0) || v < 0 {
 		return math.NaN()
 	}
-	v *= s.factor
+	if s.factor == fromPercent {
+		v /= 100 // rounds as written: 94 × 0.01 is 0.9400000000000001
+	} else {
+		v *= s.factor
+	}
 	if s.whole {
 		v = math.Trunc(v)
 	}
