@@ -75,10 +75,10 @@ func (r *Reader) Find(ctx context.Context) ([]raw.GPU, raw.Node, error) {
 	r.finding = make(chan struct{})
 	result := make(chan found, 1)
 	go func(ended chan struct{}) {
-		defer close(ended)
 		var f found
 		f.gpus, f.err = r.boards()
 		f.node = raw.Node{Driver: r.driverVersion()}
+		close(ended) // before the result: who has it may search again at once
 		result <- f
 	}(r.finding)
 	select {
