@@ -25,7 +25,7 @@ type enabled struct {
 // where a person asks for them.
 func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
 	var out []enabled
-	for _, vendor := range vendors(cfg) {
+	for _, vendor := range vendors(cfg, log) {
 		if vendor.setting != config.Off {
 			out = append(out, enabled{vendor.make, cfg.IsolateVendors()})
 		}
@@ -51,7 +51,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
 // started for it. start is when the exporter was started.
 func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	by := newSelection(cfg, log)
-	for _, vendor := range vendors(cfg) {
+	for _, vendor := range vendors(cfg, log) {
 		if vendor.make().Name() == name {
 			return by.wrap(vendor.make), nil
 		}
@@ -75,10 +75,11 @@ type vendor struct {
 	make    collector.Factory
 }
 
-func vendors(cfg *config.Config) []vendor {
+func vendors(cfg *config.Config, log *zap.Logger) []vendor {
+	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	return []vendor{
 		{cfg.DCGM, func() collector.Collector { return dcgm.New(dcgm.Options{}) }},
-		{cfg.NVML, func() collector.Collector { return nvml.New(nvml.Options{}) }},
+		{cfg.NVML, func() collector.Collector { return nvml.New(n) }},
 		{cfg.ROCm, func() collector.Collector { return rocm.New(rocm.Options{}) }},
 	}
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,8 +104,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	node = metering(node)
-	absent := func([]string) (string, error) { return "", errors.New("not here") }
-	missing := func() collector.Collector { return nvml.New(nvml.Options{Root: "/nonexistent", Find: absent}) }
+	missing := func() collector.Collector {
+		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
+	}
 
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
 	p, err := a.newPipeline(cfg, []enabled{{factory: node}, {factory: missing}}, list, zap.NewNop())

@@ -13,6 +13,16 @@ var (
 	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
 	ErrStalled        = errors.New("device answers without new values") // the vendor's own time stamps stand still
 	ErrColumnsChanged = errors.New("devices or columns changed")        // open again
+
+	// ErrNothingToRead says that the field list asks for nothing that the
+	// collector or its devices supply, so that nothing is kept open. From Open.
+	ErrNothingToRead = errors.New("nothing to read")
+
+	// ErrOutdated says that what is open no longer fits the driver, which was
+	// reloaded or upgraded. It must be closed before it can be opened again, and
+	// where the library cannot be replaced in a living process it takes a new one:
+	// an isolated collector gets that at once. From Open, Sample and Rescan.
+	ErrOutdated = errors.New("the library no longer fits the driver")
 )
 
 // DeviceError says which device of a source an error from Sample concerns.

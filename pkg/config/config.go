@@ -33,6 +33,7 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
+	NVMLSource       NVMLSource
 	Isolation        string // meaningful through IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
@@ -73,6 +74,12 @@ type HostEngine struct {
 	LogLevel       string
 	MaxKeepAge     time.Duration
 	MaxKeepSamples int
+}
+
+// NVMLSource says where NVML is; empty: where it usually is.
+type NVMLSource struct {
+	Library     string
+	DriverRoots []string
 }
 
 // Fake asks for simulated GPUs.

@@ -60,6 +60,16 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
 		},
 		{
+			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, value: text(&c.NVMLSource.Library),
+			Metavar: "FILE", Usage: "The NVML library, as path or soname; no other is tried.",
+			ShownDefault: "libnvidia-ml.so.1 by the loader's path, then the files in driver roots",
+		},
+		{
+			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, value: list{&c.NVMLSource.DriverRoots},
+			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are heeded, too.",
+			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current",
+		},
+		{
 			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
 			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI." + vendor,
 		},

@@ -104,7 +104,7 @@ func (c *child) run(ctx context.Context, build string, open func(Setup) (collect
 		Interval: s.interval, SlowInterval: s.slow, StaticInterval: s.static, Deadline: s.deadline,
 		OpenTimeout: s.open, RescanInterval: s.rescan, RetryMax: s.retry, LostMemory: s.lost,
 		StopTimeout: s.stop, RingSpan: s.span, Logger: logger, Registerer: registry,
-		NewRing: c.newRing, OnPublish: c.publish,
+		NewRing: c.newRing, OnPublish: c.publish, Replaceable: true,
 	})
 	return c.work(ctx)
 }

@@ -124,7 +124,7 @@ func TestBoundsOfMessages(t *testing.T) {
 	f("device without id", &source{id: 1, rows: 1, devices: []collector.Device{{}}}, &source{})
 	f("device twice", &source{id: 1, rows: 1, devices: []collector.Device{{ID: "a"}, {ID: "a"}}}, &source{})
 	f("column of no device", &source{id: 1, rows: 1, devices: one, columns: []collector.Column{{Device: 1}}}, &source{})
-	f("unknown state", &status{devices: []deviceState{{state: sampler.Lost + 1}}}, &status{})
+	f("unknown state", &status{devices: []deviceState{{state: sampler.LastState + 1}}}, &status{})
 	f("cause that is no word", &status{cause: "a\nb"}, &status{})
 	family := func(name string, s counted) message {
 		return &metricSet{families: []countedFamily{{name: name, series: []counted{s}}}}

@@ -10,6 +10,7 @@ import (
 	"warpgauge/pkg/sampler"
 )
 
+// onEnd decides what follows the end of a child.
 func (s *Supervisor) onEnd(c *session, now time.Time) {
 	s.metrics.retire(c)
 	c.counted = true
@@ -26,6 +27,8 @@ func (s *Supervisor) onEnd(c *session, now time.Time) {
 		zap.String("stderr", c.words.text()))
 }
 
+// rest follows a child that had nothing to sample, as on a node without this
+// vendor's devices: another looks again later.
 func (s *Supervisor) rest(c *session, now time.Time) {
 	const first = time.Second
 	if st := c.state.Load(); st != nil && st.reason != s.restedFor {
@@ -37,18 +40,29 @@ func (s *Supervisor) rest(c *session, now time.Time) {
 	s.answer(forEver, nil)
 }
 
+// failed notes the end of a child that should not have ended, or whose process is
+// of no use any more.
 func (s *Supervisor) failed(v verdict, served time.Duration, now time.Time, fields ...zap.Field) {
 	s.restedFor = ""
 	s.metrics.restarted(v.reason)
 	pause := s.pauses.next(served)
+	cause := sampler.CauseChild
+	if v.reason == ReasonOutdated {
+		cause = sampler.CauseOutdated
+		if served > servedPause {
+			pause = 0 // its process was sound
+		}
+	}
 	s.startAt = now.Add(pause)
 	s.log.Warn("child ended, another is started", append([]zap.Field{
 		zap.String("cause", v.reason), zap.String("reason", v.text), zap.Duration("pause", pause),
 	}, fields...)...)
-	s.setProblem(sampler.CauseChild, v.text)
+	s.setProblem(cause, v.text)
 	s.answer(forEver, fmt.Errorf("reload collector %q: its process has ended (%s); the next one reads the new list", s.o.Name, v.text))
 }
 
+// recycle replaces a child over its memory limit: with a second beside it, or,
+// while a call hangs in which no second should join, with one after it.
 func (s *Supervisor) recycle(v *session, now time.Time) {
 	if v.hangs() {
 		v.kill(ReasonMemory, "grew over the memory limit")
@@ -57,18 +71,21 @@ func (s *Supervisor) recycle(v *session, now time.Time) {
 	s.startAt = now.Add(s.pauses.next(now.Sub(s.servingAt)))
 }
 
+// hasNothing reports whether a child has said that this machine has nothing for
+// its collector. There is no use in keeping its process.
 func (s *Supervisor) hasNothing(c *session) bool {
 	st := c.state.Load()
 	if st == nil || st.up || c.shown.Load() != nil || c.ending() {
 		return false
 	}
 	switch sampler.Cause(st.cause) {
-	case sampler.CauseNotBuilt, sampler.CauseNotLoaded, sampler.CauseNoDevices:
+	case sampler.CauseNotBuilt, sampler.CauseNotLoaded, sampler.CauseNoDevices, sampler.CauseNothing:
 		return true
 	}
 	return false
 }
 
+// buryRetired forgets the children that are gone.
 func (s *Supervisor) buryRetired() {
 	kept := s.retired[:0]
 	for _, r := range s.retired {
@@ -81,8 +98,10 @@ func (s *Supervisor) buryRetired() {
 	s.retired = kept
 }
 
+// stop ends every child.
 func (s *Supervisor) stop() error {
 	s.answer(forEver, context.Canceled)
+	s.answerReleases(context.Canceled)
 	all := s.retired
 	for _, c := range []*session{s.serving, s.candidate} {
 		if c != nil && !c.isDone() {
@@ -104,4 +123,5 @@ func (s *Supervisor) stop() error {
 	return nil
 }
 
+// stopSlack is what SIGKILL and reaping may take at the end.
 const stopSlack = 250 * time.Millisecond

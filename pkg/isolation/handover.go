@@ -8,6 +8,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
+// ready reports whether c can take over: it has its sources in service, and rows
+// for the devices that have fresh ones on the page.
 func (s *Supervisor) ready(c *session, now time.Time) bool {
 	shown := c.shown.Load()
 	if shown == nil || c.ending() {
@@ -19,6 +21,9 @@ func (s *Supervisor) ready(c *session, now time.Time) bool {
 	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
 }
 
+// handedOver ends the child in service, which c replaces, and reports whether the
+// rows of c are newer than its last. Until then those stay on the page: a counter
+// that went back by a tick would be a reset to Prometheus.
 func (s *Supervisor) handedOver(c *session, now time.Time) bool {
 	old := s.serving
 	if old == nil {
@@ -37,13 +42,16 @@ func (s *Supervisor) handedOver(c *session, now time.Time) bool {
 	return caughtUp(*c.shown.Load(), s.shown) || waited > s.o.Interval+s.o.Deadline+s.o.StopTimeout
 }
 
+// lastRows is how soon a child that was told to stop has sampled for the last
+// time. To close its library may take it much longer.
 const lastRows = 200 * time.Millisecond
 
+// takeOver puts c into service and forgets the child before it.
 func (s *Supervisor) takeOver(c *session, now time.Time) {
 	old := s.serving
 	s.serving, s.candidate, s.servingAt = c, nil, now
 	s.publish()
-	s.idle, s.restedFor = 0, ""
+	s.idle, s.restedFor, s.parted = 0, "", nil
 	c.relay.release()
 	s.startAt = time.Time{}
 	switch {
@@ -60,6 +68,7 @@ func (s *Supervisor) takeOver(c *session, now time.Time) {
 	s.log.Info("child is in service", zap.Int("pid", c.pid))
 }
 
+// publish shows what the serving child has in service.
 func (s *Supervisor) publish() {
 	shown := *s.serving.shown.Load()
 	if same(shown, s.shown) {

@@ -61,9 +61,10 @@ const (
 	ReasonVersion  = "version"  // is not of this build; killed
 	ReasonMemory   = "memory"   // over the limit; replaced
 	ReasonStart    = "start"    // could not be started
+	ReasonOutdated = "outdated" // its library no longer fits the driver; replaced
 )
 
 var reasons = []string{
 	ReasonAbort, ReasonCrash, ReasonExit, ReasonHung, ReasonMemory,
-	ReasonProtocol, ReasonSignal, ReasonStart, ReasonVersion,
+	ReasonOutdated, ReasonProtocol, ReasonSignal, ReasonStart, ReasonVersion,
 }

@@ -303,7 +303,7 @@ func (m *status) decode(d *decoder) {
 	m.devices = make([]deviceState, d.count(maxStatus, 5))
 	for i := range m.devices {
 		m.devices[i] = deviceState{
-			d.uint(), int(d.below(maxDevices)), sampler.State(d.below(uint64(sampler.Lost) + 1)),
+			d.uint(), int(d.below(maxDevices)), sampler.State(d.below(uint64(sampler.LastState) + 1)),
 			d.cause(), d.text(maxText),
 		}
 	}
@@ -311,7 +311,7 @@ func (m *status) decode(d *decoder) {
 	for i := range m.missing {
 		v := &m.missing[i]
 		decodeDevice(d, &v.Device)
-		v.State = sampler.State(d.below(uint64(sampler.Lost) + 1))
+		v.State = sampler.State(d.below(uint64(sampler.LastState) + 1))
 		v.Cause = sampler.Cause(d.cause())
 		v.Reason = d.text(maxText)
 		if t := d.int(); t != 0 {

@@ -31,16 +31,22 @@ type Supervisor struct {
 	version uint64
 	waiters []waiter
 
+	letGo    bool         // guarded by wishMu: the child is to be released
+	releases []chan error // that wait for that
+
 	// Of Run alone.
+	given     uint64   // version of the list that children were last given
 	serving   *session // whose sources are on the board, alive or not
 	candidate *session // that is to take over
 	retired   []*session
 	shown     []*boundSource // on the board
 	servingAt time.Time      // when serving took over
 
-	handOverAt time.Time // when serving was asked to make room for candidate
-	boundAt    time.Time // when candidate had its sources in service
-	startAt    time.Time // of the next child; zero: none is wanted
+	handOverAt time.Time              // when serving was asked to make room for candidate
+	boundAt    time.Time              // when candidate had its sources in service
+	startAt    time.Time              // of the next child; zero: none is wanted
+	released   bool                   // no child is wanted
+	parted     []sampler.DeviceStatus // of what was on the board before a release
 	pauses     pauses
 	idle       time.Duration // the pause after a child with nothing to sample
 	restedFor  string        // what that child said
@@ -58,7 +64,7 @@ func New(fields field.List, o Options) *Supervisor {
 		o: o, log: o.Logger.Named("isolation").With(zap.String("collector", o.Name)),
 		launcher: newLauncher(),
 		wake:     make(chan struct{}, 1), told: make(chan struct{}, 1),
-		wish: fields, version: 1, pauses: pauses{longest: o.RestartMax},
+		wish: fields, version: 1, given: 1, pauses: pauses{longest: o.RestartMax},
 	}
 	s.metrics = newMetrics(s)
 	s.state.Store(&tableau{cause: sampler.CauseOpening, reason: "not opened yet"})
@@ -147,6 +153,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // advance takes every step that is due.
 func (s *Supervisor) advance(ctx context.Context, now time.Time) {
 	s.buryRetired()
+	s.settleRelease()
 	if c := s.candidate; c != nil {
 		switch {
 		case c.isDone():
@@ -158,6 +165,8 @@ func (s *Supervisor) advance(ctx context.Context, now time.Time) {
 			}
 		case s.hasNothing(c):
 			c.stop(verdict{quiet, "has nothing to sample"}, s.o.StopTimeout)
+		case s.outdated(c):
+			s.replace(c)
 		}
 	}
 	if v := s.serving; v != nil && s.startAt.IsZero() && s.candidate == nil {
@@ -166,6 +175,8 @@ func (s *Supervisor) advance(ctx context.Context, now time.Time) {
 			s.onEnd(v, now)
 		case v.overLimit.Load() && !v.ending():
 			s.recycle(v, now)
+		case s.outdated(v):
+			s.replace(v)
 		}
 	}
 	if !s.startAt.IsZero() && !now.Before(s.startAt) && s.mayStart() {
@@ -242,9 +253,15 @@ func (s *Supervisor) start(ctx context.Context, now time.Time) {
 	go c.run(context.WithoutCancel(ctx), version, list)
 }
 
-// onWish hands a new list to the children there are, and starts one if it rests.
+// onWish heeds a release or its end, hands a new list to the children there are,
+// and starts one if it rests.
 func (s *Supervisor) onWish() {
+	s.heedRelease()
 	version, list := s.wished()
+	if version == s.given {
+		return
+	}
+	s.given = version
 	given := false
 	for _, c := range []*session{s.serving, s.candidate} {
 		if c != nil && !c.isDone() && !c.ending() {
@@ -262,24 +279,3 @@ func (s *Supervisor) onWish() {
 		s.startAt = time.Now()
 	}
 }
-
-// ready reports whether c can take over: it has its sources in service, and rows
-// for the devices that have fresh ones on the page.
-// handedOver ends the child in service, which c replaces, and reports whether the
-// rows of c are newer than its last. Until then those stay on the page: a counter
-// that went back by a tick would be a reset to Prometheus.
-// lastRows is how soon a child that was told to stop has sampled for the last
-// time. To close its library may take it much longer.
-// takeOver puts c into service and forgets the child before it.
-// publish shows what the serving child has in service.
-// onEnd decides what follows the end of a child.
-// rest follows a child that had nothing to sample, as on a node without this
-// vendor's devices: another looks again later.
-// failed notes the end of a child that should not have ended.
-// recycle replaces a child over its memory limit: with a second beside it, or,
-// while a call hangs in which no second should join, with one after it.
-// hasNothing reports whether a child has said that this machine has nothing for
-// its collector. There is no use in keeping its process.
-// buryRetired forgets the children that are gone.
-// stop ends every child.
-// stopSlack is what SIGKILL and reaping may take at the end.

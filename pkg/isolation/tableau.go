@@ -14,7 +14,8 @@ type tableau struct {
 	session *session // that serves, if it is alive
 	pid     int      // of the child that serves or is being started; 0: none
 	shown   []*boundSource
-	cause   sampler.Cause // why there is no session
+	parted  []sampler.DeviceStatus // that a release took off the board; their causes follow cause
+	cause   sampler.Cause          // why there is no session
 	reason  string
 	alive   []*session // every child that is not gone
 }
@@ -32,7 +33,7 @@ func (s *Supervisor) paint() {
 		s.publish()
 	}
 	old := s.state.Load()
-	t := &tableau{shown: s.shown, cause: old.cause, reason: old.reason, alive: slices.Clone(s.retired)}
+	t := &tableau{shown: s.shown, parted: s.parted, cause: old.cause, reason: old.reason, alive: slices.Clone(s.retired)}
 	for _, c := range []*session{s.serving, s.candidate} {
 		if c != nil {
 			t.alive = append(t.alive, c)
@@ -83,7 +84,10 @@ func (s *Supervisor) Status() []sampler.CollectorStatus {
 			if out.Cause == sampler.CauseOpening { // said before it was in service
 				out.Cause, out.Reason = sampler.CauseNone, ""
 			}
+			out.Up = st.up || out.Cause == sampler.CauseNone
 		}
+	} else {
+		out.Devices = t.partedDevices()
 	}
 	places := make(map[uint64]int, len(t.shown)) // of the first device of a source
 	var row ring.Row

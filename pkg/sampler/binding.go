@@ -15,13 +15,14 @@ type binding struct {
 	collector collector.Collector
 	version   uint64 // of the wish that it fulfils
 	workers   []*worker
+	gone      func()        // told after closed; must not block
 	closed    chan struct{} // closed when every worker has ended and Close has returned
 	err       error         // of Close; valid after closed
 }
 
 // newBinding binds opened sources. It fails only where no ring can be made.
 func newBinding(c collector.Collector, sources []collector.Source, fields field.List, version uint64, o Options, m *metrics) (*binding, error) {
-	b := &binding{collector: c, version: version, closed: make(chan struct{})}
+	b := &binding{collector: c, version: version, gone: func() {}, closed: make(chan struct{})}
 	bounds := make([]bound, len(sources)) // all of them before the first worker, whose metrics would stay
 	for i, src := range sources {
 		var err error
@@ -87,9 +88,18 @@ func (b *binding) retire() {
 	for _, w := range b.workers {
 		w.cancel()
 	}
+	b.close(b.workers)
+}
+
+// discard closes a binding that was never started.
+func (b *binding) discard() { b.close(nil) }
+
+// close closes the collector when the workers have ended.
+func (b *binding) close(workers []*worker) {
 	go func() {
+		defer b.gone()
 		defer close(b.closed)
-		for _, w := range b.workers {
+		for _, w := range workers {
 			<-w.done
 		}
 		if err := b.collector.Close(); err != nil {

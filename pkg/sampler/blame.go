@@ -20,7 +20,7 @@ func (w *worker) blame(err error) {
 		w.notify(err)
 		return
 	}
-	if errors.Is(err, collector.ErrDeviceLost) {
+	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
 		w.notify(err)
 	}
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.errs) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"warpgauge/pkg/collector"
 )
@@ -15,25 +16,30 @@ type callTotals struct {
 	spent map[string]collector.CallCost
 }
 
-// retire adds what b has cost.
-func (t *callTotals) retire(b *binding) {
+// swap puts next in the place of the binding in service and adds what that has
+// cost, in one step: a sum without either, or with both, would go back later.
+func (t *callTotals) swap(current *atomic.Pointer[binding], next *binding) (old *binding) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.spent == nil {
 		t.spent = make(map[string]collector.CallCost)
 	}
-	b.addCalls(t.spent)
+	if old = current.Swap(next); old != nil {
+		old.addCalls(t.spent)
+	}
+	return old
 }
 
-// with returns the costs of all bindings up to and with b, by name of the call.
-func (t *callTotals) with(b *binding) []collector.CallCost {
+// with returns the costs of all bindings up to and with the one in service, by
+// name of the call.
+func (t *callTotals) with(current *atomic.Pointer[binding]) []collector.CallCost {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	sum := make(map[string]collector.CallCost, len(t.spent))
 	for name, c := range t.spent {
 		sum[name] = c
 	}
-	t.mu.Unlock()
-	if b != nil {
+	if b := current.Load(); b != nil {
 		b.addCalls(sum)
 	}
 	out := make([]collector.CallCost, 0, len(sum))

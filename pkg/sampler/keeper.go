@@ -30,18 +30,23 @@ type keeper struct {
 	log     *zap.Logger
 	publish func()
 
-	current atomic.Pointer[binding] // in service; nil before the first Open succeeded
+	current atomic.Pointer[binding] // in service; nil before the first Open succeeded, and while it is released
+	former  atomic.Pointer[binding] // what was in service before there was none; nil while there is one
 	problem atomic.Pointer[problem] // why it is not, or not with the fields wanted; nil if all is well
 	missing memory                  // boards that Open no longer finds
 	calls   callTotals              // of bindings that are gone
 
-	wishMu  sync.Mutex
-	wish    field.List
-	version uint64 // of wish
-	waiters []waiter
+	wishMu   sync.Mutex
+	wish     field.List
+	version  uint64 // of wish
+	waiters  []waiter
+	letGo    bool         // it is to be released
+	releases []chan error // that wait for that
 
-	wake  chan struct{} // the wish has changed
-	event chan error    // a worker met ErrColumnsChanged or ErrDeviceLost
+	wake  chan struct{}              // the wish has changed
+	event chan notice                // a worker met ErrColumnsChanged, ErrDeviceLost or ErrOutdated
+	freed chan struct{}              // a binding is closed
+	held  atomic.Pointer[[]*binding] // what a release waits for
 
 	// Of run alone.
 	pending  *binding
@@ -49,7 +54,9 @@ type keeper struct {
 	opened   chan opened
 	ready    chan struct{}
 	rescan   chan rescanned
-	dirty    bool // an Open is wanted
+	dirty    bool   // an Open is wanted
+	asked    uint64 // version of the wish that was last given to Open
+	released bool   // nothing is open, or soon will be, and nothing is opened
 	retry    *time.Timer
 	pause    time.Duration // the next back-off
 	lastOpen time.Time
@@ -67,6 +74,12 @@ type waiter struct {
 	done    chan error
 }
 
+// notice is what a worker of a binding has met.
+type notice struct {
+	binding *binding
+	err     error
+}
+
 type opened struct {
 	collector collector.Collector
 	binding   *binding // nil with an err
@@ -75,6 +88,7 @@ type opened struct {
 }
 
 type rescanned struct {
+	binding *binding
 	changed bool
 	err     error
 }
@@ -85,7 +99,7 @@ func newKeeper(f collector.Factory, fields field.List, o Options, m *metrics, pu
 		name: name, factory: f, o: o, metrics: m, publish: publish,
 		log:  o.Logger.Named("sampler").With(zap.String("collector", name)),
 		wish: fields, version: 1,
-		wake: make(chan struct{}, 1), event: make(chan error, 1),
+		wake: make(chan struct{}, 1), event: make(chan notice, 1), freed: make(chan struct{}, 1),
 		pause: firstRetry, told: make(map[string]string),
 		missing: memory{keep: o.LostMemory},
 	}
@@ -106,11 +120,16 @@ func (k *keeper) reload(fields field.List) <-chan error {
 	k.version++
 	k.waiters = append(k.waiters, waiter{k.version, done})
 	k.wishMu.Unlock()
+	poke(k.wake)
+	return done
+}
+
+// poke fills a channel of one place.
+func poke(c chan struct{}) {
 	select {
-	case k.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
-	return done
 }
 
 // answer tells the waiters for versions up to v.
@@ -140,9 +159,10 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-k.retry.C:
 			k.dirty = true
 		case <-k.wake:
-			k.dirty = true
-		case err := <-k.event:
-			k.onEvent(ctx, err)
+			k.onWish()
+		case <-k.freed:
+		case n := <-k.event:
+			k.onEvent(ctx, n)
 		case r := <-k.opened:
 			k.onOpened(ctx, r)
 		case <-k.ready:
@@ -154,29 +174,27 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-watch.C:
 			k.tellChanges()
 		}
-		if k.dirty && k.opened == nil && k.pending == nil {
+		switch {
+		case k.released:
+			k.settleRelease()
+		case k.dirty && k.opened == nil && k.pending == nil:
 			k.startOpen(ctx)
 		}
 	}
 }
 
-// bind opens c and makes the workers of its sources, which it does not start.
-// fail keeps what is in service, remembers why, and tries again later. The
-// first failure and every new reason is logged, repeats are only counted.
-// switchOver puts the pending binding into service and retires the one before.
 // notify is called by workers; events that come while one waits add nothing.
-func (k *keeper) notify(err error) {
+func (k *keeper) notify(b *binding, err error) {
 	select {
-	case k.event <- err:
+	case k.event <- notice{b, err}:
 	default:
 	}
 }
 
-// onEvent reacts to what a sample said: other columns need a new Open, a lost
-// device a look at what is there. Neither more often than once a second.
 // stop ends everything. Calls that do not return in time are abandoned and named.
 func (k *keeper) stop() error {
 	k.answer(^uint64(0), context.Canceled)
+	defer k.answerReleases(context.Canceled)
 	all := k.retired
 	for _, b := range []*binding{k.pending, k.current.Load()} {
 		if b != nil {

@@ -92,7 +92,7 @@ var (
 	descDevices = prometheus.NewDesc("warpgauge_devices",
 		"Devices of the collector, links and cores included, by state.", []string{"collector", "state"}, nil)
 	descState = prometheus.NewDesc("warpgauge_device_state",
-		"1 for the state the device is in, 0 for the others: up, stalled (no answer or no new values) or lost.", append(deviceLabels, "state"), nil)
+		"1 for the state the device is in, 0 for the others: up, stalled (no answer or no new values), lost or released (nobody looks).", append(deviceLabels, "state"), nil)
 	descProblem = prometheus.NewDesc("warpgauge_device_problem",
 		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
 	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
@@ -124,7 +124,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		if st.Cause != CauseNone {
 			gauge(descCollectorProblem, 1, st.Name, string(st.Cause))
 		}
-		var count [Lost + 1]int
+		var count [LastState + 1]int
 		seen := make(map[string]bool, len(st.Devices))
 		for _, d := range st.Devices {
 			count[d.State]++
@@ -133,7 +133,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 			seen[d.Device.ID] = true
 			labels := []string{st.Name, d.Device.ID, d.Device.GPU}
-			for s := Up; s <= Lost; s++ {
+			for s := Up; s <= LastState; s++ {
 				gauge(descState, oneIf(s == d.State), append(labels, s.String())...)
 			}
 			if d.Cause != CauseNone {
@@ -143,7 +143,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 				gauge(descAge, max(0, now.Sub(d.LastSample).Seconds()), labels...)
 			}
 		}
-		for s := Up; s <= Lost; s++ {
+		for s := Up; s <= LastState; s++ {
 			gauge(descDevices, float64(count[s]), st.Name, s.String())
 		}
 	}
@@ -151,7 +151,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 
 func (c callCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, k := range c.s.keepers {
-		for _, call := range k.calls.with(k.current.Load()) {
+		for _, call := range k.calls.with(&k.current) {
 			ch <- prometheus.MustNewConstMetric(descCalls, prometheus.CounterValue, float64(call.Count), k.name, call.Call)
 			ch <- prometheus.MustNewConstMetric(descCallTime, prometheus.CounterValue, call.Time.Seconds(), k.name, call.Call)
 		}

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ warpgauge_collector_up{collector="scripted"} 1
 # HELP warpgauge_devices Devices of the collector, links and cores included, by state.
 # TYPE warpgauge_devices gauge
 warpgauge_devices{collector="scripted",state="lost"} 1
+warpgauge_devices{collector="scripted",state="released"} 0
 warpgauge_devices{collector="scripted",state="stalled"} 1
 warpgauge_devices{collector="scripted",state="up"} 1
 # HELP warpgauge_device_problem 1 for the reason why the device is not up.
@@ -86,17 +88,16 @@ func TestCallCostsSurviveANewBinding(t *testing.T) {
 		return b
 	}
 	var totals callTotals
-	f := func(b *binding, count uint64, d time.Duration) {
+	var current atomic.Pointer[binding]
+	f := func(next *binding, count uint64, d time.Duration) {
 		t.Helper()
-		got := totals.with(b)
+		totals.swap(&current, next)
+		got := totals.with(&current)
 		if len(got) != 1 || got[0] != (collector.CallCost{Call: "read", Count: count, Time: d}) {
 			t.Errorf("got %v, want %d calls of %v", got, count, d)
 		}
 	}
-	first, second := bound(3, time.Second), bound(1, time.Millisecond)
-	f(first, 3, time.Second)
-	totals.retire(first)
-	f(second, 4, 1001*time.Millisecond)
-	totals.retire(second)
+	f(bound(3, time.Second), 3, time.Second)
+	f(bound(1, time.Millisecond), 4, 1001*time.Millisecond)
 	f(nil, 4, 1001*time.Millisecond)
 }

@@ -19,6 +19,7 @@ func (k *keeper) startOpen(ctx context.Context) {
 	k.wishMu.Lock()
 	fields, version := k.wish, k.version
 	k.wishMu.Unlock()
+	k.asked = version
 	if k.current.Load() == nil {
 		k.problem.CompareAndSwap(nil, &problem{cause: CauseOpening, reason: "being opened"})
 	}
@@ -36,6 +37,7 @@ func (k *keeper) startOpen(ctx context.Context) {
 	}()
 }
 
+// bind opens c and makes the workers of its sources, which it does not start.
 func (k *keeper) bind(ctx context.Context, c collector.Collector, fields field.List, version uint64) (*binding, error) {
 	sources, err := c.Open(ctx, fields)
 	if err == nil {
@@ -44,7 +46,11 @@ func (k *keeper) bind(ctx context.Context, c collector.Collector, fields field.L
 	if err != nil {
 		return nil, err
 	}
-	return newBinding(c, sources, fields, version, k.o, k.metrics)
+	b, err := newBinding(c, sources, fields, version, k.o, k.metrics)
+	if err == nil {
+		b.gone = func() { poke(k.freed) }
+	}
+	return b, err
 }
 
 func (k *keeper) onOpened(ctx context.Context, r opened) {
@@ -56,13 +62,18 @@ func (k *keeper) onOpened(ctx context.Context, r opened) {
 	}
 	k.metrics.opens.WithLabelValues(k.name, "success").Inc()
 	b := r.binding
+	if k.released {
+		b.discard()
+		k.retired = append(k.retired, b)
+		return
+	}
 	old := k.current.Load()
 	earlier := k.retired
 	if old != nil {
 		earlier = append(slices.Clone(k.retired), old)
 	}
 	k.pending = b
-	b.start(ctx, earlier, k.notify)
+	b.start(ctx, earlier, func(err error) { k.notify(b, err) })
 	if old == nil {
 		k.switchOver()
 		return
@@ -75,7 +86,12 @@ func (k *keeper) onOpened(ctx context.Context, r opened) {
 	}()
 }
 
+// fail keeps what is in service, remembers why, and tries again later. The
+// first failure and every new reason is logged, repeats are only counted.
 func (k *keeper) fail(r opened) {
+	if k.released {
+		return
+	}
 	p := &problem{cause: causeOfOpen(r.err), reason: r.err.Error()}
 	if old := k.problem.Swap(p); old == nil || old.reason != p.reason {
 		level := zap.WarnLevel
@@ -85,33 +101,41 @@ func (k *keeper) fail(r opened) {
 		k.log.Log(level, "collector is not in use, trying again in the background", zap.Error(r.err))
 	}
 	var answer error
-	if k.current.Load() != nil {
+	pause := k.pause
+	switch {
+	case p.cause == CauseNothing:
+		k.retire(nil)                          // it has done what the list asks for
+		pause = max(pause, k.o.RescanInterval) // devices that can tell more may come
+	case p.cause == CauseOutdated && !k.o.Replaceable:
+		k.retire(nil)
+		answer = fmt.Errorf("reopen collector %q: %w", k.name, r.err)
+	case k.current.Load() != nil:
 		answer = fmt.Errorf("reopen collector %q with the new fields (the old ones stay in service): %w", k.name, r.err)
 	}
 	k.answer(r.version, answer)
-	k.retry.Reset(k.pause)
+	k.retry.Reset(pause)
 	k.pause = min(k.pause*2, k.o.RetryMax)
 }
 
+// switchOver puts the pending binding into service and retires the one before.
 func (k *keeper) switchOver() {
 	b := k.pending
 	k.pending, k.ready = nil, nil
 	old := k.current.Load()
-	if old != nil {
-		k.calls.retire(old)
+	before := old
+	if before == nil {
+		before = k.former.Load()
 	}
-	k.current.Store(b)
+	k.retire(b)
 	k.publish()
 	if k.problem.Swap(nil) != nil || old == nil {
 		k.log.Info("collector is in use", zap.Int("sources", len(b.workers)), zap.Int("devices", b.deviceCount()))
 	}
 	k.pause = firstRetry
-	if old != nil {
+	if before != nil {
 		k.missing.forget(b)
-		k.missing.remember(old, b, time.Now())
-		k.metrics.dropGone(k.name, old, b)
-		old.retire()
-		k.retired = append(slices.DeleteFunc(k.retired, (*binding).isClosed), old)
+		k.missing.remember(before, b, time.Now())
+		k.metrics.dropGone(k.name, before, b)
 	}
 	k.answer(b.version, nil)
 	k.wishMu.Lock()

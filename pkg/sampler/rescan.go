@@ -8,8 +8,14 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-func (k *keeper) onEvent(ctx context.Context, err error) {
-	if errors.Is(err, collector.ErrColumnsChanged) {
+// onEvent reacts to what a sample said: other columns need a new Open, a lost
+// device a look at what is there. Neither more often than once a second.
+func (k *keeper) onEvent(ctx context.Context, n notice) {
+	if errors.Is(n.err, collector.ErrOutdated) {
+		k.onOutdated(n.binding, n.err)
+		return
+	}
+	if errors.Is(n.err, collector.ErrColumnsChanged) {
 		if k.opened == nil && k.pending == nil {
 			k.retry.Reset(max(0, firstRetry-time.Since(k.lastOpen)))
 		}
@@ -36,14 +42,20 @@ func (k *keeper) startRescan(ctx context.Context) {
 		rctx, cancel := context.WithTimeout(ctx, k.o.OpenTimeout)
 		defer cancel()
 		changed, err := r.Rescan(rctx)
-		result <- rescanned{changed, err}
+		result <- rescanned{b, changed, err}
 	}()
 }
 
 func (k *keeper) onRescanned(r rescanned) {
 	k.rescan = nil
+	if k.released {
+		return
+	}
 	if r.err != nil {
 		k.metrics.rescanErrors.WithLabelValues(k.name).Inc()
+		if errors.Is(r.err, collector.ErrOutdated) {
+			k.onOutdated(r.binding, r.err)
+		}
 		return
 	}
 	if r.changed {

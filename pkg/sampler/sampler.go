@@ -43,6 +43,10 @@ type Options struct {
 	// its devices, a cell for each of its columns. It runs where Open runs and may
 	// wait like it; its error counts as one of Open. Nil means memory of this process.
 	NewRing func(source collector.Source, rows int) (*ring.Ring, error)
+	// Replaceable says that whoever runs this Sampler replaces the process where
+	// Status tells CauseOutdated; until then what is open goes on. Otherwise it is
+	// closed and opened again.
+	Replaceable bool
 	// OnPublish is told of each View after it is on the Board, in their order, by
 	// one goroutine at a time. It must not block. Nil means nobody is told.
 	OnPublish func(*view.View)

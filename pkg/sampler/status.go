@@ -11,12 +11,15 @@ import (
 type State uint8
 
 const (
-	Up      State = iota // the last sample succeeded
-	Stalled              // a call does not return, or returns no values; the device is still there as far as is known
-	Lost                 // the library says that it is gone, or no longer finds it
+	Up       State = iota // the last sample succeeded
+	Stalled               // a call does not return, or returns no values; the device is still there as far as is known
+	Lost                  // the library says that it is gone, or no longer finds it
+	Released              // nobody looks: the collector was told to let go
+
+	LastState = Released
 )
 
-func (s State) String() string { return [...]string{"up", "stalled", "lost"}[s] }
+func (s State) String() string { return [...]string{"up", "stalled", "lost", "released"}[s] }
 
 // Cause is a reason from a short fixed list, fit for a label.
 type Cause string
@@ -33,7 +36,10 @@ const (
 	CauseNotBuilt  Cause = "not_built_in"
 	CauseNotLoaded Cause = "not_loaded"
 	CauseNoDevices Cause = "no_devices"
-	CauseOpening   Cause = "opening"      // Open has not returned
+	CauseOpening   Cause = "opening"  // Open has not returned
+	CauseOutdated  Cause = "outdated" // what is open no longer fits the driver
+	CauseNothing   Cause = "nothing_to_read"
+	CauseReleased  Cause = "released"     // by Release
 	CauseChild     Cause = "child_exited" // the process that samples has ended; another is on its way
 	CauseStuck     Cause = "child_stuck"  // the process that samples was killed and does not go
 )
@@ -89,6 +95,10 @@ func outcomeOf(err error) *outcome {
 
 func causeOfOpen(err error) Cause {
 	switch {
+	case errors.Is(err, collector.ErrOutdated):
+		return CauseOutdated
+	case errors.Is(err, collector.ErrNothingToRead):
+		return CauseNothing
 	case errors.Is(err, collector.ErrNotBuiltIn):
 		return CauseNotBuilt
 	case errors.Is(err, collector.ErrNotLoaded):

@@ -16,6 +16,7 @@ func (k *keeper) status(now time.Time) CollectorStatus {
 	}
 	b := k.current.Load()
 	if b == nil {
+		st.Devices = k.parted(st.Cause, st.Reason, now)
 		return st
 	}
 	st.Up = true
@@ -39,8 +40,12 @@ func (k *keeper) tellChanges() {
 			state = k.told[id] // not a change yet
 		}
 		seen[id] = state
-		if was := k.told[id]; was == state || (was == "" && state == Up.String()) {
+		was := k.told[id]
+		if was == state || (was == "" && state == Up.String()) {
 			continue
+		}
+		if was == Released.String() && d.State == Up || d.State == Released {
+			continue // said once, of the collector
 		}
 		log := k.log.With(zap.String("device", id), zap.String("gpu", d.Device.GPU), zap.String("state", state))
 		if d.State == Up {

@@ -41,7 +41,7 @@ type worker struct {
 	missed      prometheus.Counter
 	implausible []prometheus.Counter // by column
 
-	notify func(error) // told of ErrColumnsChanged and ErrDeviceLost; must not block
+	notify func(error) // told of ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
 	after  []<-chan struct{}
 	cancel context.CancelFunc
 	first  chan struct{}        // closed when the first call has returned

@@ -33,6 +33,15 @@ func (h Host) NVIDIA() Driver {
 	}
 }
 
+// NVIDIAVersion is the version of the NVIDIA kernel driver that is loaded.
+func (h Host) NVIDIAVersion() (version string, loaded bool) {
+	text, err := os.ReadFile(h.path("/proc/driver/nvidia/version"))
+	if err != nil {
+		return "", false
+	}
+	return nvidiaVersion(string(text)), true
+}
+
 // AMD looks for the compute side of the amdgpu driver, or, where that is not
 // configured, for graphics cards of AMD that the driver serves.
 func (h Host) AMD() Driver {

@@ -1,0 +1,34 @@
+//go:build !linux || !cgo
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Collector is NVML, which this binary cannot use.
+type Collector struct{ o Options }
+
+var _ collector.Collector = (*Collector)(nil)
+
+// New returns an unopened collector and touches nothing.
+func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
+
+// Name is "nvml".
+func (*Collector) Name() string { return "nvml" }
+
+// Open answers collector.ErrNotBuiltIn, wrapped.
+func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("open NVML: %w: it needs %s, and a binary built without cgo, or not for Linux, loads no libraries; %s; use a binary built with CGO_ENABLED=1",
+		collector.ErrNotBuiltIn, soname, c.o.kernelSide().text())
+}
+
+// Close has nothing to release.
+func (*Collector) Close() error { return nil }

@@ -1,0 +1,109 @@
+package nvml
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// tree writes files (path → text) below a new directory and returns it. A path
+// that ends in a slash becomes a directory, a text that begins with "-> " a link.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, text := range files {
+		full := filepath.Join(root, path)
+		if strings.HasSuffix(path, "/") {
+			if err := os.MkdirAll(full, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(full), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if target, link := strings.CutPrefix(text, "-> "); link {
+			err = os.Symlink(target, full)
+		} else {
+			err = os.WriteFile(full, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func noVariables(string) string { return "" }
+
+// On the machine of the test, whatever it has: one line, and no source without
+// devices.
+func TestOpenHere(t *testing.T) {
+	c := New(Options{})
+	if c.Name() != "nvml" {
+		t.Errorf("Name() = %q", c.Name())
+	}
+	sources, err := c.Open(t.Context(), field.List{})
+	if (err == nil) != (len(sources) > 0) {
+		t.Errorf("Open = %d sources, %v", len(sources), err)
+	}
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %q", err)
+	}
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	t.Log(err)
+}
+
+func TestOpenHeedsItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(Options{}).Open(ctx, field.List{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
+func TestOpenSaysWhatThereIs(t *testing.T) {
+	const version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+	f := func(o Options, files map[string]string, want string) {
+		t.Helper()
+		o.Root = tree(t, files)
+		o.Library = strings.ReplaceAll(o.Library, "ROOT", o.Root)
+		o.Getenv = noVariables
+		_, err := New(o).Open(t.Context(), field.List{})
+		if errors.Is(err, collector.ErrNotBuiltIn) {
+			if !strings.Contains(err.Error(), "without cgo") {
+				t.Errorf("got %v, want it to name cgo", err)
+			}
+			return
+		}
+		if !errors.Is(err, collector.ErrNotLoaded) {
+			t.Errorf("got %v, want it to wrap %v", err, collector.ErrNotLoaded)
+		}
+		if got := strings.ReplaceAll(err.Error(), o.Root, ""); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	const prefix = "open NVML: library or driver not found: "
+	driver := map[string]string{"proc/driver/nvidia/version": version}
+	f(Options{Library: "libwarpgauge-no-such.so.1"}, nil,
+		prefix+"--nvml-library: the loader finds no libwarpgauge-no-such.so.1; nothing else is tried; no kernel driver is loaded (/proc/driver/nvidia/version is missing)")
+	f(Options{Library: "ROOT/nvml.so"}, driver,
+		prefix+"--nvml-library: /nvml.so cannot be used: it does not exist; nothing else is tried; the kernel driver 550.54.15 is loaded")
+	f(Options{Library: "ROOT/proc"}, driver,
+		prefix+"--nvml-library: /proc cannot be used: it is a directory; name the file in it, or give the directory as --nvml-driver-root; nothing else is tried; the kernel driver 550.54.15 is loaded")
+	f(Options{Library: "ROOT/proc/driver/nvidia/version"}, driver,
+		prefix+"--nvml-library: /proc/driver/nvidia/version cannot be used: it is no library (bad magic number '[78 86 82 77]' in record at byte 0x0); nothing else is tried; the kernel driver 550.54.15 is loaded")
+	f(Options{Library: "libc.so.6"}, driver,
+		prefix+"--nvml-library: "+libc(t)+" cannot be used: it lacks nvmlInit_v2, so it is no NVML of a driver that is supported (470 or newer); nothing else is tried; the kernel driver 550.54.15 is loaded")
+}

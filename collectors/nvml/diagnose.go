@@ -1,0 +1,176 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/dl"
+)
+
+// unusableError is a file that is no NVML for this process.
+type unusableError struct{ path, problem string }
+
+func (e *unusableError) Error() string { return e.path + " cannot be used: " + e.problem }
+
+// initError is an NVML that cannot be initialised.
+type initError struct {
+	code nvml.Return
+	err  error
+}
+
+func (e *initError) Error() string { return e.err.Error() }
+func (e *initError) Unwrap() error { return e.err }
+
+// attempts are the candidates that did not serve.
+type attempts struct {
+	decisive error    // of the first that got as far as NVML's own answer
+	unusable []string // what was wrong with the files that did not
+	absent   []string
+}
+
+// add notes why a candidate did not serve and reports whether others would not
+// either: a stub (CUDA's toolkit has one) or a library of another driver version
+// says nothing about the next candidate, a driver that is not there does.
+func (a *attempts) add(name string, err error) (last bool) {
+	var init *initError
+	var load *dl.OpenError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &init):
+		other := init.code == nvml.ERROR_LIBRARY_NOT_FOUND || init.code == nvml.ERROR_LIB_RM_VERSION_MISMATCH || init.code == nvml.ERROR_FUNCTION_NOT_FOUND
+		if a.decisive == nil || !other {
+			a.decisive = err
+		}
+		return !other
+	case errors.As(err, &load) && load.Absent():
+		a.absent = append(a.absent, name)
+	case errors.As(err, &load):
+		a.unusable = append(a.unusable, (&unusableError{name, loaderText(load)}).Error())
+	default:
+		a.unusable = append(a.unusable, err.Error())
+	}
+	return false
+}
+
+// loaderText is what the loader says, without the name that it repeats.
+func loaderText(e *dl.OpenError) string {
+	a := e.Attempts[len(e.Attempts)-1]
+	text := strings.TrimPrefix(a.Text, a.Name+": ")
+	if file, missing := strings.CutSuffix(text, ": cannot open shared object file: No such file or directory"); missing {
+		return file + ", which it needs, is missing"
+	}
+	return text
+}
+
+// err says what was tried, what there is, and what to do.
+func (a *attempts) err(o Options) error {
+	k := o.kernelSide()
+	switch {
+	case a.decisive != nil:
+		if len(a.unusable) > 0 {
+			return fmt.Errorf("%w (also: %s)", a.decisive, strings.Join(a.unusable, "; "))
+		}
+		return a.decisive
+	case len(a.unusable) > 0 && o.Library != "":
+		return fmt.Errorf("%w: --nvml-library: %s; nothing else is tried; %s", collector.ErrNotLoaded, a.unusable[0], k.text())
+	case len(a.unusable) > 0:
+		return fmt.Errorf("%w: %s; %s", collector.ErrNotLoaded, strings.Join(a.unusable, "; "), k.text())
+	case o.Library != "":
+		return fmt.Errorf("%w: --nvml-library: the loader finds no %s; nothing else is tried; %s", collector.ErrNotLoaded, o.Library, k.text())
+	}
+	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", soname, strings.Join(o.presentRoots(), ", "))
+	switch {
+	case k.wsl:
+		return fmt.Errorf("%w: %s; %s: install or update NVIDIA's driver there, and run wsl --update", collector.ErrNotLoaded, where, k.text())
+	case k.version == "":
+		return fmt.Errorf("%w: %s; %s; on a node with NVIDIA GPUs install the driver", collector.ErrNotLoaded, where, k.text())
+	case k.inContainer():
+		return fmt.Errorf("%w: %s; %s; %s; or mount the driver's files and name them with --nvml-driver-root", collector.ErrNotLoaded, where, k.text(), giveDevices)
+	}
+	return fmt.Errorf("%w: %s; %s; install the driver's libraries of the same version, or name them with --nvml-library or --nvml-driver-root",
+		collector.ErrNotLoaded, where, k.text())
+}
+
+// presentRoots are the roots that there are.
+func (o Options) presentRoots() (out []string) {
+	for _, r := range o.roots() {
+		if exists(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// explain says why NVML cannot be initialised: first what is plainly missing or
+// forbidden, whatever NVML calls it, then what NVML says. version is NVML's own.
+func explain(o Options, path, version string, code nvml.Return) error {
+	k := o.kernelSide()
+	if code == nvml.ERROR_LIB_RM_VERSION_MISMATCH {
+		return k.mismatch(path, version)
+	}
+	if text := k.noDriver(); text != "" {
+		return fmt.Errorf("%w: library %s is there; %s [%w]", collector.ErrNotLoaded, path, text, code)
+	}
+	if text := k.noAccess(); text != "" {
+		return fmt.Errorf("initialise NVML (%s): %s [%w]", path, text, code)
+	}
+	return fmt.Errorf("initialise NVML (%s): %w; %s; %s", path, code, k.text(), k.advice(code))
+}
+
+// mismatch names the versions of both sides.
+func (k kernelSide) mismatch(path, version string) error {
+	lib := libraryVersion(path, version)
+	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, orUnknown(lib), orUnknown(k.version))
+	advice := "the driver was upgraded and is still running in its old version: unload and load its modules, or reboot"
+	if k.inContainer() {
+		advice += "; if this container brings or keeps a library of its own, restart it, or take the host's driver with --nvml-driver-root"
+	}
+	return fmt.Errorf("initialise NVML: %s: %s [%w]", text, advice, nvml.ERROR_LIB_RM_VERSION_MISMATCH)
+}
+
+// libraryVersion is the driver that a library belongs to: that in the name of its
+// file, else the part of NVML's own version ("12.550.54.15") behind CUDA's.
+func libraryVersion(path, version string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		if v, ok := strings.CutPrefix(filepath.Base(real), "libnvidia-ml.so."); ok && strings.Contains(v, ".") {
+			return v
+		}
+	}
+	if _, v, ok := strings.Cut(version, "."); ok {
+		return v
+	}
+	return version
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "of unknown version"
+	}
+	return s
+}
+
+// advice is for what NVML says where nothing is plainly missing.
+func (k kernelSide) advice(code nvml.Return) string {
+	switch code {
+	case nvml.ERROR_NO_PERMISSION:
+		return fmt.Sprintf("no permission to talk to the driver (this process is uid %d): the devices may be opened, so look for security modules in the kernel log", os.Geteuid())
+	case nvml.ERROR_OPERATING_SYSTEM:
+		return "the operating system or its cgroups block a device: " + giveDevices
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return "this is a stub, or it misses a part of the driver: use the library that the driver has installed"
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return "the driver is being loaded or unloaded"
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_INSUFFICIENT_POWER:
+		return "the kernel log has an XID for it; reset the GPU or reboot"
+	}
+	return "the kernel log may say more"
+}

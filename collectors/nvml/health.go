@@ -1,0 +1,244 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// infoROMEvery is how often the InfoROM's checksums are asked for: the driver
+// reads a flash memory for that. DCGM asks as often.
+const infoROMEvery = time.Hour
+
+// healthPart supplies DCGM_EXP_GPU_HEALTH_STATUS of a GPU from readings and XIDs.
+//
+// The reason is a label, so each watch has a column for every reason that there
+// can be, and one for none; of these one holds the result and the others are
+// blank. Health changes from one row to the next without a new Open. A watch of
+// which nothing is known has no column, and one that is unknown now has blanks.
+type healthPart struct {
+	inputs  part // readings of the GPU; nil if no XID is all there is
+	boards  *boards
+	board   *board // its XIDs; nil if it has none
+	now     func() time.Time
+	infoROM time.Time // when it was last asked for
+
+	cols    []collector.Column
+	watches []boundWatch
+	row     []float64 // of inputs
+	due     []bool
+}
+
+type boundWatch struct {
+	columns []int // by reason; the first is for none
+	rules   []boundRule
+	xids    []boundXID
+	chosen  int // of the sample in hand
+	result  float64
+}
+
+type boundRule struct {
+	judge     func(in, grown []float64) float64
+	reason    int   // index into columns
+	cells     []int // of the inputs' row; −1 where the GPU has no such reading
+	in, grown []float64
+	trails    []trail
+}
+
+type boundXID struct {
+	xidRule
+	reason int
+}
+
+var _ part = (*healthPart)(nil)
+
+// healthInputs are the readings that newHealthPart wants of the GPU.
+func healthInputs() []field.Reading {
+	var out []field.Reading
+	seen := map[field.ID]bool{}
+	for _, r := range healthRules() {
+		for _, id := range r.inputs {
+			if d, ok := field.ByID(id); ok && !seen[id] {
+				seen[id] = true
+				out = append(out, field.Reading{Desc: d, Default: true})
+			}
+		}
+	}
+	return out
+}
+
+// newHealthPart makes the part. inputs are what the GPU has of healthInputs; nil
+// if nothing. x are its events, nil if it has none. The part owns both.
+func newHealthPart(inputs part, b *boards, x *board) *healthPart {
+	p := &healthPart{inputs: inputs, boards: b, board: x, now: time.Now}
+	at := map[field.ID]int{}
+	if inputs != nil {
+		for i, c := range inputs.columns() {
+			if c.Device == 0 && len(c.Labels) == 0 {
+				at[c.Field] = i
+			}
+		}
+		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
+	}
+	var watch string
+	for _, r := range healthRules() {
+		bound := bindRule(r, at)
+		if bound == nil {
+			continue
+		}
+		if r.watch != watch {
+			watch = r.watch
+			p.addWatch(watch)
+		}
+		w := &p.watches[len(p.watches)-1]
+		bound.reason = p.addReason(w, watch, r.code)
+		w.rules = append(w.rules, *bound)
+	}
+	if x != nil {
+		p.addWatch("ALL")
+		w := &p.watches[len(p.watches)-1]
+		for _, r := range xidRules() {
+			w.xids = append(w.xids, boundXID{r, p.addReason(w, "ALL", r.code)})
+		}
+	}
+	return p
+}
+
+// bindRule returns nil if the GPU has nothing that the rule asks about.
+func bindRule(r healthRule, at map[field.ID]int) *boundRule {
+	n := len(r.inputs)
+	out := &boundRule{judge: r.judge, in: make([]float64, n), grown: make([]float64, n), trails: make([]trail, n)}
+	for _, id := range r.inputs {
+		i, ok := at[id]
+		if !ok {
+			i = -1
+		}
+		out.cells = append(out.cells, i)
+	}
+	if slices.Max(out.cells) < 0 {
+		return nil
+	}
+	return out
+}
+
+func (p *healthPart) addWatch(name string) {
+	p.watches = append(p.watches, boundWatch{columns: []int{p.add(name, healthOK)}})
+}
+
+// addReason returns the index of the watch's column for a reason.
+func (p *healthPart) addReason(w *boundWatch, watch, code string) int {
+	i := slices.IndexFunc(w.columns, func(c int) bool { return p.cols[c].Labels[0].Value == code })
+	if i < 0 {
+		i = len(w.columns)
+		w.columns = append(w.columns, p.add(watch, code))
+	}
+	return i
+}
+
+func (p *healthPart) add(watch, code string) int {
+	p.cols = append(p.cols, collector.Column{Field: field.GPUHealth, Labels: []collector.Label{
+		{Name: "health_error_code", Value: code}, {Name: "health_watch", Value: watch},
+	}})
+	return len(p.cols) - 1
+}
+
+func (p *healthPart) columns() []collector.Column { return p.cols }
+
+func (p *healthPart) sample(row []float64, due []bool) error {
+	if !slices.Contains(due, true) {
+		return nil
+	}
+	now := p.now()
+	if p.inputs != nil {
+		p.ask(now)
+		if err := p.inputs.sample(p.row, p.due); err != nil {
+			return err
+		}
+	}
+	for i := range p.watches {
+		w := &p.watches[i]
+		w.judge(p, now)
+		for reason, c := range w.columns {
+			if !due[c] {
+				continue
+			}
+			row[c] = math.NaN()
+			if reason == w.chosen {
+				row[c] = w.result
+			}
+		}
+	}
+	return nil
+}
+
+// ask makes the inputs due, the InfoROM seldom.
+func (p *healthPart) ask(now time.Time) {
+	infoROM := p.infoROM.IsZero() || now.Sub(p.infoROM) >= infoROMEvery
+	if infoROM {
+		p.infoROM = now
+	}
+	for i, c := range p.inputs.columns() {
+		p.due[i] = c.Field != inputInfoROM || infoROM
+	}
+}
+
+// judge chooses the worst result and its reason.
+func (w *boundWatch) judge(p *healthPart, now time.Time) {
+	w.chosen, w.result = 0, math.NaN()
+	for i := range w.rules {
+		r := &w.rules[i]
+		w.consider(r.reason, r.result(p.row, now))
+	}
+	for i := range w.xids {
+		x := &w.xids[i]
+		switch {
+		case p.board.has(x.xid):
+			w.consider(x.reason, x.xidRule.result)
+		case p.board.heard.Load():
+			w.consider(x.reason, healthPass)
+		}
+	}
+}
+
+func (w *boundWatch) consider(reason int, result float64) {
+	switch {
+	case math.IsNaN(result):
+	case math.IsNaN(w.result), result > w.result:
+		w.result = result
+		if result > healthPass {
+			w.chosen = reason
+		}
+	}
+}
+
+func (r *boundRule) result(row []float64, now time.Time) float64 {
+	for i, c := range r.cells {
+		r.in[i] = math.NaN()
+		if c >= 0 {
+			r.in[i] = row[c]
+		}
+		r.grown[i] = r.trails[i].rise(now, r.in[i])
+	}
+	return r.judge(r.in, r.grown)
+}
+
+func (p *healthPart) calls() []collector.CallCost {
+	if p.inputs == nil {
+		return nil
+	}
+	return p.inputs.calls()
+}
+
+func (p *healthPart) close() {
+	if p.inputs != nil {
+		p.inputs.close()
+	}
+	if p.board != nil {
+		p.boards.leave(p.board)
+	}
+}

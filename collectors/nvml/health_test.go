@@ -1,0 +1,271 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// stubPart reads what the test says.
+type stubPart struct {
+	cols   []collector.Column
+	values map[field.ID]float64
+	asked  map[field.ID]int
+	err    error
+	closed int
+}
+
+func newStub(values map[field.ID]float64) *stubPart {
+	p := &stubPart{values: values, asked: map[field.ID]int{}}
+	for id := range values {
+		p.cols = append(p.cols, collector.Column{Field: id})
+	}
+	slices.SortFunc(p.cols, func(a, b collector.Column) int { return int(a.Field) - int(b.Field) })
+	return p
+}
+
+func (p *stubPart) columns() []collector.Column { return p.cols }
+
+func (p *stubPart) sample(row []float64, due []bool) error {
+	for i, c := range p.cols {
+		if due[i] {
+			row[i] = p.values[c.Field]
+			p.asked[c.Field]++
+		}
+	}
+	return p.err
+}
+
+func (p *stubPart) calls() []collector.CallCost { return nil }
+func (p *stubPart) close()                      { p.closed++ }
+
+// watches returns what a row says, by watch.
+func watches(t *testing.T, p part) map[string]string {
+	t.Helper()
+	row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
+	if err := p.sample(row, due); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for i, c := range p.columns() {
+		if math.IsNaN(row[i]) {
+			continue
+		}
+		code, watch := c.Labels[0].Value, c.Labels[1].Value
+		if _, twice := out[watch]; twice {
+			t.Errorf("watch %s has two values", watch)
+		}
+		result, ok := map[float64]string{healthPass: "pass", healthWarn: "warn", healthFail: "fail"}[row[i]]
+		if !ok || (row[i] == healthPass) != (code == healthOK) {
+			t.Errorf("watch %s is %v with code %s", watch, row[i], code)
+		}
+		out[watch] = strings.TrimSpace(result + " " + strings.TrimPrefix(strings.TrimPrefix(code, "DCGM_FR_"), "OK"))
+	}
+	return out
+}
+
+// healthy is what a board with everything reads when all is well.
+func healthy() map[field.ID]float64 {
+	return map[field.ID]float64{
+		202: 0, 237: 5, 238: 16,
+		409: 0, 419: 0, 429: 0, 439: 0, 170: 3, 174: 0xaa,
+		311: 0, 390: 0, 391: 0, 392: 0, 393: 0, 395: 0, 396: 0, 1507: 0,
+		84: 1, 241: 0, 240: 0, 112: 0, 155: 300, 1523: 0,
+	}
+}
+
+func allPass() map[string]string {
+	return map[string]string{"PCIE": "pass", "NVLINK": "pass", "MEM": "pass", "INFOROM": "pass", "THERMAL": "pass", "POWER": "pass", "DRIVER": "pass"}
+}
+
+func TestHealthRules(t *testing.T) {
+	blank := math.NaN()
+	f := func(name, watch, want string, readings map[field.ID]float64) {
+		t.Helper()
+		values := healthy()
+		for id, v := range readings {
+			values[id] = v
+		}
+		expected := allPass()
+		expected[watch] = want
+		if want == "" {
+			delete(expected, watch)
+		}
+		p := newHealthPart(newStub(values), nil, nil)
+		defer p.close()
+		if diff := cmp.Diff(expected, watches(t, p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	f("a healthy board", "MEM", "pass", nil)
+	f("uncorrectable errors", "MEM", "fail VOLATILE_DBE_DETECTED", map[field.ID]float64{311: 1})
+	f("a remap that failed", "MEM", "fail ROW_REMAP_FAILURE", map[field.ID]float64{395: 1, 396: 1})
+	f("a remap that is pending", "MEM", "warn PENDING_ROW_REMAP", map[field.ID]float64{396: 1})
+	f("pages await retirement", "MEM", "warn PENDING_PAGE_RETIREMENTS", map[field.ID]float64{392: 1})
+	f("62 pages are retired", "MEM", "pass", map[field.ID]float64{390: 60, 391: 2})
+	f("63 pages are retired", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 60, 391: 3})
+	f("63 pages, of one kind unknown", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 63, 391: blank})
+	f("511 rows are remapped", "MEM", "pass", map[field.ID]float64{393: 511})
+	f("512 rows are remapped", "MEM", "warn UNCORRECTABLE_ROW_REMAP", map[field.ID]float64{393: 512})
+	f("memory beyond repair", "MEM", "fail FAULTY_MEMORY", map[field.ID]float64{1507: 1})
+	f("the worse of two", "MEM", "fail VOLATILE_DBE_DETECTED", map[field.ID]float64{311: 2, 396: 1})
+	f("some of the memory's readings are blank", "MEM", "warn PENDING_ROW_REMAP", map[field.ID]float64{311: blank, 395: blank, 396: 1})
+	f("InfoROM is damaged", "INFOROM", "warn CORRUPT_INFOROM", map[field.ID]float64{84: 0})
+	f("InfoROM is unknown", "INFOROM", "", map[field.ID]float64{84: blank})
+	f("hot by software", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", map[field.ID]float64{112: 0x20})
+	f("hot by hardware", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", map[field.ID]float64{112: 0x40})
+	f("at the power limit", "POWER", "warn CLOCK_THROTTLE_POWER", map[field.ID]float64{112: 0x4})
+	f("power brake", "POWER", "warn CLOCK_THROTTLE_POWER", map[field.ID]float64{112: 0x80})
+	f("idle", "POWER", "pass", map[field.ID]float64{112: 0x1})
+	f("power cannot be read", "POWER", "warn POWER_UNREADABLE", map[field.ID]float64{155: blank})
+	f("a reset is due", "DRIVER", "fail GPU_RECOVERY_RESET", map[field.ID]float64{1523: 1})
+	f("a reboot is due", "DRIVER", "fail GPU_RECOVERY_REBOOT", map[field.ID]float64{1523: 2})
+	f("peers are to be drained", "DRIVER", "warn GPU_RECOVERY_DRAIN_P2P", map[field.ID]float64{1523: 3})
+	f("drain and reset", "DRIVER", "fail GPU_RECOVERY_DRAIN_RESET", map[field.ID]float64{1523: 4})
+	f("recovery is unknown", "DRIVER", "", map[field.ID]float64{1523: blank})
+	f("degraded bandwidth", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0xa9})
+	f("bad route", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0x9a})
+	f("wrong configuration", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0x4aa})
+	f("right configuration", "NVLINK", "pass", map[field.ID]float64{174: 0x1aa})
+	f("fabric manager starts", "NVLINK", "warn FABRIC_PROBE_STATE", map[field.ID]float64{170: 2})
+	f("fabric manager failed", "NVLINK", "fail FABRIC_PROBE_STATE", map[field.ID]float64{170: 4})
+	f("replays before we came", "PCIE", "", map[field.ID]float64{202: 7})
+}
+
+// TestHealthRises: counters are judged by what they grow by in a minute.
+func TestHealthRises(t *testing.T) {
+	f := func(name, watch, want string, steps ...map[field.ID]float64) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			stub := newStub(healthy())
+			p := newHealthPart(stub, nil, nil)
+			defer p.close()
+			var got string
+			for _, s := range steps {
+				for id, v := range s {
+					stub.values[id] = v
+				}
+				got = watches(t, p)[watch]
+				time.Sleep(30 * time.Second)
+			}
+			if got != want {
+				t.Errorf("%s: %s is %q, want %q", name, watch, got, want)
+			}
+		})
+	}
+	type step = map[field.ID]float64
+	// Generation 5 × 16 lanes: 32e9 × 1e-12 × 60 × 16 = 30.72, so 31 a minute.
+	f("31 replays in a minute", "PCIE", "pass", step{202: 100}, step{202: 120}, step{202: 131})
+	f("32 replays in a minute", "PCIE", "warn PCI_REPLAY_RATE", step{202: 100}, step{202: 120}, step{202: 132})
+	f("32 replays, then none for two minutes", "PCIE", "pass", step{202: 100}, step{202: 132}, step{}, step{}, step{}, step{})
+	f("the driver was reloaded", "PCIE", "pass", step{202: 100}, step{202: 0}, step{202: 3})
+	f("an NVLink replay", "NVLINK", "fail NVLINK_ERROR_CRITICAL", step{429: 5}, step{429: 6})
+	f("NVLink replays of old", "NVLINK", "pass", step{429: 5, 439: 9}, step{})
+	f("a CRC error", "NVLINK", "warn NVLINK_ERROR_THRESHOLD", step{}, step{409: 1})
+	f("CRC errors of old", "NVLINK", "pass", step{409: 1e6}, step{409: 1e6})
+	f("CRC errors, more than 100 a second in a minute", "NVLINK", "fail NVLINK_CRC_ERROR_THRESHOLD", step{409: 0}, step{409: 3030}, step{409: 6060})
+	f("slowed by heat half a minute ago", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", step{241: 1e9}, step{241: 2e9}, step{})
+	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
+}
+
+// TestHealthAbsent: what a GPU cannot tell has no column.
+func TestHealthAbsent(t *testing.T) {
+	f := func(ids []field.ID, want ...string) {
+		t.Helper()
+		values := map[field.ID]float64{}
+		for _, id := range ids {
+			values[id] = healthy()[id]
+		}
+		var got []string
+		for _, c := range newHealthPart(newStub(values), nil, nil).columns() {
+			if c.Labels[0].Value == healthOK {
+				got = append(got, c.Labels[1].Value)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("watches of a GPU with readings %v (-want +got):\n%s", ids, diff)
+		}
+	}
+	f([]field.ID{155, 112, 202, 237, 238}, "PCIE", "THERMAL", "POWER") // a workstation's card
+	f([]field.ID{311}, "MEM")
+	f(nil)
+}
+
+func TestHealthXIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b boards
+		s := &scriptedEvents{}
+		x := b.join(testUUID, s.open, nil, zap.NewNop())
+		p := newHealthPart(nil, &b, x)
+		defer p.close()
+		heard()
+		f := func(want string, codes ...uint64) {
+			t.Helper()
+			for _, c := range codes {
+				s.xid(c, noInstance, noInstance)
+			}
+			heard()
+			if diff := cmp.Diff(map[string]string{"ALL": want}, watches(t, p)); diff != "" {
+				t.Errorf("after XIDs %v (-want +got):\n%s", codes, diff)
+			}
+		}
+		f("pass")
+		f("pass", 13, 31, 43)
+		f("warn XID_ERROR", 94)
+		f("fail XID_ERROR", 119)
+		f("fail FALLEN_OFF_BUS", 79)
+		f("fail FALLEN_OFF_BUS", 13)
+	})
+}
+
+// TestHealthInfoROM: the InfoROM is asked for once an hour.
+func TestHealthInfoROM(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stub := newStub(healthy())
+		p := newHealthPart(stub, nil, nil)
+		for range 5 * 120 {
+			watches(t, p)
+			time.Sleep(30 * time.Second)
+		}
+		p.close()
+		if got := stub.asked[inputInfoROM]; got != 5 {
+			t.Errorf("in five hours the InfoROM was asked for %d times, want 5", got)
+		}
+		if got := stub.asked[311]; got != 600 {
+			t.Errorf("in 600 samples ECC errors were asked for %d times", got)
+		}
+		if stub.closed != 1 {
+			t.Errorf("the inputs were closed %d times", stub.closed)
+		}
+	})
+}
+
+func TestHealthErrors(t *testing.T) {
+	stub := newStub(healthy())
+	p := newHealthPart(stub, nil, nil)
+	defer p.close()
+	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
+	if err := p.sample(row, due); err != nil || len(stub.asked) > 0 {
+		t.Errorf("a sample in which nothing is due: error %v, asked for %v", err, stub.asked)
+	}
+	due[3] = true
+	stub.err = collector.ErrDeviceLost
+	if err := p.sample(row, due); err != collector.ErrDeviceLost { //nolint:errorlint // it is handed on as it is
+		t.Errorf("a sample of a lost board: got %v, want ErrDeviceLost", err)
+	}
+	stub.err = nil
+	if n := testing.AllocsPerRun(100, func() { _ = p.sample(row, due) }); n != 0 {
+		t.Errorf("%v allocations per sample, want 0", n)
+	}
+}

@@ -1,0 +1,188 @@
+package nvmltest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+//go:embed lib/*
+var sources embed.FS
+
+const soname = "libnvidia-ml.so.1"
+
+// Options of a build of the library.
+type Options struct {
+	// Driver is a branch or a version, as in Config; "" means "580".
+	Driver string
+	// Without are symbols to leave out, beyond those that the driver lacks.
+	Without []string
+}
+
+// variant names a build: sources, compiler flags and symbols.
+func (o Options) variant() (string, error) {
+	symbols, err := o.symbols()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	err = fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := sources.ReadFile(path)
+		fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
+		return err
+	})
+	fmt.Fprintln(h, flags(), symbols)
+	return hex.EncodeToString(h.Sum(nil))[:16], err
+}
+
+// symbols are those that the library defines.
+func (o Options) symbols() ([]string, error) {
+	branch, err := driverBranch(o.Driver)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, f := range functions() {
+		if f.driver <= branch && !slices.Contains(o.Without, f.name) {
+			out = append(out, f.name)
+		}
+	}
+	for _, name := range o.Without {
+		if !slices.ContainsFunc(functions(), func(f function) bool { return f.name == name }) {
+			return nil, fmt.Errorf("leave out %q: the simulated NVML has no such function in any version", name)
+		}
+	}
+	return out, nil
+}
+
+func flags() []string {
+	return []string{"-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations",
+		"-fPIC", "-shared", "-pthread", "-Wl,-soname," + soname}
+}
+
+// compile returns the file of a build, which is made once per machine.
+func compile(o Options) (string, error) {
+	v, err := o.variant()
+	if err != nil {
+		return "", err
+	}
+	base, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(base, v, soname)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	work, err := os.MkdirTemp(base, "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := compileIn(work, o); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	return path, os.Rename(filepath.Join(work, soname), path)
+}
+
+// compileIn builds the library in an empty directory.
+func compileIn(dir string, o Options) error {
+	header, err := headerDir()
+	if err != nil {
+		return err
+	}
+	symbols, err := o.symbols()
+	if err != nil {
+		return err
+	}
+	lib, err := fs.Sub(sources, "lib")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(dir, lib); err != nil {
+		return err
+	}
+	exports := "{ global: " + strings.Join(symbols, "; ") + "; nvmltest_*; local: *; };\n"
+	if err := os.WriteFile(filepath.Join(dir, "exports"), []byte(exports), 0o600); err != nil {
+		return err
+	}
+	units, err := filepath.Glob(filepath.Join(dir, "*.c"))
+	if err != nil {
+		return err
+	}
+	args := append(flags(), "-isystem", header, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
+	args = append(append(args, units...), "-lm", "-ldl")
+	out, err := exec.Command("cc", args...).CombinedOutput() //nolint:gosec // our own sources
+	if err != nil {
+		return fmt.Errorf("compile the simulated NVML: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// headerDir is where go-nvml keeps nvml.h.
+func headerDir() (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("find nvml.h: %w\n%s", err, stderr.String())
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "nvml"), nil
+}
+
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	dir := filepath.Join(base, "warpgauge-nvmltest-"+strconv.Itoa(os.Getuid()))
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+func copyFile(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755) //nolint:gosec // a library
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if e := dst.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// requireCC skips the test where nothing compiles C.
+func requireCC(tb testing.TB) {
+	tb.Helper()
+	_, err := exec.LookPath("cc")
+	if err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "cc") {
+		tb.Fatalf("cc is required by WARPGAUGE_REQUIRE but missing: %v", err)
+	}
+	tb.Skip("cc is not installed")
+}

@@ -1,0 +1,45 @@
+package nvmltest
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// childVariable names the test that a process was started for.
+const childVariable = "WARPGAUGE_NVMLTEST_TEST"
+
+// OwnProcess runs the calling test in a process of its own, for a library that
+// differs from the one that this process is bound to. It is the test's first call:
+//
+//	if nvmltest.OwnProcess(t) {
+//		return
+//	}
+//
+// In the parent it answers true when the child has ended, whose output and verdict
+// are the test's. In the child it answers false.
+func OwnProcess(t *testing.T) (done bool) {
+	t.Helper()
+	if os.Getenv(childVariable) == t.Name() {
+		return false
+	}
+	parts := strings.Split(t.Name(), "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	args := []string{"-test.run=" + strings.Join(parts, "/"), "-test.count=1", "-test.v=true"}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...) //nolint:gosec // this test binary
+	cmd.Env = append(os.Environ(), childVariable+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Fatalf("in a process of its own: %v\n%s", err, out)
+	case strings.Contains(string(out), "--- SKIP: "+t.Name()):
+		t.Skipf("in a process of its own:\n%s", out)
+	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Fatalf("the process of its own did not run the test:\n%s", out)
+	}
+	return true
+}

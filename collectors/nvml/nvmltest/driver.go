@@ -1,0 +1,107 @@
+package nvmltest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// driver is what a branch is.
+type driver struct {
+	branch  int
+	version string // of a release of it
+	cuda    int    // as cudaDriverGetVersion gives it
+	fields  int    // NVML_FI_MAX
+	gpm     int    // NVML_GPM_METRIC_MAX
+}
+
+// drivers by branch. NVML_FI_MAX and NVML_GPM_METRIC_MAX are those of nvml.h in
+// the CUDA toolkit that came with the branch, which go-nvml's history keeps:
+// https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h
+var drivers = []driver{
+	{470, "470.256.02", 11040, 161, 0},
+	{510, "510.108.03", 11060, 161, 0},
+	{515, "515.105.01", 11070, 161, 0},
+	{525, "525.147.05", 12000, 170, 98},
+	{535, "535.183.01", 12020, 197, 98},
+	{545, "545.29.06", 12030, 197, 98},
+	{550, "550.54.15", 12040, 200, 98},
+	{560, "560.35.03", 12060, 230, 98},
+	{570, "570.124.06", 12080, 269, 98},
+	{575, "575.57.08", 12090, 274, 210},
+	{580, "580.65.06", 13000, 274, 210},
+	{590, "590.44.01", 13010, 289, 210},
+	{610, "610.43.02", 13030, 303, 333},
+}
+
+func findDriver(name string) (driver, error) {
+	if name == "" {
+		name = "580"
+	}
+	major, rest, full := strings.Cut(name, ".")
+	for _, d := range drivers {
+		if strconv.Itoa(d.branch) != major {
+			continue
+		}
+		if full && rest != "" {
+			d.version = name
+		}
+		return d, nil
+	}
+	return driver{}, fmt.Errorf("no simulated driver %q", name)
+}
+
+func driverBranch(name string) (int, error) {
+	d, err := findDriver(name)
+	return d.branch, err
+}
+
+// nvmlVersion is what nvmlSystemGetNVMLVersion says.
+func (d driver) nvmlVersion() string { return fmt.Sprintf("%d.%s", d.cuda/1000, d.version) }
+
+// function is one of NVML's, with the first driver branch that has it.
+type function struct {
+	name   string
+	driver int
+}
+
+var functionLine = regexp.MustCompile(`^(?:FN|STUB)\((nvml\w+), *(\d+)\)`)
+
+// functions are those of lib/functions.def, in its order, which is that of the
+// counters in the control file.
+var functions = sync.OnceValue(func() (out []function) {
+	for _, m := range defLines("lib/functions.def", functionLine) {
+		branch, _ := strconv.Atoi(m[2]) // the expression takes digits only
+		out = append(out, function{m[1], branch})
+	}
+	return out
+})
+
+var keyLine = regexp.MustCompile(`^(?:TEXT|NUMBER)\(\w+, *"([^"]+)", *(\d+)\)`)
+
+// keys are those of lib/keys.def, with how many elements each has.
+var keys = sync.OnceValue(func() map[string]int {
+	out := make(map[string]int)
+	for _, m := range defLines("lib/keys.def", keyLine) {
+		out[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return out
+})
+
+// defLines are the lines of a table of the library that match.
+func defLines(path string, line *regexp.Regexp) (out [][]string) {
+	text, err := sources.ReadFile(path)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		if m := line.FindStringSubmatch(s.Text()); m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}

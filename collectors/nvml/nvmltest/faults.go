@@ -1,0 +1,160 @@
+package nvmltest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Every stands for all functions of a GPU.
+const Every = "*"
+
+// fault is what is wrong with a function on a GPU.
+type fault struct {
+	gpu      int
+	function string
+	what     string // "code GPU_IS_LOST", "delay 5000", "hang"
+	kind     string
+	id       int // of a hang
+}
+
+func (f fault) line() string {
+	gpu := "node"
+	if f.gpu != Host {
+		gpu = strconv.Itoa(f.gpu)
+	}
+	return fmt.Sprintf("fault %s %s %s", gpu, f.function, f.what)
+}
+
+// setFault replaces the fault of that kind.
+func (n *Node) setFault(f fault) {
+	n.change(func() error {
+		if err := checkFunction(f.function); err != nil {
+			return err
+		}
+		n.faults = slices.DeleteFunc(n.faults, func(o fault) bool {
+			return o.gpu == f.gpu && o.function == f.function && o.kind == f.kind
+		})
+		n.faults = append(n.faults, f)
+		return nil
+	})
+}
+
+func checkFunction(name string) error {
+	if name == Every || slices.ContainsFunc(functions(), func(f function) bool { return f.name == name }) {
+		return nil
+	}
+	return fmt.Errorf("fault in %q: the simulated NVML has no such function", name)
+}
+
+// Return makes a function answer a code, by its name without NVML_ERROR_
+// ("NOT_SUPPORTED", "SUCCESS" takes the fault back) or its number. gpu is Host for
+// functions without a device; function may be Every. What is said of a function
+// goes before what is said of Every.
+func (n *Node) Return(gpu int, function, code string) {
+	if code == "SUCCESS" || code == "0" {
+		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "code" })
+		return
+	}
+	n.setFault(fault{gpu: gpu, function: function, kind: "code", what: "code " + code})
+}
+
+// Delay makes a function take that long; 0 takes it back.
+func (n *Node) Delay(gpu int, function string, d time.Duration) {
+	if d == 0 {
+		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "delay" })
+		return
+	}
+	n.setFault(fault{gpu: gpu, function: function, kind: "delay", what: fmt.Sprintf("delay %d", d.Microseconds())})
+}
+
+// Hang makes calls of a function hang until release is called, which may be done
+// twice, or the node is closed. Hanging tells how many do.
+func (n *Node) Hang(gpu int, function string) (release func()) {
+	f := fault{gpu: gpu, function: function, kind: "hang", what: "hang"}
+	n.setFault(f)
+	return func() {
+		n.removeFaults(func(o fault) bool { return o.gpu == gpu && o.function == function && o.kind == "hang" })
+	}
+}
+
+func (n *Node) removeFaults(which func(fault) bool) {
+	n.change(func() error {
+		n.faults = slices.DeleteFunc(n.faults, which)
+		return nil
+	})
+}
+
+// Clear takes back all that Return, Delay, Hang and Lose did to a GPU, or with
+// Host to functions without a device.
+func (n *Node) Clear(gpu int) {
+	n.removeFaults(func(f fault) bool { return f.gpu == gpu })
+}
+
+// Lose makes a GPU fall off the bus: XID 79 to those who listen, and
+// GPU_IS_LOST to everyone.
+func (n *Node) Lose(gpu int) {
+	n.XID(gpu, 79)
+	n.setFault(fault{gpu: gpu, function: Every, kind: "code", what: "code GPU_IS_LOST"})
+}
+
+// Remove takes a GPU out of the machine: the count shrinks and those behind it
+// move up.
+func (n *Node) Remove(gpu int) {
+	n.change(func() error { n.absent[gpu] = true; return nil })
+}
+
+// Restore brings back a GPU that was lost or removed.
+func (n *Node) Restore(gpu int) {
+	n.change(func() error {
+		delete(n.absent, gpu)
+		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool {
+			return f.gpu == gpu && f.function == Every && f.kind == "code"
+		})
+		return nil
+	})
+}
+
+// Unload makes the driver go away: nothing can be initialised, and calls of those
+// who have answer DRIVER_NOT_LOADED, until Load. The real driver cannot be
+// unloaded while someone holds its devices: see OpenFiles.
+func (n *Node) Unload() {
+	n.change(func() error {
+		n.faults = append(n.faults, unloaded(n.gpus)...)
+		return n.removeDriverFiles()
+	})
+}
+
+// LoadDriver brings the driver back, in another version if one is given. The
+// library stays what it was; where its version no longer fits, initialisation
+// answers LIB_RM_VERSION_MISMATCH, as on a node after an upgrade.
+func (n *Node) LoadDriver(version string) {
+	n.change(func() error {
+		gone := unloaded(n.gpus)
+		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return slices.Contains(gone, f) })
+		kernel := n.driver.version
+		if version != "" && version != kernel {
+			kernel = version
+			n.faults = append(n.faults, mismatch()...)
+		} else {
+			gone = mismatch()
+			n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return slices.Contains(gone, f) })
+		}
+		return n.makeDriverFiles(kernel)
+	})
+}
+
+func unloaded(gpus int) (out []fault) {
+	for gpu := Host; gpu < gpus; gpu++ {
+		out = append(out, fault{gpu: gpu, function: Every, kind: "unloaded", what: "code DRIVER_NOT_LOADED"})
+	}
+	return out
+}
+
+func mismatch() (out []fault) {
+	for _, f := range []string{"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"} {
+		out = append(out, fault{gpu: Host, function: f, kind: "mismatch", what: "code LIB_RM_VERSION_MISMATCH"})
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package nvmltest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// UUID is that of a GPU.
+func UUID(gpu int) string { return fmt.Sprintf("GPU-fa4e%04x-0000-4000-8000-%012x", gpu, gpu) }
+
+// Serial is a GPU's serial number.
+func Serial(gpu int) string { return fmt.Sprintf("SIM%010d", gpu) }
+
+// PCI is a GPU's bus id as the kernel writes it.
+func PCI(gpu int) string { return fmt.Sprintf("0000:%02x:00.0", bus(gpu)) }
+
+// bus numbers are spread as on a board with switches.
+func bus(gpu int) int { return 0x0b + 7*gpu }
+
+// identity are the lines that make the GPUs differ.
+func identity(gpus int) (out []string) {
+	for g := range gpus {
+		add := func(key, value string) { out = append(out, fmt.Sprintf("gpu %d %s %s", g, key, value)) }
+		add("uuid", UUID(g))
+		add("serial", Serial(g))
+		add("minor", strconv.Itoa(g))
+		add("pci.domain", "0")
+		add("pci.bus", strconv.Itoa(bus(g)))
+		add("pci.device", "0")
+		add("board.id", strconv.Itoa(bus(g)<<8))
+		add("module.id", strconv.Itoa(g+1))
+	}
+	return out
+}
+
+// makeDevices makes the files below dev and proc.
+func (n *Node) makeDevices() error {
+	dev := filepath.Join(n.dir, "dev")
+	if err := os.MkdirAll(dev, 0o750); err != nil {
+		return err
+	}
+	return n.makeDriverFiles(n.driver.version)
+}
+
+func (n *Node) devices() []string {
+	out := []string{"nvidiactl"}
+	for g := range n.gpus {
+		out = append(out, "nvidia"+strconv.Itoa(g))
+	}
+	return out
+}
+
+// makeDriverFiles shows a loaded driver of that version.
+func (n *Node) makeDriverFiles(version string) error {
+	files := map[string]string{
+		"proc/driver/nvidia/version": fmt.Sprintf("NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Jan  1 00:00:00 UTC 2026\n", version),
+	}
+	for _, d := range n.devices() {
+		files[filepath.Join("dev", d)] = ""
+	}
+	for g := range n.gpus {
+		files[filepath.Join("proc/driver/nvidia/gpus", PCI(g), "information")] = n.information(g)
+	}
+	for name, text := range files {
+		name = filepath.Join(n.dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// information is what the kernel module tells of a GPU, whatever NVML does.
+func (n *Node) information(gpu int) string {
+	return fmt.Sprintf("Model: \t\t %s\nIRQ:   \t\t %d\nGPU UUID: \t %s\nVideo BIOS: \t 96.00.74.00.01\nBus Type: \t PCIe\n"+
+		"DMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Firmware: \t %s\nGPU Excluded:\t No\n",
+		n.model, 100+gpu, UUID(gpu), PCI(gpu), gpu, n.driver.version)
+}
+
+func (n *Node) removeDriverFiles() error {
+	for _, d := range append(n.devices(), "../proc/driver/nvidia") {
+		if err := os.RemoveAll(filepath.Join(n.dir, "dev", d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

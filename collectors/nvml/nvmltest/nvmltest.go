@@ -1,0 +1,183 @@
+// Package nvmltest is a simulated NVIDIA node for tests: a libnvidia-ml.so.1 of
+// our own, written in C against NVML's public header, compiled when a test needs
+// it, and a Go handle to change what it answers while it runs.
+//
+// The library is a real shared object, so dlopen, dlsym, go-nvml's lazy binding
+// and our own calls in C are exercised as they are on a node with a driver. It
+// reads a script (see README.md); a Node writes that script and changes it. The
+// library sees a change at its next call, in this process and in any other.
+//
+// go-nvml's calls are undefined symbols of the executable, which the loader binds
+// to the first library that was loaded, for ever. A process therefore has one
+// library, and all Nodes of a test binary share it: the Node made last is what the
+// library shows, until its test ends. Tests that use it cannot be parallel. A
+// test that needs another build of the library (an older driver, missing
+// symbols) calls OwnProcess first.
+//
+// Serial numbers begin with SIM and UUIDs with GPU-fa4e, so that no simulated
+// board is taken for a real one.
+package nvmltest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Config of a Node. The zero value is a DGX H100 (8 GPUs, 18 NVLinks each) under
+// driver 580.
+type Config struct {
+	// Preset is a file of presets/ without its ending; "" means "h100-sxm".
+	Preset string
+	// GPUs is how many boards there are; 0 means as many as the preset has.
+	GPUs int
+	// Driver is a branch ("470", "525", "550", "580") or a version
+	// ("550.54.15"); "" means "580". The library lacks the symbols that came
+	// later, and knows no later field ids.
+	Driver string
+	// Without are further symbols that the library lacks.
+	Without []string
+	// MIG enables MIG mode with these profiles: {0: {"1g.10gb", "3g.40gb"}}.
+	MIG map[int][]string
+	// Lines of script follow those of the preset and override them.
+	Lines []string
+}
+
+func (c Config) withDefaults() Config {
+	if c.Preset == "" {
+		c.Preset = "h100-sxm"
+	}
+	if c.Driver == "" {
+		c.Driver = "580"
+	}
+	return c
+}
+
+// New makes a Node, which the library shows until the test ends or another Node is
+// made. It skips the test where there is no C compiler, unless WARPGAUGE_REQUIRE
+// names cc.
+func New(tb testing.TB, c Config) *Node {
+	tb.Helper()
+	requireCC(tb)
+	n, err := Start(c, func(err error) { tb.Helper(); tb.Fatal(err) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		tb.Helper()
+		if err := n.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return n
+}
+
+// Start is New for programs other than tests. What a Node's methods cannot do is
+// told to fail, which must not return.
+func Start(c Config, fail func(error)) (*Node, error) {
+	c = c.withDefaults()
+	lib, err := nodes.library(Options{Driver: c.Driver, Without: c.Without})
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{config: c, lib: lib, fail: fail}
+	if err := n.prepare(); err != nil {
+		return nil, err
+	}
+	return n, nodes.push(n)
+}
+
+// stack is the Nodes of this process; the library shows the top one. It is
+// package-level state because what it guards is process-wide: see the package's
+// comment.
+type stack struct {
+	mu    sync.Mutex
+	lib   *library
+	nodes []*Node
+}
+
+var nodes stack
+
+// library is the one library of this process.
+func (s *stack) library(o Options) (*library, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := o.variant()
+	if err != nil {
+		return nil, err
+	}
+	if s.lib != nil {
+		if s.lib.variant != v {
+			return nil, fmt.Errorf("this process has the simulated NVML of driver %s already and cannot have another (see nvmltest.OwnProcess)", s.lib.options.Driver)
+		}
+		return s.lib, nil
+	}
+	s.lib, err = install(o)
+	return s.lib, err
+}
+
+// push makes n the Node that the library shows.
+func (s *stack) push(n *Node) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes = append(s.nodes, n)
+	return n.show()
+}
+
+// pop takes n away; the library shows the one before.
+func (s *stack) pop(n *Node) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.nodes) - 1; i >= 0; i-- {
+		if s.nodes[i] == n {
+			s.nodes = append(s.nodes[:i], s.nodes[i+1:]...)
+			break
+		}
+	}
+	if len(s.nodes) == 0 {
+		return nil
+	}
+	return s.nodes[len(s.nodes)-1].show()
+}
+
+// shown reports whether the library shows n.
+func (s *stack) shown(n *Node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.nodes) > 0 && s.nodes[len(s.nodes)-1] == n
+}
+
+// Build compiles the library and returns the path of a copy that belongs to this
+// process and no Node: for tests of loading alone. Its script is the file that the
+// environment variable WARPGAUGE_FAKE_NVML names.
+func Build(tb testing.TB, o Options) string {
+	tb.Helper()
+	requireCC(tb)
+	built, err := compile(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(tb.TempDir(), soname)
+	if err := copyFile(path, built); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Install puts a copy of the Node's library at path, with the directories that it
+// needs, and returns path. The loader takes it for another library; what it
+// answers is this process's Node.
+func (n *Node) Install(path string) string {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		n.fail(err)
+	}
+	if err := copyFile(path, n.lib.path); err != nil {
+		n.fail(err)
+	}
+	if err := os.WriteFile(path+".node", []byte(n.lib.script+"\n"), 0o600); err != nil {
+		n.fail(err)
+	}
+	return path
+}

@@ -1,0 +1,97 @@
+package nvmltest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Calls is how often a function was called since New or ResetCalls, by all
+// processes that use the library.
+func (n *Node) Calls(name string) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count(name) - n.calls[name]
+}
+
+// ResetCalls makes Calls count from 0.
+func (n *Node) ResetCalls() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range functions() {
+		n.calls[f.name] = n.count(f.name)
+	}
+}
+
+// AllCalls are the functions that were called, with how often.
+func (n *Node) AllCalls() map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, f := range functions() {
+		if c := n.Calls(f.name); c > 0 {
+			out[f.name] = c
+		}
+	}
+	return out
+}
+
+func (n *Node) count(name string) uint64 {
+	i := slices.IndexFunc(functions(), func(f function) bool { return f.name == name })
+	if i < 0 {
+		n.fail(fmt.Errorf("count calls of %q: the simulated NVML has no such function", name))
+		return 0
+	}
+	v, err := n.lib.control.readAt(callsOffset + int64(i)*8)
+	if err != nil {
+		n.fail(err)
+	}
+	return v
+}
+
+// Held is what the users of the library hold, in all processes. A process that is
+// killed leaves its share behind.
+type Held struct {
+	Inits     int // initialisations that no shutdown has ended
+	Files     int // open devices
+	EventSets int
+	Samples   int // of GPM
+}
+
+// Held tells what is held now: the zero value where everything was let go.
+func (n *Node) Held() Held {
+	return Held{Inits: n.word(wordInits), Files: n.word(wordFiles), EventSets: n.word(wordEventSets), Samples: n.word(wordSamples)}
+}
+
+// Hanging is how many calls hang now.
+func (n *Node) Hanging() int { return n.word(wordHanging) }
+
+func (n *Node) word(word int) int {
+	v, err := n.lib.control.read(word)
+	if err != nil {
+		n.fail(err)
+	}
+	return int(int64(v)) //nolint:gosec // a difference of counts
+}
+
+// OpenFiles are the node's devices that a process (0: this one) has open, by
+// their names below dev.
+func (n *Node) OpenFiles(pid int) []string {
+	if pid == 0 {
+		pid = os.Getpid()
+	}
+	fds, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
+	if err != nil {
+		n.fail(err)
+	}
+	var out []string
+	for _, fd := range fds {
+		target, err := os.Readlink(fd)
+		if name, ok := strings.CutPrefix(target, filepath.Join(n.dir, "dev")+"/"); err == nil && ok {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
