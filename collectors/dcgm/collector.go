@@ -1,0 +1,124 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Collector is DCGM.
+type Collector struct {
+	o Options
+
+	mu      sync.Mutex
+	session *session
+	sources []*source
+}
+
+var _ collector.Collector = (*Collector)(nil)
+
+// New returns an unopened collector and touches nothing.
+func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
+
+// Name is "dcgm".
+func (*Collector) Name() string { return "dcgm" }
+
+// Open connects to the engine, finds what it has and watches what the list asks
+// for. It does not wait for values. An error says what was tried and what to do,
+// and leaves nothing open.
+func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := process.acquire(ctx, c.o)
+	if err != nil {
+		return nil, fmt.Errorf("open DCGM: %w", err)
+	}
+	type result struct {
+		sources []*source
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() { // its calls may hang as the engine does
+		sources, err := bind(s, fields, c.o)
+		done <- result{sources, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			if severed(r.err) {
+				s.broken.Store(true)
+			}
+			return nil, fmt.Errorf("open DCGM: %w", errors.Join(r.err, process.release(s)))
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.session, c.sources = s, r.sources
+		out := make([]collector.Source, len(r.sources))
+		for i, src := range r.sources {
+			out[i] = src
+		}
+		return out, nil
+	case <-ctx.Done():
+		go func() { // whenever the calls return
+			r := <-done
+			for _, src := range r.sources {
+				src.close()
+			}
+			_ = process.release(s)
+		}()
+		return nil, fmt.Errorf("open DCGM: the host engine does not answer: %w", ctx.Err())
+	}
+}
+
+// bind makes the sources: one of the GPUs and what is theirs, one of everything
+// else, so that GPUs can change hands without taking switches and CPUs along.
+func bind(s *session, fields field.List, o Options) (out []*source, err error) {
+	defer func() {
+		if err != nil {
+			for _, src := range out {
+				src.close()
+			}
+			out = nil
+		}
+	}()
+	nodes, err := discover(s.engine, fields, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		r, err := newReadings(s.engine, s.far, n, fields.Readings(), o)
+		if err != nil {
+			return out, err
+		}
+		src := newSource(s, n.devices, r)
+		out = append(out, src)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: the host engine %s has no GPU, switch or CPU", collector.ErrNoDevices, o.engineName())
+	}
+	return out, nil
+}
+
+// Close takes the watches back and lets the connection go.
+func (c *Collector) Close() error {
+	c.mu.Lock()
+	s, sources := c.session, c.sources
+	c.session, c.sources = nil, nil
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if !s.broken.Load() {
+		for _, src := range sources {
+			src.close()
+		}
+	}
+	return process.release(s)
+}
