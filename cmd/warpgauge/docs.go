@@ -121,7 +121,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
 		p.addPages()
-		a.newServer(cfg, p, r, zap.NewNop())
+		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err

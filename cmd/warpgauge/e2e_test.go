@@ -194,7 +194,7 @@ func testNothingFound(t *testing.T, exe string) {
 		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
 	eventually(t, "the reason in the log", func() error {
-		if text := e.log.String(); !strings.Contains(text, "look for NVML") {
+		if text := e.log.String(); !strings.Contains(text, "open NVML") {
 			return fmt.Errorf("the log does not say why NVML is not used:\n%s", text)
 		}
 		return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type sampling interface {
 	Run(context.Context) error
 	Reload(context.Context, field.List) error
 	Status() []sampler.CollectorStatus
+	Release(ctx context.Context, name string) error
+	Resume(name string) error
 }
 
 var (
@@ -101,6 +104,31 @@ func (e *engine) each(f func(sampling) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// Release lets the collector of that name go, or all where it is empty, and
+// returns when nothing of it is held any more.
+func (e *engine) Release(ctx context.Context, name string) error {
+	return e.named(name).each(func(s sampling) error { return s.Release(ctx, name) })
+}
+
+// Resume opens it again.
+func (e *engine) Resume(name string) error {
+	return e.named(name).each(func(s sampling) error { return s.Resume(name) })
+}
+
+// named is the engine with the part alone that has the collector of that name.
+func (e *engine) named(name string) *engine {
+	if name == "" {
+		return e
+	}
+	has := func(s sampling) bool {
+		return slices.ContainsFunc(s.Status(), func(c sampler.CollectorStatus) bool { return c.Name == name })
+	}
+	if i := slices.IndexFunc(e.parts, has); i >= 0 {
+		return &engine{parts: e.parts[i : i+1]}
+	}
+	return &engine{}
 }
 
 // Status tells the state of every collector, in order of priority.

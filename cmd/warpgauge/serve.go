@@ -38,7 +38,7 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range a.flags.Notices() {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	stages, err := a.stages(ctx, cfg, log, signals.hangup)
+	stages, err := a.stages(ctx, cfg, log, signals)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (a *app) serve(ctx context.Context) error {
 
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
-func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, hangup <-chan os.Signal) ([]stage, error) {
+func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
 	csv := newCounters(cfg)
 	list, content, err := csv.first(log)
 	if err != nil {
@@ -70,7 +70,8 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 	r.metrics.register(p.registry)
 	p.addPages()
 
-	srv := a.newServer(cfg, p, r, log)
+	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
+	srv := a.newServer(cfg, p, r, rel, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,10 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, h
 	}
 	stages := append(p.stages(), stage{
 		name: "reloader", grace: 200 * time.Millisecond,
-		run: func(ctx context.Context) error { return r.run(ctx, hangup) },
+		run: func(ctx context.Context) error { return r.run(ctx, signals.hangup) },
+	}, stage{
+		name: "releaser", grace: 200 * time.Millisecond,
+		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	})
 	if path := csv.path(); path != "" {
 		stages = append(stages, stage{
@@ -111,7 +115,7 @@ func dropCapabilities(cfg *config.Config, all []enabled, log *zap.Logger) error 
 	return err
 }
 
-func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, log *zap.Logger) *server.Server {
+func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *releaser, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
 		SystemdSocket:        cfg.Web.SystemdSocket,
@@ -133,24 +137,39 @@ func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, log *zap.L
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }
 	}
+	if cfg.Web.Release {
+		o.Release = func(ctx context.Context, name string, limit time.Duration) error {
+			return rel.release(ctx, name, limit, "POST /-/release")
+		}
+		o.Resume = func(name string) error { return rel.resume(name, "POST /-/resume") }
+	}
 	return server.New(p.renderer, o)
 }
 
 // signals are the signals of the process, from subscribe to release.
 type signals struct {
 	hangup chan os.Signal // SIGHUP
+	letGo  chan os.Signal // SIGUSR1
+	resume chan os.Signal // SIGUSR2
 	end    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
 }
 
 func subscribe() *signals {
-	s := &signals{hangup: make(chan os.Signal, 1), end: make(chan os.Signal, 2)}
+	s := &signals{
+		hangup: make(chan os.Signal, 1), letGo: make(chan os.Signal, 1), resume: make(chan os.Signal, 1),
+		end: make(chan os.Signal, 2),
+	}
 	signal.Notify(s.hangup, syscall.SIGHUP)
+	signal.Notify(s.letGo, syscall.SIGUSR1)
+	signal.Notify(s.resume, syscall.SIGUSR2)
 	signal.Notify(s.end, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	return s
 }
 
 func (s *signals) release() {
 	signal.Stop(s.hangup)
+	signal.Stop(s.letGo)
+	signal.Stop(s.resume)
 	signal.Stop(s.end)
 }
 

@@ -5,6 +5,7 @@ package nvml
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -64,6 +65,8 @@ type board struct {
 	stop  chan struct{}
 	done  chan struct{}
 	asked chan struct{} // closed when the first attempt to open an event set has ended
+
+	linksUp atomic.Uint64 // NVLinks that were seen active
 
 	// Under boards.mu.
 	refs int

@@ -22,11 +22,14 @@ const infoROMEvery = time.Hour
 // blank. Health changes from one row to the next without a new Open. A watch of
 // which nothing is known has no column, and one that is unknown now has blanks.
 type healthPart struct {
-	inputs  part // readings of the GPU; nil if no XID is all there is
-	boards  *boards
-	board   *board // its XIDs; nil if it has none
-	now     func() time.Time
-	infoROM time.Time // when it was last asked for
+	inputs   part // readings of the GPU; nil if no XID is all there is
+	boards   *boards
+	board    *board            // its XIDs; nil if it has none
+	links    func() linkStates // its NVLinks; nil if it has none
+	linkCost callCounter
+	linksUp  uint64 // those that were seen active
+	now      func() time.Time
+	infoROM  time.Time // when it was last asked for
 
 	cols    []collector.Column
 	watches []boundWatch
@@ -38,6 +41,7 @@ type boundWatch struct {
 	columns []int // by reason; the first is for none
 	rules   []boundRule
 	xids    []boundXID
+	down    int // index into columns for a link that went down; 0: links are not asked for
 	chosen  int // of the sample in hand
 	result  float64
 }
@@ -73,9 +77,10 @@ func healthInputs() []field.Reading {
 }
 
 // newHealthPart makes the part. inputs are what the GPU has of healthInputs; nil
-// if nothing. x are its events, nil if it has none. The part owns both.
-func newHealthPart(inputs part, b *boards, x *board) *healthPart {
-	p := &healthPart{inputs: inputs, boards: b, board: x, now: time.Now}
+// if nothing. x are its events, nil if it has none. The part owns both. links asks
+// for its NVLinks, nil if it has none.
+func newHealthPart(inputs part, b *boards, x *board, links func() linkStates) *healthPart {
+	p := &healthPart{inputs: inputs, boards: b, board: x, links: links, now: time.Now}
 	at := map[field.ID]int{}
 	if inputs != nil {
 		for i, c := range inputs.columns() {
@@ -85,23 +90,21 @@ func newHealthPart(inputs part, b *boards, x *board) *healthPart {
 		}
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
-	var watch string
+	if links != nil {
+		w := p.addWatch("NVLINK")
+		w.down = p.addReason(w, "NVLINK", "DCGM_FR_NVLINK_DOWN")
+	}
 	for _, r := range healthRules() {
 		bound := bindRule(r, at)
 		if bound == nil {
 			continue
 		}
-		if r.watch != watch {
-			watch = r.watch
-			p.addWatch(watch)
-		}
-		w := &p.watches[len(p.watches)-1]
-		bound.reason = p.addReason(w, watch, r.code)
+		w := p.addWatch(r.watch)
+		bound.reason = p.addReason(w, r.watch, r.code)
 		w.rules = append(w.rules, *bound)
 	}
 	if x != nil {
-		p.addWatch("ALL")
-		w := &p.watches[len(p.watches)-1]
+		w := p.addWatch("ALL")
 		for _, r := range xidRules() {
 			w.xids = append(w.xids, boundXID{r, p.addReason(w, "ALL", r.code)})
 		}
@@ -126,8 +129,15 @@ func bindRule(r healthRule, at map[field.ID]int) *boundRule {
 	return out
 }
 
-func (p *healthPart) addWatch(name string) {
+// addWatch returns the watch of that name.
+func (p *healthPart) addWatch(name string) *boundWatch {
+	for i := range p.watches {
+		if w := &p.watches[i]; p.cols[w.columns[0]].Labels[1].Value == name {
+			return w
+		}
+	}
 	p.watches = append(p.watches, boundWatch{columns: []int{p.add(name, healthOK)}})
+	return &p.watches[len(p.watches)-1]
 }
 
 // addReason returns the index of the watch's column for a reason.
@@ -190,6 +200,9 @@ func (p *healthPart) ask(now time.Time) {
 // judge chooses the worst result and its reason.
 func (w *boundWatch) judge(p *healthPart, now time.Time) {
 	w.chosen, w.result = 0, math.NaN()
+	if w.down > 0 {
+		w.consider(w.down, p.judgeLinks())
+	}
 	for i := range w.rules {
 		r := &w.rules[i]
 		w.consider(r.reason, r.result(p.row, now))
@@ -203,6 +216,23 @@ func (w *boundWatch) judge(p *healthPart, now time.Time) {
 			w.consider(x.reason, healthPass)
 		}
 	}
+}
+
+// judgeLinks: a link that was active and is not any more. One that never was may
+// have nothing at its other end.
+func (p *healthPart) judgeLinks() float64 {
+	start := time.Now()
+	s := p.links()
+	p.linkCost.add(start)
+	if s.known == 0 {
+		return math.NaN()
+	}
+	up := s.active
+	if p.board != nil { // which knows of the time before a reload
+		up |= p.board.linksUp.Or(s.active)
+	}
+	p.linksUp |= up
+	return known(0, p.linksUp&s.known&^s.active != 0, healthFail)
 }
 
 func (w *boundWatch) consider(reason int, result float64) {
@@ -228,10 +258,14 @@ func (r *boundRule) result(row []float64, now time.Time) float64 {
 }
 
 func (p *healthPart) calls() []collector.CallCost {
-	if p.inputs == nil {
-		return nil
+	var out []collector.CallCost
+	if p.inputs != nil {
+		out = p.inputs.calls()
 	}
-	return p.inputs.calls()
+	if p.links != nil {
+		out = append(out, p.linkCost.cost("nvmlDeviceGetNvLinkState"))
+	}
+	return out
 }
 
 func (p *healthPart) close() {

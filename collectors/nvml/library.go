@@ -27,6 +27,8 @@ type library struct {
 	// Of the initialisation in force: "550.54.15", "12.550.54.15".
 	driver, version string
 
+	events boards // GPUs that somebody listens to
+
 	mu      sync.Mutex
 	symbols map[string]bool // that were looked up
 }
@@ -112,6 +114,15 @@ func (r *registry) release(l *library) error {
 		return fmt.Errorf("shut down NVML (%s): %w", l.path, code)
 	}
 	return nil
+}
+
+// hold keeps the library as it is for a call that may outlive the collector it was
+// made for, because it hangs. The caller holds the library itself.
+func (r *registry) hold(l *library) (release func() error) {
+	_ = r.enter(context.Background()) // cannot fail
+	defer r.leave()
+	r.refs++
+	return func() error { return r.release(l) }
 }
 
 // revive initialises the library that this process is bound to once more: the

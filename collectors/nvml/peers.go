@@ -62,6 +62,10 @@ func (c *callCounter) add(since time.Time) {
 	c.nanos.Add(int64(time.Since(since)))
 }
 
+func (c *callCounter) cost(name string) collector.CallCost {
+	return collector.CallCost{Call: name, Count: uint64(c.count.Load()), Time: time.Duration(c.nanos.Load())}
+}
+
 // peer is another GPU, with the index that label peer_gpu shows.
 type peer struct {
 	index int
@@ -151,9 +155,7 @@ func (x *pair) answer() {
 }
 
 func (p *peersPart) calls() []collector.CallCost {
-	return []collector.CallCost{{
-		Call: "nvmlDeviceGetP2PStatus", Count: uint64(p.cost.count.Load()), Time: time.Duration(p.cost.nanos.Load()),
-	}}
+	return []collector.CallCost{p.cost.cost("nvmlDeviceGetP2PStatus")}
 }
 
 // close leaves calls that hang alone, and the library held until they return.

@@ -37,6 +37,7 @@ type Config struct {
 	Isolation        string // meaningful through IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
+	ReleaseTimeout   time.Duration // 0 means none
 	DropCapabilities bool
 	GPUs             Selector
 	Switches         Selector
@@ -103,6 +104,7 @@ type Web struct {
 	MaxConcurrentScrapes int
 	Pprof                bool
 	Reload               bool
+	Release              bool
 	HealthRequireGPUs    bool
 }
 
@@ -166,6 +168,7 @@ func Default() *Config {
 		Isolation:      IsolationProcess,
 		MemoryLimit:    1 << 30,
 		RestartMax:     30 * time.Second,
+		ReleaseTimeout: 10 * time.Minute,
 
 		DropCapabilities: true,
 		GPUs:             flex(),

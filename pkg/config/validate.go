@@ -21,6 +21,7 @@ func (c *Config) Validate() error {
 		atLeast("xid-count-window-size", c.XIDWindow, time.Millisecond),
 		atLeast("clock-events-count-window-size", c.ClockEventWindow, time.Millisecond),
 		atLeast("collector-restart-max", c.RestartMax, 100*time.Millisecond),
+		atLeast("release-timeout", c.ReleaseTimeout, 0),
 		c.validateMemoryLimit(),
 		c.validateConfigMap(),
 		c.validateFake(),

@@ -40,6 +40,14 @@ type Options struct {
 	// or when the server stops, not when the client goes away. nil forbids
 	// /-/reload.
 	Reload func(context.Context) error
+	// Release lets a collector go, or all where the name is empty, for a time: 0
+	// means the usual one, a negative one until Resume. It returns when nothing is
+	// held any more; its error says what still is. Its context ends after half a
+	// minute. An error that wraps ErrUnknownCollector is the client's mistake.
+	// nil forbids /-/release and /-/resume.
+	Release func(ctx context.Context, collector string, limit time.Duration) error
+	// Resume ends a release.
+	Resume func(collector string) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 	// Version is shown on the index page.
@@ -62,6 +70,7 @@ const (
 	maxStreams       = 16       // requests at a time on one HTTP/2 connection
 	evictionGrace    = 5 * time.Second
 	reloadTimeout    = time.Minute
+	releaseTimeout   = 30 * time.Second
 	drainWaitTimeout = 500 * time.Millisecond // see Server.drain
 )
 

@@ -81,6 +81,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.stats.readyz.count(s.serveReadyz(w, r))
 	case "/-/reload":
 		s.stats.reload.count(s.serveReload(w, r))
+	case "/-/release":
+		s.stats.release.count(s.serveRelease(w, r))
+	case "/-/resume":
+		s.stats.resume.count(s.serveResume(w, r))
 	case "/":
 		s.stats.index.count(s.index.serve(w, r))
 	default:

@@ -1,0 +1,44 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"math/bits"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/pkg/field"
+)
+
+// TestClockReasons: NVML's bits are DCGM's, so the mask needs no translation for
+// DCGM_FI_DEV_CLOCKS_EVENT_REASONS and the counts that are made of it.
+func TestClockReasons(t *testing.T) {
+	reasons := map[uint64]string{
+		nvml.ClocksEventReasonGpuIdle:                   "gpu_idle",
+		nvml.ClocksEventReasonApplicationsClocksSetting: "clocks_setting",
+		nvml.ClocksEventReasonSwPowerCap:                "power_cap",
+		nvml.ClocksThrottleReasonHwSlowdown:             "hw_slowdown",
+		nvml.ClocksEventReasonSyncBoost:                 "sync_boost",
+		nvml.ClocksEventReasonSwThermalSlowdown:         "sw_thermal",
+		nvml.ClocksThrottleReasonHwThermalSlowdown:      "hw_thermal",
+		nvml.ClocksThrottleReasonHwPowerBrakeSlowdown:   "hw_power_brake",
+		nvml.ClocksEventReasonDisplayClockSetting:       "display_clocks",
+	}
+	for mask, want := range reasons {
+		if got, ok := field.ClockReason(bits.TrailingZeros64(mask)); !ok || got != want {
+			t.Errorf("bit %#x is %q, want %q", mask, got, want)
+		}
+	}
+	if len(reasons) != field.ClockReasons {
+		t.Errorf("NVML has %d reasons, DCGM %d", len(reasons), field.ClockReasons)
+	}
+	for name, got := range map[string]uint64{
+		"power":   nvml.ClocksEventReasonSwPowerCap | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown,
+		"thermal": nvml.ClocksEventReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown,
+	} {
+		if want := map[string]uint64{"power": reasonsPower, "thermal": reasonsThermal}[name]; got != want {
+			t.Errorf("health watch of %s looks at %#x, NVML's bits are %#x", name, want, got)
+		}
+	}
+}
