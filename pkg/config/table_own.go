@@ -56,6 +56,11 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "auto|true|false", Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor,
 		},
 		{
+			Name: "dcgm-library", Env: "WARPGAUGE_DCGM_LIBRARY", Group: GroupCollectors, value: text(&c.HostEngine.Library),
+			Metavar: "FILE", Usage: "The DCGM library, as path or soname; no other is tried.",
+			ShownDefault: "libdcgm.so.4 by the loader's path, then where packages put it",
+		},
+		{
 			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
 			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
 		},
