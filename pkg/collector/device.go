@@ -22,6 +22,10 @@ type Device struct {
 	InstanceProfile string // label GPU_I_PROFILE, "1g.10gb"
 	InstanceID      string // label GPU_I_ID
 	ComputeID       string // label GPU_CI_ID
+	// MIGUUID is the UUID of a MIG device ("MIG-…"), by which container runtimes and
+	// Kubernetes know it. Not a label. A GPU instance that is split into several MIG
+	// devices has none; its compute instances have theirs.
+	MIGUUID string
 
 	Link   string // label nvlink
 	Switch string // label nvswitch, "nvswitch0"

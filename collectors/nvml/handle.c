@@ -1,0 +1,74 @@
+//go:build linux && cgo
+
+#include "handle.h"
+
+#include <stddef.h>
+
+typedef void *device;
+typedef int (*handle_fn)(unsigned int, device *);
+typedef int (*mig_handle_fn)(device, unsigned int, device *);
+typedef int (*uint_fn)(device, unsigned int *);
+typedef int (*pair_fn)(device, unsigned int *, unsigned int *);
+typedef int (*text_fn)(device, char *, unsigned int);
+
+_Static_assert(sizeof(device) == sizeof(uintptr_t), "nvmlDevice_t");
+
+enum {
+	SUCCESS = 0,
+	INVALID_ARGUMENT = 2,
+	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
+	UUID_SIZE = 96, // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+};
+
+struct wg_handle wg_handle_by_index(void *f, unsigned int index)
+{
+	device d = NULL;
+	int code = ((handle_fn)f)(index, &d);
+	return (struct wg_handle){(uintptr_t)d, code};
+}
+
+struct wg_handle wg_mig_by_index(void *f, uintptr_t gpu, unsigned int index)
+{
+	device d = NULL;
+	int code = ((mig_handle_fn)f)((device)gpu, index, &d);
+	return (struct wg_handle){(uintptr_t)d, code};
+}
+
+// FNV-1a, 64 bits.
+static uint64_t mix(uint64_t h, const void *data, size_t size)
+{
+	for (const unsigned char *p = data; size > 0; size--)
+		h = (h ^ *p++) * 0x100000001b3;
+	return h;
+}
+
+uint64_t wg_mig_layout(void *mode, void *count, void *by_index, void *uuid, uintptr_t gpu)
+{
+	uint64_t h = 0xcbf29ce484222325;
+	unsigned int current = 0, pending = 0, most = 0;
+	switch (((pair_fn)mode)((device)gpu, &current, &pending)) {
+	case SUCCESS:
+		break;
+	case NOT_SUPPORTED:
+		return h;
+	default:
+		return 0;
+	}
+	h = mix(h, &current, sizeof current);
+	if (current == 0)
+		return h;
+	if (((uint_fn)count)((device)gpu, &most) != SUCCESS)
+		return 0;
+	for (unsigned int i = 0; i < most; i++) {
+		struct wg_handle mig = wg_mig_by_index(by_index, gpu, i);
+		if (mig.code == NOT_FOUND || mig.code == INVALID_ARGUMENT)
+			continue;
+		char text[UUID_SIZE] = {0};
+		if (mig.code != SUCCESS || ((text_fn)uuid)((device)mig.handle, text, sizeof text) != SUCCESS)
+			return 0;
+		h = mix(h, &i, sizeof i);
+		h = mix(h, text, sizeof text);
+	}
+	return h;
+}
