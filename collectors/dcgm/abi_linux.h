@@ -14,7 +14,7 @@ enum {
 	WG_MAX_GPUS = 32,        // DCGM_MAX_NUM_DEVICES
 	WG_MAX_SWITCHES = 12,    // DCGM_MAX_NUM_SWITCHES
 	WG_GPU_LINKS_V5 = 36,    // DCGM_NVLINK_MAX_LINKS_PER_GPU
-	WG_GPU_LINKS_V4 = 18,    // the same before DCGM 4.5
+	WG_GPU_LINKS_V4 = 18,    // the same before DCGM 4.6
 	WG_SWITCH_LINKS = 256,   // DCGM_NVLINK_MAX_LINKS_PER_NVSWITCH
 	WG_MAX_HIERARCHY = 448,  // DCGM_MAX_HIERARCHY_INFO: 32 GPUs of 14
 	WG_MAX_INCIDENTS = 1024, // DCGM_HEALTH_WATCH_MAX_INCIDENTS_V2
@@ -131,7 +131,7 @@ typedef struct {
 	wg_gpu_links5 gpus[WG_MAX_GPUS];
 	uint32_t switch_count;
 	wg_switch_links switches[WG_MAX_SWITCHES];
-} wg_links5; // dcgmNvLinkStatus_v5, since DCGM 4.5
+} wg_links5; // dcgmNvLinkStatus_v5, since DCGM 4.6
 _Static_assert(sizeof(wg_links5) == 17084, "dcgmNvLinkStatus_v5");
 
 typedef struct {
@@ -200,5 +200,21 @@ typedef struct {
 	char text[2 * WG_STRING]; // "key:value;key:value"
 } wg_version2; // dcgmVersionInfo_v2
 _Static_assert(sizeof(wg_version2) == 516, "dcgmVersionInfo_v2");
+
+typedef struct {
+	uint32_t id;
+	struct {
+		uint32_t version;
+		uint64_t cores[16]; // a bit each
+	} owned;
+} wg_cpu; // dcgmCpuHierarchyCpu_v1
+_Static_assert(sizeof(wg_cpu) == 144, "dcgmCpuHierarchyCpu_v1");
+
+typedef struct {
+	uint32_t version;
+	uint32_t count;
+	wg_cpu cpus[8];
+} wg_cpus1; // dcgmCpuHierarchy_v1
+_Static_assert(sizeof(wg_cpus1) == 1160, "dcgmCpuHierarchy_v1");
 
 #endif

@@ -102,6 +102,15 @@ int wg_hierarchy(const wg_table *t, uintptr_t handle, wg_hierarchy2 *out) {
 	return r;
 }
 
+int wg_cpus(const wg_table *t, uintptr_t handle, wg_cpus1 *out) {
+	NEED(dcgmGetCpuHierarchy);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_cpus1, 1);
+	int r = FN(dcgmGetCpuHierarchy)(handle, out);
+	if (out->count > 8) out->count = 8;
+	return r;
+}
+
 int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out) {
 	NEED(dcgmGetNvLinkLinkStatus);
 	memset(out, 0, sizeof *out);
@@ -207,10 +216,10 @@ static int ask(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t
 	return FN(dcgmEntitiesGetLatestValues)(handle, e, ne, f, nf, live ? LIVE_DATA : 0, scratch);
 }
 
-int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf,
+int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
               wg_value2 *scratch, wg_cell *cells) {
 	for (uint32_t i = 0; i < ne * nf; i++) cells[i] = (wg_cell){.value = NAN, .status = ST_NO_DATA};
-	int r = ask(t, handle, e, ne, f, nf, 0, scratch);
+	int r = ask(t, handle, e, ne, f, nf, live, scratch);
 	if (r != ST_OK) return r;
 	for (uint32_t i = 0; i < ne * nf; i++) {
 		const wg_value2 *v = &scratch[i];
@@ -220,8 +229,8 @@ int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t 
 	return ST_OK;
 }
 
-int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf,
-             int live, wg_value2 *scratch, char *texts) {
+int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
+             wg_value2 *scratch, char *texts) {
 	memset(texts, 0, (size_t)ne * nf * WG_STRING);
 	int r = ask(t, handle, e, ne, f, nf, live, scratch);
 	if (r != ST_OK) return r;

@@ -26,6 +26,7 @@ enum {
 	F(dcgmHostengineVersionInfo, (uintptr_t, wg_version2 *))                                     \
 	F(dcgmGetEntityGroupEntities, (uintptr_t, int32_t, uint32_t *, int *, uint32_t))             \
 	F(dcgmGetGpuInstanceHierarchy, (uintptr_t, wg_hierarchy2 *))                                 \
+	F(dcgmGetCpuHierarchy, (uintptr_t, wg_cpus1 *))                                              \
 	F(dcgmGetNvLinkLinkStatus, (uintptr_t, void *))                                              \
 	F(dcgmGetNvLinkP2PStatus, (uintptr_t, wg_peers1 *))                                          \
 	F(dcgmGroupCreate, (uintptr_t, int32_t, const char *, uintptr_t *))                          \
@@ -76,6 +77,7 @@ int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out
 // wg_entities fills ids and count (capacity in, number out).
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count);
 int wg_hierarchy(const wg_table *t, uintptr_t handle, wg_hierarchy2 *out);
+int wg_cpus(const wg_table *t, uintptr_t handle, wg_cpus1 *out);
 // wg_links asks in the newest version that the library takes.
 int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out);
 int wg_peers(const wg_table *t, uintptr_t handle, wg_peers1 *out);
@@ -89,13 +91,15 @@ int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t f
 
 // wg_latest reads the newest value of every field of every entity in one call.
 // cells has ne × nf places, entity by entity; scratch has room for as many
-// wg_value2. What the answer does not hold gets status DCGM_ST_NO_DATA.
-int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf,
+// wg_value2. live asks the driver in place of the engine's cache, which may take
+// as long as the driver does. What the answer does not hold gets status
+// DCGM_ST_NO_DATA.
+int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
               wg_value2 *scratch, wg_cell *cells);
 // wg_texts is the same for text: WG_STRING bytes a place, empty where there is
-// none. live asks the driver in place of the engine's cache.
-int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf,
-             int live, wg_value2 *scratch, char *texts);
+// none.
+int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
+             wg_value2 *scratch, char *texts);
 // wg_since reads the values of one field of one GPU after a time, oldest first.
 // count is the capacity in, the number out.
 int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64_t after_us, wg_value1 *scratch,

@@ -3,56 +3,60 @@
 package dcgm
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
+	"errors"
+	"slices"
 
-	"warpgauge/pkg/collector"
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/field"
 )
 
-// Numbers of fields that tell who a GPU is (dcgm_fields.h).
-const (
-	fieldName = 50
-	fieldUUID = 54
-	fieldPCI  = 57
-)
+// discovery is one look at what an engine has. What one kind of entity cannot
+// tell costs that kind, and is logged once.
+type discovery struct {
+	engine *engine
+	fields field.List
+	o      Options
+}
 
 // discover asks the engine what it has: a node for the GPUs and what is theirs,
-// a node for everything else. Empty nodes are left out.
-func discover(e *engine, _ field.List, o Options) ([]*node, error) {
-	ids, err := e.entities(kindGPU, !o.FakeGPUs)
+// a node for switches and CPUs. Empty nodes are left out.
+func discover(e *engine, fields field.List, o Options) ([]*node, error) {
+	d := &discovery{e, fields, o}
+	gpus, err := d.gpus()
 	if err != nil {
 		return nil, err
 	}
-	n := &node{}
-	for _, id := range ids {
-		n.entities = append(n.entities, entity{kindGPU, id})
+	d.instances(gpus)
+	var states []links
+	if d.wants(field.Link) {
+		states = d.linkStates()
 	}
-	texts, err := e.texts(n.entities, []uint16{fieldName, fieldUUID, fieldPCI}, true)
-	if err != nil {
-		return nil, fmt.Errorf("identify GPUs: %w", err)
-	}
-	for i, id := range ids {
-		t := texts[i*3:]
-		for j := range 3 {
-			if blankText(t[j]) {
-				t[j] = ""
-			}
-		}
-		gpu := strconv.Itoa(int(id))
-		n.devices = append(n.devices, collector.Device{
-			ID: t[1], UUID: t[1], Level: field.GPU, GPU: gpu, Model: t[0], PCIBusID: t[2], Node: "nvidia" + gpu,
-		})
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	return []*node{n}, nil
+	d.links(gpus, states)
+
+	rest := &node{}
+	d.switches(rest)
+	d.links(rest, states)
+	d.cpus(rest)
+	return slices.DeleteFunc([]*node{gpus, rest}, func(n *node) bool { return len(n.devices) == 0 }), nil
 }
 
-// blankText reports whether a text is one of DCGM's blanks: "<<<NULL>>>",
-// "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>".
-func blankText(s string) bool {
-	return s == "" || strings.HasPrefix(s, "<<<") && strings.HasSuffix(s, ">>>")
+// wants reports whether the list asks for a reading of a level.
+func (d *discovery) wants(levels ...field.Level) bool {
+	for _, r := range d.fields.Readings() {
+		if slices.Contains(levels, r.Desc.Level) {
+			return true
+		}
+	}
+	return false
+}
+
+// without tells that entities of a kind cannot be listed. A node that has none of
+// them is nothing to speak of.
+func (d *discovery) without(k entityKind, err error) {
+	var s status
+	if errors.As(err, &s) && (s == statusNotSupported || s == statusNoModule || s == statusNoData) {
+		return
+	}
+	d.o.Log.Warn("entities cannot be listed and are left out", zap.Stringer("source", k), zap.Error(err))
 }

@@ -195,6 +195,33 @@ func text(b []C.char) string {
 	return s.String()
 }
 
+// cpu is a CPU and the numbers of its cores.
+type cpu struct {
+	id    uint32
+	cores []uint32
+}
+
+// cpus lists NVIDIA's CPUs of the node.
+func (e *engine) cpus() ([]cpu, error) {
+	var h C.wg_cpus1
+	if r := C.wg_cpus(e.lib.table, e.handle, &h); r != 0 {
+		return nil, fmt.Errorf("list CPUs: %w", status(r))
+	}
+	var out []cpu
+	for _, c := range h.cpus[:h.count] {
+		one := cpu{id: uint32(c.id)}
+		for word, bits := range c.owned.cores {
+			for bit := range 64 {
+				if bits>>bit&1 != 0 {
+					one.cores = append(one.cores, uint32(64*word+bit))
+				}
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
 // linkStates lists the links of all GPUs and switches.
 func (e *engine) linkStates() ([]links, error) {
 	l := (*C.wg_links5)(C.malloc(C.sizeof_wg_links5))
@@ -330,14 +357,28 @@ func (e *engine) latest(entities []entity, fields []uint16, s *scratch, cells []
 		panic("dcgm: shape of a read")
 	}
 	r := C.wg_latest(e.lib.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
-		s.values, (*C.wg_cell)(unsafe.Pointer(&cells[0])))
+		0, s.values, (*C.wg_cell)(unsafe.Pointer(&cells[0])))
 	return answer(r)
 }
 
-// texts reads the texts of all fields of all entities, entity by entity; "" where
-// there is none. Blanks ("<<<…>>>") are passed on. live asks the driver, not the
-// engine's cache, and needs no watch.
-func (e *engine) texts(entities []entity, fields []uint16, live bool) ([]string, error) {
+// live reads numbers from the driver, past the engine's cache. It needs no watch
+// and takes as long as the driver does.
+func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
+	n := len(entities) * len(fields)
+	if n == 0 {
+		return nil, nil
+	}
+	s := newScratch(n)
+	defer s.free()
+	cells := make([]cell, n)
+	r := C.wg_latest(e.lib.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
+		1, s.values, (*C.wg_cell)(unsafe.Pointer(&cells[0])))
+	return cells, answer(r)
+}
+
+// texts is live for texts, entity by entity; "" where there is none. Blanks
+// ("<<<…>>>") are passed on.
+func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	n := len(entities) * len(fields)
 	if n == 0 {
 		return nil, nil
@@ -346,7 +387,7 @@ func (e *engine) texts(entities []entity, fields []uint16, live bool) ([]string,
 	defer s.free()
 	buf := make([]byte, n*C.WG_STRING)
 	r := C.wg_texts(e.lib.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
-		truth(live), s.values, (*C.char)(unsafe.Pointer(&buf[0])))
+		1, s.values, (*C.char)(unsafe.Pointer(&buf[0])))
 	if r != 0 {
 		return nil, status(r)
 	}
