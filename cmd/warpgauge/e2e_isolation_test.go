@@ -43,6 +43,7 @@ func TestE2EIsolation(t *testing.T) {
 			"RefusedInside":  testRefusedInside,
 			"ReloadIsolated": testReloadIsolated,
 			"StopIsolated":   testStopIsolated,
+			"Release":        testRelease,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

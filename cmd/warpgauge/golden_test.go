@@ -54,8 +54,12 @@ func TestGoldenPages(t *testing.T) {
 	}
 	for _, profile := range fake.Profiles() {
 		t.Run(profile, func(t *testing.T) {
+			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
 			var text, open, proto []byte
-			synctest.Test(t, func(t *testing.T) { text, open, proto = simulate(t, profile, list) })
+			synctest.Test(t, func(t *testing.T) { text, open, proto = simulate(t, factory, list, func(int) {}) })
 			golden(t, profile+".prom", text)
 			golden(t, profile+".openmetrics", open)
 			golden(t, profile+".protobuf.json", readable(t, proto))
@@ -64,19 +68,21 @@ func TestGoldenPages(t *testing.T) {
 	}
 }
 
-// simulate returns the pages of a node of two boards after ten seconds.
-func simulate(t *testing.T, profile string, list field.List) (text, open, proto []byte) {
-	factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+// simulate returns the pages of a node after nine seconds and a half. each is
+// called between two ticks, with the number of seconds that have passed.
+func simulate(t *testing.T, factory collector.Factory, list field.List, each func(second int)) (text, open, proto []byte) {
+	t.Helper()
 	s := sampler.New([]collector.Factory{factory}, list, sampler.Options{})
 	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()
 	go func() { ended <- r.Run(ctx) }()
-	time.Sleep(9500 * time.Millisecond) // between two ticks of each source
+	for second := range 9 { // at none of which a source samples
+		time.Sleep(time.Second)
+		each(second + 1)
+	}
+	time.Sleep(500 * time.Millisecond) // between two ticks of each source
 	synctest.Wait()
 	page := func(f exposition.Format) []byte {
 		p := r.Page(f, false)

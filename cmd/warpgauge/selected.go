@@ -170,9 +170,10 @@ func (s *selection) warnMissing(all []collector.Device) {
 
 // repeats says whether a column tells of a whole GPU what its instances tell of
 // their shares. With f the instances speak for the GPU there; what they do not
-// have (temperature, power, clocks …) stays with the GPU, once.
+// have (temperature, power, clocks …) stays with the GPU, once; and so does an
+// XID that concerns the whole GPU, which no instance tells of.
 func (s *selection) repeats(c collector.Column, d *collector.Device, parts instanceFields) bool {
-	return s.gpus.Flexible() && d.Level == field.GPU && parts[d.ID][c.Field]
+	return s.gpus.Flexible() && d.Level == field.GPU && parts[d.ID][c.Field] && c.Field != field.XIDErrors && c.Field != field.XIDEvent
 }
 
 // narrow returns src without what is not selected, nil if nothing is left.

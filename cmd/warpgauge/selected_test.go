@@ -139,6 +139,19 @@ func TestFlexSelectionTellsNothingTwice(t *testing.T) {
 	}
 }
 
+// An XID of a whole GPU is none of its instances' XIDs: both are told.
+func TestFlexSelectionKeepsXIDs(t *testing.T) {
+	const used = 252
+	s := choose(t, "f", "f", "f")
+	parts := instanceFields{"GPU-1": {field.XIDErrors: true, field.XIDEvent: true, used: true}}
+	for id, want := range map[field.ID]bool{field.XIDErrors: false, field.XIDEvent: false, used: true} {
+		d := collector.Device{ID: "GPU-1", Level: field.GPU}
+		if got := s.repeats(collector.Column{Field: id}, &d, parts); got != want {
+			t.Errorf("field %d of a GPU whose instances have it: hidden %v, want %v", id, got, want)
+		}
+	}
+}
+
 // What is selected obeys the contract of collectors as the whole does.
 func TestSelectionConforms(t *testing.T) {
 	for _, gpus := range []string{"f", "g", "g:1-3,6"} {

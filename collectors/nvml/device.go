@@ -28,7 +28,8 @@ type gpu struct {
 	instances []instance
 	layout    uint64 // what migWatch compares; 0 if it is not known
 
-	err error // why NVML did not answer; nothing above but index and device is set then
+	err    error       // why NVML did not answer; nothing above but index and device is set then
+	silent func() bool // where a call has not returned in time: whether it still has not
 }
 
 // instance is a MIG device.
@@ -66,10 +67,19 @@ func lost(code nvml.Return) bool {
 	return false
 }
 
+// newGPU is a GPU of which nothing but the index is known. dcgm-exporter makes the
+// name of the device node of that.
+func newGPU(index int) *gpu {
+	n := strconv.Itoa(index)
+	return &gpu{
+		index: index, arch: nvml.DEVICE_ARCH_UNKNOWN,
+		device: collector.Device{Level: field.GPU, GPU: n, Node: "nvidia" + n},
+	}
+}
+
 // identify asks NVML who the GPU at an index is, and whether MIG is on.
 func (l *library) identify(index int) *gpu {
-	g := &gpu{index: index, arch: nvml.DEVICE_ARCH_UNKNOWN}
-	g.device = collector.Device{Level: field.GPU, GPU: strconv.Itoa(index), Node: "nvidia" + strconv.Itoa(index)}
+	g := newGPU(index)
 	raw, code := l.rawByIndex(index)
 	if code != nvml.SUCCESS {
 		g.err = gpuError("nvmlDeviceGetHandleByIndex", code)
@@ -105,7 +115,7 @@ func (l *library) describe(g *gpu) {
 			g.device.Model = name
 		}
 	}
-	// Not on WSL, where there is no device node. dcgm-exporter has the index there, too.
+	// On WSL there is no device node and no number.
 	if l.has("nvmlDeviceGetMinorNumber") {
 		if minor, code := g.handle.GetMinorNumber(); code == nvml.SUCCESS {
 			g.device.Node = "nvidia" + strconv.Itoa(minor)

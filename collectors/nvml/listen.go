@@ -5,7 +5,6 @@ package nvml
 import (
 	"slices"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
@@ -13,7 +12,8 @@ import (
 
 // listen joins those who listen to a GPU; boards.leave ends that. It returns nil
 // where the GPU, or its driver, has no events.
-func (l *library) listen(uuid string, gpu nvml.Device, log *zap.Logger) *board {
+func (l *library) listen(g *gpu, log *zap.Logger) *board {
+	uuid, gpu := g.device.ID, g.handle
 	open := func() (eventSet, error) { return openEvents(l, l.api, gpu) }
 	hold := func() func() {
 		release := process.hold(l)
@@ -36,55 +36,75 @@ func wanted(fields []field.Reading, ids ...field.ID) bool {
 	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
-// newEvents makes the part of a GPU's XIDs; nil where none are wanted or the GPU
-// has no events. devices is how many the source has, instances which of them are
-// MIG instances.
-func newEvents(l *library, uuid string, gpu nvml.Device, devices int, instances []instanceID, fields []field.Reading, log *zap.Logger) part {
-	if !wanted(fields, field.XIDErrors, field.XIDEvent) && len(instances) == 0 {
+// newEvents makes the part of a GPU's XIDs and of changes of its MIG instances;
+// nil where neither is wanted or the GPU has no events. The devices of its source
+// are the GPU and then its instances, in order.
+func newEvents(l *library, g *gpu, fields []field.Reading, log *zap.Logger) part {
+	if !wanted(fields, field.XIDErrors, field.XIDEvent) && !g.migCapable {
 		return nil
 	}
-	x := l.listen(uuid, gpu, log)
+	x := l.listen(g, log)
 	if x == nil {
 		return nil
 	}
-	return newEventsPart(&l.events, x, devices, placement{instances}, fields, log)
+	var place placement
+	for i, in := range g.instances {
+		id := instanceID{gi: uint32(in.gi), ci: noInstance, device: i + 1} //nolint:gosec // as NVML gave it
+		if in.ci >= 0 {
+			id.ci = uint32(in.ci) //nolint:gosec // as NVML gave it
+		}
+		place.instances = append(place.instances, id)
+	}
+	return newEventsPart(&l.events, x, 1+len(g.instances), place, fields, log)
 }
 
-// newHealth makes the part of a GPU's health; nil where nothing is known of it.
-// inputs are made of healthInputs, or nil, and become the part's. With MIG, links
-// count as down whatever they do, so they are not asked for
-// (DcgmHealthWatch::MonitorNVLinkStatus does the same).
-func newHealth(l *library, uuid string, gpu nvml.Device, raw uintptr, mig bool, inputs part, log *zap.Logger) part {
+// newHealth makes the part of a GPU's health; nil where it is not wanted or nothing
+// is known of it. inputs makes a part of readings of the GPU alone, nil if it has
+// none of them. With MIG, links count as down whatever they do, so they are not
+// asked for (DcgmHealthWatch::MonitorNVLinkStatus does the same).
+func newHealth(l *library, g *gpu, fields []field.Reading, inputs func([]field.Reading) (part, error), log *zap.Logger) (part, error) {
+	if !wanted(fields, field.GPUHealth) {
+		return nil, nil
+	}
+	readings, err := inputs(healthInputs())
+	if err != nil {
+		return nil, err
+	}
 	var links func() linkStates
-	if ask, ok := linkQuestion(l.dl, raw); ok && !mig && ask().known != 0 {
+	if ask, ok := linkQuestion(l.dl, g.raw); ok && !g.mig && ask().known != 0 {
 		links = ask
 	}
-	x := l.listen(uuid, gpu, log)
-	if inputs == nil && x == nil && links == nil {
-		return nil
+	x := l.listen(g, log)
+	if readings == nil && x == nil && links == nil {
+		return nil, nil
 	}
-	return newHealthPart(inputs, &l.events, x, links)
+	return newHealthPart(readings, &l.events, x, links), nil
 }
 
-// newPeers makes the part of a GPU's peers, given as nvmlDevice_t by index; nil
-// where there are none or the driver cannot tell.
-func newPeers(l *library, gpu uintptr, peers map[int]uintptr, log *zap.Logger) part {
-	var asked []peer
-	for index, other := range peers {
-		ask, ok := p2pQuestion(l.dl, gpu, other)
+// newPeers makes the part of what a GPU reaches over NVLink; nil where it is not
+// wanted, the driver cannot tell or there is no other GPU.
+func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, log *zap.Logger) part {
+	if !wanted(fields, field.P2PStatus) {
+		return nil
+	}
+	var peers []peer
+	for _, other := range all {
+		if other == g || other.raw == 0 {
+			continue
+		}
+		ask, ok := p2pQuestion(l.dl, g.raw, other.raw)
 		if !ok {
 			return nil
 		}
-		asked = append(asked, peer{index, ask})
+		peers = append(peers, peer{other.index, ask})
 	}
-	if len(asked) == 0 {
+	if len(peers) == 0 {
 		return nil
 	}
-	slices.SortFunc(asked, func(a, b peer) int { return a.index - b.index })
 	release := process.hold(l)
-	return newPeersPart(asked, func() {
+	return newPeersPart(peers, func() {
 		if err := release(); err != nil {
-			log.Warn("library is not let go", zap.Error(err))
+			log.Warn("library is not let go", zap.String("device", g.device.ID), zap.Error(err))
 		}
 	})
 }

@@ -11,6 +11,7 @@ package nvml
 import (
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -32,6 +33,9 @@ type Options struct {
 	// Getenv reads the variables by which NVIDIA's components are told of driver
 	// roots; nil means os.Getenv.
 	Getenv func(string) string
+	// Patience is how long Open and Rescan wait for GPUs that do not answer, from
+	// the last one that did; 0 means 5 s. The context's deadline bounds it.
+	Patience time.Duration
 	// Log is nil to log nothing.
 	Log *zap.Logger
 }
@@ -39,6 +43,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
+	}
+	if o.Patience <= 0 {
+		o.Patience = 5 * time.Second
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

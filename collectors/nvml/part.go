@@ -3,8 +3,6 @@
 package nvml
 
 import (
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -28,11 +26,10 @@ type part interface {
 	close()
 }
 
-// target is a device that a part asks: a GPU or one of its instances.
+// target is a device that a part asks: a GPU, one of its instances or its links.
 type target struct {
-	device int         // index in the source's devices
-	handle nvml.Device // go-nvml's
-	raw    uintptr     // the same as nvmlDevice_t, for calls of our own
+	device int     // index in the source's devices
+	raw    uintptr // nvmlDevice_t; of a link that of its GPU
 	level  field.Level
-	arch   nvml.DeviceArchitecture
+	link   uint32 // of a link, from 0
 }

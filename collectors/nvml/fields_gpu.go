@@ -1,0 +1,122 @@
+package nvml
+
+import "warpgauge/pkg/field"
+
+// What a GPU is, its clocks and temperatures. Arguments are enums of nvml.h.
+
+const (
+	clockGraphics, clockSM, clockMemory, clockVideo                  = 0, 1, 2, 3 // nvmlClockType_t
+	sensorGPU                                                        = 0          // nvmlTemperatureSensors_t
+	thresholdShutdown, thresholdSlowdown, thresholdMem, thresholdGPU = 0, 1, 2, 3 // nvmlTemperatureThresholds_t
+	scopeNUMANode                                                    = 0          // NVML_AFFINITY_SCOPE_NODE
+)
+
+const (
+	maskNote     = "a mask that a 64-bit float cannot hold exactly is left out"
+	maxwellTesla = "some boards up to Maxwell"
+)
+
+var identityReadings = []reading{
+	{id: 4, terms: of(getDeviceCount, 0)},
+	{id: 5, terms: of(getCUDAVersion, 0)},
+	{id: 52, terms: of(getIndex, 0)},
+	{id: 55, terms: of(getMinorNumber, 0)},
+	{id: 58, terms: of(getPCIInfo, 0)},
+	{id: 59, terms: of(getPCIInfo, 1)},
+	{id: 63, terms: append(of(getComputeCapability, 0), of(getComputeCapability, 1)...), how: asCapability},
+	{id: 65, terms: of(getComputeMode, 0), how: asComputeMode},
+	{id: 66, terms: of(getPersistenceMode, 0)},
+	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out where there is no MIG; DCGM says 0"},
+	{id: 69, terms: of(getMaxMIGDevices, 0), boards: "Ampere and newer with MIG"},
+	{id: 70, terms: of(getCPUAffinity, 0), note: maskNote},
+	{id: 71, terms: of(getCPUAffinity, 1), note: maskNote},
+	{id: 72, terms: of(getCPUAffinity, 2), note: maskNote},
+	{id: 73, terms: of(getCPUAffinity, 3), note: maskNote},
+	{id: 74, terms: of(getCCState, 0), boards: "Ampere and newer"},
+	{id: 83, terms: of(getInforomChecksum, 0), boards: "with an InfoROM"},
+	{id: 84, terms: of(getInforomValid, 0), boards: "with an InfoROM", note: "the check itself is made on the GPU"},
+	{id: 86, terms: of(getMemoryAffinity, 0, scopeNUMANode), note: maskNote},
+	{id: 87, terms: of(getMemoryAffinity, 1, scopeNUMANode), note: maskNote},
+	{id: 88, terms: of(getMemoryAffinity, 2, scopeNUMANode), note: maskNote},
+	{id: 89, terms: of(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
+	{id: 94, terms: of(getGPMSupport, 0), boards: "all; 1 from Hopper"},
+	{id: 500, terms: of(getVirtualizationMode, 0)},
+	{id: 526, terms: of(getGridLicence, 0), note: "0 where licensing does not concern the GPU, as in DCGM"},
+}
+
+var clockReadings = []reading{
+	// A clock that is gated reads 0, which is what it runs at.
+	{id: 100, terms: of(getClockInfo, 0, clockSM)},
+	{id: 101, terms: of(getClockInfo, 0, clockMemory)},
+	{id: 102, terms: of(getClockInfo, 0, clockVideo)},
+	{id: 110, terms: of(getApplicationsClock, 0, clockGraphics), how: unlessZero},
+	{id: 111, terms: of(getApplicationsClock, 0, clockMemory), how: unlessZero},
+	{id: 112, terms: of(getClockEventReasons, 0)},
+	{id: 113, terms: of(getMaxClockInfo, 0, clockSM), how: unlessZero},
+	{id: 114, terms: of(getMaxClockInfo, 0, clockMemory), how: unlessZero},
+	{id: 115, terms: of(getMaxClockInfo, 0, clockVideo), how: unlessZero},
+	{id: 120, terms: of(getAutoBoost, 0), boards: maxwellTesla},
+	{id: 190, terms: of(getPState, 0), how: asPState, note: "an unknown state is left out; DCGM says 32"},
+}
+
+var thermalReadings = []reading{
+	{id: 140, terms: value(82), how: unlessZero, boards: "with HBM, and some with GDDR6X",
+		note: "0 is what boards without the sensor say, and is left out; DCGM passes it on"},
+	{id: 150, terms: of(getTemperature, 0, sensorGPU)},
+	{id: 151, terms: of(getTemperatureThreshold, 0, thresholdMem), how: unlessZero},
+	{id: 152, terms: of(getTemperatureThreshold, 0, thresholdGPU), how: unlessZero},
+	{id: 153, terms: of(getMarginTemperature, 0)},
+	{id: 158, terms: of(getTemperatureThreshold, 0, thresholdSlowdown), how: unlessZero},
+	{id: 159, terms: of(getTemperatureThreshold, 0, thresholdShutdown), how: unlessZero},
+	{id: 191, terms: of(getFanSpeed, 0), boards: "with a fan"},
+}
+
+const milliwatts = 1000 // in a watt
+
+const wholeWatts = "DCGM cuts off what is less than a watt"
+
+var powerReadings = []reading{
+	{id: 155, terms: of(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "0 is what GPUs without a sensor say, and is left out"},
+	{id: 156, terms: value(83), how: climbing, boards: "Volta and newer"},
+	{id: 156, terms: of(getTotalEnergy, 0), how: climbing, boards: "Volta and newer"},
+	{id: 157, terms: value(186), how: unlessZero, div: milliwatts},
+	{id: 160, terms: of(getPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 161, terms: of(getPowerLimitRange, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 162, terms: of(getPowerLimitRange, 1), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 163, terms: of(getPowerDefaultLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 164, terms: of(getEnforcedPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+}
+
+var utilizationReadings = []reading{
+	{id: 203, terms: of(getUtilization, 0), boards: "not while MIG is on"},
+	{id: 204, terms: of(getUtilization, 1), boards: "not while MIG is on"},
+	{id: 206, terms: of(getEncoderUtilization, 0), boards: "with an encoder, not while MIG is on"},
+	{id: 207, terms: of(getDecoderUtilization, 0), boards: "with a decoder, not while MIG is on"},
+}
+
+// violationReadings are times in which clocks were held down, in ns. Those from
+// 240 on are DCGM's, from 1420 on the same under the names of the clock events.
+var violationReadings = []reading{
+	{id: 240, terms: value(74)},
+	{id: 241, terms: value(75)},
+	{id: 242, terms: value(76)},
+	{id: 243, terms: value(77)},
+	{id: 244, terms: value(78)},
+	{id: 245, terms: value(79)},
+	{id: 246, terms: value(80)},
+	{id: 247, terms: value(81)},
+	{id: 1420, terms: value(74)},
+	{id: 1421, terms: value(76)},
+	{id: 1422, terms: value(269)},
+	{id: 1423, terms: value(270)},
+	{id: 1424, terms: value(271)},
+}
+
+// smoothingReadings are those of power smoothing.
+var smoothingReadings = func() []reading {
+	out := make([]reading, 18)
+	for i := range out { // DCGM's fields and NVML's have the same order
+		out[i] = reading{id: 1425 + field.ID(i), terms: value(251 + uint32(i)), boards: "Blackwell and newer"} //nolint:gosec // below 18
+	}
+	return out
+}()
