@@ -2,6 +2,7 @@ package main
 
 //go:generate go run . docs --output ../../docs/metrics.md metrics
 //go:generate go run . docs --output ../../docs/fields.md fields
+//go:generate go run . docs --output ../../docs/nvml.md nvml
 
 import (
 	"bytes"
@@ -31,7 +32,7 @@ import (
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields or metrics",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics or nvml",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -51,8 +52,10 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 		err = field.WriteMarkdown(&text)
 	case "metrics":
 		err = writeMetrics(ctx, &text)
+	case "nvml":
+		err = nvml.WriteMarkdown(&text)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields or metrics", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics or nvml", page)
 	}
 	if err != nil {
 		return err

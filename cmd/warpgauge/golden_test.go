@@ -54,12 +54,14 @@ func TestGoldenPages(t *testing.T) {
 	}
 	for _, profile := range fake.Profiles() {
 		t.Run(profile, func(t *testing.T) {
-			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
 			var text, open, proto []byte
-			synctest.Test(t, func(t *testing.T) { text, open, proto = simulate(t, factory, list, func(int) {}) })
+			synctest.Test(t, func(t *testing.T) {
+				factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, open, proto = simulate(t, factory, list, func(int) {})
+			})
 			golden(t, profile+".prom", text)
 			golden(t, profile+".openmetrics", open)
 			golden(t, profile+".protobuf.json", readable(t, proto))

@@ -23,12 +23,13 @@ type wish struct {
 }
 
 // newReadings makes the part that supplies what the table has of fields: of the
-// GPU raw and of targets, which are the GPU itself, its instances, its links. nil
-// where there is nothing of it. Everything is asked once: what a device cannot
-// tell gets no column, and is named in the log. It may hang where the driver does.
+// GPU raw and of targets, which are the GPU itself, its instances, its links;
+// except, by device and field, what others supply already. nil where there is
+// nothing of it. Everything is asked once: what a device cannot tell gets no
+// column, and is named in the log. It may hang where the driver does.
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
-func newReadings(l *library, raw uintptr, targets []target, fields []field.Reading, log *zap.Logger) (part, error) {
-	wishes := wishesOf(targets, fields)
+func newReadings(l *library, raw uintptr, targets []target, fields []field.Reading, except map[place]bool, log *zap.Logger) (part, error) {
+	wishes := wishesOf(targets, fields, except)
 	b := &binder{lib: l, raw: raw}
 	if err := b.probe(wishes); err != nil {
 		b.drop()
@@ -44,12 +45,29 @@ func newReadings(l *library, raw uintptr, targets []target, fields []field.Readi
 	return b.part()
 }
 
+// place is a column without further labels.
+type place struct {
+	device int
+	field  field.ID
+}
+
+// placesOf are the columns of a part; nil has none.
+func placesOf(p part) map[place]bool {
+	out := map[place]bool{}
+	if p != nil {
+		for _, c := range p.columns() {
+			out[place{c.Device, c.Field}] = true
+		}
+	}
+	return out
+}
+
 // wishesOf lists the columns that the table could make.
-func wishesOf(targets []target, fields []field.Reading) []*wish {
+func wishesOf(targets []target, fields []field.Reading, except map[place]bool) []*wish {
 	var out []*wish
 	for _, f := range fields {
 		for _, t := range targets {
-			if rows := rowsAt(t.level, f.Desc.ID); len(rows) > 0 {
+			if rows := rowsAt(t.level, f.Desc.ID); len(rows) > 0 && !except[place{t.device, f.Desc.ID}] {
 				out = append(out, &wish{target: t, desc: f.Desc, rows: rows})
 			}
 		}

@@ -43,6 +43,24 @@ func tree(t *testing.T, files map[string]string) string {
 
 func noVariables(string) string { return "" }
 
+// temperature is a list of one field.
+func temperature(t *testing.T) field.List {
+	t.Helper()
+	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestNothingToRead: the library is left alone.
+func TestNothingToRead(t *testing.T) {
+	_, err := New(Options{Library: "/nonexistent"}).Open(t.Context(), field.List{})
+	if !errors.Is(err, collector.ErrNothingToRead) && !errors.Is(err, collector.ErrNotBuiltIn) {
+		t.Errorf("got %v, want %v", err, collector.ErrNothingToRead)
+	}
+}
+
 // On the machine of the test, whatever it has: one line, and no source without
 // devices.
 func TestOpenHere(t *testing.T) {
@@ -50,7 +68,7 @@ func TestOpenHere(t *testing.T) {
 	if c.Name() != "nvml" {
 		t.Errorf("Name() = %q", c.Name())
 	}
-	sources, err := c.Open(t.Context(), field.List{})
+	sources, err := c.Open(t.Context(), temperature(t))
 	if (err == nil) != (len(sources) > 0) {
 		t.Errorf("Open = %d sources, %v", len(sources), err)
 	}
@@ -80,7 +98,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		o.Root = tree(t, files)
 		o.Library = strings.ReplaceAll(o.Library, "ROOT", o.Root)
 		o.Getenv = noVariables
-		_, err := New(o).Open(t.Context(), field.List{})
+		_, err := New(o).Open(t.Context(), temperature(t))
 		if errors.Is(err, collector.ErrNotBuiltIn) {
 			if !strings.Contains(err.Error(), "without cgo") {
 				t.Errorf("got %v, want it to name cgo", err)

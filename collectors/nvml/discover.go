@@ -47,12 +47,17 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range found {
 		if !ended[i] {
 			found[i] = newGPU(i)
-			found[i].err = fmt.Errorf("%w: nvmlDeviceGetHandleByIndex(%d)", errHangs, i)
-			found[i].silent = func() bool { return d.isSilent(i) }
+			d.silence(found[i])
 		}
 	}
 	d.fillIn(found)
 	return d.usable(found)
+}
+
+// silence marks a GPU of which a call has not returned.
+func (d *discovery) silence(g *gpu) {
+	g.err = fmt.Errorf("GPU %d %w", g.index, errHangs)
+	g.silent = func() bool { return d.isSilent(g.index) }
 }
 
 // count asks how many GPUs there are, which hangs where the whole driver does.

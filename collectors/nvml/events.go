@@ -64,6 +64,7 @@ type board struct {
 
 	stop  chan struct{}
 	done  chan struct{}
+	again chan struct{} // a new source has come: an event set may open now
 	asked chan struct{} // closed when the first attempt to open an event set has ended
 
 	linksUp atomic.Uint64 // NVLinks that were seen active
@@ -97,11 +98,15 @@ func (b *boards) join(uuid string, open func() (eventSet, error), hold func() (r
 		x.mu.Lock()
 		x.open = open
 		x.mu.Unlock()
+		select {
+		case x.again <- struct{}{}:
+		default:
+		}
 		return x
 	}
 	x := &board{
 		uuid: uuid, log: log.With(zap.String("device", uuid)), refs: 1,
-		stop: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}),
+		stop: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}), again: make(chan struct{}, 1),
 		open: open, supports: true,
 	}
 	if b.held == nil {
@@ -173,8 +178,14 @@ func (x *board) listen() {
 			pause, deaf = firstListenPause, sync.Once{}
 		}
 		deaf.Do(func() { x.log.Warn("XIDs of this GPU are not seen until an event set opens again", zap.Error(err)) })
-		if x.pause(pause) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-x.stop:
+			timer.Stop()
 			return
+		case <-x.again:
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
 }
@@ -197,7 +208,7 @@ func (x *board) session(opened func()) error {
 		if err := x.drain(set); err != nil {
 			return err
 		}
-		if x.pause(listenEvery) {
+		if closedIn(x.stop, listenEvery) {
 			return nil
 		}
 	}
@@ -222,9 +233,6 @@ func (x *board) drain(set eventSet) error {
 	}
 	return nil
 }
-
-// pause waits and reports whether it is time to end.
-func (x *board) pause(d time.Duration) (stopped bool) { return closedIn(x.stop, d) }
 
 // closedIn waits for c to be closed, but no longer than d. It reports whether it was.
 func closedIn(c <-chan struct{}, d time.Duration) bool {

@@ -47,8 +47,9 @@ func (p *placement) device(gi, ci uint32) int {
 // eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, blank until there was
 // one, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
 // when the driver says that MIG was configured anew. Its calls into the library
-// are on the goroutine of its board; sample makes none. It comes last of a
-// source's parts: what it writes into a row whose other calls hang may never be read.
+// are on the goroutine of its board; sample makes none. It is a lastPart: the XID
+// of a GPU that is lost comes with the failure, and what were written into a row
+// whose other calls hang might never be read.
 type eventsPart struct {
 	board  *board
 	boards *boards
@@ -65,6 +66,8 @@ type eventsPart struct {
 	seen  uint64    // tail of the log when codes was made
 	lost  uint64    // events that were said to be lost
 }
+
+var _ lastPart = (*eventsPart)(nil)
 
 // newEventsPart makes the part of a GPU whose events board hears. devices is how
 // many devices the source has, place which of them are instances.
@@ -182,5 +185,7 @@ func (p *eventsPart) slot(device int, due []bool) (cell int, ok bool) {
 
 // calls is empty: the goroutine that listens makes them, a few a second.
 func (p *eventsPart) calls() []collector.CallCost { return nil }
+
+func (*eventsPart) last() {}
 
 func (p *eventsPart) close() { p.boards.leave(p.board) }

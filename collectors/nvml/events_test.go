@@ -309,6 +309,25 @@ func TestEventsInterrupted(t *testing.T) {
 	})
 }
 
+// TestEventsAgain: a new source has its GPU's event set opened at once.
+func TestEventsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b boards
+		s := &scriptedEvents{refuse: errors.New("GPU is lost")}
+		p := joinScripted(&b, s, zap.NewNop())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s.set(func() { s.refuse = nil })
+		heir := joinScripted(&b, s, zap.NewNop())
+		p.close()
+		heard()
+		s.xid(31, noInstance, noInstance)
+		heard()
+		wantEvents(t, "an XID after the GPU came back", heir, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
+		heir.close()
+	})
+}
+
 // TestEventsHang: a call that hangs delays neither a new source nor Close for
 // ever, and its library stays held until it returns.
 func TestEventsHang(t *testing.T) {

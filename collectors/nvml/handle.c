@@ -3,6 +3,7 @@
 #include "handle.h"
 
 #include <stddef.h>
+#include <string.h>
 
 typedef void *device;
 typedef int (*handle_fn)(unsigned int, device *);
@@ -33,6 +34,25 @@ struct wg_handle wg_mig_by_index(void *f, uintptr_t gpu, unsigned int index)
 	device d = NULL;
 	int code = ((mig_handle_fn)f)((device)gpu, index, &d);
 	return (struct wg_handle){(uintptr_t)d, code};
+}
+
+struct platform {
+	unsigned int version;
+	unsigned char guid[16], serial[16];
+	unsigned char slot, tray, host, peer, module;
+};
+_Static_assert(sizeof(struct platform) == 44, "nvmlPlatformInfo_v2_t");
+
+struct wg_platform_info wg_platform(void *f, uintptr_t gpu)
+{
+	struct platform p = {.version = (unsigned int)sizeof p | 2u << 24};
+	struct wg_platform_info out = {0};
+	out.code = ((int (*)(device, struct platform *))f)((device)gpu, &p);
+	if (out.code == SUCCESS) {
+		memcpy(&out.guid, p.guid, sizeof out.guid);
+		memcpy(out.serial, p.serial, sizeof p.serial);
+	}
+	return out;
 }
 
 // FNV-1a, 64 bits.

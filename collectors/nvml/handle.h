@@ -1,4 +1,4 @@
-// Handles of GPUs and of MIG devices, by value.
+// Handles of GPUs and of MIG devices, and other answers of discovery, by value.
 //
 // NVML's functions are called by address; their types are those of nvml.h of NVML
 // 13.3 (go-nvml v0.13.3-0): a handle is a pointer, nvmlReturn_t an enum of int size.
@@ -24,5 +24,14 @@ struct wg_handle wg_mig_by_index(void *f, uintptr_t gpu, unsigned int index);
 // nvmlDeviceGetMaxMigDeviceCount, nvmlDeviceGetMigDeviceHandleByIndex and
 // nvmlDeviceGetUUID.
 uint64_t wg_mig_layout(void *mode, void *count, void *by_index, void *uuid, uintptr_t gpu);
+
+// wg_platform is nvmlDeviceGetPlatformInfo with nvmlPlatformInfo_v2_t; go-nvml
+// knows the first version only, in which a serial number is something else.
+struct wg_platform_info {
+	uint64_t guid;
+	char serial[17]; // ends with a zero byte
+	int code;
+};
+struct wg_platform_info wg_platform(void *f, uintptr_t gpu);
 
 #endif

@@ -54,3 +54,14 @@ func (l *library) layoutCall(gpu uintptr) func() uint64 {
 		return uint64(C.wg_mig_layout(mode, count, byIndex, uuid, C.uintptr_t(gpu)))
 	}
 }
+
+// platformOf returns the InfiniBand GUID of a GPU and the serial number of its
+// chassis.
+func (l *library) platformOf(gpu uintptr) (guid uint64, serial string, ok bool) {
+	f, err := l.dl.Lookup("nvmlDeviceGetPlatformInfo")
+	if err != nil {
+		return 0, "", false
+	}
+	p := C.wg_platform(f, C.uintptr_t(gpu))
+	return uint64(p.guid), C.GoString(&p.serial[0]), nvml.Return(p.code) == nvml.SUCCESS
+}

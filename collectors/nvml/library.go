@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -47,6 +48,11 @@ func (l *library) has(symbol string) bool {
 	return found
 }
 
+// hasAll reports whether the library defines all of the symbols.
+func (l *library) hasAll(symbols ...string) bool {
+	return !slices.ContainsFunc(symbols, func(s string) bool { return !l.has(s) })
+}
+
 // registry is the NVML of this process. There is one for all collectors, and it
 // is package-level state, because what it guards is process-wide:
 //
@@ -56,10 +62,19 @@ func (l *library) has(symbol string) bool {
 //   - go-nvml picks the versions of symbols in its own package-level variables when
 //     a library is loaded. It is loaded once, before anything else is called, so
 //     that two collectors, side by side during a reload, do not race for them.
+//
+// A library stays initialised while a collector has acquired it, and beyond that
+// while something holds it: a call that hangs must not have it shut down under
+// itself, and what listens to events is handed from one collector to the next.
 type registry struct {
 	turn  chan struct{} // holds a token while someone is inside; NVML may hang in there
 	bound *library      // the NVML of this process; nil before the first success
-	refs  int           // collectors that hold bound; it is initialised while there are any
+	live  bool          // bound is initialised
+
+	mu    sync.Mutex // never held during a call
+	refs  int        // collectors
+	holds int
+	free  chan struct{} // closed when holds comes to 0; nil: nobody waits
 }
 
 var process = &registry{turn: make(chan struct{}, 1)}
@@ -88,7 +103,7 @@ func (r *registry) acquire(ctx context.Context, o Options) (*library, error) {
 	switch {
 	case r.bound == nil:
 		r.bound, err = load(o)
-	case r.refs == 0:
+	case !r.live:
 		err = r.revive(o)
 	default:
 		if code := r.bound.greet(); code != nvml.SUCCESS {
@@ -98,31 +113,73 @@ func (r *registry) acquire(ctx context.Context, o Options) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.live = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.refs++
 	return r.bound, nil
 }
 
-// release gives back what acquire gave. The last one closes NVML's descriptors,
-// so that the driver can be reset or unloaded; the library's code stays mapped.
-func (r *registry) release(l *library) error {
-	_ = r.enter(context.Background()) // cannot fail
-	defer r.leave()
-	if r.refs--; r.refs > 0 {
-		return nil
-	}
-	if code := shutdown(l.dl); code != nvml.SUCCESS && code != nvml.ERROR_UNINITIALIZED {
-		return fmt.Errorf("shut down NVML (%s): %w", l.path, code)
+// hold keeps a library that is in use initialised until release is called, once.
+func (r *registry) hold(*library) (release func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holds++
+	return r.letGo
+}
+
+func (r *registry) letGo() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holds--; r.holds == 0 && r.free != nil {
+		close(r.free)
+		r.free = nil
 	}
 	return nil
 }
 
-// hold keeps the library as it is for a call that may outlive the collector it was
-// made for, because it hangs. The caller holds the library itself.
-func (r *registry) hold(l *library) (release func() error) {
-	_ = r.enter(context.Background()) // cannot fail
-	defer r.leave()
-	r.refs++
-	return func() error { return r.release(l) }
+// release gives back what acquire gave. The last one waits until nothing holds
+// the library and closes NVML's descriptors, so that the driver can be reset or
+// unloaded. The library's code stays mapped.
+func (r *registry) release() error {
+	r.mu.Lock()
+	r.refs--
+	r.mu.Unlock()
+	for {
+		_ = r.enter(context.Background()) // cannot fail
+		wait, used := r.whatHolds()
+		if wait == nil {
+			defer r.leave()
+			if used || !r.live {
+				return nil
+			}
+			return r.close()
+		}
+		r.leave()
+		<-wait
+	}
+}
+
+// whatHolds reports whether a collector uses the library; if none does but
+// something holds it, wait is closed when nothing does any more.
+func (r *registry) whatHolds() (wait <-chan struct{}, used bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refs > 0 || r.holds == 0 {
+		return nil, r.refs > 0
+	}
+	if r.free == nil {
+		r.free = make(chan struct{})
+	}
+	return r.free, false
+}
+
+func (r *registry) close() error {
+	r.live = false
+	if code := shutdown(r.bound.dl); code != nvml.SUCCESS && code != nvml.ERROR_UNINITIALIZED {
+		return fmt.Errorf("shut down NVML (%s): %w", r.bound.path, code)
+	}
+	return nil
 }
 
 // revive initialises the library that this process is bound to once more: the

@@ -64,7 +64,7 @@ func newEvents(l *library, g *gpu, fields []field.Reading, log *zap.Logger) part
 // asked for (DcgmHealthWatch::MonitorNVLinkStatus does the same).
 func newHealth(l *library, g *gpu, fields []field.Reading, inputs func([]field.Reading) (part, error), log *zap.Logger) (part, error) {
 	if !wanted(fields, field.GPUHealth) {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no part, no error
 	}
 	readings, err := inputs(healthInputs())
 	if err != nil {
@@ -76,7 +76,7 @@ func newHealth(l *library, g *gpu, fields []field.Reading, inputs func([]field.R
 	}
 	x := l.listen(g, log)
 	if readings == nil && x == nil && links == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no part, no error
 	}
 	return newHealthPart(readings, &l.events, x, links), nil
 }

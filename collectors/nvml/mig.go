@@ -21,7 +21,8 @@ const mostInstances = 64
 // findInstances sets the MIG mode and the instances of a GPU. What goes wrong with
 // one instance costs that one.
 func (l *library) findInstances(g *gpu) {
-	if !l.has("nvmlDeviceGetMigMode") || !l.has("nvmlDeviceGetMaxMigDeviceCount") || !l.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+	if !l.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
+		"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId") {
 		return
 	}
 	mode, _, code := g.handle.GetMigMode()

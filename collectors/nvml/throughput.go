@@ -29,6 +29,7 @@ type throughput struct {
 	count   atomic.Uint64
 	nanos   atomic.Uint64
 	epoch   time.Time
+	release func() error // lets go of the library, which a call that hangs must keep
 }
 
 // result is the newest measurement of one direction.
@@ -81,6 +82,7 @@ func newThroughput(l *library, raw uintptr, wishes []*wish) (t *throughput, has 
 		t.batch.close()
 		return nil, has, nil
 	}
+	t.release = process.hold(l)
 	go t.run()
 	return t, has, nil
 }
@@ -88,10 +90,11 @@ func newThroughput(l *library, raw uintptr, wishes []*wish) (t *throughput, has 
 // run measures whenever it is asked to.
 func (t *throughput) run() {
 	defer close(t.done)
-	defer t.batch.close()
 	for range t.wish {
 		t.ask()
 	}
+	t.batch.close()
+	_ = t.release() // its error is for those who wait to use the driver
 }
 
 // ask makes the calls and stores what they gave.

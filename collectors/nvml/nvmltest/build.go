@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,8 +105,7 @@ func compile(o Options) (string, error) {
 
 // compileIn builds the library in an empty directory.
 func compileIn(dir string, o Options) error {
-	header, err := headerDir()
-	if err != nil {
+	if err := copyHeader(dir); err != nil {
 		return err
 	}
 	symbols, err := o.symbols()
@@ -127,13 +127,29 @@ func compileIn(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	args := append(flags(), "-isystem", header, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
+	args := append(flags(), "-isystem", dir, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
 	args = append(append(args, units...), "-lm", "-ldl")
 	out, err := exec.Command("cc", args...).CombinedOutput() //nolint:gosec // our own sources
 	if err != nil {
 		return fmt.Errorf("compile the simulated NVML: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// wrapped is how go-nvml's copy of nvml.h declares handles: in a struct, which is
+// passed as the pointer in it would be. NVIDIA's own has the pointer.
+var wrapped = regexp.MustCompile(`typedef struct\s*\{\s*struct (\w+)\s*\*\s*handle;\s*\}\s*(\w+);`)
+
+func copyHeader(dir string) error {
+	from, err := headerDir()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(from, "nvml.h")) //nolint:gosec // of the module cache
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "nvml.h"), wrapped.ReplaceAll(text, []byte("typedef struct $1 *$2;")), 0o600)
 }
 
 // headerDir is where go-nvml keeps nvml.h.

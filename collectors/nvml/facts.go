@@ -1,0 +1,213 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Label fields with a text, by DCGM's ids. Those with a number come from the table
+// of readings.
+const (
+	factDriver         field.ID = 1
+	factNVML           field.ID = 2
+	factName           field.ID = 50
+	factBrand          field.ID = 51
+	factSerial         field.ID = 53
+	factUUID           field.ID = 54
+	factOEMVersion     field.ID = 56
+	factPCI            field.ID = 57
+	factVisibleDevices field.ID = 68
+	factECCVersion     field.ID = 80
+	factPowerVersion   field.ID = 81
+	factImageVersion   field.ID = 82
+	factVBIOS          field.ID = 85
+	factCluster        field.ID = 172
+	factGUID           field.ID = 571
+	factChassis        field.ID = 572
+)
+
+// describe sets the values of the list's label fields of GPUs and their instances.
+// A GPU that hangs meanwhile is one that does not answer from then on.
+func (d *discovery) describe(ctx context.Context, gpus []*gpu, list field.List) {
+	labels := list.Labels()
+	if len(labels) == 0 {
+		return
+	}
+	at := map[int]*gpu{}
+	var ask []int
+	for _, g := range gpus {
+		if g.err == nil {
+			at[g.index], ask = g, append(ask, g.index)
+		}
+	}
+	facts := make(map[int]*[][]collector.Label)
+	for _, i := range ask {
+		facts[i] = new([][]collector.Label)
+	}
+	ended := d.ask(ctx, ask, func(i int) { *facts[i] = d.lib.facts(at[i], labels) })
+	for _, i := range ask {
+		g := at[i]
+		if !ended[i] {
+			d.silence(g)
+			continue
+		}
+		g.device.Facts = (*facts[i])[0]
+		for j, f := range (*facts[i])[1:] {
+			g.instances[j].device.Facts = f
+		}
+	}
+}
+
+// facts are the values of label fields, in DCGM's spelling: of a GPU, then of each
+// of its instances. What a device does not have is left out.
+func (l *library) facts(g *gpu, labels []field.Field) (out [][]collector.Label) {
+	numbers := l.numbers(g, labels)
+	set := func(text func(field.ID) string) {
+		var facts []collector.Label
+		for _, f := range labels {
+			v := text(f.Desc.ID)
+			if n, ok := numbers[f.Desc.ID]; ok && v == "" {
+				v = strconv.FormatFloat(n*factor(f), 'f', -1, 64)
+			}
+			if v = tidy(v); v != "" {
+				facts = append(facts, collector.Label{Name: f.Name, Value: v})
+			}
+		}
+		out = append(out, facts)
+	}
+	texts := map[field.ID]string{}
+	board := func(id field.ID) string {
+		if _, asked := texts[id]; !asked {
+			texts[id] = l.text(g, id)
+		}
+		return texts[id]
+	}
+	set(board)
+	for i := range g.instances {
+		set(func(id field.ID) string { return instanceText(&g.instances[i].device, id, board) })
+	}
+	return out
+}
+
+// numbers are the label fields that are numbers, each read once.
+func (l *library) numbers(g *gpu, labels []field.Field) map[field.ID]float64 {
+	var fields []field.Reading
+	for _, f := range labels {
+		if f.Desc.Kind != field.String {
+			fields = append(fields, field.Reading{Desc: f.Desc, Default: true})
+		}
+	}
+	out := map[field.ID]float64{}
+	if len(fields) == 0 {
+		return out
+	}
+	p, err := newReadings(l, g.raw, []target{{raw: g.raw, level: field.GPU}}, fields, nil, zap.NewNop())
+	if err != nil || p == nil {
+		return out
+	}
+	defer p.close()
+	columns := p.columns()
+	row, due := make([]float64, len(columns)), make([]bool, len(columns))
+	for i := range due {
+		row[i], due[i] = math.NaN(), true
+	}
+	if err := p.sample(row, due); err != nil {
+		return out
+	}
+	for i, c := range columns {
+		if !math.IsNaN(row[i]) {
+			out[c.Field] = row[i]
+		}
+	}
+	return out
+}
+
+func factor(f field.Field) float64 {
+	if f.Scale == 0 || math.IsNaN(f.Scale) {
+		return 1
+	}
+	return f.Scale
+}
+
+// tidy makes a label's value of what a driver has written into a buffer.
+func tidy(s string) string { return strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") }
+
+// instanceText is what differs between a GPU and an instance of it.
+func instanceText(d *collector.Device, id field.ID, board func(field.ID) string) string {
+	switch id {
+	case factName:
+		return d.InstanceProfile
+	case factUUID:
+		return d.MIGUUID
+	case factSerial: // of the board; DCGM has none for instances
+		return ""
+	case factVisibleDevices:
+		return "MIG-" + d.ID
+	}
+	return board(id)
+}
+
+// text is a text of a GPU, "" where it has none.
+func (l *library) text(g *gpu, id field.ID) string {
+	d := &g.device
+	switch id {
+	case factDriver:
+		return l.driver
+	case factNVML:
+		return l.version
+	case factName:
+		return d.Model
+	case factUUID:
+		return d.UUID
+	case factPCI:
+		return d.PCIBusID
+	case factVisibleDevices:
+		if g.mig {
+			return "MIG-" + d.UUID
+		}
+		return d.UUID
+	case factBrand:
+		return l.brand(g)
+	case factSerial:
+		return l.ask("nvmlDeviceGetSerial", g.handle.GetSerial)
+	case factVBIOS:
+		return l.ask("nvmlDeviceGetVbiosVersion", g.handle.GetVbiosVersion)
+	case factImageVersion:
+		return l.ask("nvmlDeviceGetInforomImageVersion", g.handle.GetInforomImageVersion)
+	case factOEMVersion:
+		return l.infoROM(g, nvml.INFOROM_OEM)
+	case factECCVersion:
+		return l.infoROM(g, nvml.INFOROM_ECC)
+	case factPowerVersion:
+		return l.infoROM(g, nvml.INFOROM_POWER)
+	case factCluster:
+		return l.cluster(g)
+	case factGUID, factChassis:
+		return l.platform(g, id)
+	}
+	return ""
+}
+
+func (l *library) ask(symbol string, call func() (string, nvml.Return)) string {
+	if !l.has(symbol) {
+		return ""
+	}
+	if text, code := call(); code == nvml.SUCCESS {
+		return text
+	}
+	return ""
+}
+
+func (l *library) infoROM(g *gpu, object nvml.InforomObject) string {
+	return l.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return g.handle.GetInforomVersion(object) })
+}

@@ -1,0 +1,235 @@
+// A simulated libnvidia-ml.so.1, as README.md in the folder above describes it.
+// The prototypes and structs are those of NVIDIA's nvml.h, as go-nvml brings it.
+#ifndef NVMLTEST_FAKE_H
+#define NVMLTEST_FAKE_H
+
+#define NVML_NO_UNVERSIONED_FUNC_DEFS // v1 functions are functions of their own
+#include <nvml.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	MAX_GPUS = 32,
+	MAX_INSTANCES = 16, // per GPU
+	MAX_PROFILES = 16,
+	MAX_PROCESSES = 64, // per GPU
+	MAX_VGPUS = 32,
+	HOST = MAX_GPUS,       // index of the faults of functions without a device
+	HANDLES = 1 + 16 * 16, // per GPU: itself, then instances by gi * 16 + ci
+};
+
+enum function {
+#define FN(name, driver) FN_##name,
+#define STUB(name, driver) FN_##name,
+#include "functions.def"
+#undef FN
+#undef STUB
+	FN_COUNT,
+	FN_EVERY = FN_COUNT,
+};
+
+enum key {
+#define TEXT(symbol, name, count) K_##symbol, K_##symbol##_LAST = K_##symbol + (count) - 1,
+#define NUMBER(symbol, name, count) K_##symbol, K_##symbol##_LAST = K_##symbol + (count) - 1,
+#include "keys.def"
+#undef TEXT
+#undef NUMBER
+	K_COUNT,
+};
+
+// What a device handle points to.
+struct nvmlDevice_st {
+	int gpu;
+	int gi, ci; // -1 for the GPU itself
+};
+
+struct expression;
+
+// A value as the script has it.
+struct cell {
+	enum { UNSUPPORTED, CODE, CONSTANT, EXPRESSION, STRING } kind;
+	union {
+		nvmlReturn_t code;
+		double number;
+		const struct expression *expression;
+		const char *text;
+	};
+};
+
+// A piece of a GPU's load over time, up to the next one.
+struct load {
+	double at, before; // when it begins, and the integral until then
+	enum { STEADY, SINE, SQUARE } kind;
+	double a, b, c, d;
+};
+
+struct fault {
+	bool answers, hangs;
+	nvmlReturn_t code;
+	unsigned delay; // µs
+};
+
+struct process {
+	unsigned pid, gi, ci;
+	char type; // C, G, M
+	char name[64];
+	unsigned long long memory;
+	struct cell sm, mem, enc, dec;
+};
+
+struct profile {
+	char name[64];
+	unsigned number, id, slices, sms, copies, count;
+	unsigned long long memory; // MiB
+};
+
+struct instance {
+	struct profile profile;
+	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE];
+	int gi, ci;
+	unsigned slices; // of the compute instance
+	double share;    // of the GPU's load
+	struct cell used; // bytes
+};
+
+struct vgpu {
+	unsigned id;
+	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE], vm[64], type[64];
+	unsigned type_id, licensed, state;
+	unsigned long long memory;
+};
+
+struct gpu {
+	int number;
+	bool absent;
+	struct cell cells[K_COUNT];
+	struct load *loads;
+	int load_count;
+	struct instance instances[MAX_INSTANCES];
+	int instance_count;
+	struct profile profiles[MAX_PROFILES];
+	int profile_count;
+	struct process processes[MAX_PROCESSES];
+	int process_count;
+	struct vgpu vgpus[MAX_VGPUS];
+	int vgpu_count;
+};
+
+struct event {
+	uint64_t id, type, data;
+	int gpu;
+	unsigned gi, ci;
+};
+
+struct block;
+
+// A script that was read. It does not change; whoever uses it holds a reference.
+struct state {
+	int references; // under the lock of control.c
+	uint64_t generation;
+	struct block *blocks; // memory of everything it points to
+	char driver[80], nvml[80], branch[80], dev[4096];
+	int cuda, fields, gpm;
+	bool frozen;
+	double at;      // seconds, while frozen
+	uint64_t epoch; // ns of CLOCK_MONOTONIC
+	int gpu_count;
+	struct gpu *gpus;
+	struct fault *faults[MAX_GPUS + 1]; // NULL, or FN_COUNT + 1 of them
+	struct event *events;
+	int event_count;
+};
+
+// One call while it runs.
+struct call {
+	enum function function;
+	const struct state *s;
+	const struct gpu *g;      // NULL for functions without a device
+	const struct instance *m; // NULL unless the device is an instance
+	double now;               // simulated seconds
+};
+
+// control.c
+enum word { // of the control file; control.go has the same list
+	WORD_MAGIC,
+	WORD_GENERATION,
+	WORD_ERRORS,
+	WORD_INITS,
+	WORD_FILES,
+	WORD_EVENT_SETS,
+	WORD_SAMPLES,
+	WORD_HANGING,
+	WORD_EPOCH,
+};
+_Atomic uint64_t *word(enum word w);
+uint64_t generation(void);
+const struct state *acquire(void); // the present script, or NULL
+void release(const struct state *s);
+uint64_t monotonic(void);
+double simulated_time(const struct state *s);
+void pause_ms(unsigned ms);
+
+// call.c
+nvmlReturn_t enter_any(struct call *c, enum function f, nvmlDevice_t d);
+nvmlReturn_t enter_gpu(struct call *c, enum function f, nvmlDevice_t d);
+nvmlReturn_t enter_host(struct call *c, enum function f, bool initialised);
+nvmlReturn_t enter_again(struct call *c, nvmlDevice_t d);
+nvmlReturn_t leave(struct call *c, nvmlReturn_t r);
+nvmlDevice_t handle_of(int gpu, int gi, int ci);
+bool is_handle(const void *p);
+extern atomic_uint initialised;
+
+#define ANY(f, d)                                                                                                              \
+	struct call c;                                                                                                         \
+	nvmlReturn_t entered = enter_any(&c, FN_##f, d);                                                                        \
+	if (entered != NVML_SUCCESS)                                                                                            \
+		return entered
+#define GPU(f, d)                                                                                                              \
+	struct call c;                                                                                                         \
+	nvmlReturn_t entered = enter_gpu(&c, FN_##f, d);                                                                        \
+	if (entered != NVML_SUCCESS)                                                                                            \
+		return entered
+#define SYSTEM(f)                                                                                                              \
+	struct call c;                                                                                                         \
+	nvmlReturn_t entered = enter_host(&c, FN_##f, true);                                                                    \
+	if (entered != NVML_SUCCESS)                                                                                            \
+		return entered
+#define LEAVE(r) return leave(&c, r)
+
+// value.c
+double load_at(const struct call *c);
+double work_until(const struct call *c);
+nvmlReturn_t value(const struct call *c, int key, double *out);
+nvmlReturn_t value_of(const struct call *c, const struct cell *cell, int index, double load, double work, double *out);
+nvmlReturn_t get_uint(const struct call *c, int key, unsigned *out);
+nvmlReturn_t get_int(const struct call *c, int key, int *out);
+nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);
+nvmlReturn_t get_text(const struct call *c, int key, char *out, unsigned length);
+nvmlReturn_t put_text(const char *text, char *out, unsigned length);
+bool supported(const struct call *c, int key);
+
+// script.c
+struct state *read_script(const char *path, char *error, size_t size);
+void free_state(struct state *s);
+void *keep(struct state *s, size_t size); // zeroed memory that lives as long as s
+
+// expression.c
+const struct expression *compile_expression(struct state *s, const char *text, bool *constant, double *number, char *error, size_t size);
+struct variables {
+	double t, gpu, i, load, work;
+};
+double evaluate(const struct expression *e, const struct variables *v);
+
+// codes.c
+bool code_of(const char *name, nvmlReturn_t *out);
+
+// fields.c
+void field_value(const struct call *c, nvmlFieldValue_t *f);
+
+// Structs with a version word hold their size and version in it.
+#define HAS_VERSION(p, symbol) ((p)->version == (symbol))
+
+#endif

@@ -1,0 +1,21 @@
+// Functions that the library has and does not simulate: they are counted, obey
+// faults, and answer NOT_SUPPORTED. They are declared without their parameters,
+// which they do not look at, except that the first may be a device; so nvml.h
+// must not be seen here.
+#include <stdbool.h>
+
+enum function {
+#define FN(name, driver) FN_##name,
+#define STUB(name, driver) FN_##name,
+#include "functions.def"
+#undef FN
+#undef STUB
+};
+
+int stub(int function, void *first);
+
+#define FN(name, driver)
+#define STUB(name, driver)                                                                                                     \
+	int name(void *first);                                                                                                  \
+	int name(void *first) { return stub(FN_##name, first); }
+#include "functions.def"

@@ -1,0 +1,157 @@
+// Initialisation, shutdown, and what there is no device for.
+#define _GNU_SOURCE
+#include "fake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // over files and initialised
+static int files[MAX_GPUS + 1];
+static int file_count;
+
+static nvmlReturn_t open_file(const struct state *s, const char *name) {
+	char path[4200];
+	snprintf(path, sizeof path, "%s/%s", s->dev, name);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || errno == EPERM ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_DRIVER_NOT_LOADED;
+	files[file_count++] = fd;
+	atomic_fetch_add(word(WORD_FILES), 1);
+	return NVML_SUCCESS;
+}
+
+static void close_files(void) {
+	while (file_count > 0) {
+		close(files[--file_count]);
+		atomic_fetch_sub(word(WORD_FILES), 1);
+	}
+}
+
+// open_files opens the control device and those of the GPUs. One GPU that cannot
+// be opened does not keep NVML from the others.
+static nvmlReturn_t open_files(const struct state *s) {
+	char name[32];
+	if (!s->dev[0])
+		return NVML_SUCCESS;
+	nvmlReturn_t r = open_file(s, "nvidiactl");
+	for (int g = 0; g < s->gpu_count && r == NVML_SUCCESS; g++) {
+		const struct cell *minor = &s->gpus[g].cells[K_MINOR];
+		if (s->gpus[g].absent)
+			continue;
+		snprintf(name, sizeof name, "nvidia%d", minor->kind == CONSTANT ? (int)minor->number : g);
+		open_file(s, name);
+	}
+	return r;
+}
+
+static nvmlReturn_t initialise(struct call *c) {
+	nvmlReturn_t r = NVML_SUCCESS;
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&initialised) == 0)
+		r = open_files(c->s);
+	if (r == NVML_SUCCESS) {
+		atomic_fetch_add(&initialised, 1);
+		atomic_fetch_add(word(WORD_INITS), 1);
+	}
+	pthread_mutex_unlock(&lock);
+	return leave(c, r);
+}
+
+#define INIT(f)                                                                                                                \
+	struct call c;                                                                                                         \
+	nvmlReturn_t entered = enter_host(&c, FN_##f, false);                                                                   \
+	return entered == NVML_SUCCESS ? initialise(&c) : entered
+
+nvmlReturn_t nvmlInit(void) { INIT(nvmlInit); }
+nvmlReturn_t nvmlInit_v2(void) { INIT(nvmlInit_v2); }
+nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
+	(void)flags;
+	INIT(nvmlInitWithFlags);
+}
+
+nvmlReturn_t nvmlShutdown(void) {
+	SYSTEM(nvmlShutdown);
+	nvmlReturn_t r = NVML_SUCCESS;
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&initialised) == 0)
+		r = NVML_ERROR_UNINITIALIZED; // another thread was faster
+	else {
+		atomic_fetch_sub(word(WORD_INITS), 1);
+		if (atomic_fetch_sub(&initialised, 1) == 1)
+			close_files();
+	}
+	pthread_mutex_unlock(&lock);
+	LEAVE(r);
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned length) {
+	SYSTEM(nvmlSystemGetDriverVersion);
+	LEAVE(put_text(c.s->driver, out, length));
+}
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
+	struct call c;
+	nvmlReturn_t r = enter_host(&c, FN_nvmlSystemGetNVMLVersion, false); // it works uninitialised
+	return r == NVML_SUCCESS ? leave(&c, put_text(c.s->nvml, out, length)) : r;
+}
+
+static nvmlReturn_t cuda(struct call *c, int *out) {
+	if (!out)
+		return leave(c, NVML_ERROR_INVALID_ARGUMENT);
+	*out = c->s->cuda;
+	return leave(c, NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out) {
+	SYSTEM(nvmlSystemGetCudaDriverVersion);
+	return cuda(&c, out);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *out) {
+	SYSTEM(nvmlSystemGetCudaDriverVersion_v2);
+	return cuda(&c, out);
+}
+
+nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned length) {
+	SYSTEM(nvmlSystemGetDriverBranch);
+	if (!info || !HAS_VERSION(info, nvmlSystemDriverBranchInfo_v1))
+		LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	LEAVE(c.s->branch[0] ? put_text(c.s->branch, info->branch, length) : NVML_ERROR_NOT_SUPPORTED);
+}
+
+nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
+	SYSTEM(nvmlSystemGetProcessName);
+	for (int g = 0; g < c.s->gpu_count; g++)
+		for (int i = 0; i < c.s->gpus[g].process_count; i++) {
+			const struct process *p = &c.s->gpus[g].processes[i];
+			if (p->pid != pid || !p->name[0])
+				continue;
+			if (!name || length == 0)
+				LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+			snprintf(name, length, "%s", p->name); // NVML cuts it
+			LEAVE(NVML_SUCCESS);
+		}
+	LEAVE(NVML_ERROR_NOT_FOUND);
+}
+
+nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *out) {
+	SYSTEM(nvmlSystemGetConfComputeState);
+	*out = (nvmlConfComputeSystemState_t){0};
+	LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned *count) {
+	SYSTEM(nvmlGetExcludedDeviceCount);
+	*count = 0;
+	LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlUnitGetCount(unsigned *count) {
+	SYSTEM(nvmlUnitGetCount);
+	*count = 0;
+	LEAVE(NVML_SUCCESS);
+}

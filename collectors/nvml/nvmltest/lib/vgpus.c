@@ -1,0 +1,118 @@
+// vGPU: guests of a host, and licences of a guest.
+#include "fake.h"
+
+#include <stdio.h>
+#include <string.h>
+
+nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t d, unsigned *count, nvmlVgpuInstance_t *out) {
+	GPU(nvmlDeviceGetActiveVgpus, d);
+	unsigned mode, have = (unsigned)c.g->vgpu_count;
+	nvmlReturn_t r = count ? get_uint(&c, K_VGPU_HOST_MODE, &mode) : NVML_ERROR_INVALID_ARGUMENT;
+	if (r != NVML_SUCCESS)
+		LEAVE(r);
+	bool fits = have <= *count && (out || have == 0);
+	for (unsigned i = 0; fits && i < have; i++)
+		out[i] = c.g->vgpus[i].id;
+	*count = have;
+	LEAVE(fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE);
+}
+
+// guest is a vGPU of any GPU. The handle is its number.
+static const struct vgpu *guest(const struct call *c, nvmlVgpuInstance_t id) {
+	for (int g = 0; g < c->s->gpu_count; g++)
+		for (int i = 0; i < c->s->gpus[g].vgpu_count; i++)
+			if (c->s->gpus[g].vgpus[i].id == id)
+				return &c->s->gpus[g].vgpus[i];
+	return NULL;
+}
+
+#define GUEST(f, id)                                                                                                           \
+	SYSTEM(f);                                                                                                              \
+	const struct vgpu *v = guest(&c, id);                                                                                   \
+	if (!v)                                                                                                                 \
+	LEAVE(NVML_ERROR_NOT_FOUND)
+
+nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t id, char *out, unsigned size) {
+	GUEST(nvmlVgpuInstanceGetUUID, id);
+	LEAVE(put_text(v->uuid, out, size));
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t id, char *out, unsigned size, nvmlVgpuVmIdType_t *type) {
+	GUEST(nvmlVgpuInstanceGetVmID, id);
+	*type = NVML_VGPU_VM_ID_DOMAIN_ID;
+	LEAVE(put_text(v->vm, out, size));
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetType(nvmlVgpuInstance_t id, nvmlVgpuTypeId_t *out) {
+	GUEST(nvmlVgpuInstanceGetType, id);
+	*out = v->type_id;
+	LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t id, unsigned long long *out) {
+	GUEST(nvmlVgpuInstanceGetFbUsage, id);
+	*out = v->memory;
+	LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t id, unsigned *out) {
+	GUEST(nvmlVgpuInstanceGetLicenseStatus, id);
+	*out = v->licensed;
+	LEAVE(NVML_SUCCESS);
+}
+
+static nvmlReturn_t licence(const struct vgpu *v, nvmlVgpuLicenseInfo_t *out) {
+	if (!out)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*out = (nvmlVgpuLicenseInfo_t){.isLicensed = (unsigned char)v->licensed, .currentState = v->state};
+	out->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo(nvmlVgpuInstance_t id, nvmlVgpuLicenseInfo_t *out) {
+	GUEST(nvmlVgpuInstanceGetLicenseInfo, id);
+	LEAVE(licence(v, out));
+}
+
+nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t id, nvmlVgpuLicenseInfo_t *out) {
+	GUEST(nvmlVgpuInstanceGetLicenseInfo_v2, id);
+	LEAVE(licence(v, out));
+}
+
+nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t type, char *out, unsigned *size) {
+	SYSTEM(nvmlVgpuTypeGetName);
+	for (int g = 0; g < c.s->gpu_count; g++)
+		for (int i = 0; i < c.s->gpus[g].vgpu_count; i++) {
+			const struct vgpu *v = &c.s->gpus[g].vgpus[i];
+			if (v->type_id != type)
+				continue;
+			nvmlReturn_t r = put_text(v->type, out, *size);
+			*size = (unsigned)strlen(v->type) + 1;
+			LEAVE(r);
+		}
+	LEAVE(NVML_ERROR_NOT_FOUND);
+}
+
+// The structs of the first three versions are shorter; nothing of ours calls them.
+nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLicensableFeatures_t *out) {
+	unsigned v;
+	GPU(nvmlDeviceGetGridLicensableFeatures_v4, d);
+	nvmlReturn_t r = out ? get_uint(&c, K_GRID_SUPPORTED, &v) : NVML_ERROR_INVALID_ARGUMENT;
+	if (r != NVML_SUCCESS)
+		LEAVE(r);
+	memset(out, 0, sizeof *out);
+	out->isGridLicenseSupported = (int)v;
+	if (get_uint(&c, K_GRID_COUNT, &out->licensableFeaturesCount) != NVML_SUCCESS)
+		LEAVE(NVML_SUCCESS);
+	for (unsigned i = 0; i < out->licensableFeaturesCount && i < NVML_GRID_LICENSE_FEATURE_MAX_COUNT; i++) {
+		nvmlGridLicensableFeature_t *f = &out->gridLicensableFeatures[i];
+		if (get_uint(&c, K_GRID_CODE + (int)i, &v) == NVML_SUCCESS)
+			f->featureCode = (nvmlGridLicenseFeatureCode_t)v;
+		get_uint(&c, K_GRID_STATE + (int)i, &f->featureState);
+		get_uint(&c, K_GRID_ENABLED + (int)i, &f->featureEnabled);
+		get_text(&c, K_GRID_PRODUCT + (int)i, f->productName, sizeof f->productName);
+		get_text(&c, K_GRID_LICENSE + (int)i, f->licenseInfo, sizeof f->licenseInfo);
+		f->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
+	}
+	LEAVE(NVML_SUCCESS);
+}
