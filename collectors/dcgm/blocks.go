@@ -30,8 +30,9 @@ const (
 type block struct {
 	kind     entityKind
 	every    time.Duration
-	places   []int    // of the devices, in the node
-	entities []entity // of places
+	keep     time.Duration // how long the engine keeps values; 0: only the newest is read
+	places   []int         // of the devices, in the node
+	entities []entity      // of places
 	fields   []uint16
 
 	group, fieldGroup handleID
@@ -129,7 +130,7 @@ func (b *block) accept(e *engine, name string, fields []uint16) error {
 	if err != nil {
 		return err
 	}
-	if err := e.watch(b.group, id, b.every, keepFor(b.every)); err != nil {
+	if err := e.watch(b.group, id, b.every, max(b.keep, 2*b.every, time.Second)); err != nil {
 		_ = e.destroyFields(id)
 		return err
 	}
@@ -170,9 +171,6 @@ func (b *block) unwatch(e *engine) {
 		b.group = 0
 	}
 }
-
-// keepFor is how long the engine keeps values: only the newest is read.
-func keepFor(every time.Duration) time.Duration { return max(2*every, time.Second) }
 
 // cut divides the block into calls of at most room values.
 func (b *block) cut(room int) {

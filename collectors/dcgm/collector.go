@@ -93,15 +93,39 @@ func bind(s *session, fields field.List, o Options) (out []*source, err error) {
 		return nil, err
 	}
 	for _, n := range nodes {
-		r, err := newReadings(s.engine, s.far, n, fields.Readings(), o)
+		parts, err := partsOf(s, n, fields.Readings(), o)
 		if err != nil {
 			return out, err
 		}
-		src := newSource(s, n.devices, r)
-		out = append(out, src)
+		out = append(out, newSource(s, n.devices, parts...))
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%w: the host engine %s has no GPU, switch or CPU", collector.ErrNoDevices, o.engineName())
+	}
+	return out, nil
+}
+
+// partsOf makes the parts of a source, or leaves nothing behind.
+func partsOf(s *session, n *node, list []field.Reading, o Options) (out []part, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range out {
+				p.close()
+			}
+			out = nil
+		}
+	}()
+	r, err := newReadings(s.engine, s.far, n, list, o)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, r)
+	x, err := newXIDs(s, n, list, o)
+	if err != nil {
+		return out, err
+	}
+	if x != nil {
+		out = append(out, x)
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -22,6 +23,22 @@ type session struct {
 
 	refs   int // guarded by the registry's turn
 	broken atomic.Bool
+
+	mu   sync.Mutex
+	xids map[uint32]*xidLog // by GPU
+}
+
+// xidLog is the log of a GPU's XIDs, shared by the collectors of the session.
+func (s *session) xidLog(gpu uint32) *xidLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.xids == nil {
+		s.xids = map[uint32]*xidLog{}
+	}
+	if s.xids[gpu] == nil {
+		s.xids[gpu] = &xidLog{}
+	}
+	return s.xids[gpu]
 }
 
 // registry is DCGM of this process. There is one for all collectors, and it is
