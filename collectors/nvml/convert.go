@@ -9,6 +9,11 @@ func (c convert) apply(in []float64) float64 {
 	switch c {
 	case usedShare:
 		return shareOf(in)
+	case unlessNone:
+		if in[1] == 0 || math.IsNaN(in[1]) {
+			return math.NaN()
+		}
+		return in[0]
 	case asCapability:
 		return in[0]*(1<<16) + in[1]
 	case asFabricStatus:

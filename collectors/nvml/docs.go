@@ -143,6 +143,8 @@ func (c convert) text(terms int) string {
 	switch c {
 	case unlessZero:
 		return "blank if 0"
+	case unlessNone:
+		return "blank if the total is 0"
 	case climbing:
 		return "held back for one sample when it goes back"
 	case perSecond, perSecondWide:

@@ -55,6 +55,7 @@ type convert uint8
 const (
 	asIs           convert = iota // sum of the terms
 	unlessZero                    // 0 means that it is not known: blank
+	unlessNone                    // a part, of a total: blank if the total is 0
 	climbing                      // only goes up, see climb
 	perSecond                     // per second, from a counter
 	perSecondWide                 // rate of a counter that is only usable if the driver counts in 64 bits

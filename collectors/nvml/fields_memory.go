@@ -8,15 +8,18 @@ const mebibyte = 1 << 20
 
 var memoryReadings = []reading{
 	{id: 90, terms: of(getBAR1Info, 0), how: unlessZero, div: mebibyte},
-	{id: 92, terms: of(getBAR1Info, 2), div: mebibyte},
-	{id: 93, terms: of(getBAR1Info, 1), div: mebibyte},
+	{id: 92, terms: ofTotal(getBAR1Info, 2), how: unlessNone, div: mebibyte},
+	{id: 93, terms: ofTotal(getBAR1Info, 1), how: unlessNone, div: mebibyte},
 	{id: 250, terms: of(getMemoryInfo, 0), how: unlessZero, div: mebibyte, boards: sharedMemory},
-	{id: 251, terms: of(getMemoryInfo, 1), div: mebibyte, boards: sharedMemory},
-	{id: 252, terms: of(getMemoryInfo, 2), div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
-	{id: 253, terms: of(getMemoryInfo, 3), div: mebibyte, boards: sharedMemory},
+	{id: 251, terms: ofTotal(getMemoryInfo, 1), how: unlessNone, div: mebibyte, boards: sharedMemory},
+	{id: 252, terms: ofTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
+	{id: 253, terms: ofTotal(getMemoryInfo, 3), how: unlessNone, div: mebibyte, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}, {call: getMemoryInfo, pick: 3}}, how: usedShare, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}}, how: usedShare, boards: sharedMemory},
 }
+
+// ofTotal is a part of the total that the call gives first.
+func ofTotal(c call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
 
 const sharedMemory = "not where the GPU has no memory of its own"
 

@@ -90,18 +90,17 @@ func newHealthPart(inputs part, b *boards, x *board, links func() linkStates) *h
 		}
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
-	if links != nil {
-		w := p.addWatch("NVLINK")
-		w.down = p.addReason(w, "NVLINK", "DCGM_FR_NVLINK_DOWN")
-	}
 	for _, r := range healthRules() {
-		bound := bindRule(r, at)
-		if bound == nil {
-			continue
+		if r.inputs == nil {
+			if links != nil {
+				w := p.addWatch(r.watch)
+				w.down = p.addReason(w, r.watch, r.code)
+			}
+		} else if bound := bindRule(r, at); bound != nil {
+			w := p.addWatch(r.watch)
+			bound.reason = p.addReason(w, r.watch, r.code)
+			w.rules = append(w.rules, *bound)
 		}
-		w := p.addWatch(r.watch)
-		bound.reason = p.addReason(w, r.watch, r.code)
-		w.rules = append(w.rules, *bound)
 	}
 	if x != nil {
 		w := p.addWatch("ALL")

@@ -20,8 +20,8 @@ const healthOK = "DCGM_FR_OK"
 
 // healthRule is one reason for which a watch does not pass.
 type healthRule struct {
-	watch, code string // labels health_watch and health_error_code
-	inputs      []field.ID
+	watch, code string     // labels health_watch and health_error_code
+	inputs      []field.ID // nil: the state of the GPU's links
 	// judge returns a result, or NaN where the inputs do not tell. in are the
 	// inputs' readings, grown what a counter has grown by in the last minute.
 	judge func(in, grown []float64) float64
@@ -55,6 +55,7 @@ func healthRules() []healthRule {
 	return []healthRule{
 		{"PCIE", "DCGM_FR_PCI_REPLAY_RATE", []field.ID{202, 237, 238}, judgeReplays},
 
+		{"NVLINK", "DCGM_FR_NVLINK_DOWN", nil, nil},
 		{"NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL", []field.ID{429, 439, 498, 499}, rises(0, healthFail)}, // replays, recoveries
 		{"NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", []field.ID{409, 419, 497}, rises(mostLinkCRCErrors, healthFail)},
 		{"NVLINK", "DCGM_FR_FIELD_VIOLATION", []field.ID{174}, judgeFabric},

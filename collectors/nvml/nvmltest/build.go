@@ -2,11 +2,12 @@ package nvmltest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -43,10 +44,10 @@ func (o Options) variant() (string, error) {
 			return err
 		}
 		text, err := sources.ReadFile(path)
-		fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
+		h.Write(fmt.Appendf(nil, "%s %d\n%s", path, len(text), text))
 		return err
 	})
-	fmt.Fprintln(h, flags(), symbols)
+	h.Write(fmt.Append(nil, flags(), symbols))
 	return hex.EncodeToString(h.Sum(nil))[:16], err
 }
 
@@ -93,14 +94,14 @@ func compile(o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
-	if err := compileIn(work, o); err != nil {
-		return "", err
+	err = compileIn(work, o)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o750)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return "", err
+	if err == nil {
+		err = os.Rename(filepath.Join(work, soname), path)
 	}
-	return path, os.Rename(filepath.Join(work, soname), path)
+	return path, errors.Join(err, os.RemoveAll(work))
 }
 
 // compileIn builds the library in an empty directory.
@@ -129,7 +130,7 @@ func compileIn(dir string, o Options) error {
 	}
 	args := append(flags(), "-isystem", dir, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
 	args = append(append(args, units...), "-lm", "-ldl")
-	out, err := exec.Command("cc", args...).CombinedOutput() //nolint:gosec // our own sources
+	out, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput() //nolint:gosec // our own sources
 	if err != nil {
 		return fmt.Errorf("compile the simulated NVML: %w\n%s", err, out)
 	}
@@ -145,17 +146,17 @@ func copyHeader(dir string) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(from, "nvml.h")) //nolint:gosec // of the module cache
+	text, err := os.ReadFile(filepath.Join(from, "nvml.h"))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "nvml.h"), wrapped.ReplaceAll(text, []byte("typedef struct $1 *$2;")), 0o600)
+	return os.WriteFile(filepath.Join(dir, "nvml.h"), wrapped.ReplaceAll(text, []byte("typedef struct $1 *$2;")), 0o600) //nolint:gosec // a directory of our own
 }
 
 // headerDir is where go-nvml keeps nvml.h.
 func headerDir() (string, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -174,20 +175,11 @@ func cacheDir() (string, error) {
 }
 
 func copyFile(to, from string) error {
-	src, err := os.Open(from)
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755) //nolint:gosec // a library
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	if e := dst.Close(); err == nil {
-		err = e
-	}
-	return err
+	return os.WriteFile(to, text, 0o600) //nolint:gosec // where the caller says
 }
 
 // requireCC skips the test where nothing compiles C.

@@ -2,8 +2,10 @@ package nvmltest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 )
@@ -83,4 +85,13 @@ func (c *control) message() string {
 	n, _ := c.file.ReadAt(b, messageOffset)
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")
 	return text
+}
+
+// Reread makes the library that Write put into a directory read its script again.
+func Reread(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "script.control"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join((&control{file: f}).next(), f.Close())
 }

@@ -16,7 +16,6 @@ type fault struct {
 	function string
 	what     string // "code GPU_IS_LOST", "delay 5000", "hang"
 	kind     string
-	id       int // of a hang
 }
 
 func (f fault) line() string {

@@ -38,7 +38,12 @@ func install(o Options) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &library{options: o, variant: v, path: filepath.Join(dir, soname), script: filepath.Join(dir, "script")}
+	return installIn(dir, built, v, o)
+}
+
+// installIn puts a copy with its script and control file into a directory.
+func installIn(dir, built, v string, o Options) (l *library, err error) {
+	l = &library{options: o, variant: v, path: filepath.Join(dir, soname), script: filepath.Join(dir, "script")}
 	if err := copyFile(l.path, built); err != nil {
 		return nil, err
 	}

@@ -165,3 +165,14 @@ func (n *Node) Instances(gpu int) []Instance {
 	defer n.mu.Unlock()
 	return slices.Clone(n.mig[gpu])
 }
+
+// P2P sets what nvmlDeviceGetP2PStatus answers for a pair of GPUs, both ways:
+// index is an nvmlGpuP2PCapsIndex_t, status an nvmlGpuP2PStatus_t.
+func (n *Node) P2P(a, b, index, status int) {
+	n.change(func() error {
+		for _, pair := range [][2]int{{a, b}, {b, a}} {
+			n.extra = append(n.extra, fmt.Sprintf("peer %d %d %d %d", pair[0], pair[1], index, status))
+		}
+		return nil
+	})
+}

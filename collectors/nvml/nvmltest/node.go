@@ -21,6 +21,7 @@ type Node struct {
 	config Config
 	lib    *library
 	fail   func(error)
+	alone  bool // the library is this Node's
 
 	dir    string // with dev, proc
 	base   []string
@@ -59,7 +60,7 @@ func (n *Node) prepare() error {
 		n.gpus = n.config.GPUs
 	}
 	n.mig, n.absent, n.calls = make(map[int][]Instance), make(map[int]bool), make(map[string]uint64)
-	n.nextID = uint64(time.Now().UnixNano()) //nolint:gosec // positive; ids grow from Node to Node
+	n.nextID = uint64(time.Now().UnixNano())
 	n.clock.start()
 	n.base = slices.Concat(identity(n.gpus), profileLines(n.config.Preset), p.lines, n.config.Lines)
 	for gpu, profiles := range p.mig {
@@ -74,8 +75,10 @@ func (n *Node) prepare() error {
 			return err
 		}
 	}
-	if n.dir, err = os.MkdirTemp("", "nvmltest-"); err != nil {
-		return err
+	if n.dir == "" {
+		if n.dir, err = os.MkdirTemp("", "nvmltest-"); err != nil {
+			return err
+		}
 	}
 	return n.makeDevices()
 }
@@ -101,7 +104,10 @@ func (n *Node) Close() error {
 	if closed {
 		return nil
 	}
-	err := n.show() // ends what hangs
+	var err error
+	if nodes.shown(n) {
+		err = n.show() // ends what hangs
+	}
 	bad := n.ScriptError()
 	return errors.Join(err, bad, nodes.pop(n), os.RemoveAll(n.dir))
 }

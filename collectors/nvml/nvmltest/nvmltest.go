@@ -89,6 +89,40 @@ func Start(c Config, fail func(error)) (*Node, error) {
 	return n, nodes.push(n)
 }
 
+// Write puts a library of its own, with a Node that it alone shows, into a
+// directory: for programs that are started with --nvml-library=DIR/libnvidia-ml.so.1.
+// It stays there until the directory is removed.
+func Write(dir string, c Config, fail func(error)) (*Node, error) {
+	c = c.withDefaults()
+	o := Options{Driver: c.Driver, Without: c.Without}
+	v, err := o.variant()
+	if err != nil {
+		return nil, err
+	}
+	built, err := compile(o)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(filepath.Join(dir, soname)); err != nil {
+		return nil, err
+	}
+	lib, err := installIn(dir, built, v, o)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{config: c, lib: lib, fail: fail, alone: true, dir: filepath.Join(dir, "root")}
+	if err := n.prepare(); err != nil {
+		return nil, err
+	}
+	return n, n.show()
+}
+
 // stack is the Nodes of this process; the library shows the top one. It is
 // package-level state because what it guards is process-wide: see the package's
 // comment.
@@ -144,6 +178,9 @@ func (s *stack) pop(n *Node) error {
 
 // shown reports whether the library shows n.
 func (s *stack) shown(n *Node) bool {
+	if n.alone {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.nodes) > 0 && s.nodes[len(s.nodes)-1] == n

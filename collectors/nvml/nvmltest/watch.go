@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Calls is how often a function was called since New or ResetCalls, by all
@@ -67,12 +68,23 @@ func (n *Node) Held() Held {
 // Hanging is how many calls hang now.
 func (n *Node) Hanging() int { return n.word(wordHanging) }
 
+// WaitHanging returns when that many calls hang, which the caller has started.
+func (n *Node) WaitHanging(count int) {
+	for range 10_000 {
+		if n.Hanging() == count {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	n.fail(fmt.Errorf("%d calls hang after 10 s, not %d", n.Hanging(), count))
+}
+
 func (n *Node) word(word int) int {
 	v, err := n.lib.control.read(word)
 	if err != nil {
 		n.fail(err)
 	}
-	return int(int64(v)) //nolint:gosec // a difference of counts
+	return int(int64(v))
 }
 
 // OpenFiles are the node's devices that a process (0: this one) has open, by

@@ -124,6 +124,11 @@ struct event {
 	unsigned gi, ci;
 };
 
+// What a GPU is to another, where it differs from the key p2p.
+struct peer {
+	int from, to, index, status;
+};
+
 struct block;
 
 // A script that was read. It does not change; whoever uses it holds a reference.
@@ -141,6 +146,8 @@ struct state {
 	struct fault *faults[MAX_GPUS + 1]; // NULL, or FN_COUNT + 1 of them
 	struct event *events;
 	int event_count;
+	struct peer *peers;
+	int peer_count;
 };
 
 // One call while it runs.

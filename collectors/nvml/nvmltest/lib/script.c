@@ -31,6 +31,7 @@ void free_state(struct state *s) {
 	}
 	free(s->gpus);
 	free(s->events);
+	free(s->peers);
 	for (int i = 0; i <= MAX_GPUS; i++)
 		free(s->faults[i]);
 	free(s);
@@ -478,16 +479,32 @@ static bool line_fault(struct reader *r) {
 	return !r->problem[0];
 }
 
+// grow makes room for one more element; count is full at powers of two.
+static void *grow(void *list, int count, size_t size) {
+	if (count & (count - 1))
+		return list;
+	void *more = realloc(list, (count ? 2 * (size_t)count : 1) * size);
+	if (!more)
+		abort();
+	return more;
+}
+
+// peer 0 3 2 5
+static bool line_peer(struct reader *r) {
+	struct state *s = r->s;
+	struct peer p = {.from = (int)number(r)};
+	p.to = (int)number(r);
+	p.index = (int)number(r);
+	p.status = (int)number(r);
+	s->peers = grow(s->peers, s->peer_count, sizeof p);
+	s->peers[s->peer_count++] = p;
+	return !r->problem[0];
+}
+
 // event 17 0 8 79 4294967295 4294967295
 static bool line_event(struct reader *r) {
 	struct state *s = r->s;
-	if ((s->event_count & (s->event_count - 1)) == 0) { // a power of two: full
-		size_t room = s->event_count ? 2 * (size_t)s->event_count : 1;
-		struct event *more = realloc(s->events, room * sizeof *more);
-		if (!more)
-			return fail(r, "%s", "no memory");
-		s->events = more;
-	}
+	s->events = grow(s->events, s->event_count, sizeof *s->events);
 	struct event e = {.id = integer(r)};
 	e.gpu = (int)integer(r);
 	e.type = integer(r);
@@ -507,6 +524,7 @@ static const struct {
 	{"gpu", line_gpu},         {"node", line_node},       {"gpus", line_gpus},   {"time", line_time},
 	{"load", line_load},       {"profile", line_profile}, {"mig", line_mig},     {"process", line_process},
 	{"vgpu", line_vgpu},       {"absent", line_absent},   {"fault", line_fault}, {"event", line_event},
+	{"peer", line_peer},
 };
 
 static bool read_line(struct reader *r) {

@@ -1,0 +1,211 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// discoveryOn is a discovery on a simulated node, and the library is its own.
+func discoveryOn(tb testing.TB, n *nvmltest.Node) *discovery {
+	tb.Helper()
+	o := at(n).withDefaults()
+	l, err := process.acquire(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := process.release(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &discovery{lib: l, o: o}
+}
+
+func (d *discovery) mustFind(tb testing.TB) []*gpu {
+	tb.Helper()
+	gpus, err := d.gpus(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return gpus
+}
+
+func devicesOf(gpus []*gpu) (out []collector.Device) {
+	for _, g := range gpus {
+		out = append(out, g.device)
+		for _, in := range g.instances {
+			out = append(out, in.device)
+		}
+	}
+	return out
+}
+
+// h100 is GPU i of a simulated DGX H100.
+func h100(i int) collector.Device {
+	n := strconv.Itoa(i)
+	address, _ := parsePCI(nvmltest.PCI(i))
+	return collector.Device{
+		ID: nvmltest.UUID(i), Level: field.GPU, GPU: n, UUID: nvmltest.UUID(i), PCIBusID: address.String(),
+		Node: "nvidia" + n, Model: "NVIDIA H100 80GB HBM3",
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	n.SetNumber(2, "minor", 7)
+	gpus := discoveryOn(t, n).mustFind(t)
+	want := []collector.Device{h100(0), h100(1), h100(2)}
+	want[2].Node = "nvidia7"
+	if diff := cmp.Diff(want, devicesOf(gpus)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i, g := range gpus {
+		if g.index != i || g.handle == nil || g.raw == 0 || g.arch != nvml.DEVICE_ARCH_HOPPER || !g.migCapable || g.mig || g.err != nil {
+			t.Errorf("GPU %d: %+v", i, g)
+		}
+	}
+}
+
+// TestDiscoveryOfLittle: a board that tells no more than who it is.
+func TestDiscoveryOfLittle(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetArchitecture", "nvmlDeviceGetMigMode"} {
+		n.Return(0, f, "NOT_SUPPORTED")
+	}
+	g := discoveryOn(t, n).mustFind(t)[0]
+	want := h100(0)
+	want.Model = ""
+	if diff := cmp.Diff(want, g.device); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if g.arch != nvml.DEVICE_ARCH_UNKNOWN || g.migCapable || g.mig || g.err != nil {
+		t.Errorf("got %+v", g)
+	}
+}
+
+// TestDiscoveryOfTheBroken: a GPU that is lost is there, by the kernel's word, and
+// the others are as ever.
+func TestDiscoveryOfTheBroken(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 4})
+	d := discoveryOn(t, n)
+	f := func(function, code string, want error) {
+		t.Helper()
+		n.Return(1, function, code)
+		defer n.Clear(1)
+		gpus := d.mustFind(t)
+		if diff := cmp.Diff([]collector.Device{h100(0), h100(1), h100(2), h100(3)}, devicesOf(gpus)); diff != "" {
+			t.Errorf("%s %s (-want +got):\n%s", function, code, diff)
+		}
+		if g := gpus[1]; !errors.Is(g.err, want) || g.handle != nil || g.raw != 0 {
+			t.Errorf("%s %s: %v, want %v", function, code, g.err, want)
+		}
+		for _, i := range []int{0, 2, 3} {
+			if gpus[i].err != nil {
+				t.Errorf("%s %s: GPU %d: %v", function, code, i, gpus[i].err)
+			}
+		}
+	}
+	f("nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST", collector.ErrDeviceLost)
+	f("nvmlDeviceGetHandleByIndex_v2", "IRQ_ISSUE", collector.ErrDeviceLost)
+	f("nvmlDeviceGetHandleByIndex_v2", "RESET_REQUIRED", collector.ErrDeviceLost)
+	f("nvmlDeviceGetHandleByIndex_v2", "INSUFFICIENT_POWER", nvml.ERROR_INSUFFICIENT_POWER)
+	f("nvmlDeviceGetHandleByIndex_v2", "UNKNOWN", nvml.ERROR_UNKNOWN)
+	f("nvmlDeviceGetUUID", "GPU_IS_LOST", collector.ErrDeviceLost)
+	f(nvmltest.Every, "GPU_IS_LOST", collector.ErrDeviceLost)
+}
+
+func TestDiscoveryOfTheForbidden(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	d := discoveryOn(t, n)
+	n.Return(1, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
+	if diff := cmp.Diff([]collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST")
+	if diff := cmp.Diff([]collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t))); diff != "" {
+		t.Errorf("beside a lost one (-want +got):\n%s", diff)
+	}
+	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
+	n.Return(2, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
+	_, err := d.gpus(t.Context())
+	if !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "permission") {
+		t.Errorf("all forbidden: %v", err)
+	}
+}
+
+func TestDiscoveryOfNone(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	d := discoveryOn(t, n)
+	n.Remove(0)
+	if _, err := d.gpus(t.Context()); !errors.Is(err, collector.ErrNoDevices) {
+		t.Errorf("without GPUs: %v", err)
+	}
+	n.Return(nvmltest.Host, "nvmlDeviceGetCount_v2", "UNKNOWN")
+	if _, err := d.gpus(t.Context()); !errors.Is(err, nvml.ERROR_UNKNOWN) {
+		t.Errorf("without a count: %v", err)
+	}
+}
+
+// TestDiscoveryHangs: a GPU that hangs delays the others by the patience, has its
+// identity from the kernel, and is asked no second time until the call returns.
+func TestDiscoveryHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	d := discoveryOn(t, n)
+	d.o.Patience = 50 * time.Millisecond
+	var held atomic.Int64
+	d.hold = func() func() { held.Add(1); return func() { held.Add(-1) } }
+	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")
+	defer release()
+	for range 2 {
+		gpus := d.mustFind(t)
+		if diff := cmp.Diff([]collector.Device{h100(0), h100(1), h100(2)}, devicesOf(gpus)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if g := gpus[1]; !errors.Is(g.err, errHangs) || !g.silent() {
+			t.Errorf("GPU that hangs: %v", g.err)
+		}
+	}
+	if got := n.Hanging(); got != 1 {
+		t.Errorf("%d calls hang, want 1", got)
+	}
+	if got := held.Load(); got != 1 {
+		t.Errorf("the library is held %d times while a call hangs, want once", got)
+	}
+	g := d.mustFind(t)[1]
+	release()
+	waitFor(t, "the call's answer", func() bool { return !g.silent() })
+	if got := held.Load(); got != 0 {
+		t.Errorf("the library is held %d times after the last call", got)
+	}
+	if g := d.mustFind(t)[1]; g.err != nil {
+		t.Errorf("after it has answered: %v", g.err)
+	}
+}
+
+func TestDiscoveryHeedsItsContext(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	d := discoveryOn(t, n)
+	d.o.Patience = time.Hour
+	release := n.Hang(nvmltest.Host, "nvmlDeviceGetCount_v2")
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := d.gpus(ctx); !errors.Is(err, errHangs) {
+		t.Errorf("got %v, want %v", err, errHangs)
+	}
+}

@@ -1,0 +1,356 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// TestInstances: an instance has its own memory and nothing of its board's.
+func TestInstances(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"3g.40gb", "1g.10gb"}}})
+	s := openReadings(t, n, "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL")[0]
+	if err := s.sample(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(s.Devices()); got != 3 {
+		t.Fatalf("%d devices, want 3", got)
+	}
+	total := map[int]float64{}
+	for i, c := range s.Columns() {
+		d, _ := field.ByID(c.Field)
+		if c.Device > 0 && d.Level == field.GPU {
+			t.Errorf("instance %d has a column of %s", c.Device, d.Name)
+		}
+		if d.Name == "DCGM_FI_DEV_FB_TOTAL" {
+			total[c.Device] = s.row[i]
+		}
+	}
+	if len(total) != 3 || total[0] <= total[1]+total[2] || total[1] == total[2] || total[1] <= 0 || total[2] <= 0 {
+		t.Errorf("memory of board and instances: %v", total)
+	}
+
+	n.SetMIG(0, "7g.80gb")
+	var err error
+	for range 3 { // at once, or when it is found that what is read of is no more
+		if err = s.sample(); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("partitioned anew: got %v, want %v", err, collector.ErrColumnsChanged)
+	}
+}
+
+// TestLinks: links are devices where the list asks for fields of links, and only
+// those that there are.
+func TestLinks(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{"gpu * nvlink.crc.flit[3] 44", "gpu * nvlink.state[7] 0"}})
+	plain := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L3")[0]
+	if got := len(plain.Devices()); got != 1 {
+		t.Errorf("%d devices for a list without fields of links, want 1", got)
+	}
+	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
+	devices := s.Devices()
+	if len(devices) != 19 {
+		t.Fatalf("%d devices, want a board and 18 links", len(devices))
+	}
+	link := devices[4]
+	if link.Level != field.Link || link.Link != "4" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link4" || link.GPU != "0" || link.UUID != devices[0].UUID {
+		t.Errorf("link 3: %+v", link)
+	}
+	s.want(t, "link 3", 4, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": 44, "DCGM_FI_DEV_NVLINK_GET_STATE": 1, "DCGM_FI_DEV_GPU_TEMP": noColumn})
+	s.want(t, "link 7", 8, map[string]float64{"DCGM_FI_DEV_NVLINK_GET_STATE": 0})
+}
+
+// TestNoAllocation: a tick allocates nothing, with everything that there is.
+func TestNoAllocation(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{"gpu * pcie.tx.bytes none", "gpu * pcie.rx.bytes none"}})
+	s := openReadings(t, n, tabled()...)[0]
+	if len(s.Columns()) < 300 {
+		t.Errorf("only %d columns", len(s.Columns()))
+	}
+	if err := s.sample(); err != nil {
+		t.Fatal(err)
+	}
+	if got := testing.AllocsPerRun(100, func() {
+		if err := s.Sample(s.row, s.due); err != nil {
+			t.Error(err)
+		}
+	}); got != 0 {
+		t.Errorf("%v allocations a sample of %d columns", got, len(s.Columns()))
+	}
+}
+
+// TestThroughput: where there is no counter of PCIe traffic, a slow call measures
+// it, beside the samples.
+func TestThroughput(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080", Lines: []string{"gpu * pcie.tx 1000 * (1 + 0 * t)", "gpu * pcie.rx 700"}})
+	c := New(at(n))
+	list, _, err := field.Parse(strings.NewReader(csvOf([]string{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_GPU_TEMP"})), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := c.Open(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &taken{sources[0], []float64{nan, nan, nan}, make([]bool, 3)}
+	want := func(when string, tx, rx float64) {
+		t.Helper()
+		s.want(t, when, 0, map[string]float64{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": tx, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": rx})
+	}
+	want("first", 1000, 700)
+
+	release := n.Hang(0, "nvmlDeviceGetPcieThroughput")
+	defer release()
+	waitFor(t, "a call that hangs", func() bool {
+		if err := s.sample(); err != nil { // samples go on
+			t.Fatal(err)
+		}
+		return n.Hanging() > 0
+	})
+	n.Set(0, "pcie.tx", "2000")
+	want("during a call that hangs", 1000, 700)
+	if v := s.value("DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
+		t.Error("the temperature waits for the call that hangs")
+	}
+	release()
+	waitFor(t, "the next measurement", func() bool {
+		if err := s.sample(); err != nil {
+			t.Fatal(err)
+		}
+		return s.value("DCGM_FI_DEV_PCIE_TX_THROUGHPUT") == 2000
+	})
+	calls := s.Source.(collector.CallMeter).Calls()
+	if i := slices.IndexFunc(calls, func(c collector.CallCost) bool { return c.Call == "nvmlDeviceGetPcieThroughput" }); i < 0 || calls[i].Count == 0 {
+		t.Errorf("the cost is not told: %v", calls)
+	}
+
+	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")
+	waitFor(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStaleThroughput: an old measurement is blank, unless it is what the sample
+// before asked for.
+func TestStaleThroughput(t *testing.T) {
+	now := time.Now()
+	th := &throughput{results: make([]result, 1), wish: make(chan struct{}, 1), epoch: now}
+	th.results[0].bits.Store(math.Float64bits(7))
+	f := func(at, asked, taken time.Duration, want float64) {
+		t.Helper()
+		th.results[0].at.Store(int64(at))
+		th.asked = asked
+		if got := th.newest(0, now.Add(taken)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("measured at %v, asked for at %v, taken at %v: got %v, want %v", at, asked, taken, got, want)
+		}
+	}
+	const s = time.Second
+	f(41*time.Millisecond, 0, 10*time.Millisecond, 7)
+	f(0, s/2, s, 7)       // not done yet, and young
+	f(0, s/2, 3*s/2, nan) // hangs
+	f(40*time.Millisecond, 0, 30*s, 7)
+	f(31*s, 30*s, 60*s, 7)
+}
+
+// waitFor waits for a condition.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("wait for %s: %v", what, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
+// other, and is found when it answers.
+func TestHangsWhenBound(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	release := n.Hang(1, "nvmlDeviceGetPowerUsage")
+	defer release()
+	o := at(n)
+	o.Patience = 50 * time.Millisecond
+	list := listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}))
+	c := New(o)
+	sources, err := c.Open(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, s := range sources {
+		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
+		for j := range due {
+			due[j] = true
+		}
+		err := s.Sample(row, due)
+		if i == 1 {
+			if !errors.Is(err, errHangs) || len(row) != 0 || len(s.Devices()) != 1 {
+				t.Errorf("the GPU that hangs: %v, %d columns, %d devices", err, len(row), len(s.Devices()))
+			}
+			continue
+		}
+		if err != nil || len(row) != 2 {
+			t.Errorf("GPU %d: %v, %d columns", i, err, len(row))
+		}
+	}
+	release()
+	waitFor(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
+}
+
+// TestLostWhenBound: a GPU that is lost at Open is a source that says so.
+func TestLostWhenBound(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	n.Return(1, "nvmlDeviceGetTemperature", "GPU_IS_LOST")
+	sources := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP")
+	if err := sources[0].sample(); err != nil {
+		t.Error(err)
+	}
+	if err := sources[1].sample(); !errors.Is(err, collector.ErrDeviceLost) || len(sources[1].Columns()) != 0 {
+		t.Errorf("the lost GPU: %v, %d columns", err, len(sources[1].Columns()))
+	}
+}
+
+// TestMissingSymbols: without all that a supported driver can lack, and more,
+// nothing ends the process and the rest is there.
+func TestMissingSymbols(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	var without []string
+	for _, gens := range functions[1:] {
+		for _, g := range gens {
+			if !slices.Contains(required[:], g.symbol) && g.symbol != "nvmlDeviceGetTemperature" {
+				without = append(without, g.symbol)
+			}
+		}
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Without: without})
+	s := openReadings(t, n, tabled()...)[0]
+	if err := s.sample(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range s.Columns() {
+		d, _ := field.ByID(c.Field)
+		got = append(got, d.Name)
+	}
+	for _, name := range got {
+		d, _, _ := field.ByName(name)
+		if c := byField()[d.ID][0].call(); c != getTemperature && !slices.Contains(required[:], c.name()) {
+			if _, profiled := profilingOf(d.ID); !profiled {
+				t.Errorf("a column of %s without %s", name, c.name())
+			}
+		}
+	}
+	if !slices.Contains(got, "DCGM_FI_DEV_GPU_TEMP") {
+		t.Errorf("no temperature: %q", got)
+	}
+}
+
+// TestOldestDriver: the collector serves the oldest supported driver.
+func TestOldestDriver(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-sxm", GPUs: 1, Driver: "470"})
+	s := openReadings(t, n, tabled()...)[0]
+	if err := s.sample(); err != nil {
+		t.Fatal(err)
+	}
+	for name, present := range map[string]bool{
+		"DCGM_FI_DEV_GPU_TEMP": true, "DCGM_FI_DEV_FB_USED": true, "DCGM_FI_DEV_FB_USED_PERCENT": true, "DCGM_FI_DEV_FB_RESERVED": false, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": true,
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": true, "DCGM_FI_DEV_POWER_USAGE_INSTANT": false, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": true, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": true,
+		"DCGM_FI_DEV_GPU_TEMP_LIMIT": false, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS": false,
+	} {
+		if v := s.value(name); (v != noColumn) != present || present && math.IsNaN(v) && !strings.Contains(name, "BANDWIDTH") {
+			t.Errorf("%s: %v", name, v)
+		}
+	}
+}
+
+// fixedPart is a part with one column.
+type fixedPart struct {
+	value  float64
+	err    error
+	closed *int
+}
+
+func (fixedPart) columns() []collector.Column { return []collector.Column{{Field: 150}} }
+
+func (p fixedPart) sample(row []float64, _ []bool) error {
+	row[0] = p.value
+	return p.err
+}
+
+func (fixedPart) calls() []collector.CallCost {
+	return []collector.CallCost{{Call: "a", Count: 2, Time: 3}, {Call: "b", Count: 1, Time: 1}}
+}
+
+func (p fixedPart) close() { *p.closed++ }
+
+// TestSourceOfParts: a part's error costs its own cells, unless it concerns all.
+func TestSourceOfParts(t *testing.T) {
+	closed := 0
+	plain := errors.New("a part's own")
+	f := func(err error, rest bool) {
+		t.Helper()
+		s := newSource([]collector.Device{{GPU: "3"}}, fixedPart{1, nil, &closed}, nil, fixedPart{2, err, &closed}, fixedPart{3, nil, &closed})
+		row := []float64{nan, nan, nan}
+		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
+			t.Errorf("got %v, want %v", got, err)
+		}
+		if row[0] != 1 || (row[2] == 3) != rest {
+			t.Errorf("%v: row %v", err, row)
+		}
+		closed = 0
+		if s.close(); closed != 3 {
+			t.Errorf("%d parts of 3 are closed", closed)
+		}
+		if got := s.Calls(); len(got) != 2 || got[0].Count != 6 || got[0].Time != 9 {
+			t.Errorf("costs: %+v", got)
+		}
+	}
+	f(nil, true)
+	f(plain, true)
+	f(&collector.DeviceError{Device: 1, Err: plain}, true)
+	f(collector.ErrDeviceLost, false)
+	f(collector.ErrOutdated, false)
+	f(collector.ErrColumnsChanged, false)
+}
+
+// TestNothingToAsk: a part of nothing is none.
+func TestNothingToAsk(t *testing.T) {
+	l := oddLibrary(t)
+	p, err := newReadings(l, 1, []target{{raw: 1, level: field.GPU}}, readings(150, field.P2PStatus), nil, zap.NewNop())
+	if p != nil || err != nil {
+		t.Errorf("got %v, %v", p, err)
+	}
+}
