@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -19,6 +20,10 @@ type Collector struct {
 	mu      sync.Mutex
 	session *session
 	sources []*source
+	fields  field.List
+	layout  layout // of the engine before it was bound
+
+	looking atomic.Bool // a rescan is under way
 }
 
 var _ collector.Collector = (*Collector)(nil)
@@ -41,13 +46,17 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
 	type result struct {
+		layout  layout
 		sources []*source
 		err     error
 	}
 	done := make(chan result, 1)
 	go func() { // its calls may hang as the engine does
-		sources, err := bind(s, fields, c.o)
-		done <- result{sources, err}
+		var r result
+		if r.layout, r.err = lay(s.engine, fields, c.o); r.err == nil { // first: what changes meanwhile is seen by the next rescan
+			r.sources, r.err = bind(s, fields, c.o)
+		}
+		done <- r
 	}()
 	select {
 	case r := <-done:
@@ -59,7 +68,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.session, c.sources = s, r.sources
+		c.session, c.sources, c.fields, c.layout = s, r.sources, fields, r.layout
 		out := make([]collector.Source, len(r.sources))
 		for i, src := range r.sources {
 			out[i] = src

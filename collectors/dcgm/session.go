@@ -138,6 +138,20 @@ func (l *library) start(o Options) (*session, error) {
 	return s, nil
 }
 
+// hold keeps a session for a caller that has it from somebody else, until it is
+// released.
+func (r *registry) hold(ctx context.Context, s *session) error {
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	defer r.leave()
+	if s.refs == 0 {
+		return errors.New("the connection is closed")
+	}
+	s.refs++
+	return nil
+}
+
 // release gives back what acquire gave.
 func (r *registry) release(s *session) error {
 	_ = r.enter(context.Background()) // cannot fail
