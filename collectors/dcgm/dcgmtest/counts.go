@@ -85,3 +85,11 @@ func (e *Engine) Log() (file string, severity int, ok bool) {
 	}
 	return e.control.text(logOffset, callsOffset), int(s - 1), true //nolint:gosec // small
 }
+
+// Functions are those that can be counted and made to fail.
+func Functions() (names []string) {
+	for _, f := range functions() {
+		names = append(names, f.name)
+	}
+	return names
+}
