@@ -77,7 +77,7 @@ fmt: ## Format all Go files
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz; else echo "shellcheck is not installed: scripts not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo
@@ -95,6 +95,31 @@ bench: ## Every benchmark once, to see that it still runs
 .PHONY: bench-full
 bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) -benchmem -timeout=60m ./...
+
+##@ Real GPUs
+
+.PHONY: gpu-check
+gpu-check: build bin/gpu-check ## Compare with nvidia-smi on this machine's GPUs, idle and under load; ARGS="…" adds flags
+	@exec bin/gpu-check $(ARGS)
+
+.PHONY: bin/gpu-check
+bin/gpu-check:
+	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
+
+.PHONY: gpu-check-simulated
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 --cuda >/dev/null; \
+	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --settle=3s $(ARGS)
+
+GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
+
+.PHONY: gpu-check-bundle
+gpu-check-bundle: build bin/gpu-check ## Both binaries in a tarball, for a machine that has only NVIDIA's driver
+	@mkdir -p dist
+	@tar -C bin -czf $(GPU_CHECK_BUNDLE).tar.gz warpgauge gpu-check
+	@echo $(GPU_CHECK_BUNDLE).tar.gz
 
 ##@ Generated files
 
@@ -118,7 +143,7 @@ clean: ## Remove what was built (tools stay; they are in .tools)
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools: $(LINT) ## Build the pinned tools into .tools

@@ -37,7 +37,7 @@ func uncomment(text []byte, active field.List) []byte {
 	for line := range strings.Lines(string(text)) {
 		row := strings.TrimPrefix(line, "# ")
 		name, _, _ := strings.Cut(row, ",")
-		if strings.HasPrefix(strings.ToLower(name), "dcgm_") && row != line && !have[name] {
+		if (strings.HasPrefix(strings.ToLower(name), "dcgm_") || strings.HasPrefix(name, "amd_gpu_")) && row != line && !have[name] {
 			line = row
 		}
 		out = append(out, line)
@@ -56,6 +56,7 @@ func names(l field.List) []string {
 func TestFiles(t *testing.T) {
 	rows := map[string][2]int{ // active, and with all comments switched on
 		"default-counters.csv":          {26, 26 + 37},
+		"amd-counters.csv":              {38, 38 + 28},
 		"dcp-metrics-included.csv":      {26, 26 + 31},
 		"1.x-compatibility-metrics.csv": {20, 20 + 19},
 	}

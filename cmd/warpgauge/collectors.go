@@ -78,10 +78,13 @@ type vendor struct {
 func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	d := dcgmOptions(cfg, log)
+	amd := rocm.Options{
+		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
+	}
 	return []vendor{
 		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }},
 		{cfg.NVML, func() collector.Collector { return nvml.New(n) }},
-		{cfg.ROCm, func() collector.Collector { return rocm.New(rocm.Options{}) }},
+		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }},
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 //go:generate go run . docs --output ../../docs/metrics.md metrics
 //go:generate go run . docs --output ../../docs/fields.md fields
 //go:generate go run . docs --output ../../docs/nvml.md nvml
+//go:generate go run . docs --output ../../docs/rocm.md rocm
 
 import (
 	"bytes"
@@ -20,6 +21,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/collectors/rocm"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -32,7 +34,7 @@ import (
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields, metrics or nvml",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml or rocm",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -54,8 +56,10 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 		err = writeMetrics(ctx, &text)
 	case "nvml":
 		err = nvml.WriteMarkdown(&text)
+	case "rocm":
+		err = rocm.WriteMarkdown(&text)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields, metrics or nvml", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml or rocm", page)
 	}
 	if err != nil {
 		return err

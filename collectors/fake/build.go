@@ -53,6 +53,7 @@ func (b *builder) gpu(i int) *source {
 	}
 	s.bind(b.readings, 0, 0, g)
 	b.labelled(s, g)
+	b.amd(s, g)
 	for _, part := range slices {
 		b.instance(s, g, part)
 	}

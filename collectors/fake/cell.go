@@ -21,6 +21,7 @@ const (
 	free                // c − used
 	usedRatio           // used ÷ c
 	reasons             // DCGM's mask of clock event reasons
+	capped              // 1 at the power limit, else 0
 	lastXID             // the source knows
 	xidEvent            // the source knows
 
@@ -87,6 +88,8 @@ func (c *cell) value(p *point, up float64) float64 {
 		return math.Floor(c.a+c.b*p.warmth) / c.c
 	case reasons:
 		return clockReasons(p)
+	case capped:
+		return boolean(p.capped)
 	case worked:
 		return c.a + c.b*p.worked + c.c*up
 	case drawn:

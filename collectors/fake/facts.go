@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 
@@ -45,6 +46,7 @@ func (g *gpu) texts(d collector.Device) map[field.ID]string {
 	}
 	if g.vendor == amd {
 		out[1] = amdDriver
+		maps.Copy(out, g.amdTexts(d))
 		return out
 	}
 	out[2] = nvmlVersion

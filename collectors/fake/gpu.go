@@ -38,8 +38,8 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 			return c, true
 		}
 	}
-	if g.instance || g.vendor == amd && d.ID < field.FirstAMD {
-		return none() // what is left is of boards, and NVIDIA's own
+	if g.instance || g.vendor == amd {
+		return none() // what is left is of boards, and NVIDIA's own; AMD's own has labels, see amd.go
 	}
 	return g.generic(d)
 }
@@ -118,18 +118,18 @@ func isNVLink(id field.ID) bool {
 	return false
 }
 
-// amdHas lists what ROCm SMI and sysfs can tell in DCGM's terms.
+// amdHas lists what the collector rocm tells of an MI300X in DCGM's terms.
 func amdHas(id field.ID) bool {
 	switch id {
-	case 4, 52, 55, 66,
-		100, 101, 102, 113, 114, 115,
+	case 4, 52, 55,
+		100, 101, 102, 112, 113, 114, 115,
 		140, 150, 158, 159,
 		155, 156, 157, 160, 161, 162, 163, 164,
-		202, 203, 204, 206, 235, 236, 237, 238,
+		202, 203, 204, 206, 207, 235, 236, 237, 238, 240, 241,
 		250, 251, 252, 254,
-		300, 310, 311, 390, 391, 392,
+		310, 311, 391, 392, 395,
 		449, 843, 897,
-		1001, 1011, 1012,
+		1001, 1005, 1011, 1012,
 		1529, 1530, 1531:
 		return true
 	}

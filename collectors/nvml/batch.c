@@ -107,6 +107,17 @@ struct gpm_support {
 _Static_assert(sizeof(struct gpm_support) == 8, "nvmlGpmSupport_t");
 #define GPM_SUPPORT_VERSION 1
 
+struct vgpu_licence {
+	unsigned char licensed;
+	struct {
+		unsigned int year;
+		unsigned short month, day, hour, min, sec;
+		unsigned char status;
+	} expiry;
+	unsigned int state;
+};
+_Static_assert(sizeof(struct vgpu_licence) == 24, "nvmlVgpuLicenseInfo_t");
+
 struct cc_state {
 	unsigned int environment, feature, dev_tools;
 };
@@ -128,6 +139,11 @@ typedef int (*get_affinity)(device, unsigned int, unsigned long *);
 typedef int (*get_affinity_of)(device, unsigned int, unsigned long *, unsigned int);
 typedef int (*check)(device);
 typedef int (*get_system)(void *);
+typedef int (*get_vgpu_uint)(unsigned int, unsigned int *);
+typedef int (*get_vgpu_uint64)(unsigned int, unsigned long long *);
+typedef int (*get_vgpu_licence)(unsigned int, struct vgpu_licence *);
+typedef int (*get_vgpus)(device, unsigned int *, unsigned int *);
+typedef int (*get_vgpu_text)(unsigned int, char *, unsigned int);
 typedef int (*get_field_values)(device, int, struct wg_field_value *);
 
 static int64_t now(void) {
@@ -375,6 +391,26 @@ static int put_system(const struct wg_call *c, struct wg_slot *s) {
 	return code;
 }
 
+// put_vgpu makes a call about a vGPU of this host.
+static int put_vgpu(const struct wg_call *c, struct wg_slot *s) {
+	unsigned int vgpu = (unsigned int)c->dev, n = 0;
+	uintptr_t fn = (uintptr_t)c->fn;
+	int code;
+	if (c->shape == WG_VGPU_UINT64) {
+		unsigned long long bytes = 0;
+		code = ((get_vgpu_uint64)fn)(vgpu, &bytes);
+		put_uint64(s, bytes);
+	} else if (c->shape == WG_VGPU_LICENCE) {
+		struct vgpu_licence l = {0};
+		code = ((get_vgpu_licence)fn)(vgpu, &l);
+		s->value = l.licensed != 0;
+	} else {
+		code = ((get_vgpu_uint)fn)(vgpu, &n);
+		put_uint(s, n);
+	}
+	return code;
+}
+
 static int put_valid(const struct wg_call *c, struct wg_slot *s) {
 	int code = ((check)(uintptr_t)c->fn)((device)(uintptr_t)c->dev);
 	s->value = code == WG_SUCCESS;
@@ -402,6 +438,10 @@ static int make_call(struct wg_call *c, struct wg_slot *s) {
 	case WG_SYSTEM_INT:
 	case WG_SYSTEM_CC:
 		return put_system(c, s);
+	case WG_VGPU_UINT:
+	case WG_VGPU_UINT64:
+	case WG_VGPU_LICENCE:
+		return put_vgpu(c, s);
 	case WG_UTILIZATION:
 	case WG_BAR1:
 	case WG_MARGIN:
@@ -530,6 +570,14 @@ int wg_run(struct wg_batch *b) {
 			return code;
 	}
 	return b->field_values ? ask_values(b) : 0;
+}
+
+int wg_vgpus(void *fn, uint64_t dev, uint32_t *ids, uint32_t *count) {
+	return ((get_vgpus)(uintptr_t)fn)((device)(uintptr_t)dev, count, ids);
+}
+
+int wg_vgpu_uuid(void *fn, uint32_t vgpu, char *buf, uint32_t size) {
+	return ((get_vgpu_text)(uintptr_t)fn)(vgpu, buf, size);
 }
 
 struct wg_batch *wg_new(uint32_t calls, uint32_t values, uint32_t slots, uint32_t meters) {

@@ -38,10 +38,11 @@ enum wg_shape {
 	WG_GPM_SUPPORT,  // nvmlGpmSupport_t: supported
 	WG_SYSTEM_INT,   // f(int *): value, of the node
 	WG_SYSTEM_CC,    // nvmlConfComputeSystemState_t: feature, of the node
+	WG_VGPU_UINT,    // f(nvmlVgpuInstance_t, unsigned *): value
+	WG_VGPU_UINT64,  // f(nvmlVgpuInstance_t, unsigned long long *): value
+	WG_VGPU_LICENCE, // f(nvmlVgpuInstance_t, nvmlVgpuLicenseInfo_t *): licensed
 	WG_SHAPES
 };
-
-#define WG_RESULTS 5 // the most that a shape gives
 
 // What NVML's functions return (nvmlReturn_t), as far as it is treated specially,
 // and one code of our own.
@@ -62,7 +63,7 @@ enum {
 // wg_call is one call with its arguments.
 struct wg_call {
 	uint64_t fn;  // address of the function
-	uint64_t dev; // nvmlDevice_t
+	uint64_t dev; // nvmlDevice_t, or nvmlVgpuInstance_t
 	uint32_t arg[3];
 	uint32_t shape;
 	uint32_t slot; // of its first result
@@ -132,5 +133,11 @@ void wg_free(struct wg_batch *b);
 // all of them (the GPU is lost, the driver is gone) and returns that, else 0.
 // What is not due keeps its value and code.
 int wg_run(struct wg_batch *b);
+
+// wg_vgpus lists the vGPUs that run on a GPU, by nvmlDeviceGetActiveVgpus at fn:
+// at most *count, and sets it to how many there are. wg_vgpu_uuid asks one of them
+// for its UUID, by nvmlVgpuInstanceGetUUID.
+int wg_vgpus(void *fn, uint64_t dev, uint32_t *ids, uint32_t *count);
+int wg_vgpu_uuid(void *fn, uint32_t vgpu, char *buf, uint32_t size);
 
 #endif

@@ -24,6 +24,10 @@ const (
 	getUtilization
 	getEncoderUtilization
 	getDecoderUtilization
+	getJPGUtilization
+	getOFAUtilization
+	getComputeProcesses
+	getGraphicsProcesses
 	getMemoryInfo
 	getBAR1Info
 	getFanSpeed
@@ -59,6 +63,12 @@ const (
 	getInforomValid
 	getGPMSupport
 	getCCState
+	getVGPUMemory
+	getVGPUType
+	getVGPUFrameRate
+	getVGPUInstance
+	getVGPULicence
+	getActiveVGPUs
 	getDeviceCount
 	getCUDAVersion
 	numCalls
@@ -96,6 +106,9 @@ const (
 	shapeGPMSupport
 	shapeSystemInt
 	shapeSystemCC
+	shapeVGPUUint
+	shapeVGPUUint64
+	shapeVGPULicence
 	numShapes
 )
 
@@ -149,6 +162,16 @@ var functions = [numCalls][]generation{
 	getUtilization:        {{"nvmlDeviceGetUtilizationRates", shapeUtilization, 0}},
 	getEncoderUtilization: {{"nvmlDeviceGetEncoderUtilization", shapeUintPair, 0}},
 	getDecoderUtilization: {{"nvmlDeviceGetDecoderUtilization", shapeUintPair, 0}},
+	getJPGUtilization:     {{"nvmlDeviceGetJpgUtilization", shapeUintPair, 535}},
+	getOFAUtilization:     {{"nvmlDeviceGetOfaUtilization", shapeUintPair, 535}},
+	getComputeProcesses: {
+		{"nvmlDeviceGetComputeRunningProcesses_v3", shapeCount, 510},
+		{"nvmlDeviceGetComputeRunningProcesses_v2", shapeCount, 0},
+	},
+	getGraphicsProcesses: {
+		{"nvmlDeviceGetGraphicsRunningProcesses_v3", shapeCount, 510},
+		{"nvmlDeviceGetGraphicsRunningProcesses_v2", shapeCount, 0},
+	},
 	getMemoryInfo: {
 		{"nvmlDeviceGetMemoryInfo_v2", shapeMemoryV2, 510},
 		{"nvmlDeviceGetMemoryInfo", shapeMemory, 0},
@@ -189,9 +212,18 @@ var functions = [numCalls][]generation{
 	getInforomChecksum:    {{"nvmlDeviceGetInforomConfigurationChecksum", shapeUint, 0}},
 	getInforomValid:       {{"nvmlDeviceValidateInforom", shapeValid, 0}},
 	getGPMSupport:         {{"nvmlGpmQueryDeviceSupport", shapeGPMSupport, 520}},
-	getCCState:            {{"nvmlSystemGetConfComputeState", shapeSystemCC, 535}},
-	getDeviceCount:        {{"nvmlDeviceGetCount_v2", shapeSystemInt, 0}},
-	getCUDAVersion:        {{"nvmlSystemGetCudaDriverVersion_v2", shapeSystemInt, 0}},
+	getVGPUMemory:         {{"nvmlVgpuInstanceGetFbUsage", shapeVGPUUint64, 0}},
+	getVGPUType:           {{"nvmlVgpuInstanceGetType", shapeVGPUUint, 0}},
+	getVGPUFrameRate:      {{"nvmlVgpuInstanceGetFrameRateLimit", shapeVGPUUint, 0}},
+	getVGPUInstance:       {{"nvmlVgpuInstanceGetGpuInstanceId", shapeVGPUUint, 0}},
+	getVGPULicence: {
+		{"nvmlVgpuInstanceGetLicenseInfo_v2", shapeVGPULicence, 510},
+		{"nvmlVgpuInstanceGetLicenseStatus", shapeVGPUUint, 0},
+	},
+	getActiveVGPUs: {{"nvmlDeviceGetActiveVgpus", shapeCount, 0}}, // see vgpuPart
+	getCCState:     {{"nvmlSystemGetConfComputeState", shapeSystemCC, 535}},
+	getDeviceCount: {{"nvmlDeviceGetCount_v2", shapeSystemInt, 0}},
+	getCUDAVersion: {{"nvmlSystemGetCudaDriverVersion_v2", shapeSystemInt, 0}},
 }
 
 // name is the newest name of the call.

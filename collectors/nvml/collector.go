@@ -71,6 +71,7 @@ func (c *Collector) discover(ctx context.Context, fields field.List) ([]collecto
 		return nil, outdated(err)
 	}
 	c.gpus.describe(ctx, gpus, fields)
+	c.gpus.describe(ctx, gpus, fields)
 	a := assembly{lib: c.gpus.lib, o: c.o, fields: fields.Readings(), hold: c.gpus.hold, gpus: gpus}
 	sources, err := a.sources(ctx)
 	if err != nil {

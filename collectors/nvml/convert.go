@@ -133,5 +133,5 @@ func bitErrorRate(raw float64) float64 {
 	if mantissa == 0xf && exponent == 0xff {
 		return 0
 	}
-	return float64(mantissa) * math.Pow10(-int(exponent)) //nolint:gosec // 8 bits
+	return float64(mantissa) * math.Pow10(-int(exponent))
 }

@@ -140,8 +140,8 @@ func (k kernelSide) mismatch(path, version string) error {
 // libraryVersion is the driver that a library belongs to: that in the name of its
 // file, else the part of NVML's own version ("12.550.54.15") behind CUDA's.
 func libraryVersion(path, version string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		if v, ok := strings.CutPrefix(filepath.Base(real), "libnvidia-ml.so."); ok && strings.Contains(v, ".") {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		if v, ok := strings.CutPrefix(filepath.Base(file), "libnvidia-ml.so."); ok && strings.Contains(v, ".") {
 			return v
 		}
 	}

@@ -50,6 +50,7 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 			d.silence(found[i])
 		}
 	}
+	d.lib.met.note(found)
 	d.fillIn(found)
 	return d.usable(found)
 }
@@ -122,7 +123,8 @@ func (d *discovery) isSilent(index int) bool {
 	return d.silent[index]
 }
 
-// fillIn identifies GPUs that NVML says nothing about by what the kernel knows.
+// fillIn identifies GPUs that NVML says nothing about by what the kernel knows, or
+// by what NVML said earlier.
 func (d *discovery) fillIn(found []*gpu) {
 	unknown, at := make([]bool, len(found)), make([]pciAddress, len(found))
 	rest := false
@@ -136,6 +138,9 @@ func (d *discovery) fillIn(found []*gpu) {
 		return
 	}
 	known := kernelGPUs(d.o.Root)
+	if len(known) == 0 {
+		known = d.lib.met.all()
+	}
 	for i, k := range identifyRest(unknown, at, known) {
 		found[i].device.PCIBusID = k.at.String()
 	}

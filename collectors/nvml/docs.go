@@ -65,6 +65,8 @@ func (r *reading) levels() string {
 		return "gpu, instance"
 	case field.Link:
 		return "link"
+	case field.VGPU:
+		return "vgpu"
 	}
 	return "gpu"
 }
@@ -182,8 +184,9 @@ func driverText(since int) string {
 
 // writeProfiling writes what GPM gives.
 func writeProfiling(b *bytes.Buffer) {
-	b.WriteString("\n## Profiling\n\nFrom NVML's GPU performance monitor (GPM) on Hopper and newer, also by MIG instance: two `nvmlGpmSampleGet` a tick apart give\n" +
-		"means over the time between them. Elsewhere these fields are absent, except those that the table above has as well.\n\n" +
+	b.WriteString("\n## Profiling\n\nFrom NVML's GPU performance monitor (GPM) on Hopper and newer, also by MIG instance: two `nvmlGpmSampleGet` give\n" +
+		"means over the time between them: the field's own interval, and 100 ms at least, as NVML asks for. At shorter ticks a value stays until then.\n" +
+		"Elsewhere these fields are absent, except those that the table above has as well.\n\n" +
 		"| Id | Field | Metric | Conversion | Unit | Driver |\n|---:|---|---:|---|---|---|\n")
 	for _, p := range profilings() {
 		d, ok := field.ByID(p.id)
@@ -275,13 +278,13 @@ func missingReasons() []missingReason {
 	return []missingReason{
 		{[]string{"P2P_NVLINK_STATUS"}, "a mask by DCGM's numbers of GPUs; `DCGM_EXP_P2P_STATUS` has a series for each peer"},
 		{[]string{"GPU_NVLINK_ERRORS"}, "DCGM makes it of XIDs; `DCGM_EXP_XID_ERRORS_TOTAL` counts each"},
-		{[]string{"VGPU_"}, "of virtual machines on a vGPU host, which dcgm-exporter does not export either"},
 		{[]string{"NVSWITCH"}, "NVML knows no NVSwitch; DCGM asks the fabric manager's library"},
 		{[]string{"_PPRM_", "_PPCNT_"}, "read from the port's registers, for which NVML wants root"},
 		{[]string{"_DIAG_"}, "results of DCGM's diagnostics"},
 		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
 		{[]string{"CONNECTX"}, "of network adapters"},
 		{[]string{"IMEX"}, "of the IMEX daemon"},
+		{[]string{"amd_gpu_"}, "of AMD's GPUs"},
 		{[]string{"BIND_UNBIND"}, "a collector that is opened again says so in `warpgauge_*`"},
 	}
 }

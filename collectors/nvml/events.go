@@ -73,8 +73,8 @@ type board struct {
 	refs int
 
 	// Under eventLog.mu.
-	open     func() (eventSet, error)
-	supports bool // false once the GPU has said that it has no events
+	open func() (eventSet, error)
+	none error // why the GPU has no events; nil while it may have
 }
 
 // boards are the GPUs of a library that somebody listens to. All collectors that
@@ -89,7 +89,7 @@ type boards struct {
 // event set; the one that came with the newest join is used, because handles of
 // an earlier one may be outdated. hold, if not nil, is called when the listening
 // begins and what it returns when that ends: a call that hangs must not have its
-// library unloaded.
+// library shut down. log names the GPU.
 func (b *boards) join(uuid string, open func() (eventSet, error), hold func() (release func()), log *zap.Logger) *board {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,9 +105,9 @@ func (b *boards) join(uuid string, open func() (eventSet, error), hold func() (r
 		return x
 	}
 	x := &board{
-		uuid: uuid, log: log.With(zap.String("device", uuid)), refs: 1,
+		uuid: uuid, log: log, refs: 1,
 		stop: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}), again: make(chan struct{}, 1),
-		open: open, supports: true,
+		open: open,
 	}
 	if b.held == nil {
 		b.held = make(map[string]*board)
@@ -144,15 +144,15 @@ func (b *boards) leave(x *board) {
 	}
 }
 
-// supported waits for the first answer of the GPU and reports whether it has
-// events. One that does not answer may have.
-func (x *board) supported() bool {
+// unsupported waits for the first answer of the GPU and returns why it has no
+// events, nil if it has. One that does not answer may have.
+func (x *board) unsupported() error {
 	if !closedIn(x.asked, listenPatience) {
-		return true
+		return nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.supports
+	return x.none
 }
 
 // listen keeps an event set open until stop. Events that occur while none is
@@ -168,9 +168,8 @@ func (x *board) listen() {
 			return
 		case errors.Is(err, errNoEvents):
 			x.mu.Lock()
-			x.supports = false
+			x.none = err
 			x.mu.Unlock()
-			x.log.Info("no XID events of this GPU", zap.Error(err))
 			return
 		}
 		answered.Do(func() { close(x.asked) })

@@ -259,19 +259,25 @@ func TestEventsOfMIG(t *testing.T) {
 	})
 }
 
-// TestEventsUnsupported: a GPU without events has no columns for them.
+// TestEventsUnsupported: a GPU without events says so to everyone who comes, and
+// is asked once.
 func TestEventsUnsupported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core, logged := observer.New(zap.InfoLevel)
 		var b boards
-		x := b.join(testUUID, (&scriptedEvents{refuse: errNoEvents}).open, nil, zap.New(core))
-		if x.supported() {
-			t.Errorf("a GPU that has no events is said to have them")
+		asked := 0
+		open := func() (eventSet, error) { asked++; return nil, errNoEvents }
+		first := b.join(testUUID, open, nil, zap.NewNop())
+		second := b.join(testUUID, open, nil, zap.NewNop())
+		for i, x := range []*board{first, second} {
+			if err := x.unsupported(); !errors.Is(err, errNoEvents) {
+				t.Errorf("source %d of a GPU without events is told %v", i, err)
+			}
 		}
 		time.Sleep(time.Hour)
-		b.leave(x)
-		if logged.Len() != 1 {
-			t.Errorf("got %d lines about a GPU without events, want 1: %v", logged.Len(), logged.All())
+		b.leave(first)
+		b.leave(second)
+		if asked != 1 {
+			t.Errorf("a GPU without events was asked %d times", asked)
 		}
 	})
 }
@@ -339,8 +345,8 @@ func TestEventsHang(t *testing.T) {
 		release := make(chan struct{})
 		start := time.Now()
 		x := b.join(testUUID, func() (eventSet, error) { <-release; return nil, errNoEvents }, hold, zap.New(core))
-		if !x.supported() {
-			t.Errorf("a GPU that does not answer is said to have no events")
+		if err := x.unsupported(); err != nil {
+			t.Errorf("a GPU that does not answer is said to have no events: %v", err)
 		}
 		b.leave(x)
 		if took := time.Since(start); took > 2*listenPatience {

@@ -48,14 +48,15 @@ func openEvents(s symbols, api nvml.Interface, gpu nvml.Device) (eventSet, error
 			ret = nvml.SUCCESS
 		}
 	}
+	out := nvmlEvents{set}
 	switch ret {
 	case nvml.SUCCESS:
-		return nvmlEvents{set}, nil
+		return out, nil
 	case nvml.ERROR_NOT_SUPPORTED:
-		set.Free()
+		out.close()
 		return nil, errNoEvents
 	}
-	set.Free()
+	out.close()
 	return nil, fmt.Errorf("register for events: %w", ret)
 }
 
@@ -77,4 +78,5 @@ func (n nvmlEvents) next() (heardEvent, error) {
 	return heardEvent{kind: otherEvent}, nil
 }
 
-func (n nvmlEvents) close() { n.set.Free() }
+// close has no use for what NVML answers: the set is gone either way.
+func (n nvmlEvents) close() { _ = n.set.Free() }

@@ -5,6 +5,7 @@ package nvml
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -72,7 +73,7 @@ func (l *library) platform(g *gpu, id field.ID) string {
 		return ""
 	case id == factGUID:
 		return fmt.Sprintf("0x%016x", guid)
-	case strings.Trim(serial, "\xff") == "":
+	case !slices.ContainsFunc([]byte(serial), func(b byte) bool { return b != 0xff }):
 		return ""
 	}
 	return serial

@@ -123,10 +123,15 @@ func fieldSince(id uint32) int {
 }
 
 // levelOf is the finest level at which the collector has a field. Of an instance
-// NVML tells the memory; profiling is GPM's.
+// NVML tells memory and processes; profiling is GPM's.
 func (r *reading) levelOf() field.Level {
-	if r.call() == getMemoryInfo || r.call() == getBAR1Info {
+	switch r.call() {
+	case getMemoryInfo, getBAR1Info, getComputeProcesses, getGraphicsProcesses:
 		return field.Instance
+	}
+	switch r.call() {
+	case getVGPUMemory, getVGPUType, getVGPUFrameRate, getVGPUInstance, getVGPULicence:
+		return field.VGPU
 	}
 	for _, t := range r.terms {
 		if t.arg[0] == thisLink || t.arg[1] == thisLink {

@@ -142,7 +142,7 @@ func linkCounters() []reading {
 		out = append(out, reading{id: id, terms: of(getFieldValues, 0, value, allLinks), how: how, boards: blackwellLinks})
 	}
 	for i, f := range []uint32{201, 202, 203, 204, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 221} {
-		add(1200+field.ID(i), f, asIs) //nolint:gosec // below 15
+		add(1200+field.ID(i), f, asIs)
 	}
 	const symbolBER, effectiveErrors, effectiveBER, firstFEC = 222, 219, 220, 235
 	add(1215, symbolBER, asIs)
@@ -151,7 +151,7 @@ func linkCounters() []reading {
 	add(1218, effectiveBER, asBitErrors)
 	add(1219, effectiveErrors, asIs)
 	for i := range uint32(16) {
-		add(1404+field.ID(i), firstFEC+i, asIs) //nolint:gosec // below 16
+		add(1404+field.ID(i), firstFEC+i, asIs)
 	}
 	return out
 }

@@ -13,6 +13,7 @@ const (
 
 const (
 	maskNote     = "a mask that a 64-bit float cannot hold exactly is left out"
+	vgpuHosts    = "hosts of virtual machines"
 	maxwellTesla = "some boards up to Maxwell"
 )
 
@@ -41,7 +42,12 @@ var identityReadings = []reading{
 	{id: 89, terms: of(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
 	{id: 94, terms: of(getGPMSupport, 0), boards: "all; 1 from Hopper"},
 	{id: 500, terms: of(getVirtualizationMode, 0)},
+	{id: 522, terms: of(getVGPUType, 0), boards: vgpuHosts},
+	{id: 525, terms: of(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
 	{id: 526, terms: of(getGridLicence, 0), note: "0 where licensing does not concern the GPU, as in DCGM"},
+	{id: 526, terms: of(getVGPULicence, 0), boards: vgpuHosts},
+	{id: 527, terms: of(getVGPUFrameRate, 0), boards: vgpuHosts},
+	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank where the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{
@@ -73,6 +79,8 @@ var thermalReadings = []reading{
 
 const milliwatts = 1000 // in a watt
 
+const percent = 100
+
 const wholeWatts = "DCGM cuts off what is less than a watt"
 
 var powerReadings = []reading{
@@ -92,6 +100,10 @@ var utilizationReadings = []reading{
 	{id: 204, terms: of(getUtilization, 1), boards: "not while MIG is on"},
 	{id: 206, terms: of(getEncoderUtilization, 0), boards: "with an encoder, not while MIG is on"},
 	{id: 207, terms: of(getDecoderUtilization, 0), boards: "with a decoder, not while MIG is on"},
+	{id: field.NVIDIAJPEGBusy, terms: of(getJPGUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
+	{id: field.NVIDIAOFABusy, terms: of(getOFAUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
+	{id: field.NVIDIAComputeProcesses, terms: of(getComputeProcesses, 0), note: "how many there are, also those of other users; which they are is not asked"},
+	{id: field.NVIDIAGraphicsProcesses, terms: of(getGraphicsProcesses, 0)},
 }
 
 // violationReadings are times in which clocks were held down, in ns. Those from
@@ -116,7 +128,7 @@ var violationReadings = []reading{
 var smoothingReadings = func() []reading {
 	out := make([]reading, 18)
 	for i := range out { // DCGM's fields and NVML's have the same order
-		out[i] = reading{id: 1425 + field.ID(i), terms: value(251 + uint32(i)), boards: "Blackwell and newer"} //nolint:gosec // below 18
+		out[i] = reading{id: 1425 + field.ID(i), terms: value(251 + uint32(i)), boards: "Blackwell and newer"}
 	}
 	return out
 }()

@@ -65,6 +65,9 @@ func (o Options) candidates() []string {
 		return []string{o.Library}
 	}
 	out := []string{soname}
+	if o.withoutLoader {
+		out = nil
+	}
 	var seen []os.FileInfo
 	for _, root := range o.roots() {
 		for _, dir := range libraryDirs() {

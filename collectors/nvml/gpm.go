@@ -49,7 +49,7 @@ func (m *meterPair) add(count, nanos uint64) {
 }
 
 func (m *meterPair) cost(call string) collector.CallCost {
-	return collector.CallCost{Call: call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())} //nolint:gosec // 292 years
+	return collector.CallCost{Call: call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())}
 }
 
 // gpmScale makes a field's value of GPM's.

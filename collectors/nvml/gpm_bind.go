@@ -39,7 +39,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 	}
 	log = log.With(zap.String("source", g.device.ID))
 	if reason := l.withoutGPM(g); reason != "" {
-		log.Info("profiling fields are left out", zap.String("reason", reason))
+		log.Info("profiling fields of GPM are left out", zap.String("reason", reason))
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	kept := plans[:0]
@@ -52,7 +52,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 		}
 	}
 	if len(kept) == 0 {
-		log.Info("profiling fields are left out", zap.String("reason", "the driver serves none of them"))
+		log.Info("profiling fields of GPM are left out", zap.String("reason", "the driver serves none of them"))
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	out, err := assembleGPM(l, kept)
@@ -113,7 +113,7 @@ func subjectOf(g *gpu, t target) gpmSubject {
 	s := gpmSubject{raw: t.raw, instance: wholeDevice, device: t.device, taken: -1}
 	switch t.level {
 	case field.Instance:
-		s.mig, s.raw, s.instance = true, g.raw, uint32(g.instances[t.device-1].gi) //nolint:gosec // as NVML gave it
+		s.mig, s.raw, s.instance = true, g.raw, uint32(g.instances[t.device-1].gi)
 	case field.ComputeInstance:
 		s.mig = true
 	}

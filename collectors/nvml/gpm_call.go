@@ -90,7 +90,7 @@ func (c *gpmCalls) take(device uintptr, instance uint32, sample uint64) (number 
 func (c *gpmCalls) read(older, newer uint64, first, count, take int) (number int) {
 	c.reads = append(c.reads, C.struct_wg_gpm_read{
 		older: C.uint64_t(older), newer: C.uint64_t(newer),
-		first: C.uint32_t(first), count: C.uint32_t(count), take: C.uint32_t(take), //nolint:gosec // small
+		first: C.uint32_t(first), count: C.uint32_t(count), take: C.uint32_t(take),
 	})
 	return len(c.reads) - 1
 }
@@ -104,11 +104,10 @@ func (c *gpmCalls) run() {
 	if len(c.reads) > 0 {
 		reads = &c.reads[0]
 	}
-	C.wg_gpm_run(c.shared, &c.takes[0], C.uint32_t(len(c.takes)), reads, C.uint32_t(len(c.reads)), &c.values[0], &c.cost) //nolint:gosec // small
+	C.wg_gpm_run(c.shared, &c.takes[0], C.uint32_t(len(c.takes)), reads, C.uint32_t(len(c.reads)), &c.values[0], &c.cost)
 }
 
-func (c *gpmCalls) taken(number int) nvml.Return   { return nvml.Return(c.takes[number].code) }
-func (c *gpmCalls) readCode(number int) nvml.Return { return nvml.Return(c.reads[number].code) }
+func (c *gpmCalls) taken(number int) nvml.Return { return nvml.Return(c.takes[number].code) }
 
 // value is a metric as GPM gives it. It is read when its read went well.
 func (c *gpmCalls) value(i int) (float64, nvml.Return) {

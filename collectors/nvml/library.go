@@ -28,7 +28,8 @@ type library struct {
 	// Of the initialisation in force: "550.54.15", "12.550.54.15".
 	driver, version string
 
-	events boards // GPUs that somebody listens to
+	events boards   // GPUs that somebody listens to
+	met    rollCall // GPUs that there were
 
 	mu      sync.Mutex
 	symbols map[string]bool // that were looked up
@@ -74,7 +75,7 @@ type registry struct {
 	mu    sync.Mutex // never held during a call
 	refs  int        // collectors
 	holds int
-	free  chan struct{} // closed when holds comes to 0; nil: nobody waits
+	free  chan struct{} // closed when holds comes to 0 or a collector joins; nil: nobody waits
 }
 
 var process = &registry{turn: make(chan struct{}, 1)}
@@ -117,6 +118,7 @@ func (r *registry) acquire(ctx context.Context, o Options) (*library, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refs++
+	r.wake()
 	return r.bound, nil
 }
 
@@ -131,11 +133,18 @@ func (r *registry) hold(*library) (release func() error) {
 func (r *registry) letGo() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holds--; r.holds == 0 && r.free != nil {
+	if r.holds--; r.holds == 0 {
+		r.wake()
+	}
+	return nil
+}
+
+// wake lets those who wait look again. r.mu is held.
+func (r *registry) wake() {
+	if r.free != nil {
 		close(r.free)
 		r.free = nil
 	}
-	return nil
 }
 
 // release gives back what acquire gave. The last one waits until nothing holds
@@ -161,7 +170,7 @@ func (r *registry) release() error {
 }
 
 // whatHolds reports whether a collector uses the library; if none does but
-// something holds it, wait is closed when nothing does any more.
+// something holds it, wait is closed when that may have changed.
 func (r *registry) whatHolds() (wait <-chan struct{}, used bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +199,7 @@ func (r *registry) revive(o Options) error {
 		if code = r.bound.greet(); code == nvml.SUCCESS {
 			return nil
 		}
-		shutdown(r.bound.dl)
+		_ = shutdown(r.bound.dl) // the code before it is the reason
 	}
 	err := explain(o, r.bound.path, r.bound.version, code)
 	if other := r.other(o); other != "" {
@@ -235,6 +244,9 @@ func load(o Options) (*library, error) {
 		if err == nil {
 			if err = bind(l); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.driver))
+				if lacks := lackingIn(l.has); len(lacks) > 0 {
+					o.Log.Debug("the driver lacks functions, and fields that need them are absent", zap.Strings("lacks", lacks))
+				}
 				return l, nil
 			}
 		}
@@ -276,7 +288,7 @@ func (l *library) check(o Options) error {
 		if code = l.greet(); code == nvml.SUCCESS {
 			return nil
 		}
-		shutdown(l.dl)
+		_ = shutdown(l.dl) // the code before it is the reason
 	}
 	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // needs no initialisation
 	return &initError{code, explain(o, l.path, version, code)}
@@ -296,9 +308,9 @@ func bind(l *library) error {
 	l.api = nvml.New(nvml.WithLibraryPath(l.path))
 	code := l.api.Init()
 	if code != nvml.SUCCESS {
-		shutdown(l.dl)
+		_ = shutdown(l.dl) // the code before it is the reason
 		return errors.Join(&initError{code, fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
 	}
-	shutdown(l.dl) // the one of two
+	_ = shutdown(l.dl) // the one of two
 	return nil
 }

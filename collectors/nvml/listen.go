@@ -11,24 +11,24 @@ import (
 )
 
 // listen joins those who listen to a GPU; boards.leave ends that. It returns nil
-// where the GPU, or its driver, has no events.
-func (l *library) listen(g *gpu, log *zap.Logger) *board {
+// where the GPU, or its driver, has no events, and why.
+func (l *library) listen(g *gpu, log *zap.Logger) (*board, error) {
 	uuid, gpu := g.device.ID, g.handle
 	open := func() (eventSet, error) { return openEvents(l, l.api, gpu) }
 	hold := func() func() {
 		release := process.hold(l)
 		return func() {
 			if err := release(); err != nil {
-				log.Warn("library is not let go", zap.String("device", uuid), zap.Error(err))
+				log.Warn("library is not let go", zap.Error(err))
 			}
 		}
 	}
 	x := l.events.join(uuid, open, hold, log)
-	if !x.supported() {
+	if err := x.unsupported(); err != nil {
 		l.events.leave(x)
-		return nil
+		return nil, err
 	}
-	return x
+	return x, nil
 }
 
 // wanted reports whether the list asks for one of the readings.
@@ -43,15 +43,16 @@ func newEvents(l *library, g *gpu, fields []field.Reading, log *zap.Logger) part
 	if !wanted(fields, field.XIDErrors, field.XIDEvent) && !g.migCapable {
 		return nil
 	}
-	x := l.listen(g, log)
-	if x == nil {
+	x, err := l.listen(g, log)
+	if err != nil {
+		log.Info("no XID events of this GPU", zap.Error(err))
 		return nil
 	}
 	var place placement
 	for i, in := range g.instances {
-		id := instanceID{gi: uint32(in.gi), ci: noInstance, device: i + 1} //nolint:gosec // as NVML gave it
+		id := instanceID{gi: uint32(in.gi), ci: noInstance, device: i + 1}
 		if in.ci >= 0 {
-			id.ci = uint32(in.ci) //nolint:gosec // as NVML gave it
+			id.ci = uint32(in.ci)
 		}
 		place.instances = append(place.instances, id)
 	}
@@ -74,7 +75,7 @@ func newHealth(l *library, g *gpu, fields []field.Reading, inputs func([]field.R
 	if ask, ok := linkQuestion(l.dl, g.raw); ok && !g.mig && ask().known != 0 {
 		links = ask
 	}
-	x := l.listen(g, log)
+	x, _ := l.listen(g, log) // newEvents says why not
 	if readings == nil && x == nil && links == nil {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
@@ -104,7 +105,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, log *zap.L
 	release := process.hold(l)
 	return newPeersPart(peers, func() {
 		if err := release(); err != nil {
-			log.Warn("library is not let go", zap.String("device", g.device.ID), zap.Error(err))
+			log.Warn("library is not let go", zap.Error(err))
 		}
 	})
 }

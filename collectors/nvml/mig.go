@@ -130,9 +130,11 @@ var profileName = regexp.MustCompile(`\bMIG (?:\d+c\.)?(\d+g\.\d+gb(?:[+-][\w.+-
 // user may read. DCGM computes it from slices and memory instead, which tells
 // profiles with extensions ("+me") and without from each other no more.
 func (l *library) profile(handle nvml.Device) string {
-	if name, code := handle.GetName(); code == nvml.SUCCESS {
-		if m := profileName.FindStringSubmatch(name); m != nil {
-			return m[1]
+	if l.has("nvmlDeviceGetName") {
+		if name, code := handle.GetName(); code == nvml.SUCCESS {
+			if m := profileName.FindStringSubmatch(name); m != nil {
+				return m[1]
+			}
 		}
 	}
 	if l.has("nvmlDeviceGetAttributes_v2") {

@@ -50,7 +50,7 @@ func (p *migPart) sample([]float64, []bool) error {
 }
 
 func (p *migPart) calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "nvmlDeviceGetMigDeviceHandleByIndex", Count: uint64(p.count.Load()), Time: time.Duration(p.nanos.Load())}} //nolint:gosec // not negative
+	return []collector.CallCost{{Call: "nvmlDeviceGetMigDeviceHandleByIndex", Count: uint64(p.count.Load()), Time: time.Duration(p.nanos.Load())}}
 }
 
 func (*migPart) close() {}

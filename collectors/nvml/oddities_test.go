@@ -19,8 +19,8 @@ import (
 // declares nvmlFieldValue_t anew rather than include our header, so that a
 // mistake there shows here.
 const oddSource = `
-#include <string.h>
-struct value { unsigned id, scope; long long stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; unsigned long long ull; long long sll; unsigned short us; } v; };
+#include <stdint.h>
+struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; uint64_t ull; int64_t sll; unsigned short us; } v; };
 
 static void set(struct value *f, unsigned type) { f->type = type; f->code = 0; f->stamp = 1000000; }
 
@@ -49,8 +49,8 @@ int nvmlDeviceGetPerformanceState(void *dev, unsigned *v) { *v = 32; return 0; }
 int nvmlDeviceGetClockInfo(void *dev, unsigned type, unsigned *v) { *v = type == 1 ? 0 : ~0u; return 0; }
 int nvmlDeviceGetMaxClockInfo(void *dev, unsigned type, unsigned *v) { *v = 0; return 0; }
 int nvmlDeviceGetUtilizationRates(void *dev, unsigned *v) { v[0] = 808530000; v[1] = ~0u; return 0; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, unsigned long long *v) { *v = ~0ull; return 0; }
-int nvmlDeviceGetRetiredPages(void *dev, unsigned cause, unsigned *n, unsigned long long *pages) { *n = 6; return 7; } // insufficient size
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, uint64_t *v) { *v = ~0ull; return 0; }
+int nvmlDeviceGetRetiredPages(void *dev, unsigned cause, unsigned *n, uint64_t *pages) { *n = 6; return 7; } // insufficient size
 int nvmlDeviceValidateInforom(void *dev) { return 14; } // corrupted
 int nvmlDeviceGetCpuAffinity(void *dev, unsigned n, unsigned long *words) {
 	words[0] = ~0ul; words[1] = 0xffffffff; words[2] = 1ul << 63; words[3] = 0x8000000000000001;
@@ -62,7 +62,7 @@ int nvmlDeviceGetGpuFabricInfoV(void *dev, struct fabric *f) { // knows the seco
 	f->state = 3; f->status = 0; f->clique = 11; f->mask = 2; // does not touch the summary
 	return 0;
 }
-int nvmlDeviceGetMemoryInfo(void *dev, unsigned long long *m) { m[0] = 0; m[1] = 0; m[2] = 0; return 0; }
+int nvmlDeviceGetMemoryInfo(void *dev, uint64_t *m) { m[0] = 0; m[1] = 0; m[2] = 0; return 0; }
 `
 
 // oddLibrary compiles and loads oddSource.
@@ -77,7 +77,7 @@ func oddLibrary(t *testing.T) *library {
 	if err := os.WriteFile(source, []byte(oddSource), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-o", file, source).CombinedOutput(); err != nil { //nolint:gosec // our own source
+	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-o", file, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	d, err := dl.Open([]string{file})

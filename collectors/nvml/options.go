@@ -38,6 +38,8 @@ type Options struct {
 	Patience time.Duration
 	// Log is nil to log nothing.
 	Log *zap.Logger
+
+	withoutLoader bool // of tests, which may run where a driver is installed
 }
 
 func (o Options) withDefaults() Options {

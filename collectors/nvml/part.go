@@ -29,7 +29,7 @@ type part interface {
 // target is a device that a part asks: a GPU, one of its instances or its links.
 type target struct {
 	device int     // index in the source's devices
-	raw    uintptr // nvmlDevice_t; of a link that of its GPU
+	raw    uintptr // nvmlDevice_t; of a link that of its GPU, of a vGPU nvmlVgpuInstance_t
 	level  field.Level
 	link   uint32 // of a link, from 0
 }

@@ -21,9 +21,12 @@ const peersPatience = 250 * time.Millisecond
 // peerUnknown is what a pair's status is without an answer; NVML's are from 0.
 const peerUnknown = -1
 
+// lastLinkStatus is NVML_P2P_STATUS_UNKNOWN.
+const lastLinkStatus = 6
+
 // linkStatuses are the values of label link_status by NVML's answer
 // (nvmlGpuP2PStatus_t), in dcgm-exporter's spelling.
-func linkStatuses() [7]string {
+func linkStatuses() [lastLinkStatus + 1]string {
 	return [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 }
 
@@ -107,7 +110,7 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 		}
 	}
 	p.wait()
-	n := len(linkStatuses())
+	const n = lastLinkStatus + 1
 	for i, x := range p.pairs {
 		status := x.status.Load()
 		for j := range n {

@@ -88,8 +88,8 @@ func (p *readingsPart) count() {
 
 // want marks what a cell needs as due.
 func (c *cell) want(b *batch) {
-	for _, in := range c.inputs {
-		if in.isValue {
+	for i := range c.inputs {
+		if in := &c.inputs[i]; in.isValue {
 			b.wantValue(in.unit)
 		} else {
 			b.wantCall(in.unit)
@@ -110,8 +110,8 @@ func (p *readingsPart) read(row []float64, due []bool) error {
 		v, code := c.value(p.batch)
 		row[i] = v
 		switch {
-		case c.level == field.Instance && gone(code):
-			return fmt.Errorf("instance of device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
+		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
+			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
 		case !c.uneasy:
@@ -126,14 +126,17 @@ func (p *readingsPart) read(row []float64, due []bool) error {
 
 // value makes the cell's value. The code is that of the first input that has none.
 func (c *cell) value(b *batch) (float64, nvml.Return) {
-	for i, in := range c.inputs {
-		v, code := b.result(in.slot)
+	for i := range c.inputs {
+		v, code := b.result(c.inputs[i].slot)
 		if code != nvml.SUCCESS {
 			return math.NaN(), code
 		}
 		c.in[i] = v
 	}
-	v := c.how.apply(c.in)
+	v := c.in[0]
+	if c.how != asIs || len(c.in) > 1 {
+		v = c.how.apply(c.in)
+	}
 	switch c.how {
 	case climbing:
 		v, _ = c.climb.take(v)
@@ -182,7 +185,7 @@ func (p *readingsPart) calls() []collector.CallCost {
 	var out []collector.CallCost
 	for i := range p.meters {
 		m := &p.meters[i]
-		out = append(out, collector.CallCost{Call: m.call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())}) //nolint:gosec // 292 years
+		out = append(out, collector.CallCost{Call: m.call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())})
 	}
 	if p.pcie != nil {
 		out = append(out, p.pcie.cost())

@@ -122,6 +122,7 @@ func TestReadings(t *testing.T) {
 		"gpu 1 violation[0] 1500000000", "gpu 1 compute.mode 3", "gpu 1 pcie.replay 9", "gpu 1 reasons 0x44",
 		"gpu 1 fabric.state 3", "gpu 1 fabric.status 999", "gpu 1 fabric.clique 7", "gpu 1 fabric.summary 2",
 		"gpu 1 nvlink.crc.flit[3] 4", "gpu 1 nvlink.crc.flit[17] 5", "gpu 1 grid.supported 1", "gpu 1 grid.count 1", "gpu 1 grid.code[0] 1", "gpu 1 grid.state[0] 1",
+		"process 1 pid=100", "process 1 pid=101", "gpu 1 util.jpg 12", "gpu 1 util.ofa 34", "gpu 1 nvlink.five 0", "gpu 1 nvlink.five[0] 100", "gpu 1 nvlink.five[17] 11", "gpu 1 nvlink.fec 0", "gpu 1 nvlink.fec[287] 9",
 	}})
 	sources := openReadings(t, n, tabled()...)
 	sources[1].want(t, "GPU 1", 0, map[string]float64{
@@ -143,6 +144,8 @@ func TestReadings(t *testing.T) {
 		"DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY": 9 << 16, "DCGM_FI_DEV_COUNT": 2, "DCGM_FI_DEV_NVML_INDEX": 1, "DCGM_FI_DEV_GPM_SUPPORT": 1,
 		"DCGM_FI_DEV_ECC_CURRENT": 1, "DCGM_FI_DEV_PERSISTENCE_MODE": 1, "DCGM_FI_DEV_PCI_COMBINED_ID": 0x233010de,
 		"DCGM_FI_DEV_MAX_SM_CLOCK": 1980, "DCGM_FI_DEV_SHUTDOWN_TEMP": 92, "DCGM_FI_DEV_PCIE_LINK_GEN": 5, "DCGM_FI_DEV_PCIE_LINK_WIDTH": 16,
+		"nvidia_gpu_jpeg_busy_ratio": 0.12, "nvidia_gpu_ofa_busy_ratio": 0.34, "nvidia_gpu_compute_processes": 2, "nvidia_gpu_graphics_processes": 0,
+		"DCGM_FI_DEV_NVLINK_COUNT_TX_PACKETS": 111, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES": 0, "DCGM_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15": 9,
 		"DCGM_FI_DEV_FAN_SPEED": noColumn, // no fan
 		"DCGM_FI_DEV_AUTOBOOST": noColumn, // not for this board
 	})

@@ -117,6 +117,10 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		p, err = newReadings(a.lib, g.raw, targets, a.fields, placesOf(gpm), log)
 		add(p)
 	}
+	if err == nil && a.wants(field.VGPU) {
+		p, err = newVGPUPart(a.lib, g.raw)
+		add(p)
+	}
 	add(newEvents(a.lib, g, a.fields, log))
 	if err == nil {
 		p, err = newHealth(a.lib, g, a.fields, func(in []field.Reading) (part, error) {
@@ -134,7 +138,12 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	return s, nil
 }
 
-// devices are the GPU, its instances and, where the list asks for fields of links,
+// wants reports whether the list asks for fields of a level.
+func (a *assembly) wants(level field.Level) bool {
+	return slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == level })
+}
+
+// devices are the GPU, its instances, its vGPUs and, where the list asks for fields of links,
 // its links; and what of these the table of readings is asked for.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	devices := []collector.Device{g.device}
@@ -143,7 +152,11 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 		targets = append(targets, target{device: len(devices), raw: in.raw, level: in.device.Level})
 		devices = append(devices, in.device)
 	}
-	if !slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == field.Link }) {
+	for _, v := range a.vgpus(g) {
+		targets = append(targets, target{device: len(devices), raw: uintptr(v.id), level: field.VGPU})
+		devices = append(devices, v.device)
+	}
+	if !a.wants(field.Link) {
 		return devices, targets
 	}
 	ask, ok := linkQuestion(a.lib.dl, g.raw)

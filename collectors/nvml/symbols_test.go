@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const goNVML = "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -52,6 +54,33 @@ func TestEveryCallIsAskedFor(t *testing.T) {
 				t.Errorf("%s: %s calls %s, which nobody asks for: a driver without it would end the process", c.at, c.method, strings.Join(versions, " or "))
 			}
 		}
+	}
+}
+
+// TestIntroduced holds the list of functions against the source, and against that
+// of the simulated library.
+func TestIntroduced(t *testing.T) {
+	def, err := os.ReadFile("nvmltest/lib/functions.def")
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:FN|STUB)\((\w+), (\d+)\)`).FindAllStringSubmatch(string(def), -1) {
+		if since[m[1]], err = strconv.Atoi(m[2]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]int{}
+	for _, name := range namedSymbols(t) {
+		if branch, ok := since[name]; ok { // else it is a type
+			want[name] = branch
+		}
+	}
+	if diff := cmp.Diff(want, introduced()); diff != "" {
+		t.Errorf("symbols.go (-want +got):\n%s", diff)
+	}
+	if got := lackingIn(func(s string) bool { return s != "nvmlInit_v2" }); !slices.Equal(got, []string{"nvmlInit_v2"}) {
+		t.Errorf("lackingIn = %v", got)
 	}
 }
 
@@ -157,6 +186,9 @@ var harmless = map[string]bool{
 
 var nvmlFunction = regexp.MustCompile(`^nvml[A-Z]\w*$`)
 
+// askers ask whether the library has a function before anything else.
+var askers = [...]string{"has", "hasAll", "ask"}
+
 // askedFor are the names of functions of NVML that has is called with, or that
 // stand in a list, which loops ask for.
 func (p *checkedPackage) askedFor() map[string]bool {
@@ -172,13 +204,16 @@ func (p *checkedPackage) askedFor() map[string]bool {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && (sel.Sel.Name == "has" || sel.Sel.Name == "hasAll") {
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(askers[:], sel.Sel.Name) {
 					for _, a := range n.Args {
 						note(a)
 					}
 				}
 			case *ast.CompositeLit:
 				for _, e := range n.Elts {
+					if kv, ok := e.(*ast.KeyValueExpr); ok {
+						e = kv.Value
+					}
 					note(e)
 				}
 			}

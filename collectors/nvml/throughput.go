@@ -91,7 +91,7 @@ func newThroughput(l *library, raw uintptr, wishes []*wish) (t *throughput, has 
 func (t *throughput) run() {
 	defer close(t.done)
 	for range t.wish {
-		t.ask()
+		_ = t.ask() // trouble tells
 	}
 	t.batch.close()
 	_ = t.release() // its error is for those who wait to use the driver
@@ -103,7 +103,7 @@ func (t *throughput) ask() nvml.Return {
 	n, d := t.batch.cost(0)
 	t.count.Add(n)
 	t.nanos.Add(d)
-	t.code.Store(int32(code)) //nolint:gosec // an enum
+	t.code.Store(int32(code))
 	if code != nvml.SUCCESS {
 		return code
 	}
@@ -143,7 +143,7 @@ func (t *throughput) newest(i int, now time.Time) float64 {
 func (t *throughput) trouble() nvml.Return { return nvml.Return(t.code.Load()) }
 
 func (t *throughput) cost() collector.CallCost {
-	return collector.CallCost{Call: getPCIeThroughput.name(), Count: t.count.Load(), Time: time.Duration(t.nanos.Load())} //nolint:gosec // 292 years
+	return collector.CallCost{Call: getPCIeThroughput.name(), Count: t.count.Load(), Time: time.Duration(t.nanos.Load())}
 }
 
 // close ends the goroutine and waits for it, but not for a driver that hangs in

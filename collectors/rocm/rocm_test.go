@@ -3,39 +3,111 @@ package rocm
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
 
-func absent(names []string) (string, error) {
-	var e dl.OpenError
-	for _, n := range names {
-		e.Attempts = append(e.Attempts, dl.Attempt{Name: n, Text: n + ": cannot open shared object file: No such file or directory"})
+func TestConformance(t *testing.T) {
+	for name, o := range map[string]rocmtest.Options{
+		"MI250X":             {Model: rocmtest.MI250X},
+		"MI300X":             {Model: rocmtest.MI300X},
+		"MI300X partitioned": {Model: rocmtest.MI300X, Partition: "CPX", Memory: "NPS4", Metrics: "1.8"},
+		"Radeon":             {Model: rocmtest.RX7900},
+		"APU":                {Model: rocmtest.APU, GPUs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collectortest.Run(t, collectortest.Harness{Name: "rocm", New: func(tb testing.TB) collectortest.Rig {
+				tb.Helper()
+				return rig(tb, o, Options{Source: SourceSysfs})
+			}})
+		})
 	}
-	return "", &e
+}
+
+// rig lets the suite break a tree.
+func rig(tb testing.TB, of rocmtest.Options, o Options) collectortest.Rig {
+	tb.Helper()
+	return rigOn(tb, rocmtest.NewTree(tb, of), of, o)
+}
+
+func rigOn(tb testing.TB, tree *rocmtest.Tree, of rocmtest.Options, o Options) collectortest.Rig {
+	tb.Helper()
+	o.Root = tree.Root
+	board := func(id string) *rocmtest.GPU {
+		for _, g := range tree.GPUs {
+			if id == uuidOf(g) || id == "GPU-"+g.PCI {
+				return g
+			}
+		}
+		tb.Fatalf("no GPU %q", id)
+		return nil
+	}
+	r := collectortest.Rig{
+		Factory:       func() collector.Collector { return New(o) },
+		LoseDevice:    func(id string) { board(id).Vanish(tb) },
+		RestoreDevice: func(id string) { board(id).Return(tb) },
+		Hang:          func(id string) func() { return hang(tb, board(id)) },
+		FailOpen: func() func() {
+			away := tree.Sys() + ".away"
+			if err := os.Rename(tree.Sys(), away); err != nil {
+				tb.Fatal(err)
+			}
+			return func() {
+				if err := os.Rename(away, tree.Sys()); err != nil {
+					tb.Fatal(err)
+				}
+			}
+		},
+	}
+	if len(tree.GPUs) < 2 {
+		r.LoseDevice = nil // nothing is left then
+	}
+	if of.Model != rocmtest.APU {
+		r.ChangeColumns = func() { tree.GPUs[0].Set(tb, "unique_id", "00000000deadbeef\n") }
+	}
+	return r
+}
+
+// hang puts a pipe that nobody feeds in the place of a file.
+func hang(tb testing.TB, g *rocmtest.GPU) (release func()) {
+	tb.Helper()
+	const key = "hwmon/power1_cap"
+	pipe := g.FIFO(tb, key)
+	return func() {
+		pipe.Close()
+		g.Reset(tb, key)
+	}
+}
+
+func uuidOf(g *rocmtest.GPU) string {
+	const digits = "0123456789abcdef"
+	out := []byte("GPU-0000000000000000")
+	for i, v := len(out)-1, g.UniqueID; v != 0; i, v = i-1, v>>4 {
+		out[i] = digits[v&15]
+	}
+	return string(out)
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {
-	empty, driver := t.TempDir(), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(driver, "sys/class/kfd/kfd/topology"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	var asked []string
-	present := func(names []string) (string, error) {
-		asked = names
-		return "/usr/lib/librocm_smi64.so.7", nil
-	}
-	f := func(root string, find func([]string) (string, error), sentinel error, want string) {
+	f := func(file string, sentinel error, want string) {
 		t.Helper()
-		c := New(Options{Root: root, Find: find})
-		sources, err := c.Open(context.Background(), field.List{})
+		root := t.TempDir()
+		if file != "" {
+			if err := os.MkdirAll(filepath.Join(root, file), 0o750); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := New(Options{Root: root})
+		sources, err := c.Open(t.Context(), field.List{})
 		if len(sources) != 0 || !errors.Is(err, sentinel) {
 			t.Fatalf("Open = %v, %v, want no source and %v", sources, err, sentinel)
 		}
@@ -48,31 +120,110 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	f(empty, absent, collector.ErrNotLoaded,
-		"look for ROCm SMI: library or driver not found: the loader finds no librocm_smi64.so.7, librocm_smi64.so.6, librocm_smi64.so.5, librocm_smi64.so.1, librocm_smi64.so, /opt/rocm/lib/librocm_smi64.so; no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu); on a node with AMD GPUs install the amdgpu driver and ROCm SMI")
-	f(driver, absent, collector.ErrNotLoaded,
-		"look for ROCm SMI: library or driver not found: the loader finds no librocm_smi64.so.7, librocm_smi64.so.6, librocm_smi64.so.5, librocm_smi64.so.1, librocm_smi64.so, /opt/rocm/lib/librocm_smi64.so; amdgpu driver with /sys/class/kfd/kfd/topology; install ROCm SMI (package rocm-smi-lib), or name its directory in LD_LIBRARY_PATH")
-	f(empty, present, collector.ErrNotLoaded,
-		"look for ROCm SMI: library or driver not found: library /usr/lib/librocm_smi64.so.7; no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu); on a node with AMD GPUs load the driver (modprobe amdgpu)")
-	f(driver, present, collector.ErrNotBuiltIn,
-		"look for ROCm SMI: not built into this binary: sampling through ROCm SMI is not part of this build; library /usr/lib/librocm_smi64.so.7; amdgpu driver with /sys/class/kfd/kfd/topology")
-	if want := []string{"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so.1", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"}; !slices.Equal(asked, want) {
-		t.Errorf("asked the loader for %q, want %q", asked, want)
+	f("", collector.ErrNotLoaded, "look for AMD GPUs: library or driver not found: no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu); on a node with AMD GPUs load the driver (modprobe amdgpu)")
+	f("sys/class/kfd/kfd/topology", collector.ErrNoDevices, "look for AMD GPUs: no device found: amdgpu driver with /sys/class/kfd/kfd/topology, but no card in /sys/class/drm that amdgpu serves")
+}
+
+// opened is a collector of one test, with what its sources say by name.
+type opened struct {
+	*Collector
+	t       *testing.T
+	fields  field.List
+	sources []collector.Source
+	rows    [][]float64
+}
+
+func list(t *testing.T, csv ...string) field.List {
+	t.Helper()
+	l, problems, err := field.Parse(strings.NewReader(strings.Join(csv, "\n")+"\n"), field.ParseOptions{File: "test.csv", Strict: true})
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	return l
+}
+
+func mustOpen(t *testing.T, o Options, fields field.List) *opened {
+	t.Helper()
+	c := New(o)
+	sources, err := c.Open(t.Context(), fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	out := &opened{Collector: c, t: t, fields: fields, sources: sources}
+	for _, s := range sources {
+		row := make([]float64, len(s.Columns()))
+		for i := range row {
+			row[i] = math.NaN()
+		}
+		out.rows = append(out.rows, row)
+	}
+	return out
+}
+
+// sample reads everything from every source.
+func (o *opened) sample() {
+	o.t.Helper()
+	for i, s := range o.sources {
+		if err := s.Sample(o.rows[i], slices.Repeat([]bool{true}, len(o.rows[i]))); err != nil {
+			o.t.Fatalf("source %d: %v", i, err)
+		}
 	}
 }
 
-// On the machine of the test, whatever it has: one line, and no source.
-func TestOpenHere(t *testing.T) {
-	c := New(Options{})
-	if c.Name() != "rocm" {
-		t.Errorf("Name() = %q", c.Name())
+// value is that of a field of a device, with its labels as "name=value,…"; ok is
+// false where there is no such column.
+func (o *opened) value(device, name, labels string) (v float64, ok bool) {
+	o.t.Helper()
+	d, _, known := field.ByName(name)
+	if !known {
+		o.t.Fatalf("no field %q", name)
 	}
-	sources, err := c.Open(context.Background(), field.List{})
-	if len(sources) != 0 || !errors.Is(err, collector.ErrNotLoaded) && !errors.Is(err, collector.ErrNotBuiltIn) {
-		t.Fatalf("Open = %v, %v, want no source and ErrNotLoaded or ErrNotBuiltIn", sources, err)
+	for i, s := range o.sources {
+		for j, c := range s.Columns() {
+			if c.Field == d.ID && s.Devices()[c.Device].ID == device && text(c.Labels) == labels {
+				return o.rows[i][j], true
+			}
+		}
 	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
+	return math.NaN(), false
+}
+
+func text(labels []collector.Label) string {
+	var parts []string
+	for _, l := range labels {
+		parts = append(parts, l.Name+"="+l.Value)
 	}
-	t.Log(err)
+	return strings.Join(parts, ",")
+}
+
+func TestRescan(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+	o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
+	f := func(want bool) {
+		t.Helper()
+		if changed, err := o.Rescan(context.Background()); changed != want || err != nil {
+			t.Errorf("Rescan = %v, %v, want %v", changed, err, want)
+		}
+	}
+	f(false)
+	tree.GPUs[1].Vanish(t)
+	f(true)
+	tree.GPUs[1].Return(t)
+	f(false)
+	tree.GPUs[0].Set(t, "current_compute_partition", "DPX\n")
+	f(true)
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -34,6 +34,8 @@ type Config struct {
 	// From what.
 	DCGM, NVML, ROCm Tristate
 	NVMLSource       NVMLSource
+	ROCmSource       string // ROCmAuto, ROCmSMI or ROCmSysfs
+	ROCmLibrary      string // "" means the usual places
 	Isolation        string // meaningful through IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
@@ -146,6 +148,9 @@ type Log struct {
 // Values that have a meaning of their own.
 const (
 	NoConfigMap      = "none"
+	ROCmAuto         = "auto"
+	ROCmSMI          = "smi"
+	ROCmSysfs        = "sysfs"
 	IsolationNone    = "none"
 	IsolationProcess = "process"
 	LogText          = "text"
@@ -166,6 +171,7 @@ func Default() *Config {
 		DCGM:           Auto,
 		NVML:           Auto,
 		ROCm:           Auto,
+		ROCmSource:     ROCmAuto,
 		Isolation:      IsolationProcess,
 		MemoryLimit:    1 << 30,
 		RestartMax:     30 * time.Second,

@@ -76,7 +76,15 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
-			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI." + vendor,
+			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI, or from /sys without it." + vendor,
+		},
+		{
+			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmAuto, ROCmSMI, ROCmSysfs),
+			Metavar: "SOURCE", Usage: "Where AMD GPUs are read. auto: through ROCm SMI where it loads, else from /sys; smi: through ROCm SMI only; sysfs: from /sys, the library is never loaded.",
+		},
+		{
+			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
+			Metavar: "FILE", Usage: "The librocm_smi64 to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
 			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, value: oneOf(&c.Isolation, false, IsolationNone, IsolationProcess),

@@ -47,6 +47,12 @@ var index = sync.OnceValue(func() *tables {
 	for i := range exporterFields {
 		t.add(&exporterFields[i])
 	}
+	for i := range nvidiaFields {
+		t.add(&nvidiaFields[i])
+	}
+	for i := range amdFields {
+		t.add(&amdFields[i])
+	}
 	t.byID[xidEvent.ID] = &xidEvent
 	for _, d := range t.all {
 		t.name(d)

@@ -98,7 +98,7 @@ func (p *parser) usable(f *Field, r *record) bool {
 		p.warn(r.Line, r.TypeCol, "field %v is a text; use type label; the row is left out", quoted(r.Name))
 	case f.Type == Label && computed(f.Desc):
 		p.warn(r.Line, r.TypeCol, "field %v is counted by the exporter and can not be a label; the row is left out", quoted(r.Name))
-	case f.Type == Histogram && f.Desc.ID >= FirstExporter:
+	case f.Type == Histogram && computed(f.Desc):
 		p.warn(r.Line, r.TypeCol, "field %v can not be a histogram, it is read as gauge", quoted(r.Name))
 		f.Type, f.Buckets = Gauge, nil
 		return true
@@ -110,7 +110,7 @@ func (p *parser) usable(f *Field, r *record) bool {
 
 // computed reports whether the exporter counts d itself, or d has labels of its
 // own: no single value of a device.
-func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstAMD }
+func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstNVIDIA }
 
 // duplicate reports whether an earlier row has the same name. Two names of one
 // field are no duplicates: they become two families.

@@ -49,8 +49,8 @@ func (s *Supervisor) failed(v verdict, served time.Duration, now time.Time, fiel
 	cause := sampler.CauseChild
 	if v.reason == ReasonOutdated {
 		cause = sampler.CauseOutdated
-		if served > servedPause {
-			pause = 0 // its process was sound
+		if pause <= firstPause { // not one after the other
+			pause = 0
 		}
 	}
 	s.startAt = now.Add(pause)

@@ -160,7 +160,7 @@ func TestAnOutdatedChildIsReplacedAtOnce(t *testing.T) {
 		t.Errorf("%v restarts, want the one", n)
 	}
 	ends := v.logs.FilterMessage("child ended, another is started").All()
-	if len(ends) != 1 || ends[0].ContextMap()["cause"] != ReasonOutdated {
+	if len(ends) != 1 || ends[0].ContextMap()["cause"] != ReasonOutdated || ends[0].ContextMap()["pause"] != time.Duration(0) {
 		t.Errorf("logged %v", ends)
 	}
 }

@@ -198,6 +198,28 @@ func TestReleaseDuringAReload(t *testing.T) {
 	})
 }
 
+// TestReleaseOfACollectorThatIsNotOpen forgets when it was to be tried again.
+func TestReleaseOfACollectorThatIsNotOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(1)
+		n.openErr = collector.ErrNotLoaded
+		s := start(t, n, oneField, Options{})
+		time.Sleep(4 * time.Second) // the next attempt is due at 7 s
+		if err := s.Release(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		n.set(func(n *node) { n.openErr = nil })
+		opens, _ := n.counts()
+		if err := s.Resume(""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if now, live := n.counts(); now != opens+1 || live != 1 {
+			t.Errorf("opened %d times since, %d open, want once", now-opens, live)
+		}
+	})
+}
+
 func TestReleaseOfAnUnknownCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, newNode(1), oneField, Options{})

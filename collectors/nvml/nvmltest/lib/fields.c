@@ -78,10 +78,10 @@ static const struct run runs[] = {
 	{193, 196, K_TLIMIT, 1, WHOLE, SI},
 	{197, 197, K_PCIE_TX_BYTES, 0, WHOLE, ULL},
 	{198, 198, K_PCIE_RX_BYTES, 0, WHOLE, ULL},
-	{201, 222, K_NVLINK_5, 18, LINK, ULL},
+	{201, 222, K_NVLINK_5, 18, LINK_OR_ALL, ULL},
 	{230, 230, K_RECOVERY_ACTION, 0, WHOLE, UI},
 	{231, 234, K_C2C_ERRORS, 1, WHOLE, ULL},
-	{235, 250, K_NVLINK_FEC, 18, LINK, ULL},
+	{235, 250, K_NVLINK_FEC, 18, LINK_OR_ALL, ULL},
 	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, by hardware, power brake
 	{301, 302, K_REMAPPED_INACTIVE, 1, WHOLE, UI},
 };

@@ -291,3 +291,47 @@ nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t d) {
 	nvmlReturn_t r = get_uint(&c, K_INFOROM_VALID, &valid);
 	LEAVE(r == NVML_SUCCESS && !valid ? NVML_ERROR_CORRUPTED_INFOROM : r);
 }
+
+// mask fills words of a mask; what the script leaves out of it is 0.
+static nvmlReturn_t mask(const struct call *c, int key, unsigned words, unsigned long *out) {
+	unsigned long long v;
+	if (!out || words == 0)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	nvmlReturn_t r = get_ull(c, key, &v);
+	for (unsigned i = 0; i < words && r == NVML_SUCCESS; i++)
+		out[i] = i < 4 && get_ull(c, key + (int)i, &v) == NVML_SUCCESS ? (unsigned long)v : 0;
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t d, unsigned words, unsigned long *out) {
+	GPU(nvmlDeviceGetCpuAffinity, d);
+	LEAVE(mask(&c, K_AFFINITY_CPU, words, out));
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t d, unsigned words, unsigned long *out, nvmlAffinityScope_t scope) {
+	(void)scope;
+	GPU(nvmlDeviceGetMemoryAffinity, d);
+	LEAVE(mask(&c, K_AFFINITY_MEMORY, words, out));
+}
+
+// Both versions of the struct are of one size and have the same bytes for the
+// same things, by other names.
+nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t d, nvmlPlatformInfo_t *out) {
+	_Static_assert(sizeof(nvmlPlatformInfo_v1_t) == sizeof(nvmlPlatformInfo_v2_t), "they differ in names");
+	GPU(nvmlDeviceGetPlatformInfo, d);
+	if (!out || !(HAS_VERSION(out, nvmlPlatformInfo_v1) || HAS_VERSION(out, nvmlPlatformInfo_v2)))
+		LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	unsigned char *bytes[] = {&out->slotNumber, &out->trayIndex, &out->hostId, &out->peerType, &out->moduleId};
+	nvmlReturn_t r = NVML_SUCCESS;
+	for (int i = 0; i < 5 && r == NVML_SUCCESS; i++) {
+		unsigned v;
+		if ((r = get_uint(&c, K_PLATFORM + i, &v)) == NVML_SUCCESS)
+			*bytes[i] = (unsigned char)v;
+	}
+	LEAVE(r);
+}
+
+nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t d, nvmlUnrepairableMemoryStatus_v1_t *out) {
+	GPU(nvmlDeviceGetUnrepairableMemoryFlag_v1, d);
+	LEAVE(out ? get_uint(&c, K_UNREPAIRABLE, &out->bUnrepairableMemory) : NVML_ERROR_INVALID_ARGUMENT);
+}

@@ -1,0 +1,129 @@
+package main
+
+// check is one of our series and where nvidia-smi tells the same.
+type check struct {
+	metric string
+	// sources are tried in order; versions of nvidia-smi differ in names.
+	sources []string
+	how     how
+	// Of the interval between our values before and after: what nvidia-smi says may
+	// lie outside of it by abs plus rel of itself.
+	abs, rel float64
+	scale    float64 // from nvidia-smi's unit to ours; 0 means 1
+}
+
+type how int
+
+const (
+	exact  how = iota // the same at all times
+	moving            // within the tolerance in most rounds
+	text              // a label
+)
+
+// checks are in the order of DCGM's ids. Tolerances: clocks move in steps of
+// 15 MHz many times a second, and utilisation is a mean over a sixth of a second to
+// a second, taken at another moment; power likewise; temperatures are whole
+// degrees. Memory is in whole MiB.
+var checks = []check{
+	{metric: "DCGM_FI_DRIVER_VERSION", how: text, sources: []string{"csv:driver_version", "xml:driver_version"}},
+	{metric: "DCGM_FI_DEV_NAME", how: text, sources: []string{"csv:name", "xml:product_name"}},
+	{metric: "DCGM_FI_DEV_SERIAL", how: text, sources: []string{"csv:serial", "xml:serial"}},
+	{metric: "DCGM_FI_DEV_UUID", how: text, sources: []string{"csv:uuid"}},
+	{metric: "DCGM_FI_DEV_VBIOS_VERSION", how: text, sources: []string{"csv:vbios_version", "xml:vbios_version"}},
+	{metric: "DCGM_FI_DEV_PCI_BUSID", how: text, sources: []string{"csv:pci.bus_id", "xml:pci/pci_bus_id"}},
+	{metric: "DCGM_FI_DEV_INFOROM_IMAGE_VER", how: text, sources: []string{"csv:inforom.img", "xml:inforom_version/img_version"}},
+	{metric: "DCGM_FI_DEV_OEM_INFOROM_VER", how: text, sources: []string{"csv:inforom.oem", "xml:inforom_version/oem_object"}},
+	{metric: "DCGM_FI_DEV_ECC_INFOROM_VER", how: text, sources: []string{"csv:inforom.ecc", "xml:inforom_version/ecc_object"}},
+
+	{metric: "DCGM_FI_DEV_COUNT", sources: []string{"csv:count", "xml:attached_gpus"}},
+	{metric: "DCGM_FI_CUDA_DRIVER_VERSION", sources: []string{"cuda"}},
+	{metric: "DCGM_FI_DEV_NVML_INDEX", sources: []string{"csv:index"}},
+	{metric: "DCGM_FI_DEV_MINOR_NUMBER", sources: []string{"xml:minor_number"}},
+	{metric: "DCGM_FI_DEV_COMPUTE_MODE", sources: []string{"csv:compute_mode", "xml:compute_mode"}},
+	{metric: "DCGM_FI_DEV_PERSISTENCE_MODE", sources: []string{"csv:persistence_mode", "xml:persistence_mode"}},
+	{metric: "DCGM_FI_DEV_MIG_MODE", sources: []string{"csv:mig.mode.current", "xml:mig_mode/current_mig"}},
+	{metric: "DCGM_FI_DEV_VIRTUAL_MODE", sources: []string{"xml:gpu_virtualization_mode/virtualization_mode"}},
+	{metric: "DCGM_FI_DEV_BAR1_TOTAL", sources: []string{"xml:bar1_memory_usage/total"}, abs: 1},
+	{metric: "DCGM_FI_DEV_BAR1_USED", how: moving, sources: []string{"xml:bar1_memory_usage/used"}, abs: 16},
+	{metric: "DCGM_FI_DEV_BAR1_FREE", how: moving, sources: []string{"xml:bar1_memory_usage/free"}, abs: 16},
+
+	{metric: "DCGM_FI_DEV_SM_CLOCK", how: moving, sources: []string{"csv:clocks.sm", "xml:clocks/sm_clock"}, abs: 45, rel: 0.05},
+	{metric: "DCGM_FI_DEV_MEM_CLOCK", how: moving, sources: []string{"csv:clocks.mem", "xml:clocks/mem_clock"}, abs: 10},
+	{metric: "DCGM_FI_DEV_VIDEO_CLOCK", how: moving, sources: []string{"csv:clocks.video", "xml:clocks/video_clock"}, abs: 45, rel: 0.05},
+	{metric: "DCGM_FI_DEV_APP_SM_CLOCK", sources: []string{"csv:clocks.applications.graphics", "xml:applications_clocks/graphics_clock"}},
+	{metric: "DCGM_FI_DEV_APP_MEM_CLOCK", sources: []string{"csv:clocks.applications.memory", "xml:applications_clocks/mem_clock"}},
+	{metric: "DCGM_FI_DEV_MAX_SM_CLOCK", sources: []string{"csv:clocks.max.sm", "xml:max_clocks/sm_clock"}},
+	{metric: "DCGM_FI_DEV_MAX_MEM_CLOCK", sources: []string{"csv:clocks.max.memory", "xml:max_clocks/mem_clock"}},
+	{metric: "DCGM_FI_DEV_MAX_VIDEO_CLOCK", sources: []string{"xml:max_clocks/video_clock"}},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", how: moving, sources: []string{"csv:clocks_event_reasons.active", "csv:clocks_throttle_reasons.active"}},
+
+	{metric: "DCGM_FI_DEV_GPU_TEMP", how: moving, sources: []string{"csv:temperature.gpu", "xml:temperature/gpu_temp"}, abs: 3},
+	{metric: "DCGM_FI_DEV_MEMORY_TEMP", how: moving, sources: []string{"csv:temperature.memory", "xml:temperature/memory_temp"}, abs: 3},
+	{metric: "DCGM_FI_DEV_GPU_TEMP_LIMIT", how: moving, sources: []string{"csv:temperature.gpu.tlimit", "xml:temperature/gpu_temp_tlimit"}, abs: 3},
+	{metric: "DCGM_FI_DEV_SLOWDOWN_TEMP", sources: []string{"xml:temperature/gpu_temp_slow_threshold"}},
+	{metric: "DCGM_FI_DEV_SHUTDOWN_TEMP", sources: []string{"xml:temperature/gpu_temp_max_threshold"}},
+	{metric: "DCGM_FI_DEV_GPU_MAX_OP_TEMP", sources: []string{"xml:temperature/gpu_temp_max_gpu_threshold"}},
+	{metric: "DCGM_FI_DEV_MEM_MAX_OP_TEMP", sources: []string{"xml:temperature/gpu_temp_max_mem_threshold"}},
+
+	{metric: "DCGM_FI_DEV_POWER_USAGE", how: moving, sources: []string{"csv:power.draw.average", "csv:power.draw", "xml:gpu_power_readings/average_power_draw", "xml:gpu_power_readings/power_draw", "xml:power_readings/power_draw"}, abs: 15, rel: 0.1},
+	{metric: "DCGM_FI_DEV_POWER_USAGE_INSTANT", how: moving, sources: []string{"csv:power.draw.instant", "xml:gpu_power_readings/instant_power_draw"}, abs: 25, rel: 0.2},
+	{metric: "DCGM_FI_DEV_POWER_MGMT_LIMIT", sources: []string{"csv:power.limit", "xml:gpu_power_readings/current_power_limit"}, abs: 0.01},
+	{metric: "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", sources: []string{"csv:power.min_limit", "xml:gpu_power_readings/min_power_limit"}, abs: 0.01},
+	{metric: "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", sources: []string{"csv:power.max_limit", "xml:gpu_power_readings/max_power_limit"}, abs: 0.01},
+	{metric: "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", sources: []string{"csv:power.default_limit", "xml:gpu_power_readings/default_power_limit"}, abs: 0.01},
+	{metric: "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", sources: []string{"csv:enforced.power.limit"}, abs: 0.01},
+	{metric: "DCGM_FI_DEV_PSTATE", how: moving, sources: []string{"csv:pstate", "xml:performance_state"}},
+	{metric: "DCGM_FI_DEV_FAN_SPEED", how: moving, sources: []string{"csv:fan.speed", "xml:fan_speed"}, abs: 5},
+
+	{metric: "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", how: moving, sources: []string{"xml:pci/replay_counter"}},
+	{metric: "DCGM_FI_DEV_PCIE_LINK_GEN", how: moving, sources: []string{"csv:pcie.link.gen.gpucurrent", "csv:pcie.link.gen.current", "xml:pci/pci_gpu_link_info/pcie_gen/current_link_gen"}},
+	{metric: "DCGM_FI_DEV_PCIE_LINK_WIDTH", how: moving, sources: []string{"csv:pcie.link.width.current"}},
+	{metric: "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", sources: []string{"csv:pcie.link.gen.max", "xml:pci/pci_gpu_link_info/pcie_gen/max_link_gen"}},
+	{metric: "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", sources: []string{"csv:pcie.link.width.max"}},
+	{metric: "DCGM_FI_DEV_GPU_UTIL", how: moving, sources: []string{"csv:utilization.gpu", "xml:utilization/gpu_util"}, abs: 15},
+	{metric: "DCGM_FI_DEV_MEM_COPY_UTIL", how: moving, sources: []string{"csv:utilization.memory", "xml:utilization/memory_util"}, abs: 15},
+	{metric: "DCGM_FI_DEV_ENC_UTIL", how: moving, sources: []string{"csv:utilization.encoder", "xml:utilization/encoder_util"}, abs: 15},
+	{metric: "DCGM_FI_DEV_DEC_UTIL", how: moving, sources: []string{"csv:utilization.decoder", "xml:utilization/decoder_util"}, abs: 15},
+
+	{metric: "DCGM_FI_DEV_FB_TOTAL", sources: []string{"csv:memory.total", "xml:fb_memory_usage/total"}, abs: 1},
+	{metric: "DCGM_FI_DEV_FB_RESERVED", sources: []string{"csv:memory.reserved", "xml:fb_memory_usage/reserved"}, abs: 1},
+	{metric: "DCGM_FI_DEV_FB_USED", how: moving, sources: []string{"csv:memory.used", "xml:fb_memory_usage/used"}, abs: 64, rel: 0.02},
+	{metric: "DCGM_FI_DEV_FB_FREE", how: moving, sources: []string{"csv:memory.free", "xml:fb_memory_usage/free"}, abs: 64, rel: 0.02},
+
+	{metric: "DCGM_FI_DEV_ECC_CURRENT", sources: []string{"csv:ecc.mode.current", "xml:ecc_mode/current_ecc"}},
+	{metric: "DCGM_FI_DEV_ECC_PENDING", sources: []string{"csv:ecc.mode.pending", "xml:ecc_mode/pending_ecc"}},
+	{metric: "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", how: moving, sources: []string{"csv:ecc.errors.corrected.volatile.total"}},
+	{metric: "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", how: moving, sources: []string{"csv:ecc.errors.uncorrected.volatile.total"}},
+	{metric: "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", how: moving, sources: []string{"csv:ecc.errors.corrected.aggregate.total"}},
+	{metric: "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", how: moving, sources: []string{"csv:ecc.errors.uncorrected.aggregate.total"}},
+	{metric: "DCGM_FI_DEV_RETIRED_SBE", sources: []string{"csv:retired_pages.single_bit_ecc.count"}},
+	{metric: "DCGM_FI_DEV_RETIRED_DBE", sources: []string{"csv:retired_pages.double_bit.count"}},
+	{metric: "DCGM_FI_DEV_RETIRED_PENDING", sources: []string{"csv:retired_pages.pending"}},
+	{metric: "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", sources: []string{"xml:remapped_rows/remapped_row_corr"}},
+	{metric: "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", sources: []string{"xml:remapped_rows/remapped_row_unc"}},
+	{metric: "DCGM_FI_DEV_ROW_REMAP_PENDING", sources: []string{"xml:remapped_rows/remapped_row_pending"}},
+	{metric: "DCGM_FI_DEV_ROW_REMAP_FAILURE", sources: []string{"xml:remapped_rows/remapped_row_failure"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_max"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_high"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_partial"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_low"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_none"}},
+}
+
+// properties are those that the checks ask nvidia-smi's CSV for.
+func properties() (out []string) {
+	const prefix = len("csv:")
+	seen := map[string]bool{}
+	for _, p := range identity {
+		seen[p] = true
+	}
+	for _, c := range checks {
+		for _, s := range c.sources {
+			if len(s) > prefix && s[:prefix] == "csv:" && !seen[s[prefix:]] {
+				seen[s[prefix:]] = true
+				out = append(out, s[prefix:])
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// verdict of one comparison.
+type verdict string
+
+const (
+	pass        verdict = "ok"
+	fail        verdict = "FAIL"
+	notThere    verdict = "n/a"       // neither has it
+	oursAlone   verdict = "ours only" // nvidia-smi of this version does not say
+	missing     verdict = "NOT THERE" // nvidia-smi has it, we do not
+	uncomparing verdict = "no counterpart"
+)
+
+func (v verdict) bad() bool { return v == fail || v == missing }
+
+// round is what both said at about the same moment: our page, nvidia-smi, our page.
+type round struct {
+	before, after *page
+	smi           map[string]readout
+}
+
+// result is one line of the table.
+type result struct {
+	phase, gpu, metric string
+	ours, theirs       string
+	tolerance          string
+	verdict            verdict
+}
+
+// compare judges a GPU's check over the rounds of a phase.
+func (c check) compare(phase, uuid string, rounds []round) result {
+	out := result{phase: phase, metric: c.metric, tolerance: c.tolerance()}
+	var good, bad, alone, lacking int
+	for _, r := range rounds {
+		theirs, said := c.theirs(r.smi[uuid])
+		ours, verdict := c.judge(r, uuid, theirs, said)
+		// The line shows the first round that is bad, else the last one.
+		if bad+lacking == 0 {
+			out.ours, out.theirs = ours, theirs
+		}
+		switch verdict {
+		case pass:
+			good++
+		case fail:
+			bad++
+		case missing:
+			lacking++
+		case oursAlone:
+			alone++
+		}
+	}
+	// A moving value may be off once in a while: the moments differ.
+	allowed := 0
+	if c.how == moving {
+		allowed = len(rounds) / 3
+	}
+	switch {
+	case bad > allowed:
+		out.verdict = fail
+	case lacking > allowed:
+		out.verdict = missing
+	case good+bad+lacking > 0:
+		out.verdict = pass
+	case alone > 0:
+		out.verdict = oursAlone
+	default:
+		out.verdict = notThere
+	}
+	return out
+}
+
+// theirs is what nvidia-smi says, from the first source that has a value.
+func (c check) theirs(r readout) (string, bool) {
+	for _, s := range c.sources {
+		v, ok := r[s]
+		if s == "cuda" {
+			v, ok = cudaVersion(r["xml:cuda_version"])
+		}
+		if ok && !absent(v) {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// cudaVersion turns "12.4" into "12040".
+func cudaVersion(text string) (string, bool) {
+	var major, minor int
+	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
+		return "", false
+	}
+	return fmt.Sprint(major*1000 + minor*10), true
+}
+
+func (c check) judge(r round, uuid, theirs string, said bool) (string, verdict) {
+	if c.how == text {
+		ours, ok := r.after.text(c.metric, uuid)
+		return ours, presence(ok, said, func() bool { return strings.EqualFold(ours, theirs) })
+	}
+	a, before := r.before.value(c.metric, uuid)
+	b, after := r.after.value(c.metric, uuid)
+	want, number := numberOf(theirs)
+	if c.scale != 0 {
+		want *= c.scale
+	}
+	ok := before && after
+	ours := ""
+	if ok {
+		ours = span(a, b)
+	}
+	return ours, presence(ok, said && number, func() bool {
+		slack := c.abs + c.rel*math.Abs(want)
+		return want >= min(a, b)-slack && want <= max(a, b)+slack
+	})
+}
+
+func presence(ours, theirs bool, equal func() bool) verdict {
+	switch {
+	case !ours && !theirs:
+		return notThere
+	case !theirs:
+		return oursAlone
+	case !ours:
+		return missing
+	case equal():
+		return pass
+	}
+	return fail
+}
+
+func span(a, b float64) string {
+	if a == b {
+		return number(a)
+	}
+	return number(min(a, b)) + " … " + number(max(a, b))
+}
+
+// number writes whole numbers in full and others with three digits behind the
+// point.
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+func (c check) tolerance() string {
+	switch {
+	case c.how == text:
+		return "same text"
+	case c.abs == 0 && c.rel == 0:
+		return "equal"
+	case c.rel == 0:
+		return "± " + number(c.abs)
+	}
+	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
+}
+
+// compareAll judges every check on every GPU, and names the series that have no
+// counterpart.
+func compareAll(phase string, gpus []gpu, rounds []round) []result {
+	var out []result
+	for _, g := range gpus {
+		known := make(map[string]bool)
+		for _, c := range checks {
+			known[c.metric] = true
+			r := c.compare(phase, g.uuid, rounds)
+			r.gpu = g.index
+			if r.verdict != notThere {
+				out = append(out, r)
+			}
+		}
+		last := rounds[len(rounds)-1].after
+		names := last.series(g.uuid)
+		for _, name := range sorted(names) {
+			if !known[name] {
+				v, _ := last.value(name, g.uuid)
+				out = append(out, result{phase: phase, gpu: g.index, metric: name, ours: series(v, names[name]), verdict: uncomparing})
+			}
+		}
+	}
+	return out
+}
+
+func series(v float64, count int) string {
+	if count > 1 {
+		return fmt.Sprintf("%d series", count)
+	}
+	return number(v)
+}
+
+func sorted[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

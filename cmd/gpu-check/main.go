@@ -1,0 +1,100 @@
+// Gpu-check compares what warpgauge exports with what nvidia-smi says at the same
+// moment, on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on
+// them. It measures what the library calls and the exporter cost, prints a table
+// with verdicts, and ends with 1 if one of them is bad.
+//
+// It needs the driver, nvidia-smi, and the binary warpgauge beside it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := command(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpu-check:", err)
+	}
+	os.Exit(code)
+}
+
+// Exit codes.
+const (
+	allGood  = 0
+	someBad  = 1
+	notMade  = 2 // the check could not be made
+	badUsage = 2
+)
+
+func command(ctx context.Context, args []string) (int, error) {
+	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
+	var o options
+	set.StringVar(&o.exporter, "exporter", beside("warpgauge"), "the warpgauge binary")
+	set.StringVar(&o.library, "nvml-library", "", "the NVML library that warpgauge shall read; nvidia-smi has its own")
+	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
+	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
+	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
+	set.DurationVar(&o.pause, "pause", time.Second, "pause between them")
+	set.DurationVar(&o.settle, "settle", 8*time.Second, "wait from a change of the load to the first comparison")
+	set.DurationVar(&o.window, "window", 10*time.Second, "how long processor time is measured at each interval")
+	markdown := set.String("markdown", "", "also write a section for docs/verified.md to this file")
+	all := set.Bool("all", false, "also list series that nvidia-smi has no counterpart of")
+	if err := set.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return allGood, nil
+		}
+		return badUsage, nil // Parse has said what is wrong
+	}
+	if o.rounds < 1 {
+		return badUsage, errors.New("--rounds must be at least 1")
+	}
+	var err error
+	if o.smi, err = exec.LookPath(o.smi); err != nil {
+		return notMade, err
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "gpu-check: "+format+"\n", args...) }
+	r, err := run(ctx, o, say)
+	if err != nil {
+		return notMade, err
+	}
+	if err := printReport(os.Stdout, r, *all); err != nil {
+		return notMade, err
+	}
+	if *markdown != "" {
+		if err := saveMarkdown(*markdown, r); err != nil {
+			return notMade, err
+		}
+	}
+	if r.failed() > 0 {
+		return someBad, nil
+	}
+	return allGood, nil
+}
+
+// beside is a file next to this program.
+func beside(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}
+
+func saveMarkdown(path string, r *record) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeMarkdown(f, r), f.Close())
+}

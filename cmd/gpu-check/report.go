@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// banner says that nothing of this is a measurement.
+const banner = "SIMULATED GPUs: this shows that the check works, nothing about any GPU"
+
+// printReport writes the table for people.
+func printReport(out io.Writer, r *record, all bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush has the error
+	line("")
+	if r.simulated {
+		line("%s", banner)
+	}
+	for _, g := range r.gpus {
+		line("GPU %s: %s, %s, driver %s", g.index, g.name, g.pci, r.driver)
+	}
+	line("\nPHASE\tGPU\tFIELD\tWARPGAUGE\tNVIDIA-SMI\tTOLERANCE\tVERDICT")
+	for _, x := range lines(r.results, all) {
+		line("%s\t%s\t%s\t%s\t%s\t%s\t%s", short(x.phase), x.gpu, x.metric, x.ours, x.theirs, x.tolerance, x.verdict)
+	}
+	line("\nLIBRARY CALL\tEACH\tIN AN HOUR")
+	for _, c := range r.costs {
+		line("%s\t%s\t%.3f s", c.call, round3(c.perCall), c.perHour)
+	}
+	line("\nINTERVAL\tCPU OF ONE CORE\tMEMORY")
+	for _, u := range r.cpu {
+		line("%v\t%.2f %%\t%.0f MiB", u.every, u.percent, u.memory/(1<<20))
+	}
+	for _, l := range r.loads {
+		line("\n%s", l.text(r.simulated))
+	}
+	for _, n := range r.notes {
+		line("\nnote: %s", n)
+	}
+	line("\n%s", r.summary())
+	if r.simulated {
+		line("%s", banner)
+	}
+	return w.Flush()
+}
+
+// text tells what was reached, which is the CPU's work where GPUs are simulated.
+func (l loadResult) text(simulated bool) string {
+	switch {
+	case l.err != nil:
+		return fmt.Sprintf("GPU %s, %s: FAIL: %v", l.gpu, l.kernel, l.err)
+	case simulated:
+		return fmt.Sprintf("GPU %s, %s: product right", l.gpu, l.kernel)
+	}
+	return fmt.Sprintf("GPU %s, %s: %.4g TFLOP/s, product right", l.gpu, l.kernel, l.teraflop)
+}
+
+// lines are the results worth a line each: what all GPUs agree on is one, with the
+// first GPU's values, and what nvidia-smi has no counterpart of is left out. With
+// all it is everything.
+func lines(results []result, all bool) (out []result) {
+	if all {
+		return results
+	}
+	type key struct{ phase, metric, tolerance string }
+	bad, first := make(map[key]bool), make(map[key]int)
+	for _, x := range results {
+		k := key{x.phase, x.metric, x.tolerance}
+		bad[k] = bad[k] || x.verdict.bad()
+	}
+	for _, x := range results {
+		k := key{x.phase, x.metric, x.tolerance}
+		at, known := first[k]
+		switch {
+		case x.verdict == uncomparing:
+		case bad[k]:
+			out = append(out, x)
+		case known:
+			from, _, _ := strings.Cut(out[at].gpu, "…")
+			out[at].gpu = from + "…" + x.gpu
+		default:
+			first[k] = len(out)
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// short is the first word of a phase.
+func short(phase string) string {
+	first, _, _ := strings.Cut(phase, " ")
+	return first
+}
+
+func round3(d time.Duration) time.Duration {
+	switch {
+	case d > time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	case d > time.Microsecond:
+		return d.Round(10 * time.Nanosecond)
+	}
+	return d
+}
+
+// summary counts the verdicts.
+func (r *record) summary() string {
+	count := make(map[verdict]int)
+	for _, x := range r.results {
+		count[x.verdict]++
+	}
+	verdict := "PASS"
+	if n := r.failed(); n > 0 {
+		verdict = fmt.Sprintf("FAIL (%d)", n)
+	}
+	return fmt.Sprintf("%s: %d agree, %d differ, %d not there, %d only ours, %d without counterpart in nvidia-smi",
+		verdict, count[pass], count[fail], count[missing], count[oursAlone], count[uncomparing])
+}
+
+// writeMarkdown writes a section for docs/verified.md.
+func writeMarkdown(out io.Writer, r *record) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	title := fmt.Sprintf("%d × %s, driver %s, %s", len(r.gpus), r.gpus[0].name, r.driver, r.when.Format(time.DateOnly))
+	if r.simulated {
+		title += " (simulated)"
+	}
+	line("## %s\n", title)
+	if r.simulated {
+		line("**%s.**\n", banner)
+	}
+	line("%s. On %s/%s.\n", r.summary(), runtime.GOOS, runtime.GOARCH)
+	for _, l := range r.loads {
+		line("* %s", l.text(r.simulated))
+	}
+	for _, n := range r.notes {
+		line("* %s", n)
+	}
+	line("\n| Interval | CPU of one core | Memory |\n|---|---:|---:|")
+	for _, u := range r.cpu {
+		line("| %v | %.2f %% | %.0f MiB |", u.every, u.percent, u.memory/(1<<20))
+	}
+	line("\n| Library call | Each | In an hour |\n|---|---:|---:|")
+	for _, c := range r.costs {
+		line("| `%s` | %s | %.3f s |", c.call, round3(c.perCall), c.perHour)
+	}
+	line("\n| Phase | GPU | Field | warpgauge | nvidia-smi | Tolerance | Verdict |\n|---|---|---|---|---|---|---|")
+	for _, x := range lines(r.results, false) {
+		line("| %s | %s | `%s` | %s | %s | %s | %s |", short(x.phase), x.gpu, x.metric, x.ours, x.theirs, x.tolerance, x.verdict)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,317 @@
+//go:build linux && cgo
+
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"warpgauge/collectors/nvml/nvmltest"
+)
+
+// TestE2ENVML runs the real binary on a simulated NVML: a libnvidia-ml.so.1 in C
+// that it loads as it would a driver's. All nodes of a test binary share one
+// library, so nothing here is parallel.
+func TestE2ENVML(t *testing.T) {
+	exe := build(t)
+	for _, isolation := range []string{"process", "none"} {
+		for _, test := range []struct {
+			name string
+			run  func(*testing.T, *nvmlNode)
+		}{
+			{"Dashboard", testDashboard},
+			{"HungGPU", testNVMLHang},
+			{"LostGPU", testNVMLLost},
+			{"XIDsOfReloads", testNVMLReload},
+			{"DriverReload", testNVMLDriver},
+			{"MIG", testNVMLMIG},
+		} {
+			t.Run(isolation+"/"+test.name, func(t *testing.T) {
+				test.run(t, &nvmlNode{exe: exe, isolation: isolation})
+			})
+		}
+	}
+}
+
+// TestE2ENVMLOldDriver runs the exporter on a driver that lacks what came later,
+// and on one that lacks more than any does: that costs the fields, not the process.
+func TestE2ENVMLOldDriver(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	n := &nvmlNode{exe: build(t), isolation: "none"}
+	n.start(t, nvmltest.Config{Preset: "a100-sxm", Driver: "470", Without: []string{
+		"nvmlEventSetWait_v2", "nvmlDeviceGetP2PStatus", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues", "nvmlDeviceGetMigMode",
+		"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceValidateInforom", "nvmlDeviceGetName", "nvmlDeviceGetMinorNumber",
+	}}, "-f", file(t, "counters.csv", nvmlXIDsCSV+"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy.\nDCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n"))
+	p := n.page(t, "8 GPUs", gpus(allGPUs...))
+	for _, absent := range []string{
+		"DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_P2P_STATUS",
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_PROF_SM_ACTIVE",
+	} {
+		if s := p.family(absent); len(s) > 0 {
+			t.Errorf("%v is on the page of a driver that cannot tell it", s[0].labels)
+		}
+	}
+	if err := p.want(0, "DCGM_EXP_GPU_HEALTH_STATUS", "gpu", "0", "health_watch", "THERMAL"); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(n.log.String(), "no XID events"); n != 8 {
+		t.Errorf("the log says %d times that a GPU has no XID events, want once for each of 8", n)
+	}
+}
+
+// nvmlNode is a simulated node and the exporter on it.
+type nvmlNode struct {
+	*nvmltest.Node
+	*exporter
+	exe, isolation string
+}
+
+func (n *nvmlNode) start(t *testing.T, c nvmltest.Config, args ...string) {
+	t.Helper()
+	n.Node = nvmltest.New(t, c)
+	n.exporter = serve(t, n.exe, append([]string{
+		"--enable-fake=false", "--enable-nvml=true", "--nvml-library=" + n.Library(),
+		"--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",
+	}, args...)...)
+}
+
+// page waits for a page that f has nothing to object to.
+func (n *nvmlNode) page(t *testing.T, what string, f func(page) error) (p page) {
+	t.Helper()
+	eventually(t, what, func() error {
+		p = n.scrape(t, acceptText)
+		return f(p)
+	})
+	return p
+}
+
+// gpus wants temperatures of these GPUs and of no others.
+func gpus(names ...string) func(page) error {
+	return func(p page) error {
+		if got := slices.Sorted(maps.Keys(p.values("DCGM_FI_DEV_GPU_TEMP"))); !slices.Equal(got, names) {
+			return fmt.Errorf("GPUs %v have a temperature, want %v", got, names)
+		}
+		return nil
+	}
+}
+
+var allGPUs = []string{"0", "1", "2", "3", "4", "5", "6", "7"}
+
+// dashboard12239 is what NVIDIA's dashboard for dcgm-exporter asks for
+// (https://grafana.com/grafana/dashboards/12239).
+var dashboard12239 = []string{
+	"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL",
+	"DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+}
+
+// testDashboard wants the dashboard's metrics of all GPUs with the labels that it
+// selects by, values that move and counters that rise.
+func testDashboard(t *testing.T, n *nvmlNode) {
+	n.start(t, nvmltest.Config{})
+	for gpu := range n.GPUs() {
+		n.SetLoad(gpu, nvmltest.Sine(0.6, 0.3, patience/20, patience/100))
+	}
+	first := n.page(t, "the dashboard's metrics", func(p page) error {
+		for _, name := range dashboard12239 {
+			if got := len(p.family(name)); got != 8 {
+				return fmt.Errorf("%s of %d GPUs, want 8", name, got)
+			}
+		}
+		return nil
+	})
+	for _, name := range dashboard12239 {
+		for _, s := range first.family(name) {
+			for _, label := range []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "hostname", "DCGM_FI_DRIVER_VERSION"} {
+				if s.get(label) == "" {
+					t.Errorf("%v has no label %s", s.labels, label)
+				}
+			}
+		}
+	}
+	const energy = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+	n.page(t, "values that move and counters that rise", func(p page) error {
+		for gpu, v := range first.values(energy) {
+			if now := p.values(energy)[gpu]; now <= v {
+				return fmt.Errorf("energy of GPU %s went from %v to %v", gpu, v, now)
+			}
+		}
+		for _, name := range []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"} {
+			if maps.Equal(first.values(name), p.values(name)) {
+				return fmt.Errorf("%s stands still", name)
+			}
+		}
+		return nil
+	})
+}
+
+// hangCSV is what testOthersAdvance looks at, and what the tests do.
+const hangCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy.\n"
+
+// reload gives the exporter another list.
+func (n *nvmlNode) reload(t *testing.T, path, csv string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(csv), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testNVMLHang: calls for one GPU hang. Its state says so, its series leave, the
+// others stay fresh, and a reload changes nothing of that.
+func testNVMLHang(t *testing.T, n *nvmlNode) {
+	csv := file(t, "counters.csv", hangCSV)
+	n.start(t, nvmltest.Config{}, "--sample-deadline=500ms", "--stale-after=2s", "-f", csv)
+	n.page(t, "8 GPUs", gpus(allGPUs...))
+	release := n.Hang(3, nvmltest.Every)
+	defer release()
+	seven := slices.DeleteFunc(slices.Clone(allGPUs), func(g string) bool { return g == "3" })
+	n.page(t, "the hung GPU off the page, with its reason", func(p page) error {
+		return errors.Join(gpus(seven...)(p),
+			p.want(1, "warpgauge_device_state", "gpu", "3", "state", "stalled"),
+			p.want(1, "warpgauge_device_problem", "gpu", "3", "cause", "hung_call"))
+	})
+	testOthersAdvance(t, n.exporter)
+	n.reload(t, csv, hangCSV+"DCGM_FI_DEV_SM_CLOCK, gauge, Clock.\n")
+	n.page(t, "a reload while a GPU hangs", func(p page) error {
+		var err error
+		if got := len(p.family("DCGM_FI_DEV_SM_CLOCK")); got != 7 {
+			err = fmt.Errorf("%d GPUs have the new field, want 7", got)
+		}
+		return errors.Join(err, gpus(seven...)(p), p.want(1, "warpgauge_device_state", "gpu", "3", "state", "stalled"))
+	})
+	testOthersAdvance(t, n.exporter)
+	release()
+	n.page(t, "the GPU that hangs no more", func(p page) error {
+		return errors.Join(gpus(allGPUs...)(p), p.want(1, "warpgauge_device_state", "gpu", "3", "state", "up"))
+	})
+}
+
+const nvmlXIDsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
+DCGM_FI_DEV_XID_ERRORS, gauge, Last XID.
+DCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs within the window.
+DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
+DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, Clock events since start.
+DCGM_EXP_GPU_HEALTH_STATUS, gauge, Health.
+DCGM_EXP_P2P_STATUS, gauge, Peers.
+`
+
+// testNVMLLost: a GPU falls off the bus with XID 79 and comes back.
+func testNVMLLost(t *testing.T, n *nvmlNode) {
+	n.start(t, nvmltest.Config{}, "--stale-after=500ms", "-f", file(t, "counters.csv", nvmlXIDsCSV))
+	n.page(t, "8 GPUs", gpus(allGPUs...))
+	n.Lose(5)
+	n.page(t, "the lost GPU off the page, with its reason and the XID", func(p page) error {
+		return errors.Join(gpus("0", "1", "2", "3", "4", "6", "7")(p),
+			p.want(1, "warpgauge_device_state", "gpu", "5", "state", "lost"))
+	})
+	n.Restore(5)
+	p := n.page(t, "the GPU back, and its XID", func(p page) error {
+		return errors.Join(gpus(allGPUs...)(p),
+			p.want(1, "warpgauge_device_state", "gpu", "5", "state", "up"),
+			p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "5", "xid", "79"))
+	})
+	for _, gpu := range allGPUs {
+		if gpu != "5" {
+			if err := p.want(0, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", gpu, "xid", "79"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// testNVMLReload raises XIDs while reload follows reload: each is counted once.
+func testNVMLReload(t *testing.T, n *nvmlNode) {
+	csv := file(t, "counters.csv", nvmlXIDsCSV)
+	n.start(t, nvmltest.Config{}, "-f", csv)
+	n.page(t, "8 GPUs", gpus(allGPUs...))
+	codes := []uint64{13, 31, 43, 45, 48, 61, 62, 63, 64, 68}
+	for i, code := range codes {
+		n.XID(2, code)
+		rows, clocks := nvmlXIDsCSV, 0 // the row of clocks comes and goes
+		if i%2 == 0 {
+			rows, clocks = rows+"DCGM_FI_DEV_SM_CLOCK, gauge, Clock.\n", 8
+		}
+		n.reload(t, csv, rows)
+		n.page(t, fmt.Sprintf("reload %d and XID %d", i+1, code), func(p page) error {
+			var err error
+			if got := len(p.family("DCGM_FI_DEV_SM_CLOCK")); got != clocks {
+				err = fmt.Errorf("%d GPUs have a clock, want %d by the new list", got, clocks)
+			}
+			return errors.Join(err,
+				p.want(float64(code), "DCGM_FI_DEV_XID_ERRORS", "gpu", "2"),
+				p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", fmt.Sprint(code)))
+		})
+	}
+	p := n.page(t, "8 GPUs", gpus(allGPUs...))
+	for _, s := range p.family("DCGM_EXP_XID_ERRORS_TOTAL") {
+		want := 0.0
+		if s.get("gpu") == "2" && slices.Contains(codes, number(t, s.get("xid"))) {
+			want = 1
+		}
+		if s.value != want {
+			t.Errorf("%v is %v, want %v", s.labels, s.value, want)
+		}
+	}
+	for _, s := range p.family("DCGM_FI_DEV_XID_ERRORS") {
+		if s.get("gpu") != "2" {
+			t.Errorf("%v is there, and the GPU had no XID", s.labels)
+		}
+		if s.get("err_code") != "68" || s.get("err_msg") == "" {
+			t.Errorf("%v does not name its XID", s.labels)
+		}
+	}
+	if strings.Contains(n.log.String(), "panic") {
+		t.Errorf("a panic in the log")
+	}
+}
+
+func number(t *testing.T, text string) (n uint64) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatalf("label xid=%q: %v", text, err)
+	}
+	return n
+}
+
+// testNVMLDriver: the driver goes and comes back.
+func testNVMLDriver(t *testing.T, n *nvmlNode) {
+	n.start(t, nvmltest.Config{}, "--stale-after=1s")
+	n.page(t, "8 GPUs", gpus(allGPUs...))
+	n.Unload()
+	n.page(t, "no GPUs without a driver", gpus())
+	n.LoadDriver("")
+	n.page(t, "8 GPUs with the driver back", gpus(allGPUs...))
+}
+
+// testNVMLMIG: MIG is configured anew while pages are taken.
+func testNVMLMIG(t *testing.T, n *nvmlNode) {
+	n.start(t, nvmltest.Config{Preset: "a100-sxm", MIG: map[int][]string{0: {"1g.5gb", "2g.10gb"}}}, "-f", file(t, "counters.csv", "DCGM_FI_DEV_FB_USED, gauge, Memory.\n"))
+	profiles := func(want ...string) func(page) error {
+		return func(p page) error {
+			var got []string
+			for _, s := range p.family("DCGM_FI_DEV_FB_USED") {
+				if profile := s.get("GPU_I_PROFILE"); profile != "" {
+					got = append(got, profile)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("instances %v, want %v", got, want)
+			}
+			return nil
+		}
+	}
+	n.page(t, "two instances", profiles("1g.5gb", "2g.10gb"))
+	n.SetMIG(0, "3g.20gb", "3g.20gb")
+	n.page(t, "two other instances", profiles("3g.20gb", "3g.20gb"))
+}

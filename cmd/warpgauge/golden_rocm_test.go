@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/collectors/rocm"
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/etc"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/sampler"
+)
+
+// TestGoldenPagesOfAMD samples simulated trees of /sys, whose values move each
+// second, and compares the page with every row of the list for AMD, switched on
+// or not. Rewrite with -update.
+func TestGoldenPagesOfAMD(t *testing.T) {
+	list := everyRow(t, "amd-counters.csv")
+	for name, o := range map[string]rocmtest.Options{
+		"rocm-mi250x":     {Model: rocmtest.MI250X, Deferred: true},
+		"rocm-mi300x":     {Model: rocmtest.MI300X, Metrics: "1.7"},
+		"rocm-mi300x-dpx": {Model: rocmtest.MI300X, Metrics: "1.8", Partition: "DPX", Memory: "NPS1", GPUs: 1},
+		"rocm-radeon":     {Model: rocmtest.RX7900, GPUs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := rocmtest.NewTree(t, o)
+			if o.Model == rocmtest.MI250X || o.Model == rocmtest.RX7900 {
+				for _, g := range tree.GPUs { // read on a schedule of its own, so of any second
+					g.Set(t, "pcie_bw", "3000 7000 256\n")
+				}
+			}
+			tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{VRAM: 3 << 30, CUs: 19}}})
+			var page []byte
+			synctest.Test(t, func(t *testing.T) { page = sampleTree(t, tree, list) })
+			golden(t, name+".prom", page)
+			lint(t, page)
+		})
+	}
+}
+
+// everyRow parses a built-in file with the rows switched on that are commented out.
+func everyRow(t *testing.T, name string) field.List {
+	t.Helper()
+	text, err := etc.File(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(string(text)) {
+		if row := strings.TrimPrefix(line, "# "); strings.HasPrefix(row, "DCGM_") || strings.HasPrefix(row, "amd_gpu_") {
+			rows = append(rows, strings.Replace(row, "interval=30s", "interval=2s", 1))
+		}
+	}
+	list, problems, err := field.Parse(strings.NewReader(strings.Join(rows, "")), field.ParseOptions{File: name, Strict: true})
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	return list
+}
+
+// sampleTree returns the page after ten seconds, each of which moves the values.
+func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) []byte {
+	factory := func() collector.Collector { return rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}) }
+	s := sampler.New([]collector.Factory{factory}, list, sampler.Options{})
+	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- r.Run(ctx) }()
+	for range 10 { // the one or two sources sample in the middle third of each second
+		time.Sleep(time.Second)
+		tree.Step(t, time.Second)
+	}
+	synctest.Wait()
+	p := r.Page(exposition.Text, false)
+	page := bytes.Clone(p.Bytes())
+	p.Release()
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	return page
+}

@@ -1,0 +1,318 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// profiler is the profiling part of GPU 0 of a simulated node, whose time and that
+// of the part stand still.
+type profiler struct {
+	*gpmPart
+	node *nvmltest.Node
+	at   time.Time
+	row  []float64
+	due  []bool
+}
+
+func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profiler {
+	t.Helper()
+	n.Freeze(100)
+	d := discoveryOn(t, n)
+	g := d.mustFind(t)[0]
+	targets := []target{{raw: g.raw, level: field.GPU}}
+	for i, in := range g.instances {
+		targets = append(targets, target{device: i + 1, raw: in.raw, level: in.device.Level})
+	}
+	targets = append(targets, target{device: len(targets), raw: g.raw, level: field.Link, link: 3})
+	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p == nil {
+		return nil
+	}
+	out := &profiler{gpmPart: p.(*gpmPart), node: n, at: time.Now()}
+	out.now = func() time.Time { return out.at }
+	for range out.cols {
+		out.row, out.due = append(out.row, math.NaN()), append(out.due, true)
+	}
+	t.Cleanup(func() {
+		p.close()
+		if held := n.Held().Samples; held != 0 {
+			t.Errorf("%d samples are left", held)
+		}
+	})
+	return out
+}
+
+// after samples when some time has passed.
+func (p *profiler) after(t *testing.T, d time.Duration) {
+	t.Helper()
+	p.node.Advance(d)
+	p.at = p.at.Add(d)
+	if err := p.sample(p.row, p.due); err != nil {
+		t.Error(err)
+	}
+}
+
+// want compares the row by device and field.
+func (p *profiler) want(t *testing.T, what string, want map[place]float64) {
+	t.Helper()
+	got := map[place]float64{}
+	for i, c := range p.cols {
+		got[place{c.Device, c.Field}] = p.row[i]
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{}), cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestProfiling(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	n.SetLoad(0, nvmltest.Steady(0.5))
+	p := profile(t, n, `DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a
+DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, b
+DCGM_FI_PROF_PCIE_TX_BYTES, gauge, c
+DCGM_FI_PROF_NVLINK_TX_BYTES, gauge, d
+DCGM_FI_PROF_NVLINK_L0_RX_BYTES, gauge, e
+DCGM_FI_PROF_NVLINK_TX_BYTES_PER_LINK, gauge, f
+DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, not on this board
+DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
+`, zap.NewNop())
+	nan := math.NaN()
+	p.after(t, time.Second)
+	p.want(t, "the first sample has nothing before it", map[place]float64{
+		{0, 1001}: nan, {0, 1004}: nan, {0, 1009}: nan, {0, 1011}: nan, {0, 1041}: nan, {1, 1532}: nan,
+	})
+	p.after(t, time.Second)
+	const mib = 1 << 20
+	p.want(t, "half load", map[place]float64{
+		{0, 1001}: 0.5, {0, 1004}: 0.29, {0, 1009}: math.Trunc((2050*0.5 + 0.9) * mib), {0, 1011}: 96680 * 0.5 * mib,
+		{0, 1041}: 5300 * 0.5 * mib, {1, 1532}: 5300 * 0.5 * mib,
+	})
+	n.SetLoad(0, nvmltest.Steady(1))
+	p.after(t, time.Second)
+	if v := p.row[0]; math.Abs(v-1) > 1e-9 {
+		t.Errorf("GR_ENGINE_ACTIVE is %v under full load", v)
+	}
+	for _, c := range p.calls() {
+		if c.Count == 0 || c.Time <= 0 {
+			t.Errorf("cost of %s: %+v", c.Call, c)
+		}
+	}
+}
+
+// TestProfilingAtFastTicks: NVML wants 100 ms between samples; values are means
+// over that and stay meanwhile.
+func TestProfilingAtFastTicks(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.NewNop())
+	n.SetLoad(0, nvmltest.Steady(0.2))
+	p.after(t, 10*time.Millisecond)
+	n.ResetCalls()
+	for range 9 {
+		p.after(t, 10*time.Millisecond)
+		if !math.IsNaN(p.row[0]) {
+			t.Fatalf("a value, %v, of less than 100 ms", p.row[0])
+		}
+	}
+	n.SetLoad(0, nvmltest.Steady(1))
+	p.after(t, 10*time.Millisecond)
+	const mean = (9*0.2 + 1*1) / 10
+	for range 9 {
+		if math.Abs(p.row[0]-mean) > 1e-9 {
+			t.Fatalf("got %v, want %v", p.row[0], mean)
+		}
+		p.after(t, 10*time.Millisecond)
+	}
+	if got := n.Calls("nvmlGpmSampleGet"); got != 1 {
+		t.Errorf("%d samples in 200 ms, want 1", got)
+	}
+}
+
+// TestProfilingIntervals: a field's value is the mean over its own interval.
+func TestProfilingIntervals(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_SM_ACTIVE, gauge, b, interval=100ms\n", zap.NewNop())
+	n.SetLoad(0, nvmltest.Steady(0))
+	p.after(t, time.Second)
+	slow, fast := 0, 1
+	if p.cols[0].Field != 1001 {
+		slow, fast = 1, 0
+	}
+	for i := range 10 {
+		if i == 5 {
+			n.SetLoad(0, nvmltest.Steady(1))
+		}
+		p.due[slow] = i == 9
+		p.after(t, 100*time.Millisecond)
+		if !p.due[slow] && !math.IsNaN(p.row[slow]) {
+			t.Errorf("tick %d: a field that is not due became %v", i, p.row[slow])
+		}
+	}
+	if math.Abs(p.row[slow]-0.5) > 1e-9 || math.Abs(p.row[fast]-0.94) > 1e-9 {
+		t.Errorf("means over 1 s and 100 ms are %v and %v, want 0.5 and 0.94", p.row[slow], p.row[fast])
+	}
+}
+
+// TestProfilingOfInstances: each has its own, the GPU as a whole has none, and what
+// belongs to boards is not theirs.
+func TestProfilingOfInstances(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb", "3g.40gb"}}})
+	n.SetLoad(0, nvmltest.Steady(1))
+	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_DRAM_ACTIVE, gauge, b\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, c\n", zap.NewNop())
+	for range 2 {
+		p.after(t, time.Second)
+	}
+	if len(p.cols) != 4 {
+		t.Fatalf("columns: %v", p.cols)
+	}
+	for i, c := range p.cols {
+		if c.Device < 1 || c.Device > 2 || c.Field == 1009 || math.IsNaN(p.row[i]) {
+			t.Errorf("column %+v has %v", c, p.row[i])
+		}
+	}
+	n.SetMIG(0, "7g.80gb")
+	p.node.Advance(time.Second)
+	p.at = p.at.Add(time.Second)
+	if err := p.sample(p.row, p.due); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("when they are no more: %v", err)
+	}
+}
+
+func TestProfilingFails(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	n.SetLoad(0, nvmltest.Steady(1))
+	core, logs := observer.New(zapcore.InfoLevel)
+	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_SM_ACTIVE, gauge, b\n", zap.New(core))
+	for range 2 {
+		p.after(t, time.Second)
+	}
+	n.Return(0, "nvmlGpmSampleGet", "UNKNOWN")
+	for range 3 {
+		p.after(t, time.Second)
+	}
+	nan := math.NaN()
+	p.want(t, "without samples", map[place]float64{{0, 1001}: nan, {0, 1002}: nan})
+	n.Clear(0)
+	p.after(t, time.Second)
+	p.want(t, "the first again", map[place]float64{{0, 1001}: nan, {0, 1002}: nan})
+	p.after(t, time.Second)
+	p.want(t, "after that", map[place]float64{{0, 1001}: 1, {0, 1002}: 0.94})
+	if logs.Len() != 2 {
+		t.Errorf("%d lines, want one for each change: %v", logs.Len(), logs.All())
+	}
+	n.Set(0, "gpm[2]", "0 - 1")
+	p.after(t, time.Second)
+	p.want(t, "a negative one", map[place]float64{{0, 1001}: 1, {0, 1002}: nan})
+	n.Set(0, "gpm[2]", "!UNKNOWN")
+	p.after(t, time.Second)
+	p.want(t, "one that fails", map[place]float64{{0, 1001}: 1, {0, 1002}: nan})
+	n.Lose(0)
+	if err := p.sample(p.row, p.due); err != nil {
+		t.Errorf("asked again at once: %v", err)
+	}
+	p.at = p.at.Add(time.Second)
+	if err := p.sample(p.row, p.due); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Errorf("a GPU that is lost: %v", err)
+	}
+}
+
+// TestProfilingOfOlderGPUs: no columns, one line that says why.
+func TestProfilingOfOlderGPUs(t *testing.T) {
+	f := func(c nvmltest.Config, csv, reason string) {
+		t.Helper()
+		core, logs := observer.New(zapcore.InfoLevel)
+		if p := profile(t, nvmltest.New(t, c), csv, zap.New(core)); p != nil {
+			t.Errorf("%s: columns %v", c.Preset, p.cols)
+		}
+		var got []string
+		for _, l := range logs.All() {
+			text, _ := l.ContextMap()["reason"].(string)
+			got = append(got, text)
+		}
+		if len(got) != min(len(reason), 1) || len(got) == 1 && !strings.Contains(got[0], reason) {
+			t.Errorf("%s: reasons %q, want %q", c.Preset, got, reason)
+		}
+	}
+	const csv = "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n"
+	f(nvmltest.Config{Preset: "a100-sxm", GPUs: 1}, csv, "Hopper")
+	f(nvmltest.Config{Preset: "t4", GPUs: 1}, csv, "Hopper")
+	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "serves none")
+	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "")
+}
+
+func TestProfilingWithoutSymbols(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Driver: "470"})
+	core, logs := observer.New(zapcore.InfoLevel)
+	if p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.New(core)); p != nil || logs.Len() != 1 {
+		t.Errorf("columns of driver 470, or %d lines", logs.Len())
+	}
+}
+
+func TestProfilingAllocations(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb", "3g.40gb"}}})
+	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_SM_ACTIVE, gauge, b, interval=100ms\n", zap.NewNop())
+	got := testing.AllocsPerRun(50, func() {
+		p.at = p.at.Add(time.Second)
+		if err := p.sample(p.row, p.due); err != nil {
+			t.Error(err)
+		}
+	})
+	if got != 0 {
+		t.Errorf("%v allocations per sample, want 0", got)
+	}
+}
+
+// TestProfilings: the table agrees with the catalogue.
+func TestProfilings(t *testing.T) {
+	metrics := map[uint32]field.ID{}
+	for _, p := range profilings() {
+		d, ok := field.ByID(p.id)
+		if !ok {
+			t.Errorf("field %d is not in the catalogue", p.id)
+			continue
+		}
+		want := map[string]float64{"ratio": fromPercent, "bytes/s": fromMiB}[d.Unit]
+		if want == 0 {
+			want = 1
+		}
+		if p.scale != want {
+			t.Errorf("%s in %s: × %v, want × %v", d.Name, d.Unit, p.scale, want)
+		}
+		if other, double := metrics[p.metric]; double && !p.perLink && other < 1500 {
+			t.Errorf("%s and field %d are the same metric", d.Name, other)
+		}
+		metrics[p.metric] = p.id
+	}
+	for link, want := range map[int]uint32{0: 63, 17: 97, 18: 213, 35: 247, 36: 0, -1: 0} {
+		p, _ := profilingOf(1532)
+		if got := p.metricOf(link); got != want {
+			t.Errorf("sent over link %d is metric %d, want %d", link, got, want)
+		}
+	}
+	for id, want := range map[field.ID]uint32{1034: 51, 1040: 63, 1041: 62, 1075: 96, 1083: 163, 1096: 260} {
+		if p, ok := profilingOf(id); !ok || p.metric != want {
+			t.Errorf("field %d is metric %d, want %d", id, p.metric, want)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// at are options for a simulated node.
+func at(n *nvmltest.Node) Options {
+	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: time.Second}
+}
+
+// listOf parses a counters CSV.
+func listOf(t *testing.T, csv string) field.List {
+	t.Helper()
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
+	if err != nil {
+		t.Fatalf("%v %v", err, problems)
+	}
+	return list
+}
+
+// open opens a collector, which the end of the test closes.
+func open(t *testing.T, o Options) (*Collector, []collector.Source) {
+	t.Helper()
+	c := New(o)
+	sources, err := c.Open(t.Context(), temperature(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c, sources
+}
+
+// sampleAll takes a row of each source.
+func sampleAll(t *testing.T, sources []collector.Source) (rows [][]float64) {
+	t.Helper()
+	for _, s := range sources {
+		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
+		for i := range due {
+			due[i] = true
+		}
+		if err := s.Sample(row, due); err != nil {
+			t.Errorf("Sample: %v", err)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// mustHold checks what is held by NVML, and by this process.
+func mustHold(t *testing.T, n *nvmltest.Node, want bool) {
+	t.Helper()
+	held, files := n.Held(), n.OpenFiles(0)
+	if want != (held.Inits > 0) || want != (len(files) > 0) {
+		t.Errorf("held: %+v, open: %v; want any: %v", held, files, want)
+	}
+	if held.Inits > 1 {
+		t.Errorf("initialised %d times, want once however many collectors there are", held.Inits)
+	}
+}
+
+func TestCollectorsShareTheLibrary(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	for range 2 { // closed and opened again
+		first, sources := open(t, at(n))
+		if len(sources) != 2 {
+			t.Fatalf("%d sources, want 2", len(sources))
+		}
+		mustHold(t, n, true)
+		second, others := open(t, at(n))
+		mustHold(t, n, true)
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		mustHold(t, n, true)
+		if rows := sampleAll(t, others); len(rows[1]) != 1 || !(rows[1][0] > 0) {
+			t.Errorf("rows %v after the other collector was closed", rows)
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+		mustHold(t, n, false)
+	}
+}
+
+func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return // one that is bound to no library yet
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	mapped := func() bool {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(maps), n.Library())
+	}
+	f := func(sentinel error, texts ...string) {
+		t.Helper()
+		_, err := New(at(n)).Open(t.Context(), temperature(t))
+		if err == nil || (sentinel != nil) != errors.Is(err, collector.ErrNotLoaded) {
+			t.Fatalf("got %v, want ErrNotLoaded: %v", err, sentinel != nil)
+		}
+		t.Log(err)
+		for _, text := range texts {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("got %v, want it to say %q", err, text)
+			}
+		}
+		mustHold(t, n, false)
+		if mapped() {
+			t.Error("the library is still mapped")
+		}
+	}
+	n.Unload()
+	f(collector.ErrNotLoaded, n.Library(), "/proc/driver/nvidia/version is missing", "modprobe nvidia")
+	n.LoadDriver("999.10.01")
+	f(nil, "is of driver 580.", "the loaded kernel driver is 999.10.01", "reboot")
+	n.LoadDriver("")
+	n.Return(nvmltest.Host, "nvmlInitWithFlags", "NO_PERMISSION")
+	f(nil, "no permission to talk to the driver", "security modules")
+	n.Return(nvmltest.Host, "nvmlInitWithFlags", "LIBRARY_NOT_FOUND")
+	f(nil, "stub")
+	n.Return(nvmltest.Host, "nvmlInitWithFlags", "UNKNOWN")
+	f(nil, "the kernel log may say more")
+	n.Return(nvmltest.Host, "nvmlInitWithFlags", "SUCCESS")
+	n.Return(nvmltest.Host, "nvmlSystemGetDriverVersion", "DRIVER_NOT_LOADED")
+	f(nil, "being loaded or unloaded")
+	n.Clear(nvmltest.Host)
+	nodes(t, n, func(dev string) { must(t, os.Remove(filepath.Join(dev, "nvidiactl"))) })
+	n.Return(nvmltest.Host, "nvmlInitWithFlags", "UNKNOWN")
+	f(nil, "there is no "+filepath.Join(n.Root(), "dev/nvidiactl"), "nvidia-modprobe")
+	n.Clear(nvmltest.Host)
+	n.LoadDriver("")
+
+	// And then it works.
+	_, sources := open(t, at(n))
+	sampleAll(t, sources)
+	mustHold(t, n, true)
+	if !mapped() {
+		t.Error("the library is not mapped although it is in use")
+	}
+}
+
+func nodes(t *testing.T, n *nvmltest.Node, f func(dev string)) {
+	t.Helper()
+	f(filepath.Join(n.Root(), "dev"))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoGPUs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	n.Remove(0)
+	_, err := New(at(n)).Open(t.Context(), temperature(t))
+	if !errors.Is(err, collector.ErrNoDevices) {
+		t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
+	}
+	mustHold(t, n, false)
+}
+
+func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	_, err := New(at(n)).Open(t.Context(), listOf(t, "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, of a CPU\n"))
+	if !errors.Is(err, collector.ErrNothingToRead) {
+		t.Errorf("got %v, want %v", err, collector.ErrNothingToRead)
+	}
+	mustHold(t, n, false)
+}
+
+// TestDriverThatIsReloaded: what was open says that it is outdated; closed and
+// opened again it works.
+func TestDriverThatIsReloaded(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	c, sources := open(t, at(n))
+	n.Unload()
+	row, due := make([]float64, 1), []bool{true}
+	if err := sources[0].Sample(row, due); !errors.Is(err, collector.ErrOutdated) {
+		t.Errorf("Sample without a driver: %v, want %v", err, collector.ErrOutdated)
+	}
+	if _, err := c.Rescan(t.Context()); !errors.Is(err, collector.ErrOutdated) {
+		t.Errorf("Rescan without a driver: %v, want %v", err, collector.ErrOutdated)
+	}
+	if _, err := New(at(n)).Open(t.Context(), temperature(t)); !errors.Is(err, collector.ErrOutdated) {
+		t.Errorf("a second Open beside the first: %v, want %v", err, collector.ErrOutdated)
+	}
+	must(t, c.Close())
+	if _, err := New(at(n)).Open(t.Context(), temperature(t)); !errors.Is(err, collector.ErrNotLoaded) || errors.Is(err, collector.ErrOutdated) {
+		t.Errorf("Open without a driver: %v, want %v", err, collector.ErrNotLoaded)
+	}
+	n.LoadDriver("")
+	_, sources = open(t, at(n))
+	sampleAll(t, sources)
+}
+
+// TestDriverThatIsUpgraded: this process is bound to the old library for ever.
+func TestDriverThatIsUpgraded(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	o := at(n)
+	o.Library = n.Install(filepath.Join(t.TempDir(), soname))
+	c, _ := open(t, o)
+	must(t, c.Close())
+	n.Unload()
+	n.LoadDriver("999.10.01")
+	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "999.10.01") {
+		t.Errorf("the driver alone was upgraded: %v, want a mismatch that a new process would not mend", err)
+	}
+	next := n.Install(filepath.Join(t.TempDir(), soname)) // the library, too
+	must(t, os.Rename(next, o.Library))
+	_, err := New(o).Open(t.Context(), temperature(t))
+	if !errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "--isolation=process") {
+		t.Errorf("both were upgraded: %v, want %v", err, collector.ErrOutdated)
+	}
+	t.Log(err)
+	mustHold(t, n, false)
+	must(t, os.Remove(o.Library))
+	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) {
+		t.Errorf("there is no other library: %v", err)
+	}
+}
+
+// TestTheNextCandidate: one that is of no use does not stop the search.
+func TestTheNextCandidate(t *testing.T) {
+	if nvmltest.OwnProcess(t) {
+		return
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	o := at(n)
+	o.Library, o.withoutLoader = "", true
+	bad := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(bad, soname), []byte("\x7fELF\x01 and no more"), 0o600))
+	gone := t.TempDir()
+	good := filepath.Dir(n.Install(filepath.Join(t.TempDir(), soname)))
+	o.DriverRoots = []string{bad, gone, good}
+	c, sources := open(t, o)
+	sampleAll(t, sources)
+	if want := filepath.Join(good, soname); c.lib.path != want {
+		t.Errorf("loaded %s, want %s", c.lib.path, want)
+	}
+}
+
+func TestAnInitThatHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	for _, function := range []string{"nvmlInitWithFlags", "nvmlSystemGetDriverVersion"} {
+		release := n.Hang(nvmltest.Host, function)
+		first := make(chan error, 1)
+		c := New(at(n))
+		go func() {
+			_, err := c.Open(context.Background(), temperature(t))
+			first <- err
+		}()
+		for n.Hanging() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := New(at(n)).Open(ctx, temperature(t))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "earlier call") {
+			t.Errorf("%s: a second Open: %v, want the end of its context", function, err)
+		}
+		release()
+		if err := <-first; err != nil {
+			t.Errorf("%s: the first Open: %v", function, err)
+		}
+		must(t, c.Close())
+		mustHold(t, n, false)
+	}
+}
+
+// TestCloseWaitsForWhatHolds: else NVML would be shut down under a call, and a
+// release answered while the driver is still held.
+func TestCloseWaitsForWhatHolds(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	c, _ := open(t, at(n))
+	let := process.hold(c.lib)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("closed (%v) while held", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	mustHold(t, n, true)
+	second, sources := open(t, at(n)) // joins
+	must(t, let())
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	sampleAll(t, sources)
+	mustHold(t, n, true)
+	must(t, second.Close())
+	mustHold(t, n, false)
+}
+
+func TestLookedUpOnce(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	c, _ := open(t, at(n))
+	for range 2 {
+		if !c.lib.has("nvmlDeviceGetName") || c.lib.has("nvmlNoSuchFunction") || c.lib.hasAll("nvmlDeviceGetName", "nvmlNoSuchFunction") {
+			t.Error("has tells what is not so")
+		}
+	}
+	if c.lib.driver == "" || !slices.Contains(strings.SplitAfterN(c.lib.version, ".", 2), c.lib.driver) {
+		t.Errorf("driver %q, NVML %q", c.lib.driver, c.lib.version)
+	}
+}

@@ -1,0 +1,223 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// inParent is an instance of a GPU.
+func inParent(parent collector.Device, level field.Level, gi, ci, profile, uuid string) collector.Device {
+	d := parent
+	d.Level, d.Parent = level, parent.ID
+	d.InstanceID, d.ComputeID, d.InstanceProfile, d.MIGUUID = gi, ci, profile, uuid
+	d.ID += "/" + gi
+	if ci != "" {
+		d.Parent = d.ID
+		d.ID += "/" + ci
+	}
+	return d
+}
+
+func TestDiscoveryOfInstances(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{
+		0: {"3g.40gb", "1g.10gb", "1g.10gb+me", "1c.2g.20gb", "1c.2g.20gb"},
+		1: {},
+	}})
+	gpus := discoveryOn(t, n).mustFind(t)
+	ids := map[string]string{} // UUIDs by the ids of GPU and compute instance
+	for _, in := range n.Instances(0) {
+		ids[in.Profile+string(rune('a'+in.CI))] = in.UUID
+	}
+	p := h100(0)
+	want := []collector.Device{
+		p,
+		inParent(p, field.Instance, "1", "", "3g.40gb", ids["3g.40gba"]),
+		inParent(p, field.Instance, "3", "", "2g.20gb", ""),
+		inParent(p, field.ComputeInstance, "3", "0", "2g.20gb", ids["1c.2g.20gba"]),
+		inParent(p, field.ComputeInstance, "3", "1", "2g.20gb", ids["1c.2g.20gbb"]),
+		inParent(p, field.Instance, "7", "", "1g.10gb", ids["1g.10gba"]),
+		inParent(p, field.Instance, "8", "", "1g.10gb+me", ids["1g.10gb+mea"]),
+		h100(1),
+	}
+	if diff := cmp.Diff(want, devicesOf(gpus)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, in := range gpus[0].instances {
+		if in.raw == 0 || in.handle == nil {
+			t.Errorf("instance %s has no handle", in.device.ID)
+		}
+		if split := in.device.Level == field.Instance && in.gi == 3; split != (in.ci == -1) {
+			t.Errorf("instance %s has the compute instance %d", in.device.ID, in.ci)
+		}
+	}
+	if !gpus[0].mig || !gpus[1].mig || gpus[0].layout == 0 || gpus[0].layout == gpus[1].layout {
+		t.Errorf("MIG modes %v, %v, layouts %x, %x", gpus[0].mig, gpus[1].mig, gpus[0].layout, gpus[1].layout)
+	}
+}
+
+func TestProfileName(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		got := ""
+		if m := profileName.FindStringSubmatch(name); m != nil {
+			got = m[1]
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	f("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb")
+	f("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", "3g.20gb")
+	f("NVIDIA A100-SXM4-40GB MIG 1g.5gb+me", "1g.5gb+me")
+	f("NVIDIA A30 MIG 2g.12gb+me", "2g.12gb+me")
+	f("NVIDIA B200 MIG 1g.23gb-me", "1g.23gb-me")
+	f("NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb+me.all", "1g.24gb+me.all")
+	f("NVIDIA H100 80GB HBM3", "")
+	f("MIG", "")
+	f("", "")
+}
+
+func TestComputedProfile(t *testing.T) {
+	f := func(slices uint32, mib uint64, want string) {
+		t.Helper()
+		if got := computedProfile(nvml.DeviceAttributes{GpuInstanceSliceCount: slices, MemorySizeMB: mib}); got != want {
+			t.Errorf("%d slices, %d MiB: %q, want %q", slices, mib, got, want)
+		}
+	}
+	f(1, 4864, "1g.5gb")
+	f(7, 40192, "7g.40gb")
+	f(1, 9856, "1g.10gb")
+	f(3, 20096, "3g.20gb")
+	f(0, 4864, "")
+	f(1, 0, "")
+}
+
+// TestProfileWithoutName: what the driver does not name is computed.
+func TestProfileWithoutName(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
+	n.Return(0, "nvmlDeviceGetName", "UNKNOWN")
+	g := discoveryOn(t, n).mustFind(t)[0]
+	if got := g.instances[0].device.InstanceProfile; got != "1g.10gb" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRescan(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
+	d := discoveryOn(t, n)
+	found := takeInventory(d.mustFind(t))
+	f := func(what string, want bool) {
+		t.Helper()
+		if got, err := d.changed(t.Context(), found); err != nil || got != want {
+			t.Errorf("%s: changed = %v, %v; want %v", what, got, err, want)
+		}
+	}
+	f("as it was", false)
+	n.Lose(1)
+	f("a GPU is lost: its source says so", false)
+	lost := takeInventory(d.mustFind(t))
+	n.Restore(1)
+	f("a GPU that was lost for a while", false)
+	if got, err := d.changed(t.Context(), lost); err != nil || !got {
+		t.Errorf("a GPU that was lost at Open is back: changed = %v, %v", got, err)
+	}
+	n.Remove(2)
+	f("a GPU is gone", true)
+	n.Restore(2)
+	n.SetMIG(0, "1g.10gb", "2g.20gb")
+	f("other instances", true)
+	n.SetMIG(0, "1g.10gb", "1g.10gb")
+	f("the instances of before", false)
+	n.SetMIG(2)
+	f("MIG mode was switched on", true)
+	n.NoMIG(2)
+	n.NoMIG(0)
+	f("MIG mode was switched off", true)
+}
+
+// TestRescanDisturbsNothing: it sets nothing and takes no samples.
+func TestRescanDisturbsNothing(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}}})
+	d := discoveryOn(t, n)
+	found := takeInventory(d.mustFind(t))
+	n.ResetCalls()
+	if _, err := d.changed(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	var total uint64
+	for _, calls := range n.AllCalls() {
+		total += calls
+	}
+	if total > 100 {
+		t.Errorf("%d calls: %v", total, n.AllCalls())
+	}
+}
+
+// TestMIGPart: between rescans a source sees that its GPU is partitioned anew.
+func TestMIGPart(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
+	d := discoveryOn(t, n)
+	gpus := d.mustFind(t)
+	for i, change := range []func(){
+		func() { n.SetMIG(0, "1g.10gb", "2g.20gb") },
+		func() { n.SetMIG(1, "7g.80gb") },
+	} {
+		p := d.lib.newMIGPart(gpus[i])
+		now := time.Now()
+		p.now = func() time.Time { return now }
+		for range 3 {
+			now = now.Add(migEvery)
+			if err := p.sample(nil, nil); err != nil {
+				t.Errorf("GPU %d: %v, though nothing has changed", i, err)
+			}
+		}
+		change()
+		if err := p.sample(nil, nil); err != nil {
+			t.Errorf("GPU %d was asked again before it was time: %v", i, err)
+		}
+		now = now.Add(migEvery)
+		if err := p.sample(nil, nil); !errors.Is(err, collector.ErrColumnsChanged) {
+			t.Errorf("GPU %d: %v, want %v", i, err, collector.ErrColumnsChanged)
+		}
+		if c := p.calls()[0]; c.Count != 4 {
+			t.Errorf("%d checks are counted, want 4", c.Count)
+		}
+	}
+}
+
+// TestLayoutUnknown: no answer is no change.
+func TestLayoutUnknown(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb"}}})
+	d := discoveryOn(t, n)
+	w := d.lib.newMIGWatch(d.mustFind(t)[0])
+	for _, f := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"} {
+		n.Return(0, f, "UNKNOWN")
+		if w.changed() {
+			t.Errorf("%s fails: taken for a change", f)
+		}
+		n.Clear(0)
+	}
+	if n := testing.AllocsPerRun(20, func() { w.changed() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestBoardWithoutMIG(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{Preset: "t4", GPUs: 1})
+	d := discoveryOn(t, n)
+	g := d.mustFind(t)[0]
+	if g.migCapable || g.mig || d.lib.newMIGPart(g) != nil {
+		t.Errorf("a T4 has MIG: %+v", g)
+	}
+}

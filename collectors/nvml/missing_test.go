@@ -1,0 +1,149 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// everything asks for all fields that there are.
+func everything(t *testing.T) field.List {
+	t.Helper()
+	var csv strings.Builder
+	for _, d := range field.All() {
+		kind := "gauge"
+		if d.Kind == field.String {
+			kind = "label"
+		}
+		csv.WriteString(d.Name + ", " + kind + ", all of them\n")
+	}
+	return listOf(t, csv.String())
+}
+
+// exercise does with a collector all that a sampler does.
+func exercise(t *testing.T, o Options, list field.List) error {
+	t.Helper()
+	c := New(o)
+	sources, err := c.Open(t.Context(), list)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		for i, row := range sampleAll(t, sources) {
+			if !slices.ContainsFunc(row, func(v float64) bool { return v == v }) {
+				t.Errorf("source %d has no value at all", i)
+			}
+		}
+		for _, s := range sources {
+			if m, ok := s.(collector.CallMeter); ok {
+				m.Calls()
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // GPM wants time between samples
+	}
+	if changed, err := c.Rescan(t.Context()); changed || err != nil {
+		t.Errorf("Rescan = %v, %v", changed, err)
+	}
+	return c.Close()
+}
+
+// TestDrivers goes from the oldest driver that is supported to the newest, over
+// GPUs of each architecture: what a driver lacks costs the fields that need it.
+func TestDrivers(t *testing.T) {
+	for _, driver := range []string{"470", "510", "515", "525", "535", "545", "550", "560", "570", "575", "580", "590", "610"} {
+		t.Run(driver, func(t *testing.T) {
+			if nvmltest.OwnProcess(t) {
+				return
+			}
+			presets := []string{"h100-mig", "rtx4090"}
+			if driver == "470" || driver == "610" {
+				presets = nvmltest.Presets()
+			}
+			for _, preset := range presets {
+				n := nvmltest.New(t, nvmltest.Config{Preset: preset, Driver: driver})
+				if err := exercise(t, at(n), everything(t)); err != nil {
+					t.Errorf("%s: %v", preset, err)
+				}
+				mustHold(t, n, false)
+				if err := n.ScriptError(); err != nil {
+					t.Error(err)
+				}
+				must(t, n.Close())
+			}
+		})
+	}
+}
+
+// TestEachMissingSymbol takes from the library, one at a time, each function of NVML
+// that the source names, also such as no driver lacks. go-nvml would end the
+// process at a call of one.
+func TestEachMissingSymbol(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a process for each function of NVML")
+	}
+	for _, symbol := range namedSymbols(t) {
+		t.Run(symbol, func(t *testing.T) {
+			if nvmltest.OwnProcess(t) {
+				return
+			}
+			n := nvmltest.New(t, nvmltest.Config{Preset: "h100-mig", GPUs: 2, Driver: "610"})
+			o := at(n)
+			o.Library = n.Install(filepath.Join(t.TempDir(), soname))
+			cut(t, o.Library, symbol)
+			err := exercise(t, o, everything(t))
+			switch {
+			case !slices.Contains(required[:], symbol):
+				if err != nil {
+					t.Error(err)
+				}
+			case !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "it lacks "+symbol):
+				t.Errorf("got %v, want %v", err, collector.ErrNotLoaded)
+			}
+			mustHold(t, n, false)
+		})
+	}
+}
+
+// namedSymbols are the functions of NVML that stand in this package's source.
+func namedSymbols(t *testing.T) (out []string) {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	must(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || name == "symbols.go" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		must(t, err)
+		for _, m := range regexp.MustCompile(`"(nvml[A-Z]\w*)"`).FindAllSubmatch(text, -1) {
+			out = append(out, string(m[1]))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// cut renames a symbol in a library: its name stands once in the table of names,
+// and what is not called so any more is not found.
+func cut(t *testing.T, path, symbol string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	name := []byte("\x00" + symbol + "\x00")
+	if !bytes.Contains(text, name) {
+		t.Skipf("the simulated library has no %s", symbol)
+	}
+	must(t, os.WriteFile(path, bytes.ReplaceAll(text, name, []byte("\x00x"+symbol[1:]+"\x00")), 0o600))
+}

@@ -1,0 +1,156 @@
+package rocm
+
+import (
+	"slices"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// unit is a device with the columns that it could have.
+type unit struct {
+	device collector.Device
+	specs  []spec
+}
+
+// want keeps what the list asks for. pcie_bw, in which the driver sleeps for a
+// second, is only for rows that name an interval.
+func want(units []unit, fields field.List) []unit {
+	asked := map[field.ID]bool{}
+	for _, r := range fields.Readings() {
+		asked[r.Desc.ID] = r.Interval > 0
+	}
+	var out []unit
+	for _, u := range units {
+		var keep []spec
+		for _, s := range u.specs {
+			if explicit, ok := asked[s.field]; ok && (explicit || s.terms[0].op != opBus) {
+				keep = append(keep, s)
+			}
+		}
+		if len(keep) == 0 && u.device.Level == field.Link {
+			continue // a node has dozens of links, and most lists no use for them
+		}
+		out = append(out, unit{u.device, keep})
+	}
+	return out
+}
+
+// readings are the raw readings that the columns can need, each once.
+func readings(units []unit) []raw.Reading {
+	seen := map[raw.Reading]bool{}
+	var out []raw.Reading
+	for _, u := range units {
+		for _, s := range u.specs {
+			for _, t := range s.terms {
+				for _, r := range t.raw {
+					if !seen[r] {
+						seen[r] = true
+						out = append(out, r)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// binder makes columns of specs, now that it is known what there is.
+type binder struct {
+	slots   map[raw.Reading]int // of those that a reader has
+	metrics *gpumetrics.Metrics // as read at Open, or nil: could have anything
+	bus     bool                // there is pcie_bw
+}
+
+// cell is a column's terms.
+type cell struct {
+	terms   []bound
+	whole   bool // the field is an integer
+	slots   []int
+	metrics bool // needs gpu_metrics
+	bus     bool
+}
+
+// bind returns the column of a spec, false if the board cannot have it.
+func (b *binder) bind(s *spec) (cell, bool) {
+	var c cell
+	for i := range s.terms {
+		t, ok := b.possible(s.terms[i])
+		if !ok || t.group != b.group(s.terms) {
+			continue
+		}
+		made := bound{term: &t}
+		for _, r := range t.raw {
+			made.slots = append(made.slots, b.slots[r])
+		}
+		made.last = make([]float64, len(made.slots))
+		c.slots = append(c.slots, made.slots...)
+		c.metrics = c.metrics || len(t.metric) > 0
+		c.bus = c.bus || t.op == opBus
+		c.terms = append(c.terms, made)
+	}
+	if d, ok := field.ByID(s.field); ok {
+		c.whole = d.Kind == field.Int64
+	}
+	slices.Sort(c.slots)
+	c.slots = slices.Compact(c.slots)
+	return c, len(c.terms) > 0
+}
+
+// group is the first group of terms that the board surely has, else the first
+// that it could have.
+func (b *binder) group(terms []term) int {
+	could := -1
+	for _, t := range terms {
+		t, ok := b.possible(t)
+		if !ok {
+			continue
+		}
+		if len(t.raw) > 0 || b.tells(&t) {
+			return t.group
+		}
+		if could < 0 {
+			could = t.group
+		}
+	}
+	return could
+}
+
+// tells reports whether gpu_metrics had a value for the term at Open.
+func (b *binder) tells(t *term) bool {
+	if b.metrics == nil {
+		return false
+	}
+	for _, f := range t.metric {
+		for i := t.first; i < t.first+t.count; i++ {
+			if b.metrics.Raw(f, i) != gpumetrics.NA {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// possible reports whether the term could ever have a value with this board and
+// driver. That it has none just now does not count.
+func (b *binder) possible(t term) (term, bool) {
+	has := func(r raw.Reading) bool { _, ok := b.slots[r]; return ok }
+	had := func(f gpumetrics.Field) bool { return b.metrics == nil || b.metrics.Has(f) }
+	switch t.op {
+	case opFixed:
+		return t, true
+	case opBus:
+		return t, b.bus
+	case opSum:
+		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r raw.Reading) bool { return !has(r) })
+		return t, len(t.raw) > 0
+	case opHeld, opMovedReasons:
+		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
+	}
+	if len(t.raw) > 0 {
+		return t, !slices.ContainsFunc(t.raw, func(r raw.Reading) bool { return !has(r) })
+	}
+	return t, slices.ContainsFunc(t.metric, had)
+}

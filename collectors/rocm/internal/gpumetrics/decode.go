@@ -1,0 +1,117 @@
+// Package gpumetrics decodes the gpu_metrics file of the amdgpu driver: one
+// binary structure with what a GPU's firmware measures, whose layout depends on
+// the revision in its header. Every revision is decoded as exactly that; an
+// unknown one is refused, because members move between revisions.
+//
+// A Decoder is shared by all GPUs and immutable; each GPU has Metrics of its own,
+// which are used by one goroutine at a time. Decoding allocates nothing.
+package gpumetrics
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// What Decode answers. The values of Metrics are all not available then.
+var (
+	ErrShort    = errors.New("gpu_metrics is shorter than its header says")
+	ErrRevision = errors.New("unknown revision of gpu_metrics")
+)
+
+// NA is a value that the firmware does not have: all ones, in any width.
+const NA = math.MaxUint64
+
+// MaxSize is more than the largest file has.
+const MaxSize = 8192
+
+// Header is the start of a file.
+type Header struct {
+	Size            uint16
+	Format, Content uint8 // revision Format.Content
+}
+
+// ReadHeader returns the header of a file.
+func ReadHeader(file []byte) (Header, error) {
+	if len(file) < headerSize {
+		return Header{}, ErrShort
+	}
+	return Header{Size: binary.LittleEndian.Uint16(file), Format: file[2], Content: file[3]}, nil
+}
+
+// Decoder knows the layouts.
+type Decoder struct {
+	layouts []layout
+	start   [fields + 1]uint16 // first word of each field in Metrics
+}
+
+// New returns a Decoder of revisions 1.0 to 1.8 (boards), 2.0 to 2.4 and 3.0
+// (APUs). From 1.9 on the file is a list of attributes, which is not decoded.
+func New() *Decoder {
+	d := &Decoder{}
+	for f := range fields {
+		d.start[f+1] = d.start[f] + uint16(f.Len())
+	}
+	if int(d.start[fields]) != words {
+		panic("gpumetrics: words is not the sum of all lengths")
+	}
+	add := func(format, content uint8, members func(b *builder)) {
+		b := newBuilder(&d.start, format, content)
+		members(b)
+		d.layouts = append(d.layouts, b.done())
+	}
+	add(1, 0, v10)
+	for c := uint8(1); c <= 3; c++ {
+		add(1, c, func(b *builder) { v11(b, c) })
+	}
+	for c := uint8(4); c <= 5; c++ {
+		add(1, c, func(b *builder) { v14(b, c) })
+	}
+	add(1, 6, v16early)
+	for c := uint8(6); c <= 8; c++ {
+		add(1, c, func(b *builder) { v16(b, c) })
+	}
+	for c := range uint8(5) {
+		add(2, c, func(b *builder) { v20(b, c) })
+	}
+	add(3, 0, v30)
+	return d
+}
+
+// find returns the layout of a header, nil if there is none. The size belongs
+// to what is compared: a driver that changes a structure changes its size.
+func (d *Decoder) find(h Header) *layout {
+	for i := range d.layouts {
+		l := &d.layouts[i]
+		if l.format == h.Format && l.content == h.Content && l.size == int(h.Size) {
+			return l
+		}
+	}
+	return nil
+}
+
+// Decode reads a file into m. Bytes behind the size in the header are ignored.
+func (d *Decoder) Decode(file []byte, m *Metrics) error {
+	m.Reset()
+	h, err := ReadHeader(file)
+	if err != nil {
+		return err
+	}
+	if int(h.Size) > len(file) {
+		return ErrShort
+	}
+	l := d.find(h)
+	if l == nil {
+		return ErrRevision
+	}
+	m.begin(d, l)
+	for _, r := range l.runs {
+		m.read(r, file)
+	}
+	// Drivers of boards that count no energy put all ones of 32 bits into a member
+	// of 64 (UINT_MAX in smu_v14_0_2_ppt.c).
+	if energy := &m.words[d.start[EnergyAccumulator]]; *energy == math.MaxUint32 {
+		*energy = NA
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package sysfs
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/pkg/collector"
+)
+
+// A container may have the devices but not the links of their bus.
+func TestWithoutBus(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
+	if err := os.RemoveAll(tree.Path("bus")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(tree.Path("bus/pci/drivers/amdgpu"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Root: tree.Root})
+	gpus, _, err := r.Find(context.Background())
+	if err != nil || len(gpus) != 1 {
+		t.Fatal(gpus, err)
+	}
+	h, err := r.Open(context.Background(), &gpus[0], []raw.Reading{{Kind: raw.Voltage}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	v := []float64{nan}
+	if err := h.Read(v, []bool{true}); err != nil || !same(v[0], float64(tree.GPUs[0].State.MilliVolts)/1000) {
+		t.Errorf("Read = %v, %v", v, err)
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	f := open(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1}, 0)
+	g := f.tree.GPUs[0]
+	for text, want := range map[string]bool{
+		"active\n": false, "suspended\n": true, "suspending\n": true, "resuming\n": false, "unsupported\n": false, "error\n": false, "": false,
+	} {
+		g.Set(t, "power/runtime_status", text)
+		if got := f.h.Suspended(); got != want {
+			t.Errorf("Suspended with %q = %t", text, got)
+		}
+	}
+	var asked sync.WaitGroup
+	for range 2 { // the schedule of pcie_bw asks beside the source
+		asked.Go(func() {
+			for range 100 {
+				f.h.Suspended()
+			}
+		})
+	}
+	f.read()
+	asked.Wait()
+	g.Remove(t, "power/runtime_status")
+	for range 2 {
+		if f.h.Suspended() {
+			t.Error("Suspended without the file")
+		}
+	}
+}
+
+// Each cell fails alone, and comes back alone.
+func TestBrokenFiles(t *testing.T) {
+	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1}, 0)
+	g := f.tree.GPUs[0]
+	f.read()
+	intact := append([]float64(nil), f.values...)
+	for _, c := range []struct {
+		key     string
+		cells   []int
+		healthy bool // a text without its line end is whole
+	}{
+		{"gpu_busy_percent", []int{f.at(raw.Busy, 0)}, true},
+		{"mem_info_vram_used", []int{f.at(raw.MemoryUsed, raw.MemoryVRAM)}, true},
+		{"hwmon/temp2_input", []int{f.at(raw.Temperature, raw.SensorJunction)}, true},
+		{"pp_dpm_sclk", []int{f.at(raw.Clock, raw.ClockGraphics), f.at(raw.ClockMax, raw.ClockGraphics)}, false},
+		{"ras/gfx_err_count", []int{f.at(raw.Correctable, raw.BlockGFX), f.at(raw.Uncorrectable, raw.BlockGFX), f.at(raw.Deferred, raw.BlockGFX)}, false},
+		{"ras/gpu_vram_bad_pages", []int{f.at(raw.BadPages, 0), f.at(raw.BadPages, 1), f.at(raw.BadPages, 2)}, false},
+	} {
+		for name, text := range map[string]string{
+			"empty": "", "blank": "\n \n", "inaccessible": rocmtest.Inaccessible, "huge": strings.Repeat("7", 40000), "binary": "\x00\xff\x01\n",
+		} {
+			g.Set(t, c.key, text)
+			f.read()
+			for i, v := range f.values {
+				broken := false
+				for _, cell := range c.cells {
+					broken = broken || cell == i
+				}
+				want := intact[i]
+				if broken {
+					want = nan
+				}
+				if broken && c.key == "ras/gpu_vram_bad_pages" && (name == "empty" || name == "blank") {
+					want = 0 // no page is bad
+				}
+				if v != want && !(math.IsNaN(v) && math.IsNaN(want)) {
+					t.Errorf("%s is %s: %v = %v, want %v", c.key, name, f.wanted[i], v, want)
+				}
+			}
+		}
+		g.Reset(t, c.key)
+		f.read()
+		for _, cell := range c.cells {
+			if v := f.values[cell]; v != intact[cell] && !math.IsNaN(intact[cell]) {
+				t.Errorf("%s is back: %v = %v, want %v", c.key, f.wanted[cell], v, intact[cell])
+			}
+		}
+	}
+}
+
+// A file that is not there yet is found later, though not looked for at once.
+func TestAbsentFileComes(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	f.read()
+	f.want(raw.FanRPM, 0, nan)
+	f.tree.GPUs[0].Set(t, "hwmon/fan1_input", "1500\n")
+	f.read()
+	f.want(raw.FanRPM, 0, nan)
+	f.clock.t = f.clock.t.Add(absentFor)
+	f.read()
+	f.want(raw.FanRPM, 0, 1500)
+}
+
+func TestVanishAndReturn(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 2}, 0)
+	g, m := f.tree.GPUs[0], new(gpumetrics.Metrics)
+	f.read()
+	g.Vanish(t)
+	for range 3 {
+		if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrDeviceLost) {
+			t.Fatalf("Read of a gpu that is gone: %v", err)
+		}
+		for i, v := range f.values {
+			if !math.IsNaN(v) {
+				t.Fatalf("%v = %v of a gpu that is gone", f.wanted[i], v)
+			}
+		}
+		if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) || m.Has(gpumetrics.EnergyAccumulator) {
+			t.Fatalf("Metrics of a gpu that is gone: %v", err)
+		}
+		if f.h.Suspended() {
+			t.Fatal("what is gone does not sleep")
+		}
+		f.clock.t = f.clock.t.Add(time.Second)
+	}
+	g.Return(t)
+	f.read()
+	f.common(g)
+	if err := f.h.Metrics(m); err != nil {
+		t.Fatal(err)
+	}
+
+	// Metrics finds out alone, too: beside the library nothing else is read.
+	f.clock.t = f.clock.t.Add(time.Minute)
+	g.Vanish(t)
+	if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Fatalf("Metrics of a gpu that is gone: %v", err)
+	}
+}
+
+// Another board in the same slot has other columns.
+func TestReplaced(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	g := f.tree.GPUs[0]
+	f.read()
+	g.Vanish(t)
+	if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Fatal(err)
+	}
+	g.Return(t)
+	g.Set(t, "unique_id", "00000000000000aa\n")
+	for range 2 {
+		if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrColumnsChanged) {
+			t.Fatalf("Read of another board: %v", err)
+		}
+	}
+}
+
+// The driver was bound again: hwmon has another number, and the sensors' numbers
+// need not be the same.
+func TestHwmonMoves(t *testing.T) {
+	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1}, 0)
+	g := f.tree.GPUs[0]
+	f.read()
+	old := filepath.Dir(g.Path("hwmon/name"))
+	moved := filepath.Join(filepath.Dir(old), "hwmon99")
+	if err := os.MkdirAll(moved, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"name": "amdgpu", "temp1_label": "junction", "temp1_input": "66000", "power1_input": "400000000"} {
+		if err := os.WriteFile(filepath.Join(moved, name), []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names(old) {
+		if !strings.HasPrefix(name, "device") {
+			g.Remove(t, "hwmon/"+name)
+		}
+	}
+	f.clock.t = f.clock.t.Add(time.Minute)
+	f.read()
+	f.read()
+	f.want(raw.Temperature, raw.SensorJunction, 66)
+	f.want(raw.Temperature, raw.SensorMemory, nan)
+	f.want(raw.PowerInput, 0, 400)
+}
+
+// A driver that hangs holds up the goroutine that reads, and ends when it answers.
+func TestHang(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 2}, 0)
+	g := f.tree.GPUs[0]
+	pipe := g.FIFO(t, "hwmon/temp2_input")
+	done := make(chan error)
+	go func() { done <- f.h.Read(f.values, f.due) }()
+	pipe.Feed(t, "77000\n")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	f.want(raw.Temperature, raw.SensorJunction, 77)
+	f.common(g)
+
+	go func() { done <- f.h.Read(f.values, f.due) }()
+	other := open(t, rocmtest.Options{GPUs: 2}, 1)
+	other.read()
+	other.common(other.tree.GPUs[1])
+	select {
+	case err := <-done:
+		t.Fatalf("the read did not wait: %v", err)
+	default:
+	}
+	pipe.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	f.want(raw.Temperature, raw.SensorJunction, nan)
+}

@@ -1,0 +1,160 @@
+// Package sysfs reads what the amdgpu driver shows under /sys: which boards
+// there are (Discover) and, from files that are kept open, what they measure.
+// Nothing here opens a device node, writes, or calls a library.
+//
+// A File belongs to one goroutine. Steady reading allocates nothing.
+package sysfs
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// What Read answers beside the errors of the system, all as values that are made once.
+var (
+	ErrAbsent = errors.New("no such file")               // not there, or not yet looked for again
+	ErrGone   = errors.New("file is of a device gone")   // it was there and was removed while open
+	ErrEmpty  = errors.New("file is empty")              // the driver printed nothing
+	ErrHuge   = errors.New("file is larger than it may") // it does not fit the buffer
+)
+
+// absentFor is how long a file that is not there is not looked for again: what a
+// driver does not show, it rarely shows later, and opening costs more than reading.
+const absentFor = 10 * time.Second
+
+// File is one file that is kept open and read from its start each time, which
+// makes the driver print it anew.
+type File struct {
+	path  string
+	fd    int
+	again time.Time // not before this is an absent file looked for
+}
+
+// NewFile names a file. It is opened when it is first read.
+func NewFile(path string) File { return File{path: path, fd: -1} }
+
+// Path is where the file is.
+func (f *File) Path() string { return f.path }
+
+// Read reads the file into buf, without the white space at its end. now is the
+// time of the tick.
+// Errors: ErrAbsent, ErrGone, ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu
+// answers EPERM and EBUSY during a reset and EOPNOTSUPP for what a board lacks.
+// After ErrGone the file is closed and the next Read opens it anew.
+func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
+	n, err := f.ReadAt(buf, 0, now)
+	if err != nil {
+		return nil, err
+	}
+	if n == len(buf) {
+		return nil, ErrHuge
+	}
+	text := buf[:n]
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	if len(text) == 0 {
+		return nil, ErrEmpty
+	}
+	return text, nil
+}
+
+// ReadAt reads from an offset, up to the end of the file or of buf. At offset 0
+// an end at once is ErrEmpty or ErrGone.
+func (f *File) ReadAt(buf []byte, offset int64, now time.Time) (int, error) {
+	if err := f.open(now); err != nil {
+		return 0, err
+	}
+	n, err := pread(f.fd, buf, offset)
+	switch {
+	case err == nil && n > 0:
+		return n, nil
+	case err == nil && offset > 0:
+		return 0, nil
+	case err == nil && !f.removed():
+		return 0, ErrEmpty
+	case err == nil, removedBy(err):
+		f.Close()
+		return 0, ErrGone
+	default:
+		return 0, err
+	}
+}
+
+func (f *File) open(now time.Time) error {
+	if f.fd >= 0 {
+		return nil
+	}
+	if now.Before(f.again) {
+		return ErrAbsent
+	}
+	fd, err := retry(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	switch {
+	case err == nil:
+		f.fd = fd
+		return nil
+	case removedBy(err), errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		f.again = now.Add(absentFor)
+		return ErrAbsent
+	default:
+		f.again = now.Add(absentFor)
+		return err
+	}
+}
+
+// Forget closes the file and looks for it again at the next Read.
+func (f *File) Forget() {
+	f.Close()
+	f.again = time.Time{}
+}
+
+// Close closes the file. It can be called twice.
+func (f *File) Close() {
+	if f.fd < 0 {
+		return
+	}
+	_ = syscall.Close(f.fd) // read only: nothing can be lost
+	f.fd = -1
+}
+
+// removed reports whether the open file has no name any more.
+func (f *File) removed() bool {
+	var st syscall.Stat_t
+	return syscall.Fstat(f.fd, &st) == nil && st.Nlink == 0
+}
+
+// removedBy reports whether an error says that the device is gone: the kernel
+// answers ENODEV for every file of a device that it has removed.
+func removedBy(err error) bool {
+	switch {
+	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ESTALE):
+		return true
+	default:
+		return false
+	}
+}
+
+// pread reads at an offset. A pipe, which tests put in place of a file to make
+// its reader wait, has none.
+func pread(fd int, buf []byte, offset int64) (int, error) {
+	for {
+		n, err := syscall.Pread(fd, buf, offset)
+		if errors.Is(err, syscall.ESPIPE) {
+			n, err = syscall.Read(fd, buf)
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func retry(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package sysfs
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "value")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Unix(1_800_000_000, 0)
+	file := NewFile(path)
+	defer file.Close()
+	f := func(want string, sentinel error) {
+		t.Helper()
+		var buf [16]byte
+		text, err := file.Read(buf[:], now)
+		if string(text) != want || !errors.Is(err, sentinel) {
+			t.Errorf("Read = %q, %v, want %q, %v", text, err, want, sentinel)
+		}
+	}
+	f("", ErrAbsent)
+	write("42\n")
+	f("", ErrAbsent) // not looked for so soon
+	now = now.Add(absentFor)
+	f("42", nil)
+	write("43\n\n\n")
+	f("43", nil)
+	write("")
+	f("", ErrEmpty)
+	write(" \n")
+	f("", ErrEmpty)
+	write(strings.Repeat("7", 15))
+	f(strings.Repeat("7", 15), nil)
+	write(strings.Repeat("7", 16))
+	f("", ErrHuge) // it may go on
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f("", ErrGone)
+	f("", ErrAbsent)
+	write("44")
+	now = now.Add(absentFor)
+	f("44", nil)
+	file.Forget()
+	file.Close()
+	f("44", nil)
+}
+
+// What the system answers is passed on, but for what says that a device is gone.
+func TestFileErrors(t *testing.T) {
+	dir := t.TempDir()
+	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for name, want := range map[string]error{
+		dir:                                  syscall.EISDIR,
+		filepath.Join(dir, "socket"):         ErrAbsent, // open answers ENXIO
+		filepath.Join(dir, "socket", "file"): ErrAbsent, // ENOTDIR
+		strings.Repeat("x", 5000):            syscall.ENAMETOOLONG,
+	} {
+		file := NewFile(name)
+		var buf [16]byte
+		if text, err := file.Read(buf[:], time.Time{}); text != nil || !errors.Is(err, want) {
+			t.Errorf("Read(%.20q) = %q, %v, want %v", name, text, err, want)
+		}
+		file.Close()
+	}
+	for err, want := range map[error]bool{
+		syscall.ENODEV: true, syscall.ENXIO: true, syscall.ESTALE: true,
+		syscall.EIO: false, syscall.EPERM: false, syscall.EBUSY: false, syscall.EOPNOTSUPP: false, syscall.EINVAL: false, syscall.ENODATA: false,
+	} {
+		if removedBy(err) != want {
+			t.Errorf("removedBy(%v) = %t", err, !want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package sysfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/rocmtest"
+)
+
+// watch tells which files below a directory are opened, but for directories.
+type watch struct {
+	t    *testing.T
+	fd   int
+	dirs map[int32]string
+}
+
+func newWatch(t *testing.T, root string) *watch {
+	t.Helper()
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	w := &watch{t: t, fd: fd, dirs: map[int32]string{}}
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		wd, err := syscall.InotifyAddWatch(fd, path, syscall.IN_OPEN|syscall.IN_ONLYDIR)
+		w.dirs[int32(wd)] = path
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// opened returns the names of the files that were opened since the last call.
+func (w *watch) opened() []string {
+	w.t.Helper()
+	var list []string
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := syscall.Read(w.fd, buf)
+		if err == syscall.EAGAIN {
+			return list
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for b := buf[:n]; len(b) > 0; {
+			mask, size := binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint32(b[12:])
+			if mask&syscall.IN_Q_OVERFLOW != 0 {
+				w.t.Fatal("too many files were opened")
+			}
+			if name := string(bytes.TrimRight(b[16:16+size], "\x00")); name != "" && mask&syscall.IN_ISDIR == 0 {
+				list = append(list, name)
+			}
+			b = b[16+size:]
+		}
+	}
+}
+
+// What a read of changes, disturbs or delays is not opened, whatever is asked
+// for: xgmi_error is cleared by reading, pcie_bw takes a second. In a tick no
+// file is opened at all.
+func TestOpened(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 2}, 0)
+	w := newWatch(t, f.tree.Sys())
+	find(t, f.tree)
+	f.h.Has()
+	f.read()
+	m := new(gpumetrics.Metrics)
+	if f.h.Suspended() || f.h.Metrics(m) != nil || !f.h.HasBus() {
+		t.Fatal("not read")
+	}
+	got := w.opened()
+	for _, name := range []string{"xgmi_error", "pcie_bw", "kfd", "pp_power_profile_mode", "rom", "config"} {
+		if slices.Contains(got, name) {
+			t.Errorf("%s was opened", name)
+		}
+	}
+	if !slices.Contains(got, "gpu_busy_percent") {
+		t.Errorf("the watch does not work: %v", got)
+	}
+	for i, k := range f.wanted {
+		f.due[i] = f.due[i] && !perProcess(k)
+	}
+	f.read()
+	if f.h.Suspended() || f.h.Metrics(m) != nil {
+		t.Fatal("not read")
+	}
+	if again := w.opened(); len(again) > 0 {
+		t.Errorf("a tick opens %v", again)
+	}
+	if _, _, err := f.h.Bus(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.opened(); !slices.Equal(got, []string{"pcie_bw"}) {
+		t.Errorf("Bus opens %v", got)
+	}
+}
+
+// A suspended board is found and asked whether it sleeps, and nothing is read
+// from it that the driver has to wake it for.
+func TestSuspendedIsNotWoken(t *testing.T) {
+	f := open(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1}, 0)
+	f.tree.GPUs[0].Set(t, "power/runtime_status", "suspended\n")
+	w := newWatch(t, f.tree.Sys())
+	find(t, f.tree)
+	f.h.Has()
+	if !f.h.Suspended() {
+		t.Fatal("not suspended")
+	}
+	// Of these the driver or PCI keeps the answers in memory.
+	harmless := []string{
+		"vendor", "device", "revision", "unique_id", "serial_number", "vbios_version", "product_name", "uevent", "version",
+		"current_compute_partition", "current_memory_partition", "name", "in1_label", "temp1_label", "temp2_label", "temp3_label",
+		"gpu_id", "properties", "runtime_status",
+	}
+	for _, name := range w.opened() {
+		if !slices.Contains(harmless, name) {
+			t.Errorf("%s was opened", name)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package sysfs
+
+import "math"
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0 }
+
+// ParseUint reads a decimal number, or one that starts with 0x, which may be
+// followed by white space only.
+func ParseUint(text []byte) (uint64, bool) {
+	text = trim(text)
+	if len(text) > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
+		return ParseHex(text[2:])
+	}
+	v, rest, ok := leadingUint(text)
+	return v, ok && len(rest) == 0
+}
+
+// ParseHex reads hexadecimal digits without 0x.
+func ParseHex(text []byte) (uint64, bool) {
+	text = trim(text)
+	if len(text) == 0 || len(text) > 16 {
+		return 0, false
+	}
+	var v uint64
+	for _, c := range text {
+		switch {
+		case c >= '0' && c <= '9':
+			v = v<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			v = v<<4 | uint64(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			v = v<<4 | uint64(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return v, true
+}
+
+// ParseFloat reads a decimal integer, negative ones too, as hwmon prints it.
+// What is none is NaN.
+func ParseFloat(text []byte) float64 {
+	text = trim(text)
+	negative := len(text) > 0 && text[0] == '-'
+	if negative {
+		text = text[1:]
+	}
+	v, rest, ok := leadingUint(text)
+	if !ok || len(rest) > 0 {
+		return math.NaN()
+	}
+	if negative {
+		return -float64(v)
+	}
+	return float64(v)
+}
+
+// leadingUint reads the digits at the start. Numbers that do not fit are none.
+func leadingUint(text []byte) (v uint64, rest []byte, ok bool) {
+	i := 0
+	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+		d := uint64(text[i] - '0')
+		if v > (math.MaxUint64-d)/10 {
+			return 0, nil, false
+		}
+		v = v*10 + d
+	}
+	return v, text[i:], i > 0
+}
+
+// leadingDecimal reads digits with at most one point among them.
+func leadingDecimal(text []byte) (v float64, rest []byte, ok bool) {
+	whole, rest, ok := leadingUint(text)
+	if !ok {
+		return math.NaN(), nil, false
+	}
+	v = float64(whole)
+	if len(rest) < 2 || rest[0] != '.' {
+		return v, rest, true
+	}
+	scale := 0.1
+	rest = rest[1:]
+	for len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9' {
+		v += float64(rest[0]-'0') * scale
+		scale /= 10
+		rest = rest[1:]
+	}
+	return v, rest, true
+}
+
+func trim(text []byte) []byte {
+	for len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// cutLine returns the first line and what follows it.
+func cutLine(text []byte) (line, rest []byte) {
+	for i, c := range text {
+		if c == '\n' {
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, nil
+}
+
+// cutPrefix is bytes.CutPrefix for a string.
+func cutPrefix(text []byte, prefix string) ([]byte, bool) {
+	if len(text) < len(prefix) || string(text[:len(prefix)]) != prefix {
+		return nil, false
+	}
+	return text[len(prefix):], true
+}
+
+func hasPrefixFold(text []byte, prefix string) bool {
+	if len(text) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		c := text[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != prefix[i] {
+			return false
+		}
+	}
+	return true
+}

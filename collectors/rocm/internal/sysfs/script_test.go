@@ -1,0 +1,177 @@
+package sysfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/raw"
+)
+
+// inside tells the test binary that it runs under the script, with how many GPUs
+// and instances of each.
+const inside = "WARPGAUGE_TEST_INSIDE_SYSFS"
+
+const script = "../../rocmtest/fake-amd-sysfs.sh"
+
+// The script puts a tree of its own making over /sys; this reader, with the
+// ordinary root, finds there what the script has written. Its gpu_metrics are
+// written by a third hand.
+func TestScript(t *testing.T) {
+	if os.Getenv(inside) != "" {
+		t.Skip("this is the process that the script runs")
+	}
+	namespace(t)
+	for _, c := range []struct {
+		instances int
+		args      []string
+	}{
+		{1, []string{"-m", "mi250x"}},
+		{1, []string{"-m", "mi300x"}},
+		{8, []string{"-m", "mi300x", "-f", "1.7", "-x", "CPX", "-d"}},
+	} {
+		args := append([]string{script, "-n", "2", "-i", "20", "-p", "4711:0:1048576:3"}, c.args...)
+		args = append(args, "--", os.Args[0], "-test.run", "^TestUnderScript$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), "bash", args...)
+		cmd.Env = append(os.Environ(), inside+"="+strconv.Itoa(c.instances))
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestUnderScript")) {
+			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
+	}
+}
+
+// namespace skips where a mount namespace cannot be had, or fails if
+// WARPGAUGE_REQUIRE names mount-namespace.
+func namespace(t *testing.T) {
+	t.Helper()
+	err := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "true").Run()
+	if err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "mount-namespace") {
+		t.Fatalf("mount-namespace is required by WARPGAUGE_REQUIRE but missing: %v", err)
+	}
+	t.Skipf("needs a mount namespace (run as root): %v", err)
+}
+
+func TestUnderScript(t *testing.T) {
+	instances, err := strconv.Atoi(os.Getenv(inside))
+	if err != nil {
+		t.Skip("runs under the script only, started by TestScript")
+	}
+	r := New(Options{})
+	gpus, node, err := r.Find(context.Background())
+	if err != nil || len(gpus) != 2 || node.Driver != "6.8.5" {
+		t.Fatal(gpus, node, err)
+	}
+	for i := range gpus {
+		checkScript(t, r, &gpus[i], instances)
+	}
+}
+
+func checkScript(t *testing.T, r *Reader, g *raw.GPU, instances int) {
+	t.Helper()
+	if len(g.Instances) != instances || g.Model == "" || g.Serial == "" || g.UniqueID == 0 {
+		t.Errorf("%+v", g)
+	}
+	wanted := []raw.Reading{
+		{Kind: raw.Busy}, {Kind: raw.Temperature, Index: raw.SensorJunction}, {Kind: raw.Clock, Index: raw.ClockGraphics},
+		{Kind: raw.MemoryUsed, Index: raw.MemoryVRAM}, {Kind: raw.Processes, Index: raw.Whole},
+	}
+	h, err := r.Open(context.Background(), g, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	values, due := make([]float64, len(wanted)), []bool{true, true, true, true, true}
+	var m gpumetrics.Metrics
+	seen, energy := map[string]bool{}, map[uint64]bool{}
+	// The values move every 20 ms. Between reading the files of one moment and the
+	// next they may differ, so all are read until nothing moved meanwhile.
+	for len(seen) < 3 {
+		before := plain(t, g)
+		err = errors.Join(h.Read(values, due), h.(raw.Files).Metrics(&m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != plain(t, g) {
+			continue
+		}
+		got := fmt.Sprint(values[0], values[1], values[2], values[3])
+		if got != before {
+			t.Fatalf("read %s, the files say %s", got, before)
+		}
+		decoded := fmt.Sprint(m.Float(gpumetrics.AverageGfxActivity, 0), m.Float(gpumetrics.TemperatureHotspot, 0), m.Float(gpumetrics.CurrentGfxclk, 0), values[3])
+		if decoded != before {
+			continue // gpu_metrics is written last
+		}
+		seen[got], energy[m.Raw(gpumetrics.EnergyAccumulator, 0)] = true, true
+		partitions(t, &m, instances)
+	}
+	first := strings.HasSuffix(g.PCI, "41:00.0")
+	if want := map[bool]float64{true: 1, false: 0}[first]; values[4] != want {
+		t.Errorf("%s has %v processes, want %v", g.PCI, values[4], want)
+	}
+	if (first || g.DeviceID != 0x7408) && len(energy) < 2 {
+		t.Errorf("%s: the energy does not move: %v", g.PCI, energy)
+	}
+}
+
+// partitions checks what revision 1.7 tells of each.
+func partitions(t *testing.T, m *gpumetrics.Metrics, instances int) {
+	t.Helper()
+	if !m.Has(gpumetrics.NumPartition) {
+		return
+	}
+	util := m.Float(gpumetrics.AverageGfxActivity, 0)
+	for xcp := range 8 {
+		want := util
+		if xcp >= instances {
+			want = math.NaN()
+		}
+		if got := m.Float(gpumetrics.XCPGfxBusy, xcp*8); !same(got, want) {
+			t.Errorf("partition %d: %v busy, want %v", xcp, got, want)
+		}
+	}
+	if got := m.Float(gpumetrics.NumPartition, 0); got != float64(instances) {
+		t.Errorf("%v partitions, want %d", got, instances)
+	}
+}
+
+// plain reads the same four values as anybody would.
+func plain(t *testing.T, g *raw.GPU) string {
+	t.Helper()
+	dir := filepath.Join("/sys/class/drm", g.Card, "device")
+	get := func(pattern string) string {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(files) != 1 {
+			t.Fatal(pattern, files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	num := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	_, clock, _ := strings.Cut(get("pp_dpm_sclk"), "\n1: ")
+	clock, _, _ = strings.Cut(clock, "Mhz *")
+	return fmt.Sprint(num(get("gpu_busy_percent")), num(get("hwmon/hwmon*/temp2_input"))/1000, num(clock), num(get("mem_info_vram_used")))
+}

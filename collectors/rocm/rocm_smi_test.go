@@ -1,0 +1,104 @@
+//go:build linux && cgo
+
+package rocm
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
+)
+
+// The installed library over a simulated tree, through the whole suite.
+func TestConformanceWithLibrary(t *testing.T) {
+	smitest.Installed(t)
+	collectortest.Run(t, collectortest.Harness{Name: "rocm", New: func(tb testing.TB) collectortest.Rig {
+		tb.Helper()
+		of := rocmtest.Options{Model: rocmtest.MI250X}
+		tree := rocmtest.NewTree(tb, of)
+		installed := smitest.NewReal(tb, tree)
+		tb.Chdir(installed.Dir) // its paths are relative
+		r := rigOn(tb, tree, of, Options{Source: SourceSMI, Library: installed.Path, Libraries: new(Libraries)})
+		r.FailOpen = nil // the working directory of the library leads there
+		return r
+	}})
+}
+
+// Both readers give the same columns and the same values, whatever moves.
+func TestReadersAgreeOnThePage(t *testing.T) {
+	for name, o := range map[string]rocmtest.Options{
+		"MI250X": {Model: rocmtest.MI250X, Deferred: true},
+		"MI300X": {Model: rocmtest.MI300X, Metrics: "1.7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := rocmtest.NewTree(t, o)
+			tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{GPU: 1, VRAM: 3 << 30, CUs: 19}}})
+			installed := smitest.NewReal(t, tree).Enter(t)
+			files := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
+			library := mustOpen(t, Options{Root: tree.Root, Source: SourceSMI, Library: installed.Path}, collectortest.Fields())
+			for i := range files.sources {
+				if diff := cmp.Diff(columnsOf(files.sources[i]), columnsOf(library.sources[i])); diff != "" {
+					t.Errorf("source %d: columns of /sys and of the library (-sys +library):\n%s", i, diff)
+				}
+				if diff := cmp.Diff(files.sources[i].Devices(), library.sources[i].Devices()); diff != "" {
+					t.Errorf("source %d: devices (-sys +library):\n%s", i, diff)
+				}
+				if library.sources[i].(*source).smi == nil {
+					t.Errorf("source %d is not read through the library", i)
+				}
+			}
+			for range 12 {
+				files.sample()
+				library.sample()
+				for i := range files.rows {
+					for j, v := range files.rows[i] {
+						if got := library.rows[i][j]; !same(got, v) {
+							t.Errorf("source %d, %s: library %v, /sys %v", i, columnsOf(files.sources[i])[j], got, v)
+						}
+					}
+				}
+				tree.Step(t, 700*time.Millisecond)
+			}
+			asked := library.sources[0].(collector.CallMeter).Calls()
+			if len(asked) < 5 {
+				t.Errorf("the library was asked for %v only", asked)
+			}
+		})
+	}
+}
+
+func columnsOf(s collector.Source) []string {
+	var out []string
+	for _, c := range s.Columns() {
+		d, _ := field.ByID(c.Field)
+		out = append(out, strings.Join([]string{s.Devices()[c.Device].ID, d.Name, text(c.Labels)}, " "))
+	}
+	return out
+}
+
+// A library that is not there is no reason not to read, unless the user says so.
+func TestWithoutLibrary(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{})
+	nowhere := filepath.Join(t.TempDir(), "librocm_smi64.so")
+	o := mustOpen(t, Options{Root: tree.Root, Library: nowhere}, list(t, "DCGM_FI_DEV_GPU_UTIL, gauge, u"))
+	o.sample()
+	if v, ok := o.value(uuidOf(tree.GPUs[1]), "DCGM_FI_DEV_GPU_UTIL", ""); !ok || v != float64(tree.GPUs[1].State.Util) {
+		t.Errorf("utilisation %v, %v, want %d", v, ok, tree.GPUs[1].State.Util)
+	}
+	c := New(Options{Root: tree.Root, Source: SourceSMI, Library: nowhere})
+	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), nowhere) {
+		t.Errorf("Open with --rocm-source=smi: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,94 @@
+package rocmtest
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Vanish takes the GPU off the bus. Files that a reader has open become empty;
+// in sysfs they would answer ENODEV.
+func (g *GPU) Vanish(tb testing.TB) {
+	tb.Helper()
+	g.gone = true
+	t := g.tree
+	dirs := []string{t.Path(g.dir())}
+	links := []string{"bus/pci/devices/" + g.PCI, "bus/pci/drivers/amdgpu/" + g.PCI,
+		"class/hwmon/" + filepath.Base(g.Path("hwmon/"))}
+	for _, i := range g.Instances {
+		links = append(links, "class/drm/"+i.Card, "class/drm/"+i.Render)
+		if i.Name != "" {
+			dirs = append(dirs, t.Path("devices/platform/"+i.Name))
+		}
+		dirs = append(dirs, filepath.Dir(t.Path("devices/virtual/kfd/kfd/topology/nodes/"+itoa(i.Node)+"/x")))
+	}
+	for _, l := range links {
+		if err := os.Remove(t.Path(l)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, d := range dirs {
+		if err := remove(d); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Return brings it back, under the same address.
+func (g *GPU) Return(tb testing.TB) {
+	tb.Helper()
+	g.gone = false
+	if err := g.build(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// empty truncates every file below dir.
+func empty(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		return os.Truncate(path, 0)
+	})
+}
+
+// Inaccessible is what RAS counts say while the GPU resets.
+const Inaccessible = "Query currently inaccessible\n"
+
+// FIFO puts a pipe in the place of the key's file: who opens the file after that
+// and reads it waits until the test feeds the pipe or closes it, as in a driver
+// that hangs. The test's end closes it.
+func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
+	tb.Helper()
+	g.Remove(tb, key)
+	path := g.Path(key)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	// Read and write, so that neither side waits in open.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &FIFO{f: f}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// FIFO is a file whose readers wait.
+type FIFO struct{ f *os.File }
+
+// Feed lets one reader go on with text.
+func (p *FIFO) Feed(tb testing.TB, text string) {
+	tb.Helper()
+	if _, err := p.f.WriteString(text); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Close lets all readers go on; they see the end of the file.
+func (p *FIFO) Close() {
+	_ = p.f.Close() // that of the test's end may be the second
+}

@@ -1,0 +1,81 @@
+package rocmtest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Process is a program that computes on GPUs, as KFD shows it.
+type Process struct {
+	PID  int
+	Uses []Use
+}
+
+// Use is what a process has of one GPU.
+type Use struct {
+	GPU      int // index in Tree.GPUs
+	Instance int // index in GPU.Instances
+	VRAM     uint64
+	SDMA     uint64 // µs
+	CUs      uint64 // compute units with its waves
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func proc(pid int) string { return "devices/virtual/kfd/kfd/proc/" + itoa(pid) }
+
+// Start shows a process, or changes what it uses. As KFD does, it lists every
+// GPU of the node, used or not.
+func (t *Tree) Start(tb testing.TB, p Process) {
+	tb.Helper()
+	if err := t.start(p); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (t *Tree) start(p Process) error {
+	dir := proc(p.PID)
+	if err := t.put(dir+"/pasid", itoa(32770+p.PID%1000)); err != nil {
+		return err
+	}
+	for _, g := range t.GPUs {
+		for _, i := range g.Instances {
+			u := Use{GPU: g.Index, Instance: i.Index}
+			for _, x := range p.Uses {
+				if x.GPU == g.Index && x.Instance == i.Index {
+					u = x
+				}
+			}
+			for name, v := range map[string]uint64{
+				fmt.Sprintf("vram_%d", i.KFD):               u.VRAM,
+				fmt.Sprintf("sdma_%d", i.KFD):               u.SDMA,
+				fmt.Sprintf("stats_%d/cu_occupancy", i.KFD): u.CUs,
+				fmt.Sprintf("stats_%d/evicted_ms", i.KFD):   0,
+			} {
+				if err := t.put(dir+"/"+name, strconv.FormatUint(v, 10)); err != nil {
+					return err
+				}
+			}
+			if u.VRAM == 0 && u.CUs == 0 {
+				continue
+			}
+			queue := fmt.Sprintf("%s/queues/%d", dir, i.Node)
+			for name, v := range map[string]uint64{"gpuid": i.KFD, "size": 524288, "type": 0} {
+				if err := t.put(queue+"/"+name, strconv.FormatUint(v, 10)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// End removes a process.
+func (t *Tree) End(tb testing.TB, pid int) {
+	tb.Helper()
+	if err := os.RemoveAll(t.Path(proc(pid))); err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,197 @@
+// Package smitest makes ROCm SMI libraries for tests: one written by hand, whose
+// answers and faults a test decides, and copies of the installed one that read a
+// simulated /sys. Nothing here runs in production.
+package smitest
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"warpgauge/collectors/rocm/rocmtest"
+)
+
+//go:embed fake/rocm_smi64.c
+var source []byte
+
+// ABI is a generation of symbols and layouts.
+type ABI int
+
+// What the fake can be.
+const (
+	ROCm5 ABI = 52 // 5.0 to 5.7: no rsmi_dev_power_get
+	ROCm6 ABI = 62
+	ROCm7 ABI = 78
+)
+
+// Built is a compiled fake, of which tests take copies.
+type Built struct{ file string }
+
+// Compile builds the fake with the C compiler, which it needs. With asserts it
+// imports what aborts a process, as Debian's build of the real one does.
+func Compile(tb testing.TB, abi ABI, asserts bool) Built {
+	tb.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		tb.Fatalf("the fake library needs a C compiler: %v", err)
+	}
+	dir := tb.TempDir()
+	c, file := filepath.Join(dir, "rocm_smi64.c"), filepath.Join(dir, "librocm_smi64.so.1")
+	if err := os.WriteFile(c, source, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	args := []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-DABI=" + strconv.Itoa(int(abi))}
+	if asserts {
+		args = append(args, "-DASSERTS")
+	}
+	args = append(args, "-o", file, c, "-ldl", "-lpthread")
+	out, err := exec.CommandContext(tb.Context(), cc, args...).CombinedOutput() //nolint:gosec // the compiler, with files of the test
+	if err != nil {
+		tb.Fatalf("compile the fake library: %v\n%s", err, out)
+	}
+	return Built{file: file}
+}
+
+// Fake is one copy with answers of its own. Its keys and actions are described
+// at the top of fake/rocm_smi64.c.
+type Fake struct {
+	Path  string
+	dir   string
+	lines map[string]string
+}
+
+// New makes a copy. Symbols in without are hidden from those who look for them.
+func (b Built) New(tb testing.TB, without ...string) *Fake {
+	tb.Helper()
+	dir := tb.TempDir()
+	f := &Fake{Path: filepath.Join(dir, filepath.Base(b.file)), dir: dir, lines: map[string]string{}}
+	text, err := os.ReadFile(b.file)
+	if err == nil {
+		for _, s := range without {
+			if text, err = hide(text, s); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil {
+		err = os.WriteFile(f.Path, text, 0o600) //nolint:gosec // in a directory of the test
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { f.Release(tb) })
+	return f
+}
+
+// Set decides what a key answers from now on.
+func (f *Fake) Set(tb testing.TB, key, action string) {
+	tb.Helper()
+	f.lines[key] = action
+	f.write(tb)
+}
+
+// Unset takes a key's answer away.
+func (f *Fake) Unset(tb testing.TB, key string) {
+	tb.Helper()
+	delete(f.lines, key)
+	f.write(tb)
+}
+
+// Release ends all hangs, those of later calls too.
+func (f *Fake) Release(tb testing.TB) {
+	tb.Helper()
+	err := os.WriteFile(filepath.Join(f.dir, "release"), nil, 0o600)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		tb.Error(err)
+	}
+}
+
+// Hold lets calls hang again after a Release.
+func (f *Fake) Hold(tb testing.TB) {
+	tb.Helper()
+	if err := os.Remove(filepath.Join(f.dir, "release")); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// write replaces the file in one step: the library reads it at every call.
+func (f *Fake) write(tb testing.TB) {
+	tb.Helper()
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(f.lines)) {
+		fmt.Fprintf(&b, "%s %s\n", k, f.lines[k])
+	}
+	next := filepath.Join(f.dir, "next")
+	err := os.WriteFile(next, []byte(b.String()), 0o600)
+	if err == nil {
+		err = os.Rename(next, filepath.Join(f.dir, "state"))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Call is one call of the library.
+type Call struct {
+	Function         string
+	Device, Argument uint64
+	Thread           int
+}
+
+// Calls returns what has been called so far, in order. Of rsmi_init, Device is
+// the flags and Argument the value of RSMI_MUTEX_THREAD_ONLY.
+func (f *Fake) Calls(tb testing.TB) []Call {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join(f.dir, "calls"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		tb.Fatal(err)
+	}
+	var calls []Call
+	for line := range strings.Lines(string(text)) {
+		var c Call
+		if _, err := fmt.Sscan(line, &c.Function, &c.Device, &c.Argument, &c.Thread); err != nil {
+			tb.Fatalf("line %q of the journal: %v", line, err)
+		}
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// Count returns how often a function has been called.
+func (f *Fake) Count(tb testing.TB, function string) (n int) {
+	tb.Helper()
+	for _, c := range f.Calls(tb) {
+		if c.Function == function {
+			n++
+		}
+	}
+	return n
+}
+
+// SetDevices makes the fake's devices those that the tree has now, in the order
+// of its GPUs. The real ones see them at the next rsmi_init.
+func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
+	tb.Helper()
+	n := 0
+	for _, g := range tree.GPUs {
+		var domain, bus, device, function uint64
+		if _, err := fmt.Sscanf(g.PCI, "%x:%x:%x.%x", &domain, &bus, &device, &function); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := os.Stat(g.Path("")); err != nil {
+			continue
+		}
+		f.Set(tb, fmt.Sprintf("rsmi_dev_pci_id_get.%d", n), fmt.Sprintf("ok %d", domain<<32|bus<<8|device<<3|function))
+		n++
+	}
+	f.Set(tb, "devices", fmt.Sprintf("ok %d", n))
+}

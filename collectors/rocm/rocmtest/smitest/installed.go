@@ -1,0 +1,146 @@
+package smitest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/pkg/dl"
+)
+
+// Installed returns the file of the installed librocm_smi64. Where there is none
+// the test skips, or fails if WARPGAUGE_REQUIRE names rocm-smi.
+func Installed(tb testing.TB) string {
+	tb.Helper()
+	path, err := dl.Find([]string{
+		"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
+		"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so",
+	})
+	if err == nil {
+		return path
+	}
+	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "rocm-smi") {
+		tb.Fatalf("rocm-smi is required by WARPGAUGE_REQUIRE but missing: %v", err)
+	}
+	tb.Skipf("needs librocm_smi64 (Debian: apt-get install librocm-smi64-1): %v", err)
+	return ""
+}
+
+// Real is a copy of the installed library that reads a simulated /sys.
+type Real struct {
+	Path string // the copy
+	Dir  string // the working directory that the copy needs
+	// Locks are the copy's device mutexes: files in /dev/shm, of no other's.
+	Locks string
+}
+
+// NewReal makes a copy of the installed library and a working directory for it.
+// The paths in the copy are relative, so the process that loads it must be in
+// Dir: Enter does that for a test.
+func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
+	tb.Helper()
+	text, err := os.ReadFile(Installed(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir := tb.TempDir()
+	r := &Real{Path: filepath.Join(dir, "librocm_smi64.so.1"), Dir: dir, Locks: "wg" + lockName(dir)}
+	patches := []struct{ old, next string }{
+		{"/sys/class/", "fsys/class/"},
+		{"/sys/module/", "fsys/module/"},
+		{"/dev/kfd", "fdev/kfd"},
+		{"/rocm_smi_", "/" + r.Locks + "_"},
+	}
+	for _, p := range patches {
+		if text, err = replace(text, []byte(p.old), []byte(p.next)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, s := range without {
+		if text, err = hide(text, s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
+		tb.Fatal(err)
+	}
+	if err := os.Symlink(tree.Sys(), filepath.Join(dir, "fsys")); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "fdev"), 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(r.KFD(), nil, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { r.removeLocks(tb) })
+	return r
+}
+
+// KFD is what the copy takes for /dev/kfd.
+func (r *Real) KFD() string { return filepath.Join(r.Dir, "fdev/kfd") }
+
+// Enter makes the copy's directory that of the test.
+func (r *Real) Enter(t *testing.T) *Real {
+	t.Helper()
+	t.Chdir(r.Dir)
+	return r
+}
+
+// BreakLocks makes the copy's locks impossible to create, as a /dev/shm does that
+// cannot be written to. Call it before the copy is loaded.
+func (r *Real) BreakLocks(tb testing.TB) *Real {
+	tb.Helper()
+	text, err := os.ReadFile(r.Path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// A name with a second slash is no name of shared memory.
+	next := r.Locks[:len(r.Locks)-1] + "/"
+	if text, err = replace(text, []byte("/"+r.Locks+"_"), []byte("/"+next+"_")); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// LockFiles returns the device mutexes that are there.
+func (r *Real) LockFiles(tb testing.TB) []string {
+	tb.Helper()
+	files, err := filepath.Glob("/dev/shm/" + r.Locks + "_*")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return files
+}
+
+func (r *Real) removeLocks(tb testing.TB) {
+	tb.Helper()
+	for _, f := range r.LockFiles(tb) {
+		if err := os.Remove(f); err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
+// lockName is six letters that differ from those of any other test: a hash of a
+// directory that the system made for this test alone.
+func lockName(dir string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	h := uint64(14695981039346656037)
+	for i := range len(dir) {
+		h = (h ^ uint64(dir[i])) * 1099511628211
+	}
+	h ^= uint64(os.Getpid()) * 0x9e3779b97f4a7c15
+	b := make([]byte, 6)
+	for i := range b {
+		b[i] = letters[h%uint64(len(letters))]
+		h /= uint64(len(letters))
+	}
+	return string(b)
+}

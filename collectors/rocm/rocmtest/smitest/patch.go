@@ -1,0 +1,24 @@
+package smitest
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// hide renames a symbol in the text of a library, so that the loader does not
+// find it under its name any more.
+func hide(text []byte, symbol string) ([]byte, error) {
+	hidden := []byte("RSMI" + symbol[len("rsmi"):])
+	return replace(text, []byte("\x00"+symbol+"\x00"), append(append([]byte{0}, hidden...), 0))
+}
+
+// replace puts next in the place of each old, which has the same length.
+func replace(text, old, next []byte) ([]byte, error) {
+	if len(old) != len(next) {
+		return nil, fmt.Errorf("replace %q by %q: lengths differ", old, next)
+	}
+	if !bytes.Contains(text, old) {
+		return nil, fmt.Errorf("replace %q: the library does not contain it", old)
+	}
+	return bytes.ReplaceAll(text, old, next), nil
+}

@@ -1,0 +1,206 @@
+// Package rocmtest simulates what the collector of AMD GPUs reads: a Tree is a
+// directory that looks like the /sys of a node, with values that a test moves,
+// breaks and compares. It needs no privileges. Nothing here runs in production.
+//
+// Card numbers, PCI addresses, KFD ids and render minors all differ on purpose:
+// a reader that mixes them up shows it here. card0 is the display of a BMC.
+package rocmtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Options say what node a Tree shows.
+type Options struct {
+	Model     Model
+	GPUs      int    // boards, or dies with MI250X; 0 means 2
+	Partition string // compute partition mode of an MI300X: SPX, DPX, QPX or CPX; "" means SPX
+	Memory    string // memory partition mode; "" means NPS1
+	Metrics   string // revision of gpu_metrics, 1.0 to 1.8, 2.0 to 2.4, 3.0; "" means the model's
+	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
+	NoBMC     bool   // card0 is the first GPU
+	NoKFD     bool   // the compute side of the driver is not there
+}
+
+// Tree is a simulated /sys.
+type Tree struct {
+	Root string // holds sys/, as a root directory does
+	GPUs []*GPU // in order of PCI address
+
+	o Options
+}
+
+// NewTree makes a tree in a directory of the test.
+func NewTree(tb testing.TB, o Options) *Tree {
+	tb.Helper()
+	t, err := Build(tb.TempDir(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// Build makes a tree in dir/sys.
+func Build(dir string, o Options) (*Tree, error) {
+	if o.GPUs == 0 {
+		o.GPUs = 2
+	}
+	t := &Tree{Root: dir, o: o}
+	m := o.Model.spec()
+	if o.Metrics != "" {
+		m.metrics = o.Metrics
+	}
+	for i := range o.GPUs {
+		t.GPUs = append(t.GPUs, newGPU(t, m, i))
+	}
+	if err := t.build(); err != nil {
+		return nil, fmt.Errorf("build tree %q: %w", dir, err)
+	}
+	return t, nil
+}
+
+// Sys is the directory that stands for /sys.
+func (t *Tree) Sys() string { return filepath.Join(t.Root, "sys") }
+
+// Path is where a path below /sys is.
+func (t *Tree) Path(name string) string { return filepath.Join(t.Sys(), name) }
+
+// Step moves the values of every GPU by what d changes.
+func (t *Tree) Step(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	if err := t.StepBy(d); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// StepBy is Step for a program.
+func (t *Tree) StepBy(d time.Duration) error {
+	for _, g := range t.GPUs {
+		g.State = g.State.moved(g.spec, g.Index, d)
+		if err := g.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tree) build() error {
+	if err := t.host(); err != nil {
+		return err
+	}
+	for _, g := range t.GPUs {
+		if err := g.build(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// host is what is there without any GPU.
+func (t *Tree) host() error {
+	for _, d := range []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"} {
+		if err := os.MkdirAll(t.Path(d), 0o750); err != nil {
+			return err
+		}
+	}
+	if err := t.put("module/amdgpu/version", "6.8.5"); err != nil {
+		return err
+	}
+	if err := t.put("module/amdgpu/initstate", "live"); err != nil {
+		return err
+	}
+	if !t.o.NoKFD {
+		if err := t.kfd(); err != nil {
+			return err
+		}
+	}
+	if t.o.NoBMC {
+		return nil
+	}
+	const bmc = "devices/pci0000:c0/0000:c1:00.0"
+	if err := t.put(bmc+"/vendor", "0x1a03"); err != nil {
+		return err
+	}
+	if err := t.put(bmc+"/device", "0x2000"); err != nil {
+		return err
+	}
+	if err := t.put(bmc+"/drm/card0/dev", "226:0"); err != nil {
+		return err
+	}
+	if err := t.link(bmc, bmc+"/drm/card0/device"); err != nil {
+		return err
+	}
+	return t.link(bmc+"/drm/card0", "class/drm/card0")
+}
+
+// kfd is the compute side: two nodes of processors, then those of the GPUs.
+func (t *Tree) kfd() error {
+	const kfd = "devices/virtual/kfd/kfd"
+	if err := os.MkdirAll(t.Path(kfd+"/proc"), 0o750); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.Path("class/kfd"), 0o750); err != nil {
+		return err
+	}
+	if err := t.link(kfd, "class/kfd/kfd"); err != nil {
+		return err
+	}
+	if err := t.put(kfd+"/topology/generation_id", "1"); err != nil {
+		return err
+	}
+	if err := t.put(kfd+"/topology/system_properties", "platform_oem 0", "platform_id 0", "platform_rev 0"); err != nil {
+		return err
+	}
+	for i := range processors {
+		node := fmt.Sprintf("%s/topology/nodes/%d", kfd, i)
+		for _, d := range []string{"io_links", "p2p_links"} {
+			if err := os.MkdirAll(t.Path(node+"/"+d), 0o750); err != nil {
+				return err
+			}
+		}
+		if err := t.put(node+"/gpu_id", "0"); err != nil {
+			return err
+		}
+		if err := t.put(node+"/name", ""); err != nil {
+			return err
+		}
+		if err := t.put(node+"/properties", "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// processors is how many KFD nodes come before those of the GPUs.
+const processors = 2
+
+// put makes a file of lines and the directories above it.
+func (t *Tree) put(name string, lines ...string) error {
+	path := t.Path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+// link makes name a link to target; both are paths below /sys. The link is
+// relative, as in sysfs: libraries read PCI addresses from its text.
+func (t *Tree) link(target, name string) error {
+	path := t.Path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(filepath.Dir(path), t.Path(target))
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return os.Symlink(rel, path)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package rocm
+
+const smiUnderRace = false

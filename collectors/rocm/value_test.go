@@ -1,0 +1,340 @@
+package rocm
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
+)
+
+// simulated is a collector of everything over a tree.
+type simulated struct {
+	*opened
+	tree *rocmtest.Tree
+}
+
+func simulate(t *testing.T, o rocmtest.Options) *simulated {
+	t.Helper()
+	tree := rocmtest.NewTree(t, o)
+	return &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields()), tree}
+}
+
+// want compares a value of GPU gpu; NaN means blank, and absent that there is no
+// column.
+func (s *simulated) want(gpu int, name, labels string, want float64) {
+	s.t.Helper()
+	s.wantOf(uuidOf(s.tree.GPUs[gpu]), name, labels, want)
+}
+
+func (s *simulated) wantOf(device, name, labels string, want float64) {
+	s.t.Helper()
+	got, ok := s.value(device, name, labels)
+	switch {
+	case want == absent:
+		if ok {
+			s.t.Errorf("%s{%s} of %s is %v, want no column", name, labels, device, got)
+		}
+	case !ok:
+		s.t.Errorf("%s{%s} of %s: no column", name, labels, device)
+	case math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-9*math.Abs(want):
+		s.t.Errorf("%s{%s} of %s = %v, want %v", name, labels, device, got, want)
+	}
+}
+
+var (
+	nan    = math.NaN()
+	absent = math.Inf(1)
+)
+
+// state moves all GPUs to a known state.
+func (s *simulated) state(f func(s *rocmtest.State)) {
+	s.t.Helper()
+	for _, g := range s.tree.GPUs {
+		g.Update(s.t, f)
+	}
+}
+
+// Whatever the model, under DCGM's names and in DCGM's units.
+func TestDCGMValues(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI250X})
+	s.state(func(s *rocmtest.State) {
+		s.Util, s.MemUtil, s.MMUtil, s.Watts, s.Energy = 37, 22, 9, 401, 65536*7
+		s.EdgeC, s.JunctionC, s.MemC, s.SclkMHz, s.MclkMHz, s.VRAMUsed = 51, 63, 58, 1234, 1600, 5<<20
+		s.Replays, s.Correctable, s.Uncorrectable = 11, 5, 2
+	})
+	s.sample()
+	for name, want := range map[string]float64{
+		"DCGM_FI_DEV_SM_CLOCK": 1234, "DCGM_FI_DEV_MEM_CLOCK": 1600, "DCGM_FI_DEV_MAX_SM_CLOCK": 1700,
+		"DCGM_FI_DEV_GPU_TEMP": 51, "DCGM_FI_DEV_MEMORY_TEMP": 58, "DCGM_FI_DEV_SLOWDOWN_TEMP": 100, "DCGM_FI_DEV_SHUTDOWN_TEMP": 105,
+		"DCGM_FI_DEV_POWER_USAGE": 401, "DCGM_FI_DEV_POWER_MGMT_LIMIT": 560, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 7000,
+		"DCGM_FI_DEV_GPU_UTIL": 37, "DCGM_FI_DEV_MEM_COPY_UTIL": 22, "DCGM_FI_DEV_ENC_UTIL": 9, "DCGM_FI_DEV_DEC_UTIL": 9,
+		"DCGM_FI_DEV_FB_USED": 5, "DCGM_FI_DEV_FB_TOTAL": 65520, "DCGM_FI_DEV_FB_FREE": 65515,
+		"DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 11, "DCGM_FI_DEV_PCIE_LINK_GEN": 4, "DCGM_FI_DEV_PCIE_LINK_WIDTH": 16,
+		"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 5, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 2,
+		"DCGM_FI_DEV_RETIRED_DBE": 1, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+		"DCGM_FI_DEV_COUNT": 2, "DCGM_FI_DEV_NVML_INDEX": 0,
+		"DCGM_FI_DEV_FAN_SPEED": absent, "DCGM_FI_DEV_XID_ERRORS": absent, "DCGM_FI_DEV_FB_RESERVED": absent,
+		"DCGM_FI_PROF_PCIE_TX_BYTES": absent, // nobody named an interval
+	} {
+		s.want(0, name, "", want)
+	}
+	// The package's power is its first die's to tell, and counts once.
+	s.want(1, "DCGM_FI_DEV_POWER_USAGE", "", nan)
+	s.want(1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "", nan)
+	s.want(1, "DCGM_FI_DEV_GPU_UTIL", "", 37)
+	s.want(0, "amd_gpu_temperature_celsius", "sensor=junction", 63)
+	s.want(0, "amd_gpu_ras_errors_total", "block=umc,severity=ce", 5)
+	s.want(0, "amd_gpu_clock_hertz", "clock=gfx", 1234e6)
+}
+
+// MI300 has no edge sensor: the junction's takes its place and is there on its
+// own, too. What the driver says is all ones it does not have.
+func TestJunctionTakesThePlaceOfEdge(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
+	s.state(func(s *rocmtest.State) {
+		s.JunctionC, s.Watts, s.VRSocC, s.VCN[2] = 71, 512, math.MaxUint16, math.MaxUint16
+	})
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_GPU_TEMP", "", 71)
+	s.want(0, "amd_gpu_temperature_celsius", "sensor=junction", 71)
+	s.want(0, "amd_gpu_temperature_celsius", "sensor=edge", absent)
+	s.want(0, "amd_gpu_temperature_celsius", "sensor=vrsoc", nan)
+	s.want(0, "amd_gpu_vcn_busy_ratio", "instance=2", nan)
+	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", 512)
+	s.want(0, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "", 512)
+
+	// A board with an edge sensor never shows another in its place.
+	s = simulate(t, rocmtest.Options{Model: rocmtest.MI250X, Metrics: "1.1"})
+	s.tree.GPUs[0].Set(t, "hwmon/temp1_input", "")
+	s.state(func(s *rocmtest.State) { s.EdgeC, s.JunctionC = math.MaxUint16, 90 })
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_GPU_TEMP", "", nan)
+}
+
+// Nothing is judged for ever: a file that says nothing now may later.
+func TestUnsupportedIsDecidedPerSample(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
+	g := s.tree.GPUs[0]
+	key := "ras/umc_err_count"
+	g.Set(t, "hwmon/power1_input", "0\n")
+	g.Update(t, func(s *rocmtest.State) { s.Watts, s.Correctable = 0, 3 })
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", nan)
+	s.want(0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "", 3)
+	g.Reset(t, "hwmon/power1_input")
+	g.Update(t, func(s *rocmtest.State) { s.Watts = 300 })
+	g.Set(t, key, rocmtest.Inaccessible)
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", 300)
+	s.want(0, "amd_gpu_ras_errors_total", "block=umc,severity=ce", nan)
+	s.want(0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "", 3) // a block that resets does not make the sum go back
+	g.Reset(t, key)
+	s.sample()
+	s.want(0, "amd_gpu_ras_errors_total", "block=umc,severity=ce", 3)
+}
+
+// What the firmware adds up each millisecond: no burst is lost, and a counter of
+// 32 bits may wrap.
+func TestSharesOfTime(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
+	const start = math.MaxUint32 - 30_000
+	s.state(func(s *rocmtest.State) { s.GfxAcc, s.MemAcc, s.Util = start, 0, 0 })
+	s.sample()
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", nan)
+	step := func(ms, percent uint64) {
+		s.state(func(s *rocmtest.State) {
+			s.Nanos += ms * 1e6
+			s.GfxAcc = (s.GfxAcc + ms*percent) & math.MaxUint32
+			s.MemAcc += ms * percent / 2
+			for i := range s.XGMIWrite {
+				s.XGMIWrite[i] += 1000 * ms // KiB
+			}
+		})
+		s.sample()
+	}
+	step(500, 40)
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", 0) // the moment
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.4)
+	s.want(0, "DCGM_FI_PROF_DRAM_ACTIVE", "", 0.2)
+	s.want(0, "DCGM_FI_PROF_NVLINK_TX_BYTES", "", 8*1000*1000*1024)
+	s.want(0, "DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "", 8000)
+	s.wantOf(uuidOf(s.tree.GPUs[0])+"/link1", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "", 1000)
+	step(400, 90) // wraps
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
+	s.sample() // no time has passed: what was said still stands
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
+	step(800, 10) // over a second: now the firmware's stamp is the time
+	step(1000, 60)
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.6)
+
+	s.state(func(s *rocmtest.State) { s.Nanos, s.GfxAcc = 5e6, 0 }) // the GPU was reset
+	s.sample()
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", nan)
+	step(1000, 30)
+	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.3)
+}
+
+// How long something held the GPU back, from residencies.
+func TestThrottling(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
+	s.state(func(s *rocmtest.State) { s.Cycles, s.PPT, s.Prochot = 1000, 50, 0 })
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", 0)
+	s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", nan)
+	s.state(func(s *rocmtest.State) {
+		s.Nanos += 1e9
+		s.Cycles += 1000
+		s.PPT += 250
+		s.HBMThermal, s.VRThermal = s.HBMThermal+100, s.VRThermal+300
+	})
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", 0.25e9)
+	s.want(0, "DCGM_FI_DEV_THERMAL_VIOLATION", "", 0.3e9)
+	s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", reasonPower|reasonThermal)
+	s.want(0, "amd_gpu_throttle_residency_total", "reason=ppt", 300)
+	s.want(0, "amd_gpu_throttle_active", "reason=prochot", 0)
+	s.want(0, "amd_gpu_throttle_active", "reason=thermal", 1)
+
+	// Boards before tell bits.
+	s = simulate(t, rocmtest.Options{Model: rocmtest.MI250X})
+	for bits, want := range map[uint64]float64{
+		0: 0, 1: reasonPower, 1 << 16: reasonSlow, 1 << 36: reasonThermal, 1 << 46: reasonSlow | reasonBrake, 1<<7 | 1<<34: reasonPower | reasonThermal,
+	} {
+		s.state(func(s *rocmtest.State) { s.Throttle = bits })
+		s.sample()
+		s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", want)
+	}
+	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", absent)
+}
+
+func TestPartitions(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8", Partition: "CPX", Memory: "NPS4"})
+	s.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{GPU: 1, Instance: 3, VRAM: 2 << 30, CUs: 19}}})
+	s.sample()
+	board := uuidOf(s.tree.GPUs[1])
+	devices := s.sources[1].Devices()
+	at := slices.IndexFunc(devices, func(d collector.Device) bool { return d.ID == board+"/3" })
+	if at < 0 {
+		t.Fatalf("no instance 3 among %+v", devices)
+	}
+	d := devices[at]
+	if d.Level != field.Instance || d.Parent != board || d.InstanceID != "3" || d.InstanceProfile != "cpx" || d.UUID != board || d.Node != s.tree.GPUs[1].Instances[3].Render {
+		t.Errorf("instance 3 is %+v", d)
+	}
+	s.wantOf(d.ID, "DCGM_FI_DEV_FB_TOTAL", "", 206141652992/8>>20)
+	s.wantOf(d.ID, "DCGM_FI_DEV_FB_USED", "", 2048)
+	s.wantOf(d.ID, "amd_gpu_processes", "", 1)
+	s.wantOf(d.ID, "amd_gpu_compute_unit_occupancy_ratio", "", 0.5)
+	s.wantOf(d.ID, "amd_gpu_xcc_busy_ratio", "xcc=0", float64(s.tree.GPUs[1].State.Util)/100)
+	s.wantOf(d.ID, "DCGM_FI_DEV_POWER_USAGE", "", absent) // the board's
+	s.want(1, "amd_gpu_xcc_busy_ratio", "xcc=0", absent)  // the instances'
+	s.want(1, "amd_gpu_partition_info", "compute=CPX,memory=NPS4", 1)
+	s.want(1, "amd_gpu_processes", "", 1)
+	s.state(func(s *rocmtest.State) { s.Nanos, s.GfxAcc = s.Nanos+1e9, s.GfxAcc+25_000 })
+	s.sample()
+	s.wantOf(d.ID, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.25)
+}
+
+func TestBoardWithoutUniqueID(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1})
+	d := s.sources[0].Devices()[0]
+	if d.ID != "GPU-0000:41:00.0" || d.UUID != d.ID || d.PCIBusID != "00000000:41:00.0" || d.Model == "" {
+		t.Errorf("device %+v", d)
+	}
+}
+
+// A suspended board is not read: reading would wake it.
+func TestSuspended(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
+	s.sample()
+	g := s.tree.GPUs[0]
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
+	g.Set(t, "power/runtime_status", "suspended\n")
+	pipe := g.FIFO(t, "gpu_metrics") // who reads it hangs
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", nan)
+	pipe.Close()
+	g.Reset(t, "gpu_metrics")
+	g.Set(t, "power/runtime_status", "active\n")
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
+}
+
+// A firmware that has stopped measuring while the driver goes on is said.
+func TestStalled(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
+	src := s.sources[0].(*source)
+	for range 3 {
+		s.tree.Step(t, time.Second)
+		s.sample()
+	}
+	if !src.time.firmware {
+		t.Fatal("the firmware's stamp keeps time, and is not used")
+	}
+	src.time.at -= frozenForNow + 1 // as if it had stood still so long
+	row := slices.Clone(s.rows[0])
+	err := src.Sample(row, slices.Repeat([]bool{true}, len(row)))
+	if !errors.Is(err, collector.ErrStalled) {
+		t.Errorf("Sample = %v, want ErrStalled", err)
+	}
+	s.tree.Step(t, time.Second)
+	s.sample()
+}
+
+// A GPU that is divided anew at run time asks for another Open.
+func TestDividedAnew(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
+	s.sample()
+	other := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1, Partition: "DPX"})
+	s.tree.GPUs[0].Set(t, "gpu_metrics", readFile(t, other.GPUs[0].Path("gpu_metrics")))
+	row := slices.Clone(s.rows[0])
+	if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("Sample = %v, want ErrColumnsChanged", err)
+	}
+}
+
+// pcie_bw, in which the driver sleeps, is read only for rows that name an
+// interval, and never by a sample.
+func TestBus(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
+	tree.GPUs[0].Set(t, "pcie_bw", "300 700 256\n")
+	device := uuidOf(tree.GPUs[0])
+	o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, list(t, "DCGM_FI_PROF_PCIE_TX_BYTES, gauge, t", "DCGM_FI_DEV_GPU_UTIL, gauge, u"))
+	if _, ok := o.value(device, "DCGM_FI_PROF_PCIE_TX_BYTES", ""); ok {
+		t.Error("pcie_bw is read though no row names an interval")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, list(t,
+			"DCGM_FI_PROF_PCIE_TX_BYTES, gauge, t, interval=5s", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT, gauge, r, interval=10s"))
+		synctest.Wait()
+		o.sample()
+		check := func(name string, want float64) {
+			t.Helper()
+			if v, ok := o.value(device, name, ""); !ok || math.IsNaN(v) != math.IsNaN(want) || v != want && !math.IsNaN(want) {
+				t.Errorf("%s = %v, %v, want %v", name, v, ok, want)
+			}
+		}
+		check("DCGM_FI_PROF_PCIE_TX_BYTES", 300*256)
+		check("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", 179) // 700 × 256 / 1000
+		tree.GPUs[0].Set(t, "pcie_bw", "")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		o.sample()
+		check("DCGM_FI_PROF_PCIE_TX_BYTES", nan)
+	})
+}
+
+func TestPCIeGeneration(t *testing.T) {
+	for speed, want := range map[float64]float64{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6, 0: nan, math.NaN(): nan} {
+		if got := pcieGeneration(speed); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("pcieGeneration(%v) = %v, want %v", speed, got, want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package field
+
+// What only AMD's GPUs have. Names and units follow Prometheus: base units, and
+// _total for counters. DCGM's names serve for all that has one.
+const (
+	AMDTemperature        = FirstAMD + iota // by sensor
+	AMDBusySeconds                          // by engine
+	AMDVCNBusy                              // by instance
+	AMDJPEGBusy                             // by instance
+	AMDXCCBusy                              // by xcc
+	AMDXCCBusySeconds                       // by xcc
+	AMDClock                                // by clock
+	AMDXCCClock                             // by xcc
+	AMDVoltage                              // by rail
+	AMDFan                                  //
+	AMDMemoryUsed                           // by memory
+	AMDMemorySize                           // by memory
+	AMDXGMIBytes                            // by direction, link
+	AMDXGMILinkUp                           // by link
+	AMDXGMILinkWidth                        //
+	AMDXGMILinkSpeed                        //
+	AMDPCIeThroughput                       //
+	AMDPCIeRecoveries                       //
+	AMDPCIeRollovers                        //
+	AMDPCIeNAKs                             // by direction
+	AMDThrottleResidency                    // by reason
+	AMDAccumulationCycles                   //
+	AMDThrottleActive                       // by reason
+	AMDBelowLimit                           // by reason, xcc
+	AMDRASErrors                            // by block, severity
+	AMDBadPages                             // by state
+	AMDProcesses                            //
+	AMDProcessMemory                        //
+	AMDComputeUnits                         //
+	AMDOccupancy                            //
+	AMDPartition                            // by compute, memory
+	AMDUniqueID                             // a text, as all that follow
+	AMDComputePartition
+	AMDMemoryPartition
+	AMDCard
+	AMDRenderNode
+)
+
+// Plausible ranges that several fields share.
+const (
+	mostCycles  = 9e18
+	mostBytes   = 1e18
+	mostSeconds = 1e10
+	mostCelsius = 250
+)
+
+// amdFields are by ascending id.
+var amdFields = [...]Descriptor{
+	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm3, vrgfx, vrsoc, vrmem, soc"},
+	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: mostSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
+	{ID: AMDVCNBusy, Name: "amd_gpu_vcn_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a video engine, which encodes and decodes"},
+	{ID: AMDJPEGBusy, Name: "amd_gpu_jpeg_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a JPEG engine"},
+	{ID: AMDXCCBusy, Name: "amd_gpu_xcc_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a chiplet with compute units"},
+	{ID: AMDXCCBusySeconds, Name: "amd_gpu_xcc_busy_seconds_total", Kind: Double, Level: Instance, Unit: "s", Max: mostSeconds, Help: "Busy time of a chiplet with compute units; added up every millisecond"},
+	{ID: AMDClock, Name: "amd_gpu_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock: gfx, mem, fabric, soc, video, decode"},
+	{ID: AMDXCCClock, Name: "amd_gpu_xcc_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock of a chiplet with compute units"},
+	{ID: AMDVoltage, Name: "amd_gpu_voltage_volts", Kind: Double, Level: GPU, Unit: "V", Max: 100, Help: "Voltage by rail: gfx, soc, mem"},
+	{ID: AMDFan, Name: "amd_gpu_fan_speed_rpm", Kind: Double, Level: GPU, Unit: "1/min", Max: 1e5, Help: "Revolutions of the fan per minute"},
+	{ID: AMDMemoryUsed, Name: "amd_gpu_memory_used_bytes", Kind: Double, Level: GPU, Unit: "bytes", Max: mostBytes, Help: "Memory in use: vram; visible, the part of it that the CPU reaches; gtt, the host's as the GPU maps it"},
+	{ID: AMDMemorySize, Name: "amd_gpu_memory_size_bytes", Kind: Double, Level: GPU, Unit: "bytes", Max: mostBytes, Cost: Slow, Help: "Size of memory: vram, visible, gtt"},
+	{ID: AMDXGMIBytes, Name: "amd_gpu_xgmi_bytes_total", Kind: Double, Level: GPU, Unit: "bytes", Max: mostBytes, Help: "Data over an XGMI link by direction: read, write"},
+	{ID: AMDXGMILinkUp, Name: "amd_gpu_xgmi_link_up", Kind: Int64, Level: GPU, Unit: "bool", Max: 1, Help: "The XGMI link is up"},
+	{ID: AMDXGMILinkWidth, Name: "amd_gpu_xgmi_link_width_lanes", Kind: Int64, Level: GPU, Unit: "lanes", Max: 1024, Help: "Lanes of an XGMI link"},
+	{ID: AMDXGMILinkSpeed, Name: "amd_gpu_xgmi_link_speed_bits_per_second", Kind: Double, Level: GPU, Unit: "bit/s", Max: 1e15, Help: "Speed of a lane of XGMI"},
+	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Help: "PCIe data in both directions, as firmware estimates it"},
+	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "Times the PCIe link had to recover"},
+	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe replays that were repeated so often that the link was trained anew"},
+	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},
+	{ID: AMDThrottleResidency, Name: "amd_gpu_throttle_residency_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in which something held the GPU back, by reason; as a share of amd_gpu_accumulation_cycles_total"},
+	{ID: AMDAccumulationCycles, Name: "amd_gpu_accumulation_cycles_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in all"},
+	{ID: AMDThrottleActive, Name: "amd_gpu_throttle_active", Kind: Int64, Level: GPU, Unit: "bool", Max: 1, Help: "Something holds the GPU back now, by reason: power, current, thermal, prochot"},
+	{ID: AMDBelowLimit, Name: "amd_gpu_gfxclk_below_limit_total", Kind: Int64, Level: Instance, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles with a chiplet's clock below the host's limit, by reason: host_limit, power, thermal, low_utilization, any"},
+	{ID: AMDRASErrors, Name: "amd_gpu_ras_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: mostCycles, Help: "Errors by block and severity: ce corrected, ue uncorrected, de deferred"},
+	{ID: AMDBadPages, Name: "amd_gpu_bad_pages", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e9, Help: "Bad memory pages by state: retired, pending, failed"},
+	{ID: AMDProcesses, Name: "amd_gpu_processes", Kind: Int64, Level: Instance, Cost: Slow, Max: 1e7, Help: "Processes that compute on the GPU"},
+	{ID: AMDProcessMemory, Name: "amd_gpu_process_memory_bytes", Kind: Double, Level: Instance, Unit: "bytes", Cost: Slow, Max: mostBytes, Help: "Memory of all processes that compute on the GPU"},
+	{ID: AMDComputeUnits, Name: "amd_gpu_compute_units", Kind: Int64, Level: Instance, Cost: Static, Max: 1e5, Help: "Compute units"},
+	{ID: AMDOccupancy, Name: "amd_gpu_compute_unit_occupancy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Compute units that have waves of a process, as a share of all"},
+	{ID: AMDPartition, Name: "amd_gpu_partition_info", Kind: Int64, Level: GPU, Cost: Static, Max: 1, Help: "How the GPU is divided: label compute is SPX, DPX, TPX, QPX or CPX; memory is NPS1, NPS2, NPS4 or NPS8"},
+	{ID: AMDUniqueID, Name: "amd_gpu_unique_id", Kind: String, Level: GPU, Cost: Static, Help: "Unique id, 16 hexadecimal digits"},
+	{ID: AMDComputePartition, Name: "amd_gpu_compute_partition", Kind: String, Level: GPU, Cost: Static, Help: "Compute partition mode"},
+	{ID: AMDMemoryPartition, Name: "amd_gpu_memory_partition", Kind: String, Level: GPU, Cost: Static, Help: "Memory partition mode"},
+	{ID: AMDCard, Name: "amd_gpu_card", Kind: String, Level: GPU, Cost: Static, Help: "Name of the DRM card, card1"},
+	{ID: AMDRenderNode, Name: "amd_gpu_render_node", Kind: String, Level: Instance, Cost: Static, Help: "Name of the DRM render node, renderD128"},
+}

@@ -1,0 +1,57 @@
+package field
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Names of AMD's own fields follow Prometheus: base units and counters in _total.
+func TestAMDNames(t *testing.T) {
+	name := regexp.MustCompile(`^amd_gpu_[a-z0-9_]+$`)
+	units := map[string]string{
+		"celsius": "_celsius", "s": "_seconds_total", "ratio": "_ratio", "Hz": "_hertz", "V": "_volts", "1/min": "_rpm",
+		"lanes": "_lanes", "bit/s": "_bits_per_second", "bytes/s": "_bytes_per_second", "cycles": "_total",
+	}
+	for i := range amdFields {
+		d := &amdFields[i]
+		if d.ID != FirstAMD+ID(i) {
+			t.Errorf("%s has id %d, want %d: ids go up without gaps", d.Name, d.ID, FirstAMD+ID(i))
+		}
+		if got, scale, ok := ByName(d.Name); !ok || got != d || scale != 1 || !name.MatchString(d.Name) {
+			t.Errorf("ByName(%q) = %v, %v, %v", d.Name, got, scale, ok)
+		}
+		if want, ok := units[d.Unit]; ok && !strings.HasSuffix(d.Name, want) {
+			t.Errorf("%s is in %s: want a name that ends in %s", d.Name, d.Unit, want)
+		}
+		if d.Unit == "bytes" && !strings.HasSuffix(d.Name, "_bytes") && !strings.HasSuffix(d.Name, "_bytes_total") {
+			t.Errorf("%s is in bytes", d.Name)
+		}
+		if strings.HasPrefix(d.Unit, "m") || strings.HasPrefix(d.Unit, "M") || strings.HasPrefix(d.Unit, "k") {
+			t.Errorf("%s is in %s, which is no base unit", d.Name, d.Unit)
+		}
+	}
+}
+
+func TestAMDRanges(t *testing.T) {
+	for id, want := range map[ID][2]float64{ // plausible, implausible
+		AMDTemperature: {105, 65535}, AMDVCNBusy: {1, 655.35}, AMDClock: {2.1e9, 65535e6}, AMDXGMILinkUp: {1, 65535},
+		AMDXGMIBytes: {1e16, 1.8e19}, AMDMemoryUsed: {206141652992, 1.8e19}, AMDThrottleResidency: {1 << 40, 1.8e19},
+	} {
+		d, _ := ByID(id)
+		if v := want[0]; v < d.Min || v > d.Max {
+			t.Errorf("%s: %v is dropped", d.Name, v)
+		}
+		if v := want[1]; v >= d.Min && v <= d.Max {
+			t.Errorf("%s: %v, all ones of the driver, is not dropped", d.Name, v)
+		}
+	}
+}
+
+// A value of AMD's may be a histogram, also one that several columns share.
+func TestAMDHistogram(t *testing.T) {
+	l, problems, err := Parse(strings.NewReader("amd_gpu_temperature_celsius, histogram, t\n"), ParseOptions{File: "x.csv", Strict: true})
+	if err != nil || len(problems) > 0 || len(l.Fields) != 1 || l.Fields[0].Type != Histogram || len(l.Fields[0].Buckets) == 0 {
+		t.Errorf("got %+v, %v, %v", l, problems, err)
+	}
+}
