@@ -12,7 +12,7 @@ import (
 
 // Limits of the host engine (dcgm_structs.h, DcgmFieldGroup.cpp).
 const (
-	maxFieldsPerGroup = 128
+	maxFieldsPerGroup = 127 // one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP is what is taken
 	maxMembers        = 1024
 )
 
@@ -40,6 +40,7 @@ type block struct {
 
 	cells   []cell  // entity by entity
 	columns []int32 // by cell: the column of the part, -1 none
+	newest  []int64 // by entity: the newest time stamp of the last read, Unix µs
 	chunks  []chunk
 }
 
@@ -69,7 +70,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	for k, fields := range byKey {
 		places := n.byKind(k.kind)
 		for _, some := range slicesOf(places, maxMembers) {
-			for _, f := range slicesOf(fields, maxFieldsPerGroup) {
+			for _, f := range fieldGroups(fields) {
 				b := &block{kind: k.kind, every: k.every, places: some, fields: f}
 				for _, p := range some {
 					b.entities = append(b.entities, n.entities[p])
@@ -175,6 +176,7 @@ func (b *block) unwatch(e *engine) {
 // cut divides the block into calls of at most room values.
 func (b *block) cut(room int) {
 	b.cells = make([]cell, len(b.entities)*len(b.fields))
+	b.newest = make([]int64, len(b.entities))
 	b.chunks = nil
 	nf := len(b.fields)
 	if nf <= room {

@@ -62,7 +62,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	case r := <-done:
 		if r.err != nil {
 			if severed(r.err) {
-				s.broken.Store(true)
+				s.lose()
 			}
 			return nil, fmt.Errorf("open DCGM: %w", errors.Join(r.err, process.release(s)))
 		}
@@ -124,7 +124,7 @@ func partsOf(s *session, n *node, list []field.Reading, o Options) (out []part, 
 			out = nil
 		}
 	}()
-	r, err := newReadings(s.engine, s.far, n, list, o)
+	r, err := newReadings(s.engine, s.far, n, offered(s.engine, n, list, o.Log), o)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +135,16 @@ func partsOf(s *session, n *node, list []field.Reading, o Options) (out []part, 
 	}
 	if x != nil {
 		out = append(out, x)
+	}
+	h, err := newHealth(s, n, list, o)
+	if err != nil {
+		return out, err
+	}
+	if h != nil {
+		out = append(out, h)
+	}
+	if p := newPeers(s, n, list, o); p != nil {
+		out = append(out, p)
 	}
 	return out, nil
 }
@@ -148,10 +158,8 @@ func (c *Collector) Close() error {
 	if s == nil {
 		return nil
 	}
-	if !s.broken.Load() {
-		for _, src := range sources {
-			src.close()
-		}
+	for _, src := range sources {
+		src.close()
 	}
 	return process.release(s)
 }

@@ -73,9 +73,8 @@ type metricGroup struct {
 
 // incident is something that DCGM's health checks found.
 type incident struct {
-	entity  entity
-	system  uint32 // one bit of DCGM_HEALTH_WATCH_…
-	health  int32  // 0 pass, 10 warn, 20 fail
-	code    uint32 // DCGM_FR_…
-	message string
+	entity entity
+	system uint32 // DCGM_HEALTH_WATCH_…: one bit, or all
+	health int32  // 0 pass, 10 warn, 20 fail
+	code   uint32 // DCGM_FR_…
 }

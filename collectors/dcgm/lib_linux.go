@@ -10,6 +10,7 @@ import "C"
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -97,6 +98,7 @@ type engine struct {
 	lib      *library
 	handle   C.uintptr_t
 	embedded bool
+	gone     atomic.Bool // what it kept for us is gone with it, and nothing has to be taken back
 }
 
 // embed starts an engine inside this process. logFile "" means no log; never
@@ -249,24 +251,40 @@ func states(in []C.int32_t) []linkState {
 	return out
 }
 
-// peers lists the NVLink peer-to-peer status of each GPU to each other, by the
-// place of the other in the same list: status[gpu][peer].
-func (e *engine) peers() (gpus []uint32, statuses [][]int32, err error) {
-	p := (*C.wg_peers1)(C.malloc(C.sizeof_wg_peers1))
-	defer C.free(unsafe.Pointer(p))
-	if r := C.wg_peers(e.lib.table, e.handle, p); r != 0 {
-		return nil, nil, fmt.Errorf("ask for peer-to-peer status: %w", status(r))
+// peersAnswer is C memory for the NVLink peer-to-peer status of all GPUs. It must
+// outlive a call that hangs.
+type peersAnswer struct{ c *C.wg_peers1 }
+
+func newPeersAnswer() *peersAnswer {
+	return &peersAnswer{(*C.wg_peers1)(C.calloc(1, C.sizeof_wg_peers1))}
+}
+
+func (a *peersAnswer) free() {
+	C.free(unsafe.Pointer(a.c))
+	a.c = nil
+}
+
+// status is what the answer says of a pair of GPUs, by DCGM's numbers; −1 if
+// nothing. One that is newer than linkStatuses is Unknown.
+func (a *peersAnswer) status(gpu, peer uint32) int {
+	if peer >= C.WG_MAX_GPUS {
+		return -1
 	}
-	n := int(p.gpu_count)
-	for i := range n {
-		gpus = append(gpus, uint32(p.gpus[i].id))
-		row := make([]int32, n)
-		for j := range n {
-			row[j] = int32(p.gpus[i].status[j])
+	for i := range int(a.c.gpu_count) {
+		if g := &a.c.gpus[i]; uint32(g.id) == gpu {
+			s := int(g.status[peer])
+			return max(-1, min(s, len(linkStatuses)-1))
 		}
-		statuses = append(statuses, row)
 	}
-	return gpus, statuses, nil
+	return -1
+}
+
+// peers asks for the status of each GPU to each other. The engine asks the driver.
+func (e *engine) peers(into *peersAnswer) error {
+	if r := C.wg_peers(e.lib.table, e.handle, into.c); r != 0 {
+		return fmt.Errorf("ask for peer-to-peer status: %w", status(r))
+	}
+	return nil
 }
 
 // handleID is a group or field group of the engine.
@@ -288,6 +306,9 @@ func (e *engine) createGroup(name string, members []entity) (handleID, error) {
 }
 
 func (e *engine) destroyGroup(id handleID) error {
+	if e.gone.Load() {
+		return statusDisconnected
+	}
 	return answer(C.wg_group_destroy(e.lib.table, e.handle, C.uintptr_t(id)))
 }
 
@@ -307,6 +328,9 @@ func (e *engine) createFields(name string, fields []uint16) (handleID, error) {
 }
 
 func (e *engine) destroyFields(id handleID) error {
+	if e.gone.Load() {
+		return statusDisconnected
+	}
 	return answer(C.wg_fields_destroy(e.lib.table, e.handle, C.uintptr_t(id)))
 }
 
@@ -317,6 +341,9 @@ func (e *engine) watch(group, fields handleID, every, keep time.Duration) error 
 }
 
 func (e *engine) unwatch(group, fields handleID) error {
+	if e.gone.Load() {
+		return statusDisconnected
+	}
 	return answer(C.wg_unwatch(e.lib.table, e.handle, C.uintptr_t(group), C.uintptr_t(fields)))
 }
 
@@ -436,17 +463,33 @@ func (e *engine) watchHealth(group handleID, systems uint32, every, keep time.Du
 	return answer(C.wg_health_watch(e.lib.table, e.handle, C.uintptr_t(group), C.uint32_t(systems), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 }
 
+// healthAnswer is C memory, about 1 MiB, for the incidents of a health check. It
+// must outlive a call that hangs.
+type healthAnswer struct{ c *C.wg_health5 }
+
+func newHealthAnswer() *healthAnswer {
+	return &healthAnswer{(*C.wg_health5)(C.calloc(1, C.sizeof_wg_health5))}
+}
+
+func (a *healthAnswer) free() {
+	C.free(unsafe.Pointer(a.c))
+	a.c = nil
+}
+
+func (a *healthAnswer) len() int { return int(a.c.count) }
+
+func (a *healthAnswer) at(i int) incident {
+	in := &a.c.incidents[i]
+	return incident{entity: entityOf(in.entity), system: uint32(in.system), health: int32(in.health), code: uint32(in.code)}
+}
+
+// message is DCGM's text of an incident.
+func (a *healthAnswer) message(i int) string { return text(a.c.incidents[i].message[:]) }
+
 // health judges a group; nothing wrong is no incident.
-func (e *engine) health(group handleID) ([]incident, error) {
-	h := (*C.wg_health5)(C.malloc(C.sizeof_wg_health5))
-	defer C.free(unsafe.Pointer(h))
-	if r := C.wg_health(e.lib.table, e.handle, C.uintptr_t(group), h); r != 0 {
-		return nil, fmt.Errorf("check health: %w", status(r))
+func (e *engine) health(group handleID, into *healthAnswer) error {
+	if r := C.wg_health(e.lib.table, e.handle, C.uintptr_t(group), into.c); r != 0 {
+		return fmt.Errorf("check health: %w", status(r))
 	}
-	out := make([]incident, h.count)
-	for i := range out {
-		in := &h.incidents[i]
-		out[i] = incident{entity: entityOf(in.entity), system: uint32(in.system), health: int32(in.health), code: uint32(in.code), message: text(in.message[:])}
-	}
-	return out, nil
+	return nil
 }

@@ -24,8 +24,15 @@ type session struct {
 	refs   int // guarded by the registry's turn
 	broken atomic.Bool
 
-	mu   sync.Mutex
-	xids map[uint32]*xidLog // by GPU
+	mu     sync.Mutex
+	xids   map[uint32]*xidLog     // by GPU
+	health map[healthKey][]uint32 // reasons that there were
+}
+
+// lose marks a session of which nothing works any more.
+func (s *session) lose() {
+	s.broken.Store(true)
+	s.engine.gone.Store(true)
 }
 
 // xidLog is the log of a GPU's XIDs, shared by the collectors of the session.
