@@ -37,6 +37,7 @@ type Engine struct {
 	refused   []refusal
 	unknown   []int
 	freezes   []freeze
+	lost      []Entity
 	xids      []string
 	incidents []string
 	faults    []fault
@@ -120,7 +121,7 @@ func (e *Engine) text() string {
 	}
 	for _, d := range field.All() {
 		if t, ok := fieldType(d); ok && !slices.Contains(e.unknown, int(d.ID)) {
-			line("field %d %s", d.ID, t)
+			line("field %d %s %g %g", d.ID, t, d.Min, d.Max)
 		}
 	}
 	for _, x := range e.entities {
@@ -149,6 +150,9 @@ func (e *Engine) text() string {
 	}
 	for _, f := range e.freezes {
 		line("freeze %s %d", f.of, f.at.UnixMicro())
+	}
+	for _, x := range e.lost {
+		line("lost %s", x)
 	}
 	for _, group := range [][]string{e.xids, e.incidents} {
 		for _, l := range group {

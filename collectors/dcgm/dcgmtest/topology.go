@@ -86,13 +86,18 @@ func (e *Engine) Remove(x Entity) {
 }
 
 // Lose makes every value of a GPU, its instances and its links answer that the GPU
-// is lost, for fields in numbers and texts alike.
-func (e *Engine) Lose(gpu int, fields ...int) {
-	for _, x := range func() []Entity { e.mu.Lock(); defer e.mu.Unlock(); return e.family(GPU(gpu)) }() {
-		for _, f := range fields {
-			e.Set(x, f, Status(-18))
-		}
-	}
+// is lost. Who it is the engine still knows.
+func (e *Engine) Lose(gpu int) {
+	e.change(func() error { e.lost = append(e.lost, e.family(GPU(gpu))...); return nil })
+}
+
+// Restore brings back a GPU that was lost.
+func (e *Engine) Restore(gpu int) {
+	e.change(func() error {
+		back := e.family(GPU(gpu))
+		e.lost = slices.DeleteFunc(e.lost, func(x Entity) bool { return slices.Contains(back, x) })
+		return nil
+	})
 }
 
 // mig is one line of the engine's hierarchy.

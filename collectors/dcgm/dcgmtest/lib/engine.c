@@ -298,7 +298,7 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *i
 	struct field_group *room = NULL;
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (n < 1) return leave(DCGM_ST_BADPARAM);
-	if (n > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM);
+	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // as the real one, one too early
 	for (int i = 0; i < n; i++)
 		if (!S->types[ids[i]]) return leave(DCGM_ST_UNKNOWN_FIELD);
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++) {
@@ -344,6 +344,9 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t 
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (!g || !f || every <= 0 || (keep <= 0 && samples <= 0)) return leave(DCGM_ST_BADPARAM);
 	if (!g->count) return leave(DCGM_ST_GROUP_IS_EMPTY);
+	int profiling = 0;
+	for (int i = 0; i < f->count; i++) profiling += profiling_field(f->fields[i]);
+	if (profiling > DCGM_PROF_MAX_FIELD_IDS_PER_GROUP_V2) return beyond_limit(DCGM_ST_GENERIC_ERROR);
 	dcgmReturn_t no = refusal(g, f);
 	if (no != DCGM_ST_OK) return leave(no);
 	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);

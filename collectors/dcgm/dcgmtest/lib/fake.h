@@ -117,6 +117,9 @@ struct state {
 	int64_t epoch;      // µs since 1970
 	int64_t first;      // µs from a watch to its first value
 	char types[65536];  // of fields; 0 unknown
+	struct range {
+		double min, max;
+	} ranges[65536]; // of fields: where values lie of which nothing is said
 	struct entity *entities;
 	int entity_count;
 	struct entity *unsupported;
@@ -124,6 +127,8 @@ struct state {
 	struct values values, refused;
 	struct freeze *freezes;
 	int freeze_count;
+	struct entity *lost;
+	int lost_count;
 	struct xid *xids;
 	int xid_count;
 	struct links *links;

@@ -218,11 +218,19 @@ static void read_line(struct state *s, struct line *l) {
 		char *type = next_word(l);
 		if (id <= 0 || id > 65535 || !strchr("bdist", *type)) l->bad = true;
 		else s->types[id] = *type;
+		if (!l->bad && more(l)) {
+			s->ranges[id].min = number(l);
+			s->ranges[id].max = number(l);
+		}
 	} else if (!strcmp(word, "freeze")) {
 		struct freeze *f = append(&s->freezes, &s->freeze_count, sizeof *f);
 		f->kind = (int)integer(l);
 		f->id = integer(l);
 		f->micros = integer(l);
+	} else if (!strcmp(word, "lost")) {
+		struct entity *e = append(&s->lost, &s->lost_count, sizeof *e);
+		e->kind = (int)integer(l);
+		e->id = integer(l);
 	} else if (!strcmp(word, "xid")) {
 		struct xid *x = append(&s->xids, &s->xid_count, sizeof *x);
 		x->gpu = (int)integer(l);
@@ -272,6 +280,7 @@ void free_state(struct state *s) {
 	free(s->entities);
 	free(s->unsupported);
 	free(s->freezes);
+	free(s->lost);
 	free(s->xids);
 	free(s->links);
 	free(s->hierarchy);

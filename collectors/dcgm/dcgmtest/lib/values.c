@@ -12,6 +12,17 @@ static int64_t frozen_at(int kind, int64_t id) {
 	return INT64_MAX;
 }
 
+// What the engine knows of a GPU without asking it.
+static bool identifies(int field) {
+	return field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_MINOR_NUMBER || field == DCGM_FI_DEV_PCI_BUSID;
+}
+
+static bool lost(int kind, int64_t id) {
+	for (int i = 0; i < S->lost_count; i++)
+		if (S->lost[i].kind == kind && S->lost[i].id == id) return true;
+	return false;
+}
+
 static const char *blank_text(int which) {
 	static const char *const texts[] = {DCGM_STR_BLANK, DCGM_STR_NOT_FOUND, DCGM_STR_NOT_SUPPORTED, DCGM_STR_NOT_PERMISSIONED};
 	return texts[which & 3];
@@ -31,20 +42,33 @@ static const struct xid *last_xid(int64_t gpu, int64_t micros) {
 	return out;
 }
 
-// as_of is what the engine would have read at a time. A field of which the script
-// says nothing has a value that tells field and entity.
+// anything is a value of a field of which the script says nothing: one that tells
+// field and entity, if that is plausible.
+static double anything(int64_t id, int field) {
+	struct range r = S->ranges[field];
+	double telling = field * 1000.0 + (double)(id % 1000);
+	if ((r.min == 0 && r.max == 0) || (telling >= r.min && telling <= r.max)) return telling;
+	return r.min + (r.max - r.min) * (double)((field * 7 + id % 97) % 100) / 100;
+}
+
+// as_of is what the engine would have read at a time.
 struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	struct answer a = {.status = DCGM_ST_OK, .micros = micros, .type = S->types[field], .text = ""};
 	const struct value *v = find_value(&S->values, kind, id, field);
 	enum value_kind what = v ? v->what : VALUE_NONE;
+	if (S->lost_count && lost(kind, id) && !identifies(field)) {
+		a.status = DCGM_ST_GPU_IS_LOST;
+		make_blank(&a, 0);
+		return a;
+	}
 	if (atomic_load(word(WORD_PAUSED)) && profiling_field(field)) {
 		make_blank(&a, 0);
 		return a;
 	}
 	switch (what) {
 	case VALUE_NONE:
-		a.i64 = (int64_t)field * 1000 + id % 1000;
-		a.dbl = field + (double)(id % 1000) / 1000;
+		a.dbl = anything(id, field);
+		a.i64 = (int64_t)a.dbl;
 		if (a.type == 's') make_blank(&a, 2);
 		break;
 	case VALUE_NUMBER:
