@@ -8,12 +8,12 @@ import (
 )
 
 // freshness watches the time stamps of a device's values. DCGM answers with the
-// last value for ever, also when the driver hangs; that its time stamp stands
+// last value for ever, also when the driver hangs; that its time stamps stand
 // still is the only sign.
 type freshness struct {
 	patience time.Duration
-	newest   int64     // Unix µs, of the engine's clock
-	moved    time.Time // of our clock: when newest last grew
+	read     bool      // the engine has read something of the device
+	moved    time.Time // of our clock: when a stamp last changed
 }
 
 // newFreshness is told how often the engine reads the device's fastest value.
@@ -21,10 +21,11 @@ func newFreshness(every time.Duration, now time.Time) freshness {
 	return freshness{patience: max(4*every, 3*time.Second), moved: now}
 }
 
-// see takes the newest stamp of a read.
-func (f *freshness) see(micros int64, now time.Time) {
-	if micros != f.newest && micros != 0 { // a clock that was set back moves, too
-		f.newest, f.moved = micros, now
+// see is told whether a time stamp differs from the one before. One that was set
+// back with the engine's clock does, too.
+func (f *freshness) see(moved bool, now time.Time) {
+	if moved {
+		f.read, f.moved = true, now
 	}
 }
 
@@ -32,9 +33,9 @@ func (f *freshness) see(micros int64, now time.Time) {
 func (f *freshness) verdict(now time.Time) error {
 	still := now.Sub(f.moved)
 	switch {
-	case f.newest == 0 && still <= f.patience:
+	case !f.read && still <= f.patience:
 		return errNoValueYet
-	case f.newest == 0:
+	case !f.read:
 		return fmt.Errorf("%w: the host engine has read no value of it for %v", collector.ErrStalled, still.Round(time.Second))
 	case still > f.patience:
 		return fmt.Errorf("%w: the host engine has read no new value for %v", collector.ErrStalled, still.Round(time.Second))

@@ -28,7 +28,7 @@ type readings struct {
 
 	fresh  []freshness // by device
 	counts []bool      // by device: something of it was due in this call
-	newest []int64     // by device: of this call, Unix µs
+	moved  []bool      // by device: a time stamp differs from the one of the call before
 	lost   []bool      // by device: the engine says in this call that it is lost
 
 	reads, nanos atomic.Int64 // what the calls cost
@@ -92,7 +92,7 @@ func (r *readings) mapColumns(b *block) {
 // settle prepares what watches over each device: its fastest block.
 func (r *readings) settle(o Options) {
 	n := len(r.node.devices)
-	r.fresh, r.counts, r.newest, r.lost = make([]freshness, n), make([]bool, n), make([]int64, n), make([]bool, n)
+	r.fresh, r.counts, r.moved, r.lost = make([]freshness, n), make([]bool, n), make([]bool, n), make([]bool, n)
 	fastest := make([]time.Duration, n)
 	for _, b := range r.blocks {
 		for _, p := range b.places {
@@ -131,7 +131,7 @@ func (r *readings) columns() []collector.Column { return r.cols }
 // sample reads every block of which something is due.
 func (r *readings) sample(row []float64, due []bool) error {
 	clear(r.counts)
-	clear(r.newest)
+	clear(r.moved)
 	clear(r.lost)
 	for _, b := range r.blocks {
 		if !wanted(b, due) {
@@ -163,10 +163,9 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 	nf := len(b.fields)
 	for e, place := range b.places {
 		r.counts[place] = true
+		newest := int64(0)
 		for i, c := range b.cells[e*nf : (e+1)*nf] {
-			if c.micros > r.newest[place] {
-				r.newest[place] = c.micros
-			}
+			newest = max(newest, c.micros)
 			if c.status == statusLost {
 				r.lost[place] = true
 			}
@@ -176,6 +175,10 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 				}
 				row[at] = c.value
 			}
+		}
+		// Each block has a clock of its own: those that are read seldom are older.
+		if newest != 0 && newest != b.newest[e] {
+			b.newest[e], r.moved[place] = newest, true
 		}
 	}
 }
@@ -189,7 +192,7 @@ func (r *readings) judge() error {
 			continue
 		}
 		f := &r.fresh[i]
-		f.see(r.newest[i], now)
+		f.see(r.moved[i], now)
 		err := f.verdict(now)
 		if r.lost[i] {
 			err = statusLost

@@ -46,7 +46,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 			continue
 		}
 		if severed(err) {
-			s.session.broken.Store(true)
+			s.session.lose()
 			return fmt.Errorf("%w: %w", collector.ErrColumnsChanged, err)
 		}
 		errs = append(errs, err)

@@ -40,6 +40,9 @@ func (l *xidLog) join(baseline int64) (reader int, from int64) {
 func (l *xidLog) tell(reader int, micros int64, code uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if micros <= l.baseline {
+		return false
+	}
 	for i := range l.told {
 		t := &l.told[i]
 		if t.micros != micros || t.code != code {
@@ -51,7 +54,8 @@ func (l *xidLog) tell(reader int, micros int64, code uint64) bool {
 		t.reader = reader
 		return true
 	}
-	if len(l.told) == xidLogSize {
+	if len(l.told) == xidLogSize { // they come in the order of time
+		l.baseline = max(l.baseline, l.told[0].micros)
 		l.told = append(l.told[:0], l.told[1:]...)
 	}
 	l.told = append(l.told, toldXID{micros, code, reader})

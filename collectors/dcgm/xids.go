@@ -33,7 +33,8 @@ type xids struct {
 	gpus   []xidGPU // in the order of the block's entities
 	buffer *scratch
 
-	asks, nanos atomic.Int64
+	reads, asks           atomic.Int64 // calls for the newest, and for those since
+	readNanos, askedNanos atomic.Int64
 }
 
 type xidGPU struct {
@@ -97,7 +98,8 @@ func (x *xids) columns() []collector.Column { return x.cols }
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
 	err := x.block.read(x.engine, x.buffer)
-	x.asks.Add(1)
+	x.reads.Add(int64(len(x.block.chunks)))
+	x.readNanos.Add(int64(time.Since(start)))
 	if err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
@@ -111,7 +113,6 @@ func (x *xids) sample(row []float64, due []bool) error {
 		}
 		x.put(g, row[i*xidSlots:(i+1)*xidSlots], due[i*xidSlots:])
 	}
-	x.nanos.Add(int64(time.Since(start)))
 	return errors.Join(errs...)
 }
 
@@ -121,8 +122,10 @@ func (x *xids) fetch(g *xidGPU, gpu uint32, newest cell) error {
 		g.last = newest.micros
 		return nil
 	}
+	start := time.Now()
 	cells, err := x.engine.since(gpu, uint16(field.XIDErrors), g.last)
 	x.asks.Add(1)
+	x.askedNanos.Add(int64(time.Since(start)))
 	if err != nil {
 		return fmt.Errorf("read XIDs since %d µs: %w", g.last, err)
 	}
@@ -155,7 +158,10 @@ func (*xids) put(g *xidGPU, cells []float64, due []bool) {
 }
 
 func (x *xids) calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "dcgmGetMultipleValuesForField", Count: uint64(x.asks.Load()), Time: time.Duration(x.nanos.Load())}}
+	return []collector.CallCost{
+		{Call: "dcgmEntitiesGetLatestValues", Count: uint64(x.reads.Load()), Time: time.Duration(x.readNanos.Load())},
+		{Call: "dcgmGetMultipleValuesForField", Count: uint64(x.asks.Load()), Time: time.Duration(x.askedNanos.Load())},
+	}
 }
 
 func (x *xids) close() {
