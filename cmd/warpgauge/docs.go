@@ -125,10 +125,12 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	p.registry.MustRegister(isolation.Example("dcgm"))
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
+	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
+	prof.register(p.registry)
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
 		p.addPages()
-		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), zap.NewNop())
+		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err
