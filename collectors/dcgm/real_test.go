@@ -126,19 +126,32 @@ func TestRealProfiling(t *testing.T) {
 	})
 }
 
+// settled opens a collector anew until it knows the reasons of health that there
+// are: an engine remembers XIDs as long as it lives.
+func settled(t *testing.T, o Options, names ...string) *opened {
+	t.Helper()
+	c := open1(t, o, names...)
+	c.until(t, 0, "first values", 10*time.Second, func(err error) bool {
+		if errors.Is(err, collector.ErrColumnsChanged) {
+			*c = *open1(t, o, names...)
+		}
+		return err == nil
+	})
+	return c
+}
+
 // TestRealHealth: an XID shows once as an event, and in health until the engine is
 // gone, also for a collector that is opened after it; peers are all in reach.
 func TestRealHealth(t *testing.T) {
 	o := realOptions(t)
 	n := realNode(t)
 	names := []string{"DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_GPU_TEMP"}
-	c := open1(t, o, names...)
-	c.until(t, 0, "first values", 10*time.Second, func(err error) bool { return err == nil })
+	c := settled(t, o, names...)
 	if got, want := c.told(field.P2PStatus, 0, "peer_gpu"), len(c.sources[0].Devices())-1; len(got) != want {
 		t.Errorf("GPU 0 has the status of %d peers, want %d", len(got), want)
 	}
 	events := map[float64]int{}
-	count := func() {
+	count := func(c *opened) {
 		for i, col := range c.sources[0].Columns() {
 			if v := c.row[0][i]; col.Field == field.XIDEvent && !math.IsNaN(v) {
 				events[v]++
@@ -148,18 +161,19 @@ func TestRealHealth(t *testing.T) {
 	n.xid(0, 79)
 	n.xid(0, 79)
 	n.xid(1, 31)
-	c.until(t, 0, "XIDs as events", 15*time.Second, func(error) bool { count(); return events[79] == 2 && events[31] == 1 })
-	c.until(t, 0, "new columns", 10*time.Second, func(err error) bool { return errors.Is(err, collector.ErrColumnsChanged) })
+	c.until(t, 0, "XIDs as events", 15*time.Second, func(error) bool { count(c); return events[79] == 2 && events[31] == 1 })
 
-	next := open1(t, o, names...)
+	next := settled(t, o, names...)
 	next.until(t, 0, "health with its reasons", 15*time.Second, func(error) bool {
-		count()
+		count(next)
 		return next.told(field.GPUHealth, 0, "health_watch")["ALL"] == "DCGM_FR_FALLEN_OFF_BUS 20" &&
 			next.told(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
 	})
 	for range 30 { // polls of the engine add nothing
-		_, _ = c.sample(0), next.sample(0)
-		count()
+		for _, both := range []*opened{c, next} {
+			_ = both.sample(0)
+			count(both)
+		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	if events[79] != 2 || events[31] != 1 {
@@ -168,12 +182,44 @@ func TestRealHealth(t *testing.T) {
 }
 
 // TestRealHang: a GPU whose calls hang takes the engine's polling along, and that
-// is told.
+// is told; when they return, all is well again.
 func TestRealHang(t *testing.T) {
 	o := realOptions(t)
 	n := realNode(t)
-	c := open1(t, o, "DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_GPU_HEALTH_STATUS")
-	c.until(t, 0, "first values", 10*time.Second, func(err error) bool { return err == nil })
+	c := settled(t, o, "DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_GPU_HEALTH_STATUS")
+	before := n.read()
 	n.add("fault 1 * hang")
 	c.until(t, 0, "a stalled GPU", 30*time.Second, func(err error) bool { return errors.Is(err, collector.ErrStalled) })
+	n.write(before)
+	c.until(t, 0, "values again", 30*time.Second, func(err error) bool { return err == nil })
+}
+
+// TestRealLoss: a GPU that fell off the bus is told as lost or has no values, and
+// the others go on.
+func TestRealLoss(t *testing.T) {
+	o := realOptions(t)
+	n := realNode(t)
+	c := settled(t, o, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")
+	before := n.read()
+	n.add("fault 2 * code GPU_IS_LOST")
+	ids := c.sources[0].Devices()
+	c.until(t, 0, "GPU 2 without a temperature or lost", 30*time.Second, func(err error) bool {
+		v, _ := c.value(t, ids[2].ID, "DCGM_FI_DEV_GPU_TEMP")
+		return err != nil || math.IsNaN(v)
+	})
+	if err := c.sample(0); err != nil {
+		t.Log("the engine says:", err)
+		var one *collector.DeviceError
+		if !errors.As(err, &one) || one.Device != 2 {
+			t.Errorf("not of GPU 2 alone: %v", err)
+		}
+	}
+	if v, _ := c.value(t, ids[3].ID, "DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
+		t.Error("GPU 3 has no temperature")
+	}
+	n.write(before)
+	c.until(t, 0, "GPU 2 again", 30*time.Second, func(err error) bool {
+		v, _ := c.value(t, ids[2].ID, "DCGM_FI_DEV_GPU_TEMP")
+		return err == nil && !math.IsNaN(v)
+	})
 }
