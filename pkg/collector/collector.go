@@ -28,7 +28,8 @@ type Collector interface {
 	// Open loads the library, finds devices and binds fields to each once.
 	// It returns at least one source, or an error that says what was looked
 	// for, where, and what to do. Errors: ErrNotBuiltIn, ErrNotLoaded,
-	// ErrNoDevices, wrapped; anything else is retried with back-off, too.
+	// ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped; anything else is
+	// retried with back-off, too. Nothing stays open after an error.
 	// A single broken device must not fail or delay Open: its source says so.
 	Open(ctx context.Context, fields field.List) ([]Source, error)
 
@@ -56,7 +57,8 @@ type Source interface {
 	// Errors: ErrDeviceLost, ErrStalled or any other error concern all devices
 	// of the source, unless wrapped in a DeviceError (several: errors.Join);
 	// the devices not named were sampled. ErrColumnsChanged asks for a new
-	// Open: devices, columns or labels are no longer what they were.
+	// Open: devices, columns or labels are no longer what they were. ErrOutdated
+	// asks for Close before a new Open.
 	Sample(row []float64, due []bool) error
 }
 
