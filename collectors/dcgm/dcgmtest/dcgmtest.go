@@ -112,3 +112,15 @@ func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	}
 	return e, e.write()
 }
+
+// Become makes an Engine another one, with the preset and the engine's version of
+// c, as when another machine is behind the same library. Connections live on.
+func (e *Engine) Become(c Config) {
+	e.change(func() error {
+		c = c.withDefaults()
+		c.Library = e.config.Library
+		e.config = c
+		e.content = content{}
+		return e.prepare()
+	})
+}

@@ -21,8 +21,14 @@ type Engine struct {
 	script  string
 	control *control
 
-	mu        sync.Mutex
-	closed    bool
+	mu     sync.Mutex
+	closed bool
+	content
+	calls map[string]uint64 // at the last ResetCalls
+}
+
+// content is what the script says.
+type content struct {
 	epoch     time.Time
 	settings  []string // engine …
 	entities  []Entity
@@ -41,7 +47,6 @@ type Engine struct {
 	xids      []string
 	incidents []string
 	faults    []fault
-	calls     map[string]uint64 // at the last ResetCalls
 }
 
 // Library is the path of the simulated libdcgm.so.4, for --dcgm-library.
