@@ -77,12 +77,17 @@ func openAs(tb testing.TB, o Options, names ...string) (*opened, error) {
 		return out, err
 	}
 	tb.Cleanup(func() { _ = out.Close() })
-	out.sources = sources
+	out.hold(sources)
+	return out, nil
+}
+
+// hold makes rows for sources, everything due.
+func (c *opened) hold(sources []collector.Source) {
+	c.sources = sources
 	for _, s := range sources {
 		n := len(s.Columns())
-		out.row, out.due = append(out.row, slices.Repeat([]float64{math.NaN()}, n)), append(out.due, slices.Repeat([]bool{true}, n))
+		c.row, c.due = append(c.row, slices.Repeat([]float64{math.NaN()}, n)), append(c.due, slices.Repeat([]bool{true}, n))
 	}
-	return out, nil
 }
 
 func remote(e *dcgmtest.Engine) Options {
