@@ -119,6 +119,9 @@ func TestFlags(t *testing.T) {
 // subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
 	"output": true, // warpgauge docs
+	"pause":  true, // dcgmi profile
+	"resume": true, // dcgmi profile
+	"dir":    true, // nvmlfake
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in

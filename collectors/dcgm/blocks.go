@@ -89,12 +89,6 @@ func slicesOf[T any](s []T, n int) [][]T {
 	return slices.Collect(slices.Chunk(s, n))
 }
 
-// askable reports whether the engine can be asked for a reading: a number that
-// it knows. Ours have numbers beyond its range, and texts are labels.
-func askable(d *field.Descriptor) bool {
-	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
-}
-
 // watch makes the engine read the block in the background. Fields that it
 // refuses are dropped and returned with the reason; the others are watched all
 // the same. A refusal of all is no error: the block is then empty.

@@ -24,6 +24,16 @@ func (n *node) byKind(k entityKind) (places []int) {
 	return places
 }
 
+// askable reports whether the engine can be asked for a reading: a number that
+// it knows. Ours have numbers beyond its range, and texts are labels.
+func askable(d *field.Descriptor) bool {
+	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
+}
+
+// profiles reports whether a field is one of profiling: from 1001 on, below those
+// of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
+func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
+
 // serves reports whether the engine is asked for a reading of a level by an
 // entity of a kind. What a GPU has as a whole is not asked of its instances.
 func serves(level field.Level, k entityKind) bool {

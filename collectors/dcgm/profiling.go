@@ -14,10 +14,6 @@ import (
 // group; with more it answers a general error (dcgmProfWatchFields_t).
 const maxProfilingFields = 64
 
-// profiles reports whether a field is one of profiling: from 1001 on, below those
-// of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
-func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
-
 // fieldGroups divides fields into those of one field group each.
 func fieldGroups(fields []uint16) [][]uint16 {
 	var plain, profiling []uint16
