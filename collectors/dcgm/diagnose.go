@@ -36,7 +36,7 @@ func explain(o Options, err error) error {
 	if !errors.As(err, &s) {
 		return err
 	}
-	advice := ""
+	var advice string
 	switch {
 	case s == statusVersion:
 		advice = "update the older of library and host engine"

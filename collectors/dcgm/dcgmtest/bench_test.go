@@ -279,7 +279,7 @@ func shared(b *testing.B) *dcgmtest.Engine {
 	if sharedEngine != nil {
 		return sharedEngine
 	}
-	dir, err := os.MkdirTemp("", "dcgmtest-bench-")
+	dir, err := os.MkdirTemp("", "dcgmtest-bench-") //nolint:usetesting // it outlives this benchmark
 	if err != nil {
 		b.Fatal(err)
 	}

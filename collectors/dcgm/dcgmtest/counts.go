@@ -16,7 +16,7 @@ type Counts struct {
 
 // Counts tells what clients have now.
 func (e *Engine) Counts() Counts {
-	n := func(w int) int { return int(e.word(w)) } //nolint:gosec // small
+	n := func(w int) int { return int(e.word(w)) }
 	return Counts{
 		Inits: n(wordInits), Connections: n(wordConnections), Embedded: n(wordEmbedded),
 		Groups: n(wordGroups), FieldGroups: n(wordFieldGroups), Watches: n(wordWatches), HealthWatches: n(wordHealthWatches),
@@ -35,7 +35,7 @@ func (e *Engine) word(w int) uint64 {
 func (e *Engine) Calls(function string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return int(e.allCalls()[function] - e.calls[function]) //nolint:gosec // small
+	return int(e.allCalls()[function] - e.calls[function])
 }
 
 func (e *Engine) allCalls() map[string]uint64 {
@@ -55,7 +55,7 @@ func (e *Engine) TotalCalls() (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, calls := range e.allCalls() {
-		n += int(calls - e.calls[name]) //nolint:gosec // small
+		n += int(calls - e.calls[name])
 	}
 	return n
 }
@@ -71,7 +71,7 @@ func (e *Engine) ResetCalls() {
 }
 
 // MostValues is how many values the largest reply had.
-func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) } //nolint:gosec // small
+func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
 
 // Paused reports whether profiling is paused.
 func (e *Engine) Paused() bool { return e.word(wordPaused) != 0 }
@@ -83,7 +83,7 @@ func (e *Engine) Log() (file string, severity int, ok bool) {
 	if s == 0 {
 		return "", 0, false
 	}
-	return e.control.text(logOffset, callsOffset), int(s - 1), true //nolint:gosec // small
+	return e.control.text(logOffset, callsOffset), int(s - 1), true
 }
 
 // Functions are those that can be counted and made to fail.

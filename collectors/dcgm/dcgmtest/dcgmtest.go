@@ -55,20 +55,13 @@ func (c Config) withDefaults() Config {
 func New(tb testing.TB, c Config) *Engine {
 	tb.Helper()
 	requireCC(tb)
-	dir, err := os.MkdirTemp("", "dcgmtest-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	e, err := Write(dir, c, func(err error) { tb.Helper(); tb.Fatal(err) })
+	e, err := Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		tb.Helper()
 		if err := e.Close(); err != nil {
-			tb.Error(err)
-		}
-		if err := os.RemoveAll(dir); err != nil {
 			tb.Error(err)
 		}
 	})

@@ -68,7 +68,7 @@ func (e *Engine) WaitHanging(n int) {
 // that take things back do not count.
 func (e *Engine) FailNth(n, code int) {
 	for _, w := range [][2]int{{wordFailed, 0}, {wordFailCode, -code}, {wordFailAt, n}} {
-		if err := e.control.write(w[0], uint64(w[1])); err != nil { //nolint:gosec // both are positive
+		if err := e.control.write(w[0], uint64(w[1])); err != nil {
 			e.fail(err)
 		}
 	}
