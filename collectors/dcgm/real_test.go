@@ -116,7 +116,7 @@ func TestRealProfiling(t *testing.T) {
 		}
 	}
 	c := open1(t, o, names...)
-	c.until(t, 0, "values of all kinds", 15*time.Second, func(err error) bool {
+	c.until(t, 0, "values of all kinds", time.Minute, func(err error) bool {
 		for _, name := range []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_NVLINK_L17_RX_BYTES"} {
 			if v, _ := c.value(t, c.sources[0].Devices()[0].ID, name); math.IsNaN(v) {
 				return false
@@ -222,4 +222,35 @@ func TestRealLoss(t *testing.T) {
 		v, _ := c.value(t, ids[2].ID, "DCGM_FI_DEV_GPU_TEMP")
 		return err == nil && !math.IsNaN(v)
 	})
+}
+
+// TestRealPause: a list without profiling fields, which is what a pause is, ends
+// that the engine reads them, and a list with them begins it again.
+func TestRealPause(t *testing.T) {
+	o := realOptions(t)
+	realNode(t)
+	const temperature, profiling = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_SM_ACTIVE"
+	value := func(c *opened) float64 { v, _ := c.value(t, c.sources[0].Devices()[0].ID, profiling); return v }
+	before := open1(t, o, temperature, profiling)
+	before.until(t, 0, "a profiling value", 10*time.Second, func(error) bool { return !math.IsNaN(value(before)) })
+	paused := open1(t, o, temperature)
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	newest := func() cell {
+		cells := make([]cell, 1)
+		s := newScratch(1)
+		defer s.free()
+		if err := paused.session.engine.latest([]entity{{kindGPU, 0}}, []uint16{1002}, s, cells); err != nil {
+			t.Fatal(err)
+		}
+		return cells[0]
+	}
+	first := newest()
+	time.Sleep(2500 * time.Millisecond) // two of the engine's intervals
+	if second := newest(); second.status == statusOK && second.micros != first.micros {
+		t.Errorf("the engine goes on reading profiling fields: %+v, then %+v", first, second)
+	}
+	after := open1(t, o, temperature, profiling)
+	after.until(t, 0, "a profiling value again", 10*time.Second, func(error) bool { return !math.IsNaN(value(after)) })
 }
