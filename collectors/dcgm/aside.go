@@ -75,12 +75,12 @@ func (a *aside) close(release func()) {
 		release()
 		return
 	}
-	if process.hold(context.Background(), a.session) != nil {
+	if a.session.home.hold(context.Background(), a.session) != nil {
 		return // the engine is gone, and with it what there was to release
 	}
 	go func() {
 		<-a.result
 		release()
-		_ = process.release(a.session)
+		_ = a.session.home.release(a.session) // nobody is left who could be told
 	}()
 }

@@ -64,7 +64,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 			if severed(r.err) {
 				s.lose()
 			}
-			return nil, fmt.Errorf("open DCGM: %w", errors.Join(r.err, process.release(s)))
+			return nil, fmt.Errorf("open DCGM: %w", errors.Join(r.err, s.home.release(s)))
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 			for _, src := range r.sources {
 				src.close()
 			}
-			_ = process.release(s)
+			_ = s.home.release(s)
 		}()
 		return nil, fmt.Errorf("open DCGM: the host engine does not answer: %w", ctx.Err())
 	}
@@ -161,5 +161,5 @@ func (c *Collector) Close() error {
 	for _, src := range sources {
 		src.close()
 	}
-	return process.release(s)
+	return s.home.release(s)
 }

@@ -28,7 +28,7 @@ func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	if !c.looking.CompareAndSwap(false, true) {
 		return false, errors.New("rescan DCGM: the host engine has not answered the last one")
 	}
-	if err := process.hold(ctx, s); err != nil {
+	if err := s.home.hold(ctx, s); err != nil {
 		c.looking.Store(false)
 		return false, fmt.Errorf("rescan DCGM: %w", err)
 	}
@@ -40,7 +40,7 @@ func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	go func() {
 		l, err := lay(s.engine, fields, c.o)
 		c.looking.Store(false)
-		done <- result{l, errors.Join(err, process.release(s))}
+		done <- result{l, errors.Join(err, s.home.release(s))}
 	}()
 	select {
 	case r := <-done:

@@ -17,6 +17,7 @@ import (
 // session is a connection to a host engine, or an embedded one. Two collectors
 // share it while one takes over from the other at a reload.
 type session struct {
+	home   *registry
 	lib    *library
 	engine *engine
 	far    bool // see address
@@ -119,7 +120,7 @@ func (r *registry) join(o Options) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.refs = 1
+	s.home, s.refs = r, 1
 	r.current = s
 	return s, nil
 }
