@@ -24,14 +24,16 @@ type aside struct {
 
 	timer  *time.Timer
 	begun  bool // a call whose answer nobody has taken
-	result chan error
+	result chan outcome
 	run    func() // bound once: a go statement with arguments allocates
 
 	count, nanos atomic.Int64
 }
 
+type outcome struct{ err error }
+
 func newAside(s *session, name string, call func() error) *aside {
-	a := &aside{session: s, name: name, call: call, result: make(chan error, 1), timer: time.NewTimer(0)}
+	a := &aside{session: s, name: name, call: call, result: make(chan outcome, 1), timer: time.NewTimer(0)}
 	a.timer.Stop()
 	a.run = a.make
 	return a
@@ -42,7 +44,7 @@ func (a *aside) make() {
 	err := a.call()
 	a.count.Add(1)
 	a.nanos.Add(int64(time.Since(start)))
-	a.result <- err
+	a.result <- outcome{err}
 }
 
 // ask makes the call, unless an earlier one is still under way, and waits for the
@@ -56,9 +58,9 @@ func (a *aside) ask() (answered bool, err error) {
 	a.timer.Reset(asidePatience)
 	defer a.timer.Stop()
 	select {
-	case err = <-a.result:
+	case r := <-a.result:
 		a.begun = false
-		return true, err
+		return true, r.err
 	case <-a.timer.C:
 		return false, nil
 	}

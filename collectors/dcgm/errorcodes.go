@@ -2,9 +2,6 @@ package dcgm
 
 import "fmt"
 
-// healthOK is the label health_error_code of a watch that passes.
-const healthOK = "DCGM_FR_OK"
-
 // errorCodes are the names of DCGM's error codes (dcgmError_t in dcgm_errors.h of
 // DCGM 4.6) by number, without "DCGM_FR_". Where DCGM 4 has renamed one, it is
 // called as dcgm-exporter does, by whose label alerts are written: 10, 12 and 43

@@ -11,7 +11,7 @@ import (
 // dcgmReturn_t, or one of ours below its range.
 type status int32
 
-const ( //nolint:errname // they are answers of DCGM by its names, most of which nobody branches on
+const (
 	statusOK            status = 0
 	statusBadParam      status = -1
 	statusNotSupported  status = -6
