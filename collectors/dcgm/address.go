@@ -27,6 +27,8 @@ func parseAddress(s string, v3 bool) (address, error) {
 	switch {
 	case s == "":
 		return address{}, fmt.Errorf("address of the host engine is empty")
+	case strings.Contains(s, "\x00"): // ends a text in C
+		return address{}, fmt.Errorf("address of the host engine %q: a zero byte", s)
 	case !isURL && strings.HasPrefix(s, "/"):
 		return address{text: s, unix: true}, nil
 	case !isURL:
@@ -65,7 +67,7 @@ func tcpAddress(s string) (address, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return address{}, fmt.Errorf("address of the host engine %q: %q is not a port", s, port)
 	}
-	if host == "" {
+	if host == "" || strings.ContainsAny(host, "[]/ \t\r\n\x00") {
 		return address{}, fmt.Errorf("address of the host engine %q: no host", s)
 	}
 	return address{text: net.JoinHostPort(host, port), far: true}, nil

@@ -49,3 +49,22 @@ func TestParseAddress(t *testing.T) {
 	bad("http://host", true, "know host:port")
 	bad("vsock://2:5555", false, "4.5 or newer")
 }
+
+// FuzzParseAddress: what is taken can be read again, and means the same.
+func FuzzParseAddress(f *testing.F) {
+	for _, s := range []string{"localhost", "[::1]:5555", "unix:///run/x", "/x", "vsock://2:5555", "tcp://a:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := parseAddress(s, true)
+		if err != nil {
+			return
+		}
+		if again, err := parseAddress(a.text, true); err != nil || again != a {
+			t.Errorf("%q is %+v, and that is %+v, %v", s, a, again, err)
+		}
+		if a.far == a.unix || a.url && !a.far {
+			t.Errorf("%q: %+v", s, a)
+		}
+	})
+}

@@ -71,13 +71,14 @@ func TestValues(t *testing.T) {
 	f("left out of the reply", 155, dcgmtest.Omitted(), nan)
 }
 
-// numbered gives each field of each entity a value of its own.
-func numbered(e *dcgmtest.Engine, of []dcgmtest.Entity, fields []field.ID) {
-	for i, x := range of {
+// numbered are lines of script that give each field of each GPU a value of its own.
+func numbered(gpus int, fields []field.ID) (lines []string) {
+	for i := range gpus {
 		for j, f := range fields {
-			e.Set(x, int(f), dcgmtest.Number(float64(1000*i+j)))
+			lines = append(lines, fmt.Sprintf("value 1 %d %d num %d", i, f, 1000*i+j))
 		}
 	}
+	return lines
 }
 
 // TestPlaces: each value comes where it belongs, in whatever order and in however
@@ -86,13 +87,8 @@ func TestPlaces(t *testing.T) {
 	names, ids := gpuFields(60)
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
-			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
+			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8, Lines: numbered(8, ids)})
 			e.Reverse(reverse)
-			var gpus []dcgmtest.Entity
-			for i := range 8 {
-				gpus = append(gpus, dcgmtest.GPU(i))
-			}
-			numbered(e, gpus, ids)
 			o := embedded(e)
 			if far {
 				o = remote(e)
@@ -100,7 +96,7 @@ func TestPlaces(t *testing.T) {
 			c := open1(t, o, names...)
 			e.ResetCalls()
 			c.mustSample(t)
-			for i := range gpus {
+			for i := range 8 {
 				for j, n := range names {
 					if v, ok := c.value(t, nvmltest.UUID(i), n); v != float64(1000*i+j) {
 						t.Fatalf("far %v, reverse %v: GPU %d, %s: %v (%v), want %v", far, reverse, i, n, v, ok, 1000*i+j)

@@ -4,6 +4,7 @@ package dcgm
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -277,5 +278,40 @@ func TestNothingLeftBehind(t *testing.T) {
 			}
 		}
 		holder.mustSample(t)
+	}
+}
+
+// TestBadScript: a simulation that is not what its test wrote is told, not used.
+func TestBadScript(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", Lines: []string{"value 1 0 150 num warm"}})
+	if _, err := openAs(t, remote(e), temperature); err == nil {
+		t.Error("it was opened")
+	}
+	if err := e.Trouble(); err == nil || !strings.Contains(err.Error(), "cannot read value 1 0 150 num warm") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingIsLinked: no call of DCGM is left to the dynamic linker, which would
+// end the process where a library lacks the function.
+func TestNothingIsLinked(t *testing.T) {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, s := range symbols {
+		found = found || s.Name == "dlsym"
+		if strings.HasPrefix(s.Name, "dcgm") {
+			t.Errorf("%s is linked", s.Name)
+		}
+	}
+	if !found {
+		t.Error("not even dlsym is linked: these are not the symbols of this binary")
 	}
 }
