@@ -2,8 +2,10 @@ package dcgmtest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -88,4 +90,18 @@ func (c *control) text(offset, end int64) string {
 	n, _ := c.file.ReadAt(b, offset)
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")
 	return text
+}
+
+// Reread makes the library that Write put into a directory read its script again.
+func Reread(dir string) error { return bump(dir, wordGeneration) }
+
+// Restart loses the connections to the engine of a directory.
+func Restart(dir string) error { return bump(dir, wordEngine) }
+
+func bump(dir string, word int) error {
+	f, err := os.OpenFile(filepath.Join(dir, "script.control"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join((&control{f}).next(word), f.Close())
 }
