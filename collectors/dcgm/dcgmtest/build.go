@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -160,8 +161,11 @@ func compileIn(dir, headerDir string, symbols []string) error {
 	return nil
 }
 
-// headerDir is where go-dcgm keeps DCGM's headers.
-func headerDir() (string, error) {
+// headerDir is where go-dcgm keeps DCGM's headers. It is asked for once, because
+// the go command takes longer than most tests.
+var headerDir = sync.OnceValues(findHeaders)
+
+func findHeaders() (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm")
 	cmd.Stderr = &stderr
