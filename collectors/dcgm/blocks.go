@@ -41,6 +41,7 @@ type block struct {
 	cells   []cell  // entity by entity
 	columns []int32 // by cell: the column of the part, -1 none
 	newest  []int64 // by entity: the newest time stamp of the last read, Unix µs
+	spoke   []int   // by entity: how many fields had a value in the last read in which one had
 	chunks  []chunk
 }
 
@@ -171,6 +172,7 @@ func (b *block) unwatch(e *engine) {
 func (b *block) cut(room int) {
 	b.cells = make([]cell, len(b.entities)*len(b.fields))
 	b.newest = make([]int64, len(b.entities))
+	b.spoke = make([]int, len(b.entities))
 	b.chunks = nil
 	nf := len(b.fields)
 	if nf <= room {

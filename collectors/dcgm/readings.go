@@ -30,6 +30,7 @@ type readings struct {
 	counts []bool      // by device: something of it was due in this call
 	moved  []bool      // by device: a time stamp differs from the one of the call before
 	lost   []bool      // by device: the engine says in this call that it is lost
+	hush   []hush      // by device: of this call
 
 	reads, nanos atomic.Int64 // what the calls cost
 }
@@ -93,6 +94,7 @@ func (r *readings) mapColumns(b *block) {
 func (r *readings) settle(o Options) {
 	n := len(r.node.devices)
 	r.fresh, r.counts, r.moved, r.lost = make([]freshness, n), make([]bool, n), make([]bool, n), make([]bool, n)
+	r.hush = make([]hush, n)
 	fastest := make([]time.Duration, n)
 	for _, b := range r.blocks {
 		for _, p := range b.places {
@@ -133,6 +135,7 @@ func (r *readings) sample(row []float64, due []bool) error {
 	clear(r.counts)
 	clear(r.moved)
 	clear(r.lost)
+	clear(r.hush)
 	for _, b := range r.blocks {
 		if !wanted(b, due) {
 			continue
@@ -163,11 +166,16 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 	nf := len(b.fields)
 	for e, place := range b.places {
 		r.counts[place] = true
-		newest := int64(0)
+		newest, values, blanks := int64(0), 0, 0
 		for i, c := range b.cells[e*nf : (e+1)*nf] {
 			newest = max(newest, c.micros)
-			if c.status == statusLost {
+			switch {
+			case c.status == statusLost:
 				r.lost[place] = true
+			case c.status == statusOK && c.micros != 0 && math.IsNaN(c.value):
+				blanks++
+			case c.status == statusOK && c.micros != 0:
+				values++
 			}
 			if at := b.columns[e*nf+i]; at >= 0 && due[at] {
 				if c.micros == 0 {
@@ -176,6 +184,7 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 				row[at] = c.value
 			}
 		}
+		r.hush[place].add(b, e, values, blanks)
 		// Each block has a clock of its own: those that are read seldom are older.
 		if newest != 0 && newest != b.newest[e] {
 			b.newest[e], r.moved[place] = newest, true
@@ -194,8 +203,11 @@ func (r *readings) judge() error {
 		f := &r.fresh[i]
 		f.see(r.moved[i], now)
 		err := f.verdict(now)
-		if r.lost[i] {
+		switch {
+		case r.lost[i]:
 			err = statusLost
+		case err == nil && r.node.entities[i].kind == kindGPU && r.hush[i].fell():
+			err = errFellSilent
 		}
 		if err != nil {
 			errs = append(errs, &collector.DeviceError{Device: i, Err: err})

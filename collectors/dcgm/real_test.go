@@ -194,34 +194,26 @@ func TestRealHang(t *testing.T) {
 	c.until(t, 0, "values again", 30*time.Second, func(err error) bool { return err == nil })
 }
 
-// TestRealLoss: a GPU that fell off the bus is told as lost or has no values, and
-// the others go on.
+// TestRealLoss: a GPU that fell off the bus is lost, as a rescan sees, too; the
+// others go on, and it comes back.
 func TestRealLoss(t *testing.T) {
 	o := realOptions(t)
 	n := realNode(t)
-	c := settled(t, o, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")
+	c := settled(t, o, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
 	before := n.read()
 	n.add("fault 2 * code GPU_IS_LOST")
-	ids := c.sources[0].Devices()
-	c.until(t, 0, "GPU 2 without a temperature or lost", 30*time.Second, func(err error) bool {
-		v, _ := c.value(t, ids[2].ID, "DCGM_FI_DEV_GPU_TEMP")
-		return err != nil || math.IsNaN(v)
-	})
-	if err := c.sample(0); err != nil {
-		t.Log("the engine says:", err)
+	c.until(t, 0, "GPU 2 lost", 30*time.Second, func(err error) bool {
 		var one *collector.DeviceError
-		if !errors.As(err, &one) || one.Device != 2 {
-			t.Errorf("not of GPU 2 alone: %v", err)
-		}
-	}
-	if v, _ := c.value(t, ids[3].ID, "DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
+		return errors.Is(err, collector.ErrDeviceLost) && errors.As(err, &one) && one.Device == 2
+	})
+	if v, _ := c.value(t, c.sources[0].Devices()[3].ID, "DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
 		t.Error("GPU 3 has no temperature")
 	}
+	if changed, err := c.Rescan(t.Context()); !changed || err != nil {
+		t.Errorf("rescan without GPU 2: %v, %v", changed, err)
+	}
 	n.write(before)
-	c.until(t, 0, "GPU 2 again", 30*time.Second, func(err error) bool {
-		v, _ := c.value(t, ids[2].ID, "DCGM_FI_DEV_GPU_TEMP")
-		return err == nil && !math.IsNaN(v)
-	})
+	c.until(t, 0, "GPU 2 again", 30*time.Second, func(err error) bool { return err == nil })
 }
 
 // TestRealPause: a list without profiling fields, which is what a pause is, ends
