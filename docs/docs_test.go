@@ -118,7 +118,9 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages but belong to other programs or to a
 // subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, // warpgauge docs
+	"output": true,                 // warpgauge docs
+	"pause":  true, "resume": true, // dcgmi profile
+	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in

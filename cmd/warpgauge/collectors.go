@@ -77,14 +77,30 @@ type vendor struct {
 
 func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
+	d := dcgmOptions(cfg, log)
 	amd := rocm.Options{
 		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
 	}
 	return []vendor{
-		{cfg.DCGM, func() collector.Collector { return dcgm.New(dcgm.Options{}) }},
+		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }},
 		{cfg.NVML, func() collector.Collector { return nvml.New(n) }},
 		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }},
 	}
+}
+
+func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
+	o := dcgm.Options{
+		Library: cfg.HostEngine.Library, FakeGPUs: cfg.AcceptFakeGPUs,
+		Interval: cfg.Interval, SlowInterval: cfg.SlowInterval,
+		LogLevel: cfg.HostEngine.LogLevel, Log: log,
+	}
+	if cfg.RemoteHostEngine() {
+		o.Engine = cfg.HostEngine.Address
+	}
+	if cfg.HostEngine.Log {
+		o.LogFile = "/dev/stderr"
+	}
+	return o
 }
 
 func fakeFactory(cfg *config.Config, start time.Time) (collector.Factory, error) {

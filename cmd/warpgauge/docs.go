@@ -3,6 +3,7 @@ package main
 //go:generate go run . docs --output ../../docs/metrics.md metrics
 //go:generate go run . docs --output ../../docs/fields.md fields
 //go:generate go run . docs --output ../../docs/nvml.md nvml
+//go:generate go run . docs --output ../../docs/dcgm.md dcgm
 //go:generate go run . docs --output ../../docs/rocm.md rocm
 
 import (
@@ -19,22 +20,25 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/dcgm"
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
+	"warpgauge/pkg/arbiter"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/isolation"
 	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/view"
 )
 
 // docsCommand prints the generated pages of docs/. It is for go generate.
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml or rocm",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml, dcgm or rocm",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -56,10 +60,12 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 		err = writeMetrics(ctx, &text)
 	case "nvml":
 		err = nvml.WriteMarkdown(&text)
+	case "dcgm":
+		err = dcgm.WriteMarkdown(&text)
 	case "rocm":
 		err = rocm.WriteMarkdown(&text)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml or rocm", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml, dcgm or rocm", page)
 	}
 	if err != nil {
 		return err
@@ -123,12 +129,15 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	// One that is never run has the metrics of children, too.
 	isolation.New(list, isolation.Options{Name: "dcgm", Registerer: p.registry})
 	p.registry.MustRegister(isolation.Example("dcgm"))
+	arbiter.New(arbiter.Options{Primary: "dcgm", Secondary: "nvml", Publish: func(*view.View) {}, Registerer: p.registry})
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
+	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
+	prof.register(p.registry)
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
 		p.addPages()
-		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), zap.NewNop())
+		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/arbiter"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -22,8 +23,9 @@ import (
 // process of its own, and one sampler for those that live in this process. They
 // look alike, and publish on one board in the order of the table.
 type engine struct {
-	parts []sampling
-	board *view.Board
+	parts   []sampling
+	board   *view.Board
+	speaker *arbiter.Arbiter // between DCGM and NVML; nil where not both are there
 }
 
 // sampling is a sampler.Sampler or an isolation.Supervisor.
@@ -33,6 +35,7 @@ type sampling interface {
 	Status() []sampler.CollectorStatus
 	Release(ctx context.Context, name string) error
 	Resume(name string) error
+	Standby(ctx context.Context, name string, rest bool) error
 }
 
 var (
@@ -44,18 +47,20 @@ var (
 func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg prometheus.Registerer, log *zap.Logger) *engine {
 	var merger view.Merger
 	e := &engine{board: merger.Board()}
+	places := e.places(cfg, all, &merger, reg, log)
 	var here []collector.Factory
+	var hereNames []string
 	start := time.Now()
 	for _, c := range all {
+		name := c.factory().Name()
 		if !c.isolated {
-			here = append(here, c.factory)
+			here, hereNames = append(here, c.factory), append(hereNames, name)
 			continue
 		}
-		name := c.factory().Name()
 		e.parts = append(e.parts, isolation.New(list, isolation.Options{
 			Name: name, Build: a.build.text(), Start: start,
 			Command:        a.childCommand(name),
-			Publish:        merger.Part().Publish,
+			Publish:        places[name],
 			Interval:       cfg.Interval,
 			SlowInterval:   cfg.SlowInterval,
 			Deadline:       cfg.SampleDeadline,
@@ -77,7 +82,7 @@ func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg 
 			StopTimeout:    samplerStop,
 			Logger:         log,
 			Registerer:     reg,
-			OnPublish:      merger.Part().Publish,
+			OnPublish:      places.of(hereNames),
 		}))
 	}
 	return e
@@ -88,6 +93,11 @@ func (e *engine) Board() *view.Board { return e.board }
 
 // Run runs all parts until ctx ends.
 func (e *engine) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if e.speaker != nil {
+		wg.Go(func() { _ = e.speaker.Run(ctx) }) // it has no error to tell
+	}
 	return e.each(func(s sampling) error { return s.Run(ctx) })
 }
 
@@ -109,12 +119,20 @@ func (e *engine) each(f func(sampling) error) error {
 // Release lets the collector of that name go, or all where it is empty, and
 // returns when nothing of it is held any more.
 func (e *engine) Release(ctx context.Context, name string) error {
+	if e.speaker != nil {
+		defer e.speaker.Release() // nothing of it may stay on the page
+	}
 	return e.named(name).each(func(s sampling) error { return s.Release(ctx, name) })
 }
 
 // Resume opens it again.
 func (e *engine) Resume(name string) error {
 	return e.named(name).each(func(s sampling) error { return s.Resume(name) })
+}
+
+// Standby lets the collector of that name rest while another serves its devices.
+func (e *engine) Standby(ctx context.Context, name string, rest bool) error {
+	return e.named(name).each(func(s sampling) error { return s.Standby(ctx, name, rest) })
 }
 
 // named is the engine with the part alone that has the collector of that name.

@@ -66,12 +66,14 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		return nil, err
 	}
 	r := newReloader(content, log, time.Now())
-	r.read, r.parse, r.apply = csv.read, csv.list, p.engine.Reload
+	prof := newProfiler(list, p.engine.Reload, cfg.ReleaseTimeout, log)
+	prof.register(p.registry)
+	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
 	r.metrics.register(p.registry)
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	srv := a.newServer(cfg, p, r, rel, log)
+	srv := a.newServer(cfg, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	}, stage{
 		name: "releaser", grace: 200 * time.Millisecond,
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
-	})
+	}, stage{name: "profiling pauses", run: prof.run, grace: 200 * time.Millisecond})
 	if path := csv.path(); path != "" {
 		stages = append(stages, stage{
 			name: "file watch", grace: 200 * time.Millisecond,
@@ -115,7 +117,7 @@ func dropCapabilities(cfg *config.Config, all []enabled, log *zap.Logger) error 
 	return err
 }
 
-func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *releaser, log *zap.Logger) *server.Server {
+func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
 		SystemdSocket:        cfg.Web.SystemdSocket,
@@ -142,6 +144,10 @@ func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *relea
 			return rel.release(ctx, name, limit, "POST /-/release")
 		}
 		o.Resume = func(name string) error { return rel.resume(name, "POST /-/resume") }
+		o.PauseProfiling = func(ctx context.Context, limit time.Duration) error {
+			return prof.pause(ctx, limit, "POST /-/profiling/pause")
+		}
+		o.ResumeProfiling = func(ctx context.Context) error { return prof.resume(ctx, "POST /-/profiling/resume") }
 	}
 	return server.New(p.renderer, o)
 }

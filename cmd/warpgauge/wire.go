@@ -88,7 +88,7 @@ func (p *pipeline) stages() []stage {
 func notReady(all []sampler.CollectorStatus) (reasons []string) {
 	up := false
 	for _, c := range all {
-		up = up || c.Up || c.Cause == sampler.CauseReleased // which somebody wanted
+		up = up || c.Up || c.Cause == sampler.CauseReleased || c.Cause == sampler.CauseStandby // which was wanted
 		if !c.Up && c.Cause == sampler.CauseOpening {
 			reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
 		}

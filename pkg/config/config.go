@@ -72,6 +72,7 @@ type Config struct {
 
 // HostEngine says how DCGM is reached.
 type HostEngine struct {
+	Library        string // empty: where it usually is
 	Address        string // used only where the flag or its variable is set
 	Log            bool
 	LogLevel       string

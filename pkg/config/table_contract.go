@@ -3,7 +3,7 @@ package config
 // Reasons that several flags share.
 const (
 	noPods = "devices are not mapped to pods yet; series come without pod labels"
-	noDCGM = "values are not read through DCGM yet"
+	noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 	noDump = "there are no debugging dumps; `warpgauge once` and `warpgauge devices` print what is read"
 )
 
@@ -48,11 +48,11 @@ func contractFields(c *Config) []Flag {
 		},
 		{
 			Name: "watch-max-keep-age", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Group: GroupSampling, value: duration(&c.HostEngine.MaxKeepAge),
-			Metavar: "DURATION", Usage: "How long DCGM keeps samples.", NoEffect: noDCGM,
+			Metavar: "DURATION", Usage: "How long DCGM keeps samples.", NoEffect: noKeep,
 		},
 		{
 			Name: "watch-max-keep-samples", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Group: GroupSampling, value: integer(&c.HostEngine.MaxKeepSamples),
-			Metavar: "N", Usage: "How many samples of a field DCGM keeps, 0 for no limit.", NoEffect: noDCGM,
+			Metavar: "N", Usage: "How many samples of a field DCGM keeps, 0 for no limit.", NoEffect: noKeep,
 		},
 	}
 }
@@ -75,13 +75,12 @@ func contractDevices(c *Config) []Flag {
 		},
 		{
 			Name: "remote-hostengine-info", Aliases: []string{"r"}, Env: "DCGM_REMOTE_HOSTENGINE_INFO", Group: GroupCollectors, value: text(&c.HostEngine.Address),
-			Metavar: "HOST:PORT", Usage: "DCGM host engine to use instead of an embedded one. Outside Kubernetes its host is the value of the hostname label.",
-			NoEffect: noDCGM + "; only the value of the hostname label follows it",
-			Differs:  "an engine on this machine does not give the hostname label its name (\"localhost\")",
+			Metavar: "HOST:PORT", Usage: "DCGM host engine to use instead of an embedded one: host:port, [IPv6]:port, the path of a Unix socket, or a URL tcp://, unix://, vsock://. Outside Kubernetes its host is the value of the hostname label.",
+			Differs: "an engine on this machine does not give the hostname label its name (\"localhost\")",
 		},
 		{
 			Name: "fake-gpus", Env: "DCGM_EXPORTER_USE_FAKE_GPUS", Group: GroupCollectors, value: boolean(&c.AcceptFakeGPUs),
-			Usage: "Accept GPUs that DCGM injects for tests.", NoEffect: noDCGM + "; --enable-fake simulates GPUs without DCGM",
+			Usage: "Accept GPUs that somebody has injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
 		},
 		{
 			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, value: boolean(&c.BindUnbindWatch),
@@ -234,12 +233,12 @@ func contractDiagnosis(c *Config) []Flag {
 		},
 		{
 			Name: "enable-dcgm-log", Env: "DCGM_EXPORTER_ENABLE_DCGM_LOG", Group: GroupLogging, value: boolean(&c.HostEngine.Log),
-			Usage: "Pass DCGM's log on.", NoEffect: noDCGM,
+			Usage: "Write the log of an embedded host engine to standard error.",
 		},
 		{
 			Name: "dcgm-log-level", Env: "DCGM_EXPORTER_DCGM_LOG_LEVEL", Group: GroupLogging,
 			value:   oneOf(&c.HostEngine.LogLevel, true, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"),
-			Metavar: "LEVEL", Usage: "Level of DCGM's log.", NoEffect: noDCGM,
+			Metavar: "LEVEL", Usage: "Level of DCGM's log.",
 		},
 		{
 			Name: "dump-enabled", Env: "DCGM_EXPORTER_DUMP_ENABLED", Group: GroupLogging, value: boolean(&c.Dump.Enabled),

@@ -56,6 +56,11 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "auto|true|false", Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor,
 		},
 		{
+			Name: "dcgm-library", Env: "WARPGAUGE_DCGM_LIBRARY", Group: GroupCollectors, value: text(&c.HostEngine.Library),
+			Metavar: "FILE", Usage: "The DCGM library, as path or soname; no other is tried.",
+			ShownDefault: "libdcgm.so.4 by the loader's path, then where packages put it",
+		},
+		{
 			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
 			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
 		},
@@ -109,11 +114,11 @@ func ownServing(c *Config) []Flag {
 		},
 		{
 			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Release),
-			Usage: "Serve POST /-/release and /-/resume, which let collectors go (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same.",
+			Usage: "Serve POST /-/release and /-/resume, which let collectors go (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to others.",
 		},
 		{
 			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, value: duration(&c.ReleaseTimeout),
-			Metavar: "DURATION", Usage: "A release that is not resumed ends by itself after this. 0: never.",
+			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends by itself after this. 0: never.",
 		},
 		{
 			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.IdleTimeout),

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/view"
 )
@@ -21,18 +23,7 @@ func (s *Supervisor) Release(ctx context.Context, name string) error {
 	if err := s.isNamed(name); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	s.wishMu.Lock()
-	s.letGo = true
-	s.releases = append(s.releases, done)
-	s.wishMu.Unlock()
-	poke(s.wake)
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("release collector %q: %w: %s", s.o.Name, ctx.Err(), s.holding())
-	}
+	return s.letGoFor(ctx, sampler.RestReleased)
 }
 
 // Resume ends a release: a child is started again.
@@ -40,11 +31,46 @@ func (s *Supervisor) Resume(name string) error {
 	if err := s.isNamed(name); err != nil {
 		return err
 	}
+	s.rouse(sampler.RestReleased)
+	return nil
+}
+
+// Standby puts the collector to rest, as Release does, because another serves
+// its devices, or ends that. It and a release are two reasons to rest: a child is
+// started again when neither is left.
+func (s *Supervisor) Standby(ctx context.Context, name string, rest bool) error {
+	if err := s.isNamed(name); err != nil {
+		return err
+	}
+	if !rest {
+		s.rouse(sampler.RestStandby)
+		return nil
+	}
+	return s.letGoFor(ctx, sampler.RestStandby)
+}
+
+// letGoFor adds a reason to rest, and returns when the process is gone.
+func (s *Supervisor) letGoFor(ctx context.Context, why sampler.Rest) error {
+	done := make(chan error, 1)
 	s.wishMu.Lock()
-	s.letGo = false
+	s.letGo |= why
+	s.releases = append(s.releases, done)
 	s.wishMu.Unlock()
 	poke(s.wake)
-	return nil
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("let collector %q go: %w: %s", s.o.Name, ctx.Err(), s.holding())
+	}
+}
+
+// rouse takes a reason back.
+func (s *Supervisor) rouse(why sampler.Rest) {
+	s.wishMu.Lock()
+	s.letGo &^= why
+	s.wishMu.Unlock()
+	poke(s.wake)
 }
 
 func (s *Supervisor) isNamed(name string) error {
@@ -70,12 +96,15 @@ func (s *Supervisor) heedRelease() {
 	letGo := s.letGo
 	s.wishMu.Unlock()
 	switch {
-	case letGo && !s.released:
+	case letGo != 0 && !s.released:
 		s.released = true
 		s.release()
-		s.setProblem(sampler.CauseReleased, "released: nothing is sampled until it is resumed")
-		s.log.Info("collector is let go")
-	case !letGo && s.released:
+		cause, reason := letGo.Why()
+		s.setProblem(cause, reason)
+		s.log.Info("collector is let go", zap.String("cause", string(cause)))
+	case letGo != 0: // for another reason than before, maybe
+		s.setProblem(letGo.Why())
+	case s.released:
 		s.released, s.startAt = false, time.Now()
 		s.setProblem(sampler.CauseOpening, "being opened again after a release")
 		s.answerReleases(errors.New("resumed before it was released"))
@@ -132,7 +161,7 @@ func (s *Supervisor) holding() string {
 // partedDevices are those that a release took off the board, while nothing is
 // there instead.
 func (t *tableau) partedDevices() []sampler.DeviceStatus {
-	if len(t.shown) > 0 {
+	if len(t.shown) > 0 || t.cause == sampler.CauseStandby {
 		return nil
 	}
 	out := slices.Clone(t.parted)

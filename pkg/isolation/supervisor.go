@@ -31,7 +31,7 @@ type Supervisor struct {
 	version uint64
 	waiters []waiter
 
-	letGo    bool         // guarded by wishMu: the child is to be released
+	letGo    sampler.Rest // guarded by wishMu: why the child is to rest, 0 if it is not
 	releases []chan error // that wait for that
 
 	// Of Run alone.

@@ -40,7 +40,7 @@ type keeper struct {
 	wish     field.List
 	version  uint64 // of wish
 	waiters  []waiter
-	letGo    bool         // it is to be released
+	letGo    Rest         // why it is to rest, 0 if it is not
 	releases []chan error // that wait for that
 
 	wake  chan struct{}              // the wish has changed

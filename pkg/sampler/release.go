@@ -24,7 +24,7 @@ func (s *Sampler) Release(ctx context.Context, name string) error {
 	}
 	waits := make([]<-chan error, len(keepers))
 	for i, k := range keepers { // all of them before the first is waited for
-		waits[i] = k.release()
+		waits[i] = k.rest(RestReleased)
 	}
 	errs := make([]error, len(keepers))
 	for i, k := range keepers {
@@ -41,9 +41,53 @@ func (s *Sampler) Release(ctx context.Context, name string) error {
 func (s *Sampler) Resume(name string) error {
 	keepers, err := s.named(name)
 	for _, k := range keepers {
-		k.resume()
+		k.rouse(RestReleased)
 	}
 	return err
+}
+
+// Standby puts the collector of that name to rest, as Release does, because
+// another serves its devices, or ends that. It and a release are two reasons to
+// rest: the collector is opened again when neither is left.
+func (s *Sampler) Standby(ctx context.Context, name string, rest bool) error {
+	keepers, err := s.named(name)
+	if err != nil {
+		return err
+	}
+	for _, k := range keepers {
+		if !rest {
+			k.rouse(RestStandby)
+			continue
+		}
+		select {
+		case err = <-k.rest(RestStandby):
+		case <-ctx.Done():
+			err = fmt.Errorf("put collector %q on standby: %w: %s", k.name, ctx.Err(), k.holding())
+		}
+	}
+	return err
+}
+
+// Rest is why a collector rests; there may be several reasons.
+type Rest uint8
+
+// The reasons.
+const (
+	RestReleased Rest = 1 << iota // somebody wants its library and driver free
+	RestStandby                   // another collector serves its devices
+)
+
+// Why says so. What a person has asked for comes first.
+func (r Rest) Why() (Cause, string) {
+	if r&RestReleased != 0 {
+		return CauseReleased, "released: nothing is sampled until it is resumed"
+	}
+	return CauseStandby, "standing by: another collector serves its devices"
+}
+
+func (r Rest) problem() *problem {
+	cause, reason := r.Why()
+	return &problem{cause: cause, reason: reason}
 }
 
 func (s *Sampler) named(name string) ([]*keeper, error) {
@@ -58,19 +102,21 @@ func (s *Sampler) named(name string) ([]*keeper, error) {
 	return nil, fmt.Errorf("no collector %q", name)
 }
 
-func (k *keeper) release() <-chan error {
+// rest adds a reason to rest. The channel tells when nothing is held.
+func (k *keeper) rest(why Rest) <-chan error {
 	done := make(chan error, 1)
 	k.wishMu.Lock()
-	k.letGo = true
+	k.letGo |= why
 	k.releases = append(k.releases, done)
 	k.wishMu.Unlock()
 	poke(k.wake)
 	return done
 }
 
-func (k *keeper) resume() {
+// rouse takes one back.
+func (k *keeper) rouse(why Rest) {
 	k.wishMu.Lock()
-	k.letGo = false
+	k.letGo &^= why
 	k.wishMu.Unlock()
 	poke(k.wake)
 }
@@ -91,18 +137,20 @@ func (k *keeper) onWish() {
 	letGo, version := k.letGo, k.version
 	k.wishMu.Unlock()
 	switch {
-	case letGo && !k.released:
+	case letGo != 0 && !k.released:
 		k.released, k.dirty = true, false
 		k.retry.Stop()
-		k.problem.Store(&problem{cause: CauseReleased, reason: "released: nothing is sampled until it is resumed"})
+		k.problem.Store(letGo.problem())
 		if p := k.pending; p != nil {
 			k.pending, k.ready = nil, nil
 			p.retire()
 			k.retired = append(k.retired, p)
 		}
 		k.retire(nil)
-		k.log.Info("collector is let go")
-	case !letGo && k.released:
+		k.log.Info("collector is let go", zap.String("cause", string(letGo.problem().cause)))
+	case letGo != 0:
+		k.problem.Store(letGo.problem()) // another reason than before, maybe
+	case k.released:
 		k.released, k.dirty = false, true
 		k.held.Store(nil)
 		k.pause = firstRetry
@@ -170,7 +218,7 @@ func (k *keeper) onOutdated(b *binding, err error) {
 // goroutine.
 func (k *keeper) parted(cause Cause, reason string, now time.Time) (out []DeviceStatus) {
 	b := k.former.Load()
-	if b == nil || cause == CauseNothing {
+	if b == nil || cause == CauseNothing || cause == CauseStandby {
 		return nil
 	}
 	for _, w := range b.workers {

@@ -40,6 +40,7 @@ const (
 	CauseOutdated  Cause = "outdated" // what is open no longer fits the driver
 	CauseNothing   Cause = "nothing_to_read"
 	CauseReleased  Cause = "released"     // by Release
+	CauseStandby   Cause = "standby"      // by Standby: another collector serves its devices
 	CauseChild     Cause = "child_exited" // the process that samples has ended; another is on its way
 	CauseStuck     Cause = "child_stuck"  // the process that samples was killed and does not go
 )

@@ -48,6 +48,12 @@ type Options struct {
 	Release func(ctx context.Context, collector string, limit time.Duration) error
 	// Resume ends a release.
 	Resume func(collector string) error
+	// PauseProfiling has profiling fields no longer read, for a time as in Release.
+	// It returns when none is read any more. Its context ends after a minute. nil
+	// forbids /-/profiling/pause and /-/profiling/resume.
+	PauseProfiling func(ctx context.Context, limit time.Duration) error
+	// ResumeProfiling ends a pause. Its context ends after a minute.
+	ResumeProfiling func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 	// Version is shown on the index page.

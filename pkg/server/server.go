@@ -85,6 +85,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.stats.release.count(s.serveRelease(w, r))
 	case "/-/resume":
 		s.stats.resume.count(s.serveResume(w, r))
+	case "/-/profiling/pause":
+		s.stats.profiling.count(s.servePause(w, r))
+	case "/-/profiling/resume":
+		s.stats.profiling.count(s.serveUnpause(w, r))
 	case "/":
 		s.stats.index.count(s.index.serve(w, r))
 	default:

@@ -10,7 +10,7 @@ import (
 // stats are the server's own metrics. Children are made once, so that counting
 // a request allocates nothing and every series is there from the start.
 type stats struct {
-	metrics, health, livez, readyz, reload, release, resume, pprof, index, other *pathStats
+	metrics, health, livez, readyz, reload, release, resume, profiling, pprof, index, other *pathStats
 
 	scrape   prometheus.Histogram
 	aborted  prometheus.Counter
@@ -33,11 +33,12 @@ func newStats(reg prometheus.Registerer, open func() float64) *stats {
 		readyz:  path("/readyz", http.StatusOK, http.StatusServiceUnavailable),
 		reload: path("/-/reload", http.StatusOK, http.StatusForbidden,
 			http.StatusMethodNotAllowed, http.StatusInternalServerError),
-		release: path("/-/release", http.StatusOK, http.StatusForbidden, http.StatusInternalServerError),
-		resume:  path("/-/resume", http.StatusOK, http.StatusForbidden),
-		pprof:   path("/debug/pprof", http.StatusOK),
-		index:   path("/", http.StatusOK),
-		other:   path("other", http.StatusNotFound),
+		release:   path("/-/release", http.StatusOK, http.StatusForbidden, http.StatusInternalServerError),
+		resume:    path("/-/resume", http.StatusOK, http.StatusForbidden),
+		profiling: path("/-/profiling", http.StatusOK, http.StatusForbidden, http.StatusInternalServerError),
+		pprof:     path("/debug/pprof", http.StatusOK),
+		index:     path("/", http.StatusOK),
+		other:     path("other", http.StatusNotFound),
 
 		scrape: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "warpgauge_scrape_duration_seconds",

@@ -1,0 +1,61 @@
+//go:build linux && cgo
+
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+)
+
+// TestE2EDCGMPause: while profiling is paused the engine watches no profiling field
+// for the exporter, whose child goes on with the rest.
+func TestE2EDCGMPause(t *testing.T) {
+	exe := build(t)
+	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
+	x := serve(t, exe, "--enable-fake=false", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
+		"--collect-interval=100", "--enable-release-endpoint",
+		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_SM_ACTIVE, gauge, s\n"))
+	client := newClient(t)
+	defer client.CloseIdleConnections()
+	await := func(what string, profiling bool, watches int) {
+		t.Helper()
+		eventually(t, what, func() error {
+			body := get(t, client, x.url+"/metrics").body
+			switch n := e.Counts().Watches; {
+			case bytes.Contains(body, []byte("\nDCGM_FI_PROF_SM_ACTIVE{")) != profiling:
+				return fmt.Errorf("profiling on the page: %v", !profiling)
+			case !bytes.Contains(body, []byte("\nDCGM_FI_DEV_GPU_TEMP{gpu=\"1\"")):
+				return fmt.Errorf("no temperature")
+			case n != watches:
+				return fmt.Errorf("%d watches, want %d", n, watches)
+			}
+			return nil
+		})
+	}
+	post := func(path, want string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.url+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		var text bytes.Buffer
+		if _, err := text.ReadFrom(a.Body); err != nil || strings.TrimSpace(text.String()) != want {
+			t.Errorf("%s: %d %q, %v", path, a.StatusCode, text.String(), err)
+		}
+	}
+	await("both fields", true, 2)
+	post("/-/profiling/pause", "paused")
+	await("a pause", false, 1)
+	post("/-/profiling/resume", "resumed")
+	await("both fields again", true, 2)
+}

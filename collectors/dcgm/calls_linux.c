@@ -1,0 +1,296 @@
+//go:build linux && cgo
+
+#include "calls_linux.h"
+
+#include <math.h>
+#include <string.h>
+
+#define WG_TYPE(name, args) typedef int (*wg_fn_##name) args;
+WG_FUNCTIONS(WG_TYPE)
+#undef WG_TYPE
+
+#define WG_NAME(name, args) #name,
+static const char *const names[] = {WG_FUNCTIONS(WG_NAME)};
+#undef WG_NAME
+
+const char *wg_function_name(int place) {
+	return place >= 0 && place < WG_FUNCTION_COUNT ? names[place] : NULL;
+}
+
+// The function of a name, as its type.
+#define FN(name) ((wg_fn_##name)t->at[WG_##name])
+#define NEED(name) \
+	if (!FN(name)) return WG_NO_SYMBOL
+
+enum {
+	ST_OK = 0,
+	ST_NO_DATA = -14,
+	ST_VER_MISMATCH = -12,
+	OPERATION_AUTO = 1,
+	GROUP_EMPTY = 1,         // DCGM_GROUP_EMPTY
+	ORDER_ASCENDING = 1,     // DCGM_ORDER_ASCENDING
+	ONLY_SUPPORTED = 1,      // DCGM_GEGE_FLAG_ONLY_SUPPORTED
+	LIVE_DATA = 1,           // DCGM_FV_FLAG_LIVE_DATA
+};
+
+// Blanks are everything from these on: not there, not found, not supported, not
+// permitted (dcgm_structs.h).
+#define INT64_BLANK INT64_C(0x7ffffffffffffff0)
+#define FP64_BLANK 140737488355328.0
+
+int wg_init(const wg_table *t) {
+	NEED(dcgmInit);
+	return FN(dcgmInit)();
+}
+
+int wg_shutdown(const wg_table *t) {
+	NEED(dcgmShutdown);
+	return FN(dcgmShutdown)();
+}
+
+int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle) {
+	NEED(dcgmStartEmbedded_v2);
+	wg_embedded2 p = {.version = WG_VERSION(wg_embedded2, 2), .mode = OPERATION_AUTO, .log_file = log_file, .severity = severity};
+	int r = FN(dcgmStartEmbedded_v2)(&p);
+	*handle = p.handle;
+	return r;
+}
+
+int wg_stop_embedded(const wg_table *t, uintptr_t handle) {
+	NEED(dcgmStopEmbedded);
+	return FN(dcgmStopEmbedded)(handle);
+}
+
+int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, unsigned timeout_ms, uintptr_t *handle) {
+	if (is_url) {
+		NEED(dcgmConnect_v3);
+		wg_connect3 p = {.version = WG_VERSION(wg_connect3, 1), .timeout_ms = timeout_ms};
+		return FN(dcgmConnect_v3)(address, &p, handle);
+	}
+	NEED(dcgmConnect_v2);
+	wg_connect2 p = {.version = WG_VERSION(wg_connect2, 2), .timeout_ms = timeout_ms, .unix_socket = (uint32_t)is_unix};
+	return FN(dcgmConnect_v2)(address, &p, handle);
+}
+
+int wg_disconnect(const wg_table *t, uintptr_t handle) {
+	NEED(dcgmDisconnect);
+	return FN(dcgmDisconnect)(handle);
+}
+
+int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out) {
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_version2, 2);
+	if (engine) {
+		NEED(dcgmHostengineVersionInfo);
+		return FN(dcgmHostengineVersionInfo)(handle, out);
+	}
+	NEED(dcgmVersionInfo);
+	return FN(dcgmVersionInfo)(out);
+}
+
+int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count) {
+	NEED(dcgmGetEntityGroupEntities);
+	return FN(dcgmGetEntityGroupEntities)(handle, kind, ids, count, only_supported ? ONLY_SUPPORTED : 0);
+}
+
+int wg_hierarchy(const wg_table *t, uintptr_t handle, wg_hierarchy2 *out) {
+	NEED(dcgmGetGpuInstanceHierarchy);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_hierarchy2, 2);
+	int r = FN(dcgmGetGpuInstanceHierarchy)(handle, out);
+	if (out->count > WG_MAX_HIERARCHY) out->count = WG_MAX_HIERARCHY;
+	return r;
+}
+
+int wg_cpus(const wg_table *t, uintptr_t handle, wg_cpus1 *out) {
+	NEED(dcgmGetCpuHierarchy);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_cpus1, 1);
+	int r = FN(dcgmGetCpuHierarchy)(handle, out);
+	if (out->count > 8) out->count = 8;
+	return r;
+}
+
+int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out) {
+	NEED(dcgmGetNvLinkLinkStatus);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_links5, 5);
+	int r = FN(dcgmGetNvLinkLinkStatus)(handle, out);
+	if (r == ST_VER_MISMATCH) {
+		wg_links4 old = {.version = WG_VERSION(wg_links4, 4)};
+		r = FN(dcgmGetNvLinkLinkStatus)(handle, &old);
+		memset(out, 0, sizeof *out);
+		out->gpu_count = old.gpu_count;
+		for (int i = 0; i < WG_MAX_GPUS; i++) {
+			out->gpus[i].id = old.gpus[i].id;
+			memcpy(out->gpus[i].state, old.gpus[i].state, sizeof old.gpus[i].state);
+		}
+		out->switch_count = old.switch_count;
+		memcpy(out->switches, old.switches, sizeof out->switches);
+	}
+	if (out->gpu_count > WG_MAX_GPUS) out->gpu_count = WG_MAX_GPUS;
+	if (out->switch_count > WG_MAX_SWITCHES) out->switch_count = WG_MAX_SWITCHES;
+	return r;
+}
+
+int wg_peers(const wg_table *t, uintptr_t handle, wg_peers1 *out) {
+	NEED(dcgmGetNvLinkP2PStatus);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_peers1, 1);
+	int r = FN(dcgmGetNvLinkP2PStatus)(handle, out);
+	if (out->gpu_count > WG_MAX_GPUS) out->gpu_count = WG_MAX_GPUS;
+	return r;
+}
+
+int wg_group_create(const wg_table *t, uintptr_t handle, const char *name, const wg_entity *e, int n, uintptr_t *group) {
+	NEED(dcgmGroupCreate);
+	NEED(dcgmGroupAddEntity);
+	NEED(dcgmGroupDestroy);
+	int r = FN(dcgmGroupCreate)(handle, GROUP_EMPTY, name, group);
+	if (r != ST_OK) return r;
+	for (int i = 0; i < n && r == ST_OK; i++) r = FN(dcgmGroupAddEntity)(handle, *group, e[i].kind, e[i].id);
+	if (r != ST_OK) FN(dcgmGroupDestroy)(handle, *group);
+	return r;
+}
+
+int wg_group_destroy(const wg_table *t, uintptr_t handle, uintptr_t group) {
+	NEED(dcgmGroupDestroy);
+	return FN(dcgmGroupDestroy)(handle, group);
+}
+
+int wg_fields_create(const wg_table *t, uintptr_t handle, const char *name, const uint16_t *f, int n, uintptr_t *fields) {
+	NEED(dcgmFieldGroupCreate);
+	return FN(dcgmFieldGroupCreate)(handle, n, f, name, fields);
+}
+
+int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields) {
+	NEED(dcgmFieldGroupDestroy);
+	return FN(dcgmFieldGroupDestroy)(handle, fields);
+}
+
+int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s, int keep_n) {
+	NEED(dcgmWatchFields);
+	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, keep_n);
+}
+
+int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields) {
+	NEED(dcgmUnwatchFields);
+	return FN(dcgmUnwatchFields)(handle, group, fields);
+}
+
+wg_cell wg_decode(uint16_t type, int32_t status, int64_t micros, int64_t i64, double dbl) {
+	wg_cell c = {.value = NAN, .micros = micros, .status = status};
+	if (status != ST_OK) return c;
+	if (type == 'i' || type == 't') {
+		if (i64 < INT64_BLANK) c.value = (double)i64;
+	} else if (type == 'd') {
+		if (dbl < FP64_BLANK) c.value = dbl; // false for NaN, too
+	}
+	return c;
+}
+
+// place finds where a value belongs. The answer usually comes in the order of
+// the request, so the expected place is looked at first.
+static long place(const wg_value2 *v, uint32_t expected, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf) {
+	if (expected < ne * nf) {
+		const wg_entity *x = &e[expected / nf];
+		if (x->kind == v->entity.kind && x->id == v->entity.id && f[expected % nf] == v->field) return expected;
+	}
+	for (uint32_t i = 0; i < ne; i++) {
+		if (e[i].kind != v->entity.kind || e[i].id != v->entity.id) continue;
+		for (uint32_t j = 0; j < nf; j++)
+			if (f[j] == v->field) return (long)i * nf + j;
+	}
+	return -1;
+}
+
+// ask makes the call with scratch marked, so that what is not written is seen.
+static int ask(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
+               wg_value2 *scratch) {
+	NEED(dcgmEntitiesGetLatestValues);
+	for (uint32_t i = 0; i < ne * nf; i++) {
+		scratch[i].version = WG_VERSION(wg_value2, 2);
+		scratch[i].field = 0; // no field has number 0
+		scratch[i].status = ST_NO_DATA;
+	}
+	return FN(dcgmEntitiesGetLatestValues)(handle, e, ne, f, nf, live ? LIVE_DATA : 0, scratch);
+}
+
+int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
+              wg_value2 *scratch, wg_cell *cells) {
+	for (uint32_t i = 0; i < ne * nf; i++) cells[i] = (wg_cell){.value = NAN, .status = ST_NO_DATA};
+	int r = ask(t, handle, e, ne, f, nf, live, scratch);
+	if (r != ST_OK) return r;
+	for (uint32_t i = 0; i < ne * nf; i++) {
+		const wg_value2 *v = &scratch[i];
+		long at = v->field ? place(v, i, e, ne, f, nf) : -1;
+		if (at >= 0) cells[at] = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl);
+	}
+	return ST_OK;
+}
+
+int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
+             wg_value2 *scratch, char *texts) {
+	memset(texts, 0, (size_t)ne * nf * WG_STRING);
+	int r = ask(t, handle, e, ne, f, nf, live, scratch);
+	if (r != ST_OK) return r;
+	for (uint32_t i = 0; i < ne * nf; i++) {
+		const wg_value2 *v = &scratch[i];
+		long at = v->field ? place(v, i, e, ne, f, nf) : -1;
+		if (at < 0 || v->type != 's' || v->status != ST_OK) continue;
+		memcpy(texts + at * WG_STRING, v->value.str, WG_STRING - 1);
+	}
+	return ST_OK;
+}
+
+int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64_t after_us, wg_value1 *scratch,
+             wg_cell *cells, int *count) {
+	NEED(dcgmGetMultipleValuesForField);
+	int room = *count;
+	for (int i = 0; i < room; i++) scratch[i].version = WG_VERSION(wg_value1, 1);
+	int r = FN(dcgmGetMultipleValuesForField)(handle, gpu, field, count, after_us, 0, ORDER_ASCENDING, scratch);
+	if (*count > room) *count = room;
+	if (*count < 0 || r != ST_OK) *count = 0;
+	for (int i = 0; i < *count; i++) {
+		const wg_value1 *v = &scratch[i];
+		cells[i] = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl);
+	}
+	return r == ST_NO_DATA ? ST_OK : r;
+}
+
+int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_groups3 *out) {
+	NEED(dcgmProfGetSupportedMetricGroups);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_metric_groups3, 3);
+	out->gpu = gpu;
+	int r = FN(dcgmProfGetSupportedMetricGroups)(handle, out);
+	if (out->group_count > 10) out->group_count = 10;
+	for (uint32_t i = 0; i < 10; i++)
+		if (out->groups[i].field_count > 64) out->groups[i].field_count = 64;
+	return r;
+}
+
+int wg_pause(const wg_table *t, uintptr_t handle, int pause) {
+	if (pause) {
+		NEED(dcgmProfPause);
+		return FN(dcgmProfPause)(handle);
+	}
+	NEED(dcgmProfResume);
+	return FN(dcgmProfResume)(handle);
+}
+
+int wg_health_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uint32_t systems, int64_t every_us, double keep_s) {
+	NEED(dcgmHealthSet_v2);
+	wg_health_set2 p = {
+	    .version = WG_VERSION(wg_health_set2, 2), .group = group, .systems = systems, .interval_us = every_us, .keep_s = keep_s};
+	return FN(dcgmHealthSet_v2)(handle, &p);
+}
+
+int wg_health(const wg_table *t, uintptr_t handle, uintptr_t group, wg_health5 *out) {
+	NEED(dcgmHealthCheck);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_health5, 5);
+	int r = FN(dcgmHealthCheck)(handle, group, out);
+	if (out->count > WG_MAX_INCIDENTS) out->count = WG_MAX_INCIDENTS;
+	return r;
+}

@@ -1,0 +1,28 @@
+//go:build !linux || !cgo
+
+package dcgm
+
+import (
+	"context"
+	"fmt"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Collector is DCGM, in a binary that cannot call it.
+type Collector struct{}
+
+// New returns a collector that cannot be opened.
+func New(Options) *Collector { return &Collector{} }
+
+// Name is "dcgm".
+func (*Collector) Name() string { return "dcgm" }
+
+// Open answers collector.ErrNotBuiltIn.
+func (*Collector) Open(context.Context, field.List) ([]collector.Source, error) {
+	return nil, fmt.Errorf("open DCGM: %w: this binary was built without cgo", collector.ErrNotBuiltIn)
+}
+
+// Close has nothing to release.
+func (*Collector) Close() error { return nil }

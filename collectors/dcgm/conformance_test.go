@@ -1,0 +1,103 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
+)
+
+// TestConformance runs the suite of the contract on the simulated library, which
+// the collector loads and calls as it would DCGM's. What hangs in DCGM is the
+// engine, with all that it has, so there is no board to let hang alone: see
+// TestHang and TestStalled.
+func TestConformance(t *testing.T) {
+	for name, c := range map[string]struct {
+		config   dcgmtest.Config
+		embedded bool
+	}{
+		"DGX H100":          {config: dcgmtest.Config{GPUs: 3}},
+		"DGX H100 embedded": {config: dcgmtest.Config{GPUs: 2}, embedded: true},
+		"A100 MIG":          {config: dcgmtest.Config{Preset: "a100-mig"}},
+		"GB200":             {config: dcgmtest.Config{Preset: "gb200", GPUs: 2}},
+		"PCIe, DCGM 4.2":    {config: dcgmtest.Config{Preset: "pcie", GPUs: 2, Version: "4.2.3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collectortest.Run(t, collectortest.Harness{
+				Name: "dcgm",
+				New: func(tb testing.TB) collectortest.Rig {
+					e := simulate(tb, c.config)
+					o := remote(e)
+					if c.embedded {
+						o = embedded(e)
+					}
+					return newRig(tb, e, o)
+				},
+			})
+		})
+	}
+}
+
+// witness remembers what the sources of a rig's collectors are.
+type witness struct {
+	*Collector
+	rig *rig
+}
+
+func (w *witness) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	sources, err := w.Collector.Open(ctx, fields)
+	w.rig.mu.Lock()
+	defer w.rig.mu.Unlock()
+	for _, s := range sources {
+		w.rig.devices = append(w.rig.devices, s.Devices()...)
+	}
+	return sources, err
+}
+
+type rig struct {
+	mu      sync.Mutex
+	devices []collector.Device
+}
+
+// gpu is the number of the GPU that a device is or is part of.
+func (r *rig) gpu(tb testing.TB, id string) int {
+	tb.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.devices, func(d collector.Device) bool { return d.ID == id })
+	if i < 0 {
+		tb.Fatalf("no source has device %q", id)
+	}
+	n, err := strconv.Atoi(r.devices[i].GPU)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+func newRig(tb testing.TB, e *dcgmtest.Engine, o Options) collectortest.Rig {
+	r := &rig{}
+	return collectortest.Rig{
+		Factory:       func() collector.Collector { return &witness{New(o), r} },
+		LoseDevice:    func(id string) { e.Lose(r.gpu(tb, id)) },
+		RestoreDevice: func(id string) { e.Restore(r.gpu(tb, id)) },
+		ChangeColumns: func() { e.SetMIG(0, "1g.10gb", "1g.10gb") },
+		FailOpen: func() func() {
+			if o.Engine == "" {
+				e.RefuseEmbedded(-56)
+				return func() { e.RefuseEmbedded(0) }
+			}
+			e.Stop(-21)
+			return e.Start
+		},
+		RaiseEvent: func(id string, _ field.ID, value float64) { e.XID(r.gpu(tb, id), int(value)) },
+	}
+}

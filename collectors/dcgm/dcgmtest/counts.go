@@ -1,0 +1,95 @@
+package dcgmtest
+
+import "maps"
+
+// Counts are what clients of all processes have from the engine. What a process
+// that was killed had stays counted.
+type Counts struct {
+	Inits         int // dcgmInit without dcgmShutdown
+	Connections   int
+	Embedded      int
+	Groups        int
+	FieldGroups   int
+	Watches       int // pairs of group and field group
+	HealthWatches int // groups
+}
+
+// Counts tells what clients have now.
+func (e *Engine) Counts() Counts {
+	n := func(w int) int { return int(e.word(w)) }
+	return Counts{
+		Inits: n(wordInits), Connections: n(wordConnections), Embedded: n(wordEmbedded),
+		Groups: n(wordGroups), FieldGroups: n(wordFieldGroups), Watches: n(wordWatches), HealthWatches: n(wordHealthWatches),
+	}
+}
+
+func (e *Engine) word(w int) uint64 {
+	v, err := e.control.read(w)
+	if err != nil {
+		e.fail(err)
+	}
+	return v
+}
+
+// Calls is how often a function was called since ResetCalls, by all processes.
+func (e *Engine) Calls(function string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return int(e.allCalls()[function] - e.calls[function])
+}
+
+func (e *Engine) allCalls() map[string]uint64 {
+	out := map[string]uint64{}
+	for i, f := range functions() {
+		n, err := e.control.readAt(int64(callsOffset + 8*i))
+		if err != nil {
+			e.fail(err)
+		}
+		out[f.name] = n
+	}
+	return out
+}
+
+// TotalCalls is how often any function was called since ResetCalls.
+func (e *Engine) TotalCalls() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name, calls := range e.allCalls() {
+		n += int(calls - e.calls[name])
+	}
+	return n
+}
+
+// ResetCalls begins to count calls anew, and what MostValues tells.
+func (e *Engine) ResetCalls() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls = maps.Clone(e.allCalls())
+	if err := e.control.write(wordMostValues, 0); err != nil {
+		e.fail(err)
+	}
+}
+
+// MostValues is how many values the largest reply had.
+func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
+
+// Paused reports whether profiling is paused.
+func (e *Engine) Paused() bool { return e.word(wordPaused) != 0 }
+
+// Log is the file that an embedded engine was told to log to ("" none) and the
+// severity; false if none was started.
+func (e *Engine) Log() (file string, severity int, ok bool) {
+	s := e.word(wordSeverity)
+	if s == 0 {
+		return "", 0, false
+	}
+	return e.control.text(logOffset, callsOffset), int(s - 1), true
+}
+
+// Functions are those that can be counted and made to fail.
+func Functions() (names []string) {
+	for _, f := range functions() {
+		names = append(names, f.name)
+	}
+	return names
+}

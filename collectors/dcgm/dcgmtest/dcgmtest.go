@@ -1,0 +1,119 @@
+// Package dcgmtest is a simulated DCGM for tests: a libdcgm.so.4 of our own with a
+// host engine behind it, written in C against DCGM's public headers, compiled when
+// a test needs it, and a Go handle to change what it answers while it runs.
+//
+// The library is a real shared object, so dlopen, dlsym and our own calls in C are
+// exercised as on a node with DCGM, and so is go-dcgm's lazy binding. It reads a
+// script (see README.md); an Engine writes that script and changes it. The library
+// sees a change at its next call, in this process and in every other.
+//
+// Each Engine has a library of its own. UUIDs and PCI addresses are those of
+// nvmltest, so that a simulated NVML beside it has the same GPUs.
+package dcgmtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.
+type Config struct {
+	// Preset is "dgx-h100" (8 GPUs of 18 links, 4 switches), "a100-mig" (2 GPUs, one
+	// with instances), "gb200" (4 GPUs, 2 Grace CPUs of 72 cores), "pcie" (GPUs
+	// without links) or "empty"; "" means "dgx-h100".
+	Preset string
+	// GPUs is how many there are; 0 means as many as the preset has.
+	GPUs int
+	// Version is the host engine's; "" means "4.6.0".
+	Version string
+	// Library is the library's version, by which it lacks functions; "" means
+	// Version.
+	Library string
+	// Without are further functions that the library lacks.
+	Without []string
+	// Lines of script follow those of the preset and override them.
+	Lines []string
+}
+
+func (c Config) withDefaults() Config {
+	if c.Preset == "" {
+		c.Preset = "dgx-h100"
+	}
+	if c.Version == "" {
+		c.Version = "4.6.0"
+	}
+	if c.Library == "" {
+		c.Library = c.Version
+	}
+	return c
+}
+
+// New makes an Engine that lives until the test ends. It skips the test where
+// there is no C compiler, unless WARPGAUGE_REQUIRE names cc.
+func New(tb testing.TB, c Config) *Engine {
+	tb.Helper()
+	requireCC(tb)
+	e, err := Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		tb.Helper()
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}
+
+// Write puts a library and its script into a directory, where they stay: for
+// programs that are started with --dcgm-library=DIR/libdcgm.so.4. What a method
+// cannot do is told to fail, which must not return.
+func Write(dir string, c Config, fail func(error)) (*Engine, error) {
+	c = c.withDefaults()
+	names, err := symbols(c.Library, c.Without)
+	if err != nil {
+		return nil, err
+	}
+	built, err := compile(names)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	e := &Engine{config: c, fail: fail, library: filepath.Join(dir, soname), script: filepath.Join(dir, "script")}
+	if err := os.RemoveAll(e.library); err != nil { // one that is loaded stays as it is
+		return nil, err
+	}
+	if err := copyFile(e.library, built); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(e.library+".node", []byte(e.script+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	if e.control, err = newControl(e.script + ".control"); err != nil {
+		return nil, err
+	}
+	if err := e.prepare(); err != nil {
+		return nil, fmt.Errorf("preset %q: %w", c.Preset, err)
+	}
+	return e, e.write()
+}
+
+// Become makes an Engine another one, with the preset and the engine's version of
+// c, as when another machine is behind the same library. Connections live on.
+func (e *Engine) Become(c Config) {
+	e.change(func() error {
+		c = c.withDefaults()
+		c.Library = e.config.Library
+		e.config = c
+		e.content = content{}
+		return e.prepare()
+	})
+}

@@ -1,0 +1,394 @@
+// Connections, groups, field groups and watches: what an engine keeps for its
+// clients.
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct field_group {
+	uintptr_t id, owner;
+	char name[256];
+	unsigned short fields[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
+	int count;
+};
+
+struct watch {
+	uintptr_t group, fields, owner;
+	dcgmGroupEntityPair_t *members;
+	int member_count;
+	unsigned short ids[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
+	int id_count;
+	int64_t start, every;
+};
+
+static struct connection connections[MAX_CONNECTIONS];
+static struct group groups[DCGM_MAX_NUM_GROUPS];
+static struct field_group field_groups[DCGM_MAX_NUM_FIELD_GROUPS];
+static struct watch *watches;
+static int watch_count;
+static struct values watch_table; // by entity and field: base is the start, slope how often
+static uintptr_t serial = 1;
+
+enum { EMBEDDED_HANDLE = 0x7fffffff };
+
+static void plus(enum word w) { atomic_fetch_add(word(w), 1); }
+static void minus(enum word w) { atomic_fetch_sub(word(w), 1); }
+
+bool has_entity(int kind, int64_t id) {
+	for (int i = 0; i < S->entity_count; i++)
+		if (S->entities[i].kind == kind && S->entities[i].id == id) return true;
+	return kind == DCGM_FE_NONE;
+}
+
+bool profiling_field(int field) { return field >= 1001 && field < 1100; }
+
+struct connection *connection_of(dcgmHandle_t h) {
+	for (int i = 0; i < MAX_CONNECTIONS; i++)
+		if (h && connections[i].handle == h)
+			return connections[i].engine == atomic_load(word(WORD_ENGINE)) ? &connections[i] : NULL;
+	return NULL;
+}
+
+// rebuild makes the table of what is watched anew.
+static void rebuild(void) {
+	free_values(&watch_table);
+	plus(WORD_CHANGES);
+	for (int w = 0; w < watch_count; w++)
+		for (int m = 0; m < watches[w].member_count; m++)
+			for (int f = 0; f < watches[w].id_count; f++) {
+				const dcgmGroupEntityPair_t *e = &watches[w].members[m];
+				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, watches[w].ids[f]);
+				double start = there ? there->base : (double)watches[w].start, every = there ? there->slope : (double)watches[w].every;
+				struct value *v = put_value(&watch_table, (int)e->entityGroupId, e->entityId, watches[w].ids[f]);
+				v->base = start;
+				v->slope = every < (double)watches[w].every ? every : (double)watches[w].every;
+			}
+}
+
+bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
+	const struct value *v = find_value(&watch_table, kind, id, field);
+	if (!v) return false;
+	*start = (int64_t)v->base;
+	*every = (int64_t)v->slope;
+	return true;
+}
+
+static void drop_watch(int i) {
+	free(watches[i].members);
+	watches[i] = watches[--watch_count];
+	minus(WORD_WATCHES);
+}
+
+static void drop_group(struct group *g) {
+	if (g->health) minus(WORD_HEALTH_WATCHES);
+	free(g->members);
+	*g = (struct group){0};
+	minus(WORD_GROUPS);
+}
+
+// forget takes back all that a connection has made.
+static void forget(struct connection *c) {
+	for (int i = watch_count - 1; i >= 0; i--)
+		if (watches[i].owner == c->handle) drop_watch(i);
+	for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
+		if (groups[i].id && groups[i].owner == c->handle) drop_group(&groups[i]);
+	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++)
+		if (field_groups[i].id && field_groups[i].owner == c->handle) {
+			field_groups[i] = (struct field_group){0};
+			minus(WORD_FIELD_GROUPS);
+		}
+	rebuild();
+}
+
+void sweep(void) {
+	static uint64_t swept;
+	uint64_t engine = atomic_load(word(WORD_ENGINE));
+	if (swept == engine) return;
+	swept = engine;
+	for (int i = 0; i < MAX_CONNECTIONS; i++)
+		if (connections[i].handle && connections[i].engine != engine && !connections[i].embedded) forget(&connections[i]);
+}
+
+static struct connection *free_connection(void) {
+	for (int i = 0; i < MAX_CONNECTIONS; i++)
+		if (!connections[i].handle) return &connections[i];
+	return NULL;
+}
+
+dcgmReturn_t dcgmInit(void) {
+	ENTER(dcgmInit);
+	plus(WORD_INITS);
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmShutdown(void) {
+	ENTER(dcgmShutdown);
+	if (atomic_load(word(WORD_INITS))) minus(WORD_INITS);
+	return leave(DCGM_ST_OK);
+}
+
+static dcgmReturn_t embed(dcgmHandle_t *out) {
+	if (S->no_embedding) return S->no_embedding;
+	for (int i = 0; i < MAX_CONNECTIONS; i++)
+		if (connections[i].embedded) return DCGM_ST_IN_USE;
+	struct connection *c = free_connection();
+	if (!c) return DCGM_ST_MAX_LIMIT;
+	*c = (struct connection){EMBEDDED_HANDLE, atomic_load(word(WORD_ENGINE)), true};
+	plus(WORD_EMBEDDED);
+	*out = c->handle;
+	return DCGM_ST_OK;
+}
+
+dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
+	ENTER(dcgmStartEmbedded);
+	if (mode != DCGM_OPERATION_MODE_AUTO) return leave(DCGM_ST_BADPARAM);
+	return leave(embed(out));
+}
+
+dcgmReturn_t dcgmStartEmbedded_v2(dcgmStartEmbeddedV2Params_v1 *p) {
+	ENTER(dcgmStartEmbedded_v2);
+	if (p->version == dcgmStartEmbeddedV2Params_version1) {
+		set_log_file(p->logFile);
+		atomic_store(word(WORD_SEVERITY), (uint64_t)p->severity + 1);
+		return leave(p->opMode == DCGM_OPERATION_MODE_AUTO ? embed(&p->dcgmHandle) : DCGM_ST_BADPARAM);
+	}
+	if (p->version != dcgmStartEmbeddedV2Params_version2) return wrong_version();
+	dcgmStartEmbeddedV2Params_v2 *q = (dcgmStartEmbeddedV2Params_v2 *)p;
+	set_log_file(q->logFile);
+	atomic_store(word(WORD_SEVERITY), (uint64_t)q->severity + 1);
+	return leave(q->opMode == DCGM_OPERATION_MODE_AUTO ? embed(&q->dcgmHandle) : DCGM_ST_BADPARAM);
+}
+
+static dcgmReturn_t disconnect(dcgmHandle_t h, bool embedded) {
+	for (int i = 0; i < MAX_CONNECTIONS; i++) {
+		struct connection *c = &connections[i];
+		if (!h || c->handle != h || c->embedded != embedded) continue;
+		bool lost = !connection_of(h);
+		forget(c);
+		*c = (struct connection){0};
+		minus(embedded ? WORD_EMBEDDED : WORD_CONNECTIONS);
+		return lost && !embedded ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
+	}
+	return embedded ? DCGM_ST_UNINITIALIZED : DCGM_ST_CONNECTION_NOT_VALID;
+}
+
+dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t h) {
+	ENTER(dcgmStopEmbedded);
+	return leave(disconnect(h, true));
+}
+
+dcgmReturn_t dcgmDisconnect(dcgmHandle_t h) {
+	ENTER(dcgmDisconnect);
+	return leave(disconnect(h, false));
+}
+
+static dcgmReturn_t attach(const char *address, unsigned timeout_ms, dcgmHandle_t *out) {
+	if (!address || !*address) return leave(DCGM_ST_BADPARAM);
+	if (!atomic_load(word(WORD_INITS))) return leave(DCGM_ST_UNINITIALIZED);
+	if (S->silent) {
+		leave(DCGM_ST_OK);
+		nanosleep(&(struct timespec){timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000}, NULL);
+		return DCGM_ST_CONNECTION_NOT_VALID;
+	}
+	if (S->down) return leave((dcgmReturn_t)S->down);
+	struct connection *c = free_connection();
+	if (!c) return leave(DCGM_ST_MAX_LIMIT);
+	*c = (struct connection){serial++, atomic_load(word(WORD_ENGINE)), false};
+	plus(WORD_CONNECTIONS);
+	*out = c->handle;
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *p, dcgmHandle_t *out) {
+	ENTER(dcgmConnect_v2);
+	if (p->version != dcgmConnectV2Params_version2) return wrong_version();
+	return attach(address, p->timeoutMs, out);
+}
+
+dcgmReturn_t dcgmConnect_v3(const char *address, dcgmConnectV3Params_t *p, dcgmHandle_t *out) {
+	ENTER(dcgmConnect_v3);
+	if (p->version != dcgmConnectV3Params_version1) return wrong_version();
+	if (!strstr(address, "://")) return leave(DCGM_ST_BADPARAM);
+	return attach(address, p->timeoutMs, out);
+}
+
+static struct group *mutable_group(dcgmGpuGrp_t id) {
+	for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
+		if (id && groups[i].id == id) return &groups[i];
+	return NULL;
+}
+
+static bool add_member(struct group *g, int kind, uint32_t id) {
+	dcgmGroupEntityPair_t *more = realloc(g->members, (size_t)(g->count + 1) * sizeof *more);
+	if (!more) abort();
+	g->members = more;
+	more[g->count++] = (dcgmGroupEntityPair_t){(dcgm_field_entity_group_t)kind, id};
+	return true;
+}
+
+// group_of knows the groups that every engine has, too.
+const struct group *group_of(dcgmGpuGrp_t id) {
+	static struct group all;
+	if (id != DCGM_GROUP_ALL_GPUS) return mutable_group(id);
+	all.count = 0;
+	for (int i = 0; i < S->entity_count; i++)
+		if (S->entities[i].kind == DCGM_FE_GPU) add_member(&all, DCGM_FE_GPU, (uint32_t)S->entities[i].id);
+	return &all;
+}
+
+dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *name, dcgmGpuGrp_t *out) {
+	ENTER(dcgmGroupCreate);
+	struct connection *c = connection_of(h);
+	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (type != DCGM_GROUP_EMPTY && type != DCGM_GROUP_DEFAULT) return leave(DCGM_ST_BADPARAM);
+	for (int i = 0; i < DCGM_MAX_NUM_GROUPS - S->other_groups; i++) {
+		struct group *g = &groups[i];
+		if (g->id) continue;
+		*g = (struct group){.id = serial++, .owner = c->handle};
+		strncpy(g->name, name, sizeof g->name - 1);
+		for (int e = 0; type == DCGM_GROUP_DEFAULT && e < S->entity_count; e++)
+			if (S->entities[e].kind == DCGM_FE_GPU) add_member(g, DCGM_FE_GPU, (uint32_t)S->entities[e].id);
+		plus(WORD_GROUPS);
+		*out = g->id;
+		return leave(DCGM_ST_OK);
+	}
+	return beyond_limit(DCGM_ST_MAX_LIMIT);
+}
+
+static dcgmReturn_t join(dcgmHandle_t h, dcgmGpuGrp_t id, int kind, uint32_t entity) {
+	struct group *g = mutable_group(id);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!g || !has_entity(kind, entity)) return leave(DCGM_ST_BADPARAM);
+	if (g->count == DCGM_GROUP_MAX_ENTITIES_V2) return beyond_limit(DCGM_ST_MAX_LIMIT);
+	for (int i = 0; i < g->count; i++)
+		if ((int)g->members[i].entityGroupId == kind && g->members[i].entityId == entity) return leave(DCGM_ST_BADPARAM);
+	add_member(g, kind, entity);
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t id, dcgm_field_entity_group_t kind, dcgm_field_eid_t entity) {
+	ENTER(dcgmGroupAddEntity);
+	return join(h, id, (int)kind, entity);
+}
+
+dcgmReturn_t dcgmGroupAddDevice(dcgmHandle_t h, dcgmGpuGrp_t id, unsigned gpu) {
+	ENTER(dcgmGroupAddDevice);
+	return join(h, id, DCGM_FE_GPU, gpu);
+}
+
+dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t h, dcgmGpuGrp_t id) {
+	ENTER(dcgmGroupDestroy);
+	struct group *g = mutable_group(id);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!g) return leave(DCGM_ST_NOT_CONFIGURED);
+	drop_group(g);
+	return leave(DCGM_ST_OK);
+}
+
+static struct field_group *field_group_of(dcgmFieldGrp_t id) {
+	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++)
+		if (id && field_groups[i].id == id) return &field_groups[i];
+	return NULL;
+}
+
+dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *ids, const char *name, dcgmFieldGrp_t *out) {
+	ENTER(dcgmFieldGroupCreate);
+	struct connection *c = connection_of(h);
+	struct field_group *room = NULL;
+	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (n < 1) return leave(DCGM_ST_BADPARAM);
+	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // as the real one, one too early
+	for (int i = 0; i < n; i++)
+		if (!S->types[ids[i]]) return leave(DCGM_ST_UNKNOWN_FIELD);
+	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++) {
+		if (field_groups[i].id && !strcmp(field_groups[i].name, name)) return leave(DCGM_ST_DUPLICATE_KEY);
+		if (!field_groups[i].id && !room) room = &field_groups[i];
+	}
+	if (!room) return beyond_limit(DCGM_ST_MAX_LIMIT);
+	*room = (struct field_group){.id = serial++, .owner = c->handle, .count = n};
+	strncpy(room->name, name, sizeof room->name - 1);
+	memcpy(room->fields, ids, (size_t)n * sizeof *ids);
+	plus(WORD_FIELD_GROUPS);
+	*out = room->id;
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t id) {
+	ENTER(dcgmFieldGroupDestroy);
+	struct field_group *f = field_group_of(id);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!f) return leave(DCGM_ST_NO_DATA);
+	*f = (struct field_group){0};
+	minus(WORD_FIELD_GROUPS);
+	return leave(DCGM_ST_OK);
+}
+
+// refusal is why a watch as a whole is refused: one field of one entity is enough.
+static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) {
+	for (int i = 0; i < f->count; i++) {
+		if (S->no_profiling && profiling_field(f->fields[i])) return S->no_profiling;
+		for (int m = 0; m < g->count; m++) {
+			const struct value *no = find_value(&S->refused, (int)g->members[m].entityGroupId, g->members[m].entityId, f->fields[i]);
+			if (no && no->code) return no->code;
+		}
+	}
+	return DCGM_ST_OK;
+}
+
+dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long every, double keep, int samples) {
+	ENTER(dcgmWatchFields);
+	struct connection *c = connection_of(h);
+	const struct group *g = group_of(group);
+	const struct field_group *f = field_group_of(fields);
+	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!g || !f || every <= 0 || (keep <= 0 && samples <= 0)) return leave(DCGM_ST_BADPARAM);
+	if (!g->count) return leave(DCGM_ST_GROUP_IS_EMPTY);
+	int profiling = 0;
+	for (int i = 0; i < f->count; i++) profiling += profiling_field(f->fields[i]);
+	if (profiling > DCGM_PROF_MAX_FIELD_IDS_PER_GROUP_V2) return beyond_limit(DCGM_ST_GENERIC_ERROR);
+	dcgmReturn_t no = refusal(g, f);
+	if (no != DCGM_ST_OK) return leave(no);
+	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
+	if (!more) abort();
+	watches = more;
+	struct watch *w = &watches[watch_count++];
+	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
+	                    .start = now_micros() + S->first, .every = every};
+	w->members = malloc((size_t)g->count * sizeof *w->members);
+	if (!w->members) abort();
+	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
+	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
+	plus(WORD_WATCHES);
+	rebuild();
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields) {
+	ENTER(dcgmUnwatchFields);
+	struct connection *c = connection_of(h);
+	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!group_of(group) || !field_group_of(fields)) return leave(DCGM_ST_BADPARAM);
+	for (int i = watch_count - 1; i >= 0; i--)
+		if (watches[i].group == group && watches[i].fields == fields && watches[i].owner == c->handle) drop_watch(i);
+	rebuild();
+	return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t h, int wait) {
+	(void)wait;
+	ENTER(dcgmUpdateAllFields);
+	return leave(connection_of(h) ? DCGM_ST_OK : DCGM_ST_CONNECTION_NOT_VALID);
+}
+
+dcgmReturn_t dcgmHealthSet_v2(dcgmHandle_t h, dcgmHealthSetParams_v2 *p) {
+	ENTER(dcgmHealthSet_v2);
+	struct group *g = mutable_group(p->groupId);
+	if (p->version != dcgmHealthSetParams_version2) return wrong_version();
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!g || p->updateInterval <= 0 || p->maxKeepAge <= 0) return leave(DCGM_ST_BADPARAM);
+	if (!g->health && p->systems) plus(WORD_HEALTH_WATCHES);
+	if (g->health && !p->systems) minus(WORD_HEALTH_WATCHES);
+	g->health = (unsigned)p->systems;
+	return leave(DCGM_ST_OK);
+}

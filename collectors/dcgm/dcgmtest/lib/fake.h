@@ -1,0 +1,221 @@
+// A simulated host engine behind libdcgm.so.4's public interface. Compiled
+// against the headers of go-dcgm, so that what the collector declares for itself
+// is checked against theirs.
+#ifndef DCGMTEST_FAKE_H
+#define DCGMTEST_FAKE_H
+
+#define _GNU_SOURCE
+#define DCGM_API_EXPORT
+
+#include "dcgm_agent.h"
+#include "dcgm_fields.h"
+#include "dcgm_structs.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum function {
+#define FN(name, since) FN_##name,
+#include "functions.def"
+#undef FN
+	FN_COUNT,
+	FN_EVERY = FN_COUNT, // in faults: all but the clean-up
+};
+
+// Words of the control file; control.go has the same list.
+enum word {
+	WORD_MAGIC,
+	WORD_GENERATION, // a change makes the library read its script again
+	WORD_ERRORS,     // scripts that it could not read
+	WORD_HANGING,    // calls that hang
+	WORD_ENGINE,     // a change loses every connection and all that the engine knows
+	WORD_INITS,
+	WORD_CONNECTIONS,
+	WORD_EMBEDDED, // engines that run in a process
+	WORD_GROUPS,
+	WORD_FIELD_GROUPS,
+	WORD_WATCHES, // pairs of group and field group
+	WORD_HEALTH_WATCHES,
+	WORD_PAUSED,
+	WORD_FAIL_AT,   // calls until the one that fails; 0 none
+	WORD_FAIL_CODE, // its code, negated
+	WORD_FAILED,    // the function that failed so, plus 1
+	WORD_MOST_VALUES,
+	WORD_LIMITS,   // calls beyond a limit of DCGM
+	WORD_VERSIONS, // structs of another size or version than the header's
+	WORD_SEVERITY, // of the log of an embedded engine, plus 1
+	WORD_CHANGES,  // watches made or ended by any process
+};
+
+enum {
+	MAX_CONNECTIONS = 64,
+	MAX_LINKS = 256,
+	KINDS = 16,
+	ANY = -1,
+};
+
+struct entity {
+	int kind;
+	int64_t id;
+};
+
+// What the engine has of a field of an entity.
+enum value_kind { VALUE_NONE, VALUE_NUMBER, VALUE_TEXT, VALUE_BLANK, VALUE_STATUS, VALUE_OMITTED };
+
+struct value {
+	int kind; // of the entity, ANY all
+	int64_t id;
+	int field; // 0: the slot is free
+	enum value_kind what;
+	double base, slope; // number: base + slope × seconds since the epoch
+	int code;           // status, or which blank
+	char *text;
+};
+
+// A table of values by entity and field.
+struct values {
+	struct value *slots;
+	size_t capacity, used;
+};
+
+struct fault {
+	bool answers, hangs;
+	int code;
+	unsigned delay_us;
+};
+
+struct xid {
+	int gpu;
+	int64_t micros;
+	int64_t code;
+};
+
+struct freeze {
+	int kind;
+	int64_t id, micros;
+};
+
+struct links {
+	int kind;
+	unsigned id;
+	int count;
+	int state[MAX_LINKS];
+};
+
+struct state {
+	uint64_t generation;
+	char version[64], library[64];
+	int down;           // what connecting answers, 0: it works
+	bool silent;        // connecting takes its whole time
+	int no_embedding;   // what starting an embedded engine answers
+	int no_profiling;   // what profiling answers
+	int links_version;  // the newest that the library takes
+	int order;          // of replies: 0 as asked, 1 the other way round
+	int other_groups;   // of other clients
+	int64_t epoch;      // µs since 1970
+	int64_t first;      // µs from a watch to its first value
+	char types[65536];  // of fields; 0 unknown
+	struct range {
+		double min, max;
+	} ranges[65536]; // of fields: where values lie of which nothing is said
+	struct entity *entities;
+	int entity_count;
+	struct entity *unsupported;
+	int unsupported_count;
+	struct values values, refused;
+	struct freeze *freezes;
+	int freeze_count;
+	struct entity *lost;
+	int lost_count;
+	struct xid *xids;
+	int xid_count;
+	struct links *links;
+	int links_count;
+	dcgmMigHierarchyInfo_v2 *hierarchy;
+	int hierarchy_count;
+	struct cpu {
+		unsigned id, first, last;
+	} cpus[8];
+	int cpu_count;
+	int peers[32][32];
+	struct metric_group {
+		unsigned gpu;
+		dcgmProfMetricGroupInfo_v2 group;
+	} *metrics;
+	int metric_count;
+	struct incident {
+		struct entity of;
+		unsigned system, code;
+		int health;
+		char message[1024];
+	} *incidents;
+	int incident_count;
+	struct fault faults[FN_COUNT + 1];
+};
+
+// script.c
+struct state *read_script(const char *path, char *error, size_t size);
+void free_state(struct state *s);
+enum function function_of(const char *name); // FN_COUNT + 1: unknown
+
+// table.c
+const struct value *find_value(const struct values *t, int kind, int64_t id, int field);
+struct value *put_value(struct values *t, int kind, int64_t id, int field);
+void free_values(struct values *t);
+
+// control.c
+_Atomic uint64_t *word(enum word w);
+int64_t now_micros(void);
+// enter counts a call, obeys faults and takes the lock; S is then in force. What
+// it answers ends the call, unlocked, unless it is DCGM_ST_OK.
+dcgmReturn_t enter(enum function f);
+dcgmReturn_t leave(dcgmReturn_t r);
+extern struct state *S;
+void set_log_file(const char *path);
+dcgmReturn_t wrong_version(void);
+dcgmReturn_t beyond_limit(dcgmReturn_t r);
+
+#define ENTER(name)                               \
+	do {                                          \
+		dcgmReturn_t entered = enter(FN_##name);  \
+		if (entered != DCGM_ST_OK) return entered; \
+	} while (0)
+
+// engine.c
+struct connection {
+	uintptr_t handle; // 0: free
+	uint64_t engine;
+	bool embedded;
+};
+struct connection *connection_of(dcgmHandle_t h);
+void sweep(void); // forgets what engines that are gone knew
+// watched returns when the first value of a watched field comes, and how often;
+// false where nobody watches it.
+bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
+struct group {
+	uintptr_t id, owner;
+	char name[256];
+	dcgmGroupEntityPair_t *members;
+	int count;
+	unsigned health;
+};
+const struct group *group_of(dcgmGpuGrp_t id);
+bool has_entity(int kind, int64_t id);
+bool profiling_field(int field);
+
+// values.c: what the engine has of a field of an entity.
+struct answer {
+	dcgmReturn_t status;
+	int64_t micros;
+	char type;
+	int64_t i64;
+	double dbl;
+	const char *text;
+	bool omitted;
+};
+struct answer look(int kind, int64_t id, int field, bool live);
+struct answer as_of(int kind, int64_t id, int field, int64_t micros);
+
+#endif

@@ -1,0 +1,206 @@
+// What the engine has of a field of an entity, and the calls that read it. Values
+// are functions of the time at which the engine would have read them.
+#include "fake.h"
+
+#include <string.h>
+
+static int64_t frozen_at(int kind, int64_t id) {
+	for (int i = 0; i < S->freeze_count; i++) {
+		const struct freeze *f = &S->freezes[i];
+		if ((f->kind == ANY || f->kind == kind) && (f->id == ANY || f->id == id)) return f->micros;
+	}
+	return INT64_MAX;
+}
+
+// What the engine knows of a GPU without asking it.
+static bool identifies(int field) {
+	return field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_MINOR_NUMBER || field == DCGM_FI_DEV_PCI_BUSID;
+}
+
+static bool lost(int kind, int64_t id) {
+	for (int i = 0; i < S->lost_count; i++)
+		if (S->lost[i].kind == kind && S->lost[i].id == id) return true;
+	return false;
+}
+
+static const char *blank_text(int which) {
+	static const char *const texts[] = {DCGM_STR_BLANK, DCGM_STR_NOT_FOUND, DCGM_STR_NOT_SUPPORTED, DCGM_STR_NOT_PERMISSIONED};
+	return texts[which & 3];
+}
+
+static void make_blank(struct answer *a, int which) {
+	a->i64 = DCGM_INT64_BLANK + which;
+	a->dbl = DCGM_FP64_BLANK + which;
+	a->text = blank_text(which);
+}
+
+// The last XID of a GPU that the engine had seen at a time.
+static const struct xid *last_xid(int64_t gpu, int64_t micros) {
+	const struct xid *out = NULL;
+	for (int i = 0; i < S->xid_count; i++)
+		if (S->xids[i].gpu == gpu && S->xids[i].micros <= micros && (!out || S->xids[i].micros >= out->micros)) out = &S->xids[i];
+	return out;
+}
+
+// anything is a value of a field of which the script says nothing: one that tells
+// field and entity, if that is plausible.
+static double anything(int64_t id, int field) {
+	struct range r = S->ranges[field];
+	double telling = field * 1000.0 + (double)(id % 1000);
+	if ((r.min == 0 && r.max == 0) || (telling >= r.min && telling <= r.max)) return telling;
+	return r.min + (r.max - r.min) * (double)((field * 7 + id % 97) % 100) / 100;
+}
+
+// as_of is what the engine would have read at a time.
+struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
+	struct answer a = {.status = DCGM_ST_OK, .micros = micros, .type = S->types[field], .text = ""};
+	const struct value *v = find_value(&S->values, kind, id, field);
+	enum value_kind what = v ? v->what : VALUE_NONE;
+	if (S->lost_count && lost(kind, id) && !identifies(field)) {
+		a.status = DCGM_ST_GPU_IS_LOST;
+		make_blank(&a, 0);
+		return a;
+	}
+	if (atomic_load(word(WORD_PAUSED)) && profiling_field(field)) {
+		make_blank(&a, 0);
+		return a;
+	}
+	switch (what) {
+	case VALUE_NONE:
+		a.dbl = anything(id, field);
+		a.i64 = (int64_t)a.dbl;
+		if (a.type == 's') make_blank(&a, 2);
+		break;
+	case VALUE_NUMBER:
+		a.dbl = v->base + v->slope * (double)(micros - S->epoch) / 1e6;
+		a.i64 = (int64_t)a.dbl;
+		break;
+	case VALUE_TEXT: a.text = v->text; break;
+	case VALUE_BLANK: make_blank(&a, v->code); break;
+	case VALUE_STATUS:
+		a.status = v->code;
+		make_blank(&a, 0);
+		break;
+	case VALUE_OMITTED: a.omitted = true; break;
+	}
+	return a;
+}
+
+// look is the newest value: as the engine's cache has it, or live.
+struct answer look(int kind, int64_t id, int field, bool live) {
+	struct answer a = {.status = DCGM_ST_NOT_WATCHED, .type = S->types[field], .text = ""};
+	int64_t start, every, now = now_micros(), frozen = frozen_at(kind, id);
+	if (frozen < now) now = frozen;
+	make_blank(&a, 0);
+	if (!a.type) {
+		a.status = DCGM_ST_UNKNOWN_FIELD;
+		return a;
+	}
+	if (!has_entity(kind, id)) {
+		a.status = DCGM_ST_BADPARAM;
+		return a;
+	}
+	if (live) return as_of(kind, id, field, now);
+	if (!watched(kind, id, field, &start, &every)) return a;
+	a.status = DCGM_ST_NO_DATA;
+	if (field == DCGM_FI_DEV_XID_ERRORS && kind == DCGM_FE_GPU) {
+		const struct xid *x = last_xid(id, now);
+		if (!x) return a;
+		a.status = DCGM_ST_OK;
+		a.micros = x->micros;
+		a.i64 = x->code;
+		return a;
+	}
+	if (now < start) return a;
+	return as_of(kind, id, field, start + (now - start) / every * every);
+}
+
+static void fill(char type, const struct answer *a, void *value) {
+	switch (type) {
+	case 'd': memcpy(value, &a->dbl, sizeof a->dbl); break;
+	case 's': strncpy(value, a->text, DCGM_MAX_STR_LENGTH - 1); break;
+	case 'b': break;
+	default: memcpy(value, &a->i64, sizeof a->i64);
+	}
+}
+
+static void fill_v2(dcgmFieldValue_v2 *out, int kind, uint32_t id, unsigned short field, const struct answer *a) {
+	memset(out, 0, sizeof *out);
+	out->version = dcgmFieldValue_version2;
+	out->entityGroupId = (dcgm_field_entity_group_t)kind;
+	out->entityId = id;
+	out->fieldId = field;
+	out->fieldType = (unsigned short)a->type;
+	out->status = a->status;
+	out->ts = a->micros;
+	fill(a->type, a, &out->value);
+}
+
+static void most_values(uint64_t n) {
+	uint64_t before = atomic_load(word(WORD_MOST_VALUES));
+	while (n > before && !atomic_compare_exchange_weak(word(WORD_MOST_VALUES), &before, n)) {
+	}
+}
+
+dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t e[], unsigned ne, unsigned short f[], unsigned nf,
+                                         unsigned flags, dcgmFieldValue_v2 out[]) {
+	ENTER(dcgmEntitiesGetLatestValues);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!ne || !nf || (flags & ~(unsigned)DCGM_FV_FLAG_LIVE_DATA)) return leave(DCGM_ST_BADPARAM);
+	if (ne > DCGM_GROUP_MAX_ENTITIES_V2 || nf > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM);
+	most_values((uint64_t)ne * nf);
+	unsigned n = ne * nf, at = 0;
+	for (unsigned k = 0; k < n; k++) {
+		unsigned i = S->order ? n - 1 - k : k;
+		const dcgmGroupEntityPair_t *x = &e[i / nf];
+		struct answer a = look((int)x->entityGroupId, x->entityId, f[i % nf], flags & DCGM_FV_FLAG_LIVE_DATA);
+		if (!a.omitted) fill_v2(&out[at++], (int)x->entityGroupId, x->entityId, f[i % nf], &a);
+	}
+	return leave(DCGM_ST_OK);
+}
+
+static void fill_v1(dcgmFieldValue_v1 *out, unsigned short field, const struct answer *a) {
+	memset(out, 0, sizeof *out);
+	out->version = dcgmFieldValue_version1;
+	out->fieldId = field;
+	out->fieldType = (unsigned short)a->type;
+	out->status = a->status;
+	out->ts = a->micros;
+	fill(a->type, a, &out->value);
+}
+
+dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_group_t kind, int id, unsigned short f[], unsigned nf,
+                                       dcgmFieldValue_v1 out[]) {
+	ENTER(dcgmEntityGetLatestValues);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (nf > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM);
+	for (unsigned i = 0; i < nf; i++) {
+		struct answer a = look((int)kind, id, f[i], false);
+		fill_v1(&out[i], f[i], &a);
+	}
+	return leave(DCGM_ST_OK);
+}
+
+static bool within(int64_t micros, long long from, long long to) { return micros >= from && (to == 0 || micros <= to); }
+
+// Oldest first, as far as there is room. Only XIDs have a history here.
+dcgmReturn_t dcgmGetMultipleValuesForField(dcgmHandle_t h, int gpu, unsigned short field, int *count, long long from, long long to,
+                                           dcgmOrder_t order, dcgmFieldValue_v1 out[]) {
+	ENTER(dcgmGetMultipleValuesForField);
+	int room = *count, n = 0;
+	int64_t start, every, frozen = frozen_at(DCGM_FE_GPU, gpu);
+	*count = 0;
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (order != DCGM_ORDER_ASCENDING || room < 1) return leave(DCGM_ST_BADPARAM);
+	if (field != DCGM_FI_DEV_XID_ERRORS) return leave(DCGM_ST_NOT_SUPPORTED);
+	if (!watched(DCGM_FE_GPU, gpu, field, &start, &every)) return leave(DCGM_ST_NOT_WATCHED);
+	for (int i = 0; i < room; i++)
+		if (out[i].version != dcgmFieldValue_version1) return wrong_version();
+	for (int i = 0; i < S->xid_count && n < room; i++) {
+		const struct xid *x = &S->xids[i];
+		if (x->gpu != gpu || !within(x->micros, from, to) || x->micros > frozen) continue;
+		fill_v1(&out[n++], field, &(struct answer){.type = 'i', .micros = x->micros, .i64 = x->code, .text = ""});
+	}
+	*count = n;
+	return leave(n ? DCGM_ST_OK : DCGM_ST_NO_DATA);
+}

@@ -1,0 +1,179 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+func devices(c *opened) (out []collector.Device) {
+	for _, s := range c.sources {
+		out = append(out, s.Devices()...)
+	}
+	return out
+}
+
+func find(tb testing.TB, c *opened, id string) collector.Device {
+	tb.Helper()
+	s, d := c.device(tb, id)
+	return c.sources[s].Devices()[d]
+}
+
+// TestDGX: GPUs, links of both ends and switches, each named as the contract says.
+func TestDGX(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{})
+	e.SetLink(dcgmtest.GPU(1), 4, dcgmtest.LinkDown)
+	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "label DCGM_FI_DRIVER_VERSION")
+	count := map[field.Level]int{}
+	for _, d := range devices(c) {
+		count[d.Level]++
+	}
+	if diff := cmp.Diff(map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, count); diff != "" {
+		t.Errorf("devices by level (-want +got):\n%s", diff)
+	}
+	driver := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}
+	for _, want := range []collector.Device{
+		{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: driver},
+		{ID: nvmltest.UUID(3) + "/link5", Parent: nvmltest.UUID(3), Level: field.Link, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Link: "5", Facts: driver},
+		{ID: "nvswitch2", Level: field.Switch, Switch: "nvswitch2", Facts: driver},
+		{ID: "nvswitch2/link31", Parent: "nvswitch2", Level: field.Link, Switch: "nvswitch2", Link: "31", Facts: driver},
+	} {
+		if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+		}
+	}
+}
+
+// TestMIG: a GPU instance with one compute instance is one device; with several,
+// they are devices beside it.
+func TestMIG(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
+	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+	gpu := collector.Device{ID: nvmltest.UUID(0), Level: field.GPU, GPU: "0", UUID: nvmltest.UUID(0), PCIBusID: "00000000:0B:00.0", Node: "nvidia0", Model: "NVIDIA A100-SXM4-40GB"}
+	part := func(id, profile, compute string) collector.Device {
+		d := gpu
+		d.Level, d.Parent, d.ID, d.InstanceID, d.InstanceProfile = field.Instance, gpu.ID, gpu.ID+"/"+id, id, profile
+		if compute != "" {
+			d.Level, d.Parent, d.ID, d.ComputeID = field.ComputeInstance, d.ID, d.ID+"/"+compute, compute
+		}
+		return d
+	}
+	other := gpu
+	other.ID, other.UUID, other.GPU, other.Node, other.PCIBusID = nvmltest.UUID(1), nvmltest.UUID(1), "1", "nvidia1", "00000000:12:00.0"
+	want := []collector.Device{gpu, other, part("1", "1g.5gb", ""), part("2", "2g.10gb", ""), part("3", "3g.20gb", ""), part("3", "3g.20gb", "0"), part("3", "3g.20gb", "1")}
+	if diff := cmp.Diff(want, devices(c)); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+	c.mustSample(t)
+	for _, d := range want {
+		_, temp := c.value(t, d.ID, "DCGM_FI_DEV_GPU_TEMP")
+		_, memory := c.value(t, d.ID, "DCGM_FI_DEV_FB_USED")
+		_, active := c.value(t, d.ID, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+		if temp != (d.Level == field.GPU) || !memory || !active { // the last two are of compute instances, too
+			t.Errorf("%s: columns of temperature %v, memory %v, activity %v", d.ID, temp, memory, active)
+		}
+	}
+}
+
+// TestGrace: CPUs and cores, numbered through the node, cores only if asked for.
+func TestGrace(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "gb200"})
+	count := func(names ...string) map[field.Level]int {
+		t.Helper()
+		c := open1(t, remote(e), names...)
+		c.mustSample(t)
+		out := map[field.Level]int{}
+		for _, d := range devices(c) {
+			out[d.Level]++
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if diff := cmp.Diff(map[field.Level]int{field.GPU: 4, field.CPU: 2}, count("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT")); diff != "" {
+		t.Errorf("CPUs (-want +got):\n%s", diff)
+	}
+	names := []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT", "DCGM_FI_DEV_CPU_UTIL_TOTAL"}
+	if diff := cmp.Diff(map[field.Level]int{field.GPU: 4, field.CPU: 2, field.Core: 144}, count(names...)); diff != "" {
+		t.Errorf("CPUs and cores (-want +got):\n%s", diff)
+	}
+	c := open1(t, remote(e), names...)
+	for _, want := range []collector.Device{
+		{ID: "CPU-1", Level: field.CPU, CPU: "1"},
+		{ID: "CPU-1/core143", Parent: "CPU-1", Level: field.Core, CPU: "1", Core: "143"},
+		{ID: "CPU-0/core71", Parent: "CPU-0", Level: field.Core, CPU: "0", Core: "71"},
+	} {
+		got := find(t, c, want.ID)
+		got.Facts = nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+		}
+	}
+}
+
+// TestOldEngine: before 4.3 the number of a link does not tell whose it is, so
+// there are none, which is said once. Everything else is there.
+func TestOldEngine(t *testing.T) {
+	for version, links := range map[string]bool{"4.2.3": false, "4.3.0": true, "4.4.1": true, "4.5.2": true, "4.6.0": true} {
+		e := simulate(t, dcgmtest.Config{GPUs: 1, Version: version})
+		c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
+		c.mustSample(t)
+		got := 0
+		for _, d := range devices(c) {
+			if d.Level == field.Link {
+				got++
+			}
+		}
+		if want := 18 + 4*32; links && got != want || !links && got != 0 {
+			t.Errorf("%s: %d links", version, got)
+		}
+		if told := c.logs.FilterMessageSnippet("links are left out").Len(); told != 0 && links || told != 1 && !links {
+			t.Errorf("%s: told %d times that links are left out", version, told)
+		}
+	}
+}
+
+// TestBlankIdentity: DCGM's words for nothing are not labels.
+func TestBlankIdentity(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	for which, blank := range []string{"<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>"} {
+		for _, v := range []dcgmtest.Value{dcgmtest.Blank(which), dcgmtest.Text(blank), dcgmtest.Status(-6)} {
+			for _, f := range []int{1, 50, 54, 57} {
+				e.Set(dcgmtest.Everything(), f, v)
+				e.Set(dcgmtest.GPU(0), f, v)
+			}
+			e.Set(dcgmtest.GPU(0), 55, dcgmtest.Blank(which))
+			c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "label DCGM_FI_DRIVER_VERSION")
+			want := []collector.Device{{ID: "GPU 0", Level: field.GPU, GPU: "0", Node: "nvidia0"}}
+			if diff := cmp.Diff(want, devices(c)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", blank, diff)
+			}
+			c.mustSample(t)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestUnsupportedGPUs: GPUs that somebody has injected are there for --fake-gpus
+// alone.
+func TestUnsupportedGPUs(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e.Add(dcgmtest.GPU(1), false)
+	for fake, want := range map[bool]int{false: 1, true: 2} {
+		o := remote(e)
+		o.FakeGPUs = fake
+		if got := len(devices(open1(t, o, "DCGM_FI_DEV_GPU_TEMP"))); got != want {
+			t.Errorf("fake GPUs %v: %d devices, want %d", fake, got, want)
+		}
+	}
+}

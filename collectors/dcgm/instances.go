@@ -1,0 +1,87 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// instances adds the MIG instances of GPUs. A GPU instance with one compute
+// instance, the usual case, is one device; where it has several, they are
+// devices beside it, as in collectors/nvml.
+func (d *discovery) instances(n *node) {
+	all, err := d.engine.hierarchy()
+	if err != nil {
+		d.without(kindInstance, err)
+		return
+	}
+	gpus := map[entity]int{}
+	for i, e := range n.entities {
+		gpus[e] = i
+	}
+	slices.SortStableFunc(all, func(a, b migEntity) int {
+		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
+	})
+	profiles := d.profiles(all)
+	for _, m := range all {
+		at, known := gpus[m.parent]
+		if m.entity.kind != kindInstance || !known {
+			continue
+		}
+		whole := instanceDevice(n.devices[at], m, profiles[m.entity])
+		n.add(whole, m.entity)
+		parts := slices.DeleteFunc(slices.Clone(all), func(c migEntity) bool { return c.entity.kind != kindCompute || c.parent != m.entity })
+		if len(parts) < 2 {
+			continue
+		}
+		for _, c := range parts {
+			n.add(computeDevice(whole, c), c.entity)
+		}
+	}
+}
+
+func (n *node) add(d collector.Device, e entity) {
+	n.devices = append(n.devices, d)
+	n.entities = append(n.entities, e)
+}
+
+func instanceDevice(gpu collector.Device, m migEntity, profile string) collector.Device {
+	d := gpu
+	d.Level, d.Parent = field.Instance, gpu.ID
+	d.InstanceID, d.InstanceProfile = strconv.FormatUint(uint64(m.instance), 10), profile
+	d.ID = gpu.ID + "/" + d.InstanceID
+	return d
+}
+
+func computeDevice(instance collector.Device, m migEntity) collector.Device {
+	d := instance
+	d.Level, d.Parent = field.ComputeInstance, instance.ID
+	d.ComputeID = strconv.FormatUint(uint64(m.compute), 10)
+	d.ID = instance.ID + "/" + d.ComputeID
+	return d
+}
+
+// profiles are the names of the GPU instances: "1g.10gb".
+func (d *discovery) profiles(all []migEntity) map[entity]string {
+	var entities []entity
+	for _, m := range all {
+		if m.entity.kind == kindInstance {
+			entities = append(entities, m.entity)
+		}
+	}
+	out := map[entity]string{}
+	names, err := d.engine.texts(entities, []uint16{fieldName})
+	if err != nil {
+		d.without(kindInstance, err)
+		return out
+	}
+	for i, e := range entities {
+		out[e] = present(names[i])
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+// Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through
+// DCGM: every field that the host engine has, embedded in this process or in a
+// daemon of its own.
+//
+// All calls go through a table of addresses (calls_linux.c), because a value on
+// its way must not cost what github.com/NVIDIA/go-dcgm pays: its connection is a
+// private variable of the package, so that no call for many entities at once can
+// use it, each value is 4 KiB of Go memory, watches wait for a whole poll, and a
+// function that an older library lacks ends the process.
+package dcgm
+
+import (
+	"cmp"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options of New. The zero value runs an embedded engine.
+type Options struct {
+	// Library is the path or soname of the library. It is tried alone; "" looks
+	// for libdcgm.so.4 by the loader's path and then where packages put it.
+	Library string
+	// Engine is where a host engine listens (see parseAddress); "" runs an embedded one.
+	Engine string
+	// ConnectTimeout is how long a connection may take; 0 means 5 s.
+	ConnectTimeout time.Duration
+
+	// Times of the sampler, by which the engine is asked to read; zero values mean
+	// the sampler's defaults: 1 s, 30 s, 5 min.
+	Interval, SlowInterval, StaticInterval time.Duration
+
+	// FakeGPUs takes GPUs into account that somebody has injected into the engine.
+	FakeGPUs bool
+	// LogFile is where an embedded engine writes its log; "" means nowhere.
+	LogFile string
+	// LogLevel is NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB; "" means NONE.
+	LogLevel string
+
+	// Root is where /usr is; "" means "/".
+	Root string
+	// Log is nil to log nothing.
+	Log *zap.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.SlowInterval = max(cmp.Or(o.SlowInterval, 30*time.Second), o.Interval)
+	o.StaticInterval = max(cmp.Or(o.StaticInterval, 5*time.Minute), o.SlowInterval)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	o.Log = o.Log.Named("dcgm").With(zap.String("collector", "dcgm"))
+	return o
+}
+
+// severities are DCGM's DcgmLoggingSeverity_t.
+var severities = map[string]int{"": 0, "NONE": 0, "FATAL": 1, "ERROR": 2, "WARN": 3, "INFO": 4, "DEBUG": 5, "VERB": 6}

@@ -1,0 +1,91 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+const peersName = "DCGM_EXP_P2P_STATUS"
+
+// TestPeers: each GPU has each other once, with the status that the engine tells.
+func TestPeers(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{GPUs: 4})
+	for status := range 7 {
+		e.SetPeer(0, 1, status)
+		e.SetPeer(1, 0, status)
+		c := open1(t, remote(e), peersName)
+		c.mustSample(t)
+		want := map[string]string{"0": linkStatuses[status] + " " + string(rune('0'+status)), "2": "OK 0", "3": "OK 0"}
+		if diff := cmp.Diff(want, c.told(field.P2PStatus, 1, "peer_gpu")); diff != "" {
+			t.Errorf("status %d (-want +got):\n%s", status, diff)
+		}
+		if got := slices.Sorted(maps.Keys(c.told(field.P2PStatus, 3, "peer_gpu"))); !slices.Equal(got, []string{"0", "1", "2"}) {
+			t.Errorf("peers of GPU 3: %q", got)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPeersUnknown: an answer of the engine that is an error leaves blanks.
+func TestPeersUnknown(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{GPUs: 2})
+	c := open1(t, remote(e), peersName)
+	e.Return("dcgmGetNvLinkP2PStatus", -18)
+	for range 2 {
+		if err := c.sample(0); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.told(field.P2PStatus, 0, "peer_gpu"); len(got) != 0 {
+			t.Errorf("peers without an answer: %v", got)
+		}
+	}
+	if n := c.logs.FilterMessage("peers are unknown").Len(); n != 1 {
+		t.Errorf("told %d times, want once", n)
+	}
+	e.Return("dcgmGetNvLinkP2PStatus", 0)
+	c.mustSample(t)
+	if got := c.told(field.P2PStatus, 0, "peer_gpu"); len(got) != 1 {
+		t.Errorf("peers afterwards: %v", got)
+	}
+}
+
+// TestPeersNotOffered: a library without the function has no column, and one line
+// says so.
+func TestPeersNotOffered(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{"dcgmGetNvLinkP2PStatus"}})
+	c := open1(t, remote(e), peersName, "DCGM_FI_DEV_GPU_TEMP")
+	if has := slices.ContainsFunc(c.sources[0].Columns(), func(col collector.Column) bool { return col.Field == field.P2PStatus }); has {
+		t.Error("there are columns of peers")
+	}
+	if n := c.logs.FilterMessage("library lacks dcgmGetNvLinkP2PStatus, peers are left out").Len(); n != 1 {
+		t.Errorf("told %d times, want once", n)
+	}
+}
+
+// TestAsideAllocatesNothing: health and peers are asked on a goroutine of their
+// own, which must cost no memory.
+func TestAsideAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race runtime allocates")
+	}
+	e := simulate(t, dcgmtest.Config{GPUs: 4})
+	e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
+	c := open1(t, remote(e), healthName)
+	_ = c.sample(0) // learns the reason
+	c = open1(t, remote(e), healthName, peersName)
+	c.mustSample(t)
+	if n := testing.AllocsPerRun(50, func() { _ = c.sources[0].Sample(c.row[0], c.due[0]) }); n != 0 {
+		t.Errorf("%v allocations per sample", n)
+	}
+}

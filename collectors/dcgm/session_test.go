@@ -1,0 +1,317 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+)
+
+// TestConnect: each way to name an engine takes the call that knows it.
+func TestConnect(t *testing.T) {
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	for address, call := range map[string]string{
+		"":                     "dcgmStartEmbedded_v2",
+		"localhost":            "dcgmConnect_v2",
+		"10.0.0.1:5566":        "dcgmConnect_v2",
+		"[::1]:5566":           "dcgmConnect_v2",
+		"tcp://localhost:5555": "dcgmConnect_v2",
+		"/run/dcgm.sock":       "dcgmConnect_v2",
+		"unix:///run/d.sock":   "dcgmConnect_v2",
+		"vsock://2:5555":       "dcgmConnect_v3",
+	} {
+		ownProcess(t)
+		e.ResetCalls()
+		c := open1(t, Options{Library: e.Library(), Engine: address}, "DCGM_FI_DEV_GPU_TEMP")
+		c.mustSample(t)
+		if n := e.Calls(call); n != 1 {
+			t.Errorf("engine %q: %d calls of %s, want 1", address, n, call)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("engine %q: close: %v", address, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("engine %q: close again: %v", address, err)
+		}
+		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
+			t.Errorf("engine %q: left over (-want +got):\n%s", address, diff)
+		}
+		if err := process.lib.shutdown(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestEmbeddedLog: an embedded engine logs where it is told to, never to standard
+// output by itself.
+func TestEmbeddedLog(t *testing.T) {
+	for _, c := range []struct {
+		o        Options
+		file     string
+		severity int
+	}{
+		{Options{}, "", 0},
+		{Options{LogFile: "/var/log/dcgm.log", LogLevel: "DEBUG"}, "/var/log/dcgm.log", 5},
+	} {
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+		c.o.Library = e.Library()
+		open1(t, c.o, "DCGM_FI_DEV_GPU_TEMP")
+		if file, severity, ok := e.Log(); !ok || file != c.file || severity != c.severity {
+			t.Errorf("%+v: log %q at severity %d (%v), want %q at %d", c.o, file, severity, ok, c.file, c.severity)
+		}
+	}
+}
+
+// TestSideBySide: at a reload two collectors share a connection, and the engine of
+// this process, of which there can be only one.
+func TestSideBySide(t *testing.T) {
+	for _, engine := range []string{"", "localhost"} {
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
+		o := Options{Library: e.Library(), Engine: engine}
+		first := open1(t, o, "DCGM_FI_DEV_GPU_TEMP")
+		second := open1(t, o, "DCGM_FI_DEV_POWER_USAGE")
+		if n := e.Counts(); n.Connections+n.Embedded != 1 {
+			t.Errorf("engine %q: %+v for two collectors, want one connection", engine, n)
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		second.mustSample(t)
+		if v, _ := second.value(t, nvmltest.UUID(1), "DCGM_FI_DEV_POWER_USAGE"); v != 176 {
+			t.Errorf("engine %q: power of GPU 1 is %v after the first collector was closed, want 176", engine, v)
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
+			t.Errorf("engine %q: left over (-want +got):\n%s", engine, diff)
+		}
+	}
+}
+
+// TestOpenSays: what is wrong, and what to do about it.
+func TestOpenSays(t *testing.T) {
+	f := func(name string, prepare func(e *dcgmtest.Engine, o *Options), want ...string) {
+		t.Helper()
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+		o := remote(e)
+		prepare(e, &o)
+		_, err := openAs(t, o, "DCGM_FI_DEV_GPU_TEMP")
+		if !errors.Is(err, collector.ErrNotLoaded) {
+			t.Errorf("%s: got %v, want %v", name, err, collector.ErrNotLoaded)
+			return
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q lacks %q", name, err, w)
+			}
+		}
+		if n := e.Counts(); n.Connections+n.Embedded+n.Groups+n.FieldGroups != 0 {
+			t.Errorf("%s: left over: %+v", name, n)
+		}
+	}
+	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
+	f("nobody listens", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
+	f("nobody answers", func(e *dcgmtest.Engine, o *Options) { e.Silence(true); o.ConnectTimeout = 10 * time.Millisecond }, "start nv-hostengine")
+	f("version", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmConnect_v2", -12) }, "different versions", "update the older")
+	f("init", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmInit", -7) }, "initialise")
+	f("embedded without driver", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-56) }, "no NVML", "load NVIDIA's driver")
+	f("embedded in use", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-34) }, "in use")
+	f("a file that is no library", func(e *dcgmtest.Engine, o *Options) { o.Library = e.Library() + ".node" })
+}
+
+// TestNoDevices: an engine without any GPU is an error that callers know, and
+// nothing stays open.
+func TestNoDevices(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "empty"})
+	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); !errors.Is(err, collector.ErrNoDevices) {
+		t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
+	}
+	if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
+		t.Errorf("left over (-want +got):\n%s", diff)
+	}
+}
+
+// TestRecovers: what was wrong is tried again by the next Open.
+func TestRecovers(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e.Stop(-21)
+	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); err == nil {
+		t.Fatal("an engine that is stopped was opened")
+	}
+	e.Start()
+	open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP").mustSample(t)
+}
+
+// TestMissingFunctions: a library that lacks what nothing works without is
+// refused by name; what else it lacks costs only what needs it.
+func TestMissingFunctions(t *testing.T) {
+	for _, name := range required {
+		if name == "dcgmInit" || name == "dcgmWatchFields" || name == "dcgmEntitiesGetLatestValues" {
+			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Without: []string{name}})
+			_, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP")
+			if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "lacks "+name) {
+				t.Errorf("without %s: %v", name, err)
+			}
+		}
+	}
+	for _, name := range []string{
+		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
+		"dcgmGetMultipleValuesForField", "dcgmProfGetSupportedMetricGroups", "dcgmProfPause", "dcgmHealthSet_v2", "dcgmHealthCheck",
+	} {
+		e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
+		c := open1(t, remote(e), everyKind...)
+		c.mustSample(t)
+		if v, _ := c.value(t, nvmltest.UUID(1), "DCGM_FI_DEV_GPU_TEMP"); v != 42 {
+			t.Errorf("without %s: temperature of GPU 1 is %v, want 42", name, v)
+		}
+	}
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Without: []string{"dcgmConnect_v2"}})
+	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); err == nil || !strings.Contains(err.Error(), "update the library") {
+		t.Errorf("without dcgmConnect_v2: %v", err)
+	}
+	e = simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.4.1"})
+	if _, err := openAs(t, Options{Library: e.Library(), Engine: "vsock://2:5555"}, "DCGM_FI_DEV_GPU_TEMP"); err == nil || !strings.Contains(err.Error(), "4.5 or newer") {
+		t.Errorf("vsock with 4.4: %v", err)
+	}
+}
+
+// everyKind asks for something of each kind of entity and each part.
+var everyKind = []string{
+	"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
+	"DCGM_FI_DEV_CPU_UTIL_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
+}
+
+// callsOfOpen are the functions that opening a DGX calls.
+func callsOfOpen(t *testing.T) (names []string) {
+	e := simulate(t, dcgmtest.Config{GPUs: 2})
+	c := open1(t, remote(e), everyKind...)
+	for _, name := range dcgmtest.Functions() {
+		if e.Calls(name) > 0 {
+			names = append(names, name)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestHang: whatever call hangs, Open ends when its context does, and what it had
+// taken is given back once the call returns.
+func TestHang(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, name := range callsOfOpen(t) {
+		e := simulate(t, dcgmtest.Config{GPUs: 2})
+		release := e.Hang(name)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		c := New(remote(e))
+		go func() {
+			_, err := c.Open(ctx, list(t, everyKind...))
+			done <- err
+		}()
+		e.WaitHanging(1)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s hangs: got %v, want %v", name, err, context.Canceled)
+		}
+		release()
+		eventually(t, name+": given back", func() bool {
+			n := e.Counts()
+			return n.Connections+n.Groups+n.FieldGroups+n.Watches+n.HealthWatches == 0
+		})
+		again := open1(t, remote(e), everyKind...)
+		again.mustSample(t)
+		if err := again.Close(); err != nil {
+			t.Errorf("%s: close the collector after: %v", name, err)
+		}
+	}
+}
+
+func eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// TestNothingLeftBehind: an error in any call of Open, of any kind, leaves neither
+// group nor watch in a connection that lives on.
+func TestNothingLeftBehind(t *testing.T) {
+	for _, code := range []int{-1, -3, -24} {
+		e := simulate(t, dcgmtest.Config{GPUs: 2})
+		holder := open1(t, remote(e), "DCGM_FI_DEV_SM_CLOCK")
+		before := e.Counts()
+		for n := 1; ; n++ {
+			if n > 2000 {
+				t.Fatal("more than 2000 calls in one Open")
+			}
+			e.FailNth(n, code)
+			c, err := openAs(t, remote(e), everyKind...)
+			failed := e.Failed()
+			e.FailNth(0, 0)
+			if err == nil {
+				if err := c.Close(); err != nil {
+					t.Errorf("code %d in call %d, %s: close: %v", code, n, failed, err)
+				}
+			}
+			if diff := cmp.Diff(before, e.Counts()); diff != "" {
+				t.Fatalf("code %d in call %d, %s (Open: %v) left over (-want +got):\n%s", code, n, failed, err, diff)
+			}
+			if failed == "" {
+				break
+			}
+		}
+		holder.mustSample(t)
+	}
+}
+
+// TestBadScript: a simulation that is not what its test wrote is told, not used.
+func TestBadScript(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", Lines: []string{"value 1 0 150 num warm"}})
+	if _, err := openAs(t, remote(e), temperature); err == nil {
+		t.Error("it was opened")
+	}
+	if err := e.Trouble(); err == nil || !strings.Contains(err.Error(), "cannot read value 1 0 150 num warm") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingIsLinked: no call of DCGM is left to the dynamic linker, which would
+// end the process where a library lacks the function.
+func TestNothingIsLinked(t *testing.T) {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, s := range symbols {
+		found = found || s.Name == "dlsym"
+		if strings.HasPrefix(s.Name, "dcgm") {
+			t.Errorf("%s is linked", s.Name)
+		}
+	}
+	if !found {
+		t.Error("not even dlsym is linked: these are not the symbols of this binary")
+	}
+}

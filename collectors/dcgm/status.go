@@ -1,0 +1,106 @@
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+
+	"warpgauge/pkg/collector"
+)
+
+// status is what a call of DCGM answers, and what each of its values carries:
+// dcgmReturn_t, or one of ours below its range.
+type status int32
+
+const (
+	statusOK            status = 0
+	statusBadParam      status = -1
+	statusNotSupported  status = -6
+	statusInitError     status = -7
+	statusUninitialized status = -10
+	statusTimeout       status = -11
+	statusVersion       status = -12
+	statusUnknownField  status = -13
+	statusNoData        status = -14
+	statusStale         status = -15
+	statusNotWatched    status = -16
+	statusNoPermission  status = -17
+	statusLost          status = -18
+	statusDisconnected  status = -21
+	statusGPUUnknown    status = -22
+	statusMaxLimit      status = -24
+	statusDuplicate     status = -26
+	statusTooSmall      status = -31
+	statusNoModule      status = -33
+	statusInUse         status = -34
+	statusEmptyGroup    status = -35
+	statusNoProfiling   status = -36
+	statusProfilingLib  status = -37
+	statusMultiPass     status = -38
+	statusPaused        status = -54
+	statusNoNVML        status = -56
+	statusDetached      status = -67
+
+	statusNoSymbol status = -1000 // the library lacks the function
+)
+
+// meanings are ours; the numbers are dcgm_structs.h's.
+var meanings = map[status]string{
+	statusBadParam:      "bad parameter",
+	statusNotSupported:  "not supported",
+	statusInitError:     "initialisation failed",
+	statusUninitialized: "not initialised",
+	statusTimeout:       "timed out",
+	statusVersion:       "library and host engine speak different versions",
+	statusUnknownField:  "unknown field",
+	statusNoData:        "no data",
+	statusStale:         "stale data",
+	statusNotWatched:    "not watched",
+	statusNoPermission:  "no permission",
+	statusLost:          "GPU is lost",
+	statusDisconnected:  "connection to the host engine is lost",
+	statusGPUUnknown:    "GPU is not supported",
+	statusMaxLimit:      "a limit of the host engine is reached",
+	statusDuplicate:     "duplicate key",
+	statusTooSmall:      "buffer too small",
+	statusNoModule:      "module not loaded",
+	statusInUse:         "in use",
+	statusEmptyGroup:    "group is empty",
+	statusNoProfiling:   "profiling is not supported",
+	statusProfilingLib:  "profiling library failed",
+	statusMultiPass:     "these profiling fields cannot be read together",
+	statusPaused:        "profiling is paused",
+	statusNoNVML:        "the host engine has no NVML",
+	statusDetached:      "the host engine has let go of the GPUs",
+	statusNoSymbol:      "the library lacks the function",
+}
+
+func (s status) Error() string {
+	text, known := meanings[s]
+	if !known {
+		text = "error"
+	}
+	return fmt.Sprintf("%s [DCGM %d]", text, int32(s))
+}
+
+// Is maps DCGM's answers to what callers of a collector branch on.
+func (s status) Is(target error) bool {
+	switch target {
+	case collector.ErrDeviceLost:
+		return s == statusLost || s == statusDetached
+	case collector.ErrNotLoaded:
+		return s == statusDisconnected || s == statusNoNVML
+	}
+	return false
+}
+
+// severs reports whether after this answer nothing on the connection works any
+// more, or nothing until the engine has found its driver.
+func (s status) severs() bool {
+	return s == statusDisconnected || s == statusUninitialized || s == statusInitError || s == statusNoNVML
+}
+
+// severed is severs for an error that may wrap an answer.
+func severed(err error) bool {
+	var s status
+	return errors.As(err, &s) && s.severs()
+}
