@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
@@ -293,7 +292,14 @@ func testGPUsOfNVMLOnly(t *testing.T, n *twoNode) {
 	}
 	n.page(t, "6 GPUs by DCGM and 2 by NVML", shared)
 	w := watch(t, n.exporter, sameSeries())
-	time.Sleep(500 * time.Millisecond) // the watcher looks at pages of some ticks
+	eventually(t, "pages of some ticks", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.took) < 50 {
+			return fmt.Errorf("%d pages", len(w.took))
+		}
+		return nil
+	})
 	w.stop(t)
 	n.page(t, "NVML in use", func(p page) error {
 		return errors.Join(shared(p), p.want(1, "warpgauge_collector_up", "collector", "nvml"))

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// TestEchoNeverWaits writes far more than somebody reads who reads nothing, and
+// then wants the lines that were kept and the number of those that were not.
+func TestEchoNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		e := newEcho(w)
+		ctx, cancel := context.WithCancel(t.Context())
+		go e.run(ctx)
+		e.line("first")
+		synctest.Wait() // it is being written, and nobody reads
+		for i := range echoLines + 7 {
+			e.line(fmt.Sprint(i))
+		}
+		buffer := make([]byte, 6)
+		if _, err := io.ReadFull(r, buffer); err != nil || string(buffer) != "first\n" {
+			t.Fatalf("read %q: %v", buffer, err)
+		}
+		buffer = make([]byte, 200)
+		n, _ := r.Read(buffer)
+		if got := string(buffer[:n]); !strings.HasPrefix(got, "7 lines") {
+			t.Errorf("read %q, want how many lines are left out", got)
+		}
+		n, _ = r.Read(buffer)
+		if got := string(buffer[:n]); got != "0\n" {
+			t.Errorf("read %q, want the oldest line that was kept", got)
+		}
+		cancel()
+		_ = r.Close()
+	})
+}
