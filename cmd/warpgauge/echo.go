@@ -36,6 +36,10 @@ func (e *echo) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case s := <-e.lines:
+			if crowded(e.to) {
+				e.dropped.Add(1)
+				continue
+			}
 			if n := e.dropped.Swap(0); n > 0 {
 				fmt.Fprintf(e.to, "%d lines of DCGM's log are left out: standard error is read too slowly\n", n) //nolint:errcheck // there is nowhere to tell
 			}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestEchoNeverWaits writes far more than somebody reads who reads nothing, and
@@ -38,4 +40,30 @@ func TestEchoNeverWaits(t *testing.T) {
 		cancel()
 		_ = r.Close()
 	})
+}
+
+// TestEchoLeavesRoom fills a pipe of the system that nobody reads: our own log must
+// still get through.
+func TestEchoLeavesRoom(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	e := newEcho(w)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.run(ctx) }()
+	for e.dropped.Load() == 0 {
+		e.line(strings.Repeat("x", 1000))
+	}
+	if err := w.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteString("our own log\n"); err != nil {
+		t.Errorf("write beside the library's log: %v", err)
+	}
+	cancel()
+	<-done
 }
