@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type engine struct {
 	parts   []sampling
 	board   *view.Board
 	speaker *arbiter.Arbiter // between DCGM and NVML; nil where not both are there
+	echo    *echo            // of what an isolated DCGM logs; nil where nobody asked for it
 }
 
 // sampling is a sampler.Sampler or an isolation.Supervisor.
@@ -69,6 +71,7 @@ func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg 
 			MemoryLimit:    cfg.MemoryLimit,
 			RestartMax:     cfg.RestartMax,
 			FreshFor:       cfg.EffectiveStaleAfter(),
+			Stderr:         e.stderr(cfg, name, a.err),
 			Logger:         log,
 			Registerer:     reg,
 		}))
@@ -91,12 +94,25 @@ func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg 
 // Board is where readers find the sources of all collectors.
 func (e *engine) Board() *view.Board { return e.board }
 
+// stderr is where the lines go that a child writes to its standard error; nil
+// where nobody wants to see them.
+func (e *engine) stderr(cfg *config.Config, name string, to io.Writer) func(string) {
+	if name != nameDCGM || !cfg.HostEngine.Log {
+		return nil
+	}
+	e.echo = newEcho(to)
+	return e.echo.line
+}
+
 // Run runs all parts until ctx ends.
 func (e *engine) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if e.speaker != nil {
 		wg.Go(func() { _ = e.speaker.Run(ctx) }) // it has no error to tell
+	}
+	if e.echo != nil {
+		go e.echo.run(ctx) // not waited for: who does not read our standard error must not keep us from ending
 	}
 	return e.each(func(s sampling) error { return s.Run(ctx) })
 }

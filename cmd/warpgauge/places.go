@@ -37,6 +37,7 @@ func (e *engine) places(cfg *config.Config, all []enabled, merger *view.Merger, 
 			Standby:    func(ctx context.Context, rest bool) error { return e.Standby(ctx, nameNVML, rest) },
 			Patience:   patience(cfg),
 			Confidence: 2 * patience(cfg),
+			Interval:   cfg.Interval,
 			Logger:     log, Registerer: reg,
 		})
 		out[nameDCGM], out[nameNVML] = e.speaker.Primary, e.speaker.Secondary

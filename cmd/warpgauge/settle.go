@@ -70,5 +70,9 @@ func sampleOnce(ctx context.Context, s *engine, timeout time.Duration, f func(ct
 	defer func() { cancel(); <-done }()
 	wctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	return f(wctx, await(wctx, s, settled))
+	all := await(wctx, s, settled)
+	if s.speaker != nil {
+		s.speaker.Settle() // on whoever has values by now
+	}
+	return f(wctx, all)
 }

@@ -40,6 +40,10 @@ type Options struct {
 	// Confidence is how long the primary's values must have moved without a gap
 	// before it gets the GPUs back; 0 means 10 s. At start it gets them at once.
 	Confidence time.Duration
+	// Interval is how often both sample. The primary reads what an engine has read
+	// before, so that its values may be that much older than its rows; 0 means that
+	// they are not.
+	Interval time.Duration
 	// Period is how often the rings are looked at; 0 means 250 ms.
 	Period time.Duration
 
@@ -70,6 +74,7 @@ type Arbiter struct {
 	held      *view.View // GPUs that the primary has just withdrawn, until the secondary has them; nil if none
 	verdict   verdict
 	gaze      gaze
+	bridge    *bridge        // from the last speaker to this one; nil if none is needed
 	published []*view.Source // what was published last
 	told      bool           // something was
 }
@@ -104,7 +109,17 @@ func (a *Arbiter) Primary(v *view.View) {
 func (a *Arbiter) Release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.held = nil
+	a.held, a.bridge = nil, nil
+	a.publish()
+}
+
+// Settle decides now, and for good: who prints one page only has nothing to wait
+// for.
+func (a *Arbiter) Settle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.decide(time.Now())
+	a.bridge = nil
 	a.publish()
 }
 
@@ -157,10 +172,16 @@ func (a *Arbiter) decide(now time.Time) {
 	a.verdict.judge(seen, now, a.o)
 	if s := a.verdict.speaker; s != before {
 		a.tell(before, s, seen, now)
+		if before != nobody {
+			a.bridge = newBridge(a.published, a.composed(), now, a.o.Patience+a.lag())
+		}
 	}
 	if a.held != nil && (a.verdict.speaker == secondary || len(gpusOf(a.primary).Sources) > 0 ||
 		!a.verdict.fresh(a.gaze.newest(a.held, now, a.o.Patience), now, a.o)) {
 		a.held = nil
+	}
+	if a.bridge != nil && a.bridge.passed(a.composed(), a.lag(), now, &a.gaze) {
+		a.bridge = nil
 	}
 	a.publish()
 	a.sleeper.want(a.verdict.rested(seen, now, a.o) && !a.lacking())
@@ -180,13 +201,32 @@ func (a *Arbiter) tell(before, now speaker, seen sight, at time.Time) {
 	}
 }
 
-// publish shows the Views as the verdict has it, if that differs from before.
-func (a *Arbiter) publish() {
+// lag is how much older than its rows the speaker's values may be.
+func (a *Arbiter) lag() time.Duration {
+	if a.verdict.speaker != primary || a.o.Interval == 0 {
+		return 0
+	}
+	return a.o.Interval + max(slack, min(a.o.Interval/2, time.Second))
+}
+
+// slack is what an engine and a sampler may be late by on a busy node.
+const slack = 250 * time.Millisecond
+
+// composed is what the verdict has on the page.
+func (a *Arbiter) composed() []*view.Source {
 	first := a.primary
 	if a.held != nil {
 		first = &view.View{Sources: append(slices.Clone(a.held.Sources), first.Sources...)}
 	}
-	sources := compose(a.verdict.speaker, first, a.secondary)
+	return compose(a.verdict.speaker, first, a.secondary)
+}
+
+// publish shows that, or the way there, if it differs from before.
+func (a *Arbiter) publish() {
+	sources := a.composed()
+	if a.bridge != nil {
+		sources = a.bridge.over(sources)
+	}
 	if a.told && slices.Equal(sources, a.published) {
 		return
 	}

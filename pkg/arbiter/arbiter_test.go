@@ -178,6 +178,8 @@ func (r *rig) want(speaker string, asleep bool, views ...string) {
 const (
 	viewDCGM = "dcgm:a+b dcgm:switch0"
 	viewNVML = "dcgm:switch0 nvml:a nvml:b"
+	// viewBridge is NVML's last rows until DCGM's are newer.
+	viewBridge = "nvml:a nvml:b dcgm:switch0"
 )
 
 func TestTakeoverAndReturn(t *testing.T) {
@@ -189,7 +191,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.a.Primary(&view.View{Sources: r.dcgm})
 		r.want("nvml", false, viewNVML) // a primary without values takes nothing
 		r.pass(2*time.Second, bothMove)
-		r.want("dcgm", false, viewDCGM) // the first time at once
+		r.want("dcgm", false, viewBridge, viewDCGM) // the first time at once
 		r.pass(11*time.Second, bothMove)
 		r.want("dcgm", true)
 
@@ -203,11 +205,13 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.pass(8*time.Second, bothMove)
 		r.want("nvml", false)
 		r.pass(4*time.Second, bothMove)
-		r.want("dcgm", false, viewDCGM)
+		r.want("dcgm", false, viewBridge, viewDCGM)
 
-		// It goes away altogether, and NVML, still awake, has the GPUs at once.
+		// It goes away altogether, and NVML, still awake, has the GPUs with its next row.
 		r.a.Primary(&view.View{})
 		synctest.Wait()
+		r.want("nvml", false, "dcgm:a+b")
+		r.pass(time.Second, onlyNVML)
 		r.want("nvml", false, "nvml:a nvml:b")
 		if got := testutil.ToFloat64(r.a.metrics.takeovers.WithLabelValues("nvml")); got != 2 {
 			t.Errorf("%v takeovers by nvml, want 2", got)
@@ -226,9 +230,8 @@ func TestWithdrawnGPUsStayUntilTakenOver(t *testing.T) {
 		r.pass(15*time.Second, onlyDCGM)
 		r.want("dcgm", true, viewDCGM)
 		r.a.Primary(&view.View{Sources: r.dcgm[1:]})
-		r.want("dcgm", true) // the same sources as before: nothing to publish
 		synctest.Wait()
-		r.want("dcgm", false)
+		r.want("dcgm", false) // the same sources as before: nothing to publish
 		r.pass(time.Second, onlyNVML)
 		r.a.Secondary(&view.View{Sources: r.nvml})
 		r.want("nvml", false, viewNVML)

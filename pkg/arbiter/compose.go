@@ -1,10 +1,8 @@
 package arbiter
 
 import (
-	"slices"
 	"time"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -33,7 +31,7 @@ func compose(s speaker, first, second *view.View) []*view.Source {
 func gpusOf(v *view.View) *view.View {
 	out := &view.View{}
 	for _, s := range v.Sources {
-		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
+		if hasGPU(s) {
 			out.Sources = append(out.Sources, s)
 		}
 	}

@@ -49,6 +49,11 @@ type Options struct {
 	// for before it takes over. 0 means 30 s.
 	FreshFor time.Duration
 
+	// Stderr is given each line that a child writes to its standard error, as a
+	// vendor's library logs; nil keeps the last ones only, for the log of its end.
+	// It must not block: the child would, once the pipe is full.
+	Stderr func(line string)
+
 	Logger     *zap.Logger           // nil logs nothing
 	Registerer prometheus.Registerer // for our own metrics and the child's; nil means none
 

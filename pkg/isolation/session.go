@@ -75,7 +75,7 @@ func (s *session) run(ctx context.Context, version uint64, list field.List) {
 	s.first = version
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
-	wg.Go(func() { s.words.read(s.proc.output) })
+	wg.Go(func() { s.words.read(s.proc.output, s.o.Stderr) })
 	wg.Go(func() { s.read(version, list) })
 	wg.Go(func() { s.watch(ctx) })
 	e := s.proc.wait()

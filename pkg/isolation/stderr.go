@@ -26,8 +26,8 @@ var (
 	assertLine = regexp.MustCompile(`(?i)assert|terminate called|corrupt|free\(\)|malloc|stack smashing|buffer overflow|what\(\):`)
 )
 
-// read takes lines until r ends.
-func (w *lastWords) read(r io.Reader) {
+// read takes lines until r ends, and gives each to echo, if there is one.
+func (w *lastWords) read(r io.Reader, echo func(string)) {
 	b := bufio.NewReaderSize(r, maxStderrLine)
 	whole := true // the next piece begins a line
 	for {
@@ -36,7 +36,11 @@ func (w *lastWords) read(r io.Reader) {
 			return
 		}
 		if whole {
-			w.add(strings.ToValidUTF8(string(piece), "?"))
+			line := strings.ToValidUTF8(string(piece), "?")
+			w.add(line)
+			if echo != nil {
+				echo(line)
+			}
 		}
 		whole = !more
 	}

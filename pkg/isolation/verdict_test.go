@@ -12,7 +12,7 @@ func TestVerdicts(t *testing.T) {
 	f := func(e exit, stderr, reason, text string) {
 		t.Helper()
 		var w lastWords
-		w.read(strings.NewReader(stderr))
+		w.read(strings.NewReader(stderr), nil)
 		got := judge(e, &w)
 		if got.reason != reason || !strings.Contains(got.text, text) {
 			t.Errorf("judge(%+v, %q) = %+v, want %s and %q", e, stderr, got, reason, text)
@@ -40,7 +40,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, "line %d %s\n", i, strings.Repeat("x", 3000))
 	}
 	b.WriteString("the last\xff one")
-	w.read(strings.NewReader(b.String()))
+	w.read(strings.NewReader(b.String()), nil)
 	if n := len(w.text()); n > stderrLines*(maxStderrLine+1) {
 		t.Errorf("%d bytes kept", n)
 	}

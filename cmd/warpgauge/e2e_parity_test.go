@@ -1,0 +1,168 @@
+//go:build linux && cgo
+
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/nvml/nvmltest"
+)
+
+// defaultRows are the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2)
+// that a DGX H100 without XIDs and without vGPU has, with the type that each has on
+// dcgm-exporter's page.
+var defaultRows = map[string]string{
+	"DCGM_FI_DEV_SM_CLOCK": "gauge", "DCGM_FI_DEV_MEM_CLOCK": "gauge", "DCGM_FI_DEV_MEMORY_TEMP": "gauge", "DCGM_FI_DEV_GPU_TEMP": "gauge",
+	"DCGM_FI_DEV_POWER_USAGE": "gauge", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "counter", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "counter",
+	"DCGM_FI_DEV_GPU_UTIL": "gauge", "DCGM_FI_DEV_MEM_COPY_UTIL": "gauge", "DCGM_FI_DEV_ENC_UTIL": "gauge", "DCGM_FI_DEV_DEC_UTIL": "gauge",
+	"DCGM_FI_DEV_FB_FREE": "gauge", "DCGM_FI_DEV_FB_USED": "gauge", "DCGM_FI_DEV_FB_RESERVED": "gauge",
+	"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "counter", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "counter", "DCGM_FI_DEV_ROW_REMAP_FAILURE": "gauge",
+	"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "counter", "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "gauge", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "gauge",
+	"DCGM_FI_PROF_DRAM_ACTIVE": "gauge", "DCGM_FI_PROF_PCIE_TX_BYTES": "gauge", "DCGM_FI_PROF_PCIE_RX_BYTES": "gauge",
+}
+
+// TestE2EParity starts the binary as dcgm-exporter is started and compares the
+// page with what dcgm-exporter's has: families, types, labels in their order, and
+// values as the same numbers.
+func TestE2EParity(t *testing.T) {
+	exe := build(t)
+	csv := func(name string) string {
+		path, err := filepath.Abs(filepath.Join("../../etc", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	chart := chartCounters(t, csv("default-counters.csv"))
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const driver = `,DCGM_FI_DRIVER_VERSION="580.65.06"`
+	pod := []string{"DCGM_EXPORTER_KUBERNETES=true", "NODE_NAME=worker-7"}
+	for _, tt := range []struct {
+		name     string
+		args     []string
+		env      []string
+		hostname string
+		driver   string   // the label, where the list has it
+		lacks    []string // rows that the list has not
+	}{
+		{"chart", []string{"-f", chart}, pod, "worker-7", "", []string{"DCGM_FI_DEV_FB_RESERVED"}},
+		{"operator", nil, append(pod, "DCGM_EXPORTER_COLLECTORS="+csv("dcp-metrics-included.csv")), "worker-7", driver, nil},
+		{
+			"operator with nv-hostengine", nil,
+			append(pod, "DCGM_EXPORTER_COLLECTORS="+csv("dcp-metrics-included.csv"), "DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm:5555"), "worker-7", driver, nil,
+		},
+		{"systemd", []string{"-f", csv("default-counters.csv")}, nil, own, driver, nil},
+		{"host and port", []string{"-f", csv("default-counters.csv"), "-r", "gpu-4.example:5556"}, nil, "gpu-4.example", driver, nil},
+		{"host", []string{"-f", csv("default-counters.csv"), "-r", "gpu-4.example"}, nil, "gpu-4.example", driver, nil},
+		{"IPv6", []string{"-f", csv("default-counters.csv"), "-r", "[2001:db8::4]:5555"}, nil, "2001:db8::4", driver, nil},
+		{"socket", []string{"-f", csv("default-counters.csv"), "-r", "unix:///run/dcgm.sock"}, nil, own, driver, nil},
+		{"here", []string{"-f", csv("default-counters.csv"), "-r", "localhost:5555"}, nil, own, driver, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			engine := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
+			p := parityPage(t, exe, engine, tt.env, tt.args)
+			want := map[string]string{}
+			for name, typ := range defaultRows {
+				if !slices.Contains(tt.lacks, name) {
+					want[name] = typ
+				}
+			}
+			if diff := cmp.Diff(want, p.types); diff != "" {
+				t.Errorf("families and types (-dcgm-exporter +warpgauge):\n%s", diff)
+			}
+			for family, value := range map[string]string{ // an integer, a double, a ratio
+				"DCGM_FI_DEV_GPU_TEMP": "41", "DCGM_FI_DEV_POWER_USAGE": "350", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "0.35",
+			} {
+				if got := p.first(family); got != value {
+					t.Errorf("%s of GPU 0 is %q, want %q", family, got, value)
+				}
+			}
+			for name := range want {
+				for gpu := range 2 {
+					series := fmt.Sprintf(`%s{gpu="%d",UUID="%s",pci_bus_id="0000%s",device="nvidia%d",modelName="NVIDIA H100 80GB HBM3",hostname="%s"%s}`,
+						name, gpu, nvmltest.UUID(gpu), strings.ToUpper(nvmltest.PCI(gpu)), gpu, tt.hostname, tt.driver)
+					if _, ok := p.values[series]; !ok {
+						t.Errorf("no series %s", series)
+					}
+					delete(p.values, series)
+				}
+			}
+			for series := range p.values {
+				t.Errorf("series that dcgm-exporter has not: %s", series)
+			}
+		})
+	}
+}
+
+// chartCounters is the list of the Helm chart: the file without two rows.
+func chartCounters(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool {
+		return strings.HasPrefix(l, "DCGM_FI_DEV_FB_RESERVED") || strings.HasPrefix(l, "DCGM_FI_DRIVER_VERSION")
+	})
+	return file(t, "default-counters.csv", strings.Join(lines, ""))
+}
+
+// rawPage is the part of a page that dcgm-exporter has, too, as it is written.
+type rawPage struct{ types, values map[string]string }
+
+// first is the value of GPU 0.
+func (p rawPage) first(family string) string {
+	for series, v := range p.values {
+		if strings.HasPrefix(series, family+`{gpu="0",`) {
+			return v
+		}
+	}
+	return ""
+}
+
+// parityPage starts the binary with no other flags than those that dcgm-exporter
+// is started with. The loader finds libdcgm, the address is in the environment.
+func parityPage(t *testing.T, exe string, engine *dcgmtest.Engine, env, args []string) (p rawPage) {
+	t.Helper()
+	start := append([]string{"LD_LIBRARY_PATH=" + filepath.Dir(engine.Library()), "DCGM_EXPORTER_LISTEN=127.0.0.1:0"}, env...)
+	e := &exporter{process: launch(t, program(t, "env"), append(append(start, exe), args...)...)}
+	eventually(t, "the address in the log", func() error {
+		m := servingLine.FindStringSubmatch(e.log.String())
+		if m == nil {
+			return errors.New("not there yet")
+		}
+		e.url = m[1]
+		return nil
+	})
+	client := newClient(t)
+	eventually(t, "all families", func() error {
+		p = rawPage{map[string]string{}, map[string]string{}}
+		for line := range strings.Lines(string(get(t, client, e.url+"/metrics", "Accept", acceptText).body)) {
+			words := strings.Fields(line)
+			switch {
+			case len(words) == 4 && words[1] == "TYPE" && isDCGM(words[2]):
+				p.types[words[2]] = words[3]
+			case isDCGM(line):
+				at := strings.LastIndexByte(line, ' ')
+				p.values[line[:at]] = strings.TrimSpace(line[at+1:])
+			}
+		}
+		if len(p.types) < len(defaultRows)-1 {
+			return fmt.Errorf("%d families", len(p.types))
+		}
+		return nil
+	})
+	return p
+}
