@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,9 +55,12 @@ func TestAForgottenPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list, _, err := (&counters{cfg: config.Default()}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_SM_ACTIVE, gauge, s\n"), "")
 		must(t, err)
+		var mu sync.Mutex // a timer calls, too
 		var served []string
 		answer := error(nil)
 		p := newProfiler(list, func(_ context.Context, l field.List) error {
+			mu.Lock()
+			defer mu.Unlock()
 			served = nil
 			for _, f := range l.Fields {
 				served = append(served, f.Name)
@@ -68,6 +72,8 @@ func TestAForgottenPauseEnds(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(served, want) {
 				t.Errorf("after %v: %q, want %q", wait, served, want)
 			}
@@ -87,12 +93,17 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		must(t, p.resume(t.Context(), "test"))
 		must(t, p.pause(t.Context(), -1, "test")) // the minute is no more
 		f(time.Hour, some)
-		answer = errors.New("no")
-		if err := p.reload(t.Context(), list); !errors.Is(err, answer) {
+		refused := errors.New("no")
+		mu.Lock()
+		answer = refused
+		mu.Unlock()
+		if err := p.reload(t.Context(), list); !errors.Is(err, refused) {
 			t.Errorf("reload: %v", err)
 		}
 		f(0, some)
+		mu.Lock()
 		answer = nil
+		mu.Unlock()
 		must(t, p.resume(t.Context(), "test"))
 
 		must(t, p.pause(t.Context(), time.Minute, "test"))
