@@ -28,7 +28,7 @@ type profiler struct {
 	paused bool          // of the holder of the turn
 
 	mu  sync.Mutex
-	end *time.Timer
+	end *ending
 }
 
 func newProfiler(list field.List, apply func(context.Context, field.List) error, usual time.Duration, log *zap.Logger) *profiler {
@@ -107,20 +107,20 @@ func (p *profiler) schedule(limit time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.end != nil {
-		p.end.Stop()
+		p.end.timer.Stop()
 		p.end = nil
 	}
 	if limit > 0 {
-		var t *time.Timer
-		t = time.AfterFunc(limit, func() { p.forgotten(t, limit) })
-		p.end = t
+		e := new(ending)
+		e.timer = time.AfterFunc(limit, func() { p.forgotten(e, limit) })
+		p.end = e
 	}
 }
 
 // forgotten ends a pause that nobody has ended, unless its timer was replaced.
-func (p *profiler) forgotten(t *time.Timer, after time.Duration) {
+func (p *profiler) forgotten(e *ending, after time.Duration) {
 	p.mu.Lock()
-	mine := p.end == t
+	mine := p.end == e
 	p.mu.Unlock()
 	if !mine {
 		return

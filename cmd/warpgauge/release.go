@@ -25,11 +25,15 @@ type releaser struct {
 	log    *zap.Logger
 
 	mu   sync.Mutex
-	ends map[string]*time.Timer // by collector
+	ends map[string]*ending // by collector
 }
 
+// ending is the time at which something ends by itself. It is told apart from the
+// one that replaces it by its address: the timer may fire before it is stored.
+type ending struct{ timer *time.Timer }
+
 func newReleaser(e *engine, usual time.Duration, log *zap.Logger) *releaser {
-	return &releaser{engine: e, usual: usual, log: log.Named("release"), ends: make(map[string]*time.Timer)}
+	return &releaser{engine: e, usual: usual, log: log.Named("release"), ends: make(map[string]*ending)}
 }
 
 // release lets a collector go, or all, and returns when nothing of it is held. It
@@ -86,23 +90,23 @@ func (r *releaser) schedule(names []string, limit time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
-		if t := r.ends[name]; t != nil {
-			t.Stop()
+		if e := r.ends[name]; e != nil {
+			e.timer.Stop()
 			delete(r.ends, name)
 		}
 		if limit > 0 {
-			var t *time.Timer
-			t = time.AfterFunc(limit, func() { r.forgotten(name, t, limit) })
-			r.ends[name] = t
+			e := new(ending)
+			e.timer = time.AfterFunc(limit, func() { r.forgotten(name, e, limit) })
+			r.ends[name] = e
 		}
 	}
 }
 
 // forgotten ends a release that nobody has ended, unless its timer was replaced.
-func (r *releaser) forgotten(name string, t *time.Timer, after time.Duration) {
+func (r *releaser) forgotten(name string, e *ending, after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ends[name] != t {
+	if r.ends[name] != e {
 		return
 	}
 	delete(r.ends, name)
