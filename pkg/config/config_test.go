@@ -323,8 +323,8 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 func TestNotices(t *testing.T) {
-	env := environment{"DCGM_EXPORTER_KUBERNETES": "true", "DCGM_EXPORTER_DUMP_ENABLED": "false"}
-	s, err := parse(t, env, "--dump-retention=3", "--debug", "-c", "500")
+	env := environment{"DCGM_EXPORTER_KUBERNETES": "true", "KUBERNETES_ENABLE_DRA": "false"}
+	s, err := parse(t, env, "--watch-max-keep-samples=3", "--debug", "-c", "500")
 	must(t, err)
 	var got []string
 	for _, n := range s.Notices() {
@@ -333,7 +333,7 @@ func TestNotices(t *testing.T) {
 			t.Errorf("notice %q does not say which flag and why", n.Text)
 		}
 	}
-	want := []string{"kubernetes from environment", "dump-retention from command line"}
+	want := []string{"watch-max-keep-samples from command line", "kubernetes from environment"}
 	if !slices.Equal(got, want) {
 		t.Errorf("notices = %q, want %q", got, want)
 	}
@@ -443,13 +443,13 @@ func TestHelp(t *testing.T) {
 	}
 	for _, want := range []string{
 		"What is read:\n", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
-		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--dump-enabled",
+		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
 	} {
 		if !strings.Contains(help, want) {
 			t.Errorf("help lacks %q:\n%s", want, help)
 		}
 	}
-	if strings.Contains(help, "DCGM_EXPORTER_DUMP_ENABLED") {
+	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
 		t.Error("help explains a flag without effect")
 	}
 }

@@ -4,7 +4,6 @@ package config
 const (
 	noPods = "devices are not mapped to pods yet; series come without pod labels"
 	noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
-	noDump = "there are no debugging dumps; `warpgauge once` and `warpgauge devices` print what is read"
 )
 
 // contractFlags are dcgm-exporter's flags, up to 4.9, with its names, aliases
@@ -242,19 +241,20 @@ func contractDiagnosis(c *Config) []Flag {
 		},
 		{
 			Name: "dump-enabled", Env: "DCGM_EXPORTER_DUMP_ENABLED", Group: GroupLogging, value: boolean(&c.Dump.Enabled),
-			Usage: "Write debugging dumps.", NoEffect: noDump,
+			Usage:   "Write debugging dumps: collectors, devices, states and the newest values as JSON, when they change and every hour.",
+			Differs: "dcgm-exporter dumps its own structures, at start",
 		},
 		{
 			Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Group: GroupLogging, value: text(&c.Dump.Directory),
-			Metavar: "DIR", Usage: "Where to write them.", NoEffect: noDump,
+			Metavar: "DIR", Usage: "Where to write them.",
 		},
 		{
 			Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Group: GroupLogging, value: integer(&c.Dump.RetentionHours),
-			Metavar: "HOURS", Usage: "How long to keep them, 0 for ever.", NoEffect: noDump,
+			Metavar: "HOURS", Usage: "How long to keep them, 0 for ever.",
 		},
 		{
 			Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Group: GroupLogging, value: boolean(&c.Dump.Compression),
-			Usage: "Compress them.", NoEffect: noDump,
+			Usage: "Compress them with gzip.",
 		},
 	}
 }
