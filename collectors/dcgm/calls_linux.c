@@ -270,15 +270,6 @@ int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_
 	return r;
 }
 
-int wg_pause(const wg_table *t, uintptr_t handle, int pause) {
-	if (pause) {
-		NEED(dcgmProfPause);
-		return FN(dcgmProfPause)(handle);
-	}
-	NEED(dcgmProfResume);
-	return FN(dcgmProfResume)(handle);
-}
-
 int wg_health_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uint32_t systems, int64_t every_us, double keep_s) {
 	NEED(dcgmHealthSet_v2);
 	wg_health_set2 p = {

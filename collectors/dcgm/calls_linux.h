@@ -41,8 +41,6 @@ enum {
 	F(dcgmGetMultipleValuesForField, (uintptr_t, int, uint16_t, int *, long long, long long,     \
 	                                  int32_t, wg_value1 *))                                     \
 	F(dcgmProfGetSupportedMetricGroups, (uintptr_t, wg_metric_groups3 *))                        \
-	F(dcgmProfPause, (uintptr_t))                                                                \
-	F(dcgmProfResume, (uintptr_t))                                                               \
 	F(dcgmHealthSet_v2, (uintptr_t, wg_health_set2 *))                                           \
 	F(dcgmHealthCheck, (uintptr_t, uintptr_t, wg_health5 *))
 
@@ -106,7 +104,6 @@ int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64
              wg_cell *cells, int *count);
 
 int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_groups3 *out);
-int wg_pause(const wg_table *t, uintptr_t handle, int pause);
 int wg_health_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uint32_t systems, int64_t every_us, double keep_s);
 int wg_health(const wg_table *t, uintptr_t handle, uintptr_t group, wg_health5 *out);
 

@@ -455,9 +455,6 @@ func (e *engine) metricGroups(gpu uint32) ([]metricGroup, error) {
 	return out, nil
 }
 
-// pause lets go of the profiling hardware, or takes it up again.
-func (e *engine) pause(on bool) error { return answer(C.wg_pause(e.lib.table, e.handle, truth(on))) }
-
 // watchHealth asks the engine to watch what its health checks judge.
 func (e *engine) watchHealth(group handleID, systems uint32, every, keep time.Duration) error {
 	return answer(C.wg_health_watch(e.lib.table, e.handle, C.uintptr_t(group), C.uint32_t(systems), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))

@@ -169,7 +169,7 @@ func TestMissingFunctions(t *testing.T) {
 	}
 	for _, name := range []string{
 		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
-		"dcgmGetMultipleValuesForField", "dcgmProfGetSupportedMetricGroups", "dcgmProfPause", "dcgmHealthSet_v2", "dcgmHealthCheck",
+		"dcgmGetMultipleValuesForField", "dcgmProfGetSupportedMetricGroups", "dcgmHealthSet_v2", "dcgmHealthCheck",
 	} {
 		e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
 		c := open1(t, remote(e), everyKind...)
