@@ -87,15 +87,17 @@ func (r *registry) acquire(ctx context.Context, o Options) (*session, error) {
 	go func() {
 		defer r.leave()
 		s, err := r.join(o)
-		if err == nil && ctx.Err() != nil {
-			err = errors.Join(ctx.Err(), r.part(s)) // nobody waits for it any more
-		}
 		done <- result{s, err}
 	}()
 	select {
 	case res := <-done:
 		return res.s, res.err
 	case <-ctx.Done():
+		go func() { // whenever the call returns
+			if res := <-done; res.err == nil {
+				_ = r.release(res.s)
+			}
+		}()
 		return nil, fmt.Errorf("wait for DCGM: %w", ctx.Err())
 	}
 }

@@ -59,6 +59,11 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	c.gpus = discovery{lib: lib, o: c.o, hold: hold}
 	c.mu.Unlock()
 	sources, err := c.discover(ctx, fields)
+	// A GPU that was waited for when ctx ended passes for one that hangs. That is
+	// right at a deadline; but who cancels wants nothing, least of all that.
+	if cancelled := ctx.Err(); errors.Is(cancelled, context.Canceled) {
+		err = cancelled
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open NVML: %w", err), c.Close())
 	}
@@ -70,7 +75,6 @@ func (c *Collector) discover(ctx context.Context, fields field.List) ([]collecto
 	if err != nil {
 		return nil, outdated(err)
 	}
-	c.gpus.describe(ctx, gpus, fields)
 	c.gpus.describe(ctx, gpus, fields)
 	a := assembly{lib: c.gpus.lib, o: c.o, fields: fields.Readings(), hold: c.gpus.hold, gpus: gpus}
 	sources, err := a.sources(ctx)

@@ -76,8 +76,11 @@ func (*Collector) Name() string { return "rocm" }
 // the list. It reads no value but gpu_metrics, and does not wait for a GPU that
 // hangs in it.
 // Errors: collector.ErrNotLoaded (no driver, or no library where it must be
-// used), collector.ErrNoDevices, collector.ErrNotBuiltIn, wrapped.
+// used), collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
 	gpus, host, err := c.files.Find(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
@@ -97,6 +100,11 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		}
 		c.sources = append(c.sources, s)
 		out[i] = s
+	}
+	// Who waits along the way goes on without the rest when ctx ends. That is right
+	// at a deadline, which a GPU that hangs may have used up.
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return nil, errors.Join(fmt.Errorf("open AMD GPUs: %w", err), c.Close())
 	}
 	return out, nil
 }

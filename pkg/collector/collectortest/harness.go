@@ -93,6 +93,7 @@ func checks() []check {
 		{"ownership", checkOwnership},
 		{"allocations", checkAllocations},
 		{"open is cancelled", checkCancel},
+		{"open is cancelled midway", checkCancelMidway},
 		{"open fails", checkFailOpen},
 		{"close twice", checkCloseTwice},
 		{"two at once", checkTwo},

@@ -2,7 +2,6 @@ package collectortest
 
 import (
 	"context"
-	"errors"
 	"math"
 	"os"
 	"sync/atomic"
@@ -12,24 +11,6 @@ import (
 
 	"warpgauge/pkg/collector"
 )
-
-// checkCancel opens with a context that is over: no source, and its error.
-func checkCancel(tb *subtest) {
-	h := tb.h
-	c := h.New(tb).Factory()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	sources, err := c.Open(ctx, h.Fields)
-	if !errors.Is(err, context.Canceled) {
-		tb.Errorf("open with a cancelled context: got error %v, want context.Canceled", err)
-	}
-	if len(sources) > 0 {
-		tb.Errorf("open with a cancelled context: got %d sources", len(sources))
-	}
-	if err := c.Close(); err != nil {
-		tb.Errorf("close after a cancelled open: %v", err)
-	}
-}
 
 // checkFailOpen wants a failed Open to leave nothing behind that stops the next.
 func checkFailOpen(tb *subtest) {

@@ -44,6 +44,7 @@ func TestFlaws(t *testing.T) {
 		"ownership":                    {"keeps row", "reads old row"},
 		"allocations":                  {"allocates"},
 		"open is cancelled":            {"ignores ctx"},
+		"open is cancelled midway":     {"cancelled halfway"},
 		"open fails":                   {"fails quietly", "fails for ever"},
 		"close twice":                  {"close once"},
 		"two at once":                  {"close blanks others", "close breaks others"},

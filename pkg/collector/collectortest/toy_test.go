@@ -121,6 +121,9 @@ func (c *toy) Open(ctx context.Context, fields field.List) ([]collector.Source, 
 	}
 	var out []collector.Source
 	for i := range c.boards {
+		if w.flaw == "cancelled halfway" && ctx.Err() != nil {
+			break
+		}
 		out = append(out, c.source(i, fields))
 	}
 	if w.flaw == "no source" {

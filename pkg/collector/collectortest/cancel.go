@@ -1,0 +1,106 @@
+package collectortest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+)
+
+// checkCancel opens with a context that is over: no source, and its error.
+func checkCancel(tb *subtest) {
+	h := tb.h
+	rig := h.New(tb)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if wantCancelled(ctx, tb, rig) != nil {
+		tb.Errorf("open with a cancelled context: got sources and no error, want context.Canceled")
+	}
+}
+
+// checkCancelMidway lets the context end at each moment at which Open looks at
+// it: what it returns is the error, or all that it returns to others. A select
+// between a result and the context takes either, so that a late look is not enough.
+func checkCancelMidway(tb *subtest) {
+	h := tb.h
+	rig := h.New(tb)
+	_, all := openOn(tb, h, rig, h.Fields)
+	const most = 1000 // an Open that looks more often waits in a loop
+	for looks := int64(1); looks < most; looks += 1 + looks/8 {
+		ctx, cancel := context.WithCancel(context.Background())
+		f := &fickle{Context: ctx, cancel: cancel}
+		f.left.Store(looks)
+		sources := wantCancelled(f, tb, rig)
+		cancel()
+		if sources == nil {
+			continue
+		}
+		if diff := cmp.Diff(shapes(all), shapes(sources)); diff != "" {
+			tb.Errorf("open that was cancelled after %d looks at its context returned neither the error nor everything (-uncancelled +cancelled):\n%s", looks, diff)
+		}
+		if f.left.Load() > 0 {
+			return // it was never cancelled
+		}
+	}
+}
+
+// wantCancelled opens with ctx and returns the sources, nil where the error is
+// that of the context.
+func wantCancelled(ctx context.Context, tb *subtest, rig Rig) []collector.Source {
+	tb.Helper()
+	c := rig.Factory()
+	sources, err := c.Open(ctx, tb.h.Fields)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		tb.Errorf("open with a cancelled context: got error %v, want context.Canceled", err)
+	}
+	if err != nil && len(sources) > 0 {
+		tb.Errorf("open with a cancelled context: got %d sources beside the error %v", len(sources), err)
+	}
+	if err := c.Close(); err != nil {
+		tb.Errorf("close after a cancelled open: %v", err)
+	}
+	if err != nil {
+		return nil
+	}
+	return sources
+}
+
+// fickle is a context that is cancelled when it has been looked at so many times.
+type fickle struct {
+	context.Context //nolint:containedctx // it is one
+	cancel          context.CancelFunc
+	left            atomic.Int64
+}
+
+func (f *fickle) look() {
+	if f.left.Add(-1) <= 0 {
+		f.cancel()
+	}
+}
+
+func (f *fickle) Done() <-chan struct{} {
+	f.look()
+	return f.Context.Done()
+}
+
+func (f *fickle) Err() error {
+	f.look()
+	return f.Context.Err()
+}
+
+// shape is what a source tells at Open.
+type shape struct {
+	Devices []collector.Device
+	Columns []collector.Column
+}
+
+func shapes(sources []collector.Source) []shape {
+	out := make([]shape, len(sources))
+	for i, s := range sources {
+		out[i] = shape{s.Devices(), s.Columns()}
+	}
+	return out
+}
