@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,9 +22,8 @@ type builder struct {
 func (b *builder) source(gpu, nvswitch int) *source {
 	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch}
 	s.follow()
-	for len(s.scripted) > 0 && b.elapsed >= s.scripted[0].At {
-		s.scripted = s.scripted[1:] // happened before anybody looked
-	}
+	// What happened before anybody looked.
+	s.scripted = slices.DeleteFunc(s.scripted, func(f *fault) bool { return f.begun(b.elapsed) })
 	return s
 }
 

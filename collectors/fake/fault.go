@@ -3,6 +3,7 @@ package fake
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,10 @@ type Fault struct {
 	Kind FaultKind
 	At   time.Duration // since the world was made
 	For  time.Duration // 0 means for ever; an XID takes no time
+	// While is a file, in the place of At and For: the fault begins when the file is
+	// made and lasts until it is removed. Who watches what a fault does need not be
+	// in time for it.
+	While string
 
 	GPUs, Switches []Span // whom it befalls; not for OpenFails and Devices
 
@@ -87,6 +92,8 @@ func (f *Fault) validate() error {
 	switch {
 	case f.At < 0 || f.For < 0 || f.Delay < 0:
 		return fmt.Errorf("fault %q: times must not be negative", f.Kind)
+	case f.While != "" && (f.At != 0 || f.For != 0):
+		return fmt.Errorf("fault %q: while takes the place of at and for", f.Kind)
 	case rules.targets && len(f.GPUs)+len(f.Switches) == 0:
 		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
 	case f.Kind == Slow && f.Delay == 0:
@@ -120,11 +127,30 @@ type fault struct {
 	seq    int           // its place in the order in which faults were added
 	healed chan struct{} // closed when it is taken back
 	err    error         // of Lost, Stalled, Failing: made once, returned often
+	start  time.Time     // of the world
+}
+
+// begin is when f begins, after the world's start; false if nobody knows yet.
+func (f *fault) begin() (at time.Duration, known bool) {
+	if f.While == "" {
+		return f.At, true
+	}
+	info, err := os.Stat(f.While)
+	if err != nil {
+		return 0, false
+	}
+	return info.ModTime().Sub(f.start), true
+}
+
+// begun reports whether f has begun, elapsed after the world's start.
+func (f *fault) begun(elapsed time.Duration) bool {
+	at, known := f.begin()
+	return known && elapsed >= at
 }
 
 // active reports whether f befalls somebody, elapsed after the world's start.
 func (f *fault) active(elapsed time.Duration) bool {
-	if elapsed < f.At || f.For > 0 && elapsed-f.At >= f.For {
+	if !f.begun(elapsed) || f.For > 0 && elapsed-f.At >= f.For {
 		return false
 	}
 	select {
@@ -139,8 +165,8 @@ func (f *fault) active(elapsed time.Duration) bool {
 // It is replaced whole.
 type timeline struct{ faults []*fault }
 
-func (t *timeline) with(f Fault) (*timeline, *fault) {
-	added := &fault{Fault: f, seq: len(t.faults), healed: make(chan struct{})}
+func (t *timeline) with(f Fault, start time.Time) (*timeline, *fault) {
+	added := &fault{Fault: f, seq: len(t.faults), healed: make(chan struct{}), start: start}
 	added.err = added.sampleError()
 	return &timeline{faults: append(slices.Clone(t.faults), added)}, added
 }
@@ -158,9 +184,13 @@ func (t *timeline) openError(elapsed time.Duration) error {
 // gpus returns how many GPUs there are: what the newest active fault says.
 func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
 	var newest *fault
+	var since time.Duration
 	for _, f := range t.faults {
-		if f.Kind == Devices && f.active(elapsed) && (newest == nil || f.At >= newest.At) {
-			newest = f
+		if f.Kind != Devices || !f.active(elapsed) {
+			continue
+		}
+		if at, _ := f.begin(); newest == nil || at >= since {
+			newest, since = f, at
 		}
 	}
 	if newest == nil {

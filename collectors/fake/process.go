@@ -34,7 +34,11 @@ func newProcess(born time.Duration, seed uint64) *process {
 
 // hit reports whether f befalls this process now.
 func (p *process) hit(f *fault, elapsed time.Duration) bool {
-	return f.active(elapsed) && !(f.Once && p.born > f.At)
+	if !f.active(elapsed) {
+		return false
+	}
+	at, _ := f.begin()
+	return !(f.Once && p.born > at)
 }
 
 // suffer does what the faults of this time do to the process. Every call into
@@ -83,7 +87,8 @@ func die(s syscall.Signal) {
 // leak takes what f has cost this process until now, and keeps it.
 func (p *process) leak(f *fault, elapsed time.Duration) {
 	const chunk = 1 << 20
-	lasted := elapsed - max(f.At, p.born)
+	at, _ := f.begin()
+	lasted := elapsed - max(at, p.born)
 	due := min(int(lasted.Seconds()*float64(f.Rate)), maxLeakMiB)
 	for len(p.leaked[f]) < due {
 		b := make([]byte, chunk)

@@ -116,6 +116,18 @@ func TestOnce(t *testing.T) {
 	if f := (&fault{Fault: Fault{Once: true, At: time.Minute}}); !w.process.hit(f, 2*time.Minute) {
 		t.Error("a child that was there before the fault is spared")
 	}
+	path, on, off := switchFile(t)
+	f := &fault{Fault: Fault{Once: true, While: path}, start: time.Now().Add(-time.Hour)}
+	on()
+	for born, hit := range map[time.Duration]bool{30 * time.Minute: true, 90 * time.Minute: false} {
+		if got := newProcess(born, 1).hit(f, 2*time.Hour); got != hit {
+			t.Errorf("the file was made after an hour, the child started after %v: hit %v, want %v", born, got, hit)
+		}
+	}
+	off()
+	if newProcess(0, 1).hit(f, 2*time.Hour) {
+		t.Error("hit without the file")
+	}
 }
 
 // TestNotWithoutAChild: in the exporter's own process these faults are refused.

@@ -3,6 +3,7 @@ package fake
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -120,15 +121,28 @@ func (s *source) wait() error {
 		if !f.active(elapsed) {
 			continue
 		}
-		d := f.Delay
-		if f.Kind == Hang {
-			d = f.For - (elapsed - f.At)
-		}
-		if err := s.world.sleep(d, f.Kind == Hang && f.For == 0, f.healed); err != nil {
+		if err := s.world.suspend(f, elapsed); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// suspend holds a call up that f, which is active, befalls.
+func (w *World) suspend(f *fault, elapsed time.Duration) error {
+	switch {
+	case f.Kind == Slow:
+		return w.sleep(f.Delay, false, f.healed)
+	case f.While != "":
+		const look = 20 * time.Millisecond
+		for f.active(w.elapsed()) {
+			if err := w.sleep(look, false, f.healed); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
 }
 
 // broken returns the error of the first fault that makes Sample fail.
@@ -200,10 +214,11 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 
 // nextXID returns the next XID that was not reported yet, one a call, or NaN.
 func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
-	if len(s.scripted) > 0 && elapsed >= s.scripted[0].At {
-		code := s.scripted[0].XID
-		s.scripted = s.scripted[1:]
-		return float64(code)
+	for i, f := range s.scripted {
+		if f.begun(elapsed) {
+			s.scripted = slices.Delete(s.scripted, i, i+1)
+			return float64(f.XID)
+		}
 	}
 	if n := s.xids.number(up); n > s.xidsSeen {
 		s.xidsSeen = n
@@ -217,10 +232,11 @@ func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
 	code, since := s.xids.code(n), s.xids.since(n)
 	for _, f := range s.faults {
-		if f.Kind != XID || elapsed < f.At {
+		if f.Kind != XID || !f.begun(elapsed) {
 			continue
 		}
-		if at := s.world.uptime(f.At).Seconds(); at >= since {
+		begin, _ := f.begin()
+		if at := s.world.uptime(begin).Seconds(); at >= since {
 			code, since = float64(f.XID), at
 		}
 	}

@@ -127,6 +127,7 @@ func (p *parser) fault(n *yaml.Node) Fault {
 		"kind":    func(*yaml.Node) {},
 		"at":      func(n *yaml.Node) { f.At = p.duration(n) },
 		"for":     func(n *yaml.Node) { f.For = p.duration(n) },
+		"while":   func(n *yaml.Node) { f.While = p.text(n) },
 		"device":  func(n *yaml.Node) { f.GPUs = p.spans(n) },
 		"switch":  func(n *yaml.Node) { f.Switches = p.spans(n) },
 		"delay":   func(n *yaml.Node) { f.Delay = p.duration(n) },
@@ -142,7 +143,7 @@ func (p *parser) fault(n *yaml.Node) Fault {
 		"status":  func(n *yaml.Node) { f.Status = p.integer(n, 0, 255) },
 		"rate":    func(n *yaml.Node) { f.Rate = p.integer(n, 1, maxLeakMiB) },
 	}
-	allowed := slices.Concat([]string{"kind", "at"}, rules.required, rules.optional)
+	allowed := slices.Concat([]string{"kind", "at", "while"}, rules.required, rules.optional)
 	if !rules.moment {
 		allowed = append(allowed, "for")
 	}

@@ -46,6 +46,7 @@ faults:
   - {kind: fds, once: false}
   - {kind: garbage}
   - {kind: scribble}
+  - {kind: lost, device: 5, while: /tmp/lost}
 `
 
 func TestParseSpec(t *testing.T) {
@@ -81,6 +82,7 @@ func TestParseSpec(t *testing.T) {
 			{Kind: FDs},
 			{Kind: Garbage},
 			{Kind: Scribble},
+			{Kind: Lost, GPUs: One(5), While: "/tmp/lost"},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Fault{})); diff != "" {
@@ -142,7 +144,7 @@ func TestParseBadSpec(t *testing.T) {
 	f("faults:\n  - {device: 1}\n", "line 2, column 5: a fault needs a kind")
 	f("faults:\n  - {device: 1, kind: burn}\n", "line 2, column 23: want one of abort, blank, crash, devices")
 	f("faults:\n  - {kind: hang}\n", "line 2, column 5: fault \"hang\": which device?")
-	f("faults:\n  - {kind: hang, device: 1, xid: 4}\n", `line 2, column 29: unknown key "xid": a fault of kind hang has at, device, for, kind, switch`)
+	f("faults:\n  - {kind: hang, device: 1, xid: 4}\n", `line 2, column 29: unknown key "xid": a fault of kind hang has at, device, for, kind, switch, while`)
 	f("faults:\n  - {kind: xid, device: 1, xid: 4, for: 1s}\n", `unknown key "for"`)
 	f("faults:\n  - {kind: xid, device: 1}\n", `needs the key "xid"`)
 	f("faults:\n  - {kind: xid, device: 1, xid: 0}\n", `want a whole number from 1 to 999`)
@@ -163,6 +165,7 @@ func TestParseBadSpec(t *testing.T) {
 	f("faults:\n  - {kind: crash, device: 1}\n", `unknown key "device"`)
 	f("faults:\n  - {kind: crash, once: perhaps}\n", `want one of true, false`)
 	f("faults:\n  - {kind: hang, device: 1, once: true}\n", `unknown key "once"`)
+	f("faults:\n  - {kind: hang, device: 1, for: 1s, while: a}\n", `while takes the place of at and for`)
 	f("faults:\n  - {kind: exit, status: 256}\n", `want a whole number from 0 to 255`)
 	f("profile: &p rtx4090\nseed: *p\n", "line 2, column 7: want a value", "line 2, column 7: want a whole number")
 	f("profile: rtx4090\n---\nseed: 1\n", "line 2: want one YAML document")

@@ -84,16 +84,17 @@ func bootTime(start time.Time, seed uint64) time.Time {
 // Collector makes an unopened collector of this node. It is a collector.Factory.
 func (w *World) Collector() collector.Collector { return &Collector{world: w} }
 
-// Inject lets a fault begin now, whatever its At says. It ends by itself after
+// Inject lets a fault begin now, whatever its At and While say. It ends by itself after
 // its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
+	f.At, f.While = 0, ""
 	if err := errors.Join(f.validate(), w.permits(f.Kind)); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.At = w.elapsed()
-	t, added := w.timeline.Load().with(f)
+	t, added := w.timeline.Load().with(f, w.start)
 	w.timeline.Store(t)
 	return sync.OnceFunc(func() { close(added.healed) }), nil
 }
@@ -117,7 +118,7 @@ func (w *World) script(faults []Fault) error {
 		if err := beyond(f.Switches, w.profile.switches, "switch"); err != nil {
 			return atLine(f.line, fmt.Errorf("fault %q: %w", f.Kind, err))
 		}
-		t, _ = t.with(f)
+		t, _ = t.with(f, w.start)
 	}
 	w.timeline.Store(t)
 	return nil
