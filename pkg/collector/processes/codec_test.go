@@ -1,0 +1,176 @@
+package processes
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+var nan = math.NaN()
+
+func TestWhatIsPutIsGot(t *testing.T) {
+	f := func(count int, list, want []Process, wantWhole bool) {
+		t.Helper()
+		block := make([]float64, Width)
+		Put(block, 99, make([]Process, Slots)) // leftovers of an earlier row
+		Put(block, count, list)
+		got, whole := Get(nil, block)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || whole != wantWhole {
+			t.Errorf("whole %v, want %v; processes (-want +got):\n%s", whole, wantWhole, diff)
+		}
+	}
+	one := []Process{{PID: 1, Memory: 0, Busy: 0}}
+	f(0, nil, nil, true)
+	f(1, one, one, true)
+	f(2, one, one, false)
+	f(-1, one, one, false)
+	f(-1, nil, nil, false)
+	f(3, []Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}},
+		[]Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}}, true)
+
+	// 70 processes: the 64 with most memory stay, and it is said that some are missing.
+	var many, most []Process
+	for i := range 70 {
+		p := Process{PID: 100 + i, Memory: float64(1000 - i), Busy: 1}
+		if i < 3 {
+			p.Memory = nan
+		} else if len(most) < Slots {
+			most = append(most, p)
+		}
+		many = append(many, p)
+	}
+	f(70, many, most, false)
+}
+
+func TestABlankBlockIsNoEmptyOne(t *testing.T) {
+	block := make([]float64, Width)
+	Put(block, 1, []Process{{PID: 1}})
+	Blank(block)
+	if got, whole := Get(nil, block); len(got) != 0 || whole {
+		t.Errorf("got %v, whole %v from a blank block, want nothing, not whole", got, whole)
+	}
+}
+
+func TestGetAppends(t *testing.T) {
+	block := make([]float64, Width)
+	Put(block, 1, []Process{{PID: 2}})
+	got, whole := Get([]Process{{PID: 1}}, block)
+	if !whole || len(got) != 2 || got[0].PID != 1 || got[1].PID != 2 {
+		t.Errorf("got %v, whole %v, want processes 1 and 2, whole", got, whole)
+	}
+}
+
+func TestWhatCannotBeIsLeftOut(t *testing.T) {
+	f := func(pid, memory, busy, flags float64, want ...Process) {
+		t.Helper()
+		block := make([]float64, Width)
+		Blank(block)
+		block[0] = 1
+		copy(block[1:], []float64{pid, memory, busy, flags})
+		got, whole := Get(nil, block)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || whole != (len(want) == 1) {
+			t.Errorf("pid %v: whole %v, (-want +got):\n%s", pid, whole, diff)
+		}
+	}
+	for _, pid := range []float64{0, -1, 0.5, 4194305, math.Inf(1), math.Inf(-1), nan} {
+		f(pid, 1, 1, 1)
+	}
+	f(5, math.Inf(1), 101, 16, Process{PID: 5, Memory: nan, Busy: nan})
+	f(5, -1, -1, -1, Process{PID: 5, Memory: nan, Busy: nan})
+	f(5, 1<<51, math.Inf(1), nan, Process{PID: 5, Memory: nan, Busy: nan})
+}
+
+func TestBlocks(t *testing.T) {
+	var columns []collector.Column
+	columns = AppendColumns(columns, 2)
+	columns = AppendColumns(columns, 0)
+	got, err := Blocks(3, columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{Width, -1, 0}, got); diff != "" {
+		t.Errorf("starts of blocks (-want +got):\n%s", diff)
+	}
+	if _, err := Blocks(1, nil); err != nil {
+		t.Errorf("a source without columns: %v", err)
+	}
+	bad := func(what string, devices int, change func(c []collector.Column) []collector.Column) {
+		t.Helper()
+		c := AppendColumns(AppendColumns(nil, 0), 1)
+		if _, err := Blocks(devices, change(c)); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	bad("a column is missing", 2, func(c []collector.Column) []collector.Column { return c[1:] })
+	bad("a column of the catalogue", 2, func(c []collector.Column) []collector.Column { c[5].Field = field.XIDEvent; return c })
+	bad("two columns changed places", 2, func(c []collector.Column) []collector.Column { c[5], c[6] = c[6], c[5]; return c })
+	bad("a slot of another device", 2, func(c []collector.Column) []collector.Column { c[5].Device = 1; return c })
+	bad("a label", 2, func(c []collector.Column) []collector.Column { c[5].Labels = make([]collector.Label, 1); return c })
+	bad("a device too many", 1, func(c []collector.Column) []collector.Column { return c })
+	bad("a device twice", 2, func(c []collector.Column) []collector.Column { return AppendColumns(c[:Width], 0) })
+}
+
+// TestFieldsAreNotInTheCatalogue also holds them below the bound that messages
+// between processes have for them.
+func TestFieldsAreNotInTheCatalogue(t *testing.T) {
+	for _, c := range AppendColumns(nil, 0) {
+		if d, ok := field.ByID(c.Field); ok {
+			t.Fatalf("field %d is %s", c.Field, d.Name)
+		}
+	}
+	if last := int(FirstField) + Width - 1; last >= 1<<16 {
+		t.Errorf("the last field is %d", last)
+	}
+}
+
+func TestPutAndGetAllocateNothing(t *testing.T) {
+	block := make([]float64, Width)
+	list := make([]Process, 80)
+	out := make([]Process, 0, Slots)
+	if n := testing.AllocsPerRun(100, func() {
+		Put(block, len(list), list)
+		out, _ = Get(out[:0], block)
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// FuzzGet: rows lie in memory that a process gone mad can write.
+func FuzzGet(f *testing.F) {
+	block := make([]float64, Width)
+	Put(block, 2, []Process{{PID: 1, Memory: 1, Busy: 1, Flags: Compute}, {PID: 2, Memory: nan, Busy: nan}})
+	var seed []byte
+	for _, v := range block[:9] {
+		seed = binary.LittleEndian.AppendUint64(seed, math.Float64bits(v))
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		block := make([]float64, Width)
+		Blank(block)
+		for i := 0; i < Width && len(data) >= 8; i++ {
+			block[i] = math.Float64frombits(binary.LittleEndian.Uint64(data))
+			data = data[8:]
+		}
+		list, whole := Get(nil, block)
+		for _, p := range list {
+			if p.PID < 1 || p.PID > mostPID || p.Memory < 0 || p.Memory > mostMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0 {
+				t.Errorf("got %+v", p)
+			}
+		}
+		again := make([]float64, Width)
+		Put(again, len(list), list)
+		back, backWhole := Get(nil, again)
+		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || !backWhole {
+			t.Errorf("put and got again (-want +got):\n%s", diff)
+		}
+		if whole && block[0] != float64(len(list)) {
+			t.Errorf("%d processes are the whole of %v", len(list), block[0])
+		}
+	})
+}
