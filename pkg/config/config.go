@@ -11,6 +11,7 @@ package config
 //go:generate go run ../../cmd/warpgauge docs --output ../../docs/flags.md flags
 
 import (
+	"regexp"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -116,18 +117,26 @@ type Kubernetes struct {
 	Enabled       bool
 	PodLabels     bool
 	PodUID        bool
-	GPUIDType     string
-	LabelAllow    []string
+	GPUIDType     string           // GPUIDUID or GPUIDDeviceName
+	LabelAllow    []*regexp.Regexp // matched anywhere in a label's name; none: all labels
 	VirtualGPUs   bool
 	DRA           bool
 	Socket        string
+	Interval      time.Duration // between two questions to the kubelet
 	ResourceNames []string
+	ProcessValues Tristate
 }
 
-// Containers is how devices are mapped to containers outside Kubernetes.
+// ProcessValuesWanted says whether values of processes are told for the pods
+// that share a device, and so whether processes are looked at.
+func (k *Kubernetes) ProcessValuesWanted() bool {
+	return k.Enabled && (k.ProcessValues == On || k.ProcessValues == Auto && k.VirtualGPUs)
+}
+
+// Containers is what the container runtime is asked.
 type Containers struct {
-	Labels bool
-	Socket string
+	Labels bool   // outside Kubernetes
+	Socket string // of the CRI; "" means that it is not asked
 }
 
 // Dump is the debugging dumps of dcgm-exporter.
@@ -153,6 +162,8 @@ const (
 	ROCmSysfs        = "sysfs"
 	IsolationNone    = "none"
 	IsolationProcess = "process"
+	GPUIDUID         = "uid"
+	GPUIDDeviceName  = "device-name"
 	LogText          = "text"
 	LogJSON          = "json"
 )
@@ -195,7 +206,7 @@ func Default() *Config {
 			MaxConnections: 512,
 		},
 		ClockEventWindow: 5 * time.Minute,
-		Kubernetes:       Kubernetes{GPUIDType: "uid", Socket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
+		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 10 * time.Second},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

@@ -92,14 +92,6 @@ var contract = []struct{ name, alias, env, def, other string }{
 	{"health-require-gpus", "", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", "false", "true"},
 }
 
-func (s *Set) find(name string) *cliFlag {
-	i := slices.IndexFunc(s.flags, func(f *cliFlag) bool { return f.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return s.flags[i]
-}
-
 // Every flag of the contract: default, variable, flag, alias, and that the flag
 // beats the variable, before and after a subcommand.
 func TestContractFlags(t *testing.T) {
@@ -119,7 +111,7 @@ func TestContractFlags(t *testing.T) {
 					t.Errorf("%s: %s = %q, want %q", what, c.name, got, want)
 				}
 			}
-			if NewSet(environment{}.lookup).find(c.name) == nil {
+			if !slices.ContainsFunc(NewSet(environment{}.lookup).flags, func(f *cliFlag) bool { return f.Name == c.name }) {
 				t.Fatal("no such flag")
 			}
 			set := environment{c.env: c.other}
@@ -191,7 +183,7 @@ func TestTableIsConsistent(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	const name, env = "--kubernetes-pod-label-allowlist-regex", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"
+	const name, env = "--nvidia-resource-names", "NVIDIA_RESOURCE_NAMES"
 	for _, c := range []struct {
 		env  environment
 		args []string
@@ -205,7 +197,7 @@ func TestLists(t *testing.T) {
 	} {
 		s, err := parse(t, c.env, c.args...)
 		must(t, err)
-		if got := s.config.Kubernetes.LabelAllow; !slices.Equal(got, c.want) {
+		if got := s.config.Kubernetes.ResourceNames; !slices.Equal(got, c.want) {
 			t.Errorf("%v with %v gives %q, want %q", c.args, c.env, got, c.want)
 		}
 	}
@@ -247,6 +239,13 @@ func TestBadValuesNameTheirSource(t *testing.T) {
 		{args: []string{"--enable-dcgm=maybe"}, want: []string{"--enable-dcgm", "auto, true or false"}},
 		{args: []string{"--dcgm-log-level=LOUD"}, want: []string{"--dcgm-log-level", "NONE, FATAL"}},
 		{args: []string{"--kubernetes-gpu-id-type=x"}, want: []string{"uid, device-name"}},
+		{args: []string{"--kubernetes-pod-label-allowlist-regex=app,te[am"}, want: []string{
+			"--kubernetes-pod-label-allowlist-regex", `expression 2, "te[am"`, "missing closing ] at character 3", "correct it",
+		}},
+		{env: environment{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "*"}, want: []string{
+			"environment variable DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "missing argument to repetition operator at character 1",
+		}},
+		{args: []string{"--process-values=yes"}, want: []string{"--process-values", "auto, true or false"}},
 		{args: []string{"--log-format=xml"}, want: []string{"--log-format", "text, json"}},
 		{args: []string{"--log-level=fatal"}, want: []string{"debug, info, warn or error"}},
 		{args: []string{"-d", "x"}, want: []string{"-d, --devices", `"x" is none`}},
@@ -294,6 +293,14 @@ func TestValidate(t *testing.T) {
 		{args: []string{"--fake-seed=1"}, want: "--fake-seed is set without --enable-fake"},
 		{args: []string{"--enable-fake", "--fake-profile=mi300x", "--fake-devices=3"}},
 		{args: []string{"--enable-fake", "--fake-devices=-1"}, want: "--fake-devices"},
+		{args: []string{"-k", "--pod-resources-kubelet-socket=kubelet.sock"}, want: `--pod-resources-kubelet-socket is "kubelet.sock": write the absolute path`},
+		{args: []string{"-k", "--pod-resources-kubelet-socket="}, want: "--pod-resources-kubelet-socket"},
+		{args: []string{"--pod-resources-kubelet-socket="}}, // nobody heeds it
+		{args: []string{"-k", "--container-runtime-socket=tcp://localhost:2375"}, want: `--container-runtime-socket is "tcp://localhost:2375"`},
+		{args: []string{"-k", "--container-runtime-socket=unix:///run/containerd/containerd.sock"}},
+		{args: []string{"-k", "--container-runtime-socket="}},
+		{args: []string{"-k", "--pod-resources-interval=10ms"}, want: "--pod-resources-interval is 10ms: it must be at least 100ms"},
+		{args: []string{"-k", "--nvidia-resource-names=nvidia.com/a100,gpu.shared"}, want: `--nvidia-resource-names has "gpu.shared"`},
 		{args: []string{"--max-connections=0"}, want: "--max-connections is 0: it must be at least 1"},
 	} {
 		s, err := parse(t, nil, c.args...)
@@ -323,19 +330,74 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 func TestNotices(t *testing.T) {
-	env := environment{"DCGM_EXPORTER_KUBERNETES": "true", "KUBERNETES_ENABLE_DRA": "false"}
-	s, err := parse(t, env, "--watch-max-keep-samples=3", "--debug", "-c", "500")
-	must(t, err)
-	var got []string
-	for _, n := range s.Notices() {
-		got = append(got, n.Flag+" from "+n.Source.String())
-		if !strings.HasPrefix(n.Text, "--"+n.Flag+" has no effect: ") {
-			t.Errorf("notice %q does not say which flag and why", n.Text)
+	for _, c := range []struct {
+		env  environment
+		args []string
+		want []string
+	}{
+		{
+			env:  environment{"DCGM_EXPORTER_CONFIG_FILE": "/c.yaml", "DCGM_EXPORTER_CONTAINER_LABELS": "false"},
+			args: []string{"--watch-max-keep-samples=3", "--debug", "-c", "500"},
+			want: []string{"config-file from environment: the YAML", "watch-max-keep-samples from command line: only the newest"},
+		},
+		{args: []string{"-k", "--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex=app", "--process-values"}},
+		{args: []string{"--kubernetes-enable-pod-labels"}, want: []string{"kubernetes-enable-pod-labels from command line without --kubernetes"}},
+		{
+			args: []string{"-k", "--kubernetes-pod-label-allowlist-regex=app"},
+			want: []string{"kubernetes-pod-label-allowlist-regex from command line without --kubernetes-enable-pod-labels"},
+		},
+		{
+			args: []string{"--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex=app"},
+			want: []string{
+				"kubernetes-enable-pod-labels from command line without --kubernetes",
+				"kubernetes-pod-label-allowlist-regex from command line without --kubernetes",
+			},
+		},
+		{
+			env:  environment{"KUBERNETES_VIRTUAL_GPUS": "true", "DCGM_POD_RESOURCES_KUBELET_SOCKET": "/var/lib/kubelet/pod-resources/kubelet.sock"},
+			want: []string{"kubernetes-virtual-gpus from environment without --kubernetes"},
+		},
+		{args: []string{"--container-runtime-socket=/run/docker.sock"}, want: []string{"container-runtime-socket from command line without --kubernetes"}},
+		{args: []string{"--process-values=false"}, want: []string{"process-values from command line without --kubernetes"}},
+	} {
+		s, err := parse(t, c.env, c.args...)
+		must(t, err)
+		var got []string
+		for _, n := range s.Notices() {
+			head := "--" + n.Flag + " has no effect"
+			why, ok := strings.CutPrefix(n.Text, head)
+			if !ok {
+				t.Errorf("notice %q does not say which flag and why", n.Text)
+			}
+			got = append(got, n.Flag+" from "+n.Source.String()+why)
+		}
+		ok := len(got) == len(c.want)
+		for i := range got {
+			ok = ok && strings.HasPrefix(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%v with %v: notices are %q, want %q", c.args, c.env, got, c.want)
 		}
 	}
-	want := []string{"watch-max-keep-samples from command line", "kubernetes from environment"}
-	if !slices.Equal(got, want) {
-		t.Errorf("notices = %q, want %q", got, want)
+}
+
+func TestProcessValuesWanted(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want bool
+	}{
+		{"", false},
+		{"-k", false},
+		{"-k --kubernetes-virtual-gpus", true},
+		{"-k --kubernetes-virtual-gpus --process-values=false", false},
+		{"-k --process-values", true},
+		{"--kubernetes-virtual-gpus --process-values", false},
+	} {
+		s, err := parse(t, nil, strings.Fields(c.args)...)
+		must(t, err)
+		if got := s.config.Kubernetes.ProcessValuesWanted(); got != c.want {
+			t.Errorf("process values with %q: %v, want %v", c.args, got, c.want)
+		}
 	}
 }
 
@@ -442,7 +504,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"What is read:\n", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
+		"What is read:\n", "Needs --kubernetes.", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
 		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
 	} {
 		if !strings.Contains(help, want) {

@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Group is a heading of the help text.
 type Group string
 
@@ -52,6 +54,8 @@ type Flag struct {
 	Usage   string // one sentence or two, without the default
 	// NoEffect says why setting the flag changes nothing. Empty: it works.
 	NoEffect string
+	// Needs names a switch without which the flag changes nothing. Empty: none.
+	Needs string
 	// Differs says where a flag of dcgm-exporter's deliberately differs.
 	Differs string
 	// ShownDefault replaces the default in help and documentation.
@@ -110,9 +114,33 @@ type Notice struct {
 func (s *Set) Notices() []Notice {
 	var out []Notice
 	for _, f := range s.flags {
-		if src := s.config.Source(f.Name); src != FromDefault && f.NoEffect != "" && f.value.String() != f.initial {
-			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect: " + f.NoEffect})
+		src := s.config.Source(f.Name)
+		if src == FromDefault || f.value.String() == f.initial {
+			continue
+		}
+		if why := s.idle(f); why != "" {
+			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
 		}
 	}
 	return out
+}
+
+// idle says why a flag that was set changes nothing.
+func (s *Set) idle(f *cliFlag) string {
+	if f.NoEffect != "" {
+		return ": " + f.NoEffect
+	}
+	for need := f.Needs; need != ""; { // which may need another
+		on := s.find(need)
+		if on.value.String() != "true" {
+			return " without --" + need
+		}
+		need = on.Needs
+	}
+	return ""
+}
+
+// find returns the flag of that name, which there is.
+func (s *Set) find(name string) *cliFlag {
+	return s.flags[slices.IndexFunc(s.flags, func(f *cliFlag) bool { return f.Name == name })]
 }

@@ -53,6 +53,9 @@ func (f *cliFlag) help(b *strings.Builder) {
 	if d := f.defaultText(); d != "" {
 		text += " Default: " + d + "."
 	}
+	if f.Needs != "" {
+		text += " Needs " + dashed(f.Needs) + "."
+	}
 	wrap(b, text+" $"+f.Env, helpIndent)
 }
 

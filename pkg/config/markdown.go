@@ -15,7 +15,8 @@ repetition. Flags are accepted before and after a subcommand. *Origin* says whet
 dcgm-exporter's or ours. A flag whose *status* is "no effect" is accepted, so that a manifest written for dcgm-exporter
 starts, and is named once in the log when it is set to something other than its default.
 
-Besides these, ` + "`NODE_NAME`" + ` gives the value of the hostname label, as in dcgm-exporter.
+Besides these, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
+for, as in dcgm-exporter.
 `
 
 // Markdown is the text of docs/flags.md.
@@ -42,6 +43,9 @@ func (f *cliFlag) markdown(b *strings.Builder) {
 	meaning := f.Usage
 	if f.Differs != "" {
 		meaning += " *Differs on purpose:* " + f.Differs + "."
+	}
+	if f.Needs != "" {
+		meaning += " Needs `" + dashed(f.Needs) + "`."
 	}
 	status := "active"
 	if f.NoEffect != "" {

@@ -1,10 +1,7 @@
 package config
 
-// Reasons that several flags share.
-const (
-	noPods = "devices are not mapped to pods yet; series come without pod labels"
-	noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
-)
+// noKeep is a reason that two flags share.
+const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
 // contractFlags are dcgm-exporter's flags, up to 4.9, with its names, aliases
 // and variables. Those that mean nothing here are accepted all the same, so that
@@ -160,62 +157,6 @@ func contractWeb(c *Config) []Flag {
 		{
 			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(&c.Web.HealthRequireGPUs),
 			Usage: "Let /health fail where no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
-		},
-	}
-}
-
-func contractOwners(c *Config) []Flag {
-	const noContainers = "devices are not mapped to containers yet"
-	k := &c.Kubernetes
-	return []Flag{
-		{
-			Name: "kubernetes", Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
-			Usage: "Map devices to pods.", NoEffect: noPods,
-		},
-		{
-			Name: "kubernetes-enable-pod-labels", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Group: GroupOwners, value: boolean(&k.PodLabels),
-			Usage: "Add the labels of the pod.", NoEffect: noPods,
-		},
-		{
-			Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Group: GroupOwners, value: boolean(&k.PodUID),
-			Usage: "Add the label pod_uid.", NoEffect: noPods,
-		},
-		{
-			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, value: oneOf(&k.GPUIDType, false, "uid", "device-name"),
-			Metavar: "TYPE", Usage: "What the kubelet calls a device: uid or device-name.", NoEffect: noPods,
-			Differs: "another value is refused at start; in dcgm-exporter it fails every scrape",
-		},
-		{
-			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, value: list{&k.LabelAllow},
-			Metavar: "REGEX,…", Usage: "Pod labels to add; may be repeated.", NoEffect: noPods,
-		},
-		{
-			Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Group: GroupOwners, value: boolean(&k.VirtualGPUs),
-			Usage: "Report each sharer of a shared GPU.", NoEffect: noPods,
-		},
-		{
-			Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Group: GroupOwners, value: boolean(&k.DRA),
-			Usage: "Map devices of dynamic resource allocation.", NoEffect: noPods,
-		},
-		{
-			Name: "pod-resources-kubelet-socket", Env: "DCGM_POD_RESOURCES_KUBELET_SOCKET", Group: GroupOwners, value: text(&k.Socket),
-			Metavar: "PATH", Usage: "The kubelet's pod-resources socket.", NoEffect: noPods,
-		},
-		{
-			Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Group: GroupOwners, value: list{&k.ResourceNames},
-			Metavar: "NAME,…", Usage: "Further extended resources that are GPUs; may be repeated.", NoEffect: noPods,
-		},
-		{
-			Name: "container-labels", Env: "DCGM_EXPORTER_CONTAINER_LABELS", Group: GroupOwners, value: boolean(&c.Containers.Labels),
-			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: noContainers,
-		},
-		{
-			Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Group: GroupOwners, value: text(&c.Containers.Socket),
-			Metavar: "PATH", Usage: "The container runtime's socket.", NoEffect: noContainers,
-		},
-		{
-			Name: "hpc-job-mapping-dir", Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
-			Metavar: "DIR", Usage: "Files that name the jobs of each device.", NoEffect: "devices are not mapped to jobs yet",
 		},
 	}
 }

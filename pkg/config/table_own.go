@@ -9,7 +9,7 @@ import (
 // ownFlags are the flags that dcgm-exporter does not have.
 func ownFlags(c *Config) []Flag {
 	var all []Flag
-	for _, part := range [][]Flag{ownSampling(c), ownCollectors(c), ownServing(c), ownFake(c)} {
+	for _, part := range [][]Flag{ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)} {
 		for _, f := range part {
 			f.Origin = Own
 			all = append(all, f)

@@ -25,6 +25,7 @@ func (c *Config) Validate() error {
 		c.validateMemoryLimit(),
 		c.validateConfigMap(),
 		c.validateFake(),
+		c.validateOwners(),
 		c.Web.validate(),
 	)
 }
