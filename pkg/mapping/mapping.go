@@ -32,6 +32,7 @@ type Health struct {
 	tried   bool
 	up      bool
 	reason  string
+	err     error // of the last failure
 	success time.Time
 	entries int
 	errors  map[string]uint64 // by reason
@@ -55,7 +56,7 @@ func New(name string, log *zap.Logger, reasons ...string) *Health {
 func (h *Health) Succeeded(entries int) {
 	h.mu.Lock()
 	first, recovered, age := !h.tried, h.tried && !h.up, h.age()
-	h.tried, h.up, h.reason, h.success, h.entries = true, true, "", h.now(), entries
+	h.tried, h.up, h.reason, h.err, h.success, h.entries = true, true, "", nil, h.now(), entries
 	h.mu.Unlock()
 	switch {
 	case first:
@@ -71,7 +72,7 @@ func (h *Health) Succeeded(entries int) {
 func (h *Health) Failed(reason string, err error) {
 	h.mu.Lock()
 	changed := !h.tried || h.up || h.reason != reason
-	h.tried, h.up, h.reason = true, false, reason
+	h.tried, h.up, h.reason, h.err = true, false, reason, err
 	h.errors[reason]++
 	had, age, entries := !h.success.IsZero(), h.age(), h.entries
 	h.mu.Unlock()
@@ -97,6 +98,23 @@ func (h *Health) Failing() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.reason
+}
+
+// Name says which mapping it is.
+func (h *Health) Name() string { return h.name }
+
+// Tried says whether there was an answer or a failure yet.
+func (h *Health) Tried() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tried
+}
+
+// Problem is what Failed said last, nil while all is well.
+func (h *Health) Problem() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
 }
 
 // age wants mu held.

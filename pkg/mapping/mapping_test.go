@@ -52,6 +52,25 @@ func TestHealthTellsEachChangeOnce(t *testing.T) {
 	said("mapping is up to date again")
 }
 
+func TestProblem(t *testing.T) {
+	h := New(HPCJobs, nil)
+	f := func(tried bool, want error) {
+		t.Helper()
+		if h.Tried() != tried || !errors.Is(h.Problem(), want) || (want == nil) != (h.Problem() == nil) {
+			t.Errorf("tried %v with problem %v, want %v and %v", h.Tried(), h.Problem(), tried, want)
+		}
+	}
+	f(false, nil)
+	gone := errors.New("no directory")
+	h.Failed("missing", gone)
+	f(true, gone)
+	h.Succeeded(1)
+	f(true, nil)
+	if h.Name() != HPCJobs {
+		t.Errorf("name %q, want %q", h.Name(), HPCJobs)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	pods, jobs := New(PodResources, nil, "timeout", "refused"), New(HPCJobs, nil)
 	pods.now = func() time.Time { return time.Unix(1000, 0) }
