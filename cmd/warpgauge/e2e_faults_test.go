@@ -7,25 +7,22 @@ import (
 	"testing"
 )
 
-// faultsSpec: the library cannot be opened at first; one GPU tells nonsense; one
-// raises an XID, falls off the bus and comes back.
-const faultsSpec = `
-faults:
-- {kind: open-fails, for: 1500ms, message: no such library}
-- {kind: value, device: 1, field: DCGM_FI_DEV_GPU_UTIL, value: 808000000}
-- {kind: xid, at: 7s, device: 2, xid: 79}
-- {kind: lost, at: 7s, for: 3s, device: 2}
-`
-
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
 DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
 DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 `
 
-// testFaults follows the exporter through a bad day.
+// testFaults follows the exporter through a bad day: the library cannot be opened
+// at first; one GPU tells nonsense; one raises an XID, falls off the bus and comes
+// back.
 func testFaults(t *testing.T, exe string) {
-	e := serve(t, exe, "--collect-interval=100", "--stale-after=500ms",
-		"-f", file(t, "counters.csv", faultsCSV), "--fake-spec="+file(t, "spec.yaml", faultsSpec))
+	absent, xid, lost := newTrouble(t), newTrouble(t), newTrouble(t)
+	absent.begin(t)
+	spec := "faults:\n" + absent.fault("kind: open-fails, message: no such library") +
+		"- {kind: value, device: 1, field: DCGM_FI_DEV_GPU_UTIL, value: 808000000}\n" +
+		xid.fault("kind: xid, device: 2, xid: 79") + lost.fault("kind: lost, device: 2")
+	e := serve(t, exe, "--collect-interval=100", "--stale-after=2s",
+		"-f", file(t, "counters.csv", faultsCSV), "--fake-spec="+file(t, "spec.yaml", spec))
 	client := newClient(t)
 
 	eventually(t, "the library that cannot be opened in the metrics", func() error {
@@ -37,6 +34,7 @@ func testFaults(t *testing.T, exe string) {
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable {
 		t.Errorf("GET /readyz while nothing can be opened: status %d, want 503", a.code)
 	}
+	absent.end(t)
 	eventually(t, "8 GPUs once it can", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusOK {
 		t.Errorf("GET /readyz with 8 GPUs: status %d, %q", a.code, a.body)
@@ -54,6 +52,8 @@ func testFaults(t *testing.T, exe string) {
 		t.Errorf("GPU 1 tells a utilisation of 808 million percent; the page has %v for it and %d others, want none and 7", v, len(util))
 	}
 
+	xid.begin(t)
+	lost.begin(t)
 	eventually(t, "the lost GPU in the metrics, off the page", func() error {
 		p := e.scrape(t, acceptText)
 		var gone error
@@ -62,6 +62,7 @@ func testFaults(t *testing.T, exe string) {
 		}
 		return errors.Join(gone, p.want(1, "warpgauge_device_state", "gpu", "2", "state", "lost"))
 	})
+	lost.end(t)
 	eventually(t, "the GPU to come back", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(eightGPUs(p),

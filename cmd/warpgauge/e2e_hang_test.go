@@ -10,20 +10,14 @@ import (
 // hungGPU is the one that stops answering in the tests with a hang.
 const hungGPU = "3"
 
-// One GPU hangs for ever: soon after the start, or late enough for Prometheus
-// to have seen all eight.
-const (
-	hangSpec     = "faults:\n- {kind: hang, at: 1500ms, device: " + hungGPU + "}\n"
-	lateHangSpec = "faults:\n- {kind: hang, at: 6s, device: " + hungGPU + "}\n"
-)
-
-// testHungGPU lets one GPU hang for ever soon after the start: its state says
-// so, its series leave the page, and the other seven stay fresh all the while.
+// testHungGPU lets one GPU hang for ever: its state says so, its series leave the
+// page, and the other seven stay fresh all the while.
 func testHungGPU(t *testing.T, exe string) {
-	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s",
-		"--fake-spec="+file(t, "spec.yaml", hangSpec))
+	fault, spec := hang(t)
+	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
 	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 
+	fault.begin(t)
 	eventually(t, "the hung GPU's state", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(

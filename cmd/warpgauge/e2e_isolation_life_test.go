@@ -17,8 +17,9 @@ import (
 // The old list stays in service until the new one can be.
 func testDescriptors(t *testing.T, exe string) {
 	path := file(t, "counters.csv", isolationCSV)
-	e := isolated(t, exe, "- {at: 2s, for: 3s, kind: fds, once: true}\n", "-f", path)
+	e := isolated(t, exe, "kind: fds", "-f", path)
 	w := watch(t, e, eightOnPage)
+	e.fault.begin(t)
 	eventually(t, "the descriptors to be gone", func() error {
 		if n := descriptors(t, e.child(t)); n < 1000 {
 			return fmt.Errorf("the child has %d", n)
@@ -26,6 +27,14 @@ func testDescriptors(t *testing.T, exe string) {
 		return nil
 	})
 	write(t, path, isolationCSV+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n")
+	eventually(t, "the reload that cannot be", func() error {
+		if text := e.log.String(); !strings.Contains(text, "none may be left in this process") {
+			return errors.New("the log does not say why")
+		}
+		return nil
+	})
+	w.await(t, 100)
+	e.fault.end(t)
 	e.awaitList(t, "DCGM_FI_DEV_MEM_CLOCK")
 	eventually(t, "all devices up", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
 	w.stop(t)
@@ -47,30 +56,32 @@ func descriptors(t *testing.T, pid int) int {
 // testNeverAgain ends each child at once for a while: the last rows stay until
 // --stale-after, then leave; the states say why; and all comes back.
 func testNeverAgain(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, for: 5s, kind: abort, message: no more of this}\n", "--stale-after=2s", "--collector-restart-max=500ms")
+	e := isolated(t, exe, "kind: abort, message: no more of this", "--stale-after=3s", "--collector-restart-max=500ms")
+	begun := time.Now() // before the fault: what is asked of pages after it is less than is due
 	w := watch(t, e, func(page map[string]float64) error {
-		if time.Since(e.started) < 3500*time.Millisecond { // the last row is not 2 s old yet
+		if time.Since(begun) < 2*time.Second { // the last row is not 3 s old yet
 			return eightOnPage(page)
 		}
 		return nil
 	})
+	e.fault.begin(t)
 	eventually(t, "the devices to leave the page", func() error {
 		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 0 {
 			return fmt.Errorf("%d GPUs on the page, want none", n)
 		}
 		return nil
 	})
-	p := e.scrape(t, acceptText)
-	if err := errors.Join(
-		p.want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled"),
-		p.want(1, "warpgauge_device_problem", "gpu", "0", "cause", "child_exited"),
-		p.want(0, "warpgauge_collector_up", "collector", "fake"),
-	); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "the reason in the metrics", func() error {
+		p := e.scrape(t, acceptText)
+		return errors.Join(
+			p.want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled"),
+			p.want(1, "warpgauge_device_problem", "gpu", "0", "cause", "child_exited"),
+			p.want(0, "warpgauge_collector_up", "collector", "fake"))
+	})
 	if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
 		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
+	e.fault.end(t)
 	e.awaitRestart(t, 2, "")
 	w.stop(t)
 	if !strings.Contains(e.log.String(), "no more of this") {
@@ -87,10 +98,11 @@ func testParentKilled(t *testing.T, exe string) {
 			t.Parallel()
 			fault := ""
 			if way == "spinning" {
-				fault = "- {at: 2s, kind: spin, device: all}\n"
+				fault = "kind: spin, device: all"
 			}
 			e := isolated(t, exe, fault, "--sample-deadline=500ms")
 			if way == "spinning" {
+				e.fault.begin(t)
 				eventually(t, "the loop", func() error {
 					return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled")
 				})
@@ -102,12 +114,12 @@ func testParentKilled(t *testing.T, exe string) {
 			e.signal(t, syscall.SIGKILL)
 			<-e.done
 			killed := time.Now()
-			for alive(child) {
-				if time.Since(killed) > time.Second {
-					t.Fatalf("child %d is there a second after its parent's end", child)
+			eventually(t, "the end of the child", func() error {
+				if alive(child) {
+					return fmt.Errorf("child %d is there", child)
 				}
-				time.Sleep(time.Millisecond)
-			}
+				return nil
+			})
 			t.Logf("gone %v after the parent", time.Since(killed))
 		})
 	}
@@ -248,7 +260,8 @@ func testReloadIsolated(t *testing.T, exe string) { testReload(t, behindWall(t, 
 // testStopIsolated ends the exporter while a call inside the child hangs, and
 // wants the child gone, too.
 func testStopIsolated(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, kind: hang, device: 3}\n", "--sample-deadline=500ms")
+	e := isolated(t, exe, "kind: hang, device: "+hungGPU, "--sample-deadline=500ms")
+	e.fault.begin(t)
 	eventually(t, "the hang", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 	})

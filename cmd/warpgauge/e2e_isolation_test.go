@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestE2EIsolation runs the simulated library in a child process and ruins that
@@ -82,16 +81,22 @@ DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 `
 
 // isolated starts the exporter with its simulated GPUs behind the wall and waits
-// for all eight, and for the XID of GPU 2 that comes after half a second and must
-// be counted once whatever else happens.
-func isolated(t *testing.T, exe, faults string, args ...string) *exporter {
+// for all eight, and for an XID of GPU 2, which must be counted once whatever else
+// happens. The keys of a fault, if not empty, are of one that the test begins.
+func isolated(t *testing.T, exe, fault string, args ...string) *exporter {
 	t.Helper()
-	spec := "faults:\n- {at: 500ms, kind: xid, device: 2, xid: 79}\n" + faults
+	xid, trouble := newTrouble(t), newTrouble(t)
+	spec := "faults:\n" + xid.fault("kind: xid, device: 2, xid: 79")
+	if fault != "" {
+		spec += trouble.fault(fault)
+	}
 	e := serve(t, exe, append([]string{
 		"--isolation=process", "--collect-interval=50", "--stale-after=20s",
 		"-f", file(t, "counters.csv", isolationCSV), "--fake-spec=" + file(t, "spec.yaml", spec),
 	}, args...)...)
+	e.fault = trouble
 	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	xid.begin(t)
 	eventually(t, "the XID", func() error { return e.scrape(t, acceptText).oneXID() })
 	return e
 }
@@ -205,8 +210,9 @@ func (e *exporter) oneChild(t *testing.T) {
 // testDeath scrapes through a fault that ends the child once.
 func testDeath(t *testing.T, exe, fault, reason string, logged ...string) {
 	t.Helper()
-	e := isolated(t, exe, "- "+fault+"\n")
+	e := isolated(t, exe, fault)
 	w := watch(t, e, eightOnPage)
+	e.fault.begin(t)
 	e.awaitRestart(t, 1, reason)
 	w.stop(t)
 	e.oneChild(t)
@@ -218,15 +224,15 @@ func testDeath(t *testing.T, exe, fault, reason string, logged ...string) {
 }
 
 func testCrash(t *testing.T, exe string) {
-	testDeath(t, exe, "{at: 2s, kind: crash, once: true}", "crash", "SIGSEGV")
+	testDeath(t, exe, "kind: crash, once: true", "crash", "SIGSEGV")
 }
 
 func testAbort(t *testing.T, exe string) {
-	testDeath(t, exe, "{at: 2s, kind: abort, once: true}", "abort", "Assertion `used < size' failed")
+	testDeath(t, exe, "kind: abort, once: true", "abort", "Assertion `used < size' failed")
 }
 
 func testExit(t *testing.T, exe string) {
-	testDeath(t, exe, "{at: 2s, kind: exit, status: 7, once: true}", "exit", "7")
+	testDeath(t, exe, "kind: exit, status: 7, once: true", "exit", "7")
 }
 
 func testKilled(t *testing.T, exe string) {
@@ -259,8 +265,9 @@ func testStopped(t *testing.T, exe string) {
 
 // testSpin lets the call for one GPU loop for ever: the others go on.
 func testSpin(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, kind: spin, device: "+hungGPU+"}\n", "--sample-deadline=500ms", "--stale-after=2s")
+	e := isolated(t, exe, "kind: spin, device: "+hungGPU, "--sample-deadline=500ms", "--stale-after=2s")
 	w := watch(t, e, anything)
+	e.fault.begin(t)
 	eventually(t, "the state of the GPU whose call does not return", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
@@ -280,8 +287,9 @@ func testSpin(t *testing.T, exe string) {
 
 // testSpinAll lets every call loop: nothing is left that the child is good for.
 func testSpinAll(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, kind: spin, device: all, once: true}\n", "--sample-deadline=500ms")
+	e := isolated(t, exe, "kind: spin, device: all, once: true", "--sample-deadline=500ms")
 	w := watch(t, e, eightOnPage)
+	e.fault.begin(t)
 	e.awaitRestart(t, 1, "hung")
 	w.stop(t)
 	e.oneChild(t)
@@ -290,28 +298,26 @@ func testSpinAll(t *testing.T, exe string) {
 // testLeak lets the child grow until it is recycled, several times, without a
 // gap: the rows never get old.
 func testLeak(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, kind: leak, rate: 100}\n", "--collector-memory-limit=250MiB", "--stale-after=3s")
+	e := isolated(t, exe, "kind: leak, rate: 100", "--collector-memory-limit=250MiB", "--stale-after=3s")
 	w := watch(t, e, eightOnPage)
+	e.fault.begin(t)
 	e.awaitRestart(t, 2, "memory")
 	w.stop(t)
 }
 
 // testGarbage writes junk on the channel.
 func testGarbage(t *testing.T, exe string) {
-	testDeath(t, exe, "{at: 2s, kind: garbage, once: true}", "protocol")
+	testDeath(t, exe, "kind: garbage, once: true", "protocol")
 }
 
 // testScribble overwrites the shared memory. What the rows say is worthless
 // then, but the page is a page, and a new child sets everything right.
 func testScribble(t *testing.T, exe string) {
-	e := isolated(t, exe, "- {at: 2s, for: 3s, kind: scribble, once: true}\n")
+	e := isolated(t, exe, "kind: scribble")
 	w := (&watcher{check: anything, junk: "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"}).start(t, e)
-	eventually(t, "the fault to be over", func() error {
-		if d := time.Since(e.started); d < 6*time.Second {
-			return fmt.Errorf("%v since the start", d)
-		}
-		return nil
-	})
+	e.fault.begin(t)
+	w.await(t, 200)
+	e.fault.end(t)
 	// The memory that was overwritten goes with its child.
 	kill(t, e.child(t), syscall.SIGKILL)
 	eventually(t, "another child", func() error { return e.scrape(t, acceptText).upAgain(1, "") })

@@ -119,10 +119,28 @@ func (w *watcher) page(a answer) error {
 	return w.check(now)
 }
 
-// stop ends the scrapes and reports what was wrong. It returns how many pages
-// there were.
+// await waits for so many pages more.
+func (w *watcher) await(t *testing.T, pages int) {
+	t.Helper()
+	taken := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.took)
+	}
+	before := taken()
+	eventually(t, "further pages", func() error {
+		if n := taken() - before; n < pages {
+			return fmt.Errorf("%d, want %d", n, pages)
+		}
+		return nil
+	})
+}
+
+// stop ends the scrapes, when there were enough to say anything, and reports what
+// was wrong. It returns how many pages there were.
 func (w *watcher) stop(t *testing.T) int {
 	t.Helper()
+	w.await(t, 20)
 	w.cancel()
 	w.done.Wait()
 	w.mu.Lock()
@@ -137,9 +155,6 @@ func (w *watcher) stop(t *testing.T) int {
 	slices.Sort(w.took)
 	at := func(q float64) time.Duration { return w.took[int(q*float64(len(w.took)-1))] }
 	t.Logf("%d scrapes: p50 %v, p99 %v, slowest %v", len(w.took), at(0.5), at(0.99), at(1))
-	if len(w.took) < 20 {
-		t.Errorf("only %d scrapes: too few to say anything", len(w.took))
-	}
 	return len(w.took)
 }
 

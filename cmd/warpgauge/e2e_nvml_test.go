@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
 )
@@ -117,7 +118,7 @@ var dashboard12239 = []string{
 func testDashboard(t *testing.T, n *nvmlNode) {
 	n.start(t, nvmltest.Config{})
 	for gpu := range n.GPUs() {
-		n.SetLoad(gpu, nvmltest.Sine(0.6, 0.3, patience/20, patience/100))
+		n.SetLoad(gpu, nvmltest.Sine(0.6, 0.3, 1500*time.Millisecond, 300*time.Millisecond))
 	}
 	first := n.page(t, "the dashboard's metrics", func(p page) error {
 		for _, name := range dashboard12239 {

@@ -19,7 +19,7 @@ import (
 
 // patience is how long a test waits for something that should come at once
 // before it calls it a hang. No assertion about speed rests on it.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // build compiles the real binary, under the race detector if the test is.
 func build(t *testing.T) string {
@@ -128,7 +128,8 @@ func (p *process) exitCode(t *testing.T) int {
 // exporter is a running warpgauge.
 type exporter struct {
 	*process
-	url string // without a path
+	url   string   // without a path
+	fault *trouble // that isolated gave it
 }
 
 var servingLine = regexp.MustCompile(`serving (http://127\.0\.0\.1:\d+)`)

@@ -54,11 +54,14 @@ func testReload(t *testing.T, exe string) {
 		change(to.list)
 		e.awaitList(t, to.marker)
 	}
+	eventually(t, "enough scrapes to say anything", func() error {
+		if n := pages.Load(); n < 50*10 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 	stop()
 	t.Logf("%d reloads during %d scrapes", len(ways), pages.Load())
-	if pages.Load() < 50*10 {
-		t.Errorf("only %d scrapes during the reloads: too few to say anything", pages.Load())
-	}
 	eventually(t, "the successful reloads in the metrics", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_config_last_reload_successful")
 	})

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,8 +17,9 @@ func testStop(t *testing.T, exe string) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms",
-				"--fake-spec="+file(t, "spec.yaml", hangSpec))
+			fault, spec := hang(t)
+			fault.begin(t)
+			e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", spec)
 			eventually(t, "the hang", func() error {
 				return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 			})
@@ -82,13 +84,19 @@ func testBadStart(t *testing.T, exe string) {
 // testNoLeaks scrapes a lot, breaks connections, stalls clients, with a GPU that
 // hangs, and compares goroutines and descriptors with those before.
 func testNoLeaks(t *testing.T, exe string) {
-	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s",
-		"--fake-spec="+file(t, "spec.yaml", hangSpec))
+	fault, spec := hang(t)
+	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
+	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	fault.begin(t)
+	// The state is in what is gathered each second, as is the number of goroutines:
+	// all that are started at the beginning are in it by then.
 	eventually(t, "the hung GPU to leave the page", func() error {
-		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
-			return fmt.Errorf("%d GPUs on the page, want 7", n)
+		p := e.scrape(t, acceptText)
+		var err error
+		if n := len(p.family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
+			err = fmt.Errorf("%d GPUs on the page, want 7", n)
 		}
-		return nil
+		return errors.Join(err, p.want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"))
 	})
 	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
 

@@ -292,14 +292,7 @@ func testGPUsOfNVMLOnly(t *testing.T, n *twoNode) {
 	}
 	n.page(t, "6 GPUs by DCGM and 2 by NVML", shared)
 	w := watch(t, n.exporter, sameSeries())
-	eventually(t, "pages of some ticks", func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.took) < 50 {
-			return fmt.Errorf("%d pages", len(w.took))
-		}
-		return nil
-	})
+	w.await(t, 50)
 	w.stop(t)
 	n.page(t, "NVML in use", func(p page) error {
 		return errors.Join(shared(p), p.want(1, "warpgauge_collector_up", "collector", "nvml"))
