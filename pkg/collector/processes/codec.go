@@ -35,12 +35,11 @@ func Put(block []float64, count int, list []Process) {
 // Shape: len(block) = Width.
 func Blank(block []float64) { fill(block) }
 
-// Get appends the processes of a block to list. whole says that these are all
-// that the library counts; it is false where it does not say how many there are.
-// Whatever the cells hold, the result is in range: a slot that is none is left
-// out, a value that cannot be is NaN. It allocates only what list lacks.
-func Get(list []Process, block []float64) (out []Process, whole bool) {
-	before := len(list)
+// Get appends the processes of a block to list. count is how many the library
+// counts, negative where it does not say. Whatever the cells hold, the result is
+// in range: a slot that is none is left out, a value that cannot be is NaN. It
+// allocates only what list lacks.
+func Get(list []Process, block []float64) (out []Process, count int) {
 	for i := range Slots {
 		cells := slot(block, i)
 		pid := cells[cellPID]
@@ -54,7 +53,11 @@ func Get(list []Process, block []float64) (out []Process, whole bool) {
 			Flags:  flags(cells[cellFlags]),
 		})
 	}
-	return list, block[0] == float64(len(list)-before)
+	count = -1
+	if v := block[0]; v >= 0 && v <= mostPID {
+		count = int(v)
+	}
+	return list, count
 }
 
 // Blocks returns where the block of each device begins in a row, -1 for a device

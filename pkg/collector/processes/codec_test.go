@@ -15,24 +15,24 @@ import (
 var nan = math.NaN()
 
 func TestWhatIsPutIsGot(t *testing.T) {
-	f := func(count int, list, want []Process, wantWhole bool) {
+	f := func(count int, list, want []Process) {
 		t.Helper()
 		block := make([]float64, Width)
 		Put(block, 99, make([]Process, Slots)) // leftovers of an earlier row
 		Put(block, count, list)
-		got, whole := Get(nil, block)
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || whole != wantWhole {
-			t.Errorf("whole %v, want %v; processes (-want +got):\n%s", whole, wantWhole, diff)
+		got, gotCount := Get(nil, block)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || gotCount != count {
+			t.Errorf("count %d, want %d; processes (-want +got):\n%s", gotCount, count, diff)
 		}
 	}
 	one := []Process{{PID: 1, Memory: 0, Busy: 0}}
-	f(0, nil, nil, true)
-	f(1, one, one, true)
-	f(2, one, one, false)
-	f(-1, one, one, false)
-	f(-1, nil, nil, false)
+	f(0, nil, nil)
+	f(1, one, one)
+	f(2, one, one)
+	f(-1, one, one)
+	f(-1, nil, nil)
 	f(3, []Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}},
-		[]Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}}, true)
+		[]Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}})
 
 	// 70 processes: the 64 with most memory stay, and it is said that some are missing.
 	var many, most []Process
@@ -45,24 +45,24 @@ func TestWhatIsPutIsGot(t *testing.T) {
 		}
 		many = append(many, p)
 	}
-	f(70, many, most, false)
+	f(70, many, most)
 }
 
 func TestABlankBlockIsNoEmptyOne(t *testing.T) {
 	block := make([]float64, Width)
 	Put(block, 1, []Process{{PID: 1}})
 	Blank(block)
-	if got, whole := Get(nil, block); len(got) != 0 || whole {
-		t.Errorf("got %v, whole %v from a blank block, want nothing, not whole", got, whole)
+	if got, count := Get(nil, block); len(got) != 0 || count >= 0 {
+		t.Errorf("got %v, count %d from a blank block, want nothing and no count", got, count)
 	}
 }
 
 func TestGetAppends(t *testing.T) {
 	block := make([]float64, Width)
 	Put(block, 1, []Process{{PID: 2}})
-	got, whole := Get([]Process{{PID: 1}}, block)
-	if !whole || len(got) != 2 || got[0].PID != 1 || got[1].PID != 2 {
-		t.Errorf("got %v, whole %v, want processes 1 and 2, whole", got, whole)
+	got, count := Get([]Process{{PID: 1}}, block)
+	if count != 1 || len(got) != 2 || got[0].PID != 1 || got[1].PID != 2 {
+		t.Errorf("got %v, count %d, want processes 1 and 2, count 1", got, count)
 	}
 }
 
@@ -73,9 +73,9 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 		Blank(block)
 		block[0] = 1
 		copy(block[1:], []float64{pid, memory, busy, flags})
-		got, whole := Get(nil, block)
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || whole != (len(want) == 1) {
-			t.Errorf("pid %v: whole %v, (-want +got):\n%s", pid, whole, diff)
+		got, count := Get(nil, block)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || count != 1 {
+			t.Errorf("pid %v: count %d, (-want +got):\n%s", pid, count, diff)
 		}
 	}
 	for _, pid := range []float64{0, -1, 0.5, 4194305, math.Inf(1), math.Inf(-1), nan} {
@@ -157,7 +157,10 @@ func FuzzGet(f *testing.F) {
 			block[i] = math.Float64frombits(binary.LittleEndian.Uint64(data))
 			data = data[8:]
 		}
-		list, whole := Get(nil, block)
+		list, count := Get(nil, block)
+		if count < -1 || count > mostPID {
+			t.Errorf("count %d", count)
+		}
 		for _, p := range list {
 			if p.PID < 1 || p.PID > mostPID || p.Memory < 0 || p.Memory > mostMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0 {
 				t.Errorf("got %+v", p)
@@ -165,12 +168,9 @@ func FuzzGet(f *testing.F) {
 		}
 		again := make([]float64, Width)
 		Put(again, len(list), list)
-		back, backWhole := Get(nil, again)
-		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || !backWhole {
+		back, backCount := Get(nil, again)
+		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || backCount != len(list) {
 			t.Errorf("put and got again (-want +got):\n%s", diff)
-		}
-		if whole && block[0] != float64(len(list)) {
-			t.Errorf("%d processes are the whole of %v", len(list), block[0])
 		}
 	})
 }
