@@ -86,6 +86,14 @@ func (h *Health) Failed(reason string, err error) {
 	h.log.Warn("mapping fails, there is none yet", zap.String("reason", reason), zap.Error(err))
 }
 
+// Counted says that n entries were left out of an answer that came otherwise: it
+// counts them, and changes nothing else. Saying so in the log is the caller's part.
+func (h *Health) Counted(reason string, n int) {
+	h.mu.Lock()
+	h.errors[reason] += uint64(n)
+	h.mu.Unlock()
+}
+
 // Age is the time since the last answer; false where there was none.
 func (h *Health) Age() (time.Duration, bool) {
 	h.mu.Lock()

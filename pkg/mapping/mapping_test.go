@@ -77,6 +77,7 @@ func TestMetrics(t *testing.T) {
 	pods.Succeeded(7)
 	pods.now = func() time.Time { return time.Unix(1002, 0) }
 	pods.Failed("timeout", errors.New("no answer"))
+	pods.Counted("refused", 3)
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(Set{pods, jobs}); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ warpgauge_mapping_entries{mapping="hpc_jobs"} 0
 warpgauge_mapping_entries{mapping="pod_resources"} 7
 # HELP warpgauge_mapping_errors_total Failed attempts to learn who uses which device, by reason.
 # TYPE warpgauge_mapping_errors_total counter
-warpgauge_mapping_errors_total{mapping="pod_resources",reason="refused"} 0
+warpgauge_mapping_errors_total{mapping="pod_resources",reason="refused"} 3
 warpgauge_mapping_errors_total{mapping="pod_resources",reason="timeout"} 1
 # HELP warpgauge_mapping_up Whether the last attempt to learn who uses which device succeeded. 0: the last good answer is kept.
 # TYPE warpgauge_mapping_up gauge
