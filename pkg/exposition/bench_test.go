@@ -148,7 +148,7 @@ func BenchmarkLayout(b *testing.B) {
 		roster := newRoster(v)
 		o := Options{Hostname: "node-1", HostnameLabel: "hostname"}
 		for b.Loop() {
-			if l := build(&o, v, roster, nil); l.stats.series != len(f.row) {
+			if l := build(&o, v, roster, nil, nil); l.stats.series != len(f.row) {
 				b.Fatal("series are missing")
 			}
 		}

@@ -65,21 +65,24 @@ func (o *Options) model(d *collector.Device) string {
 	return strings.Join(strings.Fields(d.Model), "-")
 }
 
-// owners returns who uses a device. A link is used by the users of its device,
-// a compute instance by those of its GPU instance, unless the table knows
-// better. What no job can be given (switches, CPUs, cores) has no owner.
+// owners returns who uses a device. What no job can be given (switches, CPUs,
+// cores) has no owner.
 func (o *Options) owners(d *collector.Device) []Owner {
-	if o.Owners == nil {
+	if o.Owners == nil || !ownable(d) {
 		return nil
 	}
+	return o.Owners.Owners(d)
+}
+
+// split reports whether a reading of the device is told per user.
+func (o *Options) split(d *collector.Device, f field.ID) bool {
+	return o.Owners != nil && ownable(d) && o.Owners.Split(d, f)
+}
+
+func ownable(d *collector.Device) bool {
 	switch d.Level {
 	case field.Switch, field.CPU, field.Core:
-		return nil
-	case field.Link, field.ComputeInstance:
-		if own := o.Owners.Owners(d.ID); len(own) > 0 || d.Parent == "" {
-			return own
-		}
-		return o.Owners.Owners(d.Parent)
+		return false
 	}
-	return o.Owners.Owners(d.ID)
+	return true
 }

@@ -43,6 +43,7 @@ type family struct {
 	kind kind
 
 	cells      []cellSeries
+	shares     []shareSeries
 	xids       []cellSeries // with err_code and err_msg
 	values     []valueSeries
 	histograms []histogramSeries
@@ -88,7 +89,7 @@ func newBoundTexts(bounds []float64) *boundTexts {
 }
 
 func (f *family) size() int {
-	return len(f.cells) + len(f.xids) + len(f.values) + len(f.histograms)
+	return len(f.cells) + len(f.shares) + len(f.xids) + len(f.values) + len(f.histograms)
 }
 
 // finish renders the head lines. taken tells names of other families.

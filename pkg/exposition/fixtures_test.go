@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,11 +129,23 @@ func gpu(i int) collector.Device {
 type testOwners struct {
 	version uint64
 	by      map[string][]Owner
+	split   []field.ID // of every device
+	shares  *Shares
 }
 
-func (o *testOwners) Version() uint64          { return o.version }
-func (o *testOwners) Owners(id string) []Owner { return o.by[id] }
-func ownerOf(pairs ...string) (o Owner)        { o.Labels = labelsFrom(pairs...); return o }
+func (o *testOwners) Version() uint64 { return o.version }
+
+// Owners lets links and compute instances inherit, as the real table does.
+func (o *testOwners) Owners(d *collector.Device) []Owner {
+	if own := o.by[d.ID]; len(own) > 0 || d.Level != field.Link && d.Level != field.ComputeInstance {
+		return own
+	}
+	return o.by[d.Parent]
+}
+func (o *testOwners) Split(_ *collector.Device, f field.ID) bool { return slices.Contains(o.split, f) }
+func (o *testOwners) Shares() *Shares                            { return o.shares }
+
+func ownerOf(pairs ...string) (o Owner) { o.Labels = labelsFrom(pairs...); return o }
 func labelsFrom(pairs ...string) (l []collector.Label) {
 	for i := 0; i < len(pairs); i += 2 {
 		l = append(l, collector.Label{Name: pairs[i], Value: pairs[i+1]})

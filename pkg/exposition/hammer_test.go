@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
 )
 
@@ -118,9 +120,11 @@ func checkHammered(t *testing.T, page string, f Format) {
 type hammerOwners struct{ version atomic.Uint64 }
 
 func (o *hammerOwners) Version() uint64 { return o.version.Load() }
-func (o *hammerOwners) Owners(string) []Owner {
+func (o *hammerOwners) Owners(*collector.Device) []Owner {
 	return []Owner{ownerOf("pod", fmt.Sprint(o.version.Load()))}
 }
+func (o *hammerOwners) Split(*collector.Device, field.ID) bool { return false }
+func (o *hammerOwners) Shares() *Shares                        { return nil }
 
 type hammerSelf struct{ version atomic.Uint64 }
 

@@ -41,13 +41,14 @@ type labelsOf struct {
 	fixed   []collector.Label // in page order
 	facts   []collector.Label
 	column  []collector.Label
+	pod     []collector.Label // among facts and column; an owner's label of the same name goes first
 	owner   []collector.Label
 	xid     bool
 	dropped int
 }
 
 func (l *labelsOf) set() *labelSet {
-	s := &labelSet{pairs: make([]collector.Label, 0, len(l.fixed)+len(l.facts)+len(l.column)+len(l.owner)), xid: l.xid}
+	s := &labelSet{pairs: make([]collector.Label, 0, len(l.fixed)+len(l.facts)+len(l.column)+len(l.pod)+len(l.owner)), xid: l.xid}
 	for _, p := range l.fixed {
 		l.add(s, p)
 	}
@@ -55,6 +56,7 @@ func (l *labelsOf) set() *labelSet {
 	from := len(s.pairs)
 	l.addSet(s, l.facts)
 	l.addSet(s, l.column)
+	l.addPod(s)
 	slices.SortStableFunc(s.pairs[from:], byName)
 
 	from = len(s.pairs)
@@ -71,6 +73,19 @@ func (l *labelsOf) set() *labelSet {
 func (l *labelsOf) addSet(s *labelSet, pairs []collector.Label) {
 	for _, p := range pairs {
 		if p.Value != "" {
+			l.add(s, p)
+		}
+	}
+}
+
+// addPod adds the labels of the pod that leave the owner's alone.
+func (l *labelsOf) addPod(s *labelSet) {
+	for _, p := range l.pod {
+		switch {
+		case p.Value == "":
+		case slices.ContainsFunc(l.owner, func(q collector.Label) bool { return q.Name == p.Name && q.Value != "" }):
+			l.dropped++
+		default:
 			l.add(s, p)
 		}
 	}

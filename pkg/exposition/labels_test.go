@@ -106,10 +106,9 @@ func TestOwnersByLevel(t *testing.T) {
 	f(field.GPU, "d", "p", "own")
 	f(field.GPU, "x", "p", "")
 	f(field.Instance, "x", "p", "") // a job on the GPU is not a job on its instance
-	f(field.ComputeInstance, "x", "p", "parent")
 	f(field.ComputeInstance, "d", "p", "own")
-	f(field.Link, "x", "p", "parent")
-	f(field.Link, "x", "", "")
+	f(field.ComputeInstance, "x", "p", "parent") // what is inherited is for the table to say
+	f(field.Link, "d", "p", "own")
 	f(field.Switch, "d", "", "")
 	f(field.CPU, "d", "", "")
 	f(field.Core, "d", "", "")

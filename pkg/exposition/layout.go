@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
 )
@@ -17,6 +16,7 @@ type layout struct {
 	view     *view.View
 	store    uint64 // version of the accumulated series
 	owners   uint64 // version of the owners
+	shares   uint64 // set of the shares; 0: none
 	families []*family
 	sets     []*labelSet
 	encoded  bool // protobuf parts of families and sets are made
@@ -49,8 +49,9 @@ type place struct {
 	labels *labelSet
 }
 
-// build makes the layout for v and the accumulated series of it.
-func build(o *Options, v *view.View, r *roster, accumulated []accumulate.Series) *layout {
+// build makes the layout for v, the accumulated series of it and what users take
+// of its devices, which may be nil.
+func build(o *Options, v *view.View, r *roster, accumulated []accumulate.Series, shares *Shares) *layout {
 	b := &builder{
 		o:        o,
 		layout:   &layout{view: v},
@@ -64,19 +65,14 @@ func build(o *Options, v *view.View, r *roster, accumulated []accumulate.Series)
 		b.addSource(i, s)
 	}
 	b.addAccumulated(accumulated)
+	b.addShares(shares)
 	return b.finish()
 }
 
 // addSource adds a series for every column, metric field of its reading and
 // owner of its device; device by device, whatever the order of the columns.
 func (b *builder) addSource(index int, s *view.Source) {
-	byReading := map[field.ID][]*field.Field{}
-	for i := range s.Fields.Fields {
-		f := &s.Fields.Fields[i]
-		if _, computed := field.Input(f.Desc); !computed && f.Type != field.Label && f.Type != field.Histogram {
-			byReading[f.Desc.ID] = append(byReading[f.Desc.ID], f)
-		}
-	}
+	byReading := metricsByReading(s)
 	order := make([]int, len(s.Columns))
 	for i := range order {
 		order[i] = i
@@ -95,12 +91,25 @@ func (b *builder) addSource(index int, s *view.Source) {
 			continue
 		}
 		xid := c.Field == field.XIDErrors
-		sets := labels.of(&s.Devices[c.Device], c.Labels, xid)
+		sets := labels.of(&s.Devices[c.Device], c.Field, c.Labels, xid)
 		at, device := b.roster.at(index, i, c.Device)
 		for _, f := range fields {
 			b.addCell(f, sets, xid, at, device)
 		}
 	}
+}
+
+// metricsByReading returns the fields of a source that show the newest value of a
+// reading.
+func metricsByReading(s *view.Source) map[field.ID][]*field.Field {
+	by := map[field.ID][]*field.Field{}
+	for i := range s.Fields.Fields {
+		f := &s.Fields.Fields[i]
+		if _, computed := field.Input(f.Desc); !computed && f.Type != field.Label && f.Type != field.Histogram {
+			by[f.Desc.ID] = append(by[f.Desc.ID], f)
+		}
+	}
+	return by
 }
 
 func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device int32) {
@@ -134,7 +143,7 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 			continue
 		}
 		_, device := b.roster.at(source, 0, s.Device)
-		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Labels, false), device)
+		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Field.Desc.ID, s.Labels, false), device)
 	}
 }
 
@@ -230,51 +239,6 @@ func (b *builder) finish() *layout {
 		f.finish(func(name string) bool { return b.families[name] != nil })
 	}
 	return l
-}
-
-// deviceLabels makes the label sets of one device after the other.
-type deviceLabels struct {
-	b      *builder
-	device *collector.Device
-	fixed  []collector.Label
-	owners []Owner
-	bare   [2][]*labelSet // of columns without labels of their own, xid or not
-}
-
-func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
-
-// of returns the label sets of a column: one per owner, one if there is none.
-func (l *deviceLabels) of(d *collector.Device, column []collector.Label, xid bool) []*labelSet {
-	if l.device != d {
-		*l = deviceLabels{b: l.b, device: d, fixed: l.b.o.fixedLabels(l.fixed[:0], d), owners: l.b.o.owners(d)}
-		if len(l.owners) == 0 {
-			l.owners = []Owner{{}}
-		}
-	}
-	if len(column) > 0 {
-		return l.make(column, xid)
-	}
-	bare := &l.bare[0]
-	if xid {
-		bare = &l.bare[1]
-	}
-	if *bare == nil {
-		*bare = l.make(nil, xid)
-	}
-	return *bare
-}
-
-func (l *deviceLabels) make(column []collector.Label, xid bool) []*labelSet {
-	sets := make([]*labelSet, 0, len(l.owners))
-	for i := range l.owners {
-		labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, owner: l.owners[i].Labels, xid: xid}
-		set := l.b.intern(labels.set())
-		l.b.layout.stats.labels += labels.dropped
-		if !slices.Contains(sets, set) { // owners that cannot be told apart are one
-			sets = append(sets, set)
-		}
-	}
-	return sets
 }
 
 // intern returns the set with the same labels, if there is one already.

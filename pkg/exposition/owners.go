@@ -1,17 +1,60 @@
 package exposition
 
-import "warpgauge/pkg/collector"
+import (
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
 
 // Owners says who uses a device. The owner table (pods, jobs) satisfies it; its
-// answers come from an immutable table, so they never block.
+// answers come from memory, so they never block.
 type Owners interface {
-	// Version changes whenever any answer of Owners changes.
+	// Version changes whenever any answer of Owners or Split changes.
 	Version() uint64
-	// Owners returns the users of a device by its ID. Each becomes a copy of
-	// the device's series with these labels added; none means one series
-	// without them.
-	Owners(deviceID string) []Owner
+	// Owners returns the users of a device. Each becomes a copy of the device's
+	// series with these labels added; none means one series without them.
+	Owners(d *collector.Device) []Owner
+	// Split reports whether a reading of the device is told per user, by Shares:
+	// then the device's own series stays single and without owners.
+	Split(d *collector.Device, f field.ID) bool
+	// Shares returns the newest values per user; nil if there are none.
+	Shares() *Shares
 }
 
 // Owner is one user of a device.
-type Owner struct{ Labels []collector.Label }
+type Owner struct {
+	PodLabels []collector.Label // among the facts; what has a name that is taken is left out
+	Labels    []collector.Label // after everything else
+}
+
+// Shares is what each user of a device takes of a reading: series beside those
+// of the device. Immutable: whoever changes a value publishes another one, so
+// that a page is known by the Shares it was made from.
+type Shares struct {
+	// Set changes when Series do and is never 0. Shares of one Set have the same
+	// Series, so a new one costs no new layout.
+	Set    uint64
+	Series []Share
+	Values []float64 // of Series, in the unit of the field's Descriptor; NaN is left out
+}
+
+// Share is a series of Shares. It is on the page where a source with the device
+// has a metric of the field, and as long as the device itself is.
+type Share struct {
+	Device string   // collector.Device.ID
+	Field  field.ID // a reading
+	Owner  Owner
+}
+
+func (s *Shares) set() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.Set
+}
+
+func (s *Shares) values() []float64 {
+	if s == nil {
+		return nil
+	}
+	return s.Values
+}

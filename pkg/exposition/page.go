@@ -14,6 +14,7 @@ type generation struct {
 	rows   uint64 // sum of the heads of all rings; each only grows
 	store  uint64
 	owners uint64
+	shares *Shares
 	self   uint64
 }
 

@@ -75,6 +75,7 @@ func (f *family) appendProtobuf(b []byte, s *snapshot) []byte {
 	b = append(b, f.proto...)
 	samples := len(b)
 	b = f.appendCellMetrics(b, s)
+	b = f.appendShareMetrics(b, s)
 	b = f.appendXIDMetrics(b, s)
 	for i := range f.values {
 		c := &f.values[i]
@@ -98,6 +99,18 @@ func (f *family) appendCellMetrics(b []byte, s *snapshot) []byte {
 	for i := range f.cells {
 		c := &f.cells[i]
 		v := s.cells[c.cell]
+		if v != v || !s.live[c.device] {
+			continue
+		}
+		b = f.appendMetric(b, c.labels.proto[0], c.scale.of(v))
+	}
+	return b
+}
+
+func (f *family) appendShareMetrics(b []byte, s *snapshot) []byte {
+	for i := range f.shares {
+		c := &f.shares[i]
+		v := s.shares[c.value]
 		if v != v || !s.live[c.device] {
 			continue
 		}

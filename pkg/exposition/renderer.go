@@ -124,6 +124,7 @@ func (r *Renderer) generation(v *view.View) generation {
 	}
 	if r.o.Owners != nil {
 		g.owners = r.o.Owners.Version()
+		g.shares = r.o.Owners.Shares()
 	}
 	if r.o.Self != nil {
 		g.self = r.o.Self.Version()
@@ -144,6 +145,7 @@ func (r *Renderer) render(f Format, s *slot) *Page {
 	}
 	r.snap.take(g.view, r.o.StaleAfter, now)
 	r.refresh(g, now) // after the rows, so that it counts them all
+	r.snap.shares = g.shares.values()
 	g.store = r.storeVersion.Load()
 
 	p := s.blank()
@@ -164,14 +166,14 @@ func (r *Renderer) refresh(g generation, now time.Time) {
 		series = r.store.Series()
 	}
 	version := r.storeVersion.Load()
-	if l := r.layout; l != nil && l.view == g.view && l.store == version && l.owners == g.owners {
+	if l := r.layout; l != nil && l.view == g.view && l.store == version && l.owners == g.owners && l.shares == g.shares.set() {
 		return
 	}
 	if r.snap.view != g.view {
 		r.snap.reset(g.view)
 	}
-	l := build(&r.o, g.view, r.snap.roster, series)
-	l.store, l.owners = version, g.owners
+	l := build(&r.o, g.view, r.snap.roster, series, g.shares)
+	l.store, l.owners, l.shares = version, g.owners, g.shares.set()
 	r.layout = l
 	r.metrics.laidOut(l.stats)
 }

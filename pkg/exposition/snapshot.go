@@ -53,9 +53,10 @@ type snapshot struct {
 	row     ring.Row // read into, so that a failed read leaves the last row alone
 	cells   []float64
 	stamps  []int64
-	live    []bool // the device has been sampled lately and no source before has it
-	taken   []bool // by device: it or one before it with the same ID is live
-	expires int64  // Unix ns at which the next device becomes stale
+	shares  []float64 // values of the shares that the layout was built for
+	live    []bool    // the device has been sampled lately and no source before has it
+	taken   []bool    // by device: it or one before it with the same ID is live
+	expires int64     // Unix ns at which the next device becomes stale
 }
 
 // take reads the rings of v. All cells of a source come from one row.

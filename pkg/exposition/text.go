@@ -20,6 +20,7 @@ func (f *family) appendText(b []byte, d dialect, s *snapshot) []byte {
 	b = append(b, f.head[d]...)
 	samples := len(b)
 	b = f.appendCells(b, s)
+	b = f.appendShares(b, s)
 	b = f.appendXIDs(b, s)
 	b = f.appendValues(b, s)
 	b = f.appendHistograms(b, d, s)
@@ -34,6 +35,21 @@ func (f *family) appendCells(b []byte, s *snapshot) []byte {
 		c := &f.cells[i]
 		v := s.cells[c.cell]
 		if v != v || !s.live[c.device] { // blank, or the device is stale
+			continue
+		}
+		b = append(b, f.name...)
+		b = append(b, c.labels.text[0]...)
+		b = appendValue(b, c.scale.of(v))
+		b = append(b, '\n')
+	}
+	return b
+}
+
+func (f *family) appendShares(b []byte, s *snapshot) []byte {
+	for i := range f.shares {
+		c := &f.shares[i]
+		v := s.shares[c.value]
+		if v != v || !s.live[c.device] {
 			continue
 		}
 		b = append(b, f.name...)
