@@ -140,6 +140,19 @@ func (s *Sampler) Reload(ctx context.Context, fields field.List) error {
 	return errors.Join(errs...)
 }
 
+// Again samples every source that has a fresh device once more, everything that it
+// is asked for and beyond its schedule. It returns when the rows are there, or ctx
+// ends: what anybody read before the call is older than they are.
+func (s *Sampler) Again(ctx context.Context) {
+	var all []*worker
+	for _, k := range s.keepers {
+		if b := k.current.Load(); b != nil {
+			all = append(all, b.workersOf(b.freshDevices())...)
+		}
+	}
+	again(ctx, all)
+}
+
 // Status tells the state of every collector and device, in order of priority.
 // It reads memory only.
 func (s *Sampler) Status() []CollectorStatus {
