@@ -52,7 +52,7 @@ func (l *looker) run(ctx context.Context) {
 			begin := time.Now()
 			next := l.timedLook(begin)
 			end := time.Now()
-			idle = end.Add(end.Sub(begin) * idleShare)
+			idle = end.Add(min(end.Sub(begin)*idleShare, l.o.Period))
 			due = time.Time{}
 			again(earlier(end.Add(l.o.Period), next))
 			l.o.looked()
@@ -195,6 +195,6 @@ func (l *looker) unreadable(err error, now time.Time) (again time.Time) {
 	return time.Time{}
 }
 
-func errHangs(dir string) error {
-	return fmt.Errorf("read the job directory %q: the system has not answered for %v", dir, hung)
+func (c *Client) errHangs() error {
+	return fmt.Errorf("read the job directory %q: the system has not answered for %v", c.o.Dir, c.o.hung)
 }
