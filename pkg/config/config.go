@@ -206,7 +206,7 @@ func Default() *Config {
 			MaxConnections: 512,
 		},
 		ClockEventWindow: 5 * time.Minute,
-		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 10 * time.Second},
+		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
