@@ -19,6 +19,7 @@ type devices struct {
 	byNum  map[string]*collector.Device // GPUs of NVIDIA by label gpu: "0"
 	byPCI  map[string]*collector.Device // GPUs
 	byName map[string]*collector.Device // partitions by their platform device: "amdgpu_xcp_1"
+	nvidia []*collector.Device          // GPUs of NVIDIA
 }
 
 func newDevices(v *view.View) *devices {
@@ -66,6 +67,7 @@ func (n *devices) addGPU(d *collector.Device) {
 	if strings.HasPrefix(d.Node, "nvidia") {
 		first(n.byNode, d.Node, d)
 		first(n.byNum, d.GPU, d)
+		n.nvidia = append(n.nvidia, d)
 	}
 }
 
@@ -93,8 +95,19 @@ const (
 	reasonClaim    = "claim"    // no ResourceSlice describes the claim's device
 )
 
-// find returns the device that an id names, or why there is none.
-func (n *devices) find(resource string, id ID) (d *collector.Device, reason string) {
+// find returns the devices that an id names, as a rule one, or why there is none.
+func (n *devices) find(resource string, id ID) (found []*collector.Device, reason string) {
+	if id.Form == FormAll && len(n.nvidia) > 0 {
+		return n.nvidia, ""
+	}
+	d, reason := n.one(resource, id)
+	if d == nil {
+		return nil, reason
+	}
+	return []*collector.Device{d}, ""
+}
+
+func (n *devices) one(resource string, id ID) (d *collector.Device, reason string) {
 	switch id.Form {
 	case FormUUID:
 		d = n.byUUID[id.Name]

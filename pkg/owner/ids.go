@@ -17,6 +17,7 @@ const (
 	FormIndex                     // 0/vgpu1
 	FormPCI                       // 0000:3b:00.0: AMD's plugin, and those that pass GPUs through
 	FormPartition                 // amdgpu_xcp_1: AMD's plugin
+	FormAll                       // all: NVIDIA's plugin on WSL, which has one device for all GPUs; tegra: on Tegra, likewise
 )
 
 // ID is what a device plugin calls a device, taken apart.
@@ -74,6 +75,9 @@ func parsePlain(id string) (ID, bool) {
 	}
 	if number, found := strings.CutPrefix(id, "amdgpu_xcp_"); found && isNumber(number) {
 		return ID{Form: FormPartition, Name: id}, true
+	}
+	if id == "all" || id == "tegra" {
+		return ID{Form: FormAll, Name: id}, true
 	}
 	return ID{}, false
 }

@@ -62,16 +62,17 @@ func (k *Keeper) joinDevices(j *joined, n *devices, u use, d podresources.Device
 			j.miss(u, text, reasonForm)
 			continue
 		}
-		device, reason := n.find(d.Resource, id)
-		if device == nil && id.Form == FormMIG {
-			device = n.byID[k.instances[id.Name]]
+		found, reason := n.find(d.Resource, id)
+		if known := n.byID[k.instances[id.Name]]; len(found) == 0 && id.Form == FormMIG && known != nil {
+			found = append(found, known)
 		}
-		if device == nil {
+		if len(found) == 0 {
 			j.miss(u, text, reason)
-			continue
 		}
 		u.replica = id.Replica
-		j.add(device, u)
+		for _, device := range found {
+			j.add(device, u)
+		}
 	}
 }
 
