@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	qps, burst = 2, 10    // a reader needs a list and a watch every few minutes
+	qps, burst = 0.5, 10  // requests a second: one list and then a watch every few minutes, however fast a server ends them
 	maxAnswer  = 64 << 20 // bytes of one answer that is read whole: thousands of pods with all their metadata
 )
 

@@ -62,18 +62,39 @@ func deviceOf(driver, name string, a attributes) Device {
 	if i, err := strconv.ParseInt(a.number("index"), 10, 32); err == nil && i >= 0 {
 		d.Index = int(i)
 	}
-	if driver == driverNVIDIA {
-		nvidia(&d, name, a)
-	} else {
-		amd(&d, name, a)
-	}
+	d.read(driver, name, a)
 	return d
+}
+
+// FromName returns what the name of a device tells by itself, for claims whose
+// slice was never seen; false: nothing. The Attributes minor and parentMinor are those
+// of NVIDIA's device files, renderIndex that of an AMD device's DRM file.
+func FromName(n DeviceName) (Device, bool) {
+	d := Device{Index: -1}
+	d.read(n.Driver, n.Device, attributes{})
+	switch {
+	case d.Attributes["parentMinor"] != "":
+		d.Type = "mig"
+	case d.Attributes["minor"] != "":
+		d.Type = "gpu"
+	}
+	return d, d.Attributes != nil
+}
+
+// read adds what is particular to a driver.
+func (d *Device) read(driver, name string, a attributes) {
+	switch driver {
+	case driverNVIDIA:
+		d.nvidia(name, a)
+	case driverAMD:
+		d.amd(name, a)
+	}
 }
 
 // nvidia adds what names tell: gpu-MINOR; gpu-MINOR-mig-PROFILE-ID-START with the id of
 // the GPU instance's profile and the first of its memory slices, which is all there is
 // of a MIG device before it is made. Up to 25.8 that was gpu-MINOR-mig-ID-START-SIZE.
-func nvidia(d *Device, name string, a attributes) {
+func (d *Device) nvidia(name string, a attributes) {
 	d.note("minor", a.number("minor"))
 	if m := nvidiaGPU.FindStringSubmatch(name); m != nil {
 		d.note("minor", m[1])
@@ -93,7 +114,7 @@ func nvidia(d *Device, name string, a attributes) {
 
 // amd adds what names tell: gpu-CARD-RENDER for what exists, gpu-INDEX-COMPUTE-MEMORY
 // for partitions that are made when a claim is prepared.
-func amd(d *Device, name string, a attributes) {
+func (d *Device) amd(name string, a attributes) {
 	if compute, memory := a.text("computePartition"), a.text("memoryPartition"); d.Profile == "" && compute != "" && memory != "" {
 		d.Profile = compute + "_" + memory
 	}

@@ -88,7 +88,7 @@ func (f *feed) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !f.told.Load() {
+		if err != nil && !f.told.Load() && !tooOld(err) {
 			f.failed("read", err)
 		}
 		if time.Since(began) >= healthy {
@@ -168,7 +168,7 @@ func (f *feed) listAPI(ctx context.Context, o metav1.ListOptions) (runtime.Objec
 	if err = causeOf(ctx, err); err == nil {
 		return list, nil
 	}
-	if !tooOld(err) { // the reflector asks for a newer one at once
+	if !tooOld(err) && !ended(ctx) { // the reflector asks for a newer one at once
 		f.failed("list", err)
 	}
 	return nil, err
@@ -255,6 +255,9 @@ func causeOf(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// ended says that somebody wants the call to end, and not a limit of ours.
+func ended(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
 
 // delay is how long to wait after that many failures in a row, half of it by
 // chance: all nodes of a cluster lose the API server at the same time.

@@ -21,86 +21,77 @@ type namedDevice struct {
 	Device
 }
 
-// maxGone bounds how many pools without slices are remembered. A driver has one pool
-// on a node, as a rule with the node's name.
-const maxGone = 64
+// maxWithdrawn bounds how many devices are remembered that no slice names any more:
+// a driver that names its devices anew at each start must not fill the memory.
+const maxWithdrawn = 1024
 
-// join makes the devices of all pools out of their slices. A driver that changes
-// a pool replaces its slices one after the other by some of a higher generation:
+// join makes devices out of slices. before is what it returned last.
 //
-//   - where all slices of the highest generation are there, they alone count;
-//   - while some are missing, what they say counts before older generations, and
-//     those before what the pool was when it was last complete;
-//   - a pool without slices stays as it was, as Withdrawn: kubelets and drivers
-//     delete slices when they restart, and the claims of running pods still name its devices.
+// A driver changes a pool by replacing its slices, one after the other, by some of a
+// higher generation. Where all slices of the highest generation are there, they alone
+// count. While some are missing, devices that they do not name are taken from
+// lower generations.
 //
-// whole keeps what each pool was when it was complete, from call to call.
-func join(all map[string]slice, whole map[poolName][]namedDevice) map[DeviceName]Device {
-	pools := make(map[poolName][]slice)
-	for _, name := range slices.Sorted(maps.Keys(all)) { // in order, so that a device told twice is always the same
+// A device that was named before and is not now stays, as Withdrawn, because claims
+// of running pods still name it: the kubelet deletes all slices of a node when it
+// starts, and those of a driver that went away; NVIDIA's driver 25.12 leaves out
+// devices that are not healthy.
+func join(all map[string]slice, before map[DeviceName]Device) map[DeviceName]Device {
+	devices := make(map[DeviceName]Device, len(before))
+	for pool, parts := range pools(all) {
+		for _, s := range counting(parts) {
+			for _, d := range s.devices {
+				devices[DeviceName{Driver: pool.driver, Pool: pool.name, Device: d.name}] = d.Device
+			}
+		}
+	}
+	withdraw(devices, before)
+	return devices
+}
+
+// pools sorts the slices of each pool by generation, then by name, so that a device
+// that is named twice is always the same one.
+func pools(all map[string]slice) map[poolName][]slice {
+	by := make(map[poolName][]slice)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
-		pools[s.pool] = append(pools[s.pool], s)
+		by[s.pool] = append(by[s.pool], s)
 	}
-	devices := make(map[DeviceName]Device)
-	put := func(pool poolName, from []namedDevice, withdrawn bool) {
-		for _, d := range from {
-			d.Withdrawn = withdrawn
-			devices[DeviceName{Driver: pool.driver, Pool: pool.name, Device: d.name}] = d.Device
-		}
-	}
-	for pool, parts := range pools {
+	for _, parts := range by {
 		slices.SortStableFunc(parts, func(a, b slice) int { return cmp.Compare(a.generation, b.generation) })
-		if newest := complete(parts); newest != nil {
-			whole[pool] = newest
-			put(pool, newest, false)
-			continue
-		}
-		put(pool, whole[pool], false)
-		for _, s := range parts {
-			put(pool, s.devices, false)
-		}
 	}
-	forget(whole, pools)
-	for pool, was := range whole {
-		if _, there := pools[pool]; !there {
-			put(pool, was, true)
-		}
-	}
-	return devices
+	return by
 }
 
-// complete returns the devices of the highest generation if none of its slices is
-// missing, else nil. parts are ordered by generation.
-func complete(parts []slice) []namedDevice {
-	highest := parts[len(parts)-1].generation
-	devices, found, want := []namedDevice{}, int64(0), int64(0)
-	for _, s := range parts {
-		if s.generation == highest {
-			devices, found, want = append(devices, s.devices...), found+1, max(want, s.count)
-		}
+// counting returns those of a pool's slices that count, the most important last.
+func counting(parts []slice) []slice {
+	highest, from := parts[len(parts)-1], len(parts)-1
+	want := highest.count
+	for from > 0 && parts[from-1].generation == highest.generation {
+		from--
+		want = max(want, parts[from].count)
 	}
-	if found < want {
-		return nil
+	if newest := parts[from:]; int64(len(newest)) >= want {
+		return newest
 	}
-	return devices
+	return parts
 }
 
-// forget drops pools that are gone where there are too many of them, by name: a
-// driver that names its pools anew at each start must not fill the memory.
-func forget(whole map[poolName][]namedDevice, there map[poolName][]slice) {
-	var gone []poolName
-	for pool := range whole {
-		if _, ok := there[pool]; !ok {
-			gone = append(gone, pool)
+// withdraw adds to devices those of before that it lacks, up to a limit, in the
+// order of their names.
+func withdraw(devices, before map[DeviceName]Device) {
+	var gone []DeviceName
+	for name := range before {
+		if _, ok := devices[name]; !ok {
+			gone = append(gone, name)
 		}
 	}
-	if len(gone) <= maxGone {
-		return
-	}
-	slices.SortFunc(gone, func(a, b poolName) int {
-		return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.name, b.name))
+	slices.SortFunc(gone, func(a, b DeviceName) int {
+		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Device, b.Device))
 	})
-	for _, pool := range gone[:len(gone)-maxGone] {
-		delete(whole, pool)
+	for _, name := range gone[:min(len(gone), maxWithdrawn)] {
+		d := before[name]
+		d.Withdrawn = true
+		devices[name] = d
 	}
 }

@@ -36,10 +36,14 @@ var (
 	errNoNode = errors.New("the name of this node is not known, and all nodes' pods are not read in its place: " +
 		"set NODE_NAME from the downward API (fieldRef spec.nodeName)")
 	errNoConfig  = errors.New("no way to the API server is known")
-	errNotServed = errors.New("the API server does not serve it")
+	errNotServed = errors.New("it offers none of v1, v1beta2 and v1beta1")
 	errNoAnswer  = errors.New("no answer in time")
 	errNoVersion = errors.New("the answer is not a list of an API server: it has no resource version")
 )
+
+// undecodable is how client-go marks an event that it could not read. The status it
+// makes up for it is 500.
+const undecodable = "ClientWatchDecoding"
 
 // reasonOf sorts an error by who can mend it. All that passes by itself is one
 // reason, so that an outage with many faces is told once.
@@ -55,6 +59,8 @@ func reasonOf(err error) string {
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):
 		return ReasonForbidden
+	case apierrors.HasStatusCause(err, undecodable):
+		return ReasonMalformed
 	case hasStatus && later(int(status.Status().Code)):
 		return ReasonUnreachable
 	case isTLS(err):
@@ -100,7 +106,7 @@ func (r resource) explain(verb string, err error) error {
 	case ReasonUnauthorized:
 		return fmt.Errorf("%s: the API server does not accept the token or certificate; it may have expired, or be for another cluster: %w", did, err)
 	case ReasonNotServed:
-		return fmt.Errorf("%s in apiGroup %q: the API server does not serve it in a version that is known here: %w", did, r.group, err)
+		return fmt.Errorf("%s: the API server does not serve it in apiGroup %q: %w", did, r.group, err)
 	case ReasonTLS:
 		var invalid x509.CertificateInvalidError
 		if errors.As(err, &invalid) && invalid.Reason == x509.Expired {

@@ -20,7 +20,7 @@ import (
 const resourceGroup = "resource.k8s.io"
 
 func (c *Client) sliceFeed() *feed {
-	store := &sliceStore{slices: map[string]slice{}, whole: map[poolName][]namedDevice{}}
+	store := &sliceStore{slices: map[string]slice{}}
 	versions := &sliceVersions{}
 	f := &feed{
 		what:    resource{group: resourceGroup, name: "resourceslices"},
@@ -94,9 +94,8 @@ func (v *sliceVersions) pick(ctx context.Context, c *clients, absent bool) (sche
 type sliceStore struct {
 	publish func(func(*Snapshot) bool)
 	listed  func()
-	slices  map[string]slice           // by name of the object
-	whole   map[poolName][]namedDevice // of each pool, when it was last complete
-	filled  bool                       // a list has come
+	slices  map[string]slice // by name of the object
+	filled  bool             // a list has come
 	devices map[DeviceName]Device
 	count   atomic.Int64
 }
@@ -174,7 +173,7 @@ func (s *sliceStore) size() int { return int(s.count.Load()) }
 
 // tell publishes the devices, or only that they still are what they were.
 func (s *sliceStore) tell() {
-	devices := join(s.slices, s.whole)
+	devices := join(s.slices, s.devices)
 	changed := !s.filled || !reflect.DeepEqual(s.devices, devices)
 	if changed {
 		s.devices, s.filled = devices, true

@@ -52,8 +52,8 @@ type Device struct {
 	PCIBusID string
 	// Index is NVML's, where NVIDIA's driver tells it (before 25.8.1); −1: unknown.
 	Index int
-	// Withdrawn says that the slice is gone and this is what it said last. Kubelets and
-	// drivers withdraw slices when they restart, while pods go on using the devices.
+	// Withdrawn says that no slice names the device any more, and this is what one said
+	// last. That is no sign that it is free: see join.
 	Withdrawn bool
 	// Attributes are further ones that identify a device; nil: none. NVIDIA: minor for a
 	// GPU; parentMinor, profileID and placementStart for a MIG device. AMD: cardIndex and

@@ -20,8 +20,10 @@ func (f *feed) watchAPI(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	headers.Stop()
 	if err != nil {
 		err = causeOf(ctx, err)
+		if !ended(ctx) {
+			f.watchFailed(err)
+		}
 		cancel(nil)
-		f.watchFailed(err)
 		return nil, err
 	}
 	last := longestWatch
