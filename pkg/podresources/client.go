@@ -11,11 +11,6 @@ import (
 	"warpgauge/pkg/mapping"
 )
 
-// gap is the least time between two looks, so that nothing that happens, however
-// often, costs the kubelet more than two of the hundred calls per second that it
-// grants all its clients.
-const gap = time.Second
-
 // patience is how many calls in a row may time out before another connection is
 // tried. grpc's own pings would be quicker, but a server takes more than one in
 // five minutes for an attack.
@@ -104,4 +99,4 @@ func (c *Client) Run(ctx context.Context) error {
 }
 
 // soon is how long the next look must wait.
-func (c *Client) soon() time.Duration { return max(0, gap-time.Since(c.looked)) }
+func (c *Client) soon() time.Duration { return max(0, c.o.gap-time.Since(c.looked)) }

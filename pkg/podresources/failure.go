@@ -52,7 +52,7 @@ func fail(reason, format string, args ...any) *failure {
 func statFailure(path string, err error) *failure {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return fail(ReasonAbsent, "find the kubelet's socket %q: %w (start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host)", path, err)
+		return fail(ReasonAbsent, "find the kubelet's socket %q: %w (start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; where that directory was replaced there, start the pod anew)", path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fail(ReasonDenied, "find the kubelet's socket %q: %w (its directory is root's; run as root)", path, err)
 	}

@@ -46,10 +46,10 @@ func (c *Client) look(ctx context.Context) time.Duration {
 func (c *Client) wait(f *failure) time.Duration {
 	switch {
 	case f != nil && f.reason == ReasonRateLimited:
-		return gap + rand.N(gap) // the limit is for a second; who else waits for it should not come at the same time
+		return c.o.gap + rand.N(c.o.gap) // the limit is for a second; who else waits for it should not come at the same time
 	case c.again:
 		c.again = false
-		return gap
+		return c.o.gap
 	}
 	return c.o.Period
 }

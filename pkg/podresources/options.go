@@ -60,6 +60,9 @@ type Options struct {
 	Health *mapping.Health
 	Log    *zap.Logger // nil logs nothing
 
+	// gap is the least time between two looks, so that nothing that happens, however
+	// often, costs the kubelet more than two of its hundred calls per second; 0 means 1 s.
+	gap  time.Duration
 	dial func(context.Context) (kubelet, *failure) // nil means the socket
 	open func() (*fsnotify.Watcher, error)         // nil means fsnotify.NewWatcher
 }
@@ -72,6 +75,7 @@ func (o Options) withDefaults() Options {
 	o.Settle = cmp.Or(o.Settle, 15*time.Second)
 	o.Distrust = cmp.Or(o.Distrust, 5*time.Minute)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 64<<20)
+	o.gap = cmp.Or(o.gap, time.Second)
 	if o.Keep == nil {
 		o.Keep = func(string) bool { return true }
 	}

@@ -1,6 +1,7 @@
 package podresources
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
@@ -34,6 +35,7 @@ func start(t testing.TB, o Options) *rig {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{t: t, health: mapping.New(mapping.PodResources, zap.New(core), Reasons()...), logs: logs, changes: make(chan struct{}, 1000)}
+	o.gap = cmp.Or(o.gap, quick)
 	o.Health, o.Log, o.Keep = r.health, zap.New(core), gpus
 	o.OnChange = func() {
 		select {
@@ -82,7 +84,7 @@ func (r *rig) owners(want ...string) {
 func (r *rig) has(want ...string) {
 	r.t.Helper()
 	until(r.t, "the owners are "+strings.Join(want, " ")+" and not "+strings.Join(names(r.Snapshot()), " "), func() bool {
-		return r.Snapshot().Version > 0 && cmp.Equal(append([]string{}, want...), names(r.Snapshot()))
+		return r.Snapshot().Version > 0 && gocmp.Equal(append([]string{}, want...), names(r.Snapshot()))
 	})
 }
 
@@ -121,7 +123,7 @@ func TestSnapshotOfARealServer(t *testing.T) {
 		Pods:        []Pod{{Namespace: "ml", Name: "a", Containers: []Container{{Name: "main", Devices: []Devices{{Resource: "nvidia.com/gpu", IDs: []string{"GPU-1", "GPU-2"}}}}}}},
 		Allocatable: []Devices{{Resource: "nvidia.com/gpu", IDs: []string{"GPU-1", "GPU-2", "GPU-3"}}},
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := gocmp.Diff(want, s); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	kubelet.Await(podresourcestest.List, 10)
@@ -134,7 +136,7 @@ func TestSnapshotOfARealServer(t *testing.T) {
 	if n := kubelet.Connections(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
-	if n := kubelet.Calls(podresourcestest.Allocatable); n != 1 {
+	if n := kubelet.Calls(podresourcestest.Allocatable); n != 1 { // in the first minute
 		t.Errorf("%d calls of GetAllocatableResources, want 1", n)
 	}
 	kubelet.Set(train("a", "GPU-2", "GPU-1"), train("b", "GPU-3"))
@@ -253,7 +255,7 @@ func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 		if said := r.failing(reason); !strings.Contains(said, part) || !strings.Contains(said, kubelet.Socket()) {
 			t.Errorf("%s: %q does not say %q", name, said, part)
 		}
-		if s := r.Snapshot(); s.Version != good.Version || !cmp.Equal(s.Pods, good.Pods) || !cmp.Equal(s.Allocatable, good.Allocatable) {
+		if s := r.Snapshot(); s.Version != good.Version || !gocmp.Equal(s.Pods, good.Pods) || !gocmp.Equal(s.Allocatable, good.Allocatable) {
 			t.Errorf("%s: the snapshot has changed: %v", name, s)
 		}
 		behave()
@@ -325,7 +327,7 @@ func TestRestart(t *testing.T) {
 	r.has("ml/a", "ml/c")
 	until(t, "the one that has ended is gone", func() bool {
 		r.Suspect()
-		return cmp.Equal([]string{"ml/a"}, names(r.Snapshot()))
+		return gocmp.Equal([]string{"ml/a"}, names(r.Snapshot()))
 	})
 }
 
