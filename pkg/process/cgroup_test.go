@@ -97,6 +97,11 @@ var trees = []struct {
 		"0::/system.slice/containerd.service",
 	want: place{pod: uidA, container: ctrA},
 }, {
+	name: "the same at the root",
+	seen: "containerd 1.6.20 without SystemdCgroup, cgroup_parent of slices",
+	file: "9:name=systemd:/kubepods-burstable-pod<HASH>.slice:cri-containerd:<CTR-A>",
+	want: place{pod: hash, container: ctrA},
+}, {
 	name: "the same of cri-o's monitor",
 	seen: "https://github.com/cri-o/cri-o/pull/812: slice, prefix and id are joined by colons",
 	file: "0::/system.slice/kubepods-besteffort-pod<UID_A>.slice:crio-conmon:<CTR-A>",
@@ -169,13 +174,20 @@ var trees = []struct {
 	file: "0::/../cri-containerd-<CTR-A>.scope",
 	want: place{container: ctrA},
 }, {
+	name: "cgroup namespace of our own, in some of the hierarchies of a hybrid machine",
+	seen: "containerd 1.6.20 and runc 1.1.5 on Debian 12, from a process in a group of a besteffort pod with unshare --cgroup",
+	file: "9:name=systemd:/../../../burstable/pod<UID-A>/<CTR-A>\n" +
+		"7:blkio:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
+		"0::/../../../burstable/pod<UID-A>/<CTR-A>",
+	want: place{pod: uidA, container: ctrA},
+}, {
 	name: "kubelet with a root of its own",
 	seen: "https://github.com/kubernetes/kubernetes/issues/49281 (--cgroup-root=/container.slice)",
 	file: "0::/container.slice/container-kubepods.slice/container-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope",
 	want: place{pod: uidA, container: ctrA},
 }, {
 	name: "kubelet without groups of pods",
-	seen: "cgroupsPerQOS: false, containerd 1.6, cgroupfs: seen on a machine of ours",
+	seen: "containerd 1.6.20 with cgroup_parent \"/\", as the kubelet has it with cgroupsPerQOS: false",
 	file: "9:memory:/<CTR-A>\n0::/",
 	want: place{container: ctrA},
 }, {

@@ -23,6 +23,7 @@ type followed struct {
 type outcome struct {
 	devices  int // that are fresh
 	stale    int
+	placed   int // processes
 	unplaced int
 	err      error // of one that could not be placed
 }
@@ -112,7 +113,7 @@ func (c *Client) device(block []float64, sampled, now time.Time, before []User, 
 		use.Occupancy = use.Occupancy || p.Flags&processes.Occupancy != 0
 		at, err := c.table.find(p.PID, sampled.UnixNano(), now)
 		if err == nil && at.unknown {
-			err = errNoPath
+			err = errInside
 		}
 		if err != nil {
 			use.Unplaced++
@@ -120,6 +121,7 @@ func (c *Client) device(block []float64, sampled, now time.Time, before []User, 
 			o.err = fmt.Errorf("find container of process %d: %w", p.PID, err)
 			continue
 		}
+		o.placed++
 		t.add(at, p)
 	}
 	if count > len(t.list) {
@@ -130,17 +132,13 @@ func (c *Client) device(block []float64, sampled, now time.Time, before []User, 
 	return use
 }
 
-// patience is how many looks in a row may have processes that cannot be placed
-// before it is called a failure: some end between a sample and the look.
-const patience = 3
+// errInside is what a cgroup namespace of our own makes of a process in our own
+// container.
+var errInside = errors.New("it is in our own control group or below it, and from inside a cgroup namespace that names no pod")
 
 // tell says how it went.
 func (c *Client) tell(err error, o outcome) {
-	if o.unplaced > 0 {
-		c.unplaced++
-	} else {
-		c.unplaced = 0
-	}
+	c.complain(o)
 	switch h := c.o.Health; {
 	case err != nil:
 		h.Failed(ReasonNoProc, err)
@@ -151,10 +149,27 @@ func (c *Client) tell(err error, o outcome) {
 		h.Failed(ReasonNoSource, errors.New("no collector tells which processes use the GPUs"))
 	case o.devices == 0:
 		h.Failed(ReasonStale, fmt.Errorf("no device told its processes within the last %s, %d did before", c.o.StaleAfter, o.stale))
-	case c.unplaced >= patience:
-		h.Failed(ReasonUnplaced, fmt.Errorf("%d processes cannot be placed (if many, is /proc mounted with hidepid?), one of them: %w", o.unplaced, o.err))
+	case c.unplaced >= patience && o.placed == 0:
+		h.Failed(ReasonUnplaced, fmt.Errorf("none of the %d processes on the GPUs can be placed (is /proc mounted with hidepid?), one of them: %w", o.unplaced, o.err))
 	default:
 		h.Succeeded(len(c.table.known))
+		h.Counted(ReasonUnplaced, o.unplaced)
+	}
+}
+
+// patience is how many looks in a row may have processes that cannot be placed
+// before it is worth a word: some end between a sample and the look.
+const patience = 3
+
+// complain logs once that some processes, not all, cannot be placed.
+func (c *Client) complain(o outcome) {
+	if o.unplaced == 0 {
+		c.unplaced = 0
+		return
+	}
+	if c.unplaced++; c.unplaced == patience && o.placed > 0 {
+		c.log.Warn("the containers of some processes on GPUs cannot be found: who uses these devices is not complete",
+			zap.Int("processes", o.unplaced), zap.Error(o.err))
 	}
 }
 

@@ -226,18 +226,30 @@ func TestOwnCgroupNamespace(t *testing.T) {
 	}}})
 }
 
-func TestHiddenProcessesAreAFailure(t *testing.T) {
+func TestProcessesThatCannotBePlaced(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0"})
-	for i := range patience {
-		if got := w.health.Failing(); got != "" {
-			t.Errorf("failing after %d looks: %q", i, got)
+	w.run(10, time.Hour, inPodA)
+	f := func(looks int, want string, lines int, list ...processes.Process) {
+		t.Helper()
+		w.logs.TakeAll()
+		for range looks {
+			w.sample(0, 0, len(list), list...)
+			w.look()
 		}
-		w.sample(0, 0, 1, proc(10, 1000, 10))
-		w.look()
+		if got := w.health.Failing(); got != want {
+			t.Errorf("%d looks at %v: failing %q, want %q", looks, list, got, want)
+		}
+		if got := w.logs.FilterMessageSnippet("some processes").Len(); got != lines {
+			t.Errorf("%d looks at %v: %d lines, want %d", looks, list, got, lines)
+		}
 	}
-	if got := w.health.Failing(); got != ReasonUnplaced {
-		t.Errorf("failing: %q, want %q", got, ReasonUnplaced)
-	}
+	f(patience-1, "", 0, proc(11, 1, 1))
+	f(1, ReasonUnplaced, 0, proc(11, 1, 1)) // hidepid, say
+	f(1, "", 0)
+	f(patience-1, "", 0, proc(10, 1, 1), proc(11, 1, 1))
+	f(10, "", 1, proc(10, 1, 1), proc(11, 1, 1)) // one that the driver has not let go of, say
+	f(1, "", 0, proc(10, 1, 1))
+	f(patience, "", 1, proc(10, 1, 1), proc(11, 1, 1))
 }
 
 func TestOldRowsAreNoUse(t *testing.T) {
