@@ -15,7 +15,7 @@ const (
 )
 
 // claimed returns the device of a claim, or why there is none.
-func (n *devices) claimed(driver string, name string, s podmeta.Device) (d *collector.Device, reason string) {
+func (n *devices) claimed(driver, name string, s podmeta.Device) (d *collector.Device, reason string) {
 	switch {
 	case s.Type == sliceMIG && s.UUID != "":
 		if d = n.byMIG[foldUUID(s.UUID)]; d == nil {
@@ -24,7 +24,7 @@ func (n *devices) claimed(driver string, name string, s podmeta.Device) (d *coll
 	case s.Type == sliceMIG: // one that is made when a claim asks for it
 		return n.onlyInstance(n.byUUID[foldUUID(s.ParentUUID)], s.Profile)
 	case s.Type == slicePartition && driver == driverAMD:
-		return n.rendered(n.byPCI[pciOf(s)], name)
+		return n.rendered(n.byPCI[pciOf(s)], name, s.Attributes["renderIndex"])
 	default:
 		if d = n.byUUID[foldUUID(s.UUID)]; d == nil {
 			d = n.byPCI[pciOf(s)]
@@ -63,19 +63,18 @@ func (n *devices) onlyInstance(gpu *collector.Device, profile string) (*collecto
 	return found, ""
 }
 
-// rendered returns the partition of AMD's GPU that a device name such as
-// gpu-1-129 means: by card and render node. Partitions that are made on demand
-// have names that do not say which they became (gpu-0-cpx-nps4).
-func (n *devices) rendered(gpu *collector.Device, name string) (*collector.Device, string) {
+// rendered returns the partition of AMD's GPU with a render node: the slice has its
+// number, and so has the device's name, gpu-1-129. Partitions that are made on
+// demand (gpu-0-cpx-nps4) have neither, so nobody says which they became.
+func (n *devices) rendered(gpu *collector.Device, name, minor string) (*collector.Device, string) {
 	if gpu == nil {
 		return nil, reasonDevice
 	}
-	parts := strings.Split(name, "-")
-	if len(parts) != 3 || !isNumber(parts[2]) {
-		return nil, reasonInstance
+	if parts := strings.Split(name, "-"); minor == "" && len(parts) == 3 && isNumber(parts[2]) {
+		minor = parts[2]
 	}
 	for _, d := range n.parts[gpu.ID] {
-		if d.Node == "renderD"+parts[2] {
+		if minor != "" && d.Node == "renderD"+minor {
 			return d, ""
 		}
 	}

@@ -39,7 +39,7 @@ const (
 // forms.
 func ParseID(id string) (out ID, ok bool) {
 	if base, replica, found := strings.Cut(id, replicaMark); found {
-		if replica != "" && !isWord(replica) {
+		if !isWord(replica) {
 			return ID{}, false
 		}
 		out, ok = parseUUID(base)
