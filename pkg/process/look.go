@@ -124,10 +124,11 @@ func (c *Client) device(block []float64, sampled, now time.Time, before []User, 
 		o.placed++
 		t.add(at, p)
 	}
-	if count > len(t.list) {
+	whole := count == len(t.list)
+	if !whole {
 		t.tooSmall()
 	}
-	use.Complete = count == len(t.list) && use.Unplaced == 0
+	use.Complete = whole && use.Unplaced == 0
 	use.Users = t.result(before)
 	return use
 }

@@ -100,10 +100,10 @@ func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	}
 	w.sample(0, 0, 1, proc(10, 1000, 10))
 	f("one of one", DeviceUse{Complete: true, Users: []User{a}})
-	w.sample(0, 0, -1, proc(10, 1000, 10))
-	f("the library does not say how many", DeviceUse{Users: []User{a}})
 	cut := a
 	cut.SM, cut.Memory = nan, nan
+	w.sample(0, 0, -1, proc(10, 1000, 10))
+	f("the library does not say how many: a sum might be too small", DeviceUse{Users: []User{cut}})
 	w.sample(0, 0, 2, proc(10, 1000, 10))
 	f("one of two: a sum would be too small", DeviceUse{Users: []User{cut}})
 	processes.Blank(w.rows[0])

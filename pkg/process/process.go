@@ -47,8 +47,8 @@ type User struct {
 	Job         string // of Slurm, "1234"; empty outside of jobs
 	Processes   int
 	// SM and Memory are sums over the processes: percent of the device and bytes.
-	// NaN where the library does not tell one of them, or does not list all
-	// processes, so that a sum would be too small.
+	// NaN where the library does not tell one of them, or where it is not known
+	// that it lists all processes, so that a sum might be too small.
 	SM     float64
 	Memory float64
 }

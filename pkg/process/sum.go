@@ -32,7 +32,7 @@ func (t *tally) user(at *place) *User {
 	return &t.users[len(t.users)-1]
 }
 
-// tooSmall takes the sums away, because processes are missing in them.
+// tooSmall takes the sums away, because processes may be missing in them.
 func (t *tally) tooSmall() {
 	for i := range t.users {
 		t.users[i].SM, t.users[i].Memory = math.NaN(), math.NaN()
