@@ -236,6 +236,11 @@ var trees = []struct {
 	file: "12:pids:/system.slice/slurmd.service\n10:devices:/slurm/uid_2101171/job_280678/step_interactive/task_0\n1:name=systemd:/system.slice/slurmd.service",
 	want: place{job: "280678"},
 }, {
+	name: "Slurm, v1, proctrack/cgroup and task/cgroup that constrains devices",
+	seen: "Slurm 22.05 on Debian 12, hybrid, a batch job",
+	file: "9:name=systemd:/\n6:freezer:/slurm_vm/uid_0/job_1/step_batch\n5:devices:/slurm_vm/uid_0/job_1/step_batch/task_0\n0::/",
+	want: place{job: "1"},
+}, {
 	name: "Slurm, v1, several slurmd on the machine",
 	seen: "https://github.com/plazonic/cgroup_exporter/pull/5",
 	file: "7:freezer:/slurm_node1/uid_1000/job_7/step_0/task_0",
