@@ -77,7 +77,7 @@ fmt: ## Format all Go files
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh deploy/slurm/warpgauge-jobs; else echo "shellcheck is not installed: scripts not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo

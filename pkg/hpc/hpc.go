@@ -56,7 +56,7 @@ const (
 	grace     = 5 * time.Second        // the longest that a file's old jobs stay while it says nothing that can be used
 	raciness  = 2 * time.Second        // a status that has stood this long tells that the content is the same; see file.read
 	aged      = time.Minute            // a file whose status is older than this is not being written
-	farewell  = time.Second            // how long Run waits at its end for a look that hangs
+	farewell  = 200 * time.Millisecond // how long Run waits at its end for a look that hangs
 	idleShare = 10                     // after a look that took t none begins for t × idleShare, or for Period if that is less
 )
 
