@@ -12,6 +12,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -131,6 +132,11 @@ type Kubernetes struct {
 // that share a device, and so whether processes are looked at.
 func (k *Kubernetes) ProcessValuesWanted() bool {
 	return k.Enabled && (k.ProcessValues == On || k.ProcessValues == Auto && k.VirtualGPUs)
+}
+
+// KeepLabel says whether a pod's label of that name is wanted.
+func (k *Kubernetes) KeepLabel(name string) bool {
+	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
 }
 
 // Containers is what the container runtime is asked.
