@@ -133,10 +133,10 @@ var trees = []struct {
 	want: place{pod: uidB, container: ctrB},
 }, {
 	name: "kind, cgroupfs, v1, from the machine",
-	seen: "https://github.com/DataDog/datadog-agent (docker in docker): 14:name=systemd:/docker/<id>/kubelet/kubepods/burstable/…",
+	seen: "https://github.com/DataDog/datadog-agent/blob/main/pkg/util/cgroups/pid_mapper_test.go",
 	file: "14:name=systemd:/docker/<NODE>/kubelet/kubepods/burstable/pod<UID-B>/<CTR-B>\n" +
 		"13:rdma:/\n" +
-		"0::/system.slice/containerd.service",
+		"0::/docker/<NODE>/system.slice/containerd.service",
 	want: place{pod: uidB, container: ctrB},
 }, {
 	name: "minikube, cri-o, systemd",
@@ -160,12 +160,12 @@ var trees = []struct {
 	want: place{pod: uidA, container: ctrA},
 }, {
 	name: "cgroup namespace of our own, another class",
-	seen: "cgroup_namespaces(7); https://github.com/ctrox/zeropod (k3s: /../../kubepods-besteffort-pod….slice/…)",
+	seen: "https://github.com/gravitational/teleport, lib/tbot/workloadidentity/workloadattest/container (k3s 1.28.6); cgroup_namespaces(7)",
 	file: "0::/../../../kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope",
 	want: place{pod: uidA, container: ctrA},
 }, {
 	name: "cgroup namespace of our own, cgroupfs: kubepods is not in sight",
-	seen: "cgroup_namespaces(7)",
+	seen: "the same (OrbStack 1.6.4)",
 	file: "0::/../../pod<UID-A>/<CTR-A>",
 	want: place{pod: uidA, container: ctrA},
 }, {
@@ -214,6 +214,16 @@ var trees = []struct {
 	name: "Podman, rootless",
 	seen: "https://github.com/podman-container-tools/podman/issues/20423",
 	file: "0::/user.slice/user-0.slice/user@0.service/machine.slice/libpod-<CTR-A>.scope/container",
+	want: place{container: ctrA},
+}, {
+	name: "Podman, a pod of its own, systemd",
+	seen: "https://github.com/gravitational/teleport, lib/tbot/workloadidentity/workloadattest/container (Podman 4.3.1)",
+	file: "0::/machine.slice/machine-libpod_pod_<NODE>.slice/libpod-<CTR-A>.scope/container",
+	want: place{container: ctrA},
+}, {
+	name: "Podman, a pod of its own, cgroupfs",
+	seen: "https://github.com/containers/podman/blob/main/libpod/pod_internal.go: libpod_parent/<pod>",
+	file: "0::/libpod_parent/<NODE>/libpod-<CTR-A>",
 	want: place{container: ctrA},
 }, {
 	name: "Podman's conmon",

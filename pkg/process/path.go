@@ -32,7 +32,7 @@ func (s *spot) rank() int {
 // of containerd's CRI plugin, internal/config/cgmgr of cri-o.
 func parsePath(path []byte) (s spot) {
 	relative := bytes.HasPrefix(path, []byte("/.."))
-	var kubepods, slurm, monitor bool
+	var kubepods, slurm, monitor, podman bool
 	for len(path) > 0 {
 		var part []byte
 		if i := bytes.IndexAny(path, "/:"); i >= 0 {
@@ -46,9 +46,10 @@ func parsePath(path []byte) (s spot) {
 		}
 		id, ofMonitor := containerOf(part)
 		monitor = monitor || ofMonitor
-		if s.container == nil && !monitor {
+		if s.container == nil && !monitor && !podman {
 			s.container = id
 		}
+		podman = bytes.Equal(part, []byte("libpod_parent")) // below it is a pod of Podman's, whose id looks like a container's
 		if job := jobOf(part); job != nil && slurm {
 			s.job = job
 		}
