@@ -59,10 +59,10 @@ type feed struct {
 	api       api
 
 	// Told by calls, which the reflector makes on more than one goroutine:
-	told    atomic.Bool // Health knows of a failure in this attempt
-	broken  atomic.Bool // watches do not work: a list alone is not yet all well
-	absent  atomic.Bool // the version that is read is not served any more
-	calling sync.Mutex  // a list is under way
+	told    atomic.Bool   // Health knows of a failure in this attempt
+	broken  atomic.Bool   // watches do not work: a list alone is not yet all well
+	absent  atomic.Bool   // the version that is read is not served any more
+	calling chan struct{} // holds one while a list is under way
 	streams sync.WaitGroup
 }
 
@@ -78,11 +78,33 @@ type api struct {
 	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// run reads until ctx ends.
+func newFeed(what resource, health *mapping.Health, o Options) *feed {
+	return &feed{what: what, health: health, log: o.Log, dial: o.dial, calling: make(chan struct{}, 1)}
+}
+
+// run reads until ctx ends. Then it waits for all calls to return, but not for ever:
+// the credential helper of a kubeconfig does not heed a context.
 func (f *feed) run(ctx context.Context) {
-	defer f.leave()
-	failures := 0
-	for ctx.Err() == nil {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.loop(ctx)
+		f.calling <- struct{}{}
+		f.streams.Wait()
+		f.hangUp()
+	}()
+	<-ctx.Done()
+	limit := time.NewTimer(farewell)
+	defer limit.Stop()
+	select {
+	case <-over:
+	case <-limit.C:
+		f.log.Warn("a call to the API server does not end and is abandoned", zap.String("resource", f.what.name))
+	}
+}
+
+func (f *feed) loop(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := f.attempt(ctx)
 		if ctx.Err() != nil {
@@ -95,7 +117,6 @@ func (f *feed) run(ctx context.Context) {
 			failures = 0
 		}
 		pause(ctx, delay(failures, err))
-		failures++
 	}
 }
 
@@ -130,6 +151,7 @@ func (f *feed) attempt(ctx context.Context) error {
 func (f *feed) pick(ctx context.Context) (schema.GroupVersionResource, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
 	defer cancel()
+	defer f.overdue("read")()
 	version, err := f.version(ctx, f.clients)
 	return version, causeOf(ctx, err)
 }
@@ -157,10 +179,11 @@ type lister struct{ *cache.ListWatch }
 func (lister) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (f *feed) listAPI(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	f.calling.Lock()
-	defer f.calling.Unlock()
+	f.calling <- struct{}{}
+	defer func() { <-f.calling }()
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
 	defer cancel()
+	defer f.overdue("list")()
 	list, err := f.api.list(ctx, o)
 	if err == nil {
 		err = whole(list)
@@ -230,22 +253,9 @@ func (f *feed) hangUp() {
 	f.clients = nil
 }
 
-// leave waits for what the reflector may have left running, but not for ever: the
-// credential helper of a kubeconfig does not heed a context.
-func (f *feed) leave() {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		f.calling.Lock()
-		f.calling.Unlock() //nolint:staticcheck // the wait is the purpose
-		f.streams.Wait()
-		f.hangUp()
-	}()
-	select {
-	case <-over:
-	case <-time.After(farewell):
-		f.log.Warn("a call to the API server does not end and is abandoned", zap.String("resource", f.what.name))
-	}
+// overdue tells of a call that does not even heed its context, until what it returns is called.
+func (f *feed) overdue(verb string) (returned func() bool) {
+	return time.AfterFunc(patience+slack, func() { f.failed(verb, errNoAnswer) }).Stop
 }
 
 // causeOf says why ctx ended, where that is why a call failed.

@@ -20,18 +20,12 @@ const mirrorOf = "kubernetes.io/config.mirror"
 
 func (c *Client) podFeed() *feed {
 	store := &podStore{keep: c.o.KeepLabel, pods: map[PodName]podEntry{}}
-	f := &feed{
-		what:    resource{group: "", name: "pods"},
-		health:  c.o.PodHealth,
-		log:     c.o.Log,
-		dial:    c.o.dial,
-		store:   store,
-		example: &metav1.PartialObjectMetadata{},
-		version: func(context.Context, *clients) (schema.GroupVersionResource, error) {
-			return schema.GroupVersionResource{Version: "v1", Resource: "pods"}, nil
-		},
-		reader: func(cl *clients, r schema.GroupVersionResource) api { return podAPI(cl, r, c.o.Node) },
+	f := newFeed(resource{group: "", name: "pods"}, c.o.PodHealth, c.o)
+	f.store, f.example = store, &metav1.PartialObjectMetadata{}
+	f.version = func(context.Context, *clients) (schema.GroupVersionResource, error) {
+		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}, nil
 	}
+	f.reader = func(cl *clients, r schema.GroupVersionResource) api { return podAPI(cl, r, c.o.Node) }
 	store.publish = c.publish
 	store.listed = f.listed
 	return f

@@ -22,15 +22,9 @@ const resourceGroup = "resource.k8s.io"
 func (c *Client) sliceFeed() *feed {
 	store := &sliceStore{slices: map[string]slice{}}
 	versions := &sliceVersions{}
-	f := &feed{
-		what:    resource{group: resourceGroup, name: "resourceslices"},
-		health:  c.o.SliceHealth,
-		log:     c.o.Log,
-		dial:    c.o.dial,
-		store:   store,
-		example: &unstructured.Unstructured{},
-		reader:  func(cl *clients, r schema.GroupVersionResource) api { return sliceAPI(cl, r, c.o.Node) },
-	}
+	f := newFeed(resource{group: resourceGroup, name: "resourceslices"}, c.o.SliceHealth, c.o)
+	f.store, f.example = store, &unstructured.Unstructured{}
+	f.reader = func(cl *clients, r schema.GroupVersionResource) api { return sliceAPI(cl, r, c.o.Node) }
 	f.version = func(ctx context.Context, cl *clients) (schema.GroupVersionResource, error) {
 		return versions.pick(ctx, cl, f.absent.Swap(false))
 	}

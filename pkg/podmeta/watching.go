@@ -16,7 +16,9 @@ import (
 func (f *feed) watchAPI(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	headers := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
+	late := f.overdue("watch")
 	w, err := f.api.watch(ctx, o)
+	late()
 	headers.Stop()
 	if err != nil {
 		err = causeOf(ctx, err)
