@@ -47,6 +47,9 @@ type Options struct {
 	// Status tells CauseOutdated; until then what is open goes on. Otherwise it is
 	// closed and opened again.
 	Replaceable bool
+	// Aside says that other collectors tell the states of these devices: they are
+	// not among the metrics, so that nobody counts a device twice.
+	Aside bool
 	// OnPublish is told of each View after it is on the Board, in their order, by
 	// one goroutine at a time. It must not block. Nil means nobody is told.
 	OnPublish func(*view.View)
