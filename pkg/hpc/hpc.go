@@ -87,6 +87,7 @@ type Client struct {
 	snapshot atomic.Pointer[Snapshot]
 	lookFrom atomic.Int64 // when the look in progress began, in nanoseconds since epoch; 0: none
 	epoch    time.Time
+	settled  atomic.Bool
 }
 
 // New returns a client that has read nothing yet.
@@ -116,6 +117,10 @@ func New(o Options) *Client {
 
 // Snapshot returns the newest one; never nil.
 func (c *Client) Snapshot() *Snapshot { return c.snapshot.Load() }
+
+// Settled says whether there was a look, and nothing that it found is left to be
+// believed later. Who looks once, and no more, waits for it.
+func (c *Client) Settled() bool { return c.settled.Load() }
 
 // Run reads the directory until ctx ends, and returns nil. What it started has
 // ended then, except for a look that hangs in the system, as it can on a network

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -87,6 +88,7 @@ func (l *looker) look(now time.Time) (again time.Time) {
 	again = l.readAll(root, names, now)
 	jobs := l.jobs()
 	l.publish(jobs, now)
+	l.settled.Store(!slices.ContainsFunc(slices.Collect(maps.Values(l.files)), func(f *file) bool { return !f.settled }))
 	l.o.Health.Succeeded(len(jobs))
 	l.tell.done()
 	return again
@@ -179,6 +181,7 @@ func (l *looker) jobs() map[string][]string {
 // unreadable keeps what was known. A directory that does not exist says that
 // there are no jobs, but only if that lasts: it may be about to be replaced.
 func (l *looker) unreadable(err error, now time.Time) (again time.Time) {
+	defer l.settled.Store(true)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		l.o.Health.Failed(reasonOf(err), fmt.Errorf("read the job directory: %w", err))
 		return time.Time{}

@@ -43,8 +43,14 @@ func TestFileIsBelievedWhenItHasStoodStill(t *testing.T) {
 				r.write("3.0", tt.text)
 				pass(tt.after)
 				r.want("before", jobs{})
+				if r.Settled() {
+					t.Error("settled with a file that is not believed")
+				}
 				pass(20 * time.Millisecond)
 				r.want("after", jobs{"3.0": tt.want})
+				if !r.Settled() {
+					t.Error("not settled with a file that is believed")
+				}
 				r.stop()
 			})
 		})
