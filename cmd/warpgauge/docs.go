@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(jobs) }()
+	if err := os.WriteFile(filepath.Join(jobs, "0"), []byte("1\n"), 0o600); err != nil {
+		return nil, err
+	}
 	cfg := docsConfig(jobs)
 	list, _, err := (&counters{cfg: cfg}).parse([]byte(docsCounters), "")
 	if err != nil {

@@ -27,6 +27,9 @@ type owners struct {
 type client struct {
 	name string
 	run  func(context.Context) error
+	// settled says that what there is to learn at the start is learned, beyond the first
+	// answer or failure; nil: that is all.
+	settled func() bool
 	// grace is how long its end is waited for. What takes longer is a system call or
 	// a server that hangs, and nothing can be lost by leaving it.
 	grace time.Duration
@@ -60,6 +63,7 @@ func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
 		o.addRuntime(cfg, &table, changed, log)
+		o.addProcesses(e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
 	o.suspicion.board, o.suspicion.unknown = e.Board(), o.keeper.Unmatched

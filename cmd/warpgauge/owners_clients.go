@@ -77,5 +77,5 @@ func (o *owners) addJobs(cfg *config.Config, table *owner.Options, changed func(
 	h := mapping.New(mapping.HPCJobs, log, hpc.Reasons()...)
 	c := hpc.New(hpc.Options{Dir: cfg.HPCJobDir, OnChange: changed, Health: h, Log: log})
 	table.Jobs = c.Snapshot
-	o.add(client{name: "job directory", run: c.Run, grace: 300 * time.Millisecond}, h)
+	o.add(client{name: "job directory", run: c.Run, settled: c.Settled, grace: 300 * time.Millisecond}, h)
 }

@@ -91,6 +91,10 @@ func TestOwnersOnThePage(t *testing.T) {
 	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
 	amd, _ := simulatedDevices(t, "mi300x", 2)
 	csv := tempFile(t, "counters.csv", ownersCSV)
+	jobs := t.TempDir()
+	writeFile(t, filepath.Join(jobs, "0"), "4711\n4712\n")
+	writeFile(t, filepath.Join(jobs, "3"), "4713\n")
+
 	migPods := []*v1.PodResources{
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].MIGUUID))),
 		kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].MIGUUID+"::0"))),
@@ -119,6 +123,7 @@ func TestOwnersOnThePage(t *testing.T) {
 		{"further-resource", h100(1), []string{"--nvidia-resource-names=nvidia.com/h100"}, []*v1.PodResources{
 			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/h100", gpus[0].UUID))),
 		}},
+		{"jobs", h100(4), []string{"--hpc-job-mapping-dir=" + jobs}, whole(gpus)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := kubelet.Start(t)

@@ -41,7 +41,7 @@ func (o *owners) settle(ctx context.Context) {
 	}
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
-	for !o.tried() && ctx.Err() == nil {
+	for !o.settled() && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -50,9 +50,14 @@ func (o *owners) settle(ctx context.Context) {
 	o.keeper.Refresh(time.Now())
 }
 
-func (o *owners) tried() bool {
+func (o *owners) settled() bool {
 	for _, h := range o.health {
 		if !h.Tried() {
+			return false
+		}
+	}
+	for _, c := range o.clients {
+		if c.settled != nil && !c.settled() {
 			return false
 		}
 	}
