@@ -1,7 +1,6 @@
 package hpc
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +93,7 @@ func FuzzNames(f *testing.F) {
 		if nameOf(name) != deviceName {
 			return
 		}
-		if len(name) > len("65535.65535") || strings.Trim(name, "0123456789.") != "" || bytes.Count([]byte(name), []byte(".")) > 1 {
+		if len(name) > len("65535.65535") || strings.Trim(name, "0123456789.") != "" || strings.Count(name, ".") > 1 {
 			t.Fatalf("%q is taken for a job file", name)
 		}
 	})

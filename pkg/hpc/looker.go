@@ -47,7 +47,7 @@ func (l *looker) run(ctx context.Context) {
 			if l.watch.matters(e) {
 				again(time.Now().Add(gather))
 			}
-		case <-failures: // an overflow says that events were lost
+		case _ = <-failures: // an overflow says that events were lost
 			again(time.Now().Add(gather))
 		case <-timer.C:
 			begin := time.Now()
@@ -83,7 +83,7 @@ func (l *looker) look(now time.Time) (again time.Time) {
 	if err != nil {
 		return l.unreadable(err, now)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read
 	l.gone = time.Time{}
 	again = l.readAll(root, names, now)
 	jobs := l.jobs()
@@ -113,7 +113,7 @@ func readNames(root *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // it was only read
 	names, err := dir.Readdirnames(maxNames)
 	if errors.Is(err, io.EOF) { // empty
 		err = nil

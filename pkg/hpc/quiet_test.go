@@ -225,24 +225,24 @@ func TestStatusIsTrusted(t *testing.T) {
 // TestOldFilesAreBelievedAtOnce: beside jobs that run, an exporter that starts
 // knows them at its first look.
 func TestOldFilesAreBelievedAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "0")
-	must(t, os.WriteFile(path, []byte("17"), 0o644))
-	info, err := os.Stat(path)
-	must(t, err)
-	f := file{info: info, content: parse([]byte("17"))}
-	if f.old() {
-		t.Error("a file that was just written is taken for an old one")
-	}
-	old := "/proc/self/exe" // any file that nobody has touched for a minute
-	for _, p := range []string{old, "/etc/hostname", "/etc/passwd", "/bin/sh"} {
-		if info, err := os.Stat(p); err == nil && time.Since(changed(info)) > 2*aged {
-			f.info = info
-		}
-	}
-	now := time.Now()
-	f.since, f.from = now, now
-	if f.believe(now); !slices.Equal(f.jobs, []string{"17"}) {
-		t.Errorf("jobs of an old file are %q at first sight, want 17", f.jobs)
+	for _, tt := range []struct {
+		age  time.Duration
+		want jobs
+	}{
+		{aged / 2, jobs{}},
+		{2 * aged, jobs{"0": {"17"}, "1": {"18"}}},
+		{-time.Hour, jobs{}}, // by the clock of another machine
+	} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "0"), []byte("17\n"), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, "1"), []byte("18"), 0o644))
+		start := time.Now().Add(tt.age)
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(start.Round(0))) // simulated time begins in 2000
+			r := startPolling(t, dir)
+			pass(time.Millisecond)
+			r.want(tt.age.String(), tt.want)
+			r.stop()
+		})
 	}
 }
