@@ -87,8 +87,9 @@ func (c *Client) Run(ctx context.Context) error {
 			if w.matters(e) {
 				timer.Reset(c.soon())
 			}
-		case <-failures: // an overflow says that events were lost
-			timer.Reset(c.soon())
+		case err := <-failures:
+			c.log.Debug("watch the kubelet's socket", zap.Error(err))
+			timer.Reset(c.soon()) // an overflow says that events were lost
 		case <-timer.C:
 			w.aim()
 			wait := c.look(ctx)

@@ -50,6 +50,7 @@ func fail(reason, format string, args ...any) *failure {
 
 // statFailure is why there is nothing to connect to.
 func statFailure(path string, err error) *failure {
+	err = bare(err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fail(ReasonAbsent, "find the kubelet's socket %q: %w (start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; where that directory was replaced there, start the pod anew)", path, err)
@@ -61,8 +62,9 @@ func statFailure(path string, err error) *failure {
 
 // dialFailure is why a socket takes no connection.
 func dialFailure(path string, err error) *failure {
+	err = bare(err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist): // it went away meanwhile
 		return statFailure(path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fail(ReasonDenied, "connect to the kubelet's socket %q: %w (the socket is root's; run as root, and allow it where SELinux or AppArmor confine us)", path, err)
@@ -74,6 +76,15 @@ func dialFailure(path string, err error) *failure {
 		return fail(ReasonTimeout, "connect to the kubelet's socket %q: %w (the kubelet accepts no connections: it hangs)", path, err)
 	}
 	return fail(ReasonError, "connect to the kubelet's socket %q: %w", path, err)
+}
+
+// bare is what the system said, without the path, which stands before it already.
+func bare(err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number
+	}
+	return err
 }
 
 // callFailure is why a call got no answer. Only the text tells grpc's own limit,

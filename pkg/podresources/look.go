@@ -46,7 +46,8 @@ func (c *Client) look(ctx context.Context) time.Duration {
 func (c *Client) wait(f *failure) time.Duration {
 	switch {
 	case f != nil && f.reason == ReasonRateLimited:
-		return c.o.gap + rand.N(c.o.gap) // the limit is for a second; who else waits for it should not come at the same time
+		// Who else waits for the limit should not come at the same time.
+		return c.o.gap + rand.N(c.o.gap) //nolint:gosec // nothing secret depends on it
 	case c.again:
 		c.again = false
 		return c.o.gap

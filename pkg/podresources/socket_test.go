@@ -382,6 +382,29 @@ func TestWithoutNotification(t *testing.T) {
 	r.owners("ml/b")
 }
 
+// A file system may give a new socket the number of the old one.
+func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
+	kubelet := podresourcestest.Start(t)
+	k, f := New(Options{Socket: kubelet.Socket()}).o.dial(t.Context())
+	if f != nil {
+		t.Fatal(f.err)
+	}
+	defer k.close()
+	if k.stale() {
+		t.Error("the socket is stale at once")
+	}
+	if err := os.Chtimes(kubelet.Socket(), time.Time{}, time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if !k.stale() {
+		t.Error("a socket with the same number, made later, is not seen")
+	}
+	kubelet.Remove()
+	if k.stale() {
+		t.Error("a socket that is gone is another one; the connection works")
+	}
+}
+
 func TestAllocatableThatIsNotServed(t *testing.T) {
 	kubelet := podresourcestest.Start(t)
 	kubelet.Set(train("a", "GPU-1"))
