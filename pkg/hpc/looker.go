@@ -12,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // looker is the goroutine that touches the file system.
@@ -47,7 +49,8 @@ func (l *looker) run(ctx context.Context) {
 			if l.watch.matters(e) {
 				again(time.Now().Add(gather))
 			}
-		case _ = <-failures: // an overflow says that events were lost
+		case err := <-failures: // an overflow says that events were lost
+			l.o.Log.Debug("watch job directory", zap.Error(err))
 			again(time.Now().Add(gather))
 		case <-timer.C:
 			begin := time.Now()
