@@ -69,7 +69,7 @@ func (l line) able(context.Context) (*answer, *failure) {
 	if l.unable != nil {
 		return nil, l.unable
 	}
-	return &answer{allocatable: []Devices{}}, nil
+	return &answer{}, nil
 }
 
 func (l line) stale() bool { return false }

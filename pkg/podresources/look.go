@@ -32,14 +32,15 @@ func (c *Client) look(ctx context.Context) time.Duration {
 		pods, confirmed = slices.Concat(held, a.pods), last.Time
 		slices.SortFunc(pods, comparePods) // no pod is in both
 	}
-	c.publish(pods, c.able(ctx, last), confirmed)
+	c.publish(pods, last.Allocatable, confirmed)
 	if len(held) > 0 {
-		f := fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", c.o.Socket, len(a.listed), len(held))
+		f = fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", c.o.Socket, len(a.listed), len(held))
 		c.health.Failed(f.reason, f.err)
-		return c.wait(f)
+	} else {
+		c.health.Succeeded(containers(pods))
 	}
-	c.health.Succeeded(containers(pods))
-	return c.wait(nil)
+	c.publish(pods, c.able(ctx), confirmed) // who has which does not wait for this
+	return c.wait(f)
 }
 
 // wait is how long to wait after a look that ended so.
@@ -109,7 +110,8 @@ func (c *Client) hangUp() {
 
 // able is what could be handed out: asked for if that is due, else as before. What
 // goes wrong here takes nothing from the mapping, so it is a line in the log only.
-func (c *Client) able(ctx context.Context, last *Snapshot) []Devices {
+func (c *Client) able(ctx context.Context) []Devices {
+	last := c.Snapshot()
 	if time.Now().Before(c.ableDue) {
 		return last.Allocatable
 	}
