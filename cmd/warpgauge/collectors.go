@@ -103,7 +103,7 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	return []vendor{
 		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }, nil}, // NVML's have the same ids
 		{cfg.NVML, func() collector.Collector { return nvml.New(n) }, func() collector.Collector { return nvml.NewProcesses(n) }},
-		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }, nil},
+		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }, func() collector.Collector { return rocm.NewProcesses(amd) }},
 	}
 }
 

@@ -179,11 +179,11 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 	f("")
 	f("", "--kubernetes")
 	f("", "--kubernetes-virtual-gpus")
-	f("nvml: nvml-processes", "--kubernetes", "--kubernetes-virtual-gpus")
-	f("nvml: nvml-processes", "--kubernetes", "--process-values=true")
+	f("nvml: nvml-processes, rocm: rocm-processes", "--kubernetes", "--kubernetes-virtual-gpus")
+	f("nvml: nvml-processes, rocm: rocm-processes", "--kubernetes", "--process-values=true")
 	f("", "--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false")
-	f("", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-nvml=false", "--enable-dcgm=true")
-	f("nvml: nvml-processes, fake: fake-processes", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-fake")
+	f("rocm: rocm-processes", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-nvml=false", "--enable-dcgm=true")
+	f("nvml: nvml-processes, rocm: rocm-processes, fake: fake-processes", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-fake")
 }
 
 // TestTheChildOfProcesses: what a child is started for is found by its name.
@@ -200,6 +200,7 @@ func TestTheChildOfProcesses(t *testing.T) {
 	}
 	f("nvml", true)
 	f("nvml-processes", true)
+	f("rocm-processes", true)
 	f("dcgm-processes", false)
 	f("fake-processes", false)
 	f("fake-processes", true, "--enable-fake")
