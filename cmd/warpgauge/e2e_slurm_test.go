@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,8 +51,19 @@ func TestE2ESlurm(t *testing.T) {
 	e.wantJobs(t, "one of the two ended", map[string][]string{"0": {second}, "1": {one}})
 	s.run(t, "scontrol", "requeuehold", one)
 	e.wantJobs(t, "another was requeued", map[string][]string{"0": {second}})
+
+	write(t, filepath.Join(jobs, "5"), "999999\n")
+	e.wantJobs(t, "an epilog never ran", map[string][]string{"0": {second}, "5": {"999999"}})
+	s.run(t, s.script, "clean")
+	e.wantJobs(t, "Slurm was asked", map[string][]string{"0": {second}})
 	s.run(t, "scancel", one, second, none)
 	e.wantJobs(t, "all gone", nil)
+
+	s.set(t, "WARPGAUGE_JOB_ID=array")
+	array := s.submit(t, "--gres=gpu:1", "--array=7")
+	e.wantJobs(t, "a task of an array", map[string][]string{"1": {array + "_7"}})
+	s.run(t, "scancel", array)
+	e.wantJobs(t, "the array is gone", nil)
 
 	if left, err := filepath.Glob(filepath.Join(jobs, "[0-9]*")); err != nil || len(left) > 0 {
 		t.Errorf("files left: %q %v", left, err)
@@ -92,8 +105,9 @@ func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string)
 // slurm is a cluster of one node.
 type slurm struct {
 	*process
-	dir string
-	pid string // of a process in its namespaces
+	dir    string
+	script string // prolog and epilog
+	pid    string // of a process in its namespaces
 }
 
 // requireSlurm skips where there is no Slurm or no right to make namespaces, or
@@ -134,8 +148,9 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "settings"), fmt.Sprintf("WARPGAUGE_JOB_DIR=%s\nWARPGAUGE_GPU_MAP=%s\n", jobs, filepath.Join(dir, "gpus")))
-	s := &slurm{dir: dir, process: launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)}
+	s := &slurm{dir: dir, script: script}
+	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
+	s.process = launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)
 	eventually(t, "the namespaces", func() error {
 		select {
 		case <-s.done:
@@ -148,6 +163,13 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 		}
 		s.pid = m[1]
 		return nil
+	})
+	// The end of this process, the first of its namespace, is that of all others;
+	// unshare then ends by itself.
+	t.Cleanup(func() {
+		if pid, err := strconv.Atoi(s.pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			<-s.done
+		}
 	})
 	eventually(t, "the node to be idle", func() error {
 		out, err := s.try(t, "sinfo", "-h", "-o", "%t")
@@ -162,13 +184,24 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	return s
 }
 
-// try runs one of Slurm's commands inside.
+// set adds to the script's settings.
+func (s *slurm) set(t *testing.T, lines ...string) {
+	t.Helper()
+	path := filepath.Join(s.dir, "settings")
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	write(t, path, string(before)+strings.Join(lines, "\n")+"\n")
+}
+
+// try runs a command inside.
 func (s *slurm) try(t *testing.T, command ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", s.pid, "--mount", "--net", "--uts", "--ipc", "--pid", "--"}, command...)...)
-	cmd.Env = append(cleanEnvironment(), "SLURM_CONF="+filepath.Join(s.dir, "slurm.conf"))
+	cmd.Env = append(cleanEnvironment(), "SLURM_CONF="+filepath.Join(s.dir, "slurm.conf"), "WARPGAUGE_SLURM_CONFIG="+filepath.Join(s.dir, "settings"))
 	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
 	return string(out), err
