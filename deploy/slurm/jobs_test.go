@@ -290,6 +290,19 @@ func TestNeverFailsAJob(t *testing.T) {
 	}
 }
 
+// TestSettingsOfSomebodyElse: what the script sources must be the administrator's.
+func TestSettingsOfSomebodyElse(t *testing.T) {
+	n := newNode(t)
+	if err := os.Chown(filepath.Join(n.root, "config"), 65534, 65534); err != nil {
+		t.Skip("files cannot be given away:", err)
+	}
+	// Without the settings the directory is the usual one, which the test leaves alone.
+	code, text := n.run([]string{"nothing"})
+	if code != 0 || !strings.Contains(text, "belongs to somebody else") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
 // gpus lays a driver's files out: PCI address by minor number.
 func (n *node) gpus(address ...string) {
 	n.t.Helper()
