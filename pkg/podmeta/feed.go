@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,7 +49,8 @@ type feed struct {
 	version func(ctx context.Context, c *clients) (schema.GroupVersionResource, error)
 	reader  func(c *clients, r schema.GroupVersionResource) api
 	store   store
-	example any // of the objects that come
+	example any  // of the objects that come
+	many    bool // versions there are: one that is not found is no failure yet
 
 	// Between attempts only:
 	clients   *clients
@@ -61,7 +61,7 @@ type feed struct {
 	// Told by calls, which the reflector makes on more than one goroutine:
 	told    atomic.Bool   // Health knows of a failure in this attempt
 	broken  atomic.Bool   // watches do not work: a list alone is not yet all well
-	absent  atomic.Bool   // the version that is read is not served any more
+	moved   atomic.Bool   // the version that is read is not served any more: look for another one
 	calling chan struct{} // holds one while a list is under way
 	streams sync.WaitGroup
 }
@@ -110,10 +110,10 @@ func (f *feed) loop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !f.told.Load() && !tooOld(err) {
+		if err != nil && !f.told.Load() && !tooOld(err) && !f.moved.Load() {
 			f.failed("read", err)
 		}
-		if time.Since(began) >= healthy {
+		if time.Since(began) >= healthy || f.moved.Load() {
 			failures = 0
 		}
 		pause(ctx, delay(failures, err))
@@ -178,49 +178,12 @@ type lister struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is what client-go asks.
 func (lister) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (f *feed) listAPI(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	f.calling <- struct{}{}
-	defer func() { <-f.calling }()
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
-	defer cancel()
-	defer f.overdue("list")()
-	list, err := f.api.list(ctx, o)
-	if err == nil {
-		err = whole(list)
-	}
-	if err = causeOf(ctx, err); err == nil {
-		return list, nil
-	}
-	if !tooOld(err) && !ended(ctx) { // the reflector asks for a newer one at once
-		f.failed("list", err)
-	}
-	return nil, err
-}
-
-// whole keeps an answer that merely looks like an empty list from emptying the store.
-func whole(list runtime.Object) error {
-	m, err := meta.ListAccessor(list)
-	if err != nil {
-		return err
-	}
-	if m.GetResourceVersion() == "" {
-		return errNoVersion
-	}
-	return nil
-}
-
-// tooOld says that a list or watch cannot start from where the last one ended,
-// which is no failure: there is a newer one.
-func tooOld(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
 func (f *feed) failed(verb string, err error) {
-	f.told.Store(true)
-	if apierrors.IsNotFound(err) {
-		f.absent.Store(true)
+	if f.many && apierrors.IsNotFound(err) {
+		f.moved.Store(true)
+		return
 	}
+	f.told.Store(true)
 	f.health.Failed(reasonOf(err), f.what.explain(verb, err))
 }
 
@@ -228,8 +191,8 @@ func (f *feed) watchFailed(err error) {
 	if tooOld(err) {
 		return
 	}
-	f.broken.Store(true)
 	f.failed("watch", err)
+	f.broken.Store(f.told.Load())
 }
 
 func (f *feed) watchWorks() {
@@ -253,27 +216,11 @@ func (f *feed) hangUp() {
 	f.clients = nil
 }
 
-// overdue tells of a call that does not even heed its context, until what it returns is called.
-func (f *feed) overdue(verb string) (returned func() bool) {
-	return time.AfterFunc(patience+slack, func() { f.failed(verb, errNoAnswer) }).Stop
-}
-
-// causeOf says why ctx ended, where that is why a call failed.
-func causeOf(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
-		return errNoAnswer
-	}
-	return err
-}
-
-// ended says that somebody wants the call to end, and not a limit of ours.
-func ended(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
-
 // delay is how long to wait after that many failures in a row, half of it by
 // chance: all nodes of a cluster lose the API server at the same time.
 func delay(failures int, err error) time.Duration {
 	d := min(lastDelay, firstDelay<<min(failures, 10))
-	if err != nil && reasonOf(err) == ReasonNotServed && failures > 3 {
+	if errors.Is(err, errNotServed) && failures > 3 {
 		d = rareDelay
 	}
 	return d/2 + rand.N(d) //nolint:gosec // spreads load

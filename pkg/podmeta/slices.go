@@ -23,10 +23,10 @@ func (c *Client) sliceFeed() *feed {
 	store := &sliceStore{slices: map[string]slice{}}
 	versions := &sliceVersions{}
 	f := newFeed(resource{group: resourceGroup, name: "resourceslices"}, c.o.SliceHealth, c.o)
-	f.store, f.example = store, &unstructured.Unstructured{}
+	f.store, f.example, f.many = store, &unstructured.Unstructured{}, true
 	f.reader = func(cl *clients, r schema.GroupVersionResource) api { return sliceAPI(cl, r, c.o.Node) }
 	f.version = func(ctx context.Context, cl *clients) (schema.GroupVersionResource, error) {
-		return versions.pick(ctx, cl, f.absent.Swap(false))
+		return versions.pick(ctx, cl, f.moved.Swap(false))
 	}
 	store.publish = c.publish
 	store.listed = f.listed

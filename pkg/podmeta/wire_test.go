@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -258,13 +259,14 @@ func TestSilence(t *testing.T) {
 	})
 	t.Run("a watch that never ends", func(t *testing.T) {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			mute := true
+			var mute atomic.Bool
+			mute.Store(true)
 			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				return mute && r.URL.Query().Get("watch") != "" && hang(w, r)
+				return mute.Load() && r.URL.Query().Get("watch") != "" && hang(w, r)
 			})
 			time.Sleep(time.Minute)
 			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-			mute = false
+			mute.Store(false)
 			time.Sleep(longestWatch + slack + 2*lastDelay)
 			synctest.Wait()
 			if len(c.Snapshot().Pods) != 1 {
@@ -459,6 +461,16 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			if got := c.Snapshot().Slices[device].UUID; got != uuid {
 				t.Errorf("with %v: uuid %q, want %q; failing for %q", versions, got, uuid, c.health.Failing())
 			}
+		}
+		c.said()
+		s.mu.Lock()
+		s.versions = []string{"v1beta2"}
+		s.mu.Unlock()
+		s.answerFirst(nil) // ends watches, nothing else
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if said := c.said(); !slices.Equal(said, []string{"reads another version"}) {
+			t.Errorf("a version that takes over from another is told as %q", said)
 		}
 		// An upgrade that takes DRA away takes nothing from us.
 		serve("v1alpha3")

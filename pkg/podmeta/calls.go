@@ -2,27 +2,69 @@ package podmeta
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
+
+// listAPI lists within a limit.
+func (f *feed) listAPI(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	f.calling <- struct{}{}
+	defer func() { <-f.calling }()
+	limited, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
+	defer cancel()
+	defer f.overdue("list")()
+	list, err := f.api.list(limited, o)
+	if err == nil {
+		err = whole(list)
+	}
+	if err = causeOf(limited, err); err == nil {
+		return list, nil
+	}
+	if !tooOld(err) && ctx.Err() == nil { // the reflector asks for a newer one at once
+		f.failed("list", err)
+	}
+	return nil, err
+}
+
+// whole keeps an answer that merely looks like an empty list from emptying the store.
+func whole(list runtime.Object) error {
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	if m.GetResourceVersion() == "" {
+		return errNoVersion
+	}
+	return nil
+}
+
+// tooOld says that a list or watch cannot start from where the last one ended,
+// which is no failure: there is a newer one.
+func tooOld(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
 
 // watchAPI opens a watch that ends by itself: a server has patience to send
 // headers, and slack to end the watch when it said it would, however dead the
 // connection is.
 func (f *feed) watchAPI(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	limited, cancel := context.WithCancelCause(ctx)
 	headers := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
 	late := f.overdue("watch")
-	w, err := f.api.watch(ctx, o)
+	w, err := f.api.watch(limited, o)
 	late()
 	headers.Stop()
 	if err != nil {
-		err = causeOf(ctx, err)
-		if !ended(ctx) {
+		err = causeOf(limited, err)
+		if ctx.Err() == nil {
 			f.watchFailed(err)
 		}
 		cancel(nil)
@@ -91,4 +133,17 @@ func (s *stream) pass(f *feed) {
 			}
 		}
 	}
+}
+
+// overdue tells of a call that does not even heed its context, until what it returns is called.
+func (f *feed) overdue(verb string) (returned func() bool) {
+	return time.AfterFunc(patience+slack, func() { f.failed(verb, errNoAnswer) }).Stop
+}
+
+// causeOf says why ctx ended, where that is why a call failed.
+func causeOf(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
+		return errNoAnswer
+	}
+	return err
 }
