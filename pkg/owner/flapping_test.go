@@ -70,7 +70,9 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 		change func()
 	}{
 		{"shuffled", func() {}},
-		{"rate limited", func() { kubelet.On(podresourcestest.List, podresourcestest.Fail(codes.ResourceExhausted, "rejected by rate limit")) }},
+		{"rate limited", func() {
+			kubelet.On(podresourcestest.List, podresourcestest.Fail(codes.ResourceExhausted, "rejected by rate limit"))
+		}},
 		{"nonsense", func() { kubelet.On(podresourcestest.List, podresourcestest.Say([]byte{0xff, 0xff, 0xff})) }},
 		{"silence", func() { kubelet.On(podresourcestest.List, podresourcestest.Silence()) }},
 		{"restarted, pods not yet found", func() { kubelet.On(podresourcestest.List, nil); kubelet.Restart() }},
