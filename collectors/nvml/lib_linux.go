@@ -234,9 +234,9 @@ func shutdown(l *dl.Library) nvml.Return {
 
 // firstOf is the address of the first of these functions that the library has, nil
 // if it has none.
-func firstOf(l *dl.Library, names []string) unsafe.Pointer {
+func firstOf(l *dl.Library, names []generation) unsafe.Pointer {
 	for _, name := range names {
-		if f, err := l.Lookup(name); err == nil {
+		if f, err := l.Lookup(name.symbol); err == nil {
 			return f
 		}
 	}

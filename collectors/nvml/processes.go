@@ -123,7 +123,7 @@ func (s *processSubject) listed() (nvml.Return, error) {
 		case isFatal(code):
 			return code, fatal(code)
 		case lost(code):
-			return code, gpuError(processCalls[i][0], code)
+			return code, gpuError(processCalls[i][0].symbol, code)
 		case code == nvml.SUCCESS:
 			return code, nil
 		case i == listCompute:
@@ -134,7 +134,7 @@ func (s *processSubject) listed() (nvml.Return, error) {
 	case nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION:
 		return reason, nil
 	}
-	return reason, &collector.DeviceError{Device: s.device, Err: gpuError(processCalls[listCompute][0], reason)}
+	return reason, &collector.DeviceError{Device: s.device, Err: gpuError(processCalls[listCompute][0].symbol, reason)}
 }
 
 // weigh takes what is said of how busy processes are.
@@ -209,7 +209,7 @@ func (s *processSubject) say(lists nvml.Return) {
 func (p *processPart) calls() []collector.CallCost {
 	out := make([]collector.CallCost, numAsks)
 	for i := range out {
-		out[i] = p.meters[i].cost(processCalls[i][0])
+		out[i] = p.meters[i].cost(processCalls[i][0].symbol)
 	}
 	return out
 }

@@ -13,23 +13,14 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// The calls about processes, and the names of each, newest first. All drivers that
-// are supported have the second of each.
-const (
-	listCompute  = C.WG_COMPUTE
-	listGraphics = C.WG_GRAPHICS
-	listMPS      = C.WG_MPS
-	numLists     = C.WG_LISTS
-	askBusy      = C.WG_BUSY
-	numAsks      = C.WG_PROCESS_CALLS
+// The calls are numbered as in processes.h: an index out of range does not compile.
+var (
+	_ = [1]struct{}{}[listCompute-C.WG_COMPUTE]
+	_ = [1]struct{}{}[listGraphics-C.WG_GRAPHICS]
+	_ = [1]struct{}{}[listMPS-C.WG_MPS]
+	_ = [1]struct{}{}[askBusy-C.WG_BUSY]
+	_ = [1]struct{}{}[numAsks-C.WG_PROCESS_CALLS]
 )
-
-var processCalls = [numAsks][2]string{
-	listCompute:  {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"},
-	listGraphics: {"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"},
-	listMPS:      {"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"},
-	askBusy:      {"nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"},
-}
 
 // processQuery asks for the processes of a GPU or a MIG device, in one crossing.
 // It allocates when there are more processes than ever before. For one goroutine.
@@ -47,7 +38,7 @@ func newProcessQuery(lib *dl.Library, raw uintptr, outside, busy bool) (*process
 	if outside {
 		leaveOut = 1
 	}
-	var newer, older []string
+	var newer, older []generation
 	if busy {
 		newer, older = processCalls[askBusy][:1], processCalls[askBusy][1:]
 	}
