@@ -8,13 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -63,7 +63,8 @@ func TestE2EShared(t *testing.T) {
 		k.Set(sharers(gpus["0"], gpus["1"])...)
 	}
 
-	e := serve(t, start, args...)
+	// Behind the wall, so that the exporter has given its capabilities up.
+	e := serve(t, start, append(args, "--isolation=process")...)
 	share(e)
 	eventually(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })
 	checkShared(t, e.scrape(t, acceptText))
@@ -281,7 +282,8 @@ func container(t *testing.T, root, uid string, id byte) (pid int) {
 	return pid
 }
 
-// waiting starts a process that does nothing until the test ends.
+// waiting starts a process that does nothing until the test ends, as another user
+// than the exporter's.
 func waiting(t *testing.T) (pid int) {
 	t.Helper()
 	cmd := exec.Command("cat") // it ends with its input
@@ -289,7 +291,7 @@ func waiting(t *testing.T) (pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout = io.Discard
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
