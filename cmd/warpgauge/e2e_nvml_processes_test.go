@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 )
 
@@ -75,5 +76,37 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 	})
 	if n.isolation == "process" {
 		n.letGo(t, client, "")
+	}
+}
+
+// TestE2EDCGMProcesses: while DCGM speaks for the GPUs, NVML rests, and its
+// processes do not. Both know the GPUs by the same ids.
+func TestE2EDCGMProcesses(t *testing.T) {
+	exe := build(t)
+	for _, isolation := range []string{"process", "none"} {
+		t.Run(isolation, func(t *testing.T) {
+			n := &twoNode{exe: exe, isolation: isolation}
+			n.prepare(t)
+			n.install(t, dcgmtest.Config{})
+			n.start(t, "--kubernetes", "--kubernetes-virtual-gpus")
+			eventually(t, "DCGM to speak and NVML to rest", func() error {
+				p := n.scrape(t, acceptText)
+				return errors.Join(
+					p.want(1, "warpgauge_gpu_speaker", "collector", "dcgm"),
+					p.want(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "standby"),
+					p.want(1, "warpgauge_collector_up", "collector", "nvml-processes"),
+					p.want(41, "DCGM_FI_DEV_GPU_TEMP", "gpu", "3", "UUID", nvmltest.UUID(3)))
+			})
+			n.nvml.ResetCalls()
+			eventually(t, "processes to be asked for, and nothing else", func() error {
+				if n.nvml.Calls(processList) < 16 {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			if calls := n.nvml.Calls("nvmlDeviceGetTemperature"); calls > 0 {
+				t.Errorf("%d calls of a collector that rests", calls)
+			}
+		})
 	}
 }
