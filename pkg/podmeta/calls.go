@@ -27,7 +27,7 @@ func (f *feed) listAPI(ctx context.Context, o metav1.ListOptions) (runtime.Objec
 	if err = causeOf(limited, err); err == nil {
 		return list, nil
 	}
-	if !tooOld(err) && ctx.Err() == nil { // the reflector asks for a newer one at once
+	if ctx.Err() == nil {
 		f.failed("list", err)
 	}
 	return nil, err
@@ -77,7 +77,7 @@ func (f *feed) watchAPI(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	s := &stream{inner: w, events: make(chan watch.Event), done: make(chan struct{})}
 	s.end = time.AfterFunc(last+slack, func() { cancel(errNoAnswer) })
 	s.cancel = func() { cancel(nil) }
-	f.streams.Go(func() { s.pass(f) })
+	f.streams.Go(func() { s.pass(ctx, limited, f) })
 	return s, nil
 }
 
@@ -106,7 +106,19 @@ func (s *stream) Stop() {
 	})
 }
 
-func (s *stream) pass(f *feed) {
+// stopped says that whatever comes now is because nobody reads any more.
+func (s *stream) stopped() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pass ends when the watch does, or when it is stopped. limited is ctx with the
+// limits of this watch.
+func (s *stream) pass(ctx, limited context.Context, f *feed) {
 	defer close(s.events)
 	stands := time.NewTimer(settled)
 	defer stands.Stop()
@@ -120,8 +132,8 @@ func (s *stream) pass(f *feed) {
 			if !ok {
 				return
 			}
-			if e.Type == watch.Error {
-				f.watchFailed(apierrors.FromObject(e.Object))
+			if e.Type == watch.Error && ctx.Err() == nil && !s.stopped() {
+				f.watchFailed(causeOf(limited, apierrors.FromObject(e.Object)))
 			}
 			select {
 			case <-s.done:

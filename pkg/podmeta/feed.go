@@ -60,7 +60,9 @@ type feed struct {
 
 	// Told by calls, which the reflector makes on more than one goroutine:
 	told    atomic.Bool   // Health knows of a failure in this attempt
+	excused atomic.Bool   // there was a failure in this attempt that is none yet
 	broken  atomic.Bool   // watches do not work: a list alone is not yet all well
+	trusted atomic.Bool   // a watch has worked since the last refusal
 	moved   atomic.Bool   // the version that is read is not served any more: look for another one
 	calling chan struct{} // holds one while a list is under way
 	streams sync.WaitGroup
@@ -110,7 +112,7 @@ func (f *feed) loop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !f.told.Load() && !tooOld(err) && !f.moved.Load() {
+		if err != nil && !f.told.Load() && !f.excused.Load() {
 			f.failed("read", err)
 		}
 		if time.Since(began) >= healthy || f.moved.Load() {
@@ -124,6 +126,7 @@ func (f *feed) loop(ctx context.Context) {
 // ended in a way that the reflector does not count as a failure, such as too old a version.
 func (f *feed) attempt(ctx context.Context) error {
 	f.told.Store(false)
+	f.excused.Store(false)
 	if f.clients == nil {
 		c, err := f.dial()
 		if err != nil {
@@ -178,26 +181,35 @@ type lister struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is what client-go asks.
 func (lister) IsWatchListSemanticsUnSupported() bool { return true }
 
+// failed tells Health of a failure, unless it is one that the next attempt is
+// expected to mend.
 func (f *feed) failed(verb string, err error) {
-	if f.many && apierrors.IsNotFound(err) {
+	moved := f.many && apierrors.IsNotFound(err)
+	// An API server that has just started refuses what it will allow when it has read its roles.
+	starting := apierrors.IsForbidden(err) && f.trusted.Swap(false)
+	switch {
+	case moved:
 		f.moved.Store(true)
-		return
+		fallthrough
+	case starting, tooOld(err):
+		f.excused.Store(true)
+	default:
+		f.told.Store(true)
+		f.health.Failed(reasonOf(err), f.what.explain(verb, err))
 	}
-	f.told.Store(true)
-	f.health.Failed(reasonOf(err), f.what.explain(verb, err))
 }
 
 func (f *feed) watchFailed(err error) {
-	if tooOld(err) {
-		return
-	}
 	f.failed("watch", err)
-	f.broken.Store(f.told.Load())
+	if f.told.Load() {
+		f.broken.Store(true)
+	}
 }
 
 func (f *feed) watchWorks() {
 	f.broken.Store(false)
 	f.told.Store(false)
+	f.trusted.Store(true)
 	f.health.Succeeded(f.store.size())
 }
 

@@ -405,6 +405,29 @@ func TestTooOldAVersionIsNoFailure(t *testing.T) {
 	})
 }
 
+// An API server that starts says "forbidden" until it has read its roles.
+func TestOneRefusalAfterARestartIsNotTold(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		time.Sleep(settled)
+		synctest.Wait()
+		c.said()
+		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			refuse(w, http.StatusForbidden, "Forbidden", "not yet")
+			s.mu.Lock()
+			s.first = nil
+			s.mu.Unlock()
+			return true
+		})
+		time.Sleep(time.Minute)
+		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		synctest.Wait()
+		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
+			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
+		}
+	})
+}
+
 func TestSlicesInTheVersionThatIsServed(t *testing.T) {
 	for _, test := range []struct {
 		served []string
