@@ -130,7 +130,7 @@ func fakeProcesses(cfg *config.Config, start time.Time) (collector.Factory, erro
 	return simulation(cfg, start, fake.ProcessesFactory)
 }
 
-func simulation(cfg *config.Config, start time.Time, make func(fake.Options) (collector.Factory, error)) (collector.Factory, error) {
+func simulation(cfg *config.Config, start time.Time, factory func(fake.Options) (collector.Factory, error)) (collector.Factory, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
 	if c.Spec != "" {
@@ -140,7 +140,7 @@ func simulation(cfg *config.Config, start time.Time, make func(fake.Options) (co
 		}
 		o.Spec = spec
 	}
-	f, err := make(o)
+	f, err := factory(o)
 	if err != nil {
 		return nil, fmt.Errorf("simulate GPUs (--fake-profile, --fake-devices, --fake-spec): %w", err)
 	}

@@ -190,12 +190,12 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 func TestTheChildOfProcesses(t *testing.T) {
 	f := func(name string, ok bool, args ...string) {
 		t.Helper()
-		make, err := childFactory(wanted(t, args...), name, time.Now(), zap.NewNop())
+		factory, err := childFactory(wanted(t, args...), name, time.Now(), zap.NewNop())
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && make().Name() != name {
-			t.Errorf("%s: got %q", name, make().Name())
+		if err == nil && factory().Name() != name {
+			t.Errorf("%s: got %q", name, factory().Name())
 		}
 	}
 	f("nvml", true)

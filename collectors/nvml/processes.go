@@ -109,7 +109,7 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	s.say(lists)
 	if lists != nvml.SUCCESS {
 		processes.Blank(block)
-		return nil
+		return nil //nolint:nilerr // it has answered: there is no list
 	}
 	processes.Put(block, s.gather(), s.list)
 	return nil
@@ -125,7 +125,7 @@ func (s *processSubject) listed() (nvml.Return, error) {
 		case lost(code):
 			return code, gpuError(processCalls[i][0].symbol, code)
 		case code == nvml.SUCCESS:
-			return code, nil
+			return code, nil //nolint:nilerr // a code of success is an error to Go
 		case i == listCompute:
 			reason = code
 		}

@@ -58,7 +58,7 @@ func (c *Processes) find(ctx context.Context) ([]collector.Source, error) {
 
 func (c *Processes) source(g *gpu) (collector.Source, error) {
 	if g.err != nil {
-		return &silentSource{[]collector.Device{g.device}, g.err, g.silent}, nil
+		return &silentSource{[]collector.Device{g.device}, g.err, g.silent}, nil //nolint:nilerr // its source says so
 	}
 	devices := []collector.Device{g.device}
 	for _, in := range g.instances {

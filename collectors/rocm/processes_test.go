@@ -118,7 +118,7 @@ func TestProcessesOfPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close() //nolint:errcheck // of the test
+	defer other.Close()
 	same := map[string]bool{}
 	for _, d := range sources[0].Devices() {
 		same[d.ID] = true
@@ -221,7 +221,7 @@ func TestProcessesRescan(t *testing.T) {
 	if _, err := c.Open(t.Context(), field.List{}); err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // of the test
+	defer c.Close()
 	f := func(what string, want bool) {
 		t.Helper()
 		if got, err := c.Rescan(t.Context()); got != want || err != nil {
