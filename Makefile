@@ -59,8 +59,14 @@ test: ## All tests, the end-to-end test of the real binary included
 	$(GO) test ./...
 
 .PHONY: race
-race: ## All tests under the race detector
-	$(GO) test -race ./...
+race: race-packages race-e2e ## All tests under the race detector
+
+# Apart, since CI has a stage for each: tests of the real binary are TestE2E….
+.PHONY: race-packages race-e2e
+race-packages:
+	$(GO) test -race -skip '^TestE2E' ./...
+race-e2e:
+	$(GO) test -race -count=1 -v -run '^TestE2E' ./cmd/warpgauge
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs
