@@ -108,6 +108,16 @@ func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	}
 }
 
+// TestWhatNobodyCanHave has no users, whatever a table says.
+func TestWhatNobodyCanHave(t *testing.T) {
+	f, owners := shared()
+	f.Devices[0].Level = field.Switch
+	r := New(boardOf(f), Options{Owners: owners})
+	if got := page(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch=""} 70`) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // TestSharesLeaveWithTheirDevice: also where two sources have it, of which one is
 // stale.
 func TestSharesLeaveWithTheirDevice(t *testing.T) {

@@ -134,6 +134,9 @@ func TestVersion(t *testing.T) {
 	step("a third", false, func() {
 		r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0), "ml/c/main: nvidia.com/gpu "+uuid(0))
 	})
+	step("values per user where only the job was shown before", true, func() {
+		r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0), "ml/x/main: nvidia.com/gpu "+uuid(1), "ml/y/main: nvidia.com/gpu "+uuid(1))
+	})
 	step("a View with the same devices", false, func() {
 		r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: machine()}}})
 	})
