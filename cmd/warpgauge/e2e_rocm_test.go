@@ -16,6 +16,7 @@ import (
 // TestE2EAMD lets the real binary, its child process included, read simulated
 // GPUs that lie over /sys: from the files, and through the installed library.
 func TestE2EAMD(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
 	if err != nil {

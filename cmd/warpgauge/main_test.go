@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -25,5 +28,17 @@ func TestMain(m *testing.M) {
 			os.Exit(1) //nolint:forbidigo,gocritic // it is main now
 		}
 	}
+	waitsMoreThanItWorks()
 	m.Run()
+}
+
+// waitsMoreThanItWorks lets more of the end-to-end tests run side by side than
+// there are cores, unless -parallel says how many.
+func waitsMoreThanItWorks() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
+	}
 }
