@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestE2EAMD lets the real binary, its child process included, read simulated
@@ -76,14 +76,16 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
 	options = append(options, "-i", "50", "-t", tree)
-	t.Cleanup(func() { // what moves the values ends a little after the command
+	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
 		eventually(t, "the end of the simulation", func() error {
-			if err := os.RemoveAll(tree); err != nil {
+			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+			if err != nil {
 				return err
 			}
-			time.Sleep(100 * time.Millisecond) // two of its steps
-			if _, err := os.Stat(tree); err == nil {
-				return errors.New("it still writes")
+			for _, path := range commands {
+				if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\x00"+tree+"\x00")) {
+					return fmt.Errorf("%s: %q", path, text)
+				}
 			}
 			return nil
 		})
