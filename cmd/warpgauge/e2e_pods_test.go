@@ -99,7 +99,7 @@ func testFlapping(t *testing.T, exe string) {
 	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
 	w := e.watchSeries(t, 50)
 	w.measure(t, "with a kubelet that answers", func() { time.Sleep(2 * time.Second) }) // to compare with
-	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1))   // a reload: same series
+	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1))    // a reload: same series
 	w.measure(t, "with a kubelet that flaps", func() { flap(k, pods) })
 	w.stop(t)
 
