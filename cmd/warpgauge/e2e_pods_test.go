@@ -98,8 +98,8 @@ func testFlapping(t *testing.T, exe string) {
 
 	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
 	w := e.watchSeries(t, 50)
-	w.measure(t, "with a kubelet that answers", func() { time.Sleep(2 * time.Second) }) // to compare with
-	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1))    // a reload: same series
+	w.measure(t, "with a kubelet that answers", func() { time.Sleep(1500 * time.Millisecond) }) // to compare with
+	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1))            // a reload: same series
 	w.measure(t, "with a kubelet that flaps", func() { flap(k, pods) })
 	w.stop(t)
 
@@ -134,6 +134,14 @@ func testFlapping(t *testing.T, exe string) {
 	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
 	want = map[string]string{"0": "other-0", "1": "other-1", "2": "other-1", "3": "", "5": "other-5"}
 	eventually(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+
+	// An end while the kubelet owes an answer.
+	k.On(kubelet.List, kubelet.Silence())
+	k.Await(kubelet.List, 1)
+	e.signal(t, os.Interrupt)
+	if code := e.exitCode(t); code != 0 || strings.Contains(e.log.String(), "abandoning") {
+		t.Errorf("exit code %d, want 0 and nothing abandoned", code)
+	}
 }
 
 // flap puts the kubelet through 200 changes, quicker than it is asked, and then
@@ -155,7 +163,7 @@ func flap(k *kubelet.Server, pods []*v1.PodResources) {
 	}, failures...)
 	for i := range 200 {
 		steps[i%len(steps)]()
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
 	}
 	k.On(kubelet.List, nil)
 	k.Restart(pods...)
