@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(key) == "" { // else of a test that runs itself in another process
 		dir, err := os.MkdirTemp("", "warpgauge-test-")
 		if err == nil {
-			defer os.RemoveAll(dir) //nolint:errcheck // nothing to be done about it
+			defer os.RemoveAll(dir)
 			err = os.Setenv(key, dir)
 		}
 		if err != nil {
