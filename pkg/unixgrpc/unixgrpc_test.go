@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // socket is a path that is short enough for one.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "wg")
+	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the path of a socket may not be long
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // the test is over
+	defer d.Close()
 
 	for path, want := range map[string]Cause{
 		filepath.Join(dir, "none"):   Absent,
