@@ -102,7 +102,7 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		f(11*time.Minute, sampler.CauseNone)
 
 		must(t, r.release(t.Context(), "", -1, "test")) // for ever
-		f(100*time.Hour, sampler.CauseReleased)
+		f(24*time.Hour, sampler.CauseReleased)
 		must(t, r.resume("fake", "test"))
 		f(0, sampler.CauseNone)
 
