@@ -299,7 +299,7 @@ func testSpinAll(t *testing.T, exe string) {
 // testLeak lets the child grow until it is recycled, several times, without a
 // gap: the rows never get old.
 func testLeak(t *testing.T, exe string) {
-	e := isolated(t, exe, "kind: leak, rate: 100", "--collector-memory-limit=250MiB", "--stale-after=3s")
+	e := isolated(t, exe, "kind: leak, rate: 100", "--collector-memory-limit=250MiB", "--stale-after=10s")
 	w := watch(t, e, eightOnPage)
 	e.fault.begin(t)
 	e.awaitRestart(t, 2, "memory")

@@ -14,12 +14,15 @@ import (
 )
 
 // TestE2ENVMLProcesses: who is on the GPUs is looked at in a process of its own,
-// which goes with that of the GPUs, and nothing of it is on the page. Nothing of it
-// is parallel; see TestE2ENVML.
+// which goes with that of the GPUs, and nothing of it is on the page.
 func TestE2ENVMLProcesses(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for _, isolation := range []string{"process", "none"} {
-		t.Run(isolation, func(t *testing.T) { testNVMLProcesses(t, &nvmlNode{exe: exe, isolation: isolation}) })
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			testNVMLProcesses(t, &nvmlNode{exe: exe, isolation: isolation})
+		})
 	}
 }
 
@@ -82,9 +85,11 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 // TestE2EDCGMProcesses: while DCGM speaks for the GPUs, NVML rests, and its
 // processes do not. Both know the GPUs by the same ids.
 func TestE2EDCGMProcesses(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for _, isolation := range []string{"process", "none"} {
 		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
 			n := &twoNode{exe: exe, isolation: isolation}
 			n.prepare(t)
 			n.install(t, dcgmtest.Config{})

@@ -24,6 +24,7 @@ import (
 // TestE2EPods runs the real binary beside a scripted kubelet. What the page says in
 // each mode is in TestOwnersOnThePage.
 func TestE2EPods(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for name, test := range map[string]func(*testing.T, string){
 		"Flapping": testFlapping,

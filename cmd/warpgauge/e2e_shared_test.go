@@ -36,6 +36,7 @@ const (
 // TestE2EShared runs the real binary, which finds the pods of real processes by
 // their real control groups; only the GPU that they are on is simulated.
 func TestE2EShared(t *testing.T) {
+	t.Parallel()
 	mount := controlGroups(t)
 	exe := build(t)
 	train := container(t, mount, uidTrain, 'a')

@@ -21,6 +21,7 @@ import (
 // them on the exporter's page. Slurm's GPU 0 is the exporter's GPU 1, and the
 // other way round.
 func TestE2ESlurm(t *testing.T) {
+	t.Parallel()
 	requireSlurm(t)
 	dir := t.TempDir()
 	jobs := filepath.Join(dir, "jobs")
