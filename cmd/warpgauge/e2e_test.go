@@ -78,6 +78,13 @@ func testFormats(t *testing.T, exe string) {
 	csv := file(t, "counters.csv", histogramCSV)
 	e := serve(t, exe, "--collect-interval=60000", "--slow-interval=60s", "-f", csv)
 	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually(t, "own metrics of that time", func() error { // their families are compared, too
+		p := e.scrape(t, acceptText)
+		if n := len(p.family("warpgauge_collector_problem")); n > 0 {
+			return errors.New("the collector is still being opened")
+		}
+		return p.want(8, "warpgauge_devices", "collector", "fake", "state", "up")
+	})
 
 	text := e.scrape(t, acceptText)
 	want := text.bySeries(isDCGM)
