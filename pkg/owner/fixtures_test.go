@@ -161,7 +161,7 @@ func podsOf(lines ...string) []podresources.Pod {
 // know makes the API server tell pods: "ns/pod uid label=value …".
 func (r *rig) know(lines ...string) *rig {
 	last := r.meta.Load()
-	next := &podmeta.Snapshot{Version: last.Version + 1, Pods: map[podmeta.PodName]podmeta.Pod{}, ByUID: map[string]podmeta.PodName{}, Slices: last.Slices}
+	next := &podmeta.Snapshot{Version: last.Version + 1, PodsTime: time.Now(), SlicesTime: time.Now(), Pods: map[podmeta.PodName]podmeta.Pod{}, ByUID: map[string]podmeta.PodName{}, Slices: last.Slices}
 	for _, line := range lines {
 		words := strings.Fields(line)
 		ns, pod, _ := strings.Cut(words[0], "/")
@@ -207,7 +207,7 @@ func (r *rig) run(lines ...string) *rig {
 
 // schedule makes the job directory name jobs.
 func (r *rig) schedule(jobs map[string][]string) *rig {
-	r.jobs.Store(&hpc.Snapshot{Version: r.jobs.Load().Version + 1, Jobs: jobs})
+	r.jobs.Store(&hpc.Snapshot{Version: r.jobs.Load().Version + 1, Time: time.Now(), Jobs: jobs})
 	r.Refresh(time.Now())
 	return r
 }

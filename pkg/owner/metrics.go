@@ -48,7 +48,7 @@ var (
 		"1 for each user of a device: the container that the kubelet has given the device or one of its shares, or the batch job. Join it with the device's series.",
 		append(append([]string{}, deviceLabels...), "namespace", "pod", "pod_uid", "container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
 	descOwners = prometheus.NewDesc("warpgauge_device_owners",
-		"How many containers and batch jobs a device has been given to. More than one: it is shared.", deviceLabels, nil)
+		"How many containers and batch jobs a device has been given to. More than one: it is shared. Absent until everybody who is asked has answered once.", deviceLabels, nil)
 	descVersion = prometheus.NewDesc("warpgauge_owner_table_version",
 		"Grows when the labels that series have from owners change.", nil, nil)
 	descUnmatched = prometheus.NewDesc("warpgauge_owner_unmatched_ids",
@@ -96,6 +96,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			gauge(d, v, labels...)
 		}
 	}
+	answered := m.keeper.answered()
 	for _, d := range t.devices.all {
 		if d.Level == field.Link {
 			continue
@@ -103,7 +104,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		for _, labels := range t.ownersOf(d) {
 			unique(descOwner, 1, append(named(d), labels...)...)
 		}
-		unique(descOwners, t.count(d), named(d)...)
+		if answered { // else a device that somebody has would be nobody's
+			unique(descOwners, t.count(d), named(d)...)
+		}
 	}
 }
 

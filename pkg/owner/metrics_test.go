@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	r := shared(t, func(o *Options) { o.Registerer = registry })
 	r.know("ml/train-0 uid-t team=vision pod=x a.b=1 a-b=2")
 	pods := append(r.pods.Load().Pods, podsOf("ml/lost/main: nvidia.com/gpu "+uuid(8)+" dev-1 "+mig(8), "ml/twin/main: claim=c gpu.nvidia.com node-1 gpu-9")...)
-	r.pods.Store(&podresources.Snapshot{Version: 100, Pods: pods})
+	r.pods.Store(&podresources.Snapshot{Version: 100, Time: time.Now(), Pods: pods})
 	r.Refresh(r.used.Load().Time)
 
 	path := filepath.Join("testdata", "metrics.prom")
@@ -57,6 +58,28 @@ func TestMetrics(t *testing.T) {
 	if n, err := testutil.GatherAndCount(registry, "warpgauge_owner_table_build_duration_seconds"); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
+}
+
+// TestNobodyIsCountedBeforeAllHaveAnswered: 0 would say that a device is free.
+func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	r := newRig(func(o *Options) { o.Registerer, o.Claims = registry, true }, machine()...)
+	r.pods.Store(&podresources.Snapshot{})
+	f := func(who string, want bool) {
+		t.Helper()
+		r.Refresh(time.Now())
+		n, err := testutil.GatherAndCount(registry, "warpgauge_device_owners")
+		if err != nil || (n > 0) != want {
+			t.Errorf("%s: %d counts of owners, %v", who, n, err)
+		}
+	}
+	f("nobody", false)
+	r.pods.Store(&podresources.Snapshot{Version: 1, Time: time.Now()})
+	f("the kubelet alone", false)
+	r.schedule(nil)
+	f("the kubelet and the job directory", false)
+	r.know()
+	f("all", true)
 }
 
 // TestMetricsNeverRepeat: a registry refuses everything where two series are one.

@@ -32,6 +32,14 @@ func (k *Keeper) read() inputs {
 	return inputs{newest(k.o.PodResources), newest(k.o.PodMeta), newest(k.o.Containers), newest(k.o.Jobs)}
 }
 
+// answered reports whether all who are asked for users have answered at least once.
+func (k *Keeper) answered() bool {
+	in := k.read()
+	return (in.pods == nil || !in.pods.Time.IsZero()) &&
+		(in.jobs == nil || !in.jobs.Time.IsZero()) &&
+		(!k.o.Claims || in.meta == nil || !in.meta.SlicesTime.IsZero())
+}
+
 func newest[S any](snapshot func() *S) *S {
 	if snapshot == nil {
 		return nil
