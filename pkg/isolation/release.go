@@ -90,11 +90,20 @@ func (s *Supervisor) answerReleases(err error) {
 	s.releases = nil
 }
 
+var errOvertaken = errors.New("resumed before it was released")
+
 // heedRelease begins or ends a release where that is wanted.
 func (s *Supervisor) heedRelease() {
 	s.wishMu.Lock()
 	letGo := s.letGo
+	var overtaken []chan error // taken with letGo: a release that comes now is not among them
+	if letGo == 0 {
+		overtaken, s.releases = s.releases, nil
+	}
 	s.wishMu.Unlock()
+	for _, done := range overtaken {
+		done <- errOvertaken
+	}
 	switch {
 	case letGo != 0 && !s.released:
 		s.released = true
@@ -107,7 +116,6 @@ func (s *Supervisor) heedRelease() {
 	case s.released:
 		s.released, s.startAt = false, time.Now()
 		s.setProblem(sampler.CauseOpening, "being opened again after a release")
-		s.answerReleases(errors.New("resumed before it was released"))
 		s.log.Info("collector is resumed")
 	}
 }

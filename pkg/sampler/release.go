@@ -131,11 +131,20 @@ func (k *keeper) answerReleases(err error) {
 	k.releases = nil
 }
 
+var errOvertaken = errors.New("resumed before it was released")
+
 // onWish looks at what is wanted now.
 func (k *keeper) onWish() {
 	k.wishMu.Lock()
 	letGo, version := k.letGo, k.version
+	var overtaken []chan error // taken with letGo: a release that comes now is not among them
+	if letGo == 0 {
+		overtaken, k.releases = k.releases, nil
+	}
 	k.wishMu.Unlock()
+	for _, done := range overtaken {
+		done <- errOvertaken
+	}
 	switch {
 	case letGo != 0 && !k.released:
 		k.released, k.dirty = true, false
@@ -155,7 +164,6 @@ func (k *keeper) onWish() {
 		k.held.Store(nil)
 		k.pause = firstRetry
 		k.problem.Store(&problem{cause: CauseOpening, reason: "being opened again after a release"})
-		k.answerReleases(errors.New("resumed before it was released"))
 		k.log.Info("collector is resumed")
 	case version > k.asked:
 		k.dirty = true

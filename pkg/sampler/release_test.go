@@ -3,6 +3,7 @@ package sampler
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -326,6 +327,26 @@ func TestNothingToReadKeepsNothingOpen(t *testing.T) {
 		}
 		if got := len(s.Board().Load().Sources); got != 1 {
 			t.Errorf("%d sources after a list that asks for something", got)
+		}
+	})
+}
+
+// TestAReleaseRightAfterAResumeIsARelease: the end of one wish must not be taken for
+// the answer to the next.
+func TestAReleaseRightAfterAResumeIsARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(1)
+		s := start(t, n, oneField, Options{})
+		for i := range 20_000 {
+			if err := s.Resume(""); err != nil {
+				t.Fatal(err)
+			}
+			for range i % 64 { // at other moments of the keeper's waking each time
+				runtime.Gosched()
+			}
+			if err := s.Release(t.Context(), ""); err != nil {
+				t.Fatalf("release %d: %v", i, err)
+			}
 		}
 	})
 }
