@@ -88,8 +88,8 @@ func (o *owners) stages() (out []stage) {
 		out = append(out, stage{name: c.name, run: o.lasting(c), grace: c.grace})
 	}
 	return append(out,
-		stage{name: "owner table", run: o.keeper.Run, grace: 200 * time.Millisecond},
-		stage{name: "look for changed devices", run: o.suspicion.run, grace: 200 * time.Millisecond})
+		stage{name: "owner table", run: o.keeper.Run, grace: shortGrace},
+		stage{name: "look for changed devices", run: o.suspicion.run, grace: shortGrace})
 }
 
 // lasting makes a client a stage, which may not end while it is needed: a mapping

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
@@ -25,7 +23,7 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 	})
 	table.PodResources = c.Snapshot
 	o.suspicion.kubelet = c
-	o.add(client{name: "pod resources", run: c.Run, grace: 200 * time.Millisecond}, h)
+	o.add(client{name: "pod resources", run: c.Run, grace: shortGrace}, h)
 }
 
 // addAPIServer asks the API server for what the kubelet does not tell, where
@@ -57,7 +55,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	}
 	c := podmeta.New(options)
 	table.PodMeta = c.Snapshot
-	o.add(client{name: "pod metadata", run: c.Run, grace: 300 * time.Millisecond}, told...)
+	o.add(client{name: "pod metadata", run: c.Run, grace: shortGrace}, told...)
 }
 
 // addRuntime asks the container runtime for the names of containers.
@@ -69,7 +67,7 @@ func (o *owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 	c := cri.New(cri.Options{Socket: cfg.Containers.Socket, OnChange: changed, Health: h, Log: log})
 	table.Containers = c.Snapshot
 	o.suspicion.runtime, o.suspicion.containers = c, c.Snapshot
-	o.add(client{name: "container runtime", run: c.Run, grace: 200 * time.Millisecond}, h)
+	o.add(client{name: "container runtime", run: c.Run, grace: shortGrace}, h)
 }
 
 // addJobs reads the files of batch jobs.
@@ -77,5 +75,5 @@ func (o *owners) addJobs(cfg *config.Config, table *owner.Options, changed func(
 	h := mapping.New(mapping.HPCJobs, log, hpc.Reasons()...)
 	c := hpc.New(hpc.Options{Dir: cfg.HPCJobDir, OnChange: changed, Health: h, Log: log})
 	table.Jobs = c.Snapshot
-	o.add(client{name: "job directory", run: c.Run, settled: c.Settled, grace: 300 * time.Millisecond}, h)
+	o.add(client{name: "job directory", run: c.Run, settled: c.Settled, grace: shortGrace}, h)
 }

@@ -22,7 +22,7 @@ func (o *owners) addProcesses(e *engine, table *owner.Options, changed func(), l
 	table.Processes = c.Snapshot
 	o.suspicion.processes = c.Snapshot
 	o.add(client{
-		name: "processes", run: c.Run, grace: 200 * time.Millisecond,
+		name: "processes", run: c.Run, grace: shortGrace,
 		settled: lookedAfter(e, c),
 	}, h)
 }

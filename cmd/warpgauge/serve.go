@@ -81,19 +81,19 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		log.Warn("keeping capabilities that are of no use here", zap.Error(err))
 	}
 	stages := append(p.stages(), stage{
-		name: "reloader", grace: 200 * time.Millisecond,
+		name: "reloader", grace: shortGrace,
 		run: func(ctx context.Context) error { return r.run(ctx, signals.hangup) },
 	}, stage{
-		name: "releaser", grace: 200 * time.Millisecond,
+		name: "releaser", grace: shortGrace,
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
-	}, stage{name: "profiling pauses", run: prof.run, grace: 200 * time.Millisecond})
+	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
 	if cfg.Dump.Enabled {
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
-		stages = append(stages, stage{name: "dumps", run: d.run, grace: 200 * time.Millisecond})
+		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
 	if path := csv.path(); path != "" {
 		stages = append(stages, stage{
-			name: "file watch", grace: 200 * time.Millisecond,
+			name: "file watch", grace: shortGrace,
 			run: func(ctx context.Context) error {
 				return config.Watch(ctx, path, config.WatchOptions{Logger: log.Named("watch"), Known: r.lastRead}, func() { r.ask("file change") })
 			},

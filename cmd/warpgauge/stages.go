@@ -16,6 +16,10 @@ type stage struct {
 	grace time.Duration // how long its end is waited for
 }
 
+// shortGrace is for stages that wait for nothing when they end. It is there for
+// machines that are too busy to let them.
+const shortGrace = 500 * time.Millisecond
+
 type running struct {
 	stage
 	cancel context.CancelFunc

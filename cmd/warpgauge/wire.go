@@ -80,9 +80,9 @@ func (p *pipeline) addPages() {
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
 	out = append(out, p.owners.stages()...)
-	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond})
+	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
-		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: 200 * time.Millisecond})
+		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})
 	}
 	return out
 }
