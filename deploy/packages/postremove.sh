@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+[ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
