@@ -69,8 +69,14 @@ test: ## All tests, the end-to-end test of the real binary included
 	$(GO) test ./...
 
 .PHONY: race
-race: ## All tests under the race detector
-	$(GO) test -race ./...
+race: race-packages race-e2e ## All tests under the race detector
+
+# Apart, since CI has a stage for each: tests of the real binary are TestE2E….
+.PHONY: race-packages race-e2e
+race-packages:
+	$(GO) test -race -skip '^TestE2E' ./...
+race-e2e:
+	$(GO) test -race -count=1 -v -run '^TestE2E' ./cmd/warpgauge
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs
@@ -92,7 +98,7 @@ fmt: ## Format all Go files
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-		deploy/image/bases deploy/image/test; else echo "shellcheck is not installed: scripts not checked"; fi
+		deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo

@@ -18,6 +18,9 @@ import (
 type enabled struct {
 	factory  collector.Factory
 	isolated bool // runs in a process of its own
+	// processes makes the collector of the processes on its devices, which runs as it
+	// does, beside it; nil where they are not wanted, or not known to its library.
+	processes collector.Factory
 }
 
 // collectors is the table of collectors: those that the configuration wants, in
@@ -27,7 +30,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
 	var out []enabled
 	for _, vendor := range vendors(cfg, log) {
 		if vendor.setting != config.Off {
-			out = append(out, enabled{vendor.make, cfg.IsolateVendors()})
+			out = append(out, enabled{vendor.make, cfg.IsolateVendors(), vendor.processes})
 		}
 	}
 	if cfg.Fake.Enabled {
@@ -38,11 +41,21 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
 			return nil, err
 		}
 		log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", "fake"))
-		out = append(out, enabled{f, cfg.IsolateFake()})
+		p, err := fakeProcesses(cfg, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, enabled{f, cfg.IsolateFake(), p})
 	}
-	by := newSelection(cfg, log)
+	by, silent := newSelection(cfg, log), newSelection(cfg, zap.NewNop()) // one of them warns
 	for i := range out {
 		out[i].factory = by.wrap(out[i].factory)
+		if p := out[i].processes; p != nil {
+			out[i].processes = silent.wrap(p)
+		}
+		if !cfg.Kubernetes.ProcessValuesWanted() {
+			out[i].processes = nil
+		}
 	}
 	return out, nil
 }
@@ -52,14 +65,19 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
 func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	by := newSelection(cfg, log)
 	for _, vendor := range vendors(cfg, log) {
-		if vendor.make().Name() == name {
-			return by.wrap(vendor.make), nil
+		for _, f := range []collector.Factory{vendor.make, vendor.processes} {
+			if f != nil && f().Name() == name {
+				return by.wrap(f), nil
+			}
 		}
 	}
-	if name != "fake" || !cfg.Fake.Enabled {
+	simulated := map[string]func(*config.Config, time.Time) (collector.Factory, error){
+		fake.Name: fakeFactory, fake.ProcessesName: fakeProcesses,
+	}[name]
+	if simulated == nil || !cfg.Fake.Enabled {
 		return nil, fmt.Errorf("no collector %q", name)
 	}
-	f, err := fakeFactory(cfg, start)
+	f, err := simulated(cfg, start)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +89,9 @@ func newSelection(cfg *config.Config, log *zap.Logger) *selection {
 }
 
 type vendor struct {
-	setting config.Tristate
-	make    collector.Factory
+	setting   config.Tristate
+	make      collector.Factory
+	processes collector.Factory // nil: it does not tell them
 }
 
 func vendors(cfg *config.Config, log *zap.Logger) []vendor {
@@ -82,9 +101,9 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
 	}
 	return []vendor{
-		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }},
-		{cfg.NVML, func() collector.Collector { return nvml.New(n) }},
-		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }},
+		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }, nil}, // NVML's have the same ids
+		{cfg.NVML, func() collector.Collector { return nvml.New(n) }, func() collector.Collector { return nvml.NewProcesses(n) }},
+		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }, func() collector.Collector { return rocm.NewProcesses(amd) }},
 	}
 }
 
@@ -104,6 +123,14 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 }
 
 func fakeFactory(cfg *config.Config, start time.Time) (collector.Factory, error) {
+	return simulation(cfg, start, fake.Factory)
+}
+
+func fakeProcesses(cfg *config.Config, start time.Time) (collector.Factory, error) {
+	return simulation(cfg, start, fake.ProcessesFactory)
+}
+
+func simulation(cfg *config.Config, start time.Time, factory func(fake.Options) (collector.Factory, error)) (collector.Factory, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
 	if c.Spec != "" {
@@ -113,7 +140,7 @@ func fakeFactory(cfg *config.Config, start time.Time) (collector.Factory, error)
 		}
 		o.Spec = spec
 	}
-	f, err := fake.Factory(o)
+	f, err := factory(o)
 	if err != nil {
 		return nil, fmt.Errorf("simulate GPUs (--fake-profile, --fake-devices, --fake-spec): %w", err)
 	}

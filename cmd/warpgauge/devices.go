@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/sampler"
 )
@@ -23,10 +24,11 @@ func (a *app) devicesCommand() *cli.Command {
 		Name:  "devices",
 		Usage: "List the devices of this machine and their state",
 		Description: "Opens every enabled collector, samples each device once and prints a table.\n" +
-			"Collectors that are not in use say why.",
+			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir it\n" +
+			"says who uses each device, and which of those who know that do not answer.",
 		Flags: []cli.Flag{
 			timeoutFlag(),
-			&cli.BoolFlag{Name: "all", Usage: "List links and cores too."},
+			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return a.devices(ctx, cmd.Duration("timeout"), cmd.Bool("all"))
@@ -49,14 +51,27 @@ func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) erro
 		return err
 	}
 	s := a.newEngine(cfg, wanted, list, nil, log)
-	return sampleOnce(ctx, s, timeout, func(_ context.Context, st []sampler.CollectorStatus) error {
-		return writeDevices(a.out, st, all)
+	o := a.newOwners(cfg, s, nil, log)
+	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []sampler.CollectorStatus) error {
+		if err := writeDevices(a.out, st, o, all); err != nil {
+			return err
+		}
+		o.writeProblems(a.out, timeout)
+		return nil
 	})
 }
 
-// writeDevices prints the table of devices, then the collectors without any.
-func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, all bool) error {
+// mostUsers is how many users of a device are listed without --all.
+const mostUsers = 4
+
+// writeDevices prints the table of devices, each with its users, then the
+// collectors without any. o may be nil: nobody has asked who uses them.
+func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, o *owners, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	head, none := "", ""
+	if o != nil {
+		head, none = "\tUSED BY", "\t-"
+	}
 	shown, hidden := 0, 0
 	for _, c := range collectors {
 		for _, d := range c.Devices {
@@ -65,11 +80,19 @@ func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, all bool) e
 				continue
 			}
 			if shown++; shown == 1 {
-				fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON")
+				fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
 			}
 			dev := &d.Device
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, d.State, kindOf(dev.Level),
-				cmp.Or(dev.GPU, "-"), dev.ID, cmp.Or(dev.Model, "-"), cmp.Or(dev.PCIBusID, "-"), d.Reason)
+			users := o.users(dev, all)
+			first := none
+			if len(users) > 0 {
+				first, users = "\t"+users[0], users[1:]
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", c.Name, d.State, kindOf(dev.Level),
+				cmp.Or(dev.GPU, "-"), dev.ID, cmp.Or(dev.Model, "-"), cmp.Or(dev.PCIBusID, "-"), d.Reason, first)
+			for _, user := range users {
+				fmt.Fprintf(t, "\t\t\t\t\t\t\t\t%s\n", user)
+			}
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -87,6 +110,15 @@ func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, all bool) e
 		}
 	}
 	return nil
+}
+
+// users lists who uses a device, the first few unless all are wanted.
+func (o *owners) users(d *collector.Device, all bool) []string {
+	users := o.describe(d)
+	if n := len(users); !all && n > mostUsers {
+		users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
+	}
+	return users
 }
 
 func kindOf(l field.Level) string {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +106,15 @@ const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, h
 // is up, one device that is lost and one collector that finds no library, so
 // that problems have series as well.
 func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
-	cfg := config.Default()
+	jobs, err := os.MkdirTemp("", "jobs") // so that a device has an owner
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(jobs) }()
+	if err := os.WriteFile(filepath.Join(jobs, "0"), []byte("1\n"), 0o600); err != nil {
+		return nil, err
+	}
+	cfg := docsConfig(jobs)
 	list, _, err := (&counters{cfg: cfg}).parse([]byte(docsCounters), "")
 	if err != nil {
 		return nil, err
@@ -135,7 +144,10 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)
 	var families []*dto.MetricFamily
-	err = sampleOnce(ctx, p.engine, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
+	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
+		for _, h := range p.owners.health {
+			h.Succeeded(0) // there is an age then
+		}
 		p.addPages()
 		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
@@ -143,6 +155,16 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return err
 	})
 	return families, err
+}
+
+// docsConfig asks all who know who uses a device; only one of them is there.
+func docsConfig(jobs string) *config.Config {
+	cfg := config.Default()
+	cfg.HPCJobDir = jobs
+	cfg.Containers.Socket = "/nonexistent"
+	k := &cfg.Kubernetes
+	k.Enabled, k.PodUID, k.DRA, k.Socket = true, true, true, "/nonexistent"
+	return cfg
 }
 
 func noEnvironment(string) (string, bool) { return "", false }

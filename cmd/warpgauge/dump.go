@@ -25,7 +25,7 @@ import (
 
 const (
 	dumpPrefix = "warpgauge-dump-"
-	// A dump follows a change of sources or states, so long after the last one,
+	// A dump follows a change of sources, states or owners, so long after the last one,
 	// and is written at least that often.
 	dumpPause = 10 * time.Second
 	dumpEvery = time.Hour
@@ -39,6 +39,7 @@ type dumper struct {
 	version string
 	board   *view.Board
 	status  func() []sampler.CollectorStatus
+	owners  *owners // nil: nobody asks who uses a device
 	now     func() time.Time
 	log     *zap.Logger
 
@@ -51,6 +52,7 @@ type dumped struct {
 	Version    string            `json:"version"`
 	Collectors []dumpedCollector `json:"collectors"`
 	Sources    []dumpedSource    `json:"sources"`
+	Owners     *dumpedOwners     `json:"owners,omitempty"`
 }
 
 type dumpedCollector struct {
@@ -112,10 +114,13 @@ func (d *dumper) run(ctx context.Context) error {
 	}
 }
 
-// mark changes when sources or states do.
+// mark changes when sources, states or owners do.
 func (d *dumper) mark() string {
 	var b strings.Builder
 	fmt.Fprint(&b, d.board.Load().Version)
+	if d.owners != nil {
+		fmt.Fprint(&b, " ", d.owners.keeper.Version())
+	}
 	for _, c := range d.status() {
 		fmt.Fprint(&b, " ", c.Name, c.Up, c.Cause)
 		for i := range c.Devices {
@@ -181,6 +186,7 @@ func (d *dumper) content() dumped {
 	for _, s := range d.board.Load().Sources {
 		out.Sources = append(out.Sources, d.source(s))
 	}
+	out.Owners = d.owners.dump(d.board.Load())
 	return out
 }
 

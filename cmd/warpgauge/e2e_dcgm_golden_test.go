@@ -40,11 +40,11 @@ DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT, gauge, Power of a CPU.
 `
 )
 
-// TestGoldenDCGM renders nodes that are simulated below DCGM, through the real
+// TestE2EGoldenDCGM renders nodes that are simulated below DCGM, through the real
 // binary and its child: everything from the library's symbols to the page is what
 // runs on a node with DCGM. Values that grow are held, so that pages are the same
 // each time. Rewrite with -update.
-func TestGoldenDCGM(t *testing.T) {
+func TestE2EGoldenDCGM(t *testing.T) {
 	exe := build(t)
 	for _, node := range []struct {
 		name   string

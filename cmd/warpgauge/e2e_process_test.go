@@ -21,11 +21,24 @@ import (
 // before it calls it a hang. No assertion about speed rests on it.
 const patience = time.Minute
 
-// build compiles the real binary, under the race detector if the test is.
+// build returns the real binary, which is compiled once for all tests, under the
+// race detector if they are.
 func build(t *testing.T) string {
 	t.Helper()
-	exe := filepath.Join(t.TempDir(), "warpgauge")
-	args := []string{"build", "-o", exe}
+	exe, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+var built = sync.OnceValues(func() (exe string, err error) {
+	exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), "warpgauge") // made by TestMain
+	if _, err := os.Stat(exe); err == nil {
+		return exe, nil // of the process that started this one
+	}
+	beside := fmt.Sprintf("%s.%d", exe, os.Getpid())
+	args := []string{"build", "-o", beside}
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -35,10 +48,10 @@ func build(t *testing.T) string {
 		cmd.Env = append(cmd.Env, "CGO_CFLAGS=-g -O2 -Wno-deprecated-declarations")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the binary: %v\n%s", err, out)
+		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
 	}
-	return exe
-}
+	return exe, os.Rename(beside, exe)
+})
 
 // program returns the path of a program that the test needs. Where it is
 // missing the test skips, or fails if WARPGAUGE_REQUIRE names the program.
@@ -66,13 +79,23 @@ type process struct {
 
 func launch(t *testing.T, exe string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(exe, args...), log: &logBuffer{}, done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.Env = cleanEnvironment()
-	// A test that is killed must not leave the child behind.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.started = time.Now()
-	if err := p.cmd.Start(); err != nil {
+	p := &process{log: &logBuffer{}, done: make(chan struct{})}
+	start := func() error {
+		p.cmd = exec.Command(exe, args...)
+		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+		p.cmd.Env = cleanEnvironment()
+		// A test that is killed must not leave the child behind.
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		p.started = time.Now()
+		return p.cmd.Start()
+	}
+	err := start()
+	// A process that another test forked just now may still hold the descriptor by
+	// which a test wrote this program (https://go.dev/issue/22315).
+	for end := time.Now().Add(patience); errors.Is(err, syscall.ETXTBSY) && time.Now().Before(end); err = start() {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
 		t.Fatalf("start %q: %v", exe, err)
 	}
 	go func() {

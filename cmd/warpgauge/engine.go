@@ -25,9 +25,12 @@ import (
 // look alike, and publish on one board in the order of the table.
 type engine struct {
 	parts   []sampling
+	asides  []aside // what is known of processes; see processes.go
 	board   *view.Board
 	speaker *arbiter.Arbiter // between DCGM and NVML; nil where not both are there
 	echo    *echo            // of what an isolated DCGM logs; nil where nobody asked for it
+
+	processes *view.Board // of asides; nil where there are none
 }
 
 // sampling is a sampler.Sampler or an isolation.Supervisor.
@@ -88,6 +91,7 @@ func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg 
 			OnPublish:      places.of(hereNames),
 		}))
 	}
+	a.addAsides(e, cfg, all, reg, log)
 	return e
 }
 
@@ -114,44 +118,54 @@ func (e *engine) Run(ctx context.Context) error {
 	if e.echo != nil {
 		go e.echo.run(ctx) // not waited for: who does not read our standard error must not keep us from ending
 	}
-	return e.each(func(s sampling) error { return s.Run(ctx) })
+	return each(e.all(), func(s sampling) error { return s.Run(ctx) })
+}
+
+// all are the parts and what is beside them.
+func (e *engine) all() []sampling {
+	out := slices.Clone(e.parts)
+	for _, s := range e.asides {
+		out = append(out, s)
+	}
+	return out
 }
 
 // Reload gives all parts the new list at once.
 func (e *engine) Reload(ctx context.Context, list field.List) error {
-	return e.each(func(s sampling) error { return s.Reload(ctx, list) })
+	return each(e.parts, func(s sampling) error { return s.Reload(ctx, list) })
 }
 
-func (e *engine) each(f func(sampling) error) error {
-	errs := make([]error, len(e.parts))
+func each(parts []sampling, f func(sampling) error) error {
+	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
-	for i, s := range e.parts {
+	for i, s := range parts {
 		wg.Go(func() { errs[i] = f(s) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// Release lets the collector of that name go, or all where it is empty, and
-// returns when nothing of it is held any more.
+// Release lets the collector of that name go, or all where it is empty, with what is
+// known of processes, and returns when nothing of it is held any more.
 func (e *engine) Release(ctx context.Context, name string) error {
 	if e.speaker != nil {
 		defer e.speaker.Release() // nothing of it may stay on the page
 	}
-	return e.named(name).each(func(s sampling) error { return s.Release(ctx, name) })
+	return each(e.named(name).all(), func(s sampling) error { return s.Release(ctx, name) })
 }
 
 // Resume opens it again.
 func (e *engine) Resume(name string) error {
-	return e.named(name).each(func(s sampling) error { return s.Resume(name) })
+	return each(e.named(name).all(), func(s sampling) error { return s.Resume(name) })
 }
 
 // Standby lets the collector of that name rest while another serves its devices.
 func (e *engine) Standby(ctx context.Context, name string, rest bool) error {
-	return e.named(name).each(func(s sampling) error { return s.Standby(ctx, name, rest) })
+	return each(e.named(name).parts, func(s sampling) error { return s.Standby(ctx, name, rest) })
 }
 
-// named is the engine with the part alone that has the collector of that name.
+// named is the engine with the part alone that has the collector of that name, and
+// what is beside it.
 func (e *engine) named(name string) *engine {
 	if name == "" {
 		return e
@@ -159,10 +173,11 @@ func (e *engine) named(name string) *engine {
 	has := func(s sampling) bool {
 		return slices.ContainsFunc(s.Status(), func(c sampler.CollectorStatus) bool { return c.Name == name })
 	}
+	out := &engine{asides: asidesOf(e.asides, name)}
 	if i := slices.IndexFunc(e.parts, has); i >= 0 {
-		return &engine{parts: e.parts[i : i+1]}
+		out.parts = e.parts[i : i+1]
 	}
-	return &engine{}
+	return out
 }
 
 // Status tells the state of every collector, in order of priority.

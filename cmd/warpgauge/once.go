@@ -69,7 +69,7 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 	if err != nil {
 		return err
 	}
-	return sampleOnce(ctx, p.engine, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
+	return sampleOnce(ctx, p.engine, p.owners, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
 		for range samples - 1 {
 			await(ctx, p.engine, sampledAfter(time.Now()))
 		}

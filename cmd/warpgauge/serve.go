@@ -88,7 +88,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	}, stage{name: "profiling pauses", run: prof.run, grace: 200 * time.Millisecond})
 	if cfg.Dump.Enabled {
-		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, now: time.Now, log: log.Named("dump")}
+		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: 200 * time.Millisecond})
 	}
 	if path := csv.path(); path != "" {

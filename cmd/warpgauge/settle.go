@@ -58,9 +58,10 @@ func await(ctx context.Context, s *engine, done func([]sampler.CollectorStatus) 
 	}
 }
 
-// sampleOnce runs the sampler until it is settled and then until f returns. It
-// waits for library calls no longer than the exporter does at its end.
-func sampleOnce(ctx context.Context, s *engine, timeout time.Duration, f func(ctx context.Context, all []sampler.CollectorStatus) error) error {
+// sampleOnce runs the sampler, and what says who uses devices, until both are
+// settled and then until f returns. It waits for library calls no longer than the
+// exporter does at its end.
+func sampleOnce(ctx context.Context, s *engine, o *owners, timeout time.Duration, f func(ctx context.Context, all []sampler.CollectorStatus) error) error {
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -68,11 +69,13 @@ func sampleOnce(ctx context.Context, s *engine, timeout time.Duration, f func(ct
 		_ = s.Run(rctx) // what it had to abandon ends with the process
 	}()
 	defer func() { cancel(); <-done }()
+	defer o.start(ctx)()
 	wctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	all := await(wctx, s, settled)
 	if s.speaker != nil {
 		s.speaker.Settle() // on whoever has values by now
 	}
+	o.settle(wctx)
 	return f(wctx, all)
 }

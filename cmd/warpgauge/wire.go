@@ -30,6 +30,7 @@ type pipeline struct {
 	registry *prometheus.Registry
 	engine   *engine
 	store    *accumulate.Store
+	owners   *owners // nil where nobody asks who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil where own metrics are off
 }
@@ -48,6 +49,7 @@ func (a *app) newPipeline(cfg *config.Config, all []enabled, list field.List, lo
 	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
+	p.owners = a.newOwners(cfg, p.engine, p.registry, log)
 	return p, nil
 }
 
@@ -64,19 +66,21 @@ func (p *pipeline) addPages() {
 		Store:                p.store,
 		Registerer:           p.registry,
 	}
+	if p.owners != nil { // a nil *Keeper in the interface would not be nil
+		o.Owners = p.owners.keeper
+	}
 	if cfg.ExporterMetrics {
 		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
-		o.Self = p.self // left nil otherwise: a nil *Page in the interface would not be nil
+		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
 }
 
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
-	out := []stage{
-		{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond},
-		{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond},
-	}
+	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	out = append(out, p.owners.stages()...)
+	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: 200 * time.Millisecond})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: 200 * time.Millisecond})
 	}

@@ -63,6 +63,12 @@ func TestMIG(t *testing.T) {
 		if compute != "" {
 			d.Level, d.Parent, d.ID, d.ComputeID = field.ComputeInstance, d.ID, d.ID+"/"+compute, compute
 		}
+		switch { // the UUID is that of the compute instance, and of the instance that has no other
+		case compute != "":
+			d.MIGUUID = dcgmtest.MIGUUID(0, 3, int(compute[0]-'0'))
+		case id != "3":
+			d.MIGUUID = dcgmtest.MIGUUID(0, int(id[0]-'0'), 0)
+		}
 		return d
 	}
 	other := gpu

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -27,20 +28,25 @@ func (d *discovery) instances(n *node) {
 	slices.SortStableFunc(all, func(a, b migEntity) int {
 		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
 	})
-	profiles := d.profiles(all)
+	profiles, uuids := d.profiles(all), d.migUUIDs(all)
 	for _, m := range all {
 		at, known := gpus[m.parent]
 		if m.entity.kind != kindInstance || !known {
 			continue
 		}
 		whole := instanceDevice(n.devices[at], m, profiles[m.entity])
-		n.add(whole, m.entity)
 		parts := slices.DeleteFunc(slices.Clone(all), func(c migEntity) bool { return c.entity.kind != kindCompute || c.parent != m.entity })
+		if len(parts) == 1 {
+			whole.MIGUUID = uuids[parts[0].entity]
+		}
+		n.add(whole, m.entity)
 		if len(parts) < 2 {
 			continue
 		}
 		for _, c := range parts {
-			n.add(computeDevice(whole, c), c.entity)
+			part := computeDevice(whole, c)
+			part.MIGUUID = uuids[c.entity]
+			n.add(part, c.entity)
 		}
 	}
 }
@@ -82,6 +88,29 @@ func (d *discovery) profiles(all []migEntity) map[entity]string {
 	}
 	for i, e := range entities {
 		out[e] = present(names[i])
+	}
+	return out
+}
+
+// migUUIDs are the UUIDs of the MIG devices, by compute instance: Kubernetes knows
+// them by those.
+func (d *discovery) migUUIDs(all []migEntity) map[entity]string {
+	var entities []entity
+	for _, m := range all {
+		if m.entity.kind == kindCompute {
+			entities = append(entities, m.entity)
+		}
+	}
+	out := map[entity]string{}
+	uuids, err := d.engine.texts(entities, []uint16{fieldUUID})
+	if err != nil {
+		d.without(kindCompute, err)
+		return out
+	}
+	for i, e := range entities {
+		if strings.HasPrefix(uuids[i], "MIG-") { // and not that of the GPU, or a blank
+			out[e] = uuids[i]
+		}
 	}
 	return out
 }

@@ -86,8 +86,11 @@ var (
 	_ collector.Rescanner = (*Collector)(nil)
 )
 
+// Name is the name of the collector.
+const Name = "fake"
+
 // Name returns "fake".
-func (c *Collector) Name() string { return "fake" }
+func (c *Collector) Name() string { return Name }
 
 // Open finds the node's devices and binds fields to them.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {

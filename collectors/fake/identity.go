@@ -49,6 +49,7 @@ func uuid(seed uint64, kind, i uint64) string {
 const (
 	uuidGPU uint64 = iota
 	uuidSwitch
+	uuidInstance
 )
 
 // pciBusID is in DCGM's form, with a domain of 8 digits. The first eight boards

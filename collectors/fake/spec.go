@@ -17,11 +17,12 @@ import (
 // Spec is a script for a simulated node: what it is, what its GPUs are busy
 // with, what goes wrong and when. README.md lists the keys of its YAML form.
 type Spec struct {
-	Profile string // empty means that of Options
-	Devices int    // 0 means that of Options
-	Seed    uint64 // 0 means that of Options
-	Loads   []Load
-	Faults  []Fault
+	Profile   string // empty means that of Options
+	Devices   int    // 0 means that of Options
+	Seed      uint64 // 0 means that of Options
+	Loads     []Load
+	Processes []Process
+	Faults    []Fault
 }
 
 // Load gives GPUs a shape. Of several for one GPU the last one counts.
@@ -91,6 +92,9 @@ func (p *parser) spec(n *yaml.Node) *Spec {
 		"seed":    func(n *yaml.Node) { s.Seed = uint64(p.integer(n, 0, 1<<53)) },
 		"loads": func(n *yaml.Node) {
 			p.sequence(n, "loads", func(n *yaml.Node) { s.Loads = append(s.Loads, p.load(n)) })
+		},
+		"processes": func(n *yaml.Node) {
+			p.sequence(n, "processes", func(n *yaml.Node) { s.Processes = append(s.Processes, p.process(n)) })
 		},
 		"faults": func(n *yaml.Node) {
 			p.sequence(n, "faults", func(n *yaml.Node) { s.Faults = append(s.Faults, p.fault(n)) })

@@ -132,7 +132,7 @@ func TestParseBadSpec(t *testing.T) {
 			t.Errorf("ParseSpec(%q): %d problems, want %d:\n%v", in, got, len(want), err)
 		}
 	}
-	f("profil: x", `line 1, column 1: unknown key "profil": the spec has devices, faults, loads, profile, seed`)
+	f("profil: x", `line 1, column 1: unknown key "profil": the spec has devices, faults, loads, processes, profile, seed`)
 	f("profile: dgx\n", `line 1, column 10: find profile "dgx"`)
 	f("devices: 0\nseed: -1\n", `line 1, column 10: want a whole number from 1`, `line 2, column 7: want a whole number`)
 	f("devices: 1\ndevices: 2\n", `line 2, column 1: key "devices" occurs twice`)

@@ -265,6 +265,13 @@ func TestMIG(t *testing.T) {
 			t.Fatalf("board at %v, its instances at %v", got, sum)
 		}
 	}
+	uuids := map[string]bool{}
+	for _, d := range devices[1:] {
+		if !strings.HasPrefix(d.MIGUUID, "MIG-fa4e") || uuids[d.MIGUUID] {
+			t.Errorf("instance %s has the MIG UUID %q, which is none or another's", d.InstanceID, d.MIGUUID)
+		}
+		uuids[d.MIGUUID] = true
+	}
 	for i, d := range devices {
 		if d.InstanceProfile != want[i] || d.UUID != devices[0].UUID || (d.Level == field.Instance) != (i > 0) {
 			t.Errorf("device %d of GPU 0: %+v", i, d)

@@ -19,6 +19,7 @@ type World struct {
 	profile *profile
 	gpus    int // without faults
 	loads   []Load
+	people  []resident
 	seed    uint64
 	curves  map[Shape]*curve
 
@@ -66,6 +67,9 @@ func NewWorld(o Options) (*World, error) {
 	w.timeline.Store(&timeline{})
 	if o.Spec != nil {
 		w.loads = o.Spec.Loads
+		if err := w.populate(o.Spec.Processes); err != nil {
+			return nil, err
+		}
 		if err := w.script(o.Spec.Faults); err != nil {
 			return nil, err
 		}

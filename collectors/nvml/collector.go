@@ -33,10 +33,10 @@ var (
 )
 
 // New returns an unopened collector and touches nothing.
-func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
+func New(o Options) *Collector { return &Collector{o: o.withDefaults(Name)} }
 
 // Name is "nvml".
-func (*Collector) Name() string { return "nvml" }
+func (*Collector) Name() string { return Name }
 
 // Open loads and initialises NVML, finds the GPUs and binds fields to each. A list
 // that asks for nothing that NVML supplies, here or at all, keeps nothing open:
@@ -49,6 +49,11 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	if len(fields.Readings()) == 0 {
 		return nil, fmt.Errorf("open NVML: %w: the list has no fields, so it is left alone", collector.ErrNothingToRead)
 	}
+	return c.open(ctx, func(ctx context.Context) ([]collector.Source, error) { return c.discover(ctx, fields) })
+}
+
+// open acquires NVML and makes sources of what discover finds.
+func (c *Collector) open(ctx context.Context, discover func(context.Context) ([]collector.Source, error)) ([]collector.Source, error) {
 	lib, err := process.acquire(ctx, c.o)
 	if err != nil {
 		return nil, fmt.Errorf("open NVML: %w", err)
@@ -58,7 +63,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	c.lib = lib
 	c.gpus = discovery{lib: lib, o: c.o, hold: hold}
 	c.mu.Unlock()
-	sources, err := c.discover(ctx, fields)
+	sources, err := discover(ctx)
 	// A GPU that was waited for when ctx ended passes for one that hangs. That is
 	// right at a deadline; but who cancels wants nothing, least of all that.
 	if cancelled := ctx.Err(); errors.Is(cancelled, context.Canceled) {

@@ -16,10 +16,10 @@ type Collector struct{ o Options }
 var _ collector.Collector = (*Collector)(nil)
 
 // New returns an unopened collector and touches nothing.
-func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
+func New(o Options) *Collector { return &Collector{o: o.withDefaults(Name)} }
 
 // Name is "nvml".
-func (*Collector) Name() string { return "nvml" }
+func (*Collector) Name() string { return Name }
 
 // Open answers collector.ErrNotBuiltIn, wrapped.
 func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
@@ -32,3 +32,14 @@ func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source,
 
 // Close has nothing to release.
 func (*Collector) Close() error { return nil }
+
+// Processes are those of NVML, which this binary cannot use.
+type Processes struct{ Collector }
+
+// NewProcesses returns an unopened collector and touches nothing.
+func NewProcesses(o Options) *Processes {
+	return &Processes{Collector{o: o.withDefaults(ProcessesName)}}
+}
+
+// Name is "nvml-processes".
+func (*Processes) Name() string { return ProcessesName }

@@ -81,7 +81,7 @@ func newRig(tb testing.TB, node *nvmltest.Node) collectortest.Rig {
 	r := &rig{node: node, devices: map[string]collector.Device{}}
 	return collectortest.Rig{
 		Factory: func() collector.Collector {
-			return &witness{New(Options{Library: node.Library(), Root: node.Root()}), r}
+			return &witness{New(Options{Library: node.Library(), Root: node.Root(), Patience: 2 * time.Second}), r}
 		},
 		LoseDevice:    func(id string) { gpu, _ := r.gpu(tb, id); node.Lose(gpu) },
 		RestoreDevice: func(id string) { gpu, _ := r.gpu(tb, id); node.Restore(gpu) },

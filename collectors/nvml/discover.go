@@ -42,13 +42,16 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range all {
 		all[i] = i
 	}
-	found := make([]*gpu, count)
-	ended := d.ask(ctx, all, func(i int) { found[i] = d.lib.identify(i) })
+	// A call that is not waited for any longer writes its answer all the same.
+	answers, found := make([]*gpu, count), make([]*gpu, count)
+	ended := d.ask(ctx, all, func(i int) { answers[i] = d.lib.identify(i) })
 	for i := range found {
-		if !ended[i] {
-			found[i] = newGPU(i)
-			d.silence(found[i])
+		if ended[i] {
+			found[i] = answers[i]
+			continue
 		}
+		found[i] = newGPU(i)
+		d.silence(found[i])
 	}
 	d.lib.met.note(found)
 	d.fillIn(found)

@@ -23,7 +23,7 @@ import (
 // discoveryOn is a discovery on a simulated node, and the library is its own.
 func discoveryOn(tb testing.TB, n *nvmltest.Node) *discovery {
 	tb.Helper()
-	o := at(n).withDefaults()
+	o := at(n).withDefaults(Name)
 	l, err := process.acquire(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)

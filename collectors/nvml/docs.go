@@ -38,6 +38,7 @@ func WriteMarkdown(w io.Writer) error {
 	writeReadings(&b)
 	writeProfiling(&b)
 	writeOthers(&b)
+	writeProcesses(&b)
 	writeMissing(&b)
 	_, err := w.Write(b.Bytes())
 	return err
@@ -234,6 +235,47 @@ func others() []other {
 		{field.GPUHealth, "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches", ""},
 		{field.P2PStatus, "`nvmlDeviceGetP2PStatus`", "with NVLink"},
 	}
+}
+
+const docsProcesses = `
+## Processes
+
+Where values of processes are wanted (` + "`--process-values`" + `, by itself with ` + "`--kubernetes-virtual-gpus`" + `), the collector ` + "`nvml-processes`" + ` asks each
+GPU once a second who uses it: beside the collector ` + "`nvml`" + `, in a child process of its own, whoever speaks for the GPUs, DCGM included. It is
+released and resumed together with ` + "`nvml`" + `, and is not there with ` + "`--enable-nvml=false`" + `. None of these values is a field.
+
+| What | Call | Driver |
+|---|---|---:|
+`
+
+const docsProcessesTail = `
+* **Memory** is what the driver says of the process. Under WDDM and on WSL it does not: unknown, not 0.
+* **A process** that is on several lists (compute, graphics, MPS) counts once.
+* **How busy** is the share of time in which the process's kernels ran, in percent of the whole GPU, since the second before. The driver
+  leaves out a process that did nothing: it is 0 then, and only then. Where the driver cannot tell (GPUs before Maxwell, vGPUs, any GPU in MIG
+  mode), in the first second, and after the clock was set, it is unknown. Drivers return a mean for each process, or samples, which are weighted
+  by their time; what is garbage (over 100 %, or of the future) is unknown.
+* **MIG**: each MIG device has its processes and their memory. The GPU itself has those that are in none of its instances; the driver tells
+  them to root only, and without it they are unknown.
+* **Who is seen**: those that the exporter's PID namespace contains, so it needs the host's (` + "`hostPID: true`" + `). No
+  other privilege is needed without MIG.
+* **A row** holds 64 processes for each device, those with the most memory; where there are more, it says so.
+* **Cost**: four calls a second and device in one crossing into C, some ten microseconds each where the driver is idle; no allocation.
+  A GPU whose call hangs loses its own values only.
+`
+
+// writeProcesses writes what is asked about processes.
+func writeProcesses(b *bytes.Buffer) {
+	b.WriteString(docsProcesses)
+	for call, what := range [numAsks]string{
+		listCompute: "processes with a compute context", listGraphics: "with a graphics context", listMPS: "clients of MPS", askBusy: "how busy each is",
+	} {
+		for _, g := range processCalls[call] {
+			fmt.Fprintf(b, "| %s | `%s` | %s |\n", what, g.symbol, driverText(g.since))
+			what = "the same"
+		}
+	}
+	b.WriteString(docsProcessesTail)
 }
 
 // writeMissing writes the numbers of the catalogue that this collector does not

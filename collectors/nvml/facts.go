@@ -162,9 +162,9 @@ func (l *library) text(g *gpu, id field.ID) string {
 	d := &g.device
 	switch id {
 	case factDriver:
-		return l.driver
+		return l.versions().driver
 	case factNVML:
-		return l.version
+		return l.versions().nvml
 	case factName:
 		return d.Model
 	case factUUID:

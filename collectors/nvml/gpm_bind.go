@@ -67,7 +67,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 func (l *library) withoutGPM(g *gpu) string {
 	for _, s := range []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"} {
 		if !l.has(s) {
-			return "driver " + l.driver + " has no GPM (525 and newer have)"
+			return "driver " + l.versions().driver + " has no GPM (525 and newer have)"
 		}
 	}
 	support, code := g.handle.GpmQueryDeviceSupport()

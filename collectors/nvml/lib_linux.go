@@ -232,6 +232,17 @@ func shutdown(l *dl.Library) nvml.Return {
 	return nvml.Return(C.wg_call(f))
 }
 
+// firstOf is the address of the first of these functions that the library has, nil
+// if it has none.
+func firstOf(l *dl.Library, names []generation) unsafe.Pointer {
+	for _, name := range names {
+		if f, err := l.Lookup(name.symbol); err == nil {
+			return f
+		}
+	}
+	return nil
+}
+
 // textOf calls a function that fills a buffer with a text. Those of driver and
 // library version need 80 bytes (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE).
 func textOf(l *dl.Library, symbol string) (string, nvml.Return) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -25,14 +26,23 @@ type library struct {
 	file os.FileInfo // of path when it was loaded
 	dl   *dl.Library // the same library, for addresses
 
-	// Of the initialisation in force: "550.54.15", "12.550.54.15".
-	driver, version string
+	of atomic.Pointer[versions] // the initialisation in force; nil before the first. Calls that were abandoned read it, too
 
 	events boards   // GPUs that somebody listens to
 	met    rollCall // GPUs that there were
 
 	mu      sync.Mutex
 	symbols map[string]bool // that were looked up
+}
+
+// versions are those of the driver and of NVML: "550.54.15", "12.550.54.15".
+type versions struct{ driver, nvml string }
+
+func (l *library) versions() versions {
+	if v := l.of.Load(); v != nil {
+		return *v
+	}
+	return versions{}
 }
 
 // has reports whether the library defines a symbol. go-nvml binds at the first
@@ -201,10 +211,11 @@ func (r *registry) revive(o Options) error {
 		}
 		_ = shutdown(r.bound.dl) // the code before it is the reason
 	}
-	err := explain(o, r.bound.path, r.bound.version, code)
+	was := r.bound.versions()
+	err := explain(o, r.bound.path, was.nvml, code)
 	if other := r.other(o); other != "" {
 		return fmt.Errorf("%w: this process is bound to %s of driver %s, and there is %s now: restart warpgauge, or run it with --isolation=process (%w)",
-			collector.ErrOutdated, r.bound.path, r.bound.driver, other, err)
+			collector.ErrOutdated, r.bound.path, was.driver, other, err)
 	}
 	return err
 }
@@ -230,8 +241,8 @@ func (l *library) greet() nvml.Return {
 	if code != nvml.SUCCESS {
 		return code
 	}
-	l.driver = driver
-	l.version, _ = textOf(l.dl, "nvmlSystemGetNVMLVersion")
+	own, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion")
+	l.of.Store(&versions{driver, own})
 	return nvml.SUCCESS
 }
 
@@ -243,7 +254,7 @@ func load(o Options) (*library, error) {
 		l, err := try(o, name)
 		if err == nil {
 			if err = bind(l); err == nil {
-				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.driver))
+				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.versions().driver))
 				if lacks := lackingIn(l.has); len(lacks) > 0 {
 					o.Log.Debug("the driver lacks functions, and fields that need them are absent", zap.Strings("lacks", lacks))
 				}

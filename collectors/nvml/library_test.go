@@ -325,7 +325,7 @@ func TestLookedUpOnce(t *testing.T) {
 			t.Error("has tells what is not so")
 		}
 	}
-	if c.lib.driver == "" || !slices.Contains(strings.SplitAfterN(c.lib.version, ".", 2), c.lib.driver) {
-		t.Errorf("driver %q, NVML %q", c.lib.driver, c.lib.version)
+	if v := c.lib.versions(); v.driver == "" || !slices.Contains(strings.SplitAfterN(v.nvml, ".", 2), v.driver) {
+		t.Errorf("driver %q, NVML %q", v.driver, v.nvml)
 	}
 }

@@ -20,7 +20,13 @@ import (
 // with development packages only.
 const soname = "libnvidia-ml.so.1"
 
-// Options of New. The zero value looks where drivers usually are.
+// Names of the collectors: what GPUs are and do, and the processes on them.
+const (
+	Name          = "nvml"
+	ProcessesName = "nvml-processes"
+)
+
+// Options of New and NewProcesses. The zero value looks where drivers usually are.
 type Options struct {
 	// Library is the path or soname of the library. It is tried alone; "" looks
 	// for it by the loader's path and then in driver roots.
@@ -42,7 +48,7 @@ type Options struct {
 	withoutLoader bool // of tests, which may run where a driver is installed
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(name string) Options {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
@@ -52,7 +58,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	o.Log = o.Log.Named("nvml").With(zap.String("collector", "nvml"))
+	o.Log = o.Log.Named("nvml").With(zap.String("collector", name))
 	return o
 }
 

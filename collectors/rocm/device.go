@@ -79,6 +79,7 @@ func instance(board collector.Device, g *raw.GPU, i raw.Instance) collector.Devi
 	d.InstanceID = strconv.Itoa(i.ID)
 	d.InstanceProfile = strings.ToLower(g.Compute)
 	d.ID = board.ID + "/" + d.InstanceID
+	d.Alias = i.Name
 	if i.Render != "" {
 		d.Node = i.Render
 	}

@@ -77,9 +77,35 @@ func WriteMarkdown(w io.Writer) error {
 	} {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", nameOf(t.id), t.file)
 	}
+	b.WriteString(docsProcesses)
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+const docsProcesses = `
+## Processes
+
+Where values of processes are wanted (` + "`--process-values`" + `, by itself with ` + "`--kubernetes-virtual-gpus`" + `), the collector ` + "`rocm-processes`" + ` looks once
+a second who uses each GPU: beside the collector ` + "`rocm`" + `, in a child process of its own, with every ` + "`--rocm-source`" + `. It is released and resumed
+together with ` + "`rocm`" + `. None of these values is a field.
+
+| What | File |
+|---|---|
+| processes | ` + "`kfd/proc/PID/`" + `, and ` + "`context_N/`" + ` in it where a program has several contexts (newer kernels) |
+| memory | ` + "`kfd/proc/PID/vram_ID`" + `, bytes; ` + "`ID`" + ` is the ` + "`gpu_id`" + ` of the device in ` + "`kfd/topology/nodes/`" + ` |
+| how busy | ` + "`kfd/proc/PID/stats_ID/cu_occupancy`" + `: compute units with waves of the process, in percent of those of the device |
+| whether it uses a device at all | memory, or a queue: ` + "`kfd/proc/PID/queues/*/gpuid`" + ` |
+
+* **How busy** is of the moment, not a mean, and a share of compute units, not of time: the driver has nothing else by process. It counts
+  what is occupied, which can be more than what computes. Boards that do not count waves (before gfx9, and some Radeons) have no such file: unknown, not 0.
+* **Partitions** have their processes each; the board has none beside them.
+* **Who is seen**: PIDs are those of the host, so the exporter needs its PID namespace (` + "`hostPID: true`" + `) to know whose they are. The files are
+  readable for everybody; none of this needs root, a capability or ` + "`/dev/kfd`" + `, which is never opened. Newer kernels hide devices that the
+  control group of the exporter may not use: then the list is told as incomplete.
+* **A board that sleeps** is not woken: the compute units are not asked for.
+* **Cost**: two to four files a process and device, some 3 µs each, and for ` + "`cu_occupancy`" + ` what the driver takes to read its registers. They are
+  opened and closed each time, and it allocates by their number. Above 1,024 processes on a node nothing is told.
+`
 
 // row is what several columns of one field have in common.
 type row struct {

@@ -70,7 +70,7 @@ func New(o Options) *Collector {
 }
 
 // Name is "rocm".
-func (*Collector) Name() string { return "rocm" }
+func (*Collector) Name() string { return Name }
 
 // Open finds the GPUs in /sys, starts the library where it is wanted, and binds
 // the list. It reads no value but gpu_metrics, and does not wait for a GPU that
@@ -86,7 +86,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
 	}
 	if len(gpus) == 0 {
-		return nil, c.nothing()
+		return nil, nothing(c.o.Root)
 	}
 	if err := c.startLibrary(ctx, gpus); err != nil {
 		return nil, err
@@ -110,13 +110,13 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 }
 
 // nothing says why there is no GPU.
-func (c *Collector) nothing() error {
-	driver := probe.Host{Root: c.o.Root}.AMD()
+func nothing(root string) error {
+	driver := probe.Host{Root: root}.AMD()
 	if !driver.Loaded {
 		return fmt.Errorf("look for AMD GPUs: %w: %s; on a node with AMD GPUs load the driver (modprobe amdgpu)", collector.ErrNotLoaded, driver.Text)
 	}
 	return fmt.Errorf("look for AMD GPUs: %w: %s, but no card in %s that amdgpu serves",
-		collector.ErrNoDevices, driver.Text, filepath.Join("/", c.o.Root, "sys/class/drm"))
+		collector.ErrNoDevices, driver.Text, filepath.Join("/", root, "sys/class/drm"))
 }
 
 // startLibrary starts ROCm SMI where it is wanted. Without it /sys serves, unless
@@ -198,12 +198,14 @@ func (c *Collector) openFiles(ctx context.Context, g *raw.GPU, wanted []raw.Read
 }
 
 // Rescan finds the GPUs anew and says whether they are others.
-func (c *Collector) Rescan(ctx context.Context) (bool, error) {
-	gpus, _, err := c.files.Find(ctx)
+func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
+
+func rescan(ctx context.Context, files *sysfs.Reader, found []raw.GPU) (bool, error) {
+	gpus, _, err := files.Find(ctx)
 	if err != nil {
 		return false, fmt.Errorf("look for AMD GPUs: %w", err)
 	}
-	return !slices.EqualFunc(gpus, c.found, sameGPU), nil
+	return !slices.EqualFunc(gpus, found, sameGPU), nil
 }
 
 // sameGPU reports whether a GPU has the labels and columns that it had.

@@ -26,6 +26,10 @@ type Device struct {
 	// Kubernetes know it. Not a label. A GPU instance that is split into several MIG
 	// devices has none; its compute instances have theirs.
 	MIGUUID string
+	// Alias is a further name of a device, by which Kubernetes knows it where that is
+	// nothing of the above: "amdgpu_xcp_1", the platform device of an AMD partition.
+	// Not a label.
+	Alias string
 
 	Link   string // label nvlink
 	Switch string // label nvswitch, "nvswitch0"

@@ -12,6 +12,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -133,6 +134,11 @@ func (k *Kubernetes) ProcessValuesWanted() bool {
 	return k.Enabled && (k.ProcessValues == On || k.ProcessValues == Auto && k.VirtualGPUs)
 }
 
+// KeepLabel says whether a pod's label of that name is wanted.
+func (k *Kubernetes) KeepLabel(name string) bool {
+	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
+}
+
 // Containers is what the container runtime is asked.
 type Containers struct {
 	Labels bool   // outside Kubernetes
@@ -206,7 +212,7 @@ func Default() *Config {
 			MaxConnections: 512,
 		},
 		ClockEventWindow: 5 * time.Minute,
-		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 10 * time.Second},
+		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

@@ -299,7 +299,7 @@ func TestValidate(t *testing.T) {
 		{args: []string{"-k", "--container-runtime-socket=tcp://localhost:2375"}, want: `--container-runtime-socket is "tcp://localhost:2375"`},
 		{args: []string{"-k", "--container-runtime-socket=unix:///run/containerd/containerd.sock"}},
 		{args: []string{"-k", "--container-runtime-socket="}},
-		{args: []string{"-k", "--pod-resources-interval=10ms"}, want: "--pod-resources-interval is 10ms: it must be at least 100ms"},
+		{args: []string{"-k", "--pod-resources-interval=500ms"}, want: "--pod-resources-interval is 500ms: it must be at least 1s"},
 		{args: []string{"-k", "--nvidia-resource-names=nvidia.com/a100,gpu.shared"}, want: `--nvidia-resource-names has "gpu.shared"`},
 		{args: []string{"--max-connections=0"}, want: "--max-connections is 0: it must be at least 1"},
 	} {

@@ -25,8 +25,8 @@ func contractOwners(c *Config) []Flag {
 		},
 		{
 			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, value: oneOf(&k.GPUIDType, false, GPUIDUID, GPUIDDeviceName),
-			Metavar: "TYPE", Needs: flagKubernetes, Usage: "What the kubelet calls a device: uid (GPU-…, MIG-…) or device-name (nvidia0, nvidia0/gi1).",
-			Differs: "another value is refused at start; in dcgm-exporter it fails every scrape",
+			Metavar: "TYPE", Usage: "What the kubelet calls a device: uid (GPU-…, MIG-…) or device-name (nvidia0, nvidia0/gi1).",
+			NoEffect: "an id says by its form which device it names, so both kinds are found; another value is refused at start",
 		},
 		{
 			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, value: patterns{&k.LabelAllow},

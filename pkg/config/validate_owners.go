@@ -18,7 +18,7 @@ func (c *Config) validateOwners() error {
 	return errors.Join(
 		socketPath("pod-resources-kubelet-socket", &k.Socket, false),
 		socketPath("container-runtime-socket", &c.Containers.Socket, true),
-		atLeast("pod-resources-interval", k.Interval, 100*time.Millisecond),
+		atLeast("pod-resources-interval", k.Interval, time.Second),
 		resourceNames(k.ResourceNames),
 	)
 }

@@ -21,14 +21,23 @@ func withoutAllocs(t *testing.T, what string, f func()) {
 }
 
 // TestRenderDoesNotAllocate renders after each tick, in the steady state: with
-// every kind of series, owners, a Store and metrics.
+// every kind of series, owners, values of users, a Store and metrics.
 func TestRenderDoesNotAllocate(t *testing.T) {
 	f := gpus(4, 20)
 	f.Fields.Fields = append(f.Fields.Fields,
 		metric(descXID, "DCGM_FI_DEV_XID_ERRORS", field.Gauge, ""),
 		field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}})
 	f.Columns[0].Field, f.Columns[1].Field = descXID.ID, descPower.ID
-	owners := &testOwners{by: map[string][]Owner{f.Devices[0].ID: {ownerOf("pod", "a"), ownerOf("pod", "b")}}}
+	owners := &testOwners{
+		by:     map[string][]Owner{f.Devices[0].ID: {ownerOf("pod", "a"), ownerOf("pod", "b")}},
+		split:  []field.ID{f.Columns[2].Field},
+		shares: &Shares{Set: 1, Series: []Share{share(f.Devices[0].ID, f.Columns[2].Field, "a"), share(f.Devices[0].ID, f.Columns[2].Field, "b")}},
+	}
+	next := [2]*Shares{}
+	for i := range next {
+		next[i] = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{float64(i), 99.5}}
+	}
+	owners.shares = next[0]
 	r := New(boardOf(f), Options{
 		Hostname:   "node",
 		Owners:     owners,
@@ -43,6 +52,7 @@ func TestRenderDoesNotAllocate(t *testing.T) {
 				n++
 				f.vary(n)
 				f.tick(time.Now())
+				owners.shares = next[n%2]
 				r.Page(format, gzip).Release()
 			}
 			for range 200 { // buffers grow to what the longest values need

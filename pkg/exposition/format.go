@@ -2,10 +2,10 @@
 // Prometheus reads.
 //
 // A layout says which families and series there are and holds their label text,
-// rendered once; it is built anew only when sources, fields, owners or
-// accumulated series change. A page is the layout plus the newest row of each
-// ring, rendered at most once per generation, format and compression, and
-// shared by everybody who asks meanwhile.
+// rendered once; it is built anew only when sources, fields, owners, accumulated
+// series or the set of values per user change. A page is the layout plus the newest
+// row of each ring and those values, rendered at most once per generation, format
+// and compression, and shared by everybody who asks meanwhile.
 //
 // All methods of a Renderer may be called by any number of goroutines. Its locks
 // are held while the processor works, never while anything is waited for: not

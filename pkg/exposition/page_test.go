@@ -71,6 +71,12 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	step("a row", false, func() { f.row[0]++; f.tick(time.Now()) })
 	step("ourselves", false, func() { self.version++; self.text = []byte("self 2\n") })
 	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []Owner{ownerOf("pod", "p")} })
+	step("who takes what", true, func() {
+		owners.shares = &Shares{Set: 1, Series: []Share{share(f.Devices[0].ID, f.Columns[0].Field, "p")}, Values: []float64{1}}
+	})
+	step("how much it is", false, func() {
+		owners.shares = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{2}}
+	})
 	step("a view", true, func() {
 		g := gpus(2, 1)
 		g.tick(time.Now())

@@ -72,7 +72,7 @@ func readFile(root *os.Root, name string) (info fs.FileInfo, c content, stable b
 	if err != nil {
 		return nil, unusable(err), true
 	}
-	defer h.Close()
+	defer func() { _ = h.Close() }() // it was only read
 	if info, err = h.Stat(); err != nil {
 		return nil, unusable(err), true
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	Log      *zap.Logger     // nil logs nothing
 
 	notify func() (*fsnotify.Watcher, error) // nil means fsnotify.NewWatcher
+	hung   time.Duration                     // a look that takes longer is told as a failure; 0 means 10 s
 	looked func()                            // called after each look, by its goroutine; nil: nobody is told
 }
 
@@ -55,9 +56,8 @@ const (
 	grace     = 5 * time.Second        // the longest that a file's old jobs stay while it says nothing that can be used
 	raciness  = 2 * time.Second        // a status that has stood this long tells that the content is the same; see file.read
 	aged      = time.Minute            // a file whose status is older than this is not being written
-	hung      = 10 * time.Second       // a look that takes longer is told as a failure
-	farewell  = time.Second            // how long Run waits at its end for a look that hangs
-	idleShare = 10                     // after a look that took t none begins for t × idleShare
+	farewell  = 200 * time.Millisecond // how long Run waits at its end for a look that hangs
+	idleShare = 10                     // after a look that took t none begins for t × idleShare, or for Period if that is less
 )
 
 // Reasons that a look fails for, or that a file is left out: values of the label
@@ -87,11 +87,13 @@ type Client struct {
 	snapshot atomic.Pointer[Snapshot]
 	lookFrom atomic.Int64 // when the look in progress began, in nanoseconds since epoch; 0: none
 	epoch    time.Time
+	settled  atomic.Bool
 }
 
 // New returns a client that has read nothing yet.
 func New(o Options) *Client {
 	o.Period = cmp.Or(o.Period, 2*time.Second)
+	o.hung = cmp.Or(o.hung, 10*time.Second)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -116,6 +118,10 @@ func New(o Options) *Client {
 // Snapshot returns the newest one; never nil.
 func (c *Client) Snapshot() *Snapshot { return c.snapshot.Load() }
 
+// Settled says whether there was a look, and nothing that it found is left to be
+// believed later. Who looks once, and no more, waits for it.
+func (c *Client) Settled() bool { return c.settled.Load() }
+
 // Run reads the directory until ctx ends, and returns nil. What it started has
 // ended then, except for a look that hangs in the system, as it can on a network
 // file system whose server is away: that is abandoned, with a line in the log.
@@ -125,7 +131,7 @@ func (c *Client) Run(ctx context.Context) error {
 		defer close(done)
 		newLooker(c).run(ctx)
 	}()
-	watch := time.NewTicker(hung / 4)
+	watch := time.NewTicker(c.o.hung / 4)
 	defer watch.Stop()
 	told := int64(0)
 	for {
@@ -137,7 +143,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-watch.C:
 			if from := c.hangs(); from != told {
 				if told = from; from != 0 {
-					c.o.Health.Failed(ReasonTimeout, errHangs(c.o.Dir))
+					c.o.Health.Failed(ReasonTimeout, c.errHangs())
 				}
 			}
 		}
@@ -147,7 +153,7 @@ func (c *Client) Run(ctx context.Context) error {
 // hangs returns when the look in progress began if it takes too long; 0 if not.
 func (c *Client) hangs() int64 {
 	from := c.lookFrom.Load()
-	if from == 0 || time.Since(c.epoch)-time.Duration(from) < hung {
+	if from == 0 || time.Since(c.epoch)-time.Duration(from) < c.o.hung {
 		return 0
 	}
 	return from

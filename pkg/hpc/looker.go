@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // looker is the goroutine that touches the file system.
@@ -46,13 +49,14 @@ func (l *looker) run(ctx context.Context) {
 			if l.watch.matters(e) {
 				again(time.Now().Add(gather))
 			}
-		case <-failures: // an overflow says that events were lost
+		case err := <-failures: // an overflow says that events were lost
+			l.o.Log.Debug("watch job directory", zap.Error(err))
 			again(time.Now().Add(gather))
 		case <-timer.C:
 			begin := time.Now()
 			next := l.timedLook(begin)
 			end := time.Now()
-			idle = end.Add(end.Sub(begin) * idleShare)
+			idle = end.Add(min(end.Sub(begin)*idleShare, l.o.Period))
 			due = time.Time{}
 			again(earlier(end.Add(l.o.Period), next))
 			l.o.looked()
@@ -82,11 +86,12 @@ func (l *looker) look(now time.Time) (again time.Time) {
 	if err != nil {
 		return l.unreadable(err, now)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read
 	l.gone = time.Time{}
 	again = l.readAll(root, names, now)
 	jobs := l.jobs()
 	l.publish(jobs, now)
+	l.settled.Store(!slices.ContainsFunc(slices.Collect(maps.Values(l.files)), func(f *file) bool { return !f.settled }))
 	l.o.Health.Succeeded(len(jobs))
 	l.tell.done()
 	return again
@@ -111,7 +116,7 @@ func readNames(root *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // it was only read
 	names, err := dir.Readdirnames(maxNames)
 	if errors.Is(err, io.EOF) { // empty
 		err = nil
@@ -179,6 +184,7 @@ func (l *looker) jobs() map[string][]string {
 // unreadable keeps what was known. A directory that does not exist says that
 // there are no jobs, but only if that lasts: it may be about to be replaced.
 func (l *looker) unreadable(err error, now time.Time) (again time.Time) {
+	defer l.settled.Store(true)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		l.o.Health.Failed(reasonOf(err), fmt.Errorf("read the job directory: %w", err))
 		return time.Time{}
@@ -195,6 +201,6 @@ func (l *looker) unreadable(err error, now time.Time) (again time.Time) {
 	return time.Time{}
 }
 
-func errHangs(dir string) error {
-	return fmt.Errorf("read the job directory %q: the system has not answered for %v", dir, hung)
+func (c *Client) errHangs() error {
+	return fmt.Errorf("read the job directory %q: the system has not answered for %v", c.o.Dir, c.o.hung)
 }

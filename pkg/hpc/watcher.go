@@ -52,9 +52,9 @@ func (w *watcher) aim() {
 	}
 	want := map[string]bool{filepath.Dir(w.dir): true}
 	w.real = ""
-	if real, err := filepath.EvalSymlinks(w.dir); err == nil {
-		w.real = real
-		want[real], want[filepath.Dir(real)] = true, true
+	if to, err := filepath.EvalSymlinks(w.dir); err == nil {
+		w.real = to
+		want[to], want[filepath.Dir(to)] = true, true
 	}
 	for path := range w.aims {
 		if !want[path] {

@@ -51,12 +51,13 @@ func Child(ctx context.Context, control *os.File, build string, open func(Setup)
 
 // child is the inner side of the wall.
 type child struct {
-	conn    *conn
-	sampler *sampler.Sampler
-	counts  prometheus.Gatherer
-	log     *logSender
-	gone    chan struct{} // closed when nothing more comes from the parent
-	stopped chan struct{} // closed when the parent says stop
+	conn     *conn
+	deadline time.Duration // of a library call
+	sampler  *sampler.Sampler
+	counts   prometheus.Gatherer
+	log      *logSender
+	gone     chan struct{} // closed when nothing more comes from the parent
+	stopped  chan struct{} // closed when the parent says stop
 
 	mu      sync.Mutex
 	lists   []versionedList
@@ -87,6 +88,7 @@ func (c *child) run(ctx context.Context, build string, open func(Setup) (collect
 	if err != nil {
 		return err
 	}
+	c.deadline = s.deadline
 	c.lists = []versionedList{{s.version, list}}
 	level, err := zapcore.ParseLevel(s.level)
 	if err != nil {
@@ -166,6 +168,8 @@ func (c *child) listen(ctx context.Context) {
 			err = c.onMemory(payload)
 		case kindList:
 			err = c.onList(ctx, payload)
+		case kindAgain:
+			go c.again(ctx)
 		case kindStop:
 			close(c.stopped)
 			_, _, _ = c.conn.next() // until the parent closes the channel
@@ -176,6 +180,15 @@ func (c *child) listen(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// again samples everything once more and says so, also where a call hangs: the
+// parent has waited long enough then.
+func (c *child) again(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.deadline)
+	defer cancel()
+	c.sampler.Again(ctx)
+	_ = c.conn.send(kindSampled, empty{}) // if the parent is gone, listen notices
 }
 
 func (c *child) onList(ctx context.Context, payload []byte) error {

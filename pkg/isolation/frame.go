@@ -42,6 +42,8 @@ const (
 	kindList
 	kindReloaded
 	kindStop
+	kindAgain   // to the child: sample everything once more
+	kindSampled // from it: that is done
 )
 
 // appendFrame appends a frame to b.

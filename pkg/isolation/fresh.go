@@ -44,28 +44,3 @@ func hasRows(sources []*boundSource, fresh map[string]bool) bool {
 	}
 	return true
 }
-
-// caughtUp reports whether no device that sources have sampled has a newer row
-// among old, whose writer is gone.
-func caughtUp(sources, old []*boundSource) bool {
-	last := make(map[string]int64)
-	var row ring.Row
-	for _, b := range old {
-		if b.ring.Latest(&row) {
-			for i, stamp := range row.Stamps {
-				last[b.devices[i].ID] = stamp
-			}
-		}
-	}
-	for _, b := range sources {
-		if !b.ring.Latest(&row) {
-			continue
-		}
-		for i, stamp := range row.Stamps {
-			if stamp != 0 && stamp < last[b.devices[i].ID] {
-				return false
-			}
-		}
-	}
-	return true
-}

@@ -21,30 +21,47 @@ func (s *Supervisor) ready(c *session, now time.Time) bool {
 	return len(s.shown) == 0 || now.Sub(s.boundAt) > s.o.Deadline || hasRows(*shown, s.freshDevices(now))
 }
 
-// handedOver ends the child in service, which c replaces, and reports whether the
-// rows of c are newer than its last. Until then those stay on the page: a counter
-// that went back by a tick would be a reset to Prometheus.
+// handedOver ends the child in service, which c replaces, and reports whether c has
+// read everything once more since. Until then the last rows of the old one stay on
+// the page: a counter that went back would be a reset to Prometheus. Times of rows
+// do not tell which of two is newer: they are when a call began, and what is slow to
+// read is read at other times than its row.
 func (s *Supervisor) handedOver(c *session, now time.Time) bool {
 	old := s.serving
 	if old == nil {
 		return true
 	}
-	if !old.isDone() && !old.ending() {
+	if !s.handOverAt.After(s.servingAt) {
 		s.handOverAt = now
+	}
+	if !old.isDone() && !old.ending() {
 		old.stop(verdict{ReasonMemory, "grew over the memory limit"}, s.o.StopTimeout)
 		s.log.Warn("child was over the memory limit and is replaced", zap.Int("pid", old.pid),
 			zap.Int64("resident_bytes", old.usage.Load().resident), zap.Int64("limit_bytes", s.o.MemoryLimit))
 	}
-	waited := now.Sub(s.handOverAt)
-	if !old.isDone() && waited < lastRows {
+	switch waited := now.Sub(s.handOverAt); {
+	case waited > s.o.StopTimeout+s.o.Deadline+answerPatience:
+		return true // old does not end although it was killed, or a call of c hangs
+	case !old.isDone():
 		return false
 	}
-	return caughtUp(*c.shown.Load(), s.shown) || waited > s.o.Interval+s.o.Deadline+s.o.StopTimeout
+	return !c.beside || c.hasSampledAgain()
 }
 
-// lastRows is how soon a child that was told to stop has sampled for the last
-// time. To close its library may take it much longer.
-const lastRows = 200 * time.Millisecond
+// answerPatience is how long a word of the child may be on its way.
+const answerPatience = time.Second
+
+// hasSampledAgain asks the child, once, to sample everything, and reports whether
+// it has.
+func (s *session) hasSampledAgain() bool {
+	if !s.asked {
+		s.asked = true
+		if err := s.conn.send(kindAgain, empty{}); err != nil {
+			s.sendFailed(err)
+		}
+	}
+	return s.again.Load()
+}
 
 // takeOver puts c into service and forgets the child before it.
 func (s *Supervisor) takeOver(c *session, now time.Time) {

@@ -1,10 +1,14 @@
 package isolation
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -52,7 +56,7 @@ func beChild(name string) int {
 		build = "another build"
 	}
 	err := Child(context.Background(), control, build, func(s Setup) (collector.Factory, error) {
-		return func() collector.Collector { return &counting{mode: name, log: s.Logger} }, nil
+		return func() collector.Collector { return &counting{mode: name, log: s.Logger, start: s.Start} }, nil
 	})
 	if err != nil {
 		return 1
@@ -62,8 +66,9 @@ func beChild(name string) int {
 
 // counting is a collector of two devices whose cells count the samples.
 type counting struct {
-	mode string
-	log  *zap.Logger
+	mode  string
+	log   *zap.Logger
+	start time.Time
 }
 
 func (c *counting) Name() string { return "counting" }
@@ -117,7 +122,7 @@ type counter struct {
 func (s *counter) Devices() []collector.Device { return s.devices }
 func (s *counter) Columns() []collector.Column { return s.columns }
 
-func (s *counter) Sample(row []float64, _ []bool) error {
+func (s *counter) Sample(row []float64, due []bool) error {
 	s.n++
 	switch s.collector.mode {
 	case "hang-all":
@@ -131,16 +136,29 @@ func (s *counter) Sample(row []float64, _ []bool) error {
 			return collector.ErrDeviceLost
 		}
 	case "leak":
-		b := make([]byte, 4<<20)
-		for i := range b {
-			b[i] = 1
+		s.leak()
+	case "leaking clock":
+		s.leak()
+		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:gosec // a call that takes its time, now more, now less
+		for i := range row {
+			if due[i] {
+				row[i] = float64(time.Since(s.collector.start).Microseconds())
+			}
 		}
-		s.hoard = append(s.hoard, b)
+		return nil
 	}
 	for i := range row {
 		row[i] = float64(s.n)
 	}
 	return nil
+}
+
+func (s *counter) leak() {
+	b := make([]byte, 4<<20)
+	for i := range b {
+		b[i] = 1
+	}
+	s.hoard = append(s.hoard, b)
 }
 
 func list(t *testing.T, names ...string) (l field.List) {
@@ -174,7 +192,11 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 		v.board.Store(&view.View{Version: v.board.Load().Version + 1, Sources: next.Sources})
 	}
 	o.Interval, o.Logger, o.Registerer = 10*time.Millisecond, zap.New(core), v.reg
-	v.Supervisor = New(list(t, "DCGM_FI_DEV_GPU_TEMP"), o)
+	fields := list(t, "DCGM_FI_DEV_GPU_TEMP")
+	if mode == "leaking clock" {
+		fields = list(t, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_ECC_SBE_VOL_DEV") // the second is slow to read
+	}
+	v.Supervisor = New(fields, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	v.cancel = cancel
 	go func() { v.done <- v.Run(ctx) }()
@@ -204,6 +226,25 @@ func soon(t *testing.T, what string, f func() bool) {
 			t.Fatalf("%s: not within 30s", what)
 		}
 	}
+}
+
+// freeze stops a process and waits until none of its threads runs any more: one
+// that does when the signal is sent may still do what it is told after that.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "all threads to be stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("no threads of %d: %v", pid, err)
+		}
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			raw, err := os.ReadFile(path)
+			return err == nil && !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" T"))
+		})
+	})
 }
 
 // rows returns the heads of the rings on the board.

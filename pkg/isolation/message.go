@@ -149,10 +149,10 @@ func (m *source) decode(d *decoder) {
 // the length of its facts.
 const deviceBytes = 17
 
-func deviceTexts(v *collector.Device) [15]*string {
+func deviceTexts(v *collector.Device) [16]*string {
 	return [...]*string{
 		&v.ID, &v.Parent, &v.GPU, &v.UUID, &v.PCIBusID, &v.Node, &v.Model,
-		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.MIGUUID, &v.Link, &v.Switch, &v.CPU, &v.Core,
+		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.MIGUUID, &v.Alias, &v.Link, &v.Switch, &v.CPU, &v.Core,
 	}
 }
 

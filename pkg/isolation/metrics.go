@@ -43,9 +43,18 @@ var (
 
 func newMetrics(s *Supervisor) *metrics {
 	return &metrics{
-		s: s, states: sampler.StateCollector(s.Status),
+		s: s, states: sampler.StateCollector(s.states),
 		restarts: make(map[string]uint64), past: tally{},
 	}
+}
+
+// states are those that the metrics tell.
+func (s *Supervisor) states() []sampler.CollectorStatus {
+	all := s.Status()
+	if s.o.Aside {
+		sampler.WithoutDevices(all)
+	}
+	return all
 }
 
 func (m *metrics) restarted(reason string) {

@@ -49,6 +49,9 @@ type Options struct {
 	// for before it takes over. 0 means 30 s.
 	FreshFor time.Duration
 
+	// Aside is as in sampler.Options.
+	Aside bool
+
 	// Stderr is given each line that a child writes to its standard error, as a
 	// vendor's library logs; nil keeps the last ones only, for the log of its end.
 	// It must not block: the child would, once the pipe is full.

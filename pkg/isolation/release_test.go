@@ -100,9 +100,7 @@ func TestReleaseOfAChildThatDoesNotGo(t *testing.T) {
 	})
 	v.awaitService(t)
 	pid := v.state.Load().pid
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, pid)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := v.Release(ctx, "")

@@ -38,6 +38,7 @@ type session struct {
 	state     atomic.Pointer[status]
 	counts    atomic.Pointer[metricSet]
 	shown     atomic.Pointer[[]*boundSource] // in service; nil before the first time
+	again     atomic.Bool                    // has sampled everything since it was asked to
 
 	first   uint64 // version of the list that it began with
 	mu      sync.Mutex
@@ -52,6 +53,8 @@ type session struct {
 	verdict verdict       // after done
 	cpu     time.Duration // after done
 	counted bool          // its end is among the restarts; of the supervisor
+	beside  bool          // began while another was in service; of the supervisor
+	asked   bool          // to sample again; of the supervisor
 	buried  bool          // its costs are in the past; guarded by metrics.mu
 }
 
@@ -310,6 +313,9 @@ func (s *session) take(k kind, payload []byte, l *ledger) error {
 		s.mu.Lock()
 		s.answers = append(s.answers, m)
 		s.mu.Unlock()
+		s.notify()
+	case kindSampled:
+		s.again.Store(true)
 		s.notify()
 	default: // of a later version
 	}

@@ -246,6 +246,7 @@ func (s *Supervisor) start(ctx context.Context, now time.Time) {
 	}
 	version, list := s.wished()
 	c.notify = func() { poke(s.told) }
+	c.beside = s.serving != nil && !s.serving.isDone()
 	if s.restedFor != "" {
 		c.relay.hold()
 	}

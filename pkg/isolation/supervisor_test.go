@@ -180,6 +180,32 @@ func TestALeakingChildIsReplacedWithoutAGap(t *testing.T) {
 	})
 }
 
+// TestNothingGoesBackWhenAChildMakesRoom: whatever the one before has read, and
+// however long its last call took, the next has read later.
+func TestNothingGoesBackWhenAChildMakesRoom(t *testing.T) {
+	v := supervise(t, "leaking clock", Options{
+		MemoryLimit: 160 << 20, RestartMax: 100 * time.Millisecond, SlowInterval: 50 * time.Millisecond,
+	})
+	v.awaitService(t)
+	old := v.board.Load()
+	for n := range 5 {
+		soon(t, "another child", func() bool { return v.board.Load() != old })
+		now := v.board.Load()
+		for i, s := range now.Sources {
+			before, after := latest(t, old.Sources[i].Ring), latest(t, s.Ring)
+			for c := range after.Cells {
+				if !(after.Cells[c] >= before.Cells[c]) {
+					t.Errorf("child %d, source %d: column %d went back from %v to %v", n+1, i, c, before.Cells[c], after.Cells[c])
+				}
+			}
+		}
+		old = now
+	}
+	if got := v.counted(ReasonMemory); got < 5 {
+		t.Errorf("%d restarts for memory, want 5", got)
+	}
+}
+
 func TestRunEndsItsChild(t *testing.T) {
 	v := supervise(t, "counting", Options{})
 	v.awaitService(t)
@@ -205,9 +231,7 @@ func TestAChildThatDoesNotGoIsNamedAndHasNoSecond(t *testing.T) {
 	})
 	v.awaitService(t)
 	pid, board := v.state.Load().pid, v.board.Load()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, pid)
 	soon(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
 	st := v.status()
 	if st.Up || st.Cause != sampler.CauseStuck || st.Devices[0].State != sampler.Stalled || st.Devices[0].Cause != sampler.CauseStuck {

@@ -137,13 +137,27 @@ func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duratio
 	for _, w := range old.workersOf(fresh) {
 		await(ctx, w.done)
 	}
-	answers := make([]chan struct{}, len(heirs))
-	for i, w := range heirs {
+	again(ctx, heirs)
+}
+
+// again lets workers sample once more, everything and beyond their schedule, and
+// returns when they have, or have ended, or ctx has.
+func again(ctx context.Context, workers []*worker) {
+	answers := make([]chan struct{}, len(workers))
+	for i, w := range workers {
 		answers[i] = make(chan struct{}, 1)
-		w.again <- answers[i] // nobody else sends, and there is room for one
+		select {
+		case w.again <- answers[i]:
+		case <-w.done:
+		case <-ctx.Done():
+		}
 	}
-	for _, a := range answers {
-		await(ctx, a)
+	for i, w := range workers {
+		select {
+		case <-answers[i]:
+		case <-w.done:
+		case <-ctx.Done():
+		}
 	}
 }
 

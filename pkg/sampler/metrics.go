@@ -53,7 +53,23 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer, s *Sampler) {
-	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.opens, m.rescanErrors, StateCollector(s.Status), callCollector{s})
+	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.opens, m.rescanErrors, StateCollector(s.states), callCollector{s})
+}
+
+// states are those that the metrics tell.
+func (s *Sampler) states() []CollectorStatus {
+	all := s.Status()
+	if s.o.Aside {
+		WithoutDevices(all)
+	}
+	return all
+}
+
+// WithoutDevices takes the devices away from states.
+func WithoutDevices(all []CollectorStatus) {
+	for i := range all {
+		all[i].Devices = nil
+	}
 }
 
 // dropGone removes the series of sources that old had and now has not.

@@ -47,6 +47,9 @@ type Options struct {
 	// Status tells CauseOutdated; until then what is open goes on. Otherwise it is
 	// closed and opened again.
 	Replaceable bool
+	// Aside says that other collectors tell the states of these devices: they are
+	// not among the metrics, so that nobody counts a device twice.
+	Aside bool
 	// OnPublish is told of each View after it is on the Board, in their order, by
 	// one goroutine at a time. It must not block. Nil means nobody is told.
 	OnPublish func(*view.View)
@@ -138,6 +141,19 @@ func (s *Sampler) Reload(ctx context.Context, fields field.List) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Again samples every source that has a fresh device once more, everything that it
+// is asked for and beyond its schedule. It returns when the rows are there, or ctx
+// ends: what anybody read before the call is older than they are.
+func (s *Sampler) Again(ctx context.Context) {
+	var all []*worker
+	for _, k := range s.keepers {
+		if b := k.current.Load(); b != nil {
+			all = append(all, b.workersOf(b.freshDevices())...)
+		}
+	}
+	again(ctx, all)
 }
 
 // Status tells the state of every collector and device, in order of priority.

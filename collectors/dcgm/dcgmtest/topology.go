@@ -131,6 +131,11 @@ func (e *Engine) SetMIG(gpu int, profiles ...string) {
 	})
 }
 
+// MIGUUID is that of a compute instance of a GPU.
+func MIGUUID(gpu, instance, compute int) string {
+	return fmt.Sprintf("MIG-fa4e%04x-%04x-5000-8000-%012x", gpu, instance<<8|compute, gpu)
+}
+
 func (e *Engine) partition(gpu int, profiles ...string) {
 	for i, p := range profiles {
 		name, parts, split := strings.Cut(p, "/")
@@ -147,6 +152,7 @@ func (e *Engine) partition(gpu int, profiles ...string) {
 			ci := Compute((gpu*instancesPerGPU+i)*instancesPerGPU + c)
 			e.entities = append(e.entities, ci)
 			e.value(ci, fieldName, Text(name))
+			e.value(ci, fieldUUID, Text(MIGUUID(gpu, i+1, c)))
 			e.instances = append(e.instances, mig{ci, in, gpu, i + 1, c, i, slice})
 		}
 	}

@@ -38,8 +38,13 @@ func (o Options) variant() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return fingerprint(symbols)
+}
+
+// fingerprint names what is built of the sources, and of what else there is.
+func fingerprint(more []string) (string, error) {
 	h := sha256.New()
-	err = fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -47,7 +52,7 @@ func (o Options) variant() (string, error) {
 		h.Write(fmt.Appendf(nil, "%s %d\n%s", path, len(text), text))
 		return err
 	})
-	h.Write(fmt.Append(nil, flags(), symbols))
+	h.Write(fmt.Append(nil, flags(), more))
 	return hex.EncodeToString(h.Sum(nil))[:16], err
 }
 
@@ -73,7 +78,7 @@ func (o Options) symbols() ([]string, error) {
 
 func flags() []string {
 	return []string{"-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations",
-		"-fPIC", "-shared", "-pthread", "-Wl,-soname," + soname}
+		"-fPIC", "-pthread"}
 }
 
 // compile returns the file of a build, which is made once per machine.
@@ -94,7 +99,7 @@ func compile(o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = compileIn(work, o)
+	err = link(work, o)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o750)
 	}
@@ -104,13 +109,53 @@ func compile(o Options) (string, error) {
 	return path, errors.Join(err, os.RemoveAll(work))
 }
 
-// compileIn builds the library in an empty directory.
-func compileIn(dir string, o Options) error {
-	if err := copyHeader(dir); err != nil {
-		return err
-	}
+// link makes the library in an empty directory. Builds differ by what they export.
+func link(dir string, o Options) error {
 	symbols, err := o.symbols()
 	if err != nil {
+		return err
+	}
+	objects, err := compileObjects()
+	if err != nil {
+		return err
+	}
+	exports := "{ global: " + strings.Join(symbols, "; ") + "; nvmltest_*; local: *; };\n"
+	if err := os.WriteFile(filepath.Join(dir, "exports"), []byte(exports), 0o600); err != nil {
+		return err
+	}
+	args := append(flags(), "-shared", "-Wl,-soname,"+soname, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
+	return cc(dir, append(append(args, objects...), "-lm", "-ldl")...)
+}
+
+// compileObjects returns the object files, which are made once per machine.
+func compileObjects() (files []string, err error) {
+	v, err := fingerprint([]string{"objects"})
+	if err != nil {
+		return nil, err
+	}
+	base, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(base, v)
+	if _, err := os.Stat(dir); err != nil {
+		work, err := os.MkdirTemp(base, "build-")
+		if err != nil {
+			return nil, err
+		}
+		if err := compileIn(work); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(work))
+		}
+		if err := os.Rename(work, dir); err != nil { // another process was faster
+			_ = os.RemoveAll(work)
+		}
+	}
+	return filepath.Glob(filepath.Join(dir, "*.o"))
+}
+
+// compileIn compiles the sources in an empty directory.
+func compileIn(dir string) error {
+	if err := copyHeader(dir); err != nil {
 		return err
 	}
 	lib, err := fs.Sub(sources, "lib")
@@ -120,18 +165,17 @@ func compileIn(dir string, o Options) error {
 	if err := os.CopyFS(dir, lib); err != nil {
 		return err
 	}
-	exports := "{ global: " + strings.Join(symbols, "; ") + "; nvmltest_*; local: *; };\n"
-	if err := os.WriteFile(filepath.Join(dir, "exports"), []byte(exports), 0o600); err != nil {
-		return err
-	}
 	units, err := filepath.Glob(filepath.Join(dir, "*.c"))
 	if err != nil {
 		return err
 	}
-	args := append(flags(), "-isystem", dir, "-Wl,--version-script="+filepath.Join(dir, "exports"), "-o", filepath.Join(dir, soname))
-	args = append(append(args, units...), "-lm", "-ldl")
-	out, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput() //nolint:gosec // our own sources
-	if err != nil {
+	return cc(dir, append(append(flags(), "-c", "-isystem", "."), units...)...)
+}
+
+func cc(dir string, args ...string) error {
+	cmd := exec.CommandContext(context.Background(), "cc", args...) //nolint:gosec // our own sources
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the simulated NVML: %w\n%s", err, out)
 	}
 	return nil

@@ -25,6 +25,7 @@ func OwnProcess(t *testing.T) (done bool) {
 	if os.Getenv(childVariable) == t.Name() {
 		return false
 	}
+	t.Parallel() // it waits
 	parts := strings.Split(t.Name(), "/")
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"

@@ -37,6 +37,7 @@ type Node struct {
 	loads  []string
 	mig    map[int][]Instance
 	extra  []string
+	procs  map[int][]string
 	events []string
 	nextID uint64
 	absent map[int]bool
@@ -60,6 +61,7 @@ func (n *Node) prepare() error {
 		n.gpus = n.config.GPUs
 	}
 	n.mig, n.absent, n.calls = make(map[int][]Instance), make(map[int]bool), make(map[string]uint64)
+	n.procs = make(map[int][]string)
 	n.nextID = uint64(time.Now().UnixNano())
 	n.clock.start()
 	n.base = slices.Concat(identity(n.gpus), profileLines(n.config.Preset), p.lines, n.config.Lines)
@@ -187,6 +189,9 @@ func (n *Node) text() string {
 		}
 		if n.absent[gpu] {
 			line("absent %d", gpu)
+		}
+		for _, l := range n.procs[gpu] {
+			line("%s", l)
 		}
 	}
 	for _, s := range n.sets {

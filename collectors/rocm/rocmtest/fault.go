@@ -63,7 +63,11 @@ const Inaccessible = "Query currently inaccessible\n"
 func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 	tb.Helper()
 	g.Remove(tb, key)
-	path := g.Path(key)
+	return newFIFO(tb, g.Path(key))
+}
+
+func newFIFO(tb testing.TB, path string) *FIFO {
+	tb.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		tb.Fatal(err)
 	}

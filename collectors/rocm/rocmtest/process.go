@@ -11,6 +11,9 @@ import (
 type Process struct {
 	PID  int
 	Uses []Use
+	// Contexts are what the program has in further contexts, as newer kernels show
+	// it.
+	Contexts [][]Use
 }
 
 // Use is what a process has of one GPU.
@@ -36,14 +39,25 @@ func (t *Tree) Start(tb testing.TB, p Process) {
 }
 
 func (t *Tree) start(p Process) error {
-	dir := proc(p.PID)
-	if err := t.put(dir+"/pasid", itoa(32770+p.PID%1000)); err != nil {
+	if err := t.put(proc(p.PID)+"/pasid", itoa(32770+p.PID%1000)); err != nil {
 		return err
 	}
+	if err := t.context(proc(p.PID), p.Uses); err != nil {
+		return err
+	}
+	for n, uses := range p.Contexts {
+		if err := t.context(fmt.Sprintf("%s/context_%d", proc(p.PID), n), uses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tree) context(dir string, uses []Use) error {
 	for _, g := range t.GPUs {
 		for _, i := range g.Instances {
 			u := Use{GPU: g.Index, Instance: i.Index}
-			for _, x := range p.Uses {
+			for _, x := range uses {
 				if x.GPU == g.Index && x.Instance == i.Index {
 					u = x
 				}
@@ -70,6 +84,25 @@ func (t *Tree) start(p Process) error {
 		}
 	}
 	return nil
+}
+
+// ProcessFile is a file of a process, such as "vram", of the first instance of a GPU.
+func (t *Tree) ProcessFile(pid, gpu int, name string) string {
+	id := t.GPUs[gpu].Instances[0].KFD
+	if name == "cu_occupancy" {
+		return t.Path(fmt.Sprintf("%s/stats_%d/cu_occupancy", proc(pid), id))
+	}
+	return t.Path(fmt.Sprintf("%s/%s_%d", proc(pid), name, id))
+}
+
+// Occupy puts a pipe in the place of a file of a process; see GPU.FIFO.
+func (t *Tree) Occupy(tb testing.TB, pid, gpu int, name string) *FIFO {
+	tb.Helper()
+	path := t.ProcessFile(pid, gpu, name)
+	if err := os.Remove(path); err != nil {
+		tb.Fatal(err)
+	}
+	return newFIFO(tb, path)
 }
 
 // End removes a process.

@@ -98,7 +98,7 @@ func allDevices(sources []collector.Source) []collector.Device {
 func texts(d collector.Device) map[string]string {
 	return map[string]string{
 		"id": d.ID, "gpu": d.GPU, "UUID": d.UUID, "pci_bus_id": d.PCIBusID, "device": d.Node, "modelName": d.Model,
-		"GPU_I_PROFILE": d.InstanceProfile, "GPU_I_ID": d.InstanceID, "GPU_CI_ID": d.ComputeID, "MIG UUID": d.MIGUUID,
+		"GPU_I_PROFILE": d.InstanceProfile, "GPU_I_ID": d.InstanceID, "GPU_CI_ID": d.ComputeID, "MIG UUID": d.MIGUUID, "alias": d.Alias,
 		"nvlink": d.Link, "nvswitch": d.Switch, "cpu": d.CPU, "cpucore": d.Core,
 	}
 }

@@ -10,8 +10,9 @@ import (
 
 // Put writes what the library tells of a device into its block.
 // Shape: len(block) = Width. count is how many processes the library counts,
-// len(list) or more, or negative where it does not say; list may be sorted by
-// Put and is not kept. It allocates nothing.
+// len(list) or more, or negative where some may be missing and it does not say how
+// many (one of several lists failed); list may be sorted by Put and is not kept. It
+// allocates nothing.
 func Put(block []float64, count int, list []Process) {
 	if len(list) > Slots {
 		slices.SortFunc(list, byMemory)

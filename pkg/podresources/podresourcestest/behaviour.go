@@ -140,6 +140,6 @@ func shuffled(devices []*v1.ContainerDevices) []*v1.ContainerDevices {
 			out = append(out, &v1.ContainerDevices{ResourceName: d.ResourceName, DeviceIds: []string{id}, Topology: d.Topology})
 		}
 	}
-	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] }) //nolint:gosec // any order will do
 	return out
 }

@@ -15,7 +15,8 @@ enum {
 	MAX_GPUS = 32,
 	MAX_INSTANCES = 16, // per GPU
 	MAX_PROFILES = 16,
-	MAX_PROCESSES = 64, // per GPU
+	MAX_PROCESSES = 256, // per GPU
+	MAX_SCRIPTED = 256,  // samples of processes, per GPU
 	MAX_VGPUS = 32,
 	HOST = MAX_GPUS,       // index of the faults of functions without a device
 	HANDLES = 1 + 16 * 16, // per GPU: itself, then instances by gi * 16 + ci
@@ -80,6 +81,13 @@ struct process {
 	struct cell sm, mem, enc, dec;
 };
 
+// A sample of a process that the script has; the driver gives it from at on.
+struct busy_sample {
+	double at;
+	unsigned long long stamp;
+	unsigned pid, sm;
+};
+
 struct profile {
 	char name[64];
 	unsigned number, id, slices, sms, copies, count;
@@ -114,6 +122,8 @@ struct gpu {
 	int profile_count;
 	struct process processes[MAX_PROCESSES];
 	int process_count;
+	struct busy_sample samples[MAX_SCRIPTED];
+	int sample_count;
 	struct vgpu vgpus[MAX_VGPUS];
 	int vgpu_count;
 };

@@ -2,7 +2,19 @@
 #include "fake.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+
+// Drivers 535.43 to 535.86 fill the third version with this, under the same name.
+struct long_info {
+	nvmlProcessInfo_t info;
+	unsigned long long protected_memory;
+};
+
+static bool has_long_info(const struct call *c) {
+	int major = 0, minor = 0;
+	return sscanf(c->s->driver, "%d.%d", &major, &minor) == 2 && major == 535 && minor >= 43 && minor < 98;
+}
 
 // list copies processes of a type into structs of any version: all begin with the
 // pid and the memory, and from the second on the instance follows.
@@ -15,7 +27,7 @@ static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void 
 		if (p->type != type || (c->m && (p->gi != (unsigned)c->m->gi || p->ci != (unsigned)c->m->ci)))
 			continue;
 		if (out && have < *count) {
-			nvmlProcessInfo_t info = {p->pid, p->memory, p->gi, p->ci};
+			struct long_info info = {{p->pid, p->memory, p->gi, p->ci}, 0};
 			memcpy((char *)out + have * size, &info, size);
 		}
 		have++;
@@ -31,42 +43,89 @@ static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void 
 		LEAVE(list(&c, type, count, out, sizeof *out));                                                                 \
 	}
 
+#define THIRD_OF(f, type)                                                                                                      \
+	nvmlReturn_t f(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *out) {                                               \
+		ANY(f, d);                                                                                                      \
+		LEAVE(list(&c, type, count, out, has_long_info(&c) ? sizeof(struct long_info) : sizeof *out));                  \
+	}
+
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == offsetof(nvmlProcessInfo_t, gpuInstanceId), "v1 is the beginning of v2");
 PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
 PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses_v2, 'C', nvmlProcessInfo_v2_t)
-PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses_v3, 'C', nvmlProcessInfo_t)
+THIRD_OF(nvmlDeviceGetComputeRunningProcesses_v3, 'C')
 PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses, 'G', nvmlProcessInfo_v1_t)
 PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses_v2, 'G', nvmlProcessInfo_v2_t)
-PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses_v3, 'G', nvmlProcessInfo_t)
+THIRD_OF(nvmlDeviceGetGraphicsRunningProcesses_v3, 'G')
 PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses, 'M', nvmlProcessInfo_v1_t)
 PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses_v2, 'M', nvmlProcessInfo_v2_t)
-PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses_v3, 'M', nvmlProcessInfo_t)
+THIRD_OF(nvmlDeviceGetMPSComputeRunningProcesses_v3, 'M')
 
 static unsigned percent(const struct call *c, const struct cell *cell) {
 	double v = 0;
 	return value_of(c, cell, 0, load_at(c), work_until(c), &v) == NVML_SUCCESS ? (unsigned)v : 0;
 }
 
-// One sample per process, as of now.
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizationSample_t *out, unsigned *count, unsigned long long since) {
-	GPU(nvmlDeviceGetProcessUtilization, d);
-	unsigned long long now = (unsigned long long)(c.now * 1e6);
-	unsigned have = 0, mig = 0;
-	if (!count)
-		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
-	if (get_uint(&c, K_MIG_MODE, &mig) == NVML_SUCCESS && mig)
-		LEAVE(NVML_ERROR_NOT_SUPPORTED);
-	for (int i = 0; i < c.g->process_count; i++) {
-		const struct process *p = &c.g->processes[i];
-		if (p->sm.kind == UNSUPPORTED || now <= since)
-			continue;
-		if (out && have < *count)
-			out[have] = (nvmlProcessUtilizationSample_t){p->pid, now, percent(&c, &p->sm), percent(&c, &p->mem), percent(&c, &p->enc), percent(&c, &p->dec)};
-		have++;
+// A sample with all that the newest struct has.
+typedef nvmlProcessUtilizationInfo_v1_t sample;
+
+static void add(sample *to, unsigned room, unsigned *have, sample s) {
+	if (to && *have < room)
+		to[*have] = s;
+	++*have;
+}
+
+// samples are those newer than since: as of now, one of each process that does
+// something, and those that the script has, whatever they say.
+static unsigned samples(const struct call *c, unsigned long long since, sample *to, unsigned room) {
+	unsigned long long now = (unsigned long long)(c->now * 1e6);
+	unsigned have = 0;
+	for (int i = 0; i < c->g->process_count; i++) {
+		const struct process *p = &c->g->processes[i];
+		sample s = {now, p->pid, percent(c, &p->sm), percent(c, &p->mem), percent(c, &p->enc), percent(c, &p->dec), 0, 0};
+		if (p->sm.kind != UNSUPPORTED && now > since && (s.smUtil || s.memUtil || s.encUtil || s.decUtil))
+			add(to, room, &have, s);
 	}
+	for (int i = 0; i < c->g->sample_count; i++) {
+		const struct busy_sample *p = &c->g->samples[i];
+		if (p->stamp > since && p->at <= c->now)
+			add(to, room, &have, (sample){.timeStamp = p->stamp, .pid = p->pid, .smUtil = p->sm});
+	}
+	return have;
+}
+
+// take answers for both functions: *count is the room in out, and then what there is.
+static nvmlReturn_t take(const struct call *c, unsigned long long since, sample *out, unsigned *count) {
+	unsigned mig = 0;
+	if (get_uint(c, K_MIG_MODE, &mig) == NVML_SUCCESS && mig)
+		return NVML_ERROR_NOT_SUPPORTED;
+	unsigned have = samples(c, since, out, *count);
 	bool fits = out && have <= *count;
 	*count = have;
 	if (have == 0)
-		LEAVE(NVML_ERROR_NOT_FOUND);
-	LEAVE(fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE);
+		return NVML_ERROR_NOT_FOUND;
+	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+enum { MAX_SAMPLES = 1024 };
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizationSample_t *out, unsigned *count, unsigned long long since) {
+	GPU(nvmlDeviceGetProcessUtilization, d);
+	static _Thread_local sample got[MAX_SAMPLES];
+	if (!count)
+		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+	unsigned room = !out ? 0 : *count < MAX_SAMPLES ? *count : MAX_SAMPLES;
+	*count = room;
+	nvmlReturn_t r = take(&c, since, out ? got : NULL, count);
+	for (unsigned i = 0; r == NVML_SUCCESS && i < *count; i++)
+		out[i] = (nvmlProcessUtilizationSample_t){got[i].pid, got[i].timeStamp, got[i].smUtil, got[i].memUtil, got[i].encUtil, got[i].decUtil};
+	LEAVE(r);
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, nvmlProcessesUtilizationInfo_t *info) {
+	GPU(nvmlDeviceGetProcessesUtilizationInfo, d);
+	if (!info)
+		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+	if (!HAS_VERSION(info, nvmlProcessesUtilizationInfo_v1))
+		LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	LEAVE(take(&c, info->lastSeenTimeStamp, info->procUtilArray, &info->processSamplesCount));
 }

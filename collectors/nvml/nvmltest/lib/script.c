@@ -394,6 +394,31 @@ static bool line_process(struct reader *r) {
 	return !r->problem[0];
 }
 
+// busy 0 pid=4242 at=12.5 sm=40
+static bool line_busy(struct reader *r) {
+	struct span gpus;
+	struct busy_sample b = {0};
+	char *key, *text;
+	if (!gpus_of(r, &gpus))
+		return false;
+	while (attribute(r, &key, &text)) {
+		if (IS("pid")) b.pid = (unsigned)strtoul(text, NULL, 0);
+		else if (IS("at")) b.at = strtod(text, NULL);
+		else if (IS("stamp")) b.stamp = strtoull(text, NULL, 0);
+		else if (IS("sm")) b.sm = (unsigned)strtoul(text, NULL, 0);
+		else return fail(r, "a sample of a process has no \"%s\"", key);
+	}
+	if (b.stamp == 0)
+		b.stamp = (unsigned long long)(b.at * 1e6);
+	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
+		struct gpu *gpu = &r->s->gpus[g];
+		if (gpu->sample_count == MAX_SCRIPTED)
+			return fail(r, "%s", "too many samples of processes");
+		gpu->samples[gpu->sample_count++] = b;
+	}
+	return !r->problem[0];
+}
+
 static bool line_vgpu(struct reader *r) {
 	struct span gpus;
 	struct vgpu v = {.licensed = 1, .state = NVML_GRID_LICENSE_STATE_LICENSED};
@@ -524,7 +549,7 @@ static const struct {
 	{"gpu", line_gpu},         {"node", line_node},       {"gpus", line_gpus},   {"time", line_time},
 	{"load", line_load},       {"profile", line_profile}, {"mig", line_mig},     {"process", line_process},
 	{"vgpu", line_vgpu},       {"absent", line_absent},   {"fault", line_fault}, {"event", line_event},
-	{"peer", line_peer},
+	{"peer", line_peer},       {"busy", line_busy},
 };
 
 static bool read_line(struct reader *r) {

@@ -29,8 +29,9 @@ type Instance struct {
 	Node   int    // kfd/topology/nodes/<Node>
 	KFD    uint64 // gpu_id
 	Render string
-	XCCs   int // chiplets with compute units, 0: not known
-	Units  int // compute units
+	Name   string // platform device of a partition, "amdgpu_xcp_1"; empty for the first, which is the PCI device
+	XCCs   int    // chiplets with compute units, 0: not known
+	Units  int    // compute units
 }
 
 // Node is what all GPUs of the node share.

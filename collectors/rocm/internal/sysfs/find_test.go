@@ -66,6 +66,9 @@ func TestFindPartitions(t *testing.T) {
 				at := i*n + k
 				want := raw.Instance{ID: k, Node: at + 2, KFD: tree.GPUs[i].Instances[k].KFD,
 					Render: fmt.Sprintf("renderD%d", 128+at), XCCs: 8 / n, Units: 304 / n}
+				if k > 0 { // the first is the board's own device
+					want.Name = fmt.Sprintf("amdgpu_xcp_%d", i*(n-1)+k)
+				}
 				if diff := cmp.Diff(want, inst); diff != "" {
 					t.Errorf("%s: %s", mode, diff)
 				}

@@ -29,10 +29,21 @@ func (r *Reader) attach(boards []raw.GPU) {
 			if n.instance.Render == "" {
 				n.instance.Render = b.Render
 			}
+			n.instance.Name = r.platformDevice(n.instance.Render)
 			b.Instances = append(b.Instances, n.instance)
 			b.Hive = n.hive
 		}
 	}
+}
+
+// platformDevice is the device that a render node of a partition belongs to,
+// empty if it belongs to a board.
+func (r *Reader) platformDevice(render string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), render, "device"))
+	if err != nil || render == "" || !isNode(filepath.Base(dir), "amdgpu_xcp_") {
+		return ""
+	}
+	return filepath.Base(dir)
 }
 
 // node is one directory of the topology.

@@ -1,0 +1,377 @@
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
+)
+
+// TestE2EPods runs the real binary beside a scripted kubelet. What the page says in
+// each mode is in TestOwnersOnThePage.
+func TestE2EPods(t *testing.T) {
+	exe := build(t)
+	for name, test := range map[string]func(*testing.T, string){
+		"Flapping": testFlapping,
+		"Operator": testOperator,
+		"Isolated": testOwnersIsolated,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, exe)
+		})
+	}
+}
+
+// podsCSV is short, since many scrapers read it.
+const podsCSV = `DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
+DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
+DCGM_FI_DRIVER_VERSION, label, Driver
+`
+
+// withKubelet are the flags for a node whose kubelet is at socket, which is asked
+// as often as can be.
+func withKubelet(socket string, more ...string) []string {
+	return append([]string{"-k", "--pod-resources-kubelet-socket=" + socket, "--pod-resources-interval=1s"}, more...)
+}
+
+// uuids are those of the node's GPUs, by index.
+func (e *exporter) uuids(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	eventually(t, "a page with 8 GPUs", func() error {
+		p := e.scrape(t, acceptText)
+		for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
+			out[s.get("gpu")] = s.get("UUID")
+		}
+		return eightGPUs(p)
+	})
+	return out
+}
+
+// podOf wants the pod on each of these GPUs; "" is none.
+func podOf(pods map[string]string) func(page) error {
+	return func(p page) error {
+		var errs []error
+		for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
+			if want, asked := pods[s.get("gpu")]; asked && s.get("pod") != want {
+				errs = append(errs, fmt.Errorf("GPU %s is pod %q's, want %q", s.get("gpu"), s.get("pod"), want))
+			}
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func pod(name string, uuids ...string) *v1.PodResources {
+	return kubelet.Pod("ml", name, kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", uuids...)))
+}
+
+// testFlapping lets 50 scrapers look at the page while the kubelet goes through
+// everything that kubelets do, and reload the list meanwhile. No scrape may see
+// another set of series, and the exporter must hold no more than before.
+func testFlapping(t *testing.T, exe string) {
+	path := file(t, "counters.csv", podsCSV)
+	k := kubelet.Start(t)
+	e := serve(t, exe, withKubelet(k.Socket(), "-f", path, "--collect-interval=200", "--slow-interval=200ms")...)
+	gpus := e.uuids(t)
+	pods := []*v1.PodResources{pod("train-0", gpus["0"], gpus["1"]), pod("train-1", gpus["2"]), pod("chat", gpus["5"])}
+	k.Set(pods...)
+	want := map[string]string{"0": "train-0", "1": "train-0", "2": "train-1", "3": "", "5": "chat"}
+	eventually(t, "the pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+	eventually(t, "a healthy mapping", func() error {
+		return e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "pod_resources")
+	})
+
+	w := e.watchSeries(t, 50)
+	w.measure(t, "with a kubelet that answers", 2*time.Second)
+	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
+
+	stop := make(chan struct{})
+	var flapping sync.WaitGroup
+	flapping.Go(func() { flap(k, pods, stop) })
+	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature, in C.", 1)) // a reload: same series
+	w.measure(t, "with a kubelet that flaps", 10*time.Second)
+	close(stop)
+	flapping.Wait()
+	w.stop(t)
+
+	var p page
+	eventually(t, "a healthy mapping", func() error {
+		p = e.scrape(t, acceptText)
+		return errors.Join(podOf(want)(p), p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
+	})
+	failures := 0.0
+	for _, s := range p.family("warpgauge_mapping_errors_total") {
+		failures += s.value
+	}
+	if failures == 0 {
+		t.Error("the kubelet has flapped, and no failure is counted")
+	}
+	eventually(t, "goroutines and descriptors as before", func() error {
+		var errs []error
+		if g := e.goroutines(t); g > goroutines+1 { // each look is a connection
+			errs = append(errs, fmt.Errorf("%v goroutines, %v before", g, goroutines))
+		}
+		if d := e.descriptors(t); d > descriptors+1 {
+			errs = append(errs, fmt.Errorf("%d descriptors, %d before", d, descriptors))
+		}
+		return errors.Join(errs...)
+	})
+	t.Logf("%d connections to the kubelet, %d lists, %v failures", k.Connections(), k.Calls(kubelet.List), failures)
+
+	// Another node's worth of pods after one more restart: followed, not mixed.
+	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
+	want = map[string]string{"0": "other-0", "1": "other-1", "2": "other-1", "3": "", "5": "other-5"}
+	eventually(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+}
+
+// flap puts the kubelet through 200 changes or more.
+func flap(k *kubelet.Server, pods []*v1.PodResources, stop <-chan struct{}) {
+	steps := []func(){
+		k.Kill,
+		func() { k.Restart() }, // lists nothing yet
+		func() { k.Set(pods...) },
+		func() { k.On(kubelet.List, kubelet.Silence()) },
+		func() { k.On(kubelet.List, kubelet.Fail(codes.Internal, "no")) },
+		func() { k.On(kubelet.List, kubelet.Say([]byte{0xff, 0xff})) },
+		func() { k.On(kubelet.List, kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
+		func() { k.On(kubelet.List, nil) },
+		func() { k.Restart(pods[:1]...) },
+		func() { k.Restart(pods...) },
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		steps[i%len(steps)]()
+		select {
+		case <-stop:
+			k.On(kubelet.List, nil)
+			k.Restart(pods...)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// seriesWatch compares the series of each page with those of the first.
+type seriesWatch struct {
+	want map[string]bool
+	end  chan struct{}
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	took  []time.Duration
+	wrong error
+}
+
+// watchSeries starts scrapers, each of which scrapes ten times a second.
+func (e *exporter) watchSeries(t *testing.T, scrapers int) *seriesWatch {
+	t.Helper()
+	client := newClient(t)
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = scrapers
+	scrape := func() (map[string]bool, time.Duration, error) {
+		begin := time.Now()
+		a, err := try(t.Context(), client, http.MethodGet, e.url+"/metrics", "Accept", acceptText)
+		if err == nil && a.code != http.StatusOK {
+			err = fmt.Errorf("status %d: %.200s", a.code, a.body)
+		}
+		return devicesSeries(a.body), time.Since(begin), err
+	}
+	w := &seriesWatch{end: make(chan struct{})}
+	var err error
+	if w.want, _, err = scrape(); err != nil || len(w.want) != 16 {
+		t.Fatalf("%d series, want 16: %v", len(w.want), err)
+	}
+	for range scrapers {
+		w.done.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				got, took, err := scrape()
+				if err == nil && !maps.Equal(got, w.want) {
+					err = errors.New("the page has other series (-before +now):\n" + cmp.Diff(w.want, got))
+				}
+				w.note(took, err)
+				select {
+				case <-w.end:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return w
+}
+
+// devicesSeries are names and labels of the devices' series.
+func devicesSeries(body []byte) map[string]bool {
+	out := map[string]bool{}
+	for line := range bytes.Lines(body) {
+		if bytes.HasPrefix(line, []byte("DCGM_")) {
+			out[string(line[:bytes.LastIndexByte(line, ' ')])] = true
+		}
+	}
+	return out
+}
+
+func (w *seriesWatch) note(took time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.took = append(w.took, took)
+	if w.wrong == nil {
+		w.wrong = err
+	}
+}
+
+// measure reports how long scrapes took from now on.
+func (w *seriesWatch) measure(t *testing.T, what string, d time.Duration) {
+	t.Helper()
+	w.mu.Lock()
+	w.took = nil
+	w.mu.Unlock()
+	time.Sleep(d) // how long is looked on, not a wait for anything
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.Sort(w.took)
+	if len(w.took) == 0 {
+		t.Fatalf("no scrape %s within %v", what, d)
+	}
+	at := func(q float64) time.Duration { return w.took[int(q*float64(len(w.took)-1))] }
+	t.Logf("%s: %d scrapes, p50 %v, p99 %v, slowest %v", what, len(w.took), at(0.5), at(0.99), at(1))
+}
+
+func (w *seriesWatch) stop(t *testing.T) {
+	t.Helper()
+	close(w.end)
+	w.done.Wait()
+	if w.wrong != nil {
+		t.Error(w.wrong)
+	}
+}
+
+// testOperator starts the binary as the GPU Operator's DaemonSet does: by variables
+// alone, without a token and before the kubelet. The page is there at once; labels
+// come when the kubelet does.
+func testOperator(t *testing.T, exe string) {
+	k := kubelet.At(t, kubelet.SocketPath(t))
+	csv, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serve(t, withEnv(t, exe,
+		"DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+csv, "NODE_NAME=worker-7",
+		"DCGM_POD_RESOURCES_KUBELET_SOCKET="+k.Socket(),
+		"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID=true", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true",
+		"KUBERNETES_VIRTUAL_GPUS=true", "KUBERNETES_ENABLE_DRA=true",
+		"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1", "KUBECONFIG=",
+	), "--pod-resources-interval=1s")
+	gpus := e.uuids(t)
+	eventually(t, "what is missing, in the metrics", func() error {
+		p := e.scrape(t, acceptText)
+		return errors.Join(
+			p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"),
+			p.want(0, "warpgauge_mapping_up", "mapping", "pod_metadata"),
+			p.want(0, "warpgauge_mapping_up", "mapping", "resource_slices"),
+		)
+	})
+	client := newClient(t)
+	for path, want := range map[string]int{"/health": http.StatusOK, "/readyz": http.StatusOK} {
+		if a := get(t, client, e.url+path); a.code != want {
+			t.Errorf("GET %s without a kubelet: %d %s, want %d", path, a.code, a.body, want)
+		}
+	}
+	k.Set(pod("train-0", gpus["0"]+"::0"), pod("train-1", gpus["1"]))
+	k.Serve()
+	eventually(t, "pods, now that there is a kubelet", func() error {
+		p := e.scrape(t, acceptText)
+		return errors.Join(podOf(map[string]string{"0": "train-0", "1": "train-1", "2": ""})(p),
+			p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
+	})
+	if _, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "vgpu", "0", "hostname", "worker-7"); err != nil {
+		t.Error(err)
+	}
+	log := e.log.String()
+	for _, mapping := range []string{"pod_resources", "pod_metadata", "resource_slices"} {
+		n := 0
+		for line := range strings.Lines(log) {
+			if strings.Contains(line, "mapping fails") && strings.Contains(line, mapping) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("the log says %d times that mapping %s fails, want once:\n%s", n, mapping, log)
+		}
+	}
+	e.signal(t, os.Interrupt)
+	if code := e.exitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// testOwnersIsolated looks for sockets of the kubelet in the process that samples:
+// it must share none with the exporter and open none of its own.
+func testOwnersIsolated(t *testing.T, exe string) {
+	k := kubelet.Start(t)
+	e := serve(t, exe, withKubelet(k.Socket(), "--isolation=process")...)
+	gpus := e.uuids(t)
+	k.Set(pod("train-0", gpus["0"]))
+	eventually(t, "the pod", func() error { return podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)) })
+	if n := k.Connections(); n != 1 {
+		t.Errorf("%d connections to the kubelet, want 1", n)
+	}
+	child, ours := e.child(t), sockets(e.pid())
+	if len(ours) == 0 {
+		t.Error("the exporter has no sockets at all")
+	}
+	for _, s := range sockets(child) {
+		if slices.Contains(ours, s) {
+			t.Errorf("the child has a socket of the exporter: %s", s)
+		}
+	}
+	// The kubelet goes away while the child is replaced: labels stay.
+	k.Kill()
+	kill(t, child, 9)
+	eventually(t, "the pod, on devices that another child has found", func() error {
+		p := e.scrape(t, acceptText)
+		return errors.Join(eightGPUs(p), p.upAgain(1, "signal"), podOf(map[string]string{"0": "train-0", "1": ""})(p))
+	})
+}
+
+// sockets are those that a process has open, as /proc names them.
+func sockets(pid int) (out []string) {
+	for _, f := range openFiles(pid) {
+		if strings.HasPrefix(f, "socket:") {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// withEnv is exe with variables, as a script that becomes it.
+func withEnv(t *testing.T, exe string, variables ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "start")
+	text := "#!/bin/sh\n"
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		text += fmt.Sprintf("export %s='%s'\n", name, value)
+	}
+	if err := os.WriteFile(path, []byte(text+fmt.Sprintf("exec '%s' \"$@\"\n", exe)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/etc"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/podmeta/podmetatest"
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
+)
+
+// ownersCSV asks for what users of a shared device may have of their own, for one
+// reading that they have not, and for a label.
+const ownersCSV = `DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
+DCGM_FI_DEV_FB_USED, gauge, Memory in use.
+DCGM_FI_DEV_FB_TOTAL, gauge, Memory.
+DCGM_FI_DRIVER_VERSION, label, Driver
+`
+
+// simulatedDevices are those that the fake collector shows.
+func simulatedDevices(t *testing.T, profile string, n int) (gpus, instances []collector.Device) {
+	t.Helper()
+	factory, err := fake.Factory(fake.Options{Profile: profile, Devices: n})
+	must(t, err)
+	list, _, err := field.Parse(strings.NewReader(string(etc.DefaultCounters())), field.ParseOptions{})
+	must(t, err)
+	c := factory()
+	sources, err := c.Open(context.Background(), list)
+	must(t, err)
+	for _, s := range sources {
+		for _, d := range s.Devices() {
+			switch d.Level {
+			case field.GPU:
+				gpus = append(gpus, d)
+			case field.Instance:
+				instances = append(instances, d)
+			}
+		}
+	}
+	must(t, c.Close())
+	return gpus, instances
+}
+
+const (
+	nvidiaGPU = "nvidia.com/gpu"
+	testNode  = "node-1"
+)
+
+// whole are four GPUs: one for a container, one for two containers of a pod, one
+// for two pods, one for nobody.
+func whole(gpus []collector.Device) []*v1.PodResources {
+	one := func(i int) kubelet.DevicesOf { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
+	return []*v1.PodResources{
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", one(0)), kubelet.Container("logs")),
+		kubelet.Pod("ml", "train-1", kubelet.Container("main", one(1)), kubelet.Container("eval", one(1))),
+		kubelet.Pod("web", "chat-7", kubelet.Container("server", one(2))),
+		kubelet.Pod("web", "chat-8", kubelet.Container("server", one(2))),
+		kubelet.Pod("kube-system", "dns"),
+	}
+}
+
+// shares are the same with shares of time-sliced GPUs.
+func shares(gpus []collector.Device) []*v1.PodResources {
+	share := func(i int, replicas ...string) kubelet.DevicesOf {
+		d := kubelet.DevicesOf{Resource: "nvidia.com/gpu.shared"}
+		for _, r := range replicas {
+			d.IDs = append(d.IDs, gpus[i].UUID+"::"+r)
+		}
+		return d
+	}
+	return []*v1.PodResources{
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", share(0, "0"))),
+		kubelet.Pod("ml", "train-1", kubelet.Container("main", share(1, "0", "1")), kubelet.Container("eval", share(1, "3"))),
+		kubelet.Pod("web", "chat-7", kubelet.Container("server", share(2, "2"))),
+		kubelet.Pod("web", "chat-8", kubelet.Container("server", share(2, "10"))),
+	}
+}
+
+// TestOwnersOnThePage prints one page per way in which devices are given to pods and
+// jobs: names, labels and who the device's owners are; the values of a simulation are
+// nobody's concern here. Rewrite with -update.
+func TestOwnersOnThePage(t *testing.T) {
+	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
+	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
+	amd, _ := simulatedDevices(t, "mi300x", 2)
+	csv := tempFile(t, "counters.csv", ownersCSV)
+	jobs := t.TempDir()
+	writeFile(t, filepath.Join(jobs, "0"), "4711\n4712\n")
+	writeFile(t, filepath.Join(jobs, "3"), "4713\n")
+
+	migPods := []*v1.PodResources{
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].MIGUUID))),
+		kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].MIGUUID+"::0"))),
+		kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].MIGUUID+"::1"))),
+	}
+	for _, c := range []struct {
+		name string
+		node []string // flags of the simulation
+		args []string
+		pods []*v1.PodResources
+	}{
+		{"plain", h100(4), nil, whole(gpus)},
+		{"old-names", h100(4), []string{"-o"}, whole(gpus)},
+		{"shared", h100(4), nil, shares(gpus)},
+		{"virtual", h100(4), []string{"--kubernetes-virtual-gpus", "--process-values=false"}, shares(gpus)},
+		{"device-names", h100(2), []string{"--kubernetes-virtual-gpus", "--process-values=false", "--kubernetes-gpu-id-type=device-name"}, []*v1.PodResources{
+			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices(nvidiaGPU, "nvidia0"))),
+			kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu0"))),
+			kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu1"))),
+		}},
+		{"mig", node("dgx-a100-mig", 1), nil, migPods},
+		{"mig-virtual", node("dgx-a100-mig", 1), []string{"--kubernetes-virtual-gpus", "--process-values=false"}, migPods},
+		{"amd", node("mi300x", 2), nil, []*v1.PodResources{
+			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", strings.ToLower(amd[1].PCIBusID[4:])))),
+		}},
+		{"further-resource", h100(1), []string{"--nvidia-resource-names=nvidia.com/h100"}, []*v1.PodResources{
+			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/h100", gpus[0].UUID))),
+		}},
+		{"jobs", h100(4), []string{"--hpc-job-mapping-dir=" + jobs}, whole(gpus)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := kubelet.Start(t)
+			k.Set(c.pods...)
+			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append(append([]string{
+				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
+			}, c.node...), c.args...)...))
+		})
+	}
+}
+
+// claim is one device of a resource claim.
+func claim(name, driver, device string) kubelet.Claimed {
+	return kubelet.Claim("ml", name, kubelet.ClaimedDevice{Driver: driver, Pool: testNode, Device: device})
+}
+
+// TestOwnersFromTheAPIServer is the same with what the API server tells: labels and
+// uids of pods, and which devices claims are for.
+func TestOwnersFromTheAPIServer(t *testing.T) {
+	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
+	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
+	csv := tempFile(t, "counters.csv", ownersCSV)
+	const nvidia = "gpu.nvidia.com"
+	for _, c := range []struct {
+		name   string
+		args   []string
+		pods   []*v1.PodResources
+		api    []podmetatest.Object // pods
+		slices []podmetatest.Object
+	}{
+		{
+			"labels", append(h100(4), "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid",
+				"--kubernetes-pod-label-allowlist-regex=^app,team,^pod$"),
+			whole(gpus),
+			[]podmetatest.Object{
+				podmetatest.Pod("ml", "train-0", "0a-1", map[string]string{
+					"app.kubernetes.io/name": "trainer", "app": "x", "team": "vision", "secret": "no", "pod": "not this one",
+				}),
+				podmetatest.Pod("ml", "train-1", "0a-2", nil),
+				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+			}, nil,
+		},
+		{
+			"virtual-labels", append(h100(4), "--kubernetes-virtual-gpus", "--process-values=false", "-o",
+				"--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid"),
+			shares(gpus),
+			[]podmetatest.Object{
+				podmetatest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
+				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+				podmetatest.Pod("web", "chat-8", "0a-4", map[string]string{"team": "chat"}),
+			}, nil,
+		},
+		{
+			"dra", append(h100(4), "--kubernetes-enable-dra"),
+			[]*v1.PodResources{
+				kubelet.Pod("ml", "train-0", kubelet.Container("main", claim("one-gpu", nvidia, "gpu-0"))),
+				kubelet.Pod("ml", "train-1", kubelet.Container("main", claim("shared-gpu", nvidia, "gpu-1"))),
+				kubelet.Pod("ml", "train-2", kubelet.Container("main", claim("shared-gpu", nvidia, "gpu-1"))),
+				kubelet.Pod("ml", "nic", kubelet.Container("main", claim("nic", "nic.example.com", "nic-0"))),
+				kubelet.Pod("ml", "unknown", kubelet.Container("main", claim("later", nvidia, "gpu-9"))),
+			}, nil,
+			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+				"gpu-0": {"type": "gpu", "uuid": gpus[0].UUID}, "gpu-1": {"type": "gpu", "uuid": gpus[1].UUID},
+				"gpu-2": {"type": "gpu", "uuid": gpus[2].UUID}, "gpu-3": {"type": "gpu", "uuid": gpus[3].UUID},
+			})},
+		},
+		{
+			"dra-mig-virtual", append(node("dgx-a100-mig", 1), "--kubernetes-enable-dra", "--kubernetes-virtual-gpus", "--process-values=false"),
+			[]*v1.PodResources{
+				kubelet.Pod("ml", "train-0", kubelet.Container("main", claim("large", nvidia, "gpu-0-mig-3g20gb-9-0"))),
+				kubelet.Pod("web", "chat-7", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
+				kubelet.Pod("web", "chat-8", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
+			}, nil,
+			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+				"gpu-0-mig-3g20gb-9-0": {"type": "mig", "uuid": instances[0].MIGUUID, "parentUUID": instances[0].UUID, "profile": "3g.20gb"},
+				"gpu-0-mig-1g5gb-19-6": {"type": "mig", "uuid": instances[2].MIGUUID, "parentUUID": instances[2].UUID, "profile": "1g.5gb"},
+			})},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k, api := kubelet.Start(t), podmetatest.Start(t, testNode)
+			k.Set(c.pods...)
+			api.Pods(c.api...)
+			api.Slices(c.slices...)
+			t.Setenv("KUBECONFIG", api.Kubeconfig())
+			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append([]string{
+				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
+			}, c.args...)...))
+			// Nobody asks the API server for what nobody wants to know.
+			for path, wanted := range map[string]bool{
+				"/api/v1/pods": c.api != nil, "/apis/resource.k8s.io/v1/resourceslices": c.slices != nil,
+			} {
+				if asked := api.Requests(path) > 0; asked != wanted {
+					t.Errorf("%s was asked for: %v, want %v", path, asked, wanted)
+				}
+			}
+		})
+	}
+}
+
+// TestDevicesTellTheirUsers looks at what warpgauge devices says, and at what it
+// says of those who do not answer.
+func TestDevicesTellTheirUsers(t *testing.T) {
+	gpus, _ := simulatedDevices(t, "dgx-h100", 2)
+	k := kubelet.Start(t)
+	var shares []string
+	for i := range 6 {
+		shares = append(shares, fmt.Sprintf("%s::%d", gpus[1].UUID, i))
+	}
+	k.Set(
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices(nvidiaGPU, gpus[0].UUID))),
+		kubelet.Pod("web", "chat", kubelet.Container("server", kubelet.Devices("nvidia.com/gpu.shared", shares...))),
+		kubelet.Pod("web", "lost", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "GPU-00000000-0000-0000-0000-000000000000"))),
+	)
+	jobs := t.TempDir()
+	writeFile(t, filepath.Join(jobs, "0"), "4711\n")
+	args := append(h100(2), "devices", "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+jobs,
+		"--kubernetes-enable-pod-uid", "--kubernetes-enable-dra", "--container-runtime-socket="+filepath.Join(jobs, "none.sock"))
+	some := execute(t, nil, simulated(args...)...)
+	some.want(t, 0,
+		"REASON  USED BY\n", "pod ml/train-0, container main (nvidia.com/gpu)\n", " job 4711\n",
+		"pod web/chat, container server (share 2, nvidia.com/gpu.shared)\n", "and 3 more (--all lists them)\n",
+		"not a device of this machine: nvidia.com/gpu GPU-00000000-0000-0000-0000-000000000000 of pod web/lost (device)\n",
+		"mapping pod_metadata fails (no_node_name): ", "NODE_NAME", "mapping resource_slices fails", "mapping container_runtime fails (absent): ")
+	if strings.Contains(some.out, "pod_resources") || strings.Contains(some.out, "hpc_jobs") {
+		t.Errorf("mappings that work are complained of:\n%s", some.out)
+	}
+	all := execute(t, nil, simulated(append(args, "--all")...)...)
+	all.want(t, 0, "(share 5, nvidia.com/gpu.shared)\n")
+
+	k.On(kubelet.List, kubelet.Silence())
+	execute(t, nil, simulated(append(args, "--timeout=500ms")...)...).want(t, 0,
+		"USED BY\n", "mapping pod_resources: no answer within 500ms\n", "job 4711")
+	if plain := execute(t, nil, simulated("devices")...); strings.Contains(plain.out, "USED BY") {
+		t.Error("devices tells of users without being asked to")
+	}
+}
+
+func h100(n int) []string { return node("dgx-h100", n) }
+
+func node(profile string, n int) []string {
+	return []string{"--fake-profile=" + profile, fmt.Sprintf("--fake-devices=%d", n)}
+}
+
+// onceOwners is the part of a page that concerns devices and owners, without the
+// values of devices.
+func onceOwners(t *testing.T, env environment, args ...string) []byte {
+	t.Helper()
+	o := execute(t, env, simulated(append([]string{"once"}, args...)...)...)
+	o.want(t, 0)
+	var out strings.Builder
+	for line := range strings.Lines(o.out) {
+		switch series, _, _ := strings.Cut(line, "} "); {
+		case strings.HasPrefix(line, "DCGM_"):
+			fmt.Fprintf(&out, "%s}\n", series)
+		case strings.HasPrefix(line, "warpgauge_device_owner"), strings.HasPrefix(line, "warpgauge_owner_unmatched"):
+			out.WriteString(line)
+		}
+	}
+	return []byte(out.String())
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/cri"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/process"
+	"warpgauge/pkg/view"
+)
+
+// suspicionEvery is how often devices and processes are compared with what the
+// mappings know. It is as often as those ask at most.
+const suspicionEvery = time.Second
+
+// suspicion has the kubelet and the container runtime asked at once where what they
+// said last seems to be old: devices have come or gone, or something is there
+// that they have not told of.
+type suspicion struct {
+	kubelet    suspect                  // nil: not asked
+	runtime    suspect                  // nil: not asked
+	containers func() *cri.Snapshot     // of the runtime
+	processes  func() *process.Snapshot // nil: not looked at
+	board      *view.Board
+	unknown    func() []owner.Unmatched
+
+	// Of run's goroutine.
+	version   uint64 // of the View
+	unmatched []owner.Unmatched
+	strangers []string // ids of containers and uids of pods that nobody has told of, sorted
+}
+
+// suspect is who can be asked to look at once; asking never blocks.
+type suspect interface{ Suspect() }
+
+var (
+	_ suspect = (*podresources.Client)(nil)
+	_ suspect = (*cri.Client)(nil)
+)
+
+// run compares until ctx ends.
+func (s *suspicion) run(ctx context.Context) error {
+	tick := time.NewTicker(suspicionEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.look()
+		}
+	}
+}
+
+// look asks for each reason once, when it appears: an id that stays unknown does
+// not become known by asking again and again.
+func (s *suspicion) look() {
+	moved, strangers := s.moved(), s.newStrangers()
+	if s.kubelet != nil && (moved || strangers) {
+		s.kubelet.Suspect()
+	}
+	if s.runtime != nil && strangers {
+		s.runtime.Suspect()
+	}
+}
+
+// moved says that devices have changed, or that the kubelet names others than
+// there are.
+func (s *suspicion) moved() bool {
+	version, unmatched := s.board.Load().Version, s.unknown()
+	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
+	moved := version != s.version || slices.ContainsFunc(unmatched, isNew)
+	s.version, s.unmatched = version, unmatched
+	return moved
+}
+
+// newStrangers says that a process runs in a container, or a pod, that was not
+// there at the last look and that nobody knows.
+func (s *suspicion) newStrangers() bool {
+	if s.processes == nil {
+		return false
+	}
+	var now []string
+	for _, use := range s.processes().Devices {
+		for _, u := range use.Users {
+			if u.PodUID != "" && !s.known(u) {
+				now = append(now, u.PodUID+"/"+u.ContainerID)
+			}
+		}
+	}
+	slices.Sort(now)
+	now = slices.Compact(now)
+	isNew := func(id string) bool { _, known := slices.BinarySearch(s.strangers, id); return !known }
+	found := slices.ContainsFunc(now, isNew)
+	s.strangers = now
+	return found
+}
+
+// known asks the runtime's last answer. Without a runtime, every process that
+// appears may be of a pod that the kubelet has just started.
+func (s *suspicion) known(u process.User) bool {
+	if s.containers == nil {
+		return false
+	}
+	_, known := s.containers().Containers[u.ContainerID]
+	return known
+}

@@ -1,0 +1,177 @@
+package fake
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/field"
+)
+
+// lookout samples the processes of a world.
+type lookout struct {
+	sources []collector.Source
+	rows    [][]float64
+}
+
+func openProcesses(t *testing.T, w *World) *lookout {
+	t.Helper()
+	c := w.Processes()
+	sources, err := c.Open(t.Context(), field.List{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	out := &lookout{sources: sources}
+	for _, s := range sources {
+		if _, err := processes.Blocks(len(s.Devices()), s.Columns()); err != nil {
+			t.Fatal(err)
+		}
+		row := make([]float64, len(s.Columns()))
+		for i := range row {
+			row[i] = math.NaN()
+		}
+		out.rows = append(out.rows, row)
+	}
+	return out
+}
+
+func (l *lookout) sample(gpu int) error {
+	due := make([]bool, len(l.rows[gpu]))
+	for i := range due {
+		due[i] = true
+	}
+	return l.sources[gpu].Sample(l.rows[gpu], due)
+}
+
+func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...processes.Process) {
+	t.Helper()
+	if err := l.sample(gpu); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	got, n := processes.Get(nil, l.rows[gpu][device*processes.Width:][:processes.Width])
+	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || n != count {
+		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "there")
+	spec, err := ParseSpec(strings.NewReader(`
+profile: dgx-a100-mig
+processes:
+  - {device: 0, instance: 13, pid: 4711, memory: 100}
+  - {device: 0, pid: 4712, kind: graphics, busy: 7}
+  - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, kind: mps, at: 10s, for: 10s}
+  - {device: 4, pid: 4714, while: ` + file + `}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	w := newWorld(t, Options{Spec: spec, Now: func() time.Time { return now }})
+	l := openProcesses(t, w)
+	if len(l.sources) != 8 {
+		t.Fatalf("%d sources, want 8", len(l.sources))
+	}
+	main := w.Collector()
+	sources, err := main.Open(t.Context(), mustList(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range sources[:8] {
+		ids := func(all []collector.Device) (out []string) {
+			for _, d := range all {
+				out = append(out, d.ID)
+			}
+			return out
+		}
+		if diff := cmp.Diff(ids(s.Devices()), ids(l.sources[i].Devices())); diff != "" {
+			t.Errorf("devices of GPU %d (-of the other +of processes):\n%s", i, diff)
+		}
+	}
+	nan := math.NaN()
+	l.want(t, "on the board", 0, 0, 1, processes.Process{PID: 4712, Memory: nan, Busy: 7, Flags: processes.Graphics})
+	l.want(t, "in no instance but its own", 0, 2, 0)
+	l.want(t, "in its instance", 0, 3, 1, processes.Process{PID: 4711, Memory: 100, Busy: nan, Flags: processes.Compute})
+	l.want(t, "not there yet", 4, 0, 0)
+	now = now.Add(10 * time.Second)
+	l.want(t, "there", 5, 0, 1, processes.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: processes.MPS})
+	now = now.Add(10 * time.Second)
+	l.want(t, "gone", 5, 0, 0)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	l.want(t, "while the file is there", 4, 0, 1, processes.Process{PID: 4714, Memory: nan, Busy: nan, Flags: processes.Compute})
+
+	lose := func(f Fault) func() {
+		heal, err := w.Inject(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return heal
+	}
+	heal := lose(Fault{Kind: Blank, GPUs: One(4)})
+	l.want(t, "untold", 4, 0, -1)
+	heal()
+	heal = lose(Fault{Kind: Lost, GPUs: One(4)})
+	if err := l.sample(4); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Errorf("lost: %v", err)
+	}
+	heal()
+	l.want(t, "found again", 4, 0, 1, processes.Process{PID: 4714, Memory: nan, Busy: nan, Flags: processes.Compute})
+	lose(Fault{Kind: Devices, Count: 2})
+	if err := l.sample(4); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("with 2 GPUs: %v", err)
+	}
+}
+
+func mustList(t *testing.T, csv string) field.List {
+	t.Helper()
+	list, _, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestProcessesOfNobody: without a script there is nobody, and AMD's busy is
+// another quantity.
+func TestProcessesOfNobody(t *testing.T) {
+	l := openProcesses(t, newWorld(t, Options{}))
+	l.want(t, "nobody", 0, 0, 0)
+	l = openProcesses(t, newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}}))
+	l.want(t, "AMD", 7, 0, 1, processes.Process{PID: 1, Memory: 1, Busy: 1, Flags: processes.Compute | processes.Occupancy})
+}
+
+func TestBadProcesses(t *testing.T) {
+	f := func(process, want string) {
+		t.Helper()
+		spec, err := ParseSpec(strings.NewReader("processes: [" + process + "]"))
+		if err == nil {
+			_, err = NewWorld(Options{Spec: spec, Profile: "dgx-a100-mig"})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", process, err, want)
+		}
+	}
+	f("{device: 0}", `a process needs the key "pid"`)
+	f("{pid: 1}", `a process needs the key "device"`)
+	f("{device: 0, pid: 0}", "from 1 to 4194304")
+	f("{device: 0, pid: 1, busy: 101}", "percentage")
+	f("{device: 0, pid: 1, kind: other}", "want one of compute, graphics, mps")
+	f("{device: 8, pid: 1}", "device 8: the node has 8")
+	f("{device: 0, instance: 2, pid: 1}", "GPU 0 has no instance 2")
+	f("{device: 4, instance: 1, pid: 1}", "GPU 4 has no instance 1")
+	f("{device: 0, pid: 1, at: 1s, while: /x}", "while takes the place")
+}

@@ -1,0 +1,70 @@
+package nvmltest
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Process is a process on a GPU, as one of the driver's lists names it.
+type Process struct {
+	PID  int
+	Type string // "C" (compute), "G" (graphics), "M" (a client of MPS); "" means "C"
+	// Instance is the MIG device that it is in; nil: none.
+	Instance *Instance
+	Memory   uint64 // bytes
+	NoMemory bool   // the driver cannot tell the memory (WDDM, WSL)
+	// SM is how busy it keeps the GPU in percent, an expression of the script. The
+	// driver has a sample of it as of now, unless it is 0; "" means 0.
+	SM string
+}
+
+func (p Process) line(gpu int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "process %d pid=%d type=%s memory=", gpu, p.PID, cmp.Or(p.Type, "C"))
+	if p.NoMemory {
+		b.WriteString("none")
+	} else {
+		fmt.Fprint(&b, p.Memory)
+	}
+	if in := p.Instance; in != nil {
+		fmt.Fprintf(&b, " gi=%d ci=%d", in.GI, in.CI)
+	}
+	if p.SM != "" {
+		fmt.Fprintf(&b, " sm=%s", strings.ReplaceAll(p.SM, " ", ""))
+	}
+	return b.String()
+}
+
+// Busy is a sample that the driver has of a process, whether it lists that or not.
+type Busy struct {
+	PID   int
+	At    float64 // simulated seconds at which it is taken
+	Stamp uint64  // µs of simulated time; 0 means At
+	SM    int     // percent
+}
+
+func (s Busy) line(gpu int) string {
+	return fmt.Sprintf("busy %d pid=%d at=%.6f stamp=%d sm=%d", gpu, s.PID, s.At, s.Stamp, s.SM)
+}
+
+// SetProcesses replaces the processes on a GPU, and their samples, by these.
+func (n *Node) SetProcesses(gpu int, list ...Process) {
+	n.change(func() error {
+		n.procs[gpu] = nil
+		for _, p := range list {
+			n.procs[gpu] = append(n.procs[gpu], p.line(gpu))
+		}
+		return nil
+	})
+}
+
+// AddBusy adds samples to those that the driver has.
+func (n *Node) AddBusy(gpu int, samples ...Busy) {
+	n.change(func() error {
+		for _, s := range samples {
+			n.procs[gpu] = append(n.procs[gpu], s.line(gpu))
+		}
+		return nil
+	})
+}

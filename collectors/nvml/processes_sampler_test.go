@@ -1,0 +1,141 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/sampler"
+)
+
+// sampledProcesses runs the collector as the exporter does, with a short tick.
+func sampledProcesses(t *testing.T, n *nvmltest.Node) *sampler.Sampler {
+	t.Helper()
+	s := sampler.New([]collector.Factory{func() collector.Collector { return NewProcesses(at(n)) }}, field.List{}, sampler.Options{
+		Interval: 20 * time.Millisecond, Deadline: 300 * time.Millisecond, RescanInterval: 100 * time.Millisecond, RingSpan: time.Millisecond,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// countsOf is how many processes each device has in its newest row, −1 where the
+// library does not say.
+func countsOf(t *testing.T, s *sampler.Sampler) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, src := range s.Board().Load().Sources {
+		starts, err := processes.Blocks(len(src.Devices), src.Columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var row ring.Row
+		for i, d := range src.Devices {
+			if starts[i] >= 0 && src.Ring.Latest(&row) {
+				_, out[d.ID] = processes.Get(nil, row.Cells[starts[i]:][:processes.Width])
+			}
+		}
+	}
+	return out
+}
+
+// awaitProcesses waits until counts and states are these, by the devices' ids.
+func awaitProcesses(t *testing.T, what string, s *sampler.Sampler, counts map[string]int, states map[string]sampler.State) {
+	t.Helper()
+	var got string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		now := map[string]sampler.State{}
+		for _, d := range s.Status()[0].Devices {
+			now[d.Device.ID] = d.State
+			if d.Cause == sampler.CauseStarting {
+				now[d.Device.ID] = sampler.LastState + 1
+			}
+		}
+		if got = fmt.Sprint(countsOf(t, s), now); got == fmt.Sprint(counts, states) {
+			return
+		}
+	}
+	t.Fatalf("%s: got %s, want %v %v", what, got, counts, states)
+}
+
+// TestProcessesThroughTheSampler: what befalls a GPU concerns its own processes
+// only, and is over when it is over.
+func TestProcessesThroughTheSampler(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	there := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, there) })
+	held := n.Held()
+	a, b, c := nvmltest.UUID(0), nvmltest.UUID(1), nvmltest.UUID(2)
+	s := sampledProcesses(t, n)
+	type counts = map[string]int
+	type states = map[string]sampler.State
+	const up = sampler.Up
+	n.SetProcesses(1, nvmltest.Process{PID: 7, Memory: 1})
+	n.SetProcesses(2, nvmltest.Process{PID: 7, Memory: 1}, nvmltest.Process{PID: 8, Memory: 1})
+	awaitProcesses(t, "running", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: up, c: up})
+
+	let := n.Hang(1, nvmltest.Every)
+	awaitProcesses(t, "one hangs", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: sampler.Stalled, c: up})
+	n.SetProcesses(2, nvmltest.Process{PID: 9})
+	awaitProcesses(t, "the others go on", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: sampler.Stalled, c: up})
+	let()
+	awaitProcesses(t, "it answers again", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
+
+	n.Lose(2)
+	awaitProcesses(t, "one is lost", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: sampler.Lost})
+	n.Restore(2)
+	awaitProcesses(t, "it is back", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
+
+	in := n.SetMIG(0, "3g.40gb", "1g.10gb")
+	n.SetProcesses(0, nvmltest.Process{PID: 3, Instance: &in[1], Memory: 1})
+	id := func(i int) string { return fmt.Sprintf("%s/%d", a, in[i].GI) }
+	awaitProcesses(t, "partitioned", s, counts{a: 0, id(0): 0, id(1): 1, b: 1, c: 1}, states{a: up, id(0): up, id(1): up, b: up, c: up})
+
+	if err := s.Release(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if open := n.OpenFiles(0); len(open) > 0 || n.Held() != held {
+		t.Errorf("released, and open: %v; held: %+v, before: %+v", open, n.Held(), held)
+	}
+	if err := s.Resume(""); err != nil {
+		t.Fatal(err)
+	}
+	awaitProcesses(t, "resumed", s, counts{a: 0, id(0): 0, id(1): 1, b: 1, c: 1}, states{a: up, id(0): up, id(1): up, b: up, c: up})
+}
+
+// BenchmarkProcesses: a GPU with so many processes, in one crossing.
+func BenchmarkProcesses(b *testing.B) {
+	for _, count := range []int{0, 8, 64} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			n := nvmltest.New(b, nvmltest.Config{GPUs: 1})
+			var list []nvmltest.Process
+			for i := range count {
+				list = append(list, nvmltest.Process{PID: 1 + i, Memory: uint64(i), SM: "1"})
+			}
+			n.SetProcesses(0, list...)
+			s := openProcesses(b, n)[0]
+			s.sample(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.sample(b)
+			}
+		})
+	}
+}

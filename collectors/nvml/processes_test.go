@@ -1,0 +1,391 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/field"
+)
+
+// processRig is a source of processes that a test samples.
+type processRig struct {
+	collector.Source
+	starts []int // of the devices' blocks
+	row    []float64
+	due    []bool
+}
+
+// told is what a row tells of a device.
+type told struct {
+	Count int // that the library counts; −1: it does not say
+	List  []processes.Process
+}
+
+func openProcesses(t testing.TB, n *nvmltest.Node) []*processRig {
+	t.Helper()
+	c := NewProcesses(Options{Library: n.Library(), Root: n.Root()})
+	sources, err := c.Open(t.Context(), field.List{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var out []*processRig
+	for _, s := range sources {
+		starts, err := processes.Blocks(len(s.Devices()), s.Columns())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &processRig{Source: s, starts: starts, row: make([]float64, len(s.Columns())), due: make([]bool, len(s.Columns()))}
+		for i := range r.row {
+			r.row[i], r.due[i] = math.NaN(), true
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (r *processRig) sample(t testing.TB) {
+	t.Helper()
+	if err := r.Sample(r.row, r.due); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *processRig) of(device int) told {
+	block := r.row[r.starts[device]:][:processes.Width]
+	list, count := processes.Get(nil, block)
+	return told{count, list}
+}
+
+func (r *processRig) want(t testing.TB, what string, device int, want told) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.of(device), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// all is all processes that the library counts.
+func all(list ...processes.Process) told { return told{len(list), list} }
+
+// untold is what a blank block tells.
+var untold = told{Count: -1}
+
+func TestProcesses(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	n.Freeze(100)
+	n.SetProcesses(0,
+		nvmltest.Process{PID: 10, Memory: 3 << 30, SM: "60"},
+		nvmltest.Process{PID: 11, Memory: 1 << 30},
+		nvmltest.Process{PID: 10, Type: "G", Memory: 3 << 30},
+		nvmltest.Process{PID: 12, Type: "M", NoMemory: true, SM: "20"},
+		nvmltest.Process{PID: 13, Type: "G", NoMemory: true},
+		nvmltest.Process{PID: 13, Type: "C", Memory: 5})
+	s := openProcesses(t, n)
+	if len(s) != 2 {
+		t.Fatalf("%d sources, want 2", len(s))
+	}
+	for i, r := range s {
+		if diff := cmp.Diff([]collector.Device{h100(i)}, r.Devices()); diff != "" {
+			t.Errorf("devices as the other collectors have them (-want +got):\n%s", diff)
+		}
+	}
+	const both = processes.Compute | processes.Graphics
+	s[0].sample(t)
+	s[0].want(t, "how busy is not known at first", 0, all(
+		processes.Process{PID: 10, Memory: 3 << 30, Busy: nan, Flags: both}, processes.Process{PID: 11, Memory: 1 << 30, Busy: nan, Flags: processes.Compute},
+		processes.Process{PID: 13, Memory: 5, Busy: nan, Flags: both}, processes.Process{PID: 12, Memory: nan, Busy: nan, Flags: processes.MPS}))
+	n.Advance(time.Second)
+	s[0].sample(t)
+	s[0].want(t, "a second later", 0, all(
+		processes.Process{PID: 10, Memory: 3 << 30, Busy: 60, Flags: both}, processes.Process{PID: 11, Memory: 1 << 30, Busy: 0, Flags: processes.Compute},
+		processes.Process{PID: 13, Memory: 5, Busy: 0, Flags: both}, processes.Process{PID: 12, Memory: nan, Busy: 20, Flags: processes.MPS}))
+	s[1].sample(t)
+	s[1].want(t, "nobody there", 0, all())
+	n.SetProcesses(0)
+	s[0].sample(t)
+	s[0].want(t, "all have gone", 0, all())
+}
+
+// TestProcessesBeyondTheRoom: buffers in C and here grow, and a row that is too
+// short says so.
+func TestProcessesBeyondTheRoom(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	n.Freeze(5)
+	var list []nvmltest.Process
+	for i := range 200 {
+		list = append(list, nvmltest.Process{PID: 1000 + i, Memory: uint64(i) << 20, SM: strconv.Itoa(i % 3)})
+	}
+	n.SetProcesses(0, list[:60]...)
+	s := openProcesses(t, n)[0]
+	s.sample(t)
+	if got := s.of(0); got.Count != 60 || len(got.List) != 60 {
+		t.Errorf("60 processes: %d of %d", len(got.List), got.Count)
+	}
+	n.SetProcesses(0, list...)
+	n.Advance(time.Second)
+	s.sample(t)
+	got := s.of(0)
+	if got.Count != 200 || len(got.List) != processes.Slots {
+		t.Fatalf("200 processes: %d of %d", len(got.List), got.Count)
+	}
+	for i, p := range got.List {
+		if pid := 1199 - i; p.PID != pid || p.Memory != float64(uint64(pid-1000)<<20) || p.Busy != float64((pid-1000)%3) {
+			t.Errorf("place %d: %+v, want process %d", i, p, pid)
+		}
+	}
+}
+
+func TestProcessesOfInstances(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"3g.40gb", "1c.2g.20gb", "1c.2g.20gb"}}})
+	in := n.Instances(0)
+	n.SetProcesses(0,
+		nvmltest.Process{PID: 21, Instance: &in[0], Memory: 100, SM: "50"},
+		nvmltest.Process{PID: 22, Instance: &in[1], Memory: 200},
+		nvmltest.Process{PID: 23, Instance: &in[2], NoMemory: true},
+		nvmltest.Process{PID: 24, Type: "G", Memory: 7})
+	n.ResetCalls()
+	s := openProcesses(t, n)[0]
+	p := h100(0)
+	want := []collector.Device{
+		p, inParent(p, field.Instance, "1", "", "3g.40gb", in[0].UUID), inParent(p, field.Instance, "3", "", "2g.20gb", ""),
+		inParent(p, field.ComputeInstance, "3", "0", "2g.20gb", in[1].UUID), inParent(p, field.ComputeInstance, "3", "1", "2g.20gb", in[2].UUID),
+	}
+	if diff := cmp.Diff(want, s.Devices()); diff != "" {
+		t.Fatalf("devices (-want +got):\n%s", diff)
+	}
+	if s.starts[2] != -1 {
+		t.Error("an instance that is split has processes beside those of its parts")
+	}
+	for range 2 {
+		s.sample(t)
+		s.want(t, "board", 0, all(processes.Process{PID: 24, Memory: 7, Busy: nan, Flags: processes.Graphics}))
+		s.want(t, "instance", 1, all(processes.Process{PID: 21, Memory: 100, Busy: nan, Flags: processes.Compute}))
+		s.want(t, "part 0", 3, all(processes.Process{PID: 22, Memory: 200, Busy: nan, Flags: processes.Compute}))
+		s.want(t, "part 1", 4, all(processes.Process{PID: 23, Memory: nan, Busy: nan, Flags: processes.Compute}))
+		n.Advance(time.Second)
+	}
+	if calls := n.Calls("nvmlDeviceGetProcessesUtilizationInfo") + n.Calls("nvmlDeviceGetProcessUtilization"); calls != 0 {
+		t.Errorf("%d calls that MIG does not serve", calls)
+	}
+	n.SetMIG(0, "7g.80gb")
+	part := s.Source.(*source).parts[0].part.(*migPart)
+	part.now = func() time.Time { return time.Now().Add(migEvery) }
+	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("partitioned anew: got %v, want %v", err, collector.ErrColumnsChanged)
+	}
+}
+
+// TestProcessesThatAreNotTold: what the library does not tell is blank, never none
+// and never 0.
+func TestProcessesThatAreNotTold(t *testing.T) {
+	const compute, graphics, mps = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"
+	lists := []string{compute, graphics, mps}
+	type codes map[string]string
+	f := func(what string, set codes, want told, wantErr error) {
+		t.Helper()
+		n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+		n.Freeze(50)
+		n.SetProcesses(0, nvmltest.Process{PID: 31, Memory: 9, SM: "33"}, nvmltest.Process{PID: 32, Type: "G", Memory: 8})
+		s := openProcesses(t, n)[0]
+		s.sample(t)
+		n.Advance(time.Second)
+		for name, code := range set {
+			n.Return(0, name, code)
+		}
+		before := append([]float64(nil), s.row...)
+		err := s.Sample(s.row, s.due)
+		if !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
+			t.Errorf("%s: error %v, want %v", what, err, wantErr)
+		}
+		if wantErr != nil {
+			if diff := cmp.Diff(before, s.row, cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("%s: the row has changed:\n%s", what, diff)
+			}
+			return
+		}
+		s.want(t, what, 0, want)
+	}
+	trainer := func(busy float64) processes.Process {
+		return processes.Process{PID: 31, Memory: 9, Busy: busy, Flags: processes.Compute}
+	}
+	viewer := func(busy float64) processes.Process {
+		return processes.Process{PID: 32, Memory: 8, Busy: busy, Flags: processes.Graphics}
+	}
+	f("all is told", nil, all(trainer(33), viewer(0)), nil)
+	for _, code := range []string{"NOT_SUPPORTED", "NO_PERMISSION"} {
+		set := codes{}
+		for _, l := range lists {
+			set[l] = code
+		}
+		f("no list: "+code, set, untold, nil)
+	}
+	f("no graphics on this board", codes{graphics: "NOT_SUPPORTED"}, all(trainer(33)), nil)
+	f("a list that fails", codes{graphics: "UNKNOWN"}, told{-1, []processes.Process{trainer(33)}}, nil)
+	f("not ours to see", codes{compute: "NO_PERMISSION"}, told{-1, []processes.Process{viewer(0)}}, nil)
+	const busy, old = "nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"
+	f("no samples", codes{busy: "NOT_FOUND"}, all(trainer(0), viewer(0)), nil)
+	f("no utilisation", codes{busy: "NOT_SUPPORTED", old: "NOT_SUPPORTED"}, all(trainer(nan), viewer(nan)), nil)
+	f("the older function", codes{busy: "ARGUMENT_VERSION_MISMATCH"}, all(trainer(33), viewer(0)), nil)
+	f("utilisation fails", codes{busy: "UNKNOWN"}, all(trainer(nan), viewer(nan)), nil)
+
+	f("nothing works", codes{compute: "UNKNOWN", graphics: "UNKNOWN", mps: "UNKNOWN"}, untold, error(nvml.ERROR_UNKNOWN))
+	f("lost", codes{compute: "GPU_IS_LOST"}, untold, collector.ErrDeviceLost)
+	f("lost while asked", codes{busy: "GPU_IS_LOST"}, untold, collector.ErrDeviceLost)
+	f("another driver", codes{compute: "LIB_RM_VERSION_MISMATCH"}, untold, collector.ErrOutdated)
+}
+
+// TestProcessesOfADriver: what a library lacks costs what it would tell.
+func TestProcessesOfADriver(t *testing.T) {
+	f := func(name string, c nvmltest.Config, busy float64) {
+		t.Run(name, func(t *testing.T) {
+			if nvmltest.OwnProcess(t) {
+				return
+			}
+			c.GPUs = 1
+			n := nvmltest.New(t, c)
+			n.Freeze(50)
+			n.SetProcesses(0, nvmltest.Process{PID: 41, Memory: 1 << 33, SM: "25"}, nvmltest.Process{PID: 42, Memory: 1 << 32, SM: "5"}, nvmltest.Process{PID: 43, NoMemory: true})
+			s := openProcesses(t, n)[0]
+			s.sample(t)
+			n.Advance(time.Second)
+			s.sample(t)
+			s.want(t, name, 0, all(processes.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: processes.Compute},
+				processes.Process{PID: 42, Memory: 1 << 32, Busy: busy / 5, Flags: processes.Compute},
+				processes.Process{PID: 43, Memory: nan, Busy: busy * 0, Flags: processes.Compute}))
+		})
+	}
+	f("470", nvmltest.Config{Driver: "470"}, 25)
+	f("535 with longer entries", nvmltest.Config{Driver: "535.54.03"}, 25)
+	f("550 without utilisation", nvmltest.Config{Driver: "550", Without: []string{"nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"}}, nan)
+	f("nothing but compute", nvmltest.Config{Driver: "580", Without: []string{
+		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+		"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
+	}}, 25)
+	t.Run("no list", func(t *testing.T) {
+		if nvmltest.OwnProcess(t) {
+			return
+		}
+		n := nvmltest.New(t, nvmltest.Config{Without: []string{
+			"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+			"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+			"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+		}})
+		s := openProcesses(t, n)[0]
+		s.sample(t)
+		s.want(t, "no list", 0, untold)
+	})
+}
+
+// TestProcessesAllocateNothing: a tick allocates nothing, with many of them.
+func TestProcessesAllocateNothing(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	var list []nvmltest.Process
+	for i := range 150 {
+		list = append(list, nvmltest.Process{PID: 1 + i, Memory: uint64(i), SM: "1"})
+	}
+	n.SetProcesses(0, list...)
+	s := openProcesses(t, n)[0]
+	s.sample(t)
+	if got := testing.AllocsPerRun(100, func() { s.sample(t) }); got != 0 {
+		t.Errorf("%v allocations a sample", got)
+	}
+	calls := s.Source.(collector.CallMeter).Calls()
+	for _, c := range calls {
+		if c.Call == "nvmlDeviceGetComputeRunningProcesses_v3" && c.Count < 100 {
+			t.Errorf("%s: %d calls", c.Call, c.Count)
+		}
+	}
+	if len(calls) != 5 { // and that of the instances
+		t.Errorf("%d kinds of calls: %v", len(calls), calls)
+	}
+}
+
+// TestProcessesBesideTheOther: both collectors live in one process, share the
+// library, and leave nothing.
+func TestProcessesBesideTheOther(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	before := n.Held() // by calls that tests have abandoned
+	other, c := New(at(n)), NewProcesses(at(n))
+	if c.Name() != "nvml-processes" || other.Name() != "nvml" {
+		t.Errorf("names %q, %q", c.Name(), other.Name())
+	}
+	if _, err := other.Open(t.Context(), temperature(t)); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := c.Open(t.Context(), temperature(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := c.Rescan(t.Context()); changed || err != nil {
+		t.Errorf("Rescan = %v, %v", changed, err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	row, due := make([]float64, processes.Width), make([]bool, processes.Width)
+	due[0] = true
+	if err := sources[0].Sample(row, due); err != nil || row[0] != 0 {
+		t.Errorf("after the other is closed: count %v, %v", row[0], err)
+	}
+	n.Remove(1)
+	if changed, err := c.Rescan(t.Context()); !changed || err != nil {
+		t.Errorf("Rescan with a GPU less = %v, %v", changed, err)
+	}
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if held := n.Held(); held != before {
+		t.Errorf("held: %+v, before: %+v", held, before)
+	}
+	if open := n.OpenFiles(0); len(open) > 0 {
+		t.Errorf("open: %v", open)
+	}
+}
+
+// TestProcessesOfAGPUThatHangs: its own source alone.
+func TestProcessesOfAGPUThatHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	s := openProcesses(t, n)
+	release := n.Hang(0, nvmltest.Every)
+	done := make(chan error)
+	go func() { done <- s[0].Sample(s[0].row, s[0].due) }()
+	n.WaitHanging(1)
+	s[1].sample(t)
+	s[1].want(t, "the other", 0, all())
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestProcessesOfASilentGPU: one that does not answer at Open has a source that
+// says so, and is opened again.
+func TestProcessesOfASilentGPU(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	n.Return(1, nvmltest.Every, "GPU_IS_LOST")
+	s := openProcesses(t, n)
+	if err := s[1].Sample(nil, nil); !errors.Is(err, collector.ErrDeviceLost) || len(s[1].Columns()) > 0 {
+		t.Errorf("%d columns, error %v", len(s[1].Columns()), err)
+	}
+	s[0].sample(t)
+}

@@ -1,0 +1,216 @@
+package rocm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/field"
+)
+
+// Names of the collectors: what GPUs are and do, and the processes on them.
+const (
+	Name          = "rocm"
+	ProcessesName = "rocm-processes"
+)
+
+// Processes is the collector of the processes on AMD GPUs. It reads what KFD shows
+// in /sys, whatever Options.Source says: ROCm SMI has nothing else. Its devices
+// have the ids that those of Collector have.
+type Processes struct {
+	log     *zap.Logger
+	root    string
+	files   *sysfs.Reader
+	sources []*processSource
+	found   []raw.GPU
+}
+
+var (
+	_ collector.Collector = (*Processes)(nil)
+	_ collector.Rescanner = (*Processes)(nil)
+)
+
+// NewProcesses returns an unopened collector and touches nothing.
+func NewProcesses(o Options) *Processes {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return &Processes{
+		log: o.Log.With(zap.String("collector", ProcessesName)), root: o.Root,
+		files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log}),
+	}
+}
+
+// Name is "rocm-processes".
+func (*Processes) Name() string { return ProcessesName }
+
+// Open finds the GPUs. It has one source for each, with its partitions, whose
+// columns are those of package processes, whatever the list asks for.
+// Errors: those of Collector.Open, and collector.ErrNothingToRead where no GPU has
+// a compute side.
+func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
+	gpus, _, err := c.files.Find(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
+	if len(gpus) == 0 {
+		return nil, nothing(c.root)
+	}
+	c.found = gpus
+	var out []collector.Source
+	columns := 0
+	for i := range gpus {
+		s := c.source(node{i, len(gpus)}, &gpus[i])
+		c.sources, out = append(c.sources, s), append(out, s)
+		columns += len(s.columns)
+	}
+	if columns == 0 {
+		return nil, errors.Join(fmt.Errorf("look for processes on AMD GPUs: %w: %d GPUs, none of which KFD serves", collector.ErrNothingToRead, len(gpus)), c.Close())
+	}
+	return out, nil
+}
+
+// Rescan finds the GPUs anew and says whether they are others.
+func (c *Processes) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
+
+// Close closes all files.
+func (c *Processes) Close() error {
+	var errs []error
+	for _, s := range c.sources {
+		errs = append(errs, s.list.Close())
+	}
+	c.sources = nil
+	return errors.Join(append(errs, c.files.Close())...)
+}
+
+// processSource is the processes on one GPU.
+type processSource struct {
+	devices []collector.Device
+	columns []collector.Column
+	units   []int // compute units of each instance, 0: not known
+	list    *sysfs.ProcessList
+	log     *zap.Logger
+	said    string
+
+	room        []processes.Process
+	looks, time atomic.Int64
+}
+
+var (
+	_ collector.Source    = (*processSource)(nil)
+	_ collector.CallMeter = (*processSource)(nil)
+)
+
+// source makes one. Where a GPU has several partitions, each has its processes, and
+// the board has none beside them.
+func (c *Processes) source(n node, g *raw.GPU) *processSource {
+	board := n.board(g)
+	s := &processSource{
+		devices: []collector.Device{board}, list: c.files.Processes(g),
+		log: c.log.With(zap.String("device", board.ID)),
+	}
+	for i, inst := range g.Instances {
+		device := 0
+		if len(g.Instances) > 1 {
+			device = 1 + i
+			s.devices = append(s.devices, instance(board, g, inst))
+		}
+		s.columns = processes.AppendColumns(s.columns, device)
+		s.units = append(s.units, inst.Units)
+	}
+	return s
+}
+
+func (s *processSource) Devices() []collector.Device { return s.devices }
+func (s *processSource) Columns() []collector.Column { return s.columns }
+
+// Sample lists the processes anew. It allocates by their number.
+// Errors: collector.ErrDeviceLost, or what KFD answers.
+func (s *processSource) Sample(row []float64, due []bool) error {
+	begin := time.Now()
+	err := s.list.Look()
+	s.looks.Add(1)
+	s.time.Add(int64(time.Since(begin)))
+	switch {
+	case errors.Is(err, collector.ErrDeviceLost):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
+		s.say(err.Error())
+		for i := range s.units {
+			if at := i * processes.Width; due[at] {
+				processes.Blank(row[at : at+processes.Width])
+			}
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	hidden := false
+	for i := range s.units {
+		if at := i * processes.Width; due[at] {
+			hidden = !s.put(row[at:at+processes.Width], i) || hidden
+		}
+	}
+	if hidden {
+		s.say("the kernel does not let this process see all: its control group may not use the device")
+	} else {
+		s.say("")
+	}
+	return nil
+}
+
+// put writes the processes on an instance and reports whether they are all there.
+func (s *processSource) put(block []float64, instance int) (whole bool) {
+	found, whole := s.list.Of(instance)
+	s.room = s.room[:0]
+	for _, p := range found {
+		s.room = append(s.room, processes.Process{
+			PID: p.PID, Memory: p.Memory, Busy: occupancy(p.Units, s.units[instance]), Flags: processes.Compute | processes.Occupancy,
+		})
+	}
+	count := len(found)
+	if !whole {
+		count = -1
+	}
+	processes.Put(block, count, s.room)
+	return whole
+}
+
+// occupancy is which share of the compute units is occupied, in percent. The driver
+// rounds up what it counts.
+func occupancy(units float64, of int) float64 {
+	if of <= 0 {
+		return math.NaN()
+	}
+	return min(units/float64(of)*100, 100)
+}
+
+// say logs a change of state once.
+func (s *processSource) say(what string) {
+	if what == s.said {
+		return
+	}
+	if s.said = what; what == "" {
+		s.log.Info("processes are known again")
+		return
+	}
+	s.log.Info("processes are not known", zap.String("reason", what))
+}
+
+// Calls is what reading KFD's files has cost.
+func (s *processSource) Calls() []collector.CallCost {
+	return []collector.CallCost{{Call: "kfd/proc", Count: uint64(s.looks.Load()), Time: time.Duration(s.time.Load())}}
+}

@@ -1,0 +1,234 @@
+package rocm
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/field"
+)
+
+// lookout samples the processes of a tree.
+type lookout struct {
+	tree    *rocmtest.Tree
+	sources []collector.Source
+	rows    [][]float64
+	starts  [][]int // of the blocks of each source's devices
+}
+
+func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
+	t.Helper()
+	out := &lookout{tree: rocmtest.NewTree(t, o)}
+	c := NewProcesses(Options{Root: out.tree.Root, Source: SourceSMI, Library: "/nonexistent"})
+	sources, err := c.Open(t.Context(), field.List{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range sources {
+		starts, err := processes.Blocks(len(s.Devices()), s.Columns())
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := make([]float64, len(s.Columns()))
+		for i := range row {
+			row[i] = math.NaN()
+		}
+		out.sources, out.rows, out.starts = append(out.sources, s), append(out.rows, row), append(out.starts, starts)
+	}
+	return out
+}
+
+func (l *lookout) sample(gpu int) error {
+	due := make([]bool, len(l.rows[gpu]))
+	for i := range due {
+		due[i] = true
+	}
+	return l.sources[gpu].Sample(l.rows[gpu], due)
+}
+
+func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...processes.Process) {
+	t.Helper()
+	if err := l.sample(gpu); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	got, n := processes.Get(nil, l.rows[gpu][l.starts[gpu][device]:][:processes.Width])
+	byPID := cmpopts.SortSlices(func(a, b processes.Process) bool { return a.PID < b.PID })
+	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.EquateApprox(0, 1e-9), byPID); diff != "" || n != count {
+		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
+	}
+}
+
+func computes(pid int, memory, busy float64) processes.Process {
+	return processes.Process{PID: pid, Memory: memory, Busy: busy, Flags: processes.Compute | processes.Occupancy}
+}
+
+func TestProcesses(t *testing.T) {
+	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
+	units := float64(304) // compute units of an MI300X
+	l.want(t, "nobody", 0, 0, 0)
+	l.tree.Start(t, rocmtest.Process{PID: 100, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5 << 30, CUs: 152}, {GPU: 1, VRAM: 1 << 20}}})
+	l.tree.Start(t, rocmtest.Process{PID: 101, Uses: []rocmtest.Use{{GPU: 1, VRAM: 7, CUs: 400}}})
+	l.tree.Start(t, rocmtest.Process{PID: 102}) // has KFD open and uses nothing
+	l.want(t, "one", 0, 0, 1, computes(100, 5<<30, 50))
+	l.want(t, "two, one of them idle, one rounded up", 1, 0, 2, computes(100, 1<<20, 0), computes(101, 7, 100))
+	l.tree.End(t, 100)
+	l.want(t, "ended", 0, 0, 0)
+
+	l.tree.Start(t, rocmtest.Process{
+		PID: 103, Uses: []rocmtest.Use{{GPU: 0, VRAM: 10, CUs: 1}},
+		Contexts: [][]rocmtest.Use{{{GPU: 0, VRAM: 20, CUs: 2}}, {{GPU: 1, VRAM: 40}}},
+	})
+	l.want(t, "all contexts of a program", 0, 0, 1, computes(103, 30, 3/units*100))
+	l.want(t, "all contexts of a program", 1, 0, 2, computes(101, 7, 100), computes(103, 40, 0))
+}
+
+// TestProcessesOfPartitions: each has its own; the board has none beside them.
+func TestProcessesOfPartitions(t *testing.T) {
+	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X, Partition: "CPX", GPUs: 1})
+	s := l.sources[0]
+	if len(s.Devices()) != 9 || l.starts[0][0] != -1 {
+		t.Fatalf("%d devices, block of the board at %d", len(s.Devices()), l.starts[0][0])
+	}
+	l.tree.Start(t, rocmtest.Process{PID: 5, Uses: []rocmtest.Use{{Instance: 3, VRAM: 9, CUs: 19}, {Instance: 7, VRAM: 1}}})
+	l.want(t, "another", 0, 1, 0)
+	l.want(t, "the fourth", 0, 4, 1, computes(5, 9, 50))
+	l.want(t, "the last", 0, 8, 1, computes(5, 1, 0))
+
+	other := New(Options{Root: l.tree.Root, Source: SourceSysfs})
+	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_FB_USED, gauge, m\n"), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := other.Open(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	same := map[string]bool{}
+	for _, d := range sources[0].Devices() {
+		same[d.ID] = true
+	}
+	for _, d := range s.Devices() {
+		if !same[d.ID] {
+			t.Errorf("the other collector has no device %q", d.ID)
+		}
+	}
+}
+
+// TestProcessesThatAreNotTold: what KFD does not tell is blank, never none and
+// never 0.
+func TestProcessesThatAreNotTold(t *testing.T) {
+	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
+	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5, CUs: 304}, {GPU: 1, VRAM: 6, CUs: 304}}})
+	remove := func(name string) {
+		t.Helper()
+		if err := os.RemoveAll(l.tree.ProcessFile(8, 0, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove("cu_occupancy")
+	l.want(t, "boards that do not count waves", 0, 0, 1, computes(8, 5, math.NaN()))
+	remove("vram")
+	if err := os.Mkdir(l.tree.ProcessFile(8, 0, "vram"), 0o750); err != nil { // which cannot be read
+		t.Fatal(err)
+	}
+	l.want(t, "memory cannot be read", 0, 0, 1, computes(8, math.NaN(), math.NaN()))
+	l.want(t, "the other GPU", 1, 0, 1, computes(8, 6, 100))
+	remove("vram")
+	l.want(t, "a process that was never told of the GPU", 0, 0, 0)
+
+	l.tree.GPUs[1].Set(t, "power/runtime_status", "suspended\n")
+	l.want(t, "a board that sleeps is not woken", 1, 0, 1, computes(8, 6, math.NaN()))
+	l.tree.GPUs[1].Reset(t, "power/runtime_status")
+
+	l.tree.GPUs[1].Vanish(t)
+	before := append([]float64(nil), l.rows[1]...)
+	if err := l.sample(1); !errors.Is(err, collector.ErrDeviceLost) || !cmp.Equal(before, l.rows[1], cmpopts.EquateNaNs()) {
+		t.Errorf("off the bus: %v, or the row has changed", err)
+	}
+	l.tree.GPUs[1].Return(t)
+	l.want(t, "back", 1, 0, 1, computes(8, 6, 100))
+
+	proc := l.tree.Path("class/kfd/kfd/proc")
+	if err := os.RemoveAll(proc); err != nil {
+		t.Fatal(err)
+	}
+	l.want(t, "no KFD", 0, 0, -1)
+	if err := os.Mkdir(proc, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for pid := range 1025 {
+		if err := os.Mkdir(filepath.Join(proc, strconv.Itoa(pid+1)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.want(t, "too many", 0, 0, -1)
+}
+
+// TestProcessesOfAGPUThatHangs: its own source alone.
+func TestProcessesOfAGPUThatHangs(t *testing.T) {
+	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
+	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5}, {GPU: 1, VRAM: 6}}})
+	pipe := l.tree.Occupy(t, 8, 0, "cu_occupancy")
+	done := make(chan error)
+	go func() { done <- l.sample(0) }()
+	for range 3 {
+		l.want(t, "the other", 1, 0, 1, computes(8, 6, 0))
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("it did not hang: %v", err)
+	default:
+	}
+	pipe.Feed(t, "152\n")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoComputeSide(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{NoKFD: true})
+	c := NewProcesses(Options{Root: tree.Root})
+	if c.Name() != "rocm-processes" {
+		t.Errorf("name %q", c.Name())
+	}
+	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNothingToRead) {
+		t.Errorf("without KFD: %v", err)
+	}
+	if _, err := NewProcesses(Options{Root: t.TempDir()}).Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) {
+		t.Errorf("without a driver: %v", err)
+	}
+}
+
+func TestProcessesRescan(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+	c := NewProcesses(Options{Root: tree.Root})
+	if _, err := c.Open(t.Context(), field.List{}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f := func(what string, want bool) {
+		t.Helper()
+		if got, err := c.Rescan(t.Context()); got != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
+		}
+	}
+	f("nothing has changed", false)
+	tree.GPUs[1].Vanish(t)
+	f("a GPU less", true)
+}

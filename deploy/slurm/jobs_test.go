@@ -1,0 +1,413 @@
+// Package slurm holds what a Slurm node needs to tell warpgauge of its jobs. Its
+// tests run the script as slurmd does, with an environment that is almost empty
+// and with stand-ins for Slurm's and NVIDIA's programs.
+package slurm
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// node is a machine with a Slurm that does not exist.
+type node struct {
+	t      *testing.T
+	root   string // stands for /
+	script string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("there is no bash:", err)
+	}
+	script, err := filepath.Abs("warpgauge-jobs")
+	must(t, err)
+	n := &node{t: t, root: t.TempDir(), script: script}
+	n.file("proc/sys/kernel/random/boot_id", "boot-1\n")
+	n.file("config", fmt.Sprintf("WARPGAUGE_JOB_DIR=%[1]s/jobs\nWARPGAUGE_GPU_MAP=%[1]s/run/map\nWARPGAUGE_GPU_TABLE=%[1]s/table\nPATH=%[1]s/bin:$PATH\n", n.root))
+	n.program("logger", `printf '%s\n' "$*" >>"`+n.root+`/log"`)
+	n.program("slurmd", "exit 1")
+	n.program("nvidia-smi", "exit 9")
+	n.program("scontrol", "exit 1")
+	n.program("squeue", "exit 1")
+	return n
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// file writes a file below the root.
+func (n *node) file(name, text string) {
+	n.t.Helper()
+	path := filepath.Join(n.root, name)
+	must(n.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(n.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func (n *node) program(name, script string) {
+	n.t.Helper()
+	n.file("bin/"+name, "#!/bin/bash\n"+script+"\n")
+	must(n.t, os.Chmod(filepath.Join(n.root, "bin", name), 0o755))
+}
+
+func (n *node) set(line string) {
+	n.t.Helper()
+	path := filepath.Join(n.root, "config")
+	text, err := os.ReadFile(path)
+	must(n.t, err)
+	must(n.t, os.WriteFile(path, []byte(string(text)+line+"\n"), 0o644))
+}
+
+// run runs the script with these variables and no others.
+func (n *node) run(args []string, env ...string) (code int, stderr string) {
+	n.t.Helper()
+	cmd := exec.CommandContext(n.t.Context(), n.script, args...)
+	cmd.Env = append([]string{"WARPGAUGE_ROOT=" + n.root, "WARPGAUGE_SLURM_CONFIG=" + n.root + "/config"}, env...)
+	cmd.Dir = "/"
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	_ = cmd.Run()
+	if out.Len() > 0 {
+		n.t.Errorf("%v: standard output %q, which Slurm would read", args, out.String())
+	}
+	if strings.Contains(err.String(), "unbound variable") || strings.Contains(err.String(), "syntax error") || strings.Contains(err.String(), "command not found") {
+		n.t.Errorf("%v %v: %s", args, env, err.String())
+	}
+	return cmd.ProcessState.ExitCode(), err.String()
+}
+
+func (n *node) prolog(job, gpus string, more ...string) string {
+	n.t.Helper()
+	env := []string{"SLURM_SCRIPT_CONTEXT=prolog_slurmd", "SLURM_JOB_ID=" + job}
+	if gpus != "" {
+		env = append(env, "SLURM_JOB_GPUS="+gpus)
+	}
+	code, text := n.run(nil, append(env, more...)...)
+	if code != 0 {
+		n.t.Errorf("prolog of job %s: exit code %d: %s", job, code, text)
+	}
+	return text
+}
+
+func (n *node) epilog(job string, more ...string) string {
+	n.t.Helper()
+	code, text := n.run(nil, append([]string{"SLURM_SCRIPT_CONTEXT=epilog_slurmd", "SLURM_JOB_ID=" + job}, more...)...)
+	if code != 0 {
+		n.t.Errorf("epilog of job %s: exit code %d: %s", job, code, text)
+	}
+	return text
+}
+
+// jobs is the directory: what the exporter reads, by name, lines joined by blanks.
+func (n *node) jobs() map[string]string {
+	n.t.Helper()
+	out := map[string]string{}
+	entries, err := os.ReadDir(filepath.Join(n.root, "jobs"))
+	if err != nil {
+		return out
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			if strings.HasSuffix(e.Name(), ".tmp") {
+				n.t.Errorf("%s was left behind", e.Name())
+			}
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(n.root, "jobs", e.Name()))
+		must(n.t, err)
+		if !strings.HasSuffix(string(text), "\n") {
+			n.t.Errorf("%s ends without an end of line: %q", e.Name(), text)
+		}
+		info, err := e.Info()
+		must(n.t, err)
+		if info.Mode().Perm() != 0o644 {
+			n.t.Errorf("%s has mode %v, which the exporter may not read", e.Name(), info.Mode())
+		}
+		out[e.Name()] = strings.Join(strings.Fields(string(text)), " ")
+	}
+	return out
+}
+
+func (n *node) want(when string, want map[string]string) {
+	n.t.Helper()
+	if diff := cmp.Diff(want, n.jobs()); diff != "" {
+		n.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	n := newNode(t)
+	n.epilog("7") // of a job from before the installation
+	n.want("nothing yet", map[string]string{})
+	n.prolog("17", "0")
+	n.prolog("18", "1,2")
+	n.want("two jobs", map[string]string{"0": "17", "1": "18", "2": "18"})
+	n.prolog("19", "") // without GPUs
+	n.prolog("17", "0")
+	n.want("requeued on the same node, and a job without GPUs", map[string]string{"0": "17", "1": "18", "2": "18"})
+	n.prolog("1", "2")
+	n.prolog("187", "2")
+	n.want("three share GPU 2", map[string]string{"0": "17", "1": "18", "2": "18 1 187"})
+	n.epilog("18", "SLURM_JOB_GPUS=1,2")
+	n.epilog("19")
+	n.want("only its own lines go", map[string]string{"0": "17", "2": "1 187"})
+	n.epilog("187") // after a restart of slurmd the GPUs may be unknown
+	n.epilog("1")
+	n.epilog("1")
+	n.epilog("17")
+	n.want("all gone", map[string]string{})
+}
+
+// TestAtTheSameTime starts and ends many jobs on one GPU at once.
+func TestAtTheSameTime(t *testing.T) {
+	n := newNode(t)
+	n.file("table", "0 0\n1 3.0\n")
+	at := func(f func(job string)) {
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() { f(fmt.Sprint(100 + i)) })
+		}
+		wg.Wait()
+	}
+	at(func(job string) { n.prolog(job, "0,1") })
+	for name, text := range n.jobs() {
+		if got := len(strings.Fields(text)); got != 12 {
+			t.Errorf("%s has %d jobs, want 12: %s", name, got, text)
+		}
+	}
+	at(func(job string) {
+		if job >= "106" {
+			n.epilog(job)
+		} else {
+			n.prolog("2"+job, "1")
+		}
+	})
+	for name, want := range map[string]int{"0": 6, "3.0": 12} {
+		if got := len(strings.Fields(n.jobs()[name])); got != want {
+			t.Errorf("%s has %d jobs, want %d: %s", name, got, want, n.jobs()[name])
+		}
+	}
+}
+
+// TestReboot: what was there before goes, whatever file system it lies on.
+func TestReboot(t *testing.T) {
+	n := newNode(t)
+	n.prolog("17", "0")
+	n.prolog("18", "1")
+	n.file("proc/sys/kernel/random/boot_id", "boot-2\n")
+	n.prolog("19", "1")
+	n.want("after the reboot", map[string]string{"1": "19"})
+}
+
+// TestClean: jobs whose epilog never ran.
+func TestClean(t *testing.T) {
+	n := newNode(t)
+	n.prolog("17", "0")
+	n.prolog("18", "0")
+	n.prolog("20", "1")
+	if code, _ := n.run([]string{"clean"}); code == 0 {
+		t.Error("clean succeeds although squeue fails")
+	}
+	n.want("squeue does not answer", map[string]string{"0": "17 18", "1": "20"})
+	n.program("squeue", `[[ "$*" == *"-w node7"* ]] && echo "18 15_3"`)
+	if code, text := n.run([]string{"clean"}, "SLURMD_NODENAME=node7"); code != 0 || !strings.Contains(text, "17 20") {
+		t.Errorf("clean: exit code %d: %s", code, text)
+	}
+	n.want("cleaned", map[string]string{"0": "18"})
+}
+
+func TestArrays(t *testing.T) {
+	n := newNode(t)
+	n.prolog("17", "0", "SLURM_ARRAY_JOB_ID=15", "SLURM_ARRAY_TASK_ID=3")
+	n.want("by default each task has its job id", map[string]string{"0": "17"})
+	n.epilog("17")
+	n.set("WARPGAUGE_JOB_ID=array")
+	n.prolog("17", "0", "SLURM_ARRAY_JOB_ID=15", "SLURM_ARRAY_TASK_ID=3")
+	n.program("scontrol", `echo "JobId=18 ArrayJobId=15 ArrayTaskId=4 JobName=x"`)
+	n.prolog("18", "0,1")
+	n.program("scontrol", `echo "JobId=19 JobName=x"`)
+	n.prolog("19", "1")
+	n.want("array", map[string]string{"0": "15_3 15_4", "1": "15_4 19"})
+	n.program("scontrol", "exit 1") // no longer known
+	for _, job := range []string{"17", "18", "19"} {
+		n.epilog(job)
+	}
+	n.want("ended", map[string]string{})
+	left, err := filepath.Glob(filepath.Join(n.root, "jobs", ".id-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q %v", left, err)
+	}
+}
+
+// TestNeverFailsAJob: whatever is wrong, the job runs, unless strictness was asked
+// for; and it is said.
+func TestNeverFailsAJob(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(n *node)
+		env   []string
+		says  string
+	}{
+		"directory cannot be made": {func(n *node) { n.file("jobs", "") }, []string{"SLURM_JOB_ID=17", "SLURM_JOB_GPUS=0"}, "cannot make"},
+		"no job":                   {nil, []string{"SLURM_JOB_GPUS=0"}, "no SLURM_JOB_ID"},
+		"strange job":              {nil, []string{"SLURM_JOB_ID=17;reboot", "SLURM_JOB_GPUS=0"}, "no SLURM_JOB_ID"},
+		"strange GPUs":             {nil, []string{"SLURM_JOB_ID=17", "SLURM_JOB_GPUS=../../etc/passwd"}, "no GPU numbers"},
+		"GPUs by UUID":             {nil, []string{"SLURM_JOB_ID=17", "CUDA_VISIBLE_DEVICES=MIG-8c1f6f3a"}, "no GPU numbers"},
+		"no context":               {nil, []string{"SLURM_SCRIPT_CONTEXT=", "SLURM_JOB_ID=17", "SLURM_JOB_GPUS=0"}, "usage"},
+		"a directory in the way":   {func(n *node) { n.file("jobs/0/x", "") }, []string{"SLURM_JOB_ID=17", "SLURM_JOB_GPUS=0"}, "cannot write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if tt.spoil != nil {
+				tt.spoil(n)
+			}
+			env := append([]string{"SLURM_SCRIPT_CONTEXT=prolog_slurmd"}, tt.env...)
+			code, text := n.run(nil, env...)
+			if code != 0 || !strings.Contains(text, tt.says) {
+				t.Errorf("exit code %d, want 0, and %q: %s", code, tt.says, text)
+			}
+			logged, _ := os.ReadFile(filepath.Join(n.root, "log"))
+			if !strings.Contains(string(logged), tt.says) {
+				t.Errorf("%q was not logged: %s", tt.says, logged)
+			}
+			n.set("WARPGAUGE_STRICT=1")
+			if code, _ := n.run(nil, env...); code != 1 {
+				t.Errorf("exit code %d where strictness is asked for, want 1", code)
+			}
+		})
+	}
+}
+
+// TestSettingsOfSomebodyElse: what the script sources must be the administrator's.
+func TestSettingsOfSomebodyElse(t *testing.T) {
+	n := newNode(t)
+	if err := os.Chown(filepath.Join(n.root, "config"), 65534, 65534); err != nil {
+		t.Skip("files cannot be given away:", err)
+	}
+	// Without the settings the directory is the usual one, which the test leaves alone.
+	code, text := n.run([]string{"nothing"})
+	if code != 0 || !strings.Contains(text, "belongs to somebody else") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// gpus lays a driver's files out: PCI address by minor number.
+func (n *node) gpus(address ...string) {
+	n.t.Helper()
+	for minor, a := range address {
+		n.file("proc/driver/nvidia/gpus/"+a+"/information", fmt.Sprintf(
+			"Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n", minor, a, minor))
+	}
+}
+
+func (n *node) slurmd(lines ...string) {
+	var out strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&out, "slurmd-node7: Gres Name=%s (null)\n", l)
+	}
+	n.file("slurmd.out", out.String())
+	n.program("slurmd", `[[ $1 == -G ]] && cat "`+n.root+`/slurmd.out" >&2`)
+}
+
+// TestGPUNumbers: Slurm's number to the exporter's, by every way there is.
+func TestGPUNumbers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lay  func(n *node)
+		want map[string]string // job file by Slurm's number; empty: none
+	}{
+		"nothing is known": {func(*node) {}, map[string]string{"0": "0", "3": "3"}},
+		"order of gres.conf is not that of the devices": {func(n *node) {
+			n.gpus("0000:07:00.0", "0000:0f:00.0", "0000:47:00.0")
+			n.slurmd("shard Type=a Count=8 Index=2 ID=1918986455 File=/dev/nvidia2", "gpu Type=a Count=1 Index=2 ID=7696487 File=/dev/nvidia2",
+				"gpu Type=a Count=2 Index=0 ID=7696487 File=/dev/nvidia[0-1]")
+		}, map[string]string{"0": "2", "1": "0", "2": "1"}},
+		"minor numbers are not in order of PCI addresses": {func(n *node) {
+			n.gpus("0000:47:00.0", "10000:01:00.0", "0000:07:00.0")
+			n.slurmd("gpu Type=(null) Count=3 Index=0 ID=7696487 File=/dev/nvidia[0,1-2]")
+		}, map[string]string{"0": "1", "1": "2", "2": "0"}},
+		"NVML's order is what nvidia-smi says": {func(n *node) {
+			n.gpus("0000:07:00.0", "0000:0f:00.0", "0000:47:00.0")
+			n.program("nvidia-smi", `[[ $1 == --query-gpu=index,pci.bus_id ]] && printf '0, 00000000:47:00.0\n1, 00000000:07:00.0\n'`)
+			n.slurmd("gpu Type=h200 Count=3 Index=0 ID=7696487 File=/dev/nvidia[0-2]")
+		}, map[string]string{"0": "1", "1": "", "2": "0"}},
+		"MIG": {func(n *node) {
+			n.gpus("0000:47:00.0", "0000:07:00.0")
+			n.file("proc/driver/nvidia-caps/mig-minors", "config 1\nmonitor 2\ngpu0/gi7/access 66\ngpu0/gi7/ci0/access 67\ngpu0/gi9/access 84\ngpu0/gi9/ci0/access 85\n")
+			n.slurmd("gpu Type=h200 Count=1 Index=1 ID=7696487 File=/dev/nvidia1",
+				"gpu Type=1g Count=1 Index=67 ID=7696487 File=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap[66-67]",
+				"gpu Type=1g Count=1 Index=85 ID=7696487 File=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap84,/dev/nvidia-caps/nvidia-cap85",
+				"gpu Type=1g Count=1 Index=85 ID=7696487 File=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap99")
+		}, map[string]string{"0": "0", "1": "1.7", "2": "1.9", "3": ""}},
+		"AMD": {func(n *node) {
+			for render, a := range map[string]string{"renderD128": "0000:c1:00.0", "renderD129": "0000:05:00.0"} {
+				n.file("sys/devices/"+a+"/vendor", "0x1002\n")
+				must(n.t, os.MkdirAll(filepath.Join(n.root, "sys/class/drm", render), 0o755))
+				must(n.t, os.Symlink("../../../devices/"+a, filepath.Join(n.root, "sys/class/drm", render, "device")))
+				must(n.t, os.MkdirAll(filepath.Join(n.root, "sys/bus/pci/drivers/amdgpu"), 0o755))
+				must(n.t, os.Symlink("../../../../devices/"+a, filepath.Join(n.root, "sys/bus/pci/drivers/amdgpu", a)))
+			}
+			n.slurmd("gpu Type=(null) Count=2 Index=128 ID=7696487 File=/dev/dri/renderD[128-129]")
+		}, map[string]string{"0": "1", "1": "0"}},
+		"the administrator's table goes first": {func(n *node) {
+			n.slurmd("gpu Type=a Count=2 Index=0 ID=7696487 File=/dev/nvidia[0-1]")
+			n.file("table", "# mine\n0 5\n1 3.0\n2 -\nx y\n3 ../x\n")
+		}, map[string]string{"0": "5", "1": "3.0", "2": "", "3": "3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			tt.lay(n)
+			want := map[string]string{}
+			for number, file := range tt.want {
+				text := n.prolog("1"+number, number)
+				if file != "" {
+					want[file] = "1" + number
+				} else if !strings.Contains(text, "none that can be told") {
+					t.Errorf("GPU %s: not a word about it: %s", number, text)
+				}
+			}
+			n.want("mapped", want)
+		})
+	}
+}
+
+// TestMapIsMadeOnce, and anew when Slurm's configuration has changed.
+func TestMapIsMadeOnce(t *testing.T) {
+	n := newNode(t)
+	n.file("etc/slurm.conf", "")
+	env := "SLURM_CONF=" + n.root + "/etc/slurm.conf"
+	n.slurmd("gpu Type=a Count=2 Index=0 ID=7696487 File=/dev/nvidia[2-3]")
+	n.prolog("17", "0", env)
+	n.slurmd("gpu Type=a Count=2 Index=0 ID=7696487 File=/dev/nvidia[6-7]")
+	n.prolog("18", "1", env)
+	want := map[string]string{"2": "17", "3": "18"}
+	n.want("once", want)
+	made, err := os.Stat(filepath.Join(n.root, "run/map"))
+	must(t, err)
+	later := made.ModTime().Add(1e9)
+	n.file("etc/gres.conf", "")
+	must(t, os.Chtimes(filepath.Join(n.root, "etc/gres.conf"), later, later))
+	n.prolog("19", "0", env)
+	want = maps.Clone(want)
+	want["6"] = "19"
+	n.want("anew", want)
+	n.program("slurmd", "exit 1")
+	if code, _ := n.run([]string{"map"}, env); code != 1 {
+		t.Errorf("map: exit code %d although slurmd -G fails, want 1", code)
+	}
+	n.epilog("19")
+	n.prolog("20", "1", env)
+	want = map[string]string{"2": "17", "3": "18", "7": "20"}
+	n.want("the last map stays", want)
+}

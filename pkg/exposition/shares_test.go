@@ -1,0 +1,219 @@
+package exposition
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// share returns a Share of a device's reading for a pod.
+func share(device string, f field.ID, pod string) Share {
+	return Share{Device: device, Field: f, Owner: Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
+}
+
+// shared is a GPU with two users: its temperature is told per user, its power is
+// not, and one family has another scale.
+func shared() (*feed, *testOwners) {
+	fields := field.List{Fields: []field.Field{
+		metric(descTemp, "A", field.Gauge, ""),
+		{Desc: descTemp, Name: "A_KELVINISH", Type: field.Gauge, Scale: 0.01},
+		{Desc: descTemp, Name: "A_HISTOGRAM", Type: field.Histogram, Scale: 1},
+		metric(descPower, "B", field.Gauge, ""),
+	}}
+	f := newFeed(fields, []collector.Device{{ID: "g", Level: field.Global}}, []collector.Column{{Field: descTemp.ID}, {Field: descPower.ID}})
+	f.row[0], f.row[1] = 70, 300
+	f.tick(time.Now())
+	return f, &testOwners{
+		by:    map[string][]Owner{"g": {ownerOf("pod", "x"), ownerOf("pod", "y")}},
+		split: []field.ID{descTemp.ID},
+		shares: &Shares{Set: 1, Series: []Share{share("g", descTemp.ID, "x"), share("g", descTemp.ID, "y"), share("g", descXID.ID, "x"), share("gone", descTemp.ID, "x")},
+			Values: []float64{50, 20, 1, 2}},
+	}
+}
+
+func TestShares(t *testing.T) {
+	f, owners := shared()
+	r := New(boardOf(f), Options{Owners: owners})
+	want := func(text string) {
+		t.Helper()
+		got := page(t, r, Text)
+		if diff := cmp.Diff(text, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, format := range []Format{OpenMetrics, Protobuf} {
+			if diff := cmp.Diff(parse(t, got, Text).Values, parse(t, page(t, r, format), format).Values); diff != "" {
+				t.Errorf("%v says something else (-text +it):\n%s", format, diff)
+			}
+		}
+	}
+	const power = "# TYPE B gauge\n" + `B{pod="x"} 300` + "\n" + `B{pod="y"} 300` + "\n"
+	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="x"} 50` + "\n" + `A{team="x",pod="y"} 20` + "\n" +
+		"# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="x"} 0.5` + "\n" + `A_KELVINISH{team="x",pod="y"} 0.2` + "\n" + power)
+
+	// What is not known is not there, and a change of values is no new layout.
+	layout := r.layout
+	owners.shares = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{math.NaN(), 21, 1, 2}}
+	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="y"} 21` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="y"} 0.21` + "\n" + power)
+	if r.layout != layout {
+		t.Error("other values made a new layout")
+	}
+	// Other series are.
+	owners.shares = &Shares{Set: 2, Series: owners.shares.Series[:1], Values: []float64{1}}
+	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="x"} 1` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="x"} 0.01` + "\n" + power)
+	if r.layout == layout {
+		t.Error("other series are shown by the old layout")
+	}
+	owners.shares = nil
+	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
+}
+
+// TestSplitHistogram: what is accumulated of a reading that is told per user is
+// the device's only; of another it is the owners'.
+func TestSplitHistogram(t *testing.T) {
+	f, owners := shared()
+	one := 1.0
+	value := func(d *field.Descriptor, name string) accumulate.Series {
+		return accumulate.Series{Source: f.Source, Field: &field.Field{Desc: d, Name: name}, Value: &one}
+	}
+	r := New(boardOf(f), Options{Owners: owners})
+	r.store = &testStore{series: []accumulate.Series{value(descTemp, "OF_A"), value(descPower, "OF_B")}}
+	got := page(t, r, Text)
+	for _, want := range []string{"\nOF_A 1\n", "\n" + `OF_B{pod="x"} 1` + "\n" + `OF_B{pod="y"} 1` + "\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestSharesNeverRepeatTheDevice: a user without labels would be the device itself.
+func TestSharesNeverRepeatTheDevice(t *testing.T) {
+	f, owners := shared()
+	owners.shares = &Shares{Set: 1, Series: []Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
+	r := New(boardOf(f), Options{Owners: owners})
+	if got := page(t, r, Text); !strings.Contains(got, "\nA 70\n# TYPE") {
+		t.Errorf("got\n%s", got)
+	}
+	if n := r.layout.stats.duplicates; n != 2 { // in both families
+		t.Errorf("%d series were left out, want 2", n)
+	}
+}
+
+// TestWhatNobodyCanHave has no users, whatever a table says.
+func TestWhatNobodyCanHave(t *testing.T) {
+	f, owners := shared()
+	f.Devices[0].Level = field.Switch
+	r := New(boardOf(f), Options{Owners: owners})
+	if got := page(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch=""} 70`) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestSharesLeaveWithTheirDevice: also where two sources have it, of which one is
+// stale.
+func TestSharesLeaveWithTheirDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, owners := shared()
+		second, _ := shared()
+		first.tick(time.Now())
+		second.tick(time.Now())
+		r := New(boardOf(first, second), Options{Owners: owners, StaleAfter: 5 * time.Second})
+		count := func(want int) {
+			t.Helper()
+			if n := strings.Count(page(t, r, Text), `A{team="x"`); n != want {
+				t.Errorf("%d series of users, want %d", n, want)
+			}
+		}
+		count(2)
+		time.Sleep(3 * time.Second)
+		second.tick(time.Now())
+		time.Sleep(3 * time.Second)
+		count(2)
+		time.Sleep(3 * time.Second)
+		count(0)
+		if n := r.layout.stats.duplicates; n != 0 {
+			t.Errorf("%d series were left out as duplicates", n)
+		}
+	})
+}
+
+func TestPodLabels(t *testing.T) {
+	f := func(in labelsOf, want string, dropped int) {
+		t.Helper()
+		set := in.set()
+		if got := set.key(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if in.dropped != dropped {
+			t.Errorf("dropped %d labels of %s, want %d", in.dropped, want, dropped)
+		}
+	}
+	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
+	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
+		`{gpu="0",c="2",f="1"} `, 3)
+	// An owner's label is worth more than one that somebody gave his pod.
+	f(labelsOf{pod: labelsFrom("namespace", "p", "x", "", "le", "1", "err_code", "q"), owner: labelsFrom("namespace", "o"), xid: true}, `{,,namespace="o"} `, 3)
+	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
+}
+
+// TestHammerShares scrapes while Sets and values change: on each page each user
+// has the values of one Set.
+func TestHammerShares(t *testing.T) {
+	f, _ := shared()
+	owners := &changingShares{}
+	owners.change(1)
+	r := New(boardOf(f), Options{Owners: owners})
+	var readers sync.WaitGroup
+	var ended atomic.Bool
+	for range 4 {
+		readers.Go(func() {
+			for range 200 {
+				values := parse(t, page(t, r, Protobuf), Protobuf).Values
+				for series, v := range values {
+					if !strings.HasPrefix(series, `{__name__="A"`) || !strings.Contains(series, "pod=") {
+						continue
+					}
+					if pods := int(v) % 10; !strings.Contains(series, strings.Repeat("p", pods)+`"`) || len(values) < 3 {
+						t.Errorf("%s is %v", series, v)
+					}
+				}
+			}
+		})
+	}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := 1; !ended.Load(); n++ {
+			owners.change(n)
+		}
+	})
+	readers.Wait()
+	ended.Store(true)
+	writer.Wait()
+}
+
+// changingShares has, in Set s, s%5+1 users; the value of user i ends in its digit.
+type changingShares struct{ p atomic.Pointer[Shares] }
+
+func (c *changingShares) change(n int) {
+	set := n / 3
+	s := &Shares{Set: uint64(set + 1)}
+	for i := 1; i <= set%5+1; i++ {
+		s.Series = append(s.Series, Share{Device: "g", Field: descTemp.ID, Owner: ownerOf("pod", strings.Repeat("p", i))})
+		s.Values = append(s.Values, float64(10*n+i))
+	}
+	c.p.Store(s)
+}
+
+func (c *changingShares) Version() uint64                            { return 1 }
+func (c *changingShares) Owners(*collector.Device) []Owner           { return nil }
+func (c *changingShares) Split(_ *collector.Device, f field.ID) bool { return f == descTemp.ID }
+func (c *changingShares) Shares() *Shares                            { return c.p.Load() }

@@ -1,0 +1,69 @@
+package hpc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// hungMount mounts a file system whose server never answers, as a network file
+// system whose server is away. fail lets all that wait for it fail, unmount takes
+// it away.
+func hungMount(t *testing.T, dir string) (fail, unmount func()) {
+	t.Helper()
+	fd, err := syscall.Open("/dev/fuse", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("no file system can be made to hang:", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if err := syscall.Mount("warpgauge-test", dir, "fuse", 0, options); err != nil {
+		syscall.Close(fd)
+		t.Skip("no file system can be made to hang:", err)
+	}
+	fail = sync.OnceFunc(func() { syscall.Close(fd) }) // whoever waits gets ENOTCONN
+	unmount = sync.OnceFunc(func() {
+		fail()
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %q: %v", dir, err)
+		}
+	})
+	t.Cleanup(unmount)
+	return fail, unmount
+}
+
+// TestHang: while the file system hangs, the last jobs are there for whoever
+// asks, and Run ends all the same.
+func TestHang(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	must(t, os.Mkdir(dir, 0o755))
+	r := start(t, dir, Options{Period: 5 * time.Millisecond, hung: 200 * time.Millisecond, notify: func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }})
+	r.replace("0", "17\n")
+	r.soon("before", jobs{"0": {"17"}})
+	fail, unmount := hungMount(t, dir)
+	soon(t, "the hang is told", func() bool { return r.o.Health.Failing() == ReasonTimeout })
+	r.want("while it hangs", jobs{"0": {"17"}})
+	fail()
+	soon(t, "the error is told", func() bool { return r.o.Health.Failing() == ReasonIO })
+	r.want("when it fails", jobs{"0": {"17"}})
+	unmount()
+	soon(t, "success is told", func() bool { return r.o.Health.Failing() == "" })
+	r.want("when it is back", jobs{"0": {"17"}})
+
+	fail, _ = hungMount(t, dir)
+	soon(t, "a look that hangs", func() bool {
+		from := r.lookFrom.Load()
+		return from != 0 && time.Since(r.epoch)-time.Duration(from) > 100*time.Millisecond
+	})
+	r.stop()
+	if lines := strings.Join(r.logged(), "\n"); !strings.Contains(lines, "abandoned") {
+		t.Errorf("log %q does not tell what was abandoned", lines)
+	}
+	fail() // so that the goroutine that was left behind ends, too
+}

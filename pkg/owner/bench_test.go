@@ -1,0 +1,286 @@
+package owner
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+const (
+	benchGPUs   = 8
+	benchFields = 25
+	benchPods   = 142
+)
+
+// node8 is 8 GPUs × 25 fields, and what its ring is fed with.
+type node8 struct {
+	board  *view.Board
+	source *view.Source
+	row    []float64
+	stamps []int64
+}
+
+func newNode8() *node8 {
+	s := &view.Source{Collector: "bench"}
+	for i := range benchFields {
+		d := &field.Descriptor{ID: field.ID(2000 + i), Level: field.GPU}
+		s.Fields.Fields = append(s.Fields.Fields, field.Field{Desc: d, Name: fmt.Sprintf("DCGM_FI_DEV_FIELD_%03d", i), Scale: 1, Help: "A field of a benchmark."})
+	}
+	for g := range benchGPUs {
+		s.Devices = append(s.Devices, gpu(g))
+		for i := range benchFields {
+			s.Columns = append(s.Columns, collector.Column{Device: g, Field: field.ID(2000 + i)})
+		}
+	}
+	s.Ring = ring.Make(16, benchGPUs, len(s.Columns))
+	n := &node8{source: s, board: &view.Board{}, row: make([]float64, len(s.Columns)), stamps: make([]int64, benchGPUs)}
+	n.tick(1)
+	n.board.Store(&view.View{Version: 1, Sources: []*view.Source{s}})
+	return n
+}
+
+func (n *node8) tick(v int) {
+	now := time.Now().UnixNano()
+	for i := range n.row {
+		n.row[i] = float64(v*37%2000 + i)
+	}
+	for i := range n.stamps {
+		n.stamps[i] = now
+	}
+	n.source.Ring.Append(now, n.stamps, n.row)
+}
+
+// kubeletPods are 142 pods of which 8 have a GPU each, or 32 a quarter of one. The
+// rest is listed without devices.
+func kubeletPods(replicas int) []podresources.Pod {
+	var out []podresources.Pod
+	for i := range benchPods {
+		p := podresources.Pod{Namespace: fmt.Sprintf("team-%d", i%10), Name: fmt.Sprintf("worker-%05d-abcde", i), Containers: []podresources.Container{{Name: "main"}}}
+		if i < benchGPUs*replicas {
+			id := uuid(i % benchGPUs)
+			if replicas > 1 {
+				id += fmt.Sprintf("::%d", i/benchGPUs)
+			}
+			p.Containers[0].Devices = []podresources.Devices{{Resource: "nvidia.com/gpu", IDs: []string{id}}}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// snapshots are two answers of the kubelet that differ in one pod.
+func snapshots(replicas int) [2]*podresources.Snapshot {
+	var out [2]*podresources.Snapshot
+	for i := range out {
+		pods := kubeletPods(replicas)
+		pods[0].Name += fmt.Sprint(i)
+		// podresources keeps those with devices only.
+		pods = slices.DeleteFunc(pods, func(p podresources.Pod) bool { return p.Containers[0].Devices == nil })
+		out[i] = &podresources.Snapshot{Version: uint64(i + 1), Pods: pods}
+	}
+	return out
+}
+
+func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
+	for _, mode := range []struct {
+		name     string
+		replicas int
+	}{{"plain", 1}, {"replicas=4", 4}} {
+		b.Run(mode.name, func(b *testing.B) {
+			b.ReportAllocs()
+			run(b, mode.replicas)
+		})
+	}
+}
+
+// BenchmarkTable joins anew after a pod has changed.
+func BenchmarkTable(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		n, answers := newNode8(), snapshots(replicas)
+		now := answers[0]
+		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return now }, Virtual: replicas > 1})
+		at := time.Now()
+		for i := 0; b.Loop(); i++ {
+			now = answers[i%2]
+			k.Refresh(at)
+		}
+	})
+}
+
+// BenchmarkRebuild is BenchmarkTable and the layout and page that follow from it.
+func BenchmarkRebuild(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		n, answers := newNode8(), snapshots(replicas)
+		now := answers[0]
+		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return now }, Virtual: replicas > 1})
+		r := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
+		at := time.Now()
+		for i := 0; b.Loop(); i++ {
+			now = answers[i%2]
+			k.Refresh(at)
+			r.Page(exposition.Text, false).Release()
+		}
+	})
+}
+
+// BenchmarkScrapeWithOwners scrapes after a tick, in turns with and without mapping,
+// in turns also of pages that are there already.
+func BenchmarkScrapeWithOwners(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		n, answers := newNode8(), snapshots(replicas)
+		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return answers[0] }, Virtual: replicas > 1})
+		with := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
+		without := exposition.New(n.board, exposition.Options{Hostname: "node-1", StaleAfter: time.Hour})
+		scrape := func(r *exposition.Renderer, times int) time.Duration {
+			start := time.Now()
+			for range times {
+				r.Page(exposition.Text, false).Release()
+			}
+			return time.Since(start)
+		}
+		const cached = 100
+		var fresh, held [2][]time.Duration
+		for i := 0; b.Loop(); i++ {
+			n.tick(i)
+			pair := [2]*exposition.Renderer{without, with}
+			for j := range pair {
+				at := (i + j) % 2 // each is first in half of the rounds
+				fresh[at] = append(fresh[at], scrape(pair[at], 1))
+				held[at] = append(held[at], scrape(pair[at], cached))
+			}
+		}
+		median := func(d []time.Duration) float64 {
+			slices.Sort(d)
+			return float64(d[len(d)/2].Nanoseconds())
+		}
+		b.ReportMetric(median(fresh[0]), "ns/render-off")
+		b.ReportMetric(median(fresh[1])/median(fresh[0]), "render-on/off")
+		b.ReportMetric(median(held[0])/cached, "ns/scrape-off")
+		b.ReportMetric(median(held[1])/median(held[0]), "scrape-on/off")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// BenchmarkPlainMapping is the rival: with each scrape a map of devices to pods is
+// made from the kubelet's answer, each series is copied for each pod with its labels
+// in maps, and written. The kubelet's answer itself, and what asking for it takes,
+// is not counted.
+func BenchmarkPlainMapping(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		pods, read := kubeletPods(replicas), plainSeries()
+		var out bytes.Buffer
+		var mapping time.Duration
+		for b.Loop() {
+			start := time.Now()
+			series := mapped(read, pods)
+			mapping += time.Since(start)
+			out.Reset()
+			writePlain(&out, series)
+		}
+		if n := bytes.Count(out.Bytes(), []byte("pod=")); n != benchGPUs*benchFields*replicas {
+			b.Fatalf("%d series with a pod", n)
+		}
+		b.ReportMetric(float64(mapping.Nanoseconds())/float64(b.N), "ns/mapping")
+	})
+}
+
+type plain struct {
+	name               string
+	device             collector.Device
+	value              string
+	labels, attributes map[string]string
+}
+
+func plainSeries() (out []plain) {
+	for i := range benchFields {
+		for g := range benchGPUs {
+			out = append(out, plain{name: fmt.Sprintf("DCGM_FI_DEV_FIELD_%03d", i), device: gpu(g), value: "17", labels: map[string]string{}, attributes: map[string]string{}})
+		}
+	}
+	return out
+}
+
+func mapped(series []plain, pods []podresources.Pod) (out []plain) {
+	type user struct{ namespace, pod, container, vgpu string }
+	by := map[string][]user{}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			for _, d := range c.Devices {
+				for _, id := range d.IDs {
+					base, replica, _ := strings.Cut(id, "::")
+					by[base] = append(by[base], user{p.Namespace, p.Name, c.Name, replica})
+				}
+			}
+		}
+	}
+	for _, s := range series {
+		for _, u := range by[s.device.UUID] {
+			c := s
+			c.labels, c.attributes = maps.Clone(s.labels), maps.Clone(s.attributes)
+			c.attributes["namespace"], c.attributes["pod"], c.attributes["container"] = u.namespace, u.pod, u.container
+			if u.vgpu != "" {
+				c.attributes["vgpu"] = u.vgpu
+			}
+			out = append(out, c)
+		}
+		if len(by[s.device.UUID]) == 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func writePlain(out *bytes.Buffer, series []plain) {
+	last := ""
+	for i := range series {
+		s := &series[i]
+		if s.name != last {
+			fmt.Fprintf(out, "# HELP %s A field of a benchmark.\n# TYPE %s gauge\n", s.name, s.name)
+			last = s.name
+		}
+		fmt.Fprintf(out, "%s{gpu=%q,UUID=%q,pci_bus_id=%q,device=%q,modelName=%q,hostname=%q", s.name, s.device.GPU, s.device.UUID, s.device.PCIBusID, s.device.Node, s.device.Model, "node-1")
+		for _, m := range []map[string]string{s.labels, s.attributes} {
+			for _, name := range slices.Sorted(maps.Keys(m)) {
+				fmt.Fprintf(out, ",%s=%q", name, m[name])
+			}
+		}
+		fmt.Fprintf(out, "} %s\n", s.value)
+	}
+}
+
+// BenchmarkShares brings the values of 32 pods up to date.
+func BenchmarkShares(b *testing.B) {
+	r := newRig(virtual, machine()...)
+	var given, known []string
+	for i := range 32 {
+		given = append(given, fmt.Sprintf("ml/p%02d/main: nvidia.com/gpu %s::%d", i, uuid(i%3), i))
+		known = append(known, fmt.Sprintf("ml/p%02d uid-%d", i, i))
+	}
+	r.know(known...).give(given...)
+	for g := range 3 {
+		for i := range 32 {
+			if i%3 == g {
+				r.use(uuid(g), true, append(r.used.Load().Devices[uuid(g)].Users, proc(fmt.Sprintf("uid-%d", i), "", float64(i), mib))...)
+			}
+		}
+	}
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Refresh(now)
+	}
+	if n := len(r.Shares().Series); n != 64 {
+		b.Fatalf("%d series", n)
+	}
+}

@@ -1,0 +1,158 @@
+package owner
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/view"
+)
+
+// TestFind has a row for each form of an id and each place that it may mean.
+func TestFind(t *testing.T) {
+	n := newDevices(boardOf(machine()...).Load())
+	f := func(resource, text, want, reason string) {
+		t.Helper()
+		id, ok := ParseID(text)
+		if !ok {
+			t.Fatalf("%q is no id", text)
+		}
+		found, why := n.find(resource, id)
+		got := ""
+		for _, d := range found {
+			got += d.ID + " "
+		}
+		if want != "" {
+			want += " "
+		}
+		if got != want || why != reason {
+			t.Errorf("%s %s means %q (%s), want %q (%s)", resource, text, got, why, want, reason)
+		}
+	}
+	const nvidia = "nvidia.com/gpu"
+	f(nvidia, uuid(1), uuid(1), "")
+	f(nvidia, "GPU-00000001-1111-2222-3333-44444444444A::3", uuid(1), "") // digits in upper case
+	f(nvidia, uuid(7), "", reasonDevice)
+	f("nvidia.com/mig-1g.10gb", mig(0), uuid(2)+"/0", "")
+	f("nvidia.com/mig-1g.10gb", mig(1)+"::2", uuid(2)+"/1", "")
+	f("nvidia.com/mig-1c.3g.40gb", mig(31), uuid(2)+"/3/1", "")
+	f("nvidia.com/mig-1g.10gb", mig(9), "", reasonInstance)
+	f(nvidia, "MIG-"+uuid(2)+"/0/0", uuid(2)+"/0", "") // it has one compute instance only
+	f(nvidia, "MIG-"+uuid(2)+"/3/1", uuid(2)+"/3/1", "")
+	f(nvidia, "MIG-"+uuid(2)+"/3/4", "", reasonInstance)
+	f(nvidia, "MIG-"+uuid(2)+"/9/0", "", reasonInstance)
+	f(nvidia, "MIG-"+uuid(9)+"/0/0", "", reasonDevice)
+	f(nvidia, "nvidia1", uuid(1), "")
+	f(nvidia, "nvidia9", "", reasonDevice)
+	f(nvidia, "nvidia2/gi0", uuid(2)+"/0", "")
+	f(nvidia, "nvidia2/gi3/vgpu1", uuid(2)+"/3", "")
+	f(nvidia, "nvidia2/gi7", "", reasonInstance)
+	f(nvidia, "nvidia0/gi0", "", reasonInstance) // never the whole GPU in place of its instance
+	f(nvidia, "nvidia9/gi0", "", reasonDevice)
+	f(nvidia, "1/vgpu0", uuid(1), "")
+	f(nvidia, "9/vgpu0", "", reasonDevice)
+	f(nvidia, "all", uuid(0)+" "+uuid(1)+" "+uuid(2), "")
+	f("nvidia.com/pgpu", "0000:1b:00.0", uuid(1), "") // passed through, resource named by the user
+	f("amd.com/gpu", "0000:c1:00.0", amd(0).ID, "")
+	f("amd.com/gpu", "0000:C1:00.0", amd(0).ID, "")
+	f("amd.com/gpu", "0000:c9:00.0", "", reasonDevice)
+	f("amd.com/cpx_nps4", "0000:c2:00.0", amd(1).ID+"/0", "") // of a divided GPU it is the first partition
+	f("amd.com/gpu", "0000:c2:00.0", amd(1).ID+"/0", "")
+	f("amd.com/cpx_nps4", "amdgpu_xcp_2", amd(1).ID+"/2", "")
+	f("amd.com/cpx_nps4", "amdgpu_xcp_9", "", reasonDevice)
+	f("amd.com/gpu", "nvidia0", uuid(0), "") // the name says whose it is
+
+	none := newDevices(&view.View{})
+	for _, text := range []string{"all", "tegra", uuid(0), "nvidia0", "0/vgpu1", "0000:c1:00.0", "amdgpu_xcp_1"} {
+		id, _ := ParseID(text)
+		if found, reason := none.find(nvidia, id); len(found) != 0 || reason != reasonDevice {
+			t.Errorf("without devices %s means %v (%s)", text, found, reason)
+		}
+	}
+}
+
+// TestSeveralCollectors: of two that know a device, the first is asked, and what
+// only the second knows is found, too.
+func TestSeveralCollectors(t *testing.T) {
+	plain, known := instance(gpu(0), 4, "1g.10gb", ""), instance(gpu(0), 4, "other", mig(4))
+	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}})
+	id, _ := ParseID(mig(4))
+	found, _ := n.find("nvidia.com/gpu", id)
+	if len(found) != 1 || found[0].InstanceProfile != "1g.10gb" {
+		t.Errorf("found %+v", found)
+	}
+	if len(n.all) != 2 || len(n.parts[uuid(0)]) != 1 || len(n.nvidia) != 1 {
+		t.Errorf("%d devices, %d instances, %d GPUs", len(n.all), len(n.parts[uuid(0)]), len(n.nvidia))
+	}
+}
+
+func TestClaimed(t *testing.T) {
+	n := newDevices(boardOf(machine()...).Load())
+	f := func(driver, name string, d podmeta.Device, want, reason string) {
+		t.Helper()
+		found, why := n.claimed(driver, name, d)
+		got := ""
+		if found != nil {
+			got = found.ID
+		}
+		if got != want || why != reason {
+			t.Errorf("%s %s %+v is %q (%s), want %q (%s)", driver, name, d, got, why, want, reason)
+		}
+	}
+	f(driverNVIDIA, "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1), Index: -1}, uuid(1), "")
+	f(driverNVIDIA, "gpu-1", podmeta.Device{Type: "gpu", PCIBusID: "0000:1b:00.0"}, uuid(1), "")
+	f(driverNVIDIA, "gpu-7", podmeta.Device{Type: "gpu", UUID: uuid(7)}, "", reasonDevice)
+	f(driverNVIDIA, "gpu-7", podmeta.Device{Type: "gpu"}, "", reasonDevice)
+	f(driverNVIDIA, "gpu-vfio-0", podmeta.Device{Type: "vfio", UUID: uuid(0)}, uuid(0), "")
+	f(driverNVIDIA, "gpu-2-mig-9-4-1", podmeta.Device{Type: "mig", UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}, uuid(2)+"/1", "")
+	f(driverNVIDIA, "gpu-2-mig-9-4-1", podmeta.Device{Type: "mig", UUID: mig(77), ParentUUID: uuid(2)}, "", reasonInstance)
+	// Made on demand: clear only if there is one of the profile.
+	f(driverNVIDIA, "gpu-2-mig-1g10gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "1g.10gb"}, uuid(2)+"/0", "")
+	f(driverNVIDIA, "gpu-2-mig-7g80gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "7g.80gb"}, "", reasonInstance)
+	f(driverNVIDIA, "gpu-2-mig-x", podmeta.Device{Type: "mig", ParentUUID: uuid(2)}, "", reasonInstance)
+	f(driverNVIDIA, "gpu-9-mig-x", podmeta.Device{Type: "mig", ParentUUID: uuid(9), Profile: "1g.10gb"}, "", reasonDevice)
+
+	f(driverAMD, "gpu-1-128", podmeta.Device{Type: "gpu", PCIBusID: "0000:c1:00.0"}, amd(0).ID, "")
+	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Attributes: map[string]string{"renderIndex": "130"}}, amd(1).ID+"/1", "")
+	f(driverAMD, "any", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Attributes: map[string]string{"renderIndex": "131"}}, amd(1).ID+"/2", "")
+	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, amd(1).ID+"/1", "")
+	f(driverAMD, "gpu-3-199", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, "", reasonInstance)
+	f(driverAMD, "gpu-1-cpx-nps4", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, "", reasonInstance) // which one nobody says
+	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c9:00.0"}, "", reasonDevice)
+	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "bad"}, "", reasonDevice)
+
+	twice := append(machine(), instance(gpu(2), 5, "1g.10gb", mig(5)))
+	n = newDevices(boardOf(twice...).Load())
+	f(driverNVIDIA, "gpu-2-mig-1g10gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "1g.10gb"}, "", reasonInstance)
+}
+
+// TestMIGUUIDsAreRemembered: a collector that takes over may not tell them.
+func TestMIGUUIDsAreRemembered(t *testing.T) {
+	known, plain := machine(), machine()
+	for i := range plain {
+		plain[i].MIGUUID = ""
+	}
+	r := newRig(nil, known...).give("ml/a/main: nvidia.com/mig-1g.10gb " + mig(0))
+	want := []string{"container=main namespace=ml pod=a"}
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.owners(t, uuid(2)+"/0")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("told")
+	version := r.Version()
+	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: plain}}})
+	check("no longer told")
+	if r.Version() != version {
+		t.Error("the version grew though no answer differs")
+	}
+	r.board.Store(&view.View{Version: 3, Sources: []*view.Source{{Devices: []collector.Device{gpu(2)}}}})
+	if n := len(r.Unmatched()); n != 1 {
+		t.Errorf("%d ids without a device, want 1: the instance is gone", n)
+	}
+	r.board.Store(&view.View{Version: 4, Sources: []*view.Source{{Devices: plain}}})
+	check("back again")
+}

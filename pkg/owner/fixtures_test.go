@@ -1,0 +1,310 @@
+package owner
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/cri"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/hpc"
+	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/process"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+func uuid(i int) string { return fmt.Sprintf("GPU-%08x-1111-2222-3333-44444444444a", i) }
+
+func mig(i int) string { return fmt.Sprintf("MIG-%08x-1111-5222-3333-44444444444a", i) }
+
+func gpu(i int) collector.Device {
+	return collector.Device{
+		ID: uuid(i), UUID: uuid(i), Level: field.GPU, GPU: fmt.Sprint(i), Node: fmt.Sprintf("nvidia%d", i),
+		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x1a+i), Model: "NVIDIA H100",
+	}
+}
+
+func instance(of collector.Device, id int, profile, migUUID string) collector.Device {
+	d := of
+	d.Level, d.Parent, d.ID = field.Instance, of.ID, fmt.Sprintf("%s/%d", of.ID, id)
+	d.InstanceID, d.InstanceProfile, d.MIGUUID = fmt.Sprint(id), profile, migUUID
+	return d
+}
+
+func compute(of collector.Device, id int, migUUID string) collector.Device {
+	d := of
+	d.Level, d.Parent, d.ID = field.ComputeInstance, of.ID, fmt.Sprintf("%s/%d", of.ID, id)
+	d.ComputeID, d.MIGUUID = fmt.Sprint(id), migUUID
+	return d
+}
+
+func link(of collector.Device, id int) collector.Device {
+	d := of
+	d.Level, d.Parent, d.ID, d.Link = field.Link, of.ID, fmt.Sprintf("%s/link%d", of.ID, id), fmt.Sprint(id)
+	return d
+}
+
+// amd is a GPU of AMD's, partition one of its partitions.
+func amd(i int) collector.Device {
+	id := fmt.Sprintf("GPU-%016x", 0xabc0+i)
+	return collector.Device{
+		ID: id, UUID: id, Level: field.GPU, GPU: fmt.Sprint(i), Node: fmt.Sprintf("card%d", i),
+		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0xc1+i), Model: "AMD Instinct MI300X",
+	}
+}
+
+func partition(of collector.Device, id, render int, alias string) collector.Device {
+	d := instance(of, id, "cpx", "")
+	d.Node, d.Alias = fmt.Sprintf("renderD%d", render), alias
+	return d
+}
+
+// machine has two whole GPUs, one of three instances, the last of them with two
+// compute instances, and two of AMD's, the second of them divided.
+func machine() []collector.Device {
+	divided, amdDivided := gpu(2), amd(1)
+	third := instance(divided, 3, "3g.40gb", "")
+	return []collector.Device{
+		gpu(0), gpu(1), divided,
+		instance(divided, 0, "1g.10gb", mig(0)), instance(divided, 1, "2g.20gb", mig(1)),
+		third, compute(third, 0, mig(30)), compute(third, 1, mig(31)),
+		link(gpu(0), 1), link(divided, 1),
+		amd(0), amdDivided, partition(amdDivided, 0, 129, ""), partition(amdDivided, 1, 130, "amdgpu_xcp_1"), partition(amdDivided, 2, 131, "amdgpu_xcp_2"),
+		{ID: "nvswitch0", Level: field.Switch, Switch: "nvswitch0"},
+		{ID: "CPU-0", Level: field.CPU, CPU: "0"},
+	}
+}
+
+func boardOf(devices ...collector.Device) *view.Board {
+	b := &view.Board{}
+	b.Store(&view.View{Version: 1, Sources: []*view.Source{{Devices: devices}}})
+	return b
+}
+
+// rig is a Keeper and the clients that it asks.
+type rig struct {
+	*Keeper
+	board *view.Board
+	pods  atomic.Pointer[podresources.Snapshot]
+	meta  atomic.Pointer[podmeta.Snapshot]
+	cri   atomic.Pointer[cri.Snapshot]
+	jobs  atomic.Pointer[hpc.Snapshot]
+	used  atomic.Pointer[process.Snapshot]
+}
+
+// newRig returns a rig whose clients know nothing yet. Processes are looked at only
+// if change asks for it by setting o.Processes to looked.
+func newRig(change func(o *Options), devices ...collector.Device) *rig {
+	r := &rig{board: boardOf(devices...)}
+	r.pods.Store(&podresources.Snapshot{})
+	r.meta.Store(&podmeta.Snapshot{})
+	r.cri.Store(&cri.Snapshot{})
+	r.jobs.Store(&hpc.Snapshot{})
+	r.used.Store(&process.Snapshot{})
+	o := Options{PodResources: r.pods.Load, PodMeta: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
+	if change != nil {
+		change(&o)
+	}
+	r.Keeper = New(r.board, o)
+	return r
+}
+
+func withoutProcesses(o *Options) { o.Processes = nil }
+
+func virtual(o *Options) { o.Virtual = true }
+
+func all(changes ...func(*Options)) func(*Options) {
+	return func(o *Options) {
+		for _, c := range changes {
+			c(o)
+		}
+	}
+}
+
+// give makes the kubelet say who has what: "ns/pod/container: resource id id".
+func (r *rig) give(lines ...string) *rig {
+	next := &podresources.Snapshot{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)}
+	r.pods.Store(next)
+	r.Refresh(time.Now())
+	return r
+}
+
+func podsOf(lines ...string) []podresources.Pod {
+	var out []podresources.Pod
+	at := map[string]int{}
+	for _, line := range lines {
+		who, what, _ := strings.Cut(line, ": ")
+		names, ids := strings.Split(who, "/"), strings.Fields(what)
+		i, known := at[names[0]+"/"+names[1]]
+		if !known {
+			i = len(out)
+			at[names[0]+"/"+names[1]] = i
+			out = append(out, podresources.Pod{Namespace: names[0], Name: names[1]})
+		}
+		c := podresources.Container{Name: names[2]}
+		if claim, found := strings.CutPrefix(ids[0], "claim="); found { // claim=name driver pool device
+			c.Claims = []podresources.Claim{{Namespace: names[0], Name: claim, Driver: ids[1], Pool: ids[2], Device: ids[3]}}
+		} else {
+			c.Devices = []podresources.Devices{{Resource: ids[0], IDs: ids[1:]}}
+		}
+		out[i].Containers = append(out[i].Containers, c)
+	}
+	return out
+}
+
+// know makes the API server tell pods: "ns/pod uid label=value …".
+func (r *rig) know(lines ...string) *rig {
+	last := r.meta.Load()
+	next := &podmeta.Snapshot{Version: last.Version + 1, Pods: map[podmeta.PodName]podmeta.Pod{}, ByUID: map[string]podmeta.PodName{}, Slices: last.Slices}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		ns, pod, _ := strings.Cut(words[0], "/")
+		name := podmeta.PodName{Namespace: ns, Name: pod}
+		p := podmeta.Pod{UID: words[1], Labels: map[string]string{}}
+		for _, l := range words[2:] {
+			k, v, _ := strings.Cut(l, "=")
+			p.Labels[k] = v
+		}
+		next.Pods[name], next.ByUID[p.UID] = p, name
+	}
+	r.meta.Store(next)
+	r.Refresh(time.Now())
+	return r
+}
+
+// describe makes the API server tell a device of a ResourceSlice.
+func (r *rig) describe(driver, pool, name string, d podmeta.Device) *rig {
+	last := r.meta.Load()
+	next := *last
+	next.Version++
+	next.Slices = map[podmeta.DeviceName]podmeta.Device{{Driver: driver, Pool: pool, Device: name}: d}
+	for k, v := range last.Slices {
+		next.Slices[k] = v
+	}
+	r.meta.Store(&next)
+	r.Refresh(time.Now())
+	return r
+}
+
+// run makes the container runtime name containers: "id ns/pod/container uid".
+func (r *rig) run(lines ...string) *rig {
+	next := &cri.Snapshot{Version: r.cri.Load().Version + 1, Containers: map[string]cri.Container{}}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		names := strings.Split(words[1], "/")
+		next.Containers[words[0]] = cri.Container{Namespace: names[0], Pod: names[1], Name: names[2], PodUID: words[2]}
+	}
+	r.cri.Store(next)
+	r.Refresh(time.Now())
+	return r
+}
+
+// schedule makes the job directory name jobs.
+func (r *rig) schedule(jobs map[string][]string) *rig {
+	r.jobs.Store(&hpc.Snapshot{Version: r.jobs.Load().Version + 1, Jobs: jobs})
+	r.Refresh(time.Now())
+	return r
+}
+
+// use makes processes known on a device.
+func (r *rig) use(device string, complete bool, users ...process.User) *rig {
+	last := r.used.Load()
+	next := &process.Snapshot{Version: last.Version + 1, Time: time.Now(), Devices: map[string]process.DeviceUse{}}
+	for id, u := range last.Devices {
+		next.Devices[id] = u
+	}
+	next.Devices[device] = process.DeviceUse{Time: time.Now(), Complete: complete, Users: users}
+	r.used.Store(next)
+	r.Refresh(time.Now())
+	return r
+}
+
+// device returns a device of the board.
+func (r *rig) device(tb testing.TB, id string) *collector.Device {
+	tb.Helper()
+	for _, s := range r.board.Load().Sources {
+		for i := range s.Devices {
+			if s.Devices[i].ID == id {
+				return &s.Devices[i]
+			}
+		}
+	}
+	tb.Fatalf("no device %q", id)
+	return nil
+}
+
+// owners returns the labels of the users of a device, one text each.
+func (r *rig) owners(tb testing.TB, id string) (out []string) {
+	tb.Helper()
+	for _, o := range r.Owners(r.device(tb, id)) {
+		out = append(out, labelText(o))
+	}
+	return out
+}
+
+func labelText(o exposition.Owner) string {
+	var out []string
+	for _, l := range o.PodLabels {
+		out = append(out, l.Name+"="+l.Value)
+	}
+	if len(out) > 0 {
+		out = append(out, "|")
+	}
+	for _, l := range o.Labels {
+		out = append(out, l.Name+"="+l.Value)
+	}
+	return strings.Join(out, " ")
+}
+
+// page is a Renderer of a board whose devices have temperature, utilisation and
+// memory: 40, 80 % and 1000 MiB.
+func (r *rig) page(tb testing.TB, f exposition.Format) string {
+	tb.Helper()
+	p := exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false)
+	defer p.Release()
+	return string(p.Bytes())
+}
+
+// measure puts the devices on the board with values.
+func measure(tb testing.TB, b *view.Board, devices ...collector.Device) {
+	tb.Helper()
+	b.Store(&view.View{Version: b.Load().Version + 1, Sources: []*view.Source{measured(tb, devices...)}})
+}
+
+func measured(tb testing.TB, devices ...collector.Device) *view.Source {
+	tb.Helper()
+	list, problems, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,Temperature.\nDCGM_FI_DEV_GPU_UTIL,gauge,Utilisation.\nDCGM_FI_DEV_FB_USED,gauge,Memory.\nDCGM_FI_DEV_FB_USED_BYTES,gauge,Memory.\n"), field.ParseOptions{})
+	if err != nil || len(problems) != 0 {
+		tb.Fatal(err, problems)
+	}
+	s := &view.Source{Collector: "test", Fields: list, Devices: devices}
+	var row []float64
+	for i, d := range devices {
+		if d.Level == field.Link || d.Level == field.Switch || d.Level == field.CPU {
+			continue
+		}
+		for _, c := range []struct {
+			id    field.ID
+			value float64
+		}{{150, 40}, {gpuUtil, 80}, {fbUsed, 1000}} {
+			if d.Level != field.GPU && c.id != fbUsed {
+				continue
+			}
+			s.Columns = append(s.Columns, collector.Column{Device: i, Field: c.id})
+			row = append(row, c.value)
+		}
+	}
+	s.Ring = ring.Make(8, len(devices), len(s.Columns))
+	stamps := make([]int64, len(devices))
+	for i := range stamps {
+		stamps[i] = time.Now().UnixNano()
+	}
+	s.Ring.Append(time.Now().UnixNano(), stamps, row)
+	return s
+}

@@ -1,0 +1,75 @@
+package owner
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/podmeta"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden pages")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("page differs from %s (-want +got), rewrite with -update:\n%s", path, diff)
+	}
+}
+
+// shared gives devices in every way: GPU 0 to two pods and a side-car, GPU 1 to one
+// pod by a claim, instances of GPU 2 to one pod, to two, and to a job.
+func shared(t *testing.T, change ...func(*Options)) *rig {
+	r := newRig(all(append(change, func(o *Options) { o.PodLabels = true })...), machine()...)
+	measure(t, r.board, machine()[:8]...)
+	r.know("ml/train-0 uid-t team=vision", "ml/infer-0 uid-i app.kubernetes.io/name=\"chat\"", "ml/infer-1 uid-j team=chat").
+		run("c1 ml/train-0/main uid-t", "c2 ml/train-0/side uid-t").
+		describe(driverNVIDIA, "node-1", "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1)}).
+		give(
+			"ml/train-0/main: nvidia.com/gpu.shared "+uuid(0)+"::0", "ml/train-0/side: nvidia.com/gpu.shared "+uuid(0)+"::1", "ml/infer-0/main: nvidia.com/gpu.shared "+uuid(0)+"::2",
+			"ml/infer-1/main: claim=big gpu.nvidia.com node-1 gpu-1",
+			"ml/infer-1/aux: nvidia.com/mig-1g.10gb "+mig(0),
+			"ml/infer-0/aux: nvidia.com/mig-2g.20gb.shared "+mig(1)+"::0", "ml/infer-1/aux2: nvidia.com/mig-2g.20gb.shared "+mig(1)+"::1",
+		).
+		schedule(map[string][]string{"2.3": {"4711", "4712"}}).
+		use(uuid(0), true, proc("uid-t", "c1", 55, 700*mib), proc("uid-i", "c9", 20.5, 100*mib), proc("", "", 1, 50*mib)).
+		use(uuid(2)+"/1", true, proc("uid-j", "c8", nan, 300*mib))
+	return r
+}
+
+// TestGolden has the page of one machine in each mode.
+func TestGolden(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"plain.prom":               withoutProcesses,
+		"plain-processes.prom":     func(*Options) {},
+		"virtual.prom":             virtual,
+		"virtual-copies.prom":      all(virtual, withoutProcesses),
+		"virtual-uid-old.prom":     all(virtual, func(o *Options) { o.PodUID, o.OldNamespace = true, true }),
+		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.PodMeta, o.Containers = nil, nil }),
+	} {
+		r := shared(t, change)
+		text := r.page(t, exposition.Text)
+		golden(t, name, text)
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

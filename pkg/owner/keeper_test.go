@@ -1,0 +1,277 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/view"
+)
+
+// set makes the kubelet's answer another one, and nothing else.
+func (r *rig) set(lines ...string) {
+	r.pods.Store(&podresources.Snapshot{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
+}
+
+// running starts Run, in a bubble of synctest, and ends it with the test.
+func (r *rig) running(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+func TestRunJoinsWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(virtual, machine()...)
+		r.running(t)
+		synctest.Wait()
+		r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
+		if n := len(r.owners(t, uuid(0))); n != 0 {
+			t.Errorf("%d owners before anybody was told", n)
+		}
+		r.Notify()
+		r.Notify() // never blocks
+		time.Sleep(rest)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
+			t.Errorf("after Notify (-want +got):\n%s", diff)
+		}
+		r.set()
+		time.Sleep(lookEvery + rest) // nobody told
+		synctest.Wait()
+		if n := len(r.owners(t, uuid(0))); n != 0 {
+			t.Errorf("%d owners long after they are gone", n)
+		}
+	})
+}
+
+// TestRunTakesOldValuesAway: nobody tells that a process collector hangs.
+func TestRunTakesOldValuesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+		r.running(t)
+		time.Sleep(defaultStaleAfter - time.Second)
+		synctest.Wait()
+		if n := len(r.shown(uuid(0))); n != 2 {
+			t.Errorf("%d users while values are fresh", n)
+		}
+		time.Sleep(2*time.Second + rest)
+		synctest.Wait()
+		if got := r.shown(uuid(0)); got != nil {
+			t.Errorf("old values stay: %q", got)
+		}
+	})
+}
+
+// TestRunCoalesces: a thousand changes are a few tables.
+func TestRunCoalesces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(nil, machine()...)
+		r.running(t)
+		synctest.Wait()
+		before := testutil.ToFloat64(r.metrics.builds)
+		for i := range 1000 {
+			r.set(fmt.Sprintf("ml/p%d/main: nvidia.com/gpu %s", i, uuid(0)))
+			r.Notify()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		builds := testutil.ToFloat64(r.metrics.builds) - before
+		if most := float64(time.Second/rest) + 2; builds < 2 || builds > most {
+			t.Errorf("%v tables for 1000 changes in a second, want at most %v", builds, most)
+		}
+		if diff := cmp.Diff([]string{"container=main namespace=ml pod=p999"}, r.owners(t, uuid(0))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestVersion grows with answers, and with nothing else.
+func TestVersion(t *testing.T) {
+	r := newRig(func(o *Options) { o.PodLabels = true }, machine()...)
+	last := r.Version()
+	step := func(what string, grows bool, change func()) {
+		t.Helper()
+		change()
+		now := r.Version()
+		if (now > last) != grows || now < last {
+			t.Errorf("%s: version went from %d to %d", what, last, now)
+		}
+		last = now
+	}
+	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
+	step("a pod", true, func() { r.give(one) })
+	step("the same answer under another version", false, func() { r.give(one) })
+	step("a device that nobody has", false, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(8)) })
+	step("a pod without devices is known", false, func() { r.know("ml/b uid-b x=y") })
+	step("the pod's uid, that nobody shows", false, func() { r.know("ml/a uid-a") })
+	step("the pod's labels", true, func() { r.know("ml/a uid-a x=y") })
+	step("the same labels", false, func() { r.know("ml/a uid-a x=y") })
+	step("a container's name that changes nothing", false, func() { r.run("c1 ml/a/main uid-a") })
+	step("a job", true, func() { r.schedule(map[string][]string{"1": {"7"}}) })
+	step("a job of a GPU that there is not", false, func() { r.schedule(map[string][]string{"1": {"7"}, "9": {"8"}}) })
+	step("processes", false, func() { r.use(uuid(0), true, proc("uid-a", "c1", 1, 1)) })
+	step("the second pod, so that the first is no longer shown", true, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0)) })
+	step("a third", false, func() {
+		r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0), "ml/c/main: nvidia.com/gpu "+uuid(0))
+	})
+	step("values per user where only the job was shown before", true, func() {
+		r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0), "ml/x/main: nvidia.com/gpu "+uuid(1), "ml/y/main: nvidia.com/gpu "+uuid(1))
+	})
+	step("a View with the same devices", false, func() {
+		r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: machine()}}})
+	})
+	step("a View without them", true, func() { r.board.Store(&view.View{Version: 3}) })
+}
+
+// TestANewViewIsJoinedByWhoAsks: a page of a View that has just come has the labels
+// that were there before, though Run was not told.
+func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
+	r := newRig(nil).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(1))
+	if n := len(r.Unmatched()); n != 2 {
+		t.Errorf("%d ids without a device", n)
+	}
+	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: machine()}}})
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=b"}, r.owners(t, uuid(1))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNobodyIsAsked: every client may be missing.
+func TestNobodyIsAsked(t *testing.T) {
+	k := New(boardOf(machine()...), Options{})
+	k.Refresh(time.Now())
+	d := gpu(0)
+	if k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0 {
+		t.Error("somebody is known")
+	}
+	k = New(boardOf(machine()...), Options{PodResources: func() *podresources.Snapshot {
+		return &podresources.Snapshot{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}
+	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true})
+	k.Refresh(time.Now())
+	if n := len(k.Owners(&d)); n != 1 {
+		t.Errorf("%d owners", n)
+	}
+}
+
+// TestHammer asks from many sides while everything changes: who asks sees answers
+// of one table, and versions that only grow. Mostly for the race detector.
+func TestHammer(t *testing.T) {
+	r := newRig(all(virtual, func(o *Options) { o.PodLabels, o.PodUID = true, true }), machine()...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all, readers sync.WaitGroup
+	all.Go(func() { _ = r.Run(ctx) })
+	var changes atomic.Int64
+	all.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			r.set(fmt.Sprintf("ml/a/main: nvidia.com/gpu %s::%d", uuid(0), n), fmt.Sprintf("ml/b/main: nvidia.com/gpu %s::%d", uuid(0), n))
+			r.know("ml/a uid-a n="+fmt.Sprint(n), "ml/b uid-b")
+			r.use(uuid(0), true, proc("uid-a", "c1", float64(n), mib), proc("uid-b", "c2", float64(n), mib))
+			switch n % 3 {
+			case 0:
+				r.board.Store(&view.View{Version: uint64(n), Sources: []*view.Source{{Devices: machine()}}})
+			case 1:
+				r.Notify()
+			}
+			changes.Add(1)
+		}
+	})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(r.metrics)
+	for range 8 {
+		readers.Go(func() {
+			last, d := uint64(0), gpu(0)
+			for changes.Load() < 300 {
+				if v := r.Version(); v < last {
+					t.Errorf("version %d after %d", v, last)
+				} else {
+					last = v
+				}
+				owners := r.Owners(&d)
+				if len(owners) == 2 && owners[0].Labels[len(owners[0].Labels)-1] != owners[1].Labels[len(owners[1].Labels)-1] {
+					t.Errorf("owners of two tables: %+v", owners) // both have share n
+				}
+				if s := r.Shares(); s != nil && len(s.Values) == 4 && s.Values[0] == s.Values[0] && s.Values[0] != s.Values[2] {
+					t.Errorf("values of two samples: %v", s.Values)
+				}
+				r.Split(&d, fbUsed)
+				r.Describe(&d)
+			}
+		})
+	}
+	readers.Go(func() {
+		for changes.Load() < 300 {
+			if _, err := registry.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	readers.Wait()
+	cancel()
+	all.Wait()
+}
+
+// TestAskingDoesNotAllocate: the version is asked for with each scrape.
+func TestAskingDoesNotAllocate(t *testing.T) {
+	r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+	d := r.device(t, uuid(0))
+	if n := testing.AllocsPerRun(100, func() {
+		r.Version()
+		r.Owners(d)
+		r.Split(d, gpuUtil)
+		r.Shares()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestLog(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	r := newRig(func(o *Options) { o.Log = zap.New(core) }, machine()...)
+	now := time.Now()
+	said := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range logs.TakeAll() {
+			got = append(got, e.Message)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: log %q, want %q", what, got, want)
+		}
+	}
+	r.set("ml/a/main: nvidia.com/gpu " + uuid(9))
+	r.Refresh(now)
+	r.Refresh(now.Add(sureAfter - 1))
+	said("at first libraries may not have found it yet")
+	r.Refresh(now.Add(sureAfter))
+	said("then", "the kubelet names devices that are not known: their pods are on no series")
+	r.Refresh(now.Add(10 * sureAfter))
+	said("once")
+	r.set("ml/a/main: nvidia.com/gpu "+uuid(9), "ml/b/main: nvidia.com/gpu "+uuid(0))
+	r.Refresh(now.Add(11 * sureAfter))
+	r.Refresh(now.Add(13 * sureAfter))
+	said("another pod")
+	r.set()
+	r.Refresh(now.Add(14 * sureAfter))
+	r.Refresh(now.Add(15 * sureAfter))
+	said("no longer", "every device that the kubelet names is known")
+}

@@ -1,0 +1,135 @@
+package owner
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// metrics are the Keeper's own.
+type metrics struct {
+	keeper   *Keeper
+	builds   prometheus.Counter
+	duration prometheus.Summary
+}
+
+func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
+	m := &metrics{
+		keeper: k,
+		builds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "warpgauge_owner_table_builds_total",
+			Help: "Times that the table of who uses which device was made anew: an answer of the kubelet, the API server, the container runtime or the job directory has changed, or the devices have.",
+		}),
+		duration: prometheus.NewSummary(prometheus.SummaryOpts{
+			Name: "warpgauge_owner_table_build_duration_seconds",
+			Help: "Time to make the table of owners, which is done in the background.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m, m.builds, m.duration)
+	}
+	return m
+}
+
+func (m *metrics) built(took time.Duration) {
+	m.builds.Inc()
+	m.duration.Observe(took.Seconds())
+}
+
+// Labels that name a device are those of its series, without -o.
+var (
+	deviceLabels = []string{"gpu", "UUID", "GPU_I_ID", "GPU_CI_ID"}
+
+	descOwner = prometheus.NewDesc("warpgauge_device_owner",
+		"1 for each user of a device: the container that the kubelet has given the device or one of its shares, or the batch job. Join it with the device's series.",
+		append(append([]string{}, deviceLabels...), "namespace", "pod", "pod_uid", "container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
+	descOwners = prometheus.NewDesc("warpgauge_device_owners",
+		"How many containers and batch jobs a device has been given to. More than one: it is shared.", deviceLabels, nil)
+	descVersion = prometheus.NewDesc("warpgauge_owner_table_version",
+		"Grows when the labels that series have from owners change.", nil, nil)
+	descUnmatched = prometheus.NewDesc("warpgauge_owner_unmatched_ids",
+		"Devices of pods, as the kubelet names them, that are none of ours, so that the pod is on no series: the form of the id is not known (form), there is no such device (device), which instance of a GPU is meant cannot be told (instance), or no ResourceSlice describes the device of a claim (claim).",
+		[]string{"reason"}, nil)
+	descLost = prometheus.NewDesc("warpgauge_owner_pod_labels_left_out",
+		"Labels of pods with devices that series do not have, or not whole: the name is one of ours (reserved), two become the same name (duplicate), the pod has too many (too_many), or the value was shortened (too_long).",
+		[]string{"reason"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descOwner, descOwners, descVersion, descUnmatched, descLost} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	t := m.keeper.current()
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	gauge(descVersion, int(t.version))
+	by := map[string]int{reasonForm: 0, reasonDevice: 0, reasonInstance: 0, reasonClaim: 0}
+	for _, u := range t.unmatched {
+		by[u.Reason]++
+	}
+	for reason, n := range by {
+		gauge(descUnmatched, n, reason)
+	}
+	gauge(descLost, t.losses.reserved, "reserved")
+	gauge(descLost, t.losses.duplicate, "duplicate")
+	gauge(descLost, t.losses.many, "too_many")
+	gauge(descLost, t.losses.cut, "too_long")
+
+	once := map[string]bool{} // labels that were sent: a registry takes none twice
+	unique := func(d *prometheus.Desc, v int, labels ...string) {
+		for i := range labels {
+			labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD")
+		}
+		key := d.String() + strings.Join(labels, "\x00")
+		if !once[key] {
+			once[key] = true
+			gauge(d, v, labels...)
+		}
+	}
+	for _, d := range t.devices.all {
+		if d.Level == field.Link {
+			continue
+		}
+		for _, labels := range t.ownersOf(d) {
+			unique(descOwner, 1, append(named(d), labels...)...)
+		}
+		unique(descOwners, t.count(d), named(d)...)
+	}
+}
+
+// named are the values of deviceLabels.
+func named(d *collector.Device) []string {
+	return []string{d.GPU, d.UUID, d.InstanceID, d.ComputeID}
+}
+
+// ownersOf are the values of the other labels of descOwner.
+func (t *table) ownersOf(d *collector.Device) [][]string {
+	var out [][]string
+	for _, u := range t.usesOf(d) {
+		out = append(out, []string{
+			u.pod.Namespace, u.pod.Name, t.people.uids[u.pod], u.container, u.replica, u.source,
+			u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), "",
+		})
+	}
+	for _, job := range t.jobs[d.ID] {
+		out = append(out, []string{"", "", "", "", "", "", "", "", job})
+	}
+	return out
+}
+
+// count returns how many containers and jobs a device has.
+func (t *table) count(d *collector.Device) int {
+	n := len(t.jobs[d.ID])
+	perContainer(t.usesOf(d), func([]use) { n++ })
+	return n
+}

@@ -1,0 +1,73 @@
+package owner
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"warpgauge/pkg/podresources"
+)
+
+// TestMetrics compares all but the times with testdata/metrics.prom.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	r := shared(t, func(o *Options) { o.Registerer = registry })
+	r.know("ml/train-0 uid-t team=vision pod=x a.b=1 a-b=2")
+	pods := append(r.pods.Load().Pods, podsOf("ml/lost/main: nvidia.com/gpu "+uuid(8)+" dev-1 "+mig(8), "ml/twin/main: claim=c gpu.nvidia.com node-1 gpu-9")...)
+	r.pods.Store(&podresources.Snapshot{Version: 100, Pods: pods})
+	r.Refresh(r.used.Load().Time)
+
+	path := filepath.Join("testdata", "metrics.prom")
+	names := []string{"warpgauge_device_owner", "warpgauge_device_owners", "warpgauge_owner_unmatched_ids", "warpgauge_owner_pod_labels_left_out", "warpgauge_owner_table_version", "warpgauge_owner_table_builds_total"}
+	if *update {
+		var text bytes.Buffer
+		families, err := registry.Gather()
+		for _, f := range families {
+			if slices.Contains(names, f.GetName()) {
+				_, writeErr := expfmt.MetricFamilyToText(&text, f)
+				err = errors.Join(err, writeErr)
+			}
+		}
+		if err := errors.Join(err, os.WriteFile(path, text.Bytes(), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	if err := testutil.GatherAndCompare(registry, want, names...); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) != 0 {
+		for _, p := range problems {
+			if p.Text != "label names should be written in 'snake_case' not 'camelCase'" {
+				t.Errorf("lint: %+v %v", p, err)
+			}
+		}
+	}
+	if n, err := testutil.GatherAndCount(registry, "warpgauge_owner_table_build_duration_seconds"); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestMetricsNeverRepeat: a registry refuses everything where two series are one.
+func TestMetricsNeverRepeat(t *testing.T) {
+	twin := gpu(0)
+	twin.ID = "another" // with the same labels
+	registry := prometheus.NewPedanticRegistry()
+	r := newRig(func(o *Options) { o.Registerer = registry }, append(machine(), twin)...).
+		give("ml/a/main: nvidia.com/gpu "+uuid(0)+" nvidia0", "ml/a/\xff: nvidia.com/gpu "+uuid(0), "ml/a/\xfe: nvidia.com/gpu "+uuid(0))
+	r.schedule(map[string][]string{"0": {"1"}})
+	if _, err := registry.Gather(); err != nil {
+		t.Error(err)
+	}
+}

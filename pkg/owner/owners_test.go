@@ -1,0 +1,240 @@
+package owner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/podresources"
+)
+
+// TestModes says who is on the series of a device that is shared in each of the
+// ways in which devices are shared, in each mode.
+func TestModes(t *testing.T) {
+	f := func(what string, given []string, device string, plain, virtualised []string) {
+		t.Helper()
+		for _, c := range []struct {
+			mode   string
+			change func(*Options)
+			want   []string
+		}{{"plain", withoutProcesses, plain}, {"virtual", all(virtual, withoutProcesses), virtualised}} {
+			r := newRig(c.change, machine()...).give(given...)
+			if diff := cmp.Diff(c.want, r.owners(t, device)); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", what, c.mode, diff)
+			}
+			if n := r.Unmatched(); len(n) != 0 {
+				t.Errorf("%s: unmatched %+v", what, n)
+			}
+		}
+	}
+	const res = "nvidia.com/gpu "
+	main := []string{"container=main namespace=ml pod=a"}
+	f("nobody", nil, uuid(0), nil, nil)
+	f("one container", []string{"ml/a/main: " + res + uuid(0)}, uuid(0), main, main)
+	f("another's device", []string{"ml/a/main: " + res + uuid(0)}, uuid(1), nil, nil)
+	f("a share", []string{"ml/a/main: " + res + uuid(0) + "::3"}, uuid(0), main, []string{"container=main namespace=ml pod=a vgpu=3"})
+	f("two shares of one container", []string{"ml/a/main: " + res + uuid(0) + "::10 " + uuid(0) + "::3"}, uuid(0), main,
+		[]string{"container=main namespace=ml pod=a vgpu=3", "container=main namespace=ml pod=a vgpu=10"})
+	f("two containers of a pod", []string{"ml/a/main: " + res + uuid(0), "ml/a/side: " + res + uuid(0)}, uuid(0),
+		[]string{"namespace=ml pod=a"}, []string{"container=main namespace=ml pod=a", "container=side namespace=ml pod=a"})
+	f("two pods", []string{"ml/a/main: " + res + uuid(0) + "::0", "ml/b/main: " + res + uuid(0) + "::1"}, uuid(0),
+		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
+	f("two pods of one name", []string{"ml/a/main: " + res + uuid(0) + "::0", "qa/a/main: " + res + uuid(0) + "::1"}, uuid(0),
+		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=qa pod=a vgpu=1"})
+	f("a container with all", []string{"ml/a/main: " + res + uuid(0) + " " + uuid(1)}, uuid(1), main, main)
+	f("GKE's shares", []string{"ml/a/main: " + res + "nvidia0/vgpu0", "ml/b/main: " + res + "nvidia0/vgpu1"}, uuid(0),
+		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
+	f("one device under two names", []string{"ml/a/main: " + res + uuid(0) + " nvidia0"}, uuid(0), main, main)
+
+	// MIG: what is on an instance says nothing of its GPU.
+	migs := []string{"ml/a/main: nvidia.com/mig-1g.10gb " + mig(0), "ml/b/main: nvidia.com/mig-2g.20gb " + mig(1)}
+	f("an instance", migs, uuid(2)+"/0", main, main)
+	f("the GPU of instances", migs, uuid(2), nil, nil)
+	f("a link of the GPU of instances", migs, uuid(2)+"/link1", nil, nil)
+	f("the only instance in use", migs[:1], uuid(2), nil, nil)
+	f("shares of an instance", []string{"ml/a/main: nvidia.com/mig-1g.10gb " + mig(0) + "::0", "ml/b/main: nvidia.com/mig-1g.10gb " + mig(0) + "::1"}, uuid(2)+"/0",
+		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
+	f("the whole of a divided GPU", []string{"ml/a/main: " + res + uuid(2)}, uuid(2), main, main)
+	f("an instance of a GPU that is given whole", []string{"ml/a/main: " + res + uuid(2)}, uuid(2)+"/0", nil, nil)
+	f("a compute instance", []string{"ml/a/main: " + res + mig(30), "ml/b/main: " + res + mig(31)}, uuid(2)+"/3/0", main, main)
+	f("the instance of compute instances", []string{"ml/a/main: " + res + mig(30), "ml/b/main: " + res + mig(31)}, uuid(2)+"/3", nil, nil)
+	f("a compute instance of an instance that is given whole", []string{"ml/a/main: " + res + "nvidia2/gi3"}, uuid(2)+"/3/1", main, main)
+	f("a compute instance of which another is given", []string{"ml/a/main: " + res + mig(30)}, uuid(2)+"/3/1", nil, nil)
+	f("a link", []string{"ml/a/main: " + res + uuid(0)}, uuid(0)+"/link1", main, main)
+	f("a switch", []string{"ml/a/main: " + res + uuid(0)}, "nvswitch0", nil, nil)
+
+	f("AMD's GPU", []string{"ml/a/main: amd.com/gpu 0000:c1:00.0"}, amd(0).ID, main, main)
+	f("AMD's first partition", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID+"/0", main, main)
+	f("AMD's divided GPU", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID, nil, nil)
+	f("AMD's next partition", []string{"ml/a/main: amd.com/cpx_nps4 amdgpu_xcp_1"}, amd(1).ID+"/1", main, main)
+	f("WSL", []string{"ml/a/main: " + res + "all"}, uuid(1), main, main)
+	f("shares of WSL", []string{"ml/a/main: " + res + "all::0", "ml/b/main: " + res + "all::1"}, uuid(1),
+		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
+}
+
+func TestOldNamespace(t *testing.T) {
+	r := newRig(func(o *Options) { o.OldNamespace, o.PodUID = true, true }, machine()...).
+		know("ml/a uid-a").give("ml/a/main: nvidia.com/gpu " + uuid(0))
+	if diff := cmp.Diff([]string{"container_name=main pod_name=a pod_namespace=ml pod_uid=uid-a"}, r.owners(t, uuid(0))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPodUID: from the API server, else from the runtime, else it is absent.
+func TestPodUID(t *testing.T) {
+	r := newRig(func(o *Options) { o.PodUID = true }, machine()...).give("ml/a/main: nvidia.com/gpu " + uuid(0))
+	want := func(what, uid string) {
+		t.Helper()
+		text := "container=main namespace=ml pod=a"
+		if uid != "" {
+			text += " pod_uid=" + uid
+		}
+		if diff := cmp.Diff([]string{text}, r.owners(t, uuid(0))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	want("nobody knows", "")
+	r.run("c1 ml/a/main of-runtime")
+	want("the runtime knows", "of-runtime")
+	r.run("c1 ml/a/main of-runtime", "c0 ml/a/main of-the-one-before")
+	want("the runtime knows two of the name", "")
+	r.know("ml/a of-api")
+	want("the API server knows", "of-api")
+	r.know("ml/b uid-b")
+	want("the API server knows another", "")
+	r.run("c1 ml/a/main of-runtime", "c2 ml/a/side of-runtime")
+	want("two containers of one pod", "of-runtime")
+
+	without := newRig(nil, machine()...).know("ml/a of-api").give("ml/a/main: nvidia.com/gpu " + uuid(0))
+	if got := without.owners(t, uuid(0)); strings.Contains(got[0], "uid") {
+		t.Errorf("nobody asked for a uid, got %q", got)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	common := " dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1"
+	given := []string{"ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0"}
+	slice := podmeta.Device{Type: "gpu", UUID: uuid(0)}
+	f := func(what string, r *rig, device string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	r := newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).give(given...)
+	f("a GPU", r, uuid(0), "container=main"+common+" namespace=ml pod=a")
+	f("one that nobody claims", r, uuid(1))
+
+	r = newRig(func(o *Options) { o.Claims = false }, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).give(given...)
+	f("claims do not count", r, uuid(0))
+
+	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/a/side: claim=c1 gpu.nvidia.com node-1 gpu-0")
+	f("one claim of two containers", r, uuid(0), strings.TrimSpace(common)+" namespace=ml pod=a")
+
+	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
+	f("one claim of two pods", r, uuid(0))
+
+	r = newRig(virtual, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
+	f("one claim of two pods, virtual", r, uuid(0), "container=main"+common+" namespace=ml pod=a", "container=main"+common+" namespace=ml pod=b")
+
+	// Of two claims of a container what they have in common is told.
+	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice)
+	pods := podsOf("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
+	other := pods[0].Containers[0].Claims[0]
+	other.Name = "c2"
+	pods[0].Containers[0].Claims = append(pods[0].Containers[0].Claims, other)
+	r.pods.Store(&podresources.Snapshot{Version: 1, Pods: pods})
+	r.Refresh(time.Now())
+	f("two claims", r, uuid(0), "container=main dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1 namespace=ml pod=a")
+
+	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-2-mig-x", podmeta.Device{Type: "mig", UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}).
+		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-2-mig-x")
+	f("an instance", r, uuid(2)+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-2-mig-x dra_driver_name=gpu.nvidia.com "+
+		"dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb dra_pool_name=node-1 namespace=ml pod=a")
+	f("its GPU", r, uuid(2))
+
+	r = newRig(nil, machine()...).describe(driverAMD, "node-1", "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Profile: "cpx_nps4"}).
+		give("ml/a/main: claim=c1 gpu.amd.com node-1 gpu-3-130")
+	f("AMD's partition", r, amd(1).ID+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-3-130 dra_driver_name=gpu.amd.com dra_pool_name=node-1 namespace=ml pod=a")
+
+	r = newRig(nil, machine()...).give("ml/a/main: claim=c1 compute-domain.nvidia.com node-1 channel-0")
+	if n := r.Unmatched(); len(n) != 0 {
+		t.Errorf("a driver that does not count leaves %+v", n)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	f := func(what string, r *rig, device string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	r := newRig(nil, machine()...).schedule(map[string][]string{"0": {"17", "9"}, "2": {"20"}, "2.0": {"21"}, "2.3": {"22"}})
+	f("two jobs, in the file's order", r, uuid(0), "hpc_job=17", "hpc_job=9")
+	f("a link", r, uuid(0)+"/link1", "hpc_job=17", "hpc_job=9")
+	f("no job", r, uuid(1))
+	f("a GPU of instances", r, uuid(2), "hpc_job=20")
+	f("an instance", r, uuid(2)+"/0", "hpc_job=21")
+	f("an instance without a file", r, uuid(2)+"/1") // that of the GPU is not valid for it
+	f("a compute instance", r, uuid(2)+"/3/1", "hpc_job=22")
+	f("a switch", r, "nvswitch0")
+
+	r.give("ml/a/main: nvidia.com/gpu " + uuid(0))
+	f("pods and jobs", r, uuid(0), "container=main hpc_job=17 namespace=ml pod=a", "container=main hpc_job=9 namespace=ml pod=a")
+	r.give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
+	f("several pods and jobs", r, uuid(0), "hpc_job=17", "hpc_job=9")
+
+	v := newRig(virtual, machine()...).schedule(map[string][]string{"0": {"1", "2"}}).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
+	f("copies for pods and jobs", v, uuid(0),
+		"container=main hpc_job=1 namespace=ml pod=a", "container=main hpc_job=2 namespace=ml pod=a",
+		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
+}
+
+// TestIgnore: an exporter that claims every device is nobody's user.
+func TestIgnore(t *testing.T) {
+	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
+		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUnmatched(t *testing.T) {
+	r := newRig(nil, machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0)+" "+uuid(9)+" dev-1", "ml/b/x: nvidia.com/mig-1g.10gb "+mig(8),
+		"ml/c/y: claim=c gpu.nvidia.com node-1 gpu-5")
+	want := []Unmatched{
+		{Namespace: "ml", Pod: "c", Container: "y", Resource: "gpu.nvidia.com", ID: "node-1/gpu-5", Reason: reasonClaim},
+		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: uuid(9), Reason: reasonDevice},
+		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: "dev-1", Reason: reasonForm},
+		{Namespace: "ml", Pod: "b", Container: "x", Resource: "nvidia.com/mig-1g.10gb", ID: mig(8), Reason: reasonInstance},
+	}
+	if diff := cmp.Diff(want, r.Unmatched()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
+		t.Errorf("the id that is known (-want +got):\n%s", diff)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	r := newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1)}).
+		give("ml/a/main: nvidia.com/gpu.shared "+uuid(0)+"::3", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-1").
+		schedule(map[string][]string{"0": {"4711"}})
+	f := func(device string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.Describe(r.device(t, device))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", device, diff)
+		}
+	}
+	f(uuid(0), "pod ml/a, container main (share 3, nvidia.com/gpu.shared)", "job 4711")
+	f(uuid(0)+"/link1", "pod ml/a, container main (share 3, nvidia.com/gpu.shared)", "job 4711")
+	f(uuid(1), "pod ml/b, container main (gpu.nvidia.com, claim ml/c1)")
+	f(uuid(2))
+}

@@ -1,0 +1,174 @@
+package owner
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/process"
+)
+
+// Readings that are told per user: DCGM's numbers, which other vendors' devices
+// have, too.
+const (
+	gpuUtil field.ID = 203 // DCGM_FI_DEV_GPU_UTIL, percent
+	fbUsed  field.ID = 252 // DCGM_FI_DEV_FB_USED, MiB
+)
+
+// mebibyte is the unit of fbUsed. Dividing by it is exact, so sums stay exact.
+const mebibyte = 1 << 20
+
+// share brings the values of users up to date. Call it with mu held.
+func (k *Keeper) share(now time.Time) {
+	used := newest(k.o.Processes)
+	if used == nil {
+		return
+	}
+	t := k.table.Load()
+	s := sharer{r: k.renderer(t), people: &t.people, runtime: &k.who}
+	if k.o.PodMeta != nil {
+		s.meta = k.o.PodMeta()
+	}
+	for _, d := range t.devices.all {
+		if d.Level == field.Link || !t.answers[d.ID].split {
+			continue
+		}
+		on, known := used.Devices[d.ID]
+		age := now.Sub(on.Time)
+		s.device(d, t.usesOf(d), on, known && age < k.o.StaleAfter && age > -k.o.StaleAfter)
+	}
+	k.publish(s.series, s.values)
+}
+
+// publish makes the values those that pages show, if they are others.
+func (k *Keeper) publish(series []exposition.Share, values []float64) {
+	last := k.shares.Load()
+	switch {
+	case last == nil && len(series) == 0:
+	case last == nil:
+		k.shares.Store(&exposition.Shares{Set: 1, Series: series, Values: values})
+	case !slices.EqualFunc(last.Series, series, equalShares):
+		k.shares.Store(&exposition.Shares{Set: last.Set + 1, Series: series, Values: values})
+	case !slices.EqualFunc(last.Values, values, sameValue):
+		k.shares.Store(&exposition.Shares{Set: last.Set, Series: last.Series, Values: values})
+	}
+}
+
+func equalShares(a, b exposition.Share) bool {
+	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
+}
+
+func sameValue(a, b float64) bool { return a == b || a != a && b != b }
+
+// sharer adds up what users take.
+type sharer struct {
+	r       *renderer
+	people  *people
+	runtime *runtimeNames
+	meta    *podmeta.Snapshot // nil: not asked
+
+	series []exposition.Share
+	values []float64
+}
+
+// usage is the processes of one pod on a device.
+type usage struct {
+	device *collector.Device
+	users  []process.User // of the pod
+	fresh  bool           // what is known is not too old
+	// idle says that who has no process here uses nothing, and busy that the library
+	// tells how busy processes are, so far as one can see.
+	idle, busy bool
+}
+
+// device adds the series of all pods that have the device.
+func (s *sharer) device(d *collector.Device, uses []use, on process.DeviceUse, fresh bool) {
+	strangers := false // pods whose name is not known
+	of := map[podmeta.PodName][]process.User{}
+	busy := len(on.Users) == 0 && !isInstance(d)
+	for _, u := range on.Users {
+		name, known := s.pod(u)
+		if known {
+			of[name] = append(of[name], u)
+		}
+		strangers = strangers || !known && u.PodUID != ""
+		busy = busy || u.SM == u.SM
+	}
+	perPod(uses, func(pod []use) {
+		name := pod[0].pod
+		if s.people.uids[name] == "" {
+			return // its processes cannot be told from those of others
+		}
+		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !strangers, busy: busy})
+	})
+}
+
+// pod returns whose a process is.
+func (s *sharer) pod(u process.User) (podmeta.PodName, bool) {
+	if s.meta != nil && u.PodUID != "" {
+		if name, known := s.meta.ByUID[u.PodUID]; known {
+			return name, true
+		}
+	}
+	if c, known := s.runtime.container(u.ContainerID); known {
+		return podmeta.PodName{Namespace: c.Namespace, Name: c.Pod}, true
+	}
+	name, known := s.runtime.pods[u.PodUID]
+	return name, known && u.PodUID != ""
+}
+
+// pods adds the series of one pod: one per container where the runtime names them.
+func (s *sharer) pods(uses []use, on usage) {
+	names := s.runtime.containers[uses[0].pod]
+	if slices.ContainsFunc(uses, func(u use) bool { return !names[u.container] }) {
+		s.add(uses, on, on.users)
+		return
+	}
+	of := map[string][]process.User{}
+	for _, u := range on.users {
+		c, _ := s.runtime.container(u.ContainerID)
+		of[c.Name] = append(of[c.Name], u)
+	}
+	on.idle = on.idle && len(of[""]) == 0 // "": one that has just been started
+	perContainer(uses, func(container []use) {
+		s.add(container, on, of[container[0].container])
+		delete(of, container[0].container)
+	})
+	for _, name := range slices.Sorted(maps.Keys(of)) { // the device was given to others of the pod
+		s.add([]use{{pod: uses[0].pod, container: name}}, on, of[name])
+	}
+}
+
+// add adds the series of one user, who has the uses together.
+func (s *sharer) add(uses []use, on usage, users []process.User) {
+	owner := s.r.owner(uses, true)
+	for _, reading := range []struct {
+		field field.ID
+		value float64
+	}{
+		{gpuUtil, on.sum(users, on.busy, func(u *process.User) float64 { return u.SM })},
+		{fbUsed, on.sum(users, true, func(u *process.User) float64 { return u.Memory }) / mebibyte},
+	} {
+		s.series = append(s.series, exposition.Share{Device: on.device.ID, Field: reading.field, Owner: owner})
+		s.values = append(s.values, reading.value)
+	}
+}
+
+// sum adds up one value of users. That of none is 0 where it is known that they
+// have no process and told says that the library tells the value; where one is not
+// known, neither is the sum.
+func (on *usage) sum(users []process.User, told bool, value func(*process.User) float64) float64 {
+	if !on.fresh || len(users) == 0 && !(on.idle && told) {
+		return math.NaN()
+	}
+	total := 0.0
+	for i := range users {
+		total += value(&users[i])
+	}
+	return total
+}

@@ -1,0 +1,335 @@
+package owner
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/process"
+)
+
+// TestReadings: the numbers are those of the catalogue, in the units that we convert to.
+func TestReadings(t *testing.T) {
+	f := func(id field.ID, name, unit string) {
+		t.Helper()
+		d, ok := field.ByID(id)
+		if !ok || d.Name != name || d.Unit != unit {
+			t.Errorf("field %d is %+v, want %s in %q", id, d, name, unit)
+		}
+	}
+	f(gpuUtil, "DCGM_FI_DEV_GPU_UTIL", "%")
+	f(fbUsed, "DCGM_FI_DEV_FB_USED", "MiB")
+}
+
+const mib = 1 << 20
+
+var nan = math.NaN()
+
+// proc is processes of a container of a pod.
+func proc(uid, container string, sm, memory float64) process.User {
+	return process.User{PodUID: uid, ContainerID: container, Processes: 1, SM: sm, Memory: memory}
+}
+
+// shown are the values of users of a device: "labels: utilisation memory". What is
+// absent is a hyphen; a user of whom nothing is known is not there.
+func (r *rig) shown(device string) (out []string) {
+	s := r.Shares()
+	if s == nil {
+		return nil
+	}
+	text := func(v float64) string {
+		if v != v {
+			return "-"
+		}
+		return fmt.Sprint(v)
+	}
+	for i := 0; i < len(s.Series); i += 2 {
+		util, memory := s.Series[i], s.Series[i+1]
+		if util.Field != gpuUtil || memory.Field != fbUsed || util.Device != memory.Device || !equalOwners(util.Owner, memory.Owner) {
+			return []string{"series in another order"}
+		}
+		if util.Device == device && (s.Values[i] == s.Values[i] || s.Values[i+1] == s.Values[i+1]) {
+			out = append(out, labelText(util.Owner)+": "+text(s.Values[i])+" "+text(s.Values[i+1]))
+		}
+	}
+	return out
+}
+
+// twoPods is a GPU that two pods share.
+func twoPods(change ...func(*Options)) *rig {
+	return newRig(all(append(change, virtual)...), machine()...).know("ml/a uid-a", "ml/b uid-b").
+		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::1")
+}
+
+const (
+	ofA = "container=main namespace=ml pod=a pod_uid=uid-a vgpu=0"
+	ofB = "container=main namespace=ml pod=b pod_uid=uid-b vgpu=1"
+)
+
+func TestSharesOfPods(t *testing.T) {
+	f := func(what string, complete bool, users []process.User, want ...string) {
+		t.Helper()
+		r := twoPods().use(uuid(0), complete, users...)
+		if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	a, b := proc("uid-a", "c1", 30, 100*mib), proc("uid-b", "c2", 12.5, 50.5*mib)
+	f("both", true, []process.User{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("several containers", true, []process.User{a, proc("uid-a", "c9", 1, mib), b}, ofA+": 31 101", ofB+": 12.5 50.5")
+	f("one idle", true, []process.User{a}, ofA+": 30 100", ofB+": 0 0")
+	f("one without a process so far as is known", false, []process.User{a}, ofA+": 30 100")
+	f("all idle", true, nil, ofA+": 0 0", ofB+": 0 0")
+	f("nothing known", false, nil)
+	f("processes outside of pods", true, []process.User{a, b, proc("", "", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a container outside of Kubernetes", true, []process.User{a, proc("", "docker", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
+	f("a pod that has no device", true, []process.User{a, b, proc("uid-c", "c3", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a pod that nobody knows may be one of ours, created anew", true, []process.User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
+	f("utilisation is not told", true, []process.User{proc("uid-a", "c1", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
+	f("utilisation is told of one", true, []process.User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
+	f("a part of a sum is not told", true, []process.User{a, proc("uid-a", "c9", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
+	f("zero is a value", true, []process.User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
+}
+
+// TestSharesWithoutNames: a pod whose uid is not known has no values, and a 0 least
+// of all.
+func TestSharesWithoutNames(t *testing.T) {
+	given := []string{"ml/a/main: nvidia.com/gpu " + uuid(0), "ml/b/main: nvidia.com/gpu " + uuid(0)}
+	users := []process.User{proc("uid-a", "c1", 30, 100*mib)}
+	r := newRig(virtual, machine()...).give(given...).use(uuid(0), true, users...)
+	if got := r.shown(uuid(0)); got != nil {
+		t.Errorf("nobody knows uids, got %q", got)
+	}
+	if !r.Split(r.device(t, uuid(0)), gpuUtil) {
+		t.Error("the device's own series are copied for pods of which nothing is known")
+	}
+	r.know("ml/a uid-a")
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 100"}, r.shown(uuid(0))); diff != "" {
+		t.Errorf("one uid is known (-want +got):\n%s", diff)
+	}
+	// The runtime knows as well, of a static pod another uid than the API server.
+	r = newRig(virtual, machine()...).give(given...).run("c1 ml/a/main uid-a", "c2 ml/b/main uid-b").use(uuid(0), true, users...)
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 100", "container=main namespace=ml pod=b pod_uid=uid-b: 0 0"}, r.shown(uuid(0))); diff != "" {
+		t.Errorf("the runtime knows (-want +got):\n%s", diff)
+	}
+	r.know("ml/a api-a", "ml/b api-b")
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 30 100", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
+		t.Errorf("the API server has other uids (-want +got):\n%s", diff)
+	}
+	// podmeta knows both uids of a static pod.
+	m := *r.meta.Load()
+	m.Version++
+	m.ByUID["hash"] = podmeta.PodName{Namespace: "ml", Name: "a"}
+	r.meta.Store(&m)
+	r.run().use(uuid(0), true, proc("hash", "c9", 5, mib))
+	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 5 1", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
+		t.Errorf("a static pod (-want +got):\n%s", diff)
+	}
+}
+
+// TestSharesOfContainers: a pod of which two containers have the GPU.
+func TestSharesOfContainers(t *testing.T) {
+	f := func(what string, names []string, users []process.User, want ...string) {
+		t.Helper()
+		r := newRig(virtual, machine()...).know("ml/a uid-a").
+			give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1").
+			run(names...).use(uuid(0), true, users...)
+		if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	const tail = " namespace=ml pod=a pod_uid=uid-a"
+	known := []string{"c1 ml/a/main uid-a", "c2 ml/a/side uid-a", "c3 ml/a/proxy uid-a"}
+	main, side := proc("uid-a", "c1", 30, 100*mib), proc("uid-a", "c2", 5, 10*mib)
+	f("names are known", known, []process.User{main, side}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 5 10")
+	f("one idle", known, []process.User{main}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0")
+	f("names are not known: once, not per container", nil, []process.User{main, side}, strings.TrimSpace(tail)+": 35 110")
+	f("one name is not known", known[:1], []process.User{main, side}, strings.TrimSpace(tail)+": 35 110")
+	f("a container that was not given the GPU", known, []process.User{main, proc("uid-a", "c3", 2, mib)},
+		"container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0", "container=proxy"+tail+": 2 1")
+	f("a container that has just been started", known, []process.User{main, proc("uid-a", "c4", 2, mib)},
+		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1") // side may be the one: no 0
+	f("a process in the pod but in no container", known, []process.User{main, proc("uid-a", "", 2, mib)},
+		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1")
+}
+
+// TestSplit: which devices show values per user, in which mode.
+func TestSplit(t *testing.T) {
+	f := func(what string, change func(*Options), want bool, given ...string) {
+		t.Helper()
+		r := newRig(change, machine()...).give(given...)
+		d := r.device(t, uuid(0))
+		if r.Split(d, gpuUtil) != want || r.Split(d, fbUsed) != want {
+			t.Errorf("%s: split %v, want %v", what, !want, want)
+		}
+		if r.Split(d, 150) {
+			t.Errorf("%s: temperature is split", what)
+		}
+	}
+	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
+	side := "ml/a/side: nvidia.com/gpu " + uuid(0)
+	other := "ml/b/main: nvidia.com/gpu " + uuid(0)
+	f("nobody", virtual, false)
+	f("one container", virtual, false, one)
+	f("two shares of one container", virtual, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
+	f("two containers", virtual, true, one, side)
+	f("two pods", virtual, true, one, other)
+	f("two pods, no processes", all(virtual, withoutProcesses), false, one, other)
+	f("plain: one container", nil, false, one)
+	f("plain: two containers", nil, false, one, side) // the device is the pod's
+	f("plain: two pods", nil, true, one, other)
+}
+
+// TestPlainShares: without virtual mode, too, pods that share have values of their
+// own if that was asked for, without vgpu.
+func TestPlainShares(t *testing.T) {
+	r := newRig(nil, machine()...).know("ml/a uid-a", "ml/b uid-b").
+		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::1").
+		use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+	want := []string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 1", "container=main namespace=ml pod=b pod_uid=uid-b: 0 0"}
+	if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSharesOfInstances: memory only, where the library tells no more; an idle user
+// has no utilisation then either.
+func TestSharesOfInstances(t *testing.T) {
+	r := newRig(virtual, machine()...).know("ml/a uid-a", "ml/b uid-b").
+		give("ml/a/main: nvidia.com/mig-1g.10gb "+mig(0)+"::0", "ml/b/main: nvidia.com/mig-1g.10gb "+mig(0)+"::1")
+	id := uuid(2) + "/0"
+	f := func(what string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.shown(id)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	r.use(id, true, proc("uid-a", "c1", nan, 3*mib))
+	f("memory only", ofA+": - 3", ofB+": - 0")
+	r.use(id, true)
+	f("nobody there", ofA+": - 0", ofB+": - 0")
+	r.use(id, true, proc("uid-a", "c1", 9, 3*mib))
+	f("utilisation, too", ofA+": 9 3", ofB+": 0 0")
+	if got := r.shown(uuid(2)); got != nil {
+		t.Errorf("the GPU shows %q", got)
+	}
+}
+
+// TestOldValuesLeave: what is not confirmed is taken away, and comes back.
+func TestOldValuesLeave(t *testing.T) {
+	r := twoPods(func(o *Options) { o.StaleAfter = 10 * time.Second }).use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+	at := r.used.Load().Devices[uuid(0)].Time
+	f := func(after time.Duration, want int) {
+		t.Helper()
+		r.Refresh(at.Add(after))
+		if got := r.shown(uuid(0)); len(got) != want {
+			t.Errorf("after %v: %q, want %d", after, got, want)
+		}
+	}
+	set := r.Shares().Set
+	f(9*time.Second, 2)
+	f(10*time.Second, 0)
+	f(-10*time.Second, 0) // the clock was set back
+	f(0, 2)
+	if r.Shares().Set != set {
+		t.Error("values that came and went made another Set")
+	}
+}
+
+// TestSharesChangeOnlyIfTheyDiffer: pages are told apart by the pointer.
+func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
+	r := twoPods()
+	if s := r.Shares(); s == nil || s.Set == 0 {
+		t.Fatalf("shares are %+v", s)
+	}
+	last := r.Shares()
+	step := func(what string, set, values bool, change func()) {
+		t.Helper()
+		change()
+		now := r.Shares()
+		if (now != last) != (set || values) || (now.Set != last.Set) != set {
+			t.Errorf("%s: other pointer %v, other set %v", what, now != last, now.Set != last.Set)
+		}
+		if len(now.Series) != len(now.Values) {
+			t.Errorf("%s: %d series with %d values", what, len(now.Series), len(now.Values))
+		}
+		last = now
+	}
+	step("the same again", false, false, func() { r.Refresh(time.Now()) })
+	step("values", false, true, func() { r.use(uuid(0), true, proc("uid-a", "c1", 30, mib)) })
+	step("the same values, later", false, false, func() { r.use(uuid(0), true, proc("uid-a", "c1", 30, mib)) })
+	step("another pod", true, false, func() {
+		r.know("ml/a uid-a", "ml/b uid-b", "ml/c uid-c")
+		r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::1")
+	})
+	step("labels of a pod that are not shown", false, false, func() { r.know("ml/a uid-a x=y", "ml/c uid-c") })
+	step("nobody shares", true, false, func() { r.give() })
+	if len(last.Series) != 0 {
+		t.Errorf("left: %+v", last.Series)
+	}
+
+	without := newRig(all(virtual, withoutProcesses), machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
+	if without.Shares() != nil {
+		t.Error("values of users though nobody looks at processes")
+	}
+}
+
+// TestSumsAreExact: over all users of pods with the device, memory is that of their
+// processes to the byte, and utilisation as far as floats go; none is counted twice.
+func TestSumsAreExact(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		r := newRig(virtual, machine()...)
+		var given, known, named []string
+		var users []process.User
+		bytes, busy := 0.0, 0.0
+		for p := range 1 + random.IntN(6) {
+			pod := fmt.Sprintf("ml/p%d", p)
+			known = append(known, pod+" uid-"+fmt.Sprint(p))
+			for c := range 1 + random.IntN(3) {
+				container := fmt.Sprintf("c%d-%d", p, c)
+				given = append(given, fmt.Sprintf("%s/%s: nvidia.com/gpu %s::%d %s::%d", pod, container, uuid(0), p*10+c, uuid(0), 100+p*10+c))
+				if random.IntN(4) > 0 {
+					named = append(named, fmt.Sprintf("%s %s/%s uid-%d", container, pod, container, p))
+				}
+				for range random.IntN(3) {
+					u := proc(fmt.Sprintf("uid-%d", p), container, float64(random.IntN(1000))/8, float64(random.Int64N(1<<36)))
+					bytes, busy = bytes+u.Memory, busy+u.SM
+					users = append(users, u)
+				}
+			}
+		}
+		if len(given) < 2 {
+			continue
+		}
+		users = append(users, proc("", "", 11, 12345))
+		random.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
+		r.know(known...).give(given...).run(named...).use(uuid(0), random.IntN(2) == 0, users...)
+		s := r.Shares()
+		if s == nil {
+			t.Fatalf("round %d: no shares of %q", round, given)
+		}
+		sums := map[field.ID]float64{}
+		var keys []string
+		for i, v := range s.Values {
+			if v == v {
+				sums[s.Series[i].Field] += v
+			}
+			keys = append(keys, fmt.Sprint(s.Series[i].Field, labelText(s.Series[i].Owner)))
+		}
+		if sums[fbUsed]*mebibyte != bytes || sums[gpuUtil] != busy {
+			t.Errorf("round %d: %v bytes and %v %%, want %v and %v", round, sums[fbUsed]*mebibyte, sums[gpuUtil], bytes, busy)
+		}
+		if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != len(keys) {
+			t.Errorf("round %d: a series is there twice: %q", round, keys)
+		}
+	}
+}
