@@ -120,6 +120,7 @@ func TestFlags(t *testing.T) {
 var othersFlags = map[string]bool{
 	"output": true,                 // warpgauge docs
 	"pause":  true, "resume": true, // dcgmi profile
+	"create-namespace": true, "set": true, "set-file": true, "reuse-values": true, "show-labels": true, "build-arg": true, // helm, kubectl, docker
 	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 }
 
