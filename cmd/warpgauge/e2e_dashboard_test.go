@@ -3,14 +3,10 @@
 package main_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
@@ -80,7 +76,7 @@ func TestE2EDashboards12239(t *testing.T) {
 	for _, s := range dashboardSelectors {
 		for _, label := range s.labels {
 			eventually(t, "values of the variable "+label, func() error {
-				values := server.labelValues(t, label, "DCGM_FI_DEV_GPU_TEMP")
+				values := server.labelsOf(t, label, "DCGM_FI_DEV_GPU_TEMP")
 				if want := map[string]int{"instance": 3, "gpu": 2, "Hostname": 1}[label]; len(values) != want {
 					return fmt.Errorf("%q, want %d", values, want)
 				}
@@ -109,19 +105,4 @@ func TestE2EDashboards12239(t *testing.T) {
 	if got := server.query(t, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{job="amd"}`); len(got) != 0 {
 		t.Errorf("AMD's GPUs have a value that nobody can read: %v", got)
 	}
-}
-
-// labelValues is what Grafana's label_values(metric, label) asks for.
-func (s *prometheusServer) labelValues(t *testing.T, label, metric string) []string {
-	t.Helper()
-	a := get(t, s.client, s.url+"/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(metric)+"&start="+fmt.Sprint(time.Now().Add(-5*time.Minute).Unix()))
-	var reply struct {
-		Status string
-		Data   []string
-	}
-	if err := json.Unmarshal(a.body, &reply); err != nil || reply.Status != "success" {
-		t.Fatalf("values of %s: status %d %s", label, a.code, a.body)
-	}
-	slices.Sort(reply.Data)
-	return reply.Data
 }

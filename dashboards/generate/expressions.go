@@ -16,6 +16,22 @@ func rateByDevice(metric string) string {
 	return `max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (rate(` + metric + sel + `[$__rate_interval]))`
 }
 
+// A histogram is classic (buckets are series) or native, as Prometheus was told to
+// scrape it: each expression is one for both, of which one side has no data.
+
+func buckets(histogram string) string {
+	return `sum by (le) (rate(` + histogram + `_bucket` + sel + `[$__rate_interval])) or sum(rate(` + histogram + sel + `[$__rate_interval]))`
+}
+
+func quantile(q, histogram string) string {
+	return `histogram_quantile(` + q + `, ` + buckets(histogram) + `)`
+}
+
+func mean(histogram string) string {
+	return `sum(rate(` + histogram + `_sum` + sel + `[$__rate_interval])) / sum(rate(` + histogram + `_count` + sel + `[$__rate_interval]))` +
+		` or histogram_sum(sum(rate(` + histogram + sel + `[$__rate_interval]))) / histogram_count(sum(rate(` + histogram + sel + `[$__rate_interval])))`
+}
+
 // deviceLegend is how a device is called; what it lacks is left empty by Grafana.
 const deviceLegend = "{{instance}} GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 

@@ -5,16 +5,14 @@ func gpu() *builder {
 	b := newDashboard("warpgauge-gpu", "GPUs / GPU in depth",
 		"One GPU: what happens between two scrapes, what slows it down, its links and errors. Panels stay empty where the list of fields lacks theirs.", instance, gpuIndex)
 	b.row("Between two scrapes (etc/recommended-counters.csv)")
-	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram.", "percentunit",
-		`sum by (le) (rate(DCGM_FI_DEV_GPU_UTIL_RATIO_bucket`+sel+`[$__rate_interval]))`)
-	b.heatmap(12, "Power, every sample", "DCGM_FI_DEV_BOARD_POWER_WATTS as type histogram.", "watt",
-		`sum by (le) (rate(DCGM_FI_DEV_BOARD_POWER_WATTS_bucket`+sel+`[$__rate_interval]))`)
+	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram.", "percentunit", buckets("DCGM_FI_DEV_GPU_UTIL_RATIO"))
+	b.heatmap(12, "Power, every sample", "DCGM_FI_DEV_BOARD_POWER_WATTS as type histogram.", "watt", buckets("DCGM_FI_DEV_BOARD_POWER_WATTS"))
 	b.lines(12, "Utilisation: mean and quantiles", "", "percentunit",
-		query{"mean", `sum(rate(DCGM_FI_DEV_GPU_UTIL_RATIO_sum` + sel + `[$__rate_interval])) / sum(rate(DCGM_FI_DEV_GPU_UTIL_RATIO_count` + sel + `[$__rate_interval]))`},
-		query{"p50", `histogram_quantile(0.5, sum by (le) (rate(DCGM_FI_DEV_GPU_UTIL_RATIO_bucket` + sel + `[$__rate_interval])))`},
-		query{"p99", `histogram_quantile(0.99, sum by (le) (rate(DCGM_FI_DEV_GPU_UTIL_RATIO_bucket` + sel + `[$__rate_interval])))`})
+		query{"mean", mean("DCGM_FI_DEV_GPU_UTIL_RATIO")},
+		query{"p50", quantile("0.5", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
+		query{"p99", quantile("0.99", "DCGM_FI_DEV_GPU_UTIL_RATIO")})
 	b.lines(12, "Samples a second", "How often the exporter really looked.", "cps",
-		query{deviceLegend, rateByDevice("DCGM_FI_DEV_GPU_UTIL_RATIO_count")})
+		query{deviceLegend, rateByDevice("DCGM_FI_DEV_GPU_UTIL_RATIO_count") + ` or max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (histogram_count(rate(DCGM_FI_DEV_GPU_UTIL_RATIO` + sel + `[$__rate_interval])))`})
 
 	b.row("What the GPU does")
 	b.lines(12, "Pipes", "Shares of time. Absent where board or driver cannot tell.", "percentunit",
