@@ -34,6 +34,9 @@ KUBECONFORM    := .tools/kubeconform-$(call tool_version,github.com/yannh/kubeco
 HELM_UNITTEST  := .tools/helm-unittest-$(call tool_version,github.com/helm-unittest/helm-unittest)/helm-unittest
 CHART_SCHEMAS  := .tools/kubernetes-schemas-$(shell sed -n 's|.*{"k8s.io/kubernetes", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)
 
+PACKAGE_TOOLS := test/tools/packages
+NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2" { print $$3 }' $(PACKAGE_TOOLS)/go.mod)/nfpm
+
 ##@ Use
 
 .PHONY: demo
@@ -58,6 +61,10 @@ image: ## Build the container image with docker, podman or buildah
 	elif command -v podman >/dev/null; then podman build --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
 	elif command -v buildah >/dev/null; then buildah bud --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
 	else echo "make image needs docker, podman or buildah" >&2; exit 1; fi
+
+.PHONY: packages
+packages: $(NFPM) ## Make the Debian and the RPM package in dist
+	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
 
 ##@ Check
 
@@ -86,6 +93,10 @@ e2e: ## Only the end-to-end tests, each named as it runs
 image-test: ## Build the image without a registry, start it as strictly as a cluster may
 	@deploy/image/test
 
+.PHONY: packages-test
+packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system; check the unit
+	@NFPM=$(NFPM) deploy/packages/test
+
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...
@@ -98,7 +109,8 @@ fmt: ## Format all Go files
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-		deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test; else echo "shellcheck is not installed: scripts not checked"; fi
+		deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+		deploy/packages/build deploy/packages/test deploy/packages/version deploy/packages/deb/*; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo
@@ -207,3 +219,9 @@ $(KUBECONFORM): $(CHART_TOOLS)/go.sum
 
 $(CHART_SCHEMAS): $(CHART_TOOLS)/schemas/main.go
 	@cd $(CHART_TOOLS) && $(GO) run ./schemas -o $(abspath $@) && touch $(abspath $@)
+
+.PHONY: tools-packages
+tools-packages: $(NFPM) ## Build what makes the packages (half a minute, once)
+
+$(NFPM): $(PACKAGE_TOOLS)/go.sum
+	@cd $(PACKAGE_TOOLS) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install -trimpath -ldflags "-s -w" github.com/goreleaser/nfpm/v2/cmd/nfpm && touch $(abspath $@)
