@@ -13,7 +13,7 @@ import (
 // the port must be open; and hears when the exporter ends.
 func TestE2ESystemd(t *testing.T) {
 	exe := build(t)
-	dir, err := os.MkdirTemp("", "wg") // the path of a socket may not be long
+	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the path of a socket may not be long
 	if err != nil {
 		t.Fatal(err)
 	}
