@@ -3,12 +3,9 @@ package main_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,95 +69,17 @@ func (p clusterPolicy) container(t *testing.T, k *kubelet.Server) (env map[strin
 	return env, mounts
 }
 
-// image puts the file system of the image together in a mount namespace of its own, with
-// the operator's mounts, and makes it read-only: $1 is an empty directory, $2 the binary,
-// $3 the repository; SOURCE=TARGET until "--", the variables until "--".
-const image = `
-root=$1 exe=$2 repository=$3; shift 3
-mount -t tmpfs tmpfs "$root"
-cd "$root"
-mkdir -p proc sys dev tmp usr/bin usr/lib etc/dcgm-exporter etc/warpgauge
-for d in /usr/lib /usr/lib64 /lib /lib64 /proc /sys /dev; do
-	[ -e "$d" ] || continue
-	if [ -L "$d" ]; then cp -P "$d" ".$d"; else mkdir -p ".$d"; mount --rbind "$d" ".$d"; fi
-done
-cp "$repository"/etc/*.csv etc/dcgm-exporter
-cp "$repository"/etc/*.csv etc/warpgauge
-touch usr/bin/warpgauge
-mount --bind "$exe" usr/bin/warpgauge
-while [ "$1" != -- ]; do
-	source=${1%%=*} target=.${1#*=}; shift
-	if [ -d "$source" ]; then mkdir -p "$target"; else touch "$target"; fi
-	mount --bind "$source" "$target"
-	mount -o remount,bind,ro "$target"
-done
-shift
-mount -o remount,ro "$root"
-exec env -i "$@" "$(command -v chroot)" "$root" /usr/bin/warpgauge
-`
-
-// operate runs the binary as the GPU Operator's DaemonSet does: root, the image's paths
-// and nothing else, read-only, no arguments, no token. Two things differ: the port, since
-// tests run side by side, and that GPUs are simulated.
+// operate runs the binary as the operator's DaemonSet does: by the image's user, root,
+// without arguments and without a token. Two things differ: the port, since tests run side
+// by side, and that GPUs are simulated.
 func operate(t *testing.T, exe string, p clusterPolicy, k *kubelet.Server) *exporter {
 	t.Helper()
 	env, mounts := p.container(t, k)
-	env["DCGM_EXPORTER_LISTEN"] = "127.0.0.1:0"
 	env["WARPGAUGE_ENABLE_FAKE"], env["WARPGAUGE_ENABLE_NVML"], env["WARPGAUGE_ENABLE_ROCM"] = "true", "false", "false"
 	if !p.hostEngine {
 		env["WARPGAUGE_ENABLE_DCGM"] = "false"
 	}
-	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--mount", "--propagation=private", "sh", "-eu", file(t, "image.sh", image), t.TempDir(), exe, repository}
-	for _, target := range slices.Sorted(maps.Keys(mounts)) {
-		args = append(args, mounts[target]+"="+target)
-	}
-	args = append(args, "--")
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		args = append(args, name+"="+env[name])
-	}
-	e := &exporter{process: launch(t, program(t, "unshare"), args...)}
-	e.awaitAddress(t)
-	return e
-}
-
-// readOnly looks at the file systems that the process has.
-func (e *exporter) readOnly(t *testing.T) {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", e.pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line) // device, directory, type, options
-		if f[1] == "/" || f[1] == "/var/lib/kubelet/pod-resources" {
-			seen++
-			if !slices.Contains(strings.Split(f[3], ","), "ro") {
-				t.Errorf("%s is mounted %s", f[1], f[3])
-			}
-		}
-	}
-	if seen != 2 {
-		t.Errorf("%d of 2 mounts are there:\n%s", seen, b)
-	}
-}
-
-// mountNamespace skips where the test may not mount.
-func mountNamespace(t *testing.T) {
-	t.Helper()
-	unshare := program(t, "unshare")
-	out, err := exec.Command(unshare, "--mount", "--propagation=private", "mount", "-t", "tmpfs", "tmpfs", t.TempDir()).CombinedOutput()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "unshare"):
-		t.Fatalf("WARPGAUGE_REQUIRE asks for a mount namespace: %v\n%s", err, out)
-	default:
-		t.Skipf("no mount namespace can be had: %v %s", err, out)
-	}
+	return contained{env: env, mounts: mounts}.run(t, exe)
 }
 
 // dcpRows are fields of the operator's default list that a simulated H100 has.
@@ -207,7 +126,6 @@ func TestE2EGPUOperator(t *testing.T) {
 			if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
 				t.Errorf("the probe's first question: %d %s", a.code, a.body)
 			}
-			e.readOnly(t)
 			gpus := e.uuids(t)
 			k.Set(pod("train-0", gpus["0"]))
 			k.Serve()

@@ -18,7 +18,7 @@ func TestLint(t *testing.T) {
 		if v != "" {
 			args = append(args, "--values", "values/"+v+".yaml")
 		}
-		if out, err := exec.Command(helm(t), args...).CombinedOutput(); err != nil { //nolint:gosec // Helm
+		if out, err := exec.Command(helm(t), args...).CombinedOutput(); err != nil {
 			t.Errorf("helm lint %q: %v\n%s", v, err, out)
 		}
 	}
@@ -30,7 +30,7 @@ func TestSchemas(t *testing.T) {
 	kubeconform := tool(t, "kubeconform", "github.com/yannh/kubeconform")
 	location := filepath.Join(schemas(t), "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json")
 	check := func(input []byte) (string, error) {
-		cmd := exec.Command(kubeconform, "-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints") //nolint:gosec // kubeconform
+		cmd := exec.Command(kubeconform, "-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints")
 		cmd.Stdin = strings.NewReader(string(input))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -81,7 +81,7 @@ func schemas(t *testing.T) string {
 // of people who know charts.
 func TestUnittest(t *testing.T) {
 	program := tool(t, "helm-unittest", "github.com/helm-unittest/helm-unittest")
-	if out, err := exec.Command(program, "--strict", "warpgauge").CombinedOutput(); err != nil { //nolint:gosec // helm-unittest
+	if out, err := exec.Command(program, "--strict", "warpgauge").CombinedOutput(); err != nil {
 		t.Errorf("helm-unittest: %v\n%s", err, out)
 	}
 }
@@ -105,7 +105,7 @@ func TestServer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("render %q: %v\n%s", v, err, rendered)
 		}
-		cmd := exec.Command(kubectl, "--kubeconfig", config, "--namespace", "default", "apply", "--dry-run=server", "--validate=strict", "-f", "-") //nolint:gosec // kubectl
+		cmd := exec.Command(kubectl, "--kubeconfig", config, "--namespace", "default", "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(rendered), "namespace: monitoring", "namespace: default"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%q: %v\n%s", v, err, out)
@@ -117,7 +117,7 @@ func TestServer(t *testing.T) {
 // are what the sources say.
 func TestGenerated(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.Command("go", "run", "./generate", "-o", filepath.Join(dir, "helm"), "-helm", helm(t), "-manifests", dir) //nolint:gosec // our own program
+	cmd := exec.Command("go", "run", "./generate", "-o", filepath.Join(dir, "helm"), "-helm", helm(t), "-manifests", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("generate: %v\n%s", err, out)
 	}
@@ -169,7 +169,7 @@ func TestValuesAreRefused(t *testing.T) {
 		}
 	}
 	f("enabld", `serviceMonitor.enabld=true`)
-	f("/kubernetes/gpuIDType", `kubernetes.gpuIDType="uuid"`)
+	f("/logLevel", `logLevel="loud"`)
 	f("/collectInterval", `collectInterval=1`)
 	f("/nvidia/counters/preset", `nvidia.counters.preset="full"`)
 	f("tlsServerConfig.existingSecret", `tlsServerConfig.enabled=true`)

@@ -54,7 +54,7 @@ func helm(t *testing.T) string {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path) //nolint:gosec // files of this repository
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
 	for _, s := range sets {
 		args = append(args, "--set-json", s)
 	}
-	cmd := exec.Command(helm(t), args...) //nolint:gosec // Helm
+	cmd := exec.Command(helm(t), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

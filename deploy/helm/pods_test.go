@@ -90,7 +90,7 @@ func TestPods(t *testing.T) {
 		}},
 		{"gke", "nvidia", pod{
 			Host: []string{"/home/kubernetes/bin/nvidia", kubelet, "privileged"},
-			Args: []string{"--kubernetes", "--kubernetes-gpu-id-type=device-name", "--nvml-driver-root=/driver-root"},
+			Args: []string{"--kubernetes", "--nvml-driver-root=/driver-root"},
 		}},
 		{"openshift", "nvidia", pod{
 			Kinds: []string{"PrometheusRule", "PrometheusRule", "PrometheusRule", "Role", "RoleBinding", "SecurityContextConstraints", "ServiceMonitor"},
@@ -127,7 +127,7 @@ func TestPods(t *testing.T) {
 }
 
 // everyPod are flags that say nothing of the variant.
-var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB"}
+var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB"}
 
 func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
 	t.Helper()

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -21,14 +22,14 @@ func main() {
 	helm := flag.String("helm", "", "the program with which to render manifests into manifests; none: not")
 	manifests := flag.String("manifests", "", "directory to write the manifests to: deploy")
 	flag.Parse()
-	if err := run(*out, *helm, *manifests); err != nil {
+	if err := run(context.Background(), *out, *helm, *manifests); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 
-func run(out, helm, manifests string) error {
-	root, err := repository()
+func run(ctx context.Context, out, helm, manifests string) error {
+	root, err := repository(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,12 +41,12 @@ func run(out, helm, manifests string) error {
 	if helm == "" {
 		return nil
 	}
-	return plain(root, helm, manifests)
+	return plain(ctx, root, helm, manifests)
 }
 
 // repository returns the root of the module that this is part of.
-func repository() (string, error) {
-	b, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+func repository(ctx context.Context) (string, error) {
+	b, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
@@ -83,8 +84,11 @@ func chart(root, out string) error {
 // replaceAll makes dir hold exactly the files that match pattern.
 func replaceAll(pattern, dir string) error {
 	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("find %q: %d files, %v", pattern, len(files), err)
+	if err != nil {
+		return fmt.Errorf("find %q: %w", pattern, err)
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no file is %q", pattern)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -121,7 +125,7 @@ var rendered = []struct {
 }
 
 // plain renders the manifests for people who have no Helm.
-func plain(root, helm, manifests string) error {
+func plain(ctx context.Context, root, helm, manifests string) error {
 	for _, r := range rendered {
 		args := []string{"template", "warpgauge", filepath.Join(root, "deploy/helm/warpgauge"), "--namespace", "warpgauge"}
 		head := "# Made from the chart by `make manifests`, with its defaults. To change it, render it\n# anew or lay a kustomization over it.\n"
@@ -129,7 +133,7 @@ func plain(root, helm, manifests string) error {
 			args = append(args, "--values", filepath.Join(root, "deploy/helm/values", r.values+".yaml"))
 			head = strings.Replace(head, "its defaults", "deploy/helm/values/"+r.values+".yaml", 1)
 		}
-		cmd := exec.Command(helm, args...) //nolint:gosec // the program that make names
+		cmd := exec.CommandContext(ctx, helm, args...) //nolint:gosec // the program that make names
 		cmd.Stderr = os.Stderr
 		b, err := cmd.Output()
 		if err != nil {

@@ -52,9 +52,6 @@
 {{- if or .processValues .virtualGPUs }}
 - --process-values={{ .processValues }}
 {{- end }}
-{{- with .gpuIDType }}
-- --kubernetes-gpu-id-type={{ . }}
-{{- end }}
 {{- with .resourceNames }}
 - --nvidia-resource-names={{ join "," . }}
 {{- end }}
