@@ -45,6 +45,7 @@ DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT, gauge, Power of a CPU.
 // runs on a node with DCGM. Values that grow are held, so that pages are the same
 // each time. Rewrite with -update.
 func TestE2EGoldenDCGM(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for _, node := range []struct {
 		name   string

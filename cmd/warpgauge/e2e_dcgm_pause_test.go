@@ -15,6 +15,7 @@ import (
 // TestE2EDCGMPause: while profiling is paused the engine watches no profiling field
 // for the exporter, whose child goes on with the rest.
 func TestE2EDCGMPause(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
 	x := serve(t, exe, "--enable-fake=false", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",

@@ -17,6 +17,7 @@ import (
 // TestE2EIsolation runs the simulated library in a child process and ruins that
 // in every way there is, while a scraper takes 100 pages a second.
 func TestE2EIsolation(t *testing.T) {
+	t.Parallel()
 	if raceEnabled {
 		t.Skip("memory limits and hand-over times are those of the ordinary build; pkg/isolation runs under the race detector")
 	}

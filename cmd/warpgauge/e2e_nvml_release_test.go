@@ -15,8 +15,9 @@ import (
 
 // TestE2ENVMLRelease lets the driver go: what stands for a reset, a change of MIG
 // mode or an upgrade may happen when the exporter has answered, because neither it
-// nor its child has a device open any more. Nothing of it is parallel; see TestE2ENVML.
+// nor its child has a device open any more.
 func TestE2ENVMLRelease(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for _, isolation := range []string{"process", "none"} {
 		for name, run := range map[string]func(*testing.T, *nvmlNode){
@@ -24,11 +25,13 @@ func TestE2ENVMLRelease(t *testing.T) {
 			"Nothing": testNVMLNothing,
 		} {
 			t.Run(isolation+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				run(t, &nvmlNode{exe: exe, isolation: isolation})
 			})
 		}
 	}
 	t.Run("process/Hung", func(t *testing.T) {
+		t.Parallel()
 		testNVMLReleaseHung(t, &nvmlNode{exe: exe, isolation: "process"})
 	})
 }

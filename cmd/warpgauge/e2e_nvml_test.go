@@ -17,9 +17,9 @@ import (
 )
 
 // TestE2ENVML runs the real binary on a simulated NVML: a libnvidia-ml.so.1 in C
-// that it loads as it would a driver's. All nodes of a test binary share one
-// library, so nothing here is parallel.
+// that it loads as it would a driver's.
 func TestE2ENVML(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for _, isolation := range []string{"process", "none"} {
 		for _, test := range []struct {
@@ -34,6 +34,7 @@ func TestE2ENVML(t *testing.T) {
 			{"MIG", testNVMLMIG},
 		} {
 			t.Run(isolation+"/"+test.name, func(t *testing.T) {
+				t.Parallel()
 				test.run(t, &nvmlNode{exe: exe, isolation: isolation})
 			})
 		}
@@ -43,9 +44,7 @@ func TestE2ENVML(t *testing.T) {
 // TestE2ENVMLOldDriver runs the exporter on a driver that lacks what came later,
 // and on one that lacks more than any does: that costs the fields, not the process.
 func TestE2ENVMLOldDriver(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
+	t.Parallel()
 	n := &nvmlNode{exe: build(t), isolation: "none"}
 	n.start(t, nvmltest.Config{Preset: "a100-sxm", Driver: "470", Without: []string{
 		"nvmlEventSetWait_v2", "nvmlDeviceGetP2PStatus", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues", "nvmlDeviceGetMigMode",
@@ -77,7 +76,17 @@ type nvmlNode struct {
 
 func (n *nvmlNode) start(t *testing.T, c nvmltest.Config, args ...string) {
 	t.Helper()
-	n.Node = nvmltest.New(t, c)
+	nvmltest.Build(t, nvmltest.Options{}) // skips where there is no compiler
+	// A library of its own: nvmltest.New has one for all nodes of a process.
+	var err error
+	if n.Node, err = nvmltest.Write(t.TempDir(), c, func(err error) { t.Fatal(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	n.exporter = serve(t, n.exe, append([]string{
 		"--enable-fake=false", "--enable-nvml=true", "--nvml-library=" + n.Library(),
 		"--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",

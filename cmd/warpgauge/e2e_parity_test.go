@@ -34,6 +34,7 @@ var defaultRows = map[string]string{
 // page with what dcgm-exporter's has: families, types, labels in their order, and
 // values as the same numbers.
 func TestE2EParity(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	csv := func(name string) string {
 		path, err := filepath.Abs(filepath.Join("../../etc", name))

@@ -96,17 +96,11 @@ func testFlapping(t *testing.T, exe string) {
 		return e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "pod_resources")
 	})
 
-	w := e.watchSeries(t, 50)
-	w.measure(t, "with a kubelet that answers", 2*time.Second)
 	goroutines, descriptors := e.goroutines(t), e.descriptors(t)
-
-	stop := make(chan struct{})
-	var flapping sync.WaitGroup
-	flapping.Go(func() { flap(k, pods, stop) })
-	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature, in C.", 1)) // a reload: same series
-	w.measure(t, "with a kubelet that flaps", 10*time.Second)
-	close(stop)
-	flapping.Wait()
+	w := e.watchSeries(t, 50)
+	w.measure(t, "with a kubelet that answers", func() { time.Sleep(1500 * time.Millisecond) }) // to compare with
+	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1))            // a reload: same series
+	w.measure(t, "with a kubelet that flaps", func() { flap(k, pods) })
 	w.stop(t)
 
 	var p page
@@ -114,6 +108,9 @@ func testFlapping(t *testing.T, exe string) {
 		p = e.scrape(t, acceptText)
 		return errors.Join(podOf(want)(p), p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
 	})
+	if n, err := p.one("warpgauge_config_reloads_total", "result", "success"); err != nil || n < 1 {
+		t.Errorf("the list was not read again meanwhile: %v, %v", n, err)
+	}
 	failures := 0.0
 	for _, s := range p.family("warpgauge_mapping_errors_total") {
 		failures += s.value
@@ -137,41 +134,53 @@ func testFlapping(t *testing.T, exe string) {
 	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
 	want = map[string]string{"0": "other-0", "1": "other-1", "2": "other-1", "3": "", "5": "other-5"}
 	eventually(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+
+	// An end while the kubelet owes an answer.
+	k.On(kubelet.List, kubelet.Silence())
+	k.Await(kubelet.List, 1)
+	e.signal(t, os.Interrupt)
+	if code := e.exitCode(t); code != 0 || strings.Contains(e.log.String(), "abandoning") {
+		t.Errorf("exit code %d, want 0 and nothing abandoned", code)
+	}
 }
 
-// flap puts the kubelet through 200 changes or more.
-func flap(k *kubelet.Server, pods []*v1.PodResources, stop <-chan struct{}) {
-	steps := []func(){
-		k.Kill,
-		func() { k.Restart() }, // lists nothing yet
-		func() { k.Set(pods...) },
-		func() { k.On(kubelet.List, kubelet.Silence()) },
+// flap puts the kubelet through 200 changes, quicker than it is asked, and then
+// through failures that last until it was asked.
+func flap(k *kubelet.Server, pods []*v1.PodResources) {
+	failures := []func(){
 		func() { k.On(kubelet.List, kubelet.Fail(codes.Internal, "no")) },
 		func() { k.On(kubelet.List, kubelet.Say([]byte{0xff, 0xff})) },
 		func() { k.On(kubelet.List, kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
-		func() { k.On(kubelet.List, nil) },
+		k.Kill,
+	}
+	steps := append([]func(){
+		func() { k.Restart() }, // lists nothing yet
+		func() { k.Set(pods...) },
+		func() { k.On(kubelet.List, kubelet.Silence()) },
 		func() { k.Restart(pods[:1]...) },
+		func() { k.On(kubelet.List, nil) },
 		func() { k.Restart(pods...) },
-	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for i := 0; ; i++ {
+	}, failures...)
+	for i := range 200 {
 		steps[i%len(steps)]()
-		select {
-		case <-stop:
-			k.On(kubelet.List, nil)
-			k.Restart(pods...)
-			return
-		case <-tick.C:
-		}
+		time.Sleep(30 * time.Millisecond)
 	}
+	k.On(kubelet.List, nil)
+	k.Restart(pods...)
+	for _, fail := range failures {
+		fail()
+		time.Sleep(1200 * time.Millisecond) // it is asked once a second
+	}
+	k.On(kubelet.List, nil)
+	k.Restart(pods...)
 }
 
 // seriesWatch compares the series of each page with those of the first.
 type seriesWatch struct {
-	want map[string]bool
-	end  chan struct{}
-	done sync.WaitGroup
+	client *http.Client
+	want   map[string]bool
+	end    chan struct{}
+	done   sync.WaitGroup
 
 	mu    sync.Mutex
 	took  []time.Duration
@@ -191,7 +200,7 @@ func (e *exporter) watchSeries(t *testing.T, scrapers int) *seriesWatch {
 		}
 		return devicesSeries(a.body), time.Since(begin), err
 	}
-	w := &seriesWatch{end: make(chan struct{})}
+	w := &seriesWatch{client: client, end: make(chan struct{})}
 	var err error
 	if w.want, _, err = scrape(); err != nil || len(w.want) != 16 {
 		t.Fatalf("%d series, want 16: %v", len(w.want), err)
@@ -237,18 +246,18 @@ func (w *seriesWatch) note(took time.Duration, err error) {
 	}
 }
 
-// measure reports how long scrapes took from now on.
-func (w *seriesWatch) measure(t *testing.T, what string, d time.Duration) {
+// measure reports how long scrapes took while something was done.
+func (w *seriesWatch) measure(t *testing.T, what string, do func()) {
 	t.Helper()
 	w.mu.Lock()
 	w.took = nil
 	w.mu.Unlock()
-	time.Sleep(d) // how long is looked on, not a wait for anything
+	do()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	slices.Sort(w.took)
 	if len(w.took) == 0 {
-		t.Fatalf("no scrape %s within %v", what, d)
+		t.Fatalf("no scrape %s", what)
 	}
 	at := func(q float64) time.Duration { return w.took[int(q*float64(len(w.took)-1))] }
 	t.Logf("%s: %d scrapes, p50 %v, p99 %v, slowest %v", what, len(w.took), at(0.5), at(0.99), at(1))
@@ -258,6 +267,7 @@ func (w *seriesWatch) stop(t *testing.T) {
 	t.Helper()
 	close(w.end)
 	w.done.Wait()
+	w.client.CloseIdleConnections()
 	if w.wrong != nil {
 		t.Error(w.wrong)
 	}

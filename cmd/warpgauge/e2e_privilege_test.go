@@ -11,6 +11,7 @@ import (
 // TestE2EPrivileges looks at the capabilities of every thread: the exporter has
 // none in effect, its child has those that the exporter had before.
 func TestE2EPrivileges(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 || effective(t, os.Getpid()) == 0 {
 		t.Skip("needs root and its capabilities")
 	}

@@ -30,6 +30,7 @@ var formats = []struct{ job, accept, contentType string }{
 // TestE2EPrometheus lets a real Prometheus scrape the exporter in each format,
 // with a GPU that hangs in the end, and asks it what it saw.
 func TestE2EPrometheus(t *testing.T) {
+	t.Parallel()
 	prometheus := program(t, "prometheus")
 	exe := build(t)
 	var targets []*scrapeProxy
@@ -261,6 +262,7 @@ func (p *scrapeProxy) set(t *testing.T, target string) {
 // dcgm-exporter's contract make unavoidable is allowed; anything else, and any
 // finding about our own metrics, is not.
 func TestE2EPromtool(t *testing.T) {
+	t.Parallel()
 	promtool := program(t, "promtool")
 	exe := build(t)
 	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {

@@ -87,13 +87,13 @@ func TestE2EShared(t *testing.T) {
 	testForeignPIDs(t, start, args, share)
 }
 
-// runtime is a container runtime that knows the containers of the test.
-type runtime struct {
+// containerRuntime is one that knows the containers of the test.
+type containerRuntime struct {
 	cri.UnimplementedRuntimeServiceServer
 }
 
 // ListContainers implements the CRI.
-func (runtime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (containerRuntime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	one := func(id byte, uid, namespace, pod, name string) *cri.Container {
 		return &cri.Container{
 			Id: strings.Repeat(string(id), 64), State: cri.ContainerState_CONTAINER_RUNNING, Metadata: &cri.ContainerMetadata{Name: name},
@@ -120,7 +120,7 @@ func testRuntime(t *testing.T, exe string, args []string, share func(*exporter))
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	cri.RegisterRuntimeServiceServer(server, runtime{})
+	cri.RegisterRuntimeServiceServer(server, containerRuntime{})
 	go server.Serve(l)
 	t.Cleanup(server.Stop)
 	e := serve(t, exe, append(args, "--container-runtime-socket=unix://"+socket)...)

@@ -21,6 +21,7 @@ import (
 // that have the same GPUs, and takes one of them away after the other. Every page
 // of that time is looked at: each GPU is there once, and no counter goes back.
 func TestE2ETakeover(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	var all sync.WaitGroup // they wait more than they work: more at once than t.Parallel allows
 	defer all.Wait()

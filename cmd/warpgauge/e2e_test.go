@@ -17,6 +17,7 @@ import (
 )
 
 func TestE2E(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	for name, test := range map[string]func(*testing.T, string){
 		"FirstPage":    testFirstPage,

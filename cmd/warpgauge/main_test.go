@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -17,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(key) == "" { // else of a test that runs itself in another process
 		dir, err := os.MkdirTemp("", "warpgauge-test-")
 		if err == nil {
-			defer os.RemoveAll(dir) //nolint:errcheck // nothing to be done about it
+			defer os.RemoveAll(dir)
 			err = os.Setenv(key, dir)
 		}
 		if err != nil {
@@ -25,5 +28,17 @@ func TestMain(m *testing.M) {
 			os.Exit(1) //nolint:forbidigo,gocritic // it is main now
 		}
 	}
+	waitsMoreThanItWorks()
 	m.Run()
+}
+
+// waitsMoreThanItWorks lets more of the end-to-end tests run side by side than
+// there are cores, unless -parallel says how many.
+func waitsMoreThanItWorks() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
+	}
 }

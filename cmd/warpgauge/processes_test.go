@@ -160,6 +160,33 @@ func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, no
 	}
 }
 
+// TestProcessesOfSelectedDevices: --devices counts here, too.
+func TestProcessesOfSelectedDevices(t *testing.T) {
+	cfg := wanted(t, simulated("--fake-profile=dgx-a100-mig", "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none")...)
+	synctest.Test(t, func(t *testing.T) {
+		all, err := collectors(cfg, zap.NewNop())
+		must(t, err)
+		a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
+		e := a.newEngine(cfg, all, field.List{}, nil, zap.NewNop())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(t.Context()) }()
+		t.Cleanup(func() { must(t, <-done) })
+		time.Sleep(3 * time.Second)
+		var gpus []string
+		for _, s := range e.Processes().Load().Sources {
+			if _, err := processes.Blocks(len(s.Devices), s.Columns); err != nil {
+				t.Error(err)
+			}
+			for _, d := range s.Devices {
+				gpus = append(gpus, d.GPU+d.InstanceID)
+			}
+		}
+		if got := strings.Join(gpus, " "); got != "0 5" {
+			t.Errorf("devices %q, want those of GPUs 0 and 5 without instances", got)
+		}
+	})
+}
+
 // TestProcessesOnlyWhereWanted also says who tells processes.
 func TestProcessesOnlyWhereWanted(t *testing.T) {
 	f := func(want string, args ...string) {

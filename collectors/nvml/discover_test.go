@@ -166,7 +166,7 @@ func TestDiscoveryOfNone(t *testing.T) {
 func TestDiscoveryHangs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	d := discoveryOn(t, n)
-	d.o.Patience = 50 * time.Millisecond
+	d.o.Patience = 500 * time.Millisecond
 	var held atomic.Int64
 	d.hold = func() func() { held.Add(1); return func() { held.Add(-1) } }
 	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")

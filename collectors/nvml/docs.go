@@ -261,7 +261,7 @@ const docsProcessesTail = `
 * **Who is seen**: those that the exporter's PID namespace contains, so it needs the host's (` + "`hostPID: true`" + `). No
   other privilege is needed without MIG.
 * **A row** holds 64 processes for each device, those with the most memory; where there are more, it says so.
-* **Cost**: four calls a second and device in one crossing into C, some ten microseconds each where the driver is idle; no allocation.
+* **Cost**: four calls a second and device in one crossing into C, and no allocation; and a child process of some 35 MB.
   A GPU whose call hangs loses its own values only.
 `
 

@@ -123,7 +123,7 @@ func TestFactsAreText(t *testing.T) {
 func TestFactsHang(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	d := discoveryOn(t, n)
-	d.o.Patience = 50 * time.Millisecond
+	d.o.Patience = 500 * time.Millisecond
 	gpus := d.mustFind(t)
 	release := n.Hang(1, "nvmlDeviceGetSerial")
 	defer release()

@@ -79,16 +79,21 @@ func (b *busyMeans) take(samples []busySample) {
 		return cmp.Or(cmp.Compare(x.pid, y.pid), cmp.Compare(x.stamp, y.stamp))
 	})
 	b.samples, b.from, b.period = samples, b.since, math.Inf(1)
+	good := false
 	for i, s := range samples {
 		if !b.plausible(s) {
 			continue
 		}
+		good = true
 		b.since = max(b.since, s.stamp)
 		if i > 0 && samples[i-1].pid == s.pid {
 			if apart := s.stamp - samples[i-1].stamp; apart >= leastPeriod {
 				b.period = min(b.period, float64(apart))
 			}
 		}
+	}
+	if !good { // a buffer that nobody has written says nothing, of the idle neither
+		return
 	}
 	b.window = float64(b.since - b.from)
 	b.known = b.ready

@@ -110,6 +110,13 @@ func TestBusyGarbage(t *testing.T) {
 	r.want("good", 4, 25)
 	r.want("told before", 5, 0)
 	r.asked("garbage moves nothing", 2, 0.9)
+	r.take(r.sample(1, 4e9, 1.9), busySample{}, busySample{})
+	r.want("nothing but garbage", 1, math.NaN())
+	r.want("nobody is idle by that", 6, math.NaN())
+	r.asked("nor was it an answer", 3, 0.9)
+	r.take(r.sample(4, 30, 2.9))
+	r.want("since the last answer", 4, 30)
+	r.want("since the last answer", 6, 0)
 }
 
 func TestBusyWithoutAnswer(t *testing.T) {

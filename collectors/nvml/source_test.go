@@ -233,7 +233,7 @@ func TestHangsWhenBound(t *testing.T) {
 	release := n.Hang(1, "nvmlDeviceGetPowerUsage")
 	defer release()
 	o := at(n)
-	o.Patience = 50 * time.Millisecond
+	o.Patience = 500 * time.Millisecond
 	list := listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}))
 	c := New(o)
 	sources, err := c.Open(t.Context(), list)

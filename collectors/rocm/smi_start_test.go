@@ -81,6 +81,22 @@ func TestSMIStaleLocks(t *testing.T) {
 	}
 }
 
+// untilInit returns a context that ends when rsmi_init has been called n times: a
+// deadline could end before the library is loaded.
+func untilInit(t *testing.T, fake *smitest.Fake, n int) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	t.Cleanup(waiting.Wait)
+	waiting.Go(func() {
+		for fake.Count(t, "rsmi_init") < n && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	})
+	return ctx
+}
+
 // An rsmi_init that does not return stalls nobody, and no second one is begun.
 func TestSMIInitHangs(t *testing.T) {
 	tree := radeons(t, 1)
@@ -88,10 +104,7 @@ func TestSMIInitHangs(t *testing.T) {
 	fake.Set(t, "rsmi_init", "hang")
 	o := smiOptionsFor(t, tree, fake.Path)
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := openSMI(ctx, o)
-		cancel()
-		if !errors.Is(err, errSMIStarting) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := openSMI(untilInit(t, fake, 1), o); !errors.Is(err, errSMIStarting) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("openSMI = %v, want errSMIStarting and the end of the context", err)
 		}
 	}
@@ -397,9 +410,7 @@ func TestSMIRestartHangs(t *testing.T) {
 	h := mustHandle(t, r, o.GPUs[0], raw.Reading{Kind: raw.Temperature})
 	r.shared.lost()
 	fake.Set(t, "rsmi_init", "hang")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := openSMI(ctx, o); !errors.Is(err, errSMIStarting) {
+	if _, err := openSMI(untilInit(t, fake, 2), o); !errors.Is(err, errSMIStarting) {
 		t.Fatalf("openSMI = %v, want errSMIStarting", err)
 	}
 	for range 2 {

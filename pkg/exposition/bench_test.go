@@ -52,6 +52,51 @@ func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.row)), "ns/series")
 }
 
+// BenchmarkRenderShared renders GPUs that four users share each, two readings of
+// which are told per user and change with every tick.
+func BenchmarkRenderShared(b *testing.B) {
+	forSizes(b, benchSizes[:2], func(b *testing.B, f *feed) {
+		owners := &testOwners{by: map[string][]Owner{}, split: []field.ID{2000, 2001}}
+		var series []Share
+		for _, d := range f.Devices {
+			for u := range 4 {
+				pod := fmt.Sprintf("worker-%d", u)
+				owners.by[d.ID] = append(owners.by[d.ID], ownerOf("container", "main", "namespace", "ml", "pod", pod))
+				series = append(series, share(d.ID, 2000, pod), share(d.ID, 2001, pod))
+			}
+		}
+		values := [2]*Shares{}
+		for i := range values {
+			values[i] = &Shares{Set: 1, Series: series, Values: make([]float64, len(series))}
+			for j := range series {
+				values[i].Values[j] = float64(i + j)
+			}
+		}
+		r := New(boardOf(f), Options{Hostname: "node-1", Owners: owners})
+		next := func(n int) {
+			f.vary(n)
+			f.tick(time.Now())
+			owners.shares = values[n%2]
+		}
+		for n := range 4 { // the layout is made, buffers grow
+			next(n)
+			r.Page(Text, false).Release()
+		}
+		n := 4
+		for b.Loop() {
+			b.StopTimer()
+			next(n)
+			n++
+			b.StartTimer()
+			r.Page(Text, false).Release()
+		}
+		if want := len(f.Devices)*(4*(len(f.row)/len(f.Devices)-2)+2) + len(series); r.layout.stats.series != want {
+			b.Fatalf("%d series, want %d", r.layout.stats.series, want)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(r.layout.stats.series), "ns/series")
+	})
+}
+
 func BenchmarkRender(b *testing.B) {
 	for _, format := range []Format{Text, OpenMetrics, Protobuf} {
 		b.Run(format.String(), func(b *testing.B) {

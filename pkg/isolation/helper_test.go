@@ -139,7 +139,7 @@ func (s *counter) Sample(row []float64, due []bool) error {
 		s.leak()
 	case "leaking clock":
 		s.leak()
-		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:gosec // a call that takes its time, now more, now less
+		time.Sleep(rand.N(20 * time.Millisecond)) // a call that takes its time, now more, now less
 		for i := range row {
 			if due[i] {
 				row[i] = float64(time.Since(s.collector.start).Microseconds())

@@ -24,7 +24,9 @@
 //
 // Labels that differ between several claims of a container to one device are left
 // out. Jobs come on top: a copy of each series per job, named by the GPU's index, or
-// by index and instance for an instance; neither is valid for the other.
+// by index and instance for an instance; neither is valid for the other. Where a
+// machine has GPUs of two vendors, each counts its own from 0, and a file is valid for
+// every GPU of its index.
 //
 // # Values of users
 //
@@ -41,5 +43,6 @@
 // all processes on the device are known. Containers are told apart where the runtime
 // names them; else a pod with several containers on the device has one series,
 // without container. Where some value of a user's processes is not known, the sum is
-// not either.
+// not either. What a library tells of processes in place of time (AMD: the share of
+// compute units that they occupy) stands for their utilisation.
 package owner

@@ -2,6 +2,7 @@ package podmeta
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,11 +24,7 @@ func manyPods(n int) []any {
 }
 
 func newPodStore(b *testing.B) (*Client, *podStore) {
-	keep, err := AllowList("label-0[0-4]$")
-	if err != nil {
-		b.Fatal(err)
-	}
-	c := New(Options{Node: "node-1", Pods: true, KeepLabel: keep})
+	c := New(Options{Node: "node-1", Pods: true, KeepLabel: regexp.MustCompile("label-0[0-4]$").MatchString})
 	return c, c.podFeed().store.(*podStore)
 }
 

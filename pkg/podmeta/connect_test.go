@@ -289,24 +289,3 @@ func TestKlogIsRouted(t *testing.T) {
 		t.Errorf("routed %q", got)
 	}
 }
-
-func TestAllowList(t *testing.T) {
-	f := func(name string, want bool, expressions ...string) {
-		t.Helper()
-		keep, err := AllowList(expressions...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := keep(name); got != want {
-			t.Errorf("%q with %q: %v", name, expressions, got)
-		}
-	}
-	f("app", true)
-	f("app.kubernetes.io/name", true, "^team$", "^app")
-	f("app.kubernetes.io/name", true, "name")
-	f("application", false, "^app$")
-	f("", false, "x")
-	if _, err := AllowList("ok", "(", "[", "ok"); err == nil || !strings.Contains(err.Error(), `"("`) || !strings.Contains(err.Error(), `"["`) {
-		t.Errorf("error %v, want both bad expressions", err)
-	}
-}

@@ -33,7 +33,7 @@ type Options struct {
 	Pods bool
 	// Slices asks for the devices of this node's ResourceSlices.
 	Slices bool
-	// KeepLabel says which labels of pods are kept; see AllowList. nil: none, only uids.
+	// KeepLabel says which labels of pods are kept, by their names as the API has them. nil: none, only uids.
 	KeepLabel func(name string) bool
 	// Config tells how to reach the API server. It is asked at the start and again
 	// after failures. nil: FromEnvironment.

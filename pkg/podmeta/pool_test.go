@@ -44,6 +44,7 @@ func TestGenerations(t *testing.T) {
 		{"one slice", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
 		{"two slices", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
 		{"an old slice is still there", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A", "gpu-9": "X"}), "b": part(2, 1, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
+		{"an old slice beside two new ones", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-9": "X"}), "b": part(2, 2, uuidsOf{"gpu-0": "A"}), "c": part(2, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
 		{"half of the new generation", map[string]slice{"b": part(1, 2, uuidsOf{"gpu-1": "B", "gpu-0": "X"}), "c": part(2, 2, uuidsOf{"gpu-0": "C"})}, nil, uuidsOf{"gpu-0": "C", "gpu-1": "B"}},
 		{"half of the only generation", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
 		{"three generations", map[string]slice{"a": part(3, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 1, uuidsOf{"gpu-1": "B", "gpu-2": "B"}), "c": part(2, 1, uuidsOf{"gpu-1": "C"})}, nil,

@@ -53,7 +53,8 @@ type Device struct {
 	// Index is NVML's, where NVIDIA's driver tells it (before 25.8.1); −1: unknown.
 	Index int
 	// Withdrawn says that no slice names the device any more, and this is what one said
-	// last. That is no sign that it is free: see join.
+	// last. It may well be in use: the kubelet deletes all slices of a node when it starts,
+	// and drivers leave out devices that are not healthy, while claims go on naming them.
 	Withdrawn bool
 	// Attributes are further ones that identify a device; nil: none. NVIDIA: minor for a
 	// GPU; parentMinor, profileID and placementStart for a MIG device. AMD: cardIndex and

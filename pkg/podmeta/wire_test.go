@@ -14,6 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"warpgauge/pkg/mapping"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -239,6 +243,24 @@ func TestSilence(t *testing.T) {
 			}
 		})
 	})
+	t.Run("half an answer to a list", func(t *testing.T) {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
+				w.(http.Flusher).Flush()
+				return hang(w, r)
+			})
+			s.setDown(true)
+			s.setDown(false)
+			s.compact()
+			time.Sleep(20 * time.Minute)
+			synctest.Wait()
+			if got := c.health.Failing(); got != ReasonUnreachable {
+				t.Errorf("failing for %q: %s", got, c.lastError())
+			}
+		})
+	})
 	t.Run("no headers of a watch", func(t *testing.T) {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
@@ -405,6 +427,47 @@ func TestTooOldAVersionIsNoFailure(t *testing.T) {
 	})
 }
 
+func TestLifeOfASlice(t *testing.T) {
+	in(t, sliceOptions, func(t *testing.T, s *apiServer, c *running) {
+		see := func(want map[string]string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, uuids(c.Snapshot().Slices)); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		}
+		of := func(generation int, uuid string) object {
+			return sliceObject(fmt.Sprintf("s-%d", generation), driverNVIDIA, "node-1", generation, 1, gpuObject("gpu-0", uuid))
+		}
+		s.put("resourceslices", sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
+		see(map[string]string{})
+		s.put("resourceslices", of(1, "A"))
+		see(map[string]string{"gpu-0": "A"})
+		s.put("resourceslices", of(2, "B"))
+		see(map[string]string{"gpu-0": "B"})
+		s.remove("resourceslices", of(1, "A"))
+		see(map[string]string{"gpu-0": "B"})
+		version := c.Snapshot().Version
+		s.remove("resourceslices", of(2, "B")) // the kubelet starts
+		see(map[string]string{"gpu-0": "-B"})
+		s.put("resourceslices", of(1, "B")) // the driver publishes again, from the first generation on
+		see(map[string]string{"gpu-0": "B"})
+		if got := c.Snapshot().Version; got != version+2 {
+			t.Errorf("version %d, want %d", got, version+2)
+		}
+		s.put("resourceslices", of(1, "B"))
+		see(map[string]string{"gpu-0": "B"})
+		if got := c.Snapshot().Version; got != version+2 {
+			t.Errorf("version %d after no change, want %d", got, version+2)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if age := time.Since(c.Snapshot().SlicesTime); age > 2*time.Minute {
+			t.Errorf("last confirmed %v ago", age)
+		}
+	})
+}
+
 // An API server that starts says "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotTold(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
@@ -453,6 +516,51 @@ func TestSlicesInTheVersionThatIsServed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A version may be served without slices in it, and discovery may be hidden.
+func TestVersionsAreTried(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		in(t, func(s *apiServer) Options {
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				switch {
+				case hidden && r.URL.Path == "/apis/resource.k8s.io":
+					refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
+				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
+					refuse(w, http.StatusNotFound, "NotFound", "no such resource")
+				default:
+					return false
+				}
+				return true
+			})
+			s.put("resourceslices", sliceObject("a", driverNVIDIA, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+			return sliceOptions(s)
+		}, func(t *testing.T, s *apiServer, c *running) {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if len(c.Snapshot().Slices) != 1 || c.health.Failing() != "" {
+				t.Errorf("hidden %v: %d devices, failing for %q", hidden, len(c.Snapshot().Slices), c.health.Failing())
+			}
+			if c.logs.FilterMessageSnippet("fails").Len() != 0 {
+				t.Errorf("said %q", c.said())
+			}
+		})
+	}
+}
+
+// What a watch says because it was stopped is no failure of it.
+func TestAStoppedWatchTellsNothing(t *testing.T) {
+	for range 50 {
+		f := newFeed(resource{name: "pods"}, mapping.New(mapping.PodMetadata, nil), Options{})
+		inner := watch.NewFakeWithChanSize(1, false)
+		inner.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "context canceled"})
+		s := &stream{inner: inner, events: make(chan watch.Event), done: make(chan struct{})}
+		close(s.done)
+		s.pass(t.Context(), t.Context(), f)
+		if got := f.health.Failing(); got != "" {
+			t.Fatalf("failing for %q", got)
+		}
 	}
 }
 

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"hash/maphash"
 	"io/fs"
-	"net"
 	"os"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"warpgauge/pkg/unixgrpc"
 )
 
 // kubelet is one connection to the kubelet. Its calls are made from one goroutine.
@@ -25,23 +22,17 @@ type kubelet interface {
 	close()
 }
 
-// conn is a kubelet on its socket. It is one connection and never another: where
-// grpc would dial again, calls fail with ReasonClosed. So whoever holds a conn knows
-// that it has been the same kubelet all the time, and no back-off of grpc delays
-// the next one.
+// conn is a kubelet on its socket: the same one all the time, since it is one
+// connection and never another. When that ends, calls fail with ReasonClosed.
 type conn struct {
 	path   string
 	socket fs.FileInfo // what was at the path
-	raw    *rawConn
-	grpc   *grpc.ClientConn
+	grpc   *unixgrpc.Conn
 	keep   func(string) bool
 	seed   maphash.Seed
 }
 
 var _ kubelet = (*conn)(nil)
-
-// errOver says that a conn has had its connection.
-var errOver = errors.New("the connection has ended")
 
 // dial connects to the socket; grpc begins to speak with the first call.
 func dial(ctx context.Context, o Options, seed maphash.Seed) (kubelet, *failure) {
@@ -53,30 +44,11 @@ func dial(ctx context.Context, o Options, seed maphash.Seed) (kubelet, *failure)
 	if socket.Mode()&fs.ModeSocket == 0 {
 		return nil, fail(ReasonNotASocket, "connect to the kubelet's socket %q: it is %s (check --pod-resources-kubelet-socket; a container runtime makes a directory of what it cannot mount)", path, kindOf(socket))
 	}
-	dialer := net.Dialer{Timeout: o.Timeout}
-	plain, err := dialer.DialContext(ctx, "unix", path)
+	c, err := unixgrpc.Dial(ctx, path, o.Timeout, o.MaxMessage, grpc.ForceCodecV2(codec{}))
 	if err != nil {
 		return nil, dialFailure(path, err)
 	}
-	raw := &rawConn{Conn: plain}
-	var taken atomic.Bool
-	cc, err := grpc.NewClient("passthrough:///kubelet",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			if taken.Swap(true) {
-				return nil, errOver
-			}
-			return raw, nil
-		}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: o.Timeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage), grpc.ForceCodecV2(codec{})),
-		grpc.WithIdleTimeout(0), // a connection that ends means a kubelet that ends
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithDisableRetry())
-	if err != nil {
-		_ = raw.Close() // nothing was sent
-		return nil, fail(ReasonError, "connect to the kubelet's socket %q: %w", path, err)
-	}
-	return &conn{path: path, socket: socket, raw: raw, grpc: cc, keep: o.Keep, seed: seed}, nil
+	return &conn{path: path, socket: socket, grpc: c, keep: o.Keep, seed: seed}, nil
 }
 
 func (c *conn) list(ctx context.Context) (*answer, *failure) {
@@ -90,7 +62,7 @@ func (c *conn) able(ctx context.Context) (*answer, *failure) {
 func (c *conn) call(ctx context.Context, method string, read func(*decoder, []byte) (*answer, error)) (*answer, *failure) {
 	r := reply{read: read, decoder: newDecoder(c.keep, c.seed)}
 	if err := c.grpc.Invoke(ctx, method, nothing{}, &r); err != nil {
-		if c.raw.foreign.Load() {
+		if c.grpc.Foreign() {
 			return nil, fail(ReasonNotGRPC, "call %s at %q: whoever listens does not speak gRPC (check --pod-resources-kubelet-socket)", method, c.path)
 		}
 		return nil, callFailure(c.path, method, err)
@@ -112,10 +84,7 @@ func (c *conn) stale() bool {
 	return err == nil && (!os.SameFile(now, c.socket) || !now.ModTime().Equal(c.socket.ModTime()))
 }
 
-func (c *conn) close() {
-	_ = c.grpc.Close() // there is nothing that could be lost
-	_ = c.raw.Close()  // where grpc never took it
-}
+func (c *conn) close() { c.grpc.Close() }
 
 func kindOf(f fs.FileInfo) string {
 	switch m := f.Mode(); {
@@ -126,25 +95,6 @@ func kindOf(f fs.FileInfo) string {
 	default:
 		return "no socket but " + m.Type().String()
 	}
-}
-
-// rawConn sees from the first bytes whether the other side speaks HTTP/2, which
-// begins with a SETTINGS frame: 3 bytes of length, and 4 (RFC 9113, 3.4 and 6.5).
-type rawConn struct {
-	net.Conn
-	seen    int
-	foreign atomic.Bool
-}
-
-// Read implements net.Conn; grpc reads from one goroutine.
-func (c *rawConn) Read(p []byte) (int, error) {
-	const kind, settings = 3, 4
-	n, err := c.Conn.Read(p)
-	if c.seen <= kind && c.seen+n > kind && p[kind-c.seen] != settings {
-		c.foreign.Store(true)
-	}
-	c.seen = min(c.seen+n, kind+1)
-	return n, err
 }
 
 // codec reads answers with a decoder. Its requests have no fields.

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"warpgauge/pkg/unixgrpc"
 )
 
 // Numbers of fields in k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The
@@ -319,7 +321,7 @@ func (d *decoder) skip(err error) error {
 		return err
 	}
 	if d.parts++; d.parts == 1 {
-		d.first = clip(fmt.Sprintf("%v (namespace %.253q, pod %.253q, container %.253q)", err, d.place.pod[podNamespace], d.place.pod[podName], d.place.container[containerName]))
+		d.first = unixgrpc.Clip(fmt.Sprintf("%v (namespace %.253q, pod %.253q, container %.253q)", err, d.place.pod[podNamespace], d.place.pod[podName], d.place.container[containerName]))
 	}
 	if d.parts > mostSkipped {
 		return errNonsense

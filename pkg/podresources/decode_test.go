@@ -3,7 +3,6 @@ package podresources
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -356,22 +355,5 @@ func ascending[T any](t testing.TB, s []T, compare func(a, b T) int) {
 		if compare(s[i-1], s[i]) >= 0 {
 			t.Errorf("%v before %v", s[i-1], s[i])
 		}
-	}
-}
-
-func TestFailuresAreFitForALog(t *testing.T) {
-	f := func(in, want string) {
-		t.Helper()
-		if got := clip(in); got != want {
-			t.Errorf("clip(%q) = %q, want %q", in, got, want)
-		}
-	}
-	f("", "")
-	f("short", "short")
-	f("a\xffb", "a�b")
-	f(strings.Repeat("é", 150), strings.Repeat("é", 150))
-	f("x"+strings.Repeat("é", 150), "x"+strings.Repeat("é", 149)+"…")
-	if n := len(clip(fmt.Sprintf("%01000000d", 0))); n > 310 {
-		t.Errorf("%d bytes of a million", n)
 	}
 }
