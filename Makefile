@@ -94,7 +94,7 @@ image-test: ## Build the image without a registry, start it as strictly as a clu
 	@deploy/image/test
 
 .PHONY: packages-test
-packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system; check the unit
+packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
 	@NFPM=$(NFPM) deploy/packages/test
 
 .PHONY: vet
@@ -108,9 +108,10 @@ fmt: ## Format all Go files
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 		deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-		deploy/packages/build deploy/packages/test deploy/packages/version deploy/packages/deb/*; else echo "shellcheck is not installed: scripts not checked"; fi
+		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+		deploy/systemd/boot deploy/systemd/test; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo
