@@ -29,14 +29,25 @@ func TestLint(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	kubeconform := tool(t, "kubeconform", "github.com/yannh/kubeconform")
 	location := filepath.Join(schemas(t), "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json")
-	check := func(input []byte) (string, error) {
-		cmd := exec.Command(kubeconform, "-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints")
-		cmd.Stdin = strings.NewReader(string(input))
-		out, err := cmd.CombinedOutput()
+	check := func(files ...string) (string, error) {
+		args := append([]string{"-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints"}, files...)
+		out, err := exec.Command(kubeconform, args...).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := check([]byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n")); err == nil {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name+".yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if out, err := check(write("misspelt", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n")); err == nil {
 		t.Fatalf("a misspelt field passes: %s", out)
+	}
+	all, err := filepath.Glob("../*/warpgauge*.yaml")
+	if err != nil || len(all) < 5 {
+		t.Fatalf("plain manifests: %d, %v", len(all), err)
 	}
 	for _, v := range variants(t) {
 		rendered, err := template(t, v)
@@ -44,18 +55,10 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("render %q: %v\n%s", v, err, rendered)
 			continue
 		}
-		if out, err := check(rendered); err != nil {
-			t.Errorf("%q: %v\n%s", v, err, out)
-		}
+		all = append(all, write("values-"+v, string(rendered)))
 	}
-	manifests, err := filepath.Glob("../*/warpgauge*.yaml")
-	if err != nil || len(manifests) < 5 {
-		t.Fatalf("plain manifests: %d, %v", len(manifests), err)
-	}
-	for _, m := range manifests {
-		if out, err := check(read(t, m)); err != nil {
-			t.Errorf("%s: %v\n%s", m, err, out)
-		}
+	if out, err := check(all...); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -1,12 +1,17 @@
 package helm_test
 
 import (
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/exporter-toolkit/web"
 	"sigs.k8s.io/yaml"
 )
 
@@ -124,4 +129,32 @@ func TestWebConfig(t *testing.T) {
 	if len(got.Users) != 2 {
 		t.Errorf("users %v", got.Users)
 	}
+	dir := certificate(t)
+	path := filepath.Join(dir, "web-config.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "/etc/warpgauge/tls", dir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := web.Validate(path); err != nil {
+		t.Errorf("the exporter-toolkit does not take it: %v\n%s", err, text)
+	}
+}
+
+// certificate makes a directory like that of a mounted TLS secret, from the certificate
+// of net/http/httptest.
+func certificate(t *testing.T) (dir string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	for name, b := range map[string][]byte{"tls.crt": crt, "ca.crt": crt, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

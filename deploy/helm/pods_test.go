@@ -74,8 +74,8 @@ func TestPods(t *testing.T) {
 			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"slurm", "nvidia", pod{
-			User: 65532, Host: []string{"/var/lib/dcgm-exporter/job-mapping"},
-			Args: []string{"--hpc-job-mapping-dir=/var/lib/dcgm-exporter/job-mapping"},
+			User: 65532, Host: []string{"/run/warpgauge/jobs"},
+			Args: []string{"--hpc-job-mapping-dir=/run/warpgauge/jobs"},
 		}},
 		{"rootless", "nvidia", pod{User: 65532}},
 		{"rootless", "amd", pod{User: 65532, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv"}}},
