@@ -110,9 +110,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "warpgauge.probe" -}}
 {{- $v := .root.Values -}}
 {{- if or $v.webConfigSecret $v.basicAuth.users (and $v.tlsServerConfig.enabled $v.tlsServerConfig.clientAuthType) -}}
-tcpSocket: { port: metrics }
+tcpSocket: { port: metrics{{ with .probe.host }}, host: {{ . | quote }}{{ end }} }
 {{- else -}}
-httpGet: { path: {{ .probe.path }}, port: metrics{{ if $v.tlsServerConfig.enabled }}, scheme: HTTPS{{ end }} }
+httpGet: { path: {{ .probe.path }}, port: metrics{{ if $v.tlsServerConfig.enabled }}, scheme: HTTPS{{ end }}{{ with .probe.host }}, host: {{ . | quote }}{{ end }} }
 {{- end }}
 initialDelaySeconds: {{ .probe.initialDelaySeconds }}
 periodSeconds: {{ .probe.periodSeconds }}
