@@ -182,3 +182,42 @@ func codeOf(text string) []string {
 	}
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
 }
+
+// othersPrograms take flags of their own.
+var othersPrograms = map[string]bool{
+	"helm": true, "kubectl": true, "oc": true, "docker": true, "podman": true, "buildah": true, "prometheus": true, "promtool": true,
+	"systemctl": true, "systemd-tmpfiles": true, "curl": true, "dcgmi": true, "nvidia-smi": true, "rocm-smi": true, "amd-smi": true,
+	"dcgmproftester12": true, "dcgmproftester13": true, "rocblas-bench": true, "go": true, "git": true, "npm": true, "install": true,
+	"gpu-check": true, "bin/gpu-check": true, "./gpu-check": true, "grafana": true, "srun": true, "sbatch": true,
+}
+
+var (
+	separator = regexp.MustCompile(`\|\|?|&&|;|\$\(`)
+	beginning = regexp.MustCompile(`^(?:[A-Z_]+=\S* +|sudo +|exec +|\$ +)*(\S+)`)
+)
+
+// withoutOthersCommands leaves out of a page's blocks of commands those of other programs.
+func withoutOthersCommands(text string) string {
+	for _, block := range codeOf(text) {
+		for _, line := range strings.Split(strings.ReplaceAll(block, "\\\n", "\x00"), "\n") {
+			for _, command := range separator.Split(line, -1) {
+				m := beginning.FindStringSubmatch(strings.TrimSpace(command))
+				if m != nil && othersPrograms[m[1]] {
+					text = strings.ReplaceAll(text, strings.ReplaceAll(command, "\x00", "\\\n"), "")
+				}
+			}
+		}
+	}
+	return text
+}
+
+// TestWithoutOthersCommands: a wrong flag of ours is not hidden by a command beside it.
+func TestWithoutOthersCommands(t *testing.T) {
+	page := "Text --one.\n\n    sudo helm install x --set a=b \\\n      --two && warpgauge --three\n    FOO=1 warpgauge --four | curl --five\n"
+	got := withoutOthersCommands(page)
+	for flag, want := range map[string]bool{"one": true, "set": false, "two": false, "three": true, "four": true, "five": false} {
+		if strings.Contains(got, "--"+flag) != want {
+			t.Errorf("--%s is there: %v, want %v, in\n%s", flag, !want, want, got)
+		}
+	}
+}

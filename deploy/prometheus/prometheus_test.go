@@ -77,6 +77,7 @@ func TestPromtool(t *testing.T) {
 	f(append([]string{"test", "rules"}, tests...)...)
 	f("check", "config", "scrape/static.yml")
 	f("check", "config", "scrape/files.yml")
+	f("check", "config", "scrape/laptop.yml")
 	// Debian's build of Prometheus has no discovery of Kubernetes.
 	if out, err := exec.Command(promtool, "check", "config", "scrape/kubernetes.yml").CombinedOutput(); err != nil && !strings.Contains(string(out), "kubernetes_sd_configs not found") {
 		t.Errorf("promtool check config scrape/kubernetes.yml: %v\n%s", err, out)
