@@ -83,17 +83,22 @@ func eventually(t *testing.T, what string, f func() error) {
 
 func get(t *testing.T, url string) (string, int) {
 	t.Helper()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := client.Get(url)
+	body, code, err := try(url)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return body, code
+}
+
+func try(url string) (text string, code int, err error) {
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(url)
+	if err != nil {
+		return "", 0, err
 	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body), r.StatusCode
+	return string(body), r.StatusCode, err
 }
 
 // values returns what a label's values are in the series of a metric.

@@ -60,7 +60,7 @@ func TestMeasure(t *testing.T) {
 			time.Sleep(*measureFor)
 			to := p.now(t)
 			samples := to.samples - from.samples
-			perScrape, err := p.value(t, `avg(scrape_samples_scraped)`)
+			perScrape, err := p.value(`avg(scrape_samples_scraped)`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -110,9 +110,11 @@ func listensOn(pid int) (port int, err error) {
 }
 
 // value is the only result of an instant query.
-func (p *realServer) value(t *testing.T, query string) (float64, error) {
-	t.Helper()
-	body, code := get(t, p.url+"/api/v1/query?query="+url.QueryEscape(query))
+func (p *realServer) value(query string) (float64, error) {
+	body, code, err := try(p.url + "/api/v1/query?query=" + url.QueryEscape(query))
+	if err != nil {
+		return 0, err
+	}
 	if code != 200 {
 		return 0, fmt.Errorf("%s: status %d: %s", query, code, body)
 	}
@@ -131,7 +133,7 @@ func (p *realServer) value(t *testing.T, query string) (float64, error) {
 func (p *realServer) await(t *testing.T, query string, want float64) {
 	t.Helper()
 	eventually(t, "expected result", func() error {
-		got, err := p.value(t, query)
+		got, err := p.value(query)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s is %v, want %v", query, got, want)
 		}
