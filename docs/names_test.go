@@ -189,6 +189,7 @@ var othersPrograms = map[string]bool{
 	"systemctl": true, "systemd-tmpfiles": true, "curl": true, "dcgmi": true, "nvidia-smi": true, "rocm-smi": true, "amd-smi": true,
 	"dcgmproftester12": true, "dcgmproftester13": true, "rocblas-bench": true, "go": true, "git": true, "npm": true, "install": true,
 	"gpu-check": true, "bin/gpu-check": true, "./gpu-check": true, "grafana": true, "srun": true, "sbatch": true,
+	"firewall-cmd": true, "ufw": true,
 }
 
 var (
