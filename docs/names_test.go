@@ -115,6 +115,9 @@ func TestFields(t *testing.T) {
 	for path, text := range pages(t) {
 		for _, at := range fieldWord.FindAllStringIndex(text, -1) {
 			name, after := text[at[0]:at[1]], text[at[1]:]
+			if name == "nvidia_gpu_exporter" {
+				continue // a program
+			}
 			if strings.HasPrefix(after, "_…") || strings.HasPrefix(after, "_*") {
 				if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
 					t.Errorf("%s: no field begins with %s_", path, name)
@@ -181,6 +184,25 @@ func codeOf(text string) []string {
 		out = append(out, m[1])
 	}
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
+}
+
+// reservedLabels is the list of the labels that series of devices can have.
+var reservedLabels = regexp.MustCompile(`(?s)func reserved\(.*?\n\t}`)
+
+// TestMigrationLabels checks that docs/migration.md says what becomes of each label.
+func TestMigrationLabels(t *testing.T) {
+	page, found := read(t, "docs/migration.md"), 0
+	_, page, _ = strings.Cut(page, "\n## Labels\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	for _, m := range regexp.MustCompile(`"(\w+)": true`).FindAllStringSubmatch(reservedLabels.FindString(read(t, "pkg/owner/podlabels.go")), -1) {
+		found++
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("the label %s is not in docs/migration.md", m[1])
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d labels only", found)
+	}
 }
 
 // othersPrograms take flags of their own.
