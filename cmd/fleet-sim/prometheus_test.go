@@ -149,17 +149,20 @@ func TestPrometheus(t *testing.T) {
 	address := simulate(t, "--nodes=20", "--profiles=dgx-h100,rtx4090", "--pods-per-gpu=1", "--targets-file="+file,
 		"--counters=recommended-counters.csv")
 	f := func(discovery string, native bool) {
-		p := startPrometheus(t, discovery, "1s", native)
-		p.await(t, `count(up == 1)`, 20)
-		p.await(t, `count(count by (instance, profile) (up{simulated="true"}))`, 20)
-		p.await(t, `count(DCGM_FI_DEV_GPU_TEMP{modelName=~".*[(]simulated[)]"})`, 10*8+10*2)
-		p.await(t, `count(DCGM_FI_DEV_GPU_TEMP{pod=~"train-.*"})`, 10*8+10*2)
-		p.await(t, `count(warpgauge_device_owner)`, 10*8+10*2)
-		histograms := `count(DCGM_FI_DEV_GPU_UTIL_RATIO_count)`
-		if native {
-			histograms = `count(histogram_count(DCGM_FI_DEV_GPU_UTIL_RATIO))`
-		}
-		p.await(t, histograms, 10*8+10*2)
+		t.Run(fmt.Sprintf("native=%v", native), func(t *testing.T) {
+			t.Parallel()
+			p := startPrometheus(t, discovery, "1s", native)
+			p.await(t, `count(up == 1)`, 20)
+			p.await(t, `count(count by (instance, profile) (up{simulated="true"}))`, 20)
+			p.await(t, `count(DCGM_FI_DEV_GPU_TEMP{modelName=~".*[(]simulated[)]"})`, 10*8+10*2)
+			p.await(t, `count(DCGM_FI_DEV_GPU_TEMP{pod=~"train-.*"})`, 10*8+10*2)
+			p.await(t, `count(warpgauge_device_owner)`, 10*8+10*2)
+			histograms := `count(DCGM_FI_DEV_GPU_UTIL_RATIO_count)`
+			if native {
+				histograms = `count(histogram_count(DCGM_FI_DEV_GPU_UTIL_RATIO))`
+			}
+			p.await(t, histograms, 10*8+10*2)
+		})
 	}
 	f(fmt.Sprintf(`http_sd_configs: [{url: "http://%s/targets", refresh_interval: 5s}]`, address), false)
 	f(fmt.Sprintf(`file_sd_configs: [{files: [%q]}]`, file), true)
