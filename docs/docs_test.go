@@ -122,9 +122,9 @@ var othersFlags = map[string]bool{
 	"pause":  true, "resume": true, // dcgmi profile
 	"set": true, "set-file": true, "show-labels": true, // helm, kubectl
 	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
-	"no-dcgm-validation": true, // dcgmproftester
-	"query-gpu":          true, // nvidia-smi
-	"now":                true, // systemctl
+	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
+	"query-gpu": true, // nvidia-smi
+	"now":       true, // systemctl
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in

@@ -186,6 +186,17 @@ func codeOf(text string) []string {
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
 }
 
+// TestIndex checks that docs/README.md leads to each page beside it.
+func TestIndex(t *testing.T) {
+	all := pages(t)
+	for path := range all {
+		name, beside := strings.CutPrefix(path, "docs/")
+		if beside && name != "README.md" && !strings.Contains(all["docs/README.md"], "]("+name) {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+	}
+}
+
 // reservedLabels is the list of the labels that series of devices can have.
 var reservedLabels = regexp.MustCompile(`(?s)func reserved\(.*?\n\t}`)
 
