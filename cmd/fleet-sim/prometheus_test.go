@@ -147,11 +147,11 @@ func TestPrometheus(t *testing.T) {
 	program(t, "prometheus")
 	file := filepath.Join(t.TempDir(), "targets.json")
 	address := simulate(t, "--nodes=20", "--profiles=dgx-h100,rtx4090", "--pods-per-gpu=1", "--targets-file="+file,
-		"--counters=recommended-counters.csv")
+		"--counters=recommended-counters.csv", "--interval=1s")
 	f := func(discovery string, native bool) {
 		t.Run(fmt.Sprintf("native=%v", native), func(t *testing.T) {
 			t.Parallel()
-			p := startPrometheus(t, discovery, "1s", native)
+			p := startPrometheus(t, discovery, "3s", native)
 			p.await(t, `count(up == 1)`, 20)
 			p.await(t, `count(count by (instance, profile) (up{simulated="true"}))`, 20)
 			p.await(t, `count(DCGM_FI_DEV_GPU_TEMP{modelName=~".*[(]simulated[)]"})`, 10*8+10*2)
