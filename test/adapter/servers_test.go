@@ -188,7 +188,7 @@ func startPrometheus(t *testing.T, exporter string, honor, native bool) (url str
 		pod, drop = "pod", "  relabel_configs: [{action: labeldrop, regex: namespace|pod|container}]\n"
 	}
 	// The last rule stands for --kubernetes-enable-pod-labels, which wants an API server.
-	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 2s}
+	config := fmt.Sprintf(`global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}
 rule_files: [%q]
 scrape_configs:
 - job_name: warpgauge
