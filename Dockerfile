@@ -1,27 +1,63 @@
-# Two stages: build with cgo on Debian, run on an image that has glibc and
-# nothing else. The vendor's library is not in the image: it comes from the host
-# (the NVIDIA container runtime mounts it) and is opened at run time.
+# Two stages: build with cgo on Debian, run on an image that has glibc and nothing
+# else. No vendor's library is in the image: NVIDIA's container runtime mounts that of
+# the host, AMD's values come from /sys, and what is there is opened at run time.
+#
+#   docker buildx build --platform linux/amd64,linux/arm64 .
+#
+# builds both on either, with a cross compiler instead of emulation. buildah 1.28 and
+# podman of that age must be told the builder's platform:
+#
+#   buildah bud --platform linux/arm64 --build-arg BUILDPLATFORM=linux/amd64 .
 ARG BUILD_IMAGE=docker.io/library/golang:1.26-bookworm
-ARG RUN_IMAGE=gcr.io/distroless/base-debian12
+# For DCGM inside the container take an image that has it, NVIDIA's for DCGM; for
+# ROCm SMI, whose library is C++, one with libstdc++ (distroless/cc).
+ARG RUN_IMAGE=gcr.io/distroless/base-nossl-debian12
 
-FROM ${BUILD_IMAGE} AS build
+FROM --platform=${BUILDPLATFORM} ${BUILD_IMAGE} AS build
+ARG TARGETARCH
+# amd64 and arm64 each know the other's compiler under the same name.
+RUN set -eu; host=$(go env GOHOSTARCH); target=${TARGETARCH:-$host}; \
+    case "$target" in \
+    "$host") cc=gcc packages= ;; \
+    amd64) cc=x86_64-linux-gnu-gcc packages="gcc-x86-64-linux-gnu libc6-dev-amd64-cross" ;; \
+    arm64) cc=aarch64-linux-gnu-gcc packages="gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;; \
+    *) echo "no cross compiler is known for $target" >&2; exit 1 ;; \
+    esac; \
+    if ! command -v "$cc" >/dev/null; then \
+        apt-get update -qq; apt-get install -y -qq --no-install-recommends $packages; \
+    fi; \
+    mkdir /out; printf 'export GOARCH=%s CC=%s\n' "$target" "$cc" >/out/env
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=unknown
 ENV CGO_ENABLED=1 CGO_CFLAGS="-g -O2 -Wno-deprecated-declarations"
-RUN go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/warpgauge ./cmd/warpgauge
+RUN . /out/env && mkdir /out/bin \
+    && go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/bin/warpgauge ./cmd/warpgauge \
+    && ln -s warpgauge /out/bin/dcgm-exporter
 
-FROM ${RUN_IMAGE}
-COPY --from=build /out/warpgauge /usr/bin/warpgauge
+# Said although it is the default: in buildah 1.28 the stage above would decide.
+FROM --platform=${TARGETPLATFORM} ${RUN_IMAGE}
+ARG VERSION=unknown
+LABEL org.opencontainers.image.title="warpgauge" \
+      org.opencontainers.image.description="GPU metrics for Prometheus" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"
+# dcgm-exporter is a link: manifests that name that command start this one.
+COPY --from=build /out/bin/ /usr/bin/
+COPY etc/*.csv /etc/warpgauge/
 # Where the manifests of dcgm-exporter and the GPU Operator look for them.
 COPY etc/*.csv /etc/dcgm-exporter/
 COPY LICENSE /usr/share/doc/warpgauge/LICENSE
-# What the NVIDIA container runtime should mount.
+# What NVIDIA's container runtime mounts: "utility" is NVML, "compute" the profiling
+# counters. A driver of any version will do.
 ENV NVIDIA_VISIBLE_DEVICES=all \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility,compat32 \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     NVIDIA_DISABLE_REQUIRE=true
-USER 65532:65532
+# Runs as any user. The default is root because the kubelet's pod-resources socket is
+# root's, and the GPU Operator's DaemonSet names no user; the exporter gives its
+# capabilities up once it listens.
+USER 0:0
 EXPOSE 9400
 ENTRYPOINT ["/usr/bin/warpgauge"]

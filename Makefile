@@ -26,6 +26,17 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 LINT_VERSION := v2.15.0
 LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
 
+# Tools that have a module of their own; its go.mod says which versions.
+CHART_TOOLS    := test/tools/chart
+tool_version    = $(shell awk '$$1 == "$(1)" && $$2 ~ /^v/ { print $$2; exit }' $(CHART_TOOLS)/go.mod)
+HELM           := .tools/helm-$(call tool_version,helm.sh/helm/v3)/helm
+KUBECONFORM    := .tools/kubeconform-$(call tool_version,github.com/yannh/kubeconform)/kubeconform
+HELM_UNITTEST  := .tools/helm-unittest-$(call tool_version,github.com/helm-unittest/helm-unittest)/helm-unittest
+CHART_SCHEMAS  := .tools/kubernetes-schemas-$(shell sed -n 's|.*{"k8s.io/kubernetes", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)
+
+PACKAGE_TOOLS := test/tools/packages
+NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2" { print $$3 }' $(PACKAGE_TOOLS)/go.mod)/nfpm
+
 ##@ Use
 
 .PHONY: demo
@@ -44,10 +55,16 @@ build: ## Build bin/warpgauge
 
 .PHONY: image
 image: ## Build the container image with docker, podman or buildah
-	@if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
-	elif command -v podman >/dev/null; then podman build --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
-	elif command -v buildah >/dev/null; then buildah bud --build-arg VERSION=$(VERSION) -t $(IMAGE) .; \
+	@# Only docker knows the builder's platform in every version.
+	@arguments=(--build-arg VERSION=$(VERSION) -t $(IMAGE)); platform=linux/$$($(GO) env GOHOSTARCH); \
+	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build "$${arguments[@]}" .; \
+	elif command -v podman >/dev/null; then podman build --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
+	elif command -v buildah >/dev/null; then buildah bud --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
 	else echo "make image needs docker, podman or buildah" >&2; exit 1; fi
+
+.PHONY: packages
+packages: $(NFPM) ## Make the Debian and the RPM package in dist
+	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
 
 ##@ Check
 
@@ -72,6 +89,14 @@ race-e2e:
 e2e: ## Only the end-to-end tests, each named as it runs
 	$(GO) test -count=1 -v -run '^TestE2E' ./cmd/warpgauge
 
+.PHONY: image-test
+image-test: ## Build the image without a registry, start it as strictly as a cluster may
+	@deploy/image/test
+
+.PHONY: packages-test
+packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
+	@NFPM=$(NFPM) deploy/packages/test
+
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...
@@ -83,7 +108,10 @@ fmt: ## Format all Go files
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run ./...
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node; else echo "shellcheck is not installed: scripts not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+		deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+		deploy/systemd/boot deploy/systemd/test; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo
@@ -101,6 +129,15 @@ bench: ## Every benchmark once, to see that it still runs
 .PHONY: bench-full
 bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) -benchmem -timeout=60m ./...
+
+.PHONY: chart
+chart: tools-chart ## Check the Helm chart: lint, render, schemas, unit tests, manifests
+	WARPGAUGE_REQUIRE=helm,kubeconform,helm-unittest $(GO) test -count=1 ./deploy/helm/...
+
+.PHONY: chart-server
+chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes each variant of the chart
+	@test -n "$(KUBECONFIG)" || { echo "make chart-server needs KUBECONFIG" >&2; exit 1; }
+	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
 
 ##@ Real GPUs
 
@@ -133,6 +170,10 @@ gpu-check-bundle: build bin/gpu-check ## Both binaries in a tarball, for a machi
 generate: ## Write the catalogue and the generated pages of docs/ anew
 	$(GO) generate ./...
 
+.PHONY: manifests
+manifests: $(HELM) ## Render deploy/kubernetes and deploy/openshift from the chart
+	@$(GO) run ./deploy/helm/generate -helm $(abspath $(HELM)) -manifests deploy
+
 .PHONY: generate-check
 generate-check: ## Fail if generated files are not up to date
 	@.ci/generate-check
@@ -157,3 +198,31 @@ tools: $(LINT) ## Build the pinned tools into .tools
 $(LINT):
 	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"
 	@GOBIN=$(abspath $(dir $@)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+.PHONY: tools-chart
+tools-chart: $(HELM) $(KUBECONFORM) $(HELM_UNITTEST) $(CHART_SCHEMAS) ## Build what checks the Helm chart (one to two minutes, once)
+
+# Helm tells charts and linters that it is the Kubernetes of its libraries, by variables
+# that its own Makefile sets as well.
+HELM_KUBE    = $(subst ., ,$(patsubst v0.%,1.%,$(call tool_version,k8s.io/client-go)))
+HELM_LDFLAGS = -s -w -X helm.sh/helm/v3/internal/version.version=$(call tool_version,helm.sh/helm/v3) \
+	$(foreach p,pkg/chartutil pkg/lint/rules,-X helm.sh/helm/v3/$(p).k8sVersionMajor=$(word 1,$(HELM_KUBE)) -X helm.sh/helm/v3/$(p).k8sVersionMinor=$(word 2,$(HELM_KUBE)))
+chart_tool   = cd $(CHART_TOOLS) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install -trimpath -ldflags "$(HELM_LDFLAGS)"
+
+$(HELM): $(CHART_TOOLS)/go.sum
+	@$(chart_tool) helm.sh/helm/v3/cmd/helm && touch $(abspath $@)
+
+$(HELM_UNITTEST): $(CHART_TOOLS)/go.sum
+	@$(chart_tool) github.com/helm-unittest/helm-unittest/cmd/helm-unittest && touch $(abspath $@)
+
+$(KUBECONFORM): $(CHART_TOOLS)/go.sum
+	@$(chart_tool) github.com/yannh/kubeconform/cmd/kubeconform && touch $(abspath $@)
+
+$(CHART_SCHEMAS): $(CHART_TOOLS)/schemas/main.go
+	@cd $(CHART_TOOLS) && $(GO) run ./schemas -o $(abspath $@) && touch $(abspath $@)
+
+.PHONY: tools-packages
+tools-packages: $(NFPM) ## Build what makes the packages (half a minute, once)
+
+$(NFPM): $(PACKAGE_TOOLS)/go.sum
+	@cd $(PACKAGE_TOOLS) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install -trimpath -ldflags "-s -w" github.com/goreleaser/nfpm/v2/cmd/nfpm && touch $(abspath $@)

@@ -165,6 +165,13 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
 	}, args...)
 	e := &exporter{process: launch(t, exe, args...)}
+	e.awaitAddress(t)
+	return e
+}
+
+// awaitAddress waits until the exporter says in its log where it serves.
+func (e *exporter) awaitAddress(t *testing.T) {
+	t.Helper()
 	eventually(t, "the address in the log", func() error {
 		if m := servingLine.FindStringSubmatch(e.log.String()); m != nil {
 			e.url = m[1]
@@ -177,7 +184,6 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 		}
 		return errors.New("not there yet")
 	})
-	return e
 }
 
 // eventually polls until f returns nil, and fails with its last error when

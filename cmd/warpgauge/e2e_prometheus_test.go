@@ -122,15 +122,21 @@ func startPrometheus(t *testing.T, exe string, targets []*scrapeProxy) *promethe
 	for i, f := range formats {
 		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%q]}]}\n", f.job, targets[i].address)
 	}
+	return startPrometheusWith(t, exe, config.String(), "--enable-feature=native-histograms")
+}
+
+// startPrometheusWith runs Prometheus with a configuration, and more flags.
+func startPrometheusWith(t *testing.T, exe, config string, more ...string) *prometheusServer {
+	t.Helper()
 	dir := t.TempDir()
 	s := &prometheusServer{client: newClient(t)}
-	s.process = launch(t, exe,
-		"--config.file="+file(t, "prometheus.yml", config.String()),
-		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+	s.process = launch(t, exe, append([]string{
+		"--config.file=" + file(t, "prometheus.yml", config),
+		"--storage.tsdb.path=" + filepath.Join(dir, "data"),
 		"--web.listen-address=127.0.0.1:0",
-		"--web.console.libraries="+dir, "--web.console.templates="+dir,
-		"--enable-feature=native-histograms",
-		"--log.level=warn")
+		"--web.console.libraries=" + dir, "--web.console.templates=" + dir,
+		"--log.level=warn",
+	}, more...)...)
 	eventually(t, "Prometheus to be ready", func() error {
 		select {
 		case <-s.done:

@@ -174,7 +174,7 @@ func TestOnce(t *testing.T) {
 }
 
 func TestGeneratedPages(t *testing.T) {
-	for _, page := range []string{"flags", "fields", "metrics", "nvml"} {
+	for _, page := range []string{"flags", "fields", "metrics", "nvml", "migration-names"} {
 		want, err := os.ReadFile(filepath.Join("..", "..", "docs", page+".md"))
 		must(t, err)
 		o := execute(t, nil, "docs", page)

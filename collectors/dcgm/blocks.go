@@ -61,7 +61,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 			continue
 		}
 		for k := kindGPU; k <= kindCore; k++ {
-			if serves(r.Desc.Level, k) {
+			if askedOf(r.Desc, k) {
 				at := key{k, o.every(r)}
 				byKey[at] = append(byKey[at], uint16(r.Desc.ID))
 			}

@@ -161,7 +161,7 @@ func levelsOf(k entityKind) (out []string) {
 
 // served reports whether the engine is asked for a reading by some kind of entity.
 func served(d *field.Descriptor) bool {
-	return d.Factor == 0 && askable(d) && slices.ContainsFunc(docsKinds(), func(k docsKind) bool { return serves(d.Level, k.kind) })
+	return d.Factor == 0 && askable(d) && slices.ContainsFunc(docsKinds(), func(k docsKind) bool { return askedOf(d, k.kind) })
 }
 
 func labelled(d *field.Descriptor) bool {
@@ -204,7 +204,7 @@ func missing(d *field.Descriptor) string {
 			return whyNVML
 		}
 		return whyAMD
-	case d.Level == field.VGPU:
+	case d.Level == field.VGPU && d.ID != licensed:
 		return whyVGPU
 	case d.Level == field.ConnectX:
 		return whyConnectX

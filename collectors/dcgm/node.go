@@ -34,6 +34,15 @@ func askable(d *field.Descriptor) bool {
 // of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
 func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
 
+// licensed is DCGM_FI_DEV_VGPU_LICENSE_STATUS. DCGM counts it among those of virtual
+// GPUs, but reads it of the GPU that a guest sees: dcgm-exporter shows it there.
+const licensed field.ID = 526
+
+// askedOf reports whether the engine is asked for a reading by entities of a kind.
+func askedOf(d *field.Descriptor, k entityKind) bool {
+	return serves(d.Level, k) || d.ID == licensed && k == kindGPU
+}
+
 // serves reports whether the engine is asked for a reading of a level by an
 // entity of a kind. What a GPU has as a whole is not asked of its instances.
 func serves(level field.Level, k entityKind) bool {

@@ -387,3 +387,19 @@ func TestUnwatched(t *testing.T) {
 		t.Errorf("got %v of a field that is not watched", v)
 	}
 }
+
+// TestLicence: the engine tells of the licence under a GPU, though it counts the field
+// among those of virtual GPUs, whose others it is not asked for.
+func TestLicence(t *testing.T) {
+	const status, others = "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE"
+	e := simulate(t, dcgmtest.Config{GPUs: 1})
+	e.Set(dcgmtest.GPU(0), int(licensed), dcgmtest.Number(1))
+	c := open1(t, remote(e), status, others)
+	c.mustSample(t)
+	if v, ok := c.value(t, nvmltest.UUID(0), status); !ok || v != 1 {
+		t.Errorf("%s is %v (%v), want 1", status, v, ok)
+	}
+	if v, ok := c.value(t, nvmltest.UUID(0), others); ok {
+		t.Errorf("%s of a GPU is %v", others, v)
+	}
+}

@@ -27,6 +27,7 @@ type Options struct {
 	Spec    *Spec            // may be nil
 	Now     func() time.Time // clock of values and faults; nil means time.Now
 	Seed    uint64           // tells nodes of one profile apart
+	Curves  *Curves          // courses of load that several nodes share; nil: the node has its own
 
 	// Isolated says that this process may be ruined: it is a child made for this
 	// collector. Without it a spec that ends processes is an error.

@@ -66,6 +66,13 @@ func (m *mix) add(o mix, share float64) {
 	}
 }
 
+// Curves are a course of load for each shape. A set takes nearly 1 MB, so that a
+// process that simulates many nodes gives them a few to share.
+type Curves struct{ of map[Shape]*curve }
+
+// NewCurves returns the curves that a node of that seed has.
+func NewCurves(seed uint64) *Curves { return &Curves{newCurves(seed)} }
+
 // newCurves makes one curve per shape, the same ones for the same seed.
 func newCurves(seed uint64) map[Shape]*curve {
 	random := func(n uint64) *rand.Rand {

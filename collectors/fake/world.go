@@ -21,7 +21,7 @@ type World struct {
 	loads   []Load
 	people  []resident
 	seed    uint64
-	curves  map[Shape]*curve
+	curves  *Curves
 
 	now   func() time.Time
 	start time.Time
@@ -48,7 +48,10 @@ func NewWorld(o Options) (*World, error) {
 	}
 	w := &World{
 		profile: p, gpus: p.gpus, seed: o.Seed, now: o.Now,
-		curves: newCurves(o.Seed), released: make(chan struct{}),
+		curves: o.Curves, released: make(chan struct{}),
+	}
+	if w.curves == nil {
+		w.curves = NewCurves(o.Seed)
 	}
 	if o.Devices > 0 {
 		w.gpus = o.Devices
@@ -207,7 +210,7 @@ func (w *World) slices(i int) []slice {
 // load gives a unit its place on a shape's curve. The boards of a training job
 // wait for each other, so theirs are close together.
 func (w *World) load(shape Shape, unit uint64) load {
-	c := w.curves[shape]
+	c := w.curves.of[shape]
 	span := c.step * int64(len(c.slots))
 	if shape == Training {
 		span = (200 * time.Millisecond).Microseconds()

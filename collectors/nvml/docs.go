@@ -38,6 +38,7 @@ func WriteMarkdown(w io.Writer) error {
 	writeReadings(&b)
 	writeProfiling(&b)
 	writeOthers(&b)
+	writeLabels(&b)
 	writeProcesses(&b)
 	writeMissing(&b)
 	_, err := w.Write(b.Bytes())
@@ -276,6 +277,22 @@ func writeProcesses(b *bytes.Buffer) {
 		}
 	}
 	b.WriteString(docsProcessesTail)
+}
+
+// writeLabels writes the texts, which only rows of type label can show.
+func writeLabels(b *bytes.Buffer) {
+	b.WriteString("\n## Labels\n\nFor rows of type label, besides every reading above:\n\n")
+	for i, id := range textFacts() {
+		d, ok := field.ByID(id)
+		if !ok {
+			panic("nvml: the catalogue lacks field " + strconv.Itoa(int(id)))
+		}
+		if i > 0 {
+			b.WriteString(" ")
+		}
+		b.WriteString("`" + d.Name + "`")
+	}
+	b.WriteString("\n")
 }
 
 // writeMissing writes the numbers of the catalogue that this collector does not

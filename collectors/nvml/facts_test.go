@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 )
 
 const factsCSV = `DCGM_FI_DRIVER_VERSION, label, driver
@@ -142,6 +143,25 @@ func TestBrandNames(t *testing.T) {
 	for brand, want := range map[int]string{0: "Unknown", 2: "Tesla", 5: "GeForce", 11: "NVIDIA vGaming", 14: "NVIDIA", 15: "GeForce RTX", 16: "Titan RTX"} {
 		if names[brand] != want {
 			t.Errorf("brand %d is %q, want %q", brand, names[brand], want)
+		}
+	}
+}
+
+// The page lists every text that a GPU can have, and nothing that is none.
+func TestTextFacts(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	d := discoveryOn(t, n)
+	gpus := d.mustFind(t)
+	listed := map[field.ID]bool{}
+	for _, id := range textFacts() {
+		listed[id] = true
+	}
+	for _, desc := range field.All() {
+		if desc.Kind == field.String && !listed[desc.ID] && d.lib.text(gpus[0], desc.ID) != "" {
+			t.Errorf("%s has a text and is not listed", desc.Name)
+		}
+		if listed[desc.ID] && desc.Kind != field.String {
+			t.Errorf("%s is listed and is no text", desc.Name)
 		}
 	}
 }

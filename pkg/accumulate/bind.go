@@ -93,7 +93,7 @@ func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *fie
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
-		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, fd.Scale, fd, col.Labels})
+		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, field.NewScale(fd.Scale), fd, col.Labels})
 	}
 }
 

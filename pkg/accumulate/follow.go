@@ -45,7 +45,7 @@ type progress struct {
 type histogramTap struct {
 	*Histogram
 	device, cell int
-	scale        float64
+	scale        field.Scale
 	field        *field.Field
 	labels       []collector.Label
 }
@@ -108,7 +108,7 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 		// The sampler has dropped what is not plausible, but the memory can be
 		// shared with a process gone mad, and a sum never forgets.
 		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && cell >= t.field.Desc.Min && cell <= t.field.Desc.Max {
-			t.observe(cell * t.scale)
+			t.observe(t.scale.Of(cell))
 		}
 	}
 	for i := range f.clocks {

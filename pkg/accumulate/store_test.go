@@ -84,6 +84,23 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// TestPercentsOnBounds: 70 × 0.01 is greater than 0.7, and 70 % is in that bucket all
+// the same.
+func TestPercentsOnBounds(t *testing.T) {
+	bounds := []float64{0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
+	for i, bound := range bounds {
+		b := newBoard(16, "GPU-a")
+		fd := &b.Fields.Fields[0]
+		fd.Scale, fd.Buckets = 0.01, bounds
+		s := New(Options{})
+		tick(b, 0, 1, math.Round(bound*100))
+		s.Sync(viewOf(b), at(1))
+		if h := power(t, s, "GPU-a"); h.Counts[i] != 1 {
+			t.Errorf("%v %%: buckets %v, want it in the one up to %v", math.Round(bound*100), h.Counts, bound)
+		}
+	}
+}
+
 func TestHistogramPerColumn(t *testing.T) {
 	b := newBoard(16, "GPU-a")
 	link := []collector.Label{{Name: "nvlink", Value: "3"}}

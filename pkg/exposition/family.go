@@ -55,7 +55,7 @@ type family struct {
 // cellSeries shows a cell of a row.
 type cellSeries struct {
 	labels *labelSet
-	scale  scale
+	scale  field.Scale
 	cell   int32 // in snapshot.cells
 	device int32 // in snapshot.live
 }

@@ -124,7 +124,7 @@ func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device
 	}
 	for _, set := range sets {
 		if b.claim(fam, set, device) {
-			*list = append(*list, cellSeries{labels: set, scale: newScale(f.Scale), cell: at, device: device})
+			*list = append(*list, cellSeries{labels: set, scale: field.NewScale(f.Scale), cell: at, device: device})
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (f *family) appendCellMetrics(b []byte, s *snapshot) []byte {
 		if v != v || !s.live[c.device] {
 			continue
 		}
-		b = f.appendMetric(b, c.labels.proto[0], c.scale.of(v))
+		b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
 	}
 	return b
 }
@@ -114,7 +114,7 @@ func (f *family) appendShareMetrics(b []byte, s *snapshot) []byte {
 		if v != v || !s.live[c.device] {
 			continue
 		}
-		b = f.appendMetric(b, c.labels.proto[0], c.scale.of(v))
+		b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
 	}
 	return b
 }
@@ -140,7 +140,7 @@ func (f *family) appendXIDMetrics(b []byte, s *snapshot) []byte {
 		b = append(b, c.labels.proto[1]...)
 		b = appendLabelPair(b, collector.Label{Name: errMsg, Value: xidText(v)})
 		b = append(b, c.labels.proto[2]...)
-		b = f.kind.appendValueMessage(b, c.scale.of(v))
+		b = f.kind.appendValueMessage(b, c.scale.Of(v))
 		b = closeMessage(b, start)
 	}
 	return b

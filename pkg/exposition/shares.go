@@ -8,7 +8,7 @@ import (
 // shareSeries shows what a user takes of a reading.
 type shareSeries struct {
 	labels *labelSet
-	scale  scale
+	scale  field.Scale
 	value  int32 // in snapshot.shares
 	device int32 // in snapshot.live
 }
@@ -58,6 +58,6 @@ func (b *builder) addShare(f *field.Field, set *labelSet, at, device int32) {
 	case fam == nil:
 		b.layout.stats.misfits++
 	case b.claim(fam, set, device):
-		fam.shares = append(fam.shares, shareSeries{labels: set, scale: newScale(f.Scale), value: at, device: device})
+		fam.shares = append(fam.shares, shareSeries{labels: set, scale: field.NewScale(f.Scale), value: at, device: device})
 	}
 }

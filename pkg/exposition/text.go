@@ -39,7 +39,7 @@ func (f *family) appendCells(b []byte, s *snapshot) []byte {
 		}
 		b = append(b, f.name...)
 		b = append(b, c.labels.text[0]...)
-		b = appendValue(b, c.scale.of(v))
+		b = appendValue(b, c.scale.Of(v))
 		b = append(b, '\n')
 	}
 	return b
@@ -54,7 +54,7 @@ func (f *family) appendShares(b []byte, s *snapshot) []byte {
 		}
 		b = append(b, f.name...)
 		b = append(b, c.labels.text[0]...)
-		b = appendValue(b, c.scale.of(v))
+		b = appendValue(b, c.scale.Of(v))
 		b = append(b, '\n')
 	}
 	return b
@@ -76,7 +76,7 @@ func (f *family) appendXIDs(b []byte, s *snapshot) []byte {
 		b = append(b, errMsg+"="...)
 		b = appendLabelValue(b, xidText(v))
 		b = append(b, c.labels.text[2]...)
-		b = appendValue(b, c.scale.of(v))
+		b = appendValue(b, c.scale.Of(v))
 		b = append(b, '\n')
 	}
 	return b

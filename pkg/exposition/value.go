@@ -84,25 +84,3 @@ func appendCanonicalBound(b []byte, v float64) []byte {
 	}
 	return append(b, '.', '0')
 }
-
-// scale turns a reading into the value of a series. A factor such as 0.001 has
-// no exact float64, so multiplying by it would show 9 mW as
-// 0.009000000000000001 W; dividing by 1000 is rounded once, to 0.009.
-type scale struct{ mul, div float64 }
-
-func newScale(factor float64) scale {
-	if factor != 0 && math.Abs(factor) < 1 {
-		if inverse := math.Round(1 / factor); 1/inverse == factor {
-			return scale{1, inverse}
-		}
-	}
-	return scale{factor, 1}
-}
-
-func (s scale) of(reading float64) float64 {
-	v := reading * s.mul
-	if s.div != 1 {
-		v /= s.div
-	}
-	return v
-}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/etc"
+	"warpgauge/pkg/field"
+)
+
+// fleet is all nodes and the one port that serves them.
+type fleet struct {
+	o     options
+	nodes []*node
+	named map[string]*node
+}
+
+func newFleet(o options) (*fleet, error) {
+	list, err := readCounters(o.counters)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{o: o, named: make(map[string]*node, o.nodes)}
+	var loads [loadSets]*fake.Curves
+	for i := range loads {
+		loads[i] = fake.NewCurves(o.seed + uint64(i))
+	}
+	for i := range o.nodes {
+		n, err := newNode(o, i, loads[i%loadSets], list)
+		if err != nil {
+			return nil, err
+		}
+		f.nodes = append(f.nodes, n)
+		f.named[n.host] = n
+	}
+	return f, nil
+}
+
+// loadSets is how many different courses of load the nodes have. A set takes nearly
+// 1 MB, more than all else of a node.
+const loadSets = 8
+
+// readCounters reads a file, or the built-in one of that name where there is none.
+func readCounters(name string) (field.List, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		if text, err = etc.File(name); err != nil {
+			return field.List{}, fmt.Errorf("%w; there are %s", err, strings.Join(etc.Names(), ", "))
+		}
+	}
+	if err != nil {
+		return field.List{}, fmt.Errorf("read --counters: %w", err)
+	}
+	list, problems, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: name})
+	if err != nil {
+		for _, p := range problems {
+			err = errors.Join(err, p)
+		}
+		return field.List{}, fmt.Errorf("parse counters file %q: %w", name, err)
+	}
+	return list, nil
+}
+
+// run serves until ctx ends.
+func (f *fleet) run(ctx context.Context, out io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.o.address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	address := listener.Addr().String()
+	if f.o.targets != "" {
+		if err := f.writeTargets(f.o.targets, address); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	f.start(ctx, &wg)
+	defer cancel() // before the wait
+
+	srv := &http.Server{
+		Handler:           f.handler(address),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
+	}
+	wg.Go(func() {
+		<-ctx.Done()
+		_ = srv.Close() // scrapes of a simulation need no drain
+	})
+	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%s/, for Prometheus' http_sd_configs http://%s/targets\n", len(f.nodes), address, address) //nolint:errcheck // there is nobody left to tell
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", address, err)
+	}
+	return nil
+}
+
+// start lets the nodes begin one after the other within an interval, as those of a
+// real fleet do not tick together either.
+func (f *fleet) start(ctx context.Context, wg *sync.WaitGroup) {
+	for i, n := range f.nodes {
+		wait := f.o.interval * time.Duration(i) / time.Duration(len(f.nodes))
+		wg.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+				n.run(ctx)
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lines is an output that others write while the test reads it.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// simulate runs the program until the test ends and returns its address.
+func simulate(t *testing.T, args ...string) (address string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out lines
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(ctx, append([]string{"--address=127.0.0.1:0", "--interval=100ms"}, args...), &out)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("fleet-sim ended with %v", err)
+		}
+	})
+	said := regexp.MustCompile(`on http://([^/]+)/`)
+	eventually(t, "the address", func() error {
+		m := said.FindStringSubmatch(out.String())
+		if m == nil {
+			return fmt.Errorf("said %q", out.String())
+		}
+		address = m[1]
+		return nil
+	})
+	return address
+}
+
+// eventually polls until f has no complaint.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func get(t *testing.T, url string) (string, int) {
+	t.Helper()
+	body, code, err := try(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body, code
+}
+
+func try(url string) (text string, code int, err error) {
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(url)
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return string(body), r.StatusCode, err
+}
+
+// values returns what a label's values are in the series of a metric.
+func values(page, metric, label string) (out []string) {
+	series := regexp.MustCompile(`(?m)^` + metric + `\{.*?\b` + label + `="([^"]*)"`)
+	for _, m := range series.FindAllStringSubmatch(page, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+func TestEveryNodeIsItsOwn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "targets.json")
+	address := simulate(t, "--nodes=4", "--profiles=dgx-h100,rtx4090", "--targets-file="+file)
+	body, _ := get(t, "http://"+address+"/targets")
+	var targets, written []target
+	if err := json.Unmarshal([]byte(body), &targets); err != nil || len(targets) != 4 {
+		t.Fatalf("targets %s: %v", body, err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &written); err != nil || fmt.Sprint(written) != fmt.Sprint(targets) {
+		t.Errorf("file says %v, server %v: %v", written, targets, err)
+	}
+	uuids, instances := map[string]string{}, map[string]bool{}
+	for i, target := range targets {
+		gpus := []int{8, 2}[i%2]
+		var page string
+		eventually(t, "page of all GPUs", func() error {
+			page, _ = get(t, "http://"+target.Targets[0]+target.Labels["__metrics_path__"])
+			if got := values(page, "DCGM_FI_DEV_GPU_TEMP", "UUID"); len(got) != gpus {
+				return fmt.Errorf("%d GPUs, want %d", len(got), gpus)
+			}
+			return nil
+		})
+		instances[target.Labels["instance"]] = true
+		for _, uuid := range values(page, "DCGM_FI_DEV_GPU_TEMP", "UUID") {
+			if other, ok := uuids[uuid]; ok {
+				t.Errorf("%s is on %s and on %s", uuid, other, target.Labels["instance"])
+			}
+			uuids[uuid] = target.Labels["instance"]
+		}
+		for _, host := range values(page, "DCGM_FI_DEV_GPU_TEMP", "hostname") {
+			if host != target.Labels["instance"] {
+				t.Errorf("hostname %q on the page of %q", host, target.Labels["instance"])
+			}
+		}
+		for _, model := range values(page, "DCGM_FI_DEV_GPU_TEMP", "modelName") {
+			if !strings.HasSuffix(model, "(simulated)") {
+				t.Errorf("model %q does not say that it is simulated", model)
+			}
+		}
+	}
+	if len(instances) != 4 || len(uuids) != 20 {
+		t.Errorf("%d instances with %d GPUs, want 4 with 20", len(instances), len(uuids))
+	}
+}
+
+func TestPaths(t *testing.T) {
+	address := simulate(t, "--nodes=1", "--self-metrics=false")
+	for path, want := range map[string]int{
+		"/": 200, "/targets": 200, "/node/sim-00000/metrics": 200, "/node/sim-00000/health": 200, "/node/sim-00000/livez": 200,
+		"/node/sim-00001/metrics": 404, "/node/sim-00000": 404, "/node/sim-00000/": 200, "/metrics": 404,
+	} {
+		if body, code := get(t, "http://"+address+path); code != want {
+			t.Errorf("GET %s: %d %q, want %d", path, code, body, want)
+		}
+	}
+	if body, _ := get(t, "http://"+address+"/node/sim-00000/metrics"); strings.Contains(body, "warpgauge_") {
+		t.Error("own metrics though they are off")
+	}
+}
+
+func TestPodsOnPages(t *testing.T) {
+	address := simulate(t, "--nodes=1", "--profiles=dgx-a100-mig", "--pods-per-gpu=2")
+	eventually(t, "copies of series for every pod", func() error {
+		page, _ := get(t, "http://"+address+"/node/sim-00000/metrics")
+		// 4 whole GPUs and 4+2+7+1 instances, with two pods each.
+		if got := values(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "pod"); len(got) != 2*(4+14) {
+			return fmt.Errorf("%d series with pods: %v", len(got), got)
+		}
+		if got := values(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "vgpu"); len(got) != 2*(4+14) {
+			return fmt.Errorf("%d series with shares: %v", len(got), got)
+		}
+		return nil
+	})
+}
+
+func TestBadUse(t *testing.T) {
+	for args, want := range map[string]string{
+		"--nodes=0":                     "--nodes is 0",
+		"--nodes=20001":                 "from 1 to 20000",
+		"--seed=0":                      "--seed",
+		"--pods-per-gpu=65":             "--pods-per-gpu is 65",
+		"--pod-lifetime=1ms":            "--pod-lifetime is 1ms",
+		"--interval=1ms":                "--interval is 1ms",
+		"--slow-interval=1s":            "--slow-interval is 1s",
+		"--profiles=dgx-h100,abacus":    "abacus",
+		"--counters=nothing.csv":        "there are 1.x-compatibility-metrics.csv",
+		"--spec=/nonexistent":           "read --spec",
+		"--targets-file=/nonexistent/a": "write --targets-file",
+		"--address=203.0.113.1:9500":    "listen",
+		"--nodes=1 and more":            `unexpected argument "and"`,
+	} {
+		all := append([]string{"--address=127.0.0.1:0"}, strings.Fields(args)...)
+		err := command(t.Context(), all, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", args, err, want)
+		}
+	}
+}

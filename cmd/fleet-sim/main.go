@@ -1,0 +1,121 @@
+// Fleet-sim serves many simulated GPU nodes from one process, each of them an
+// ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
+// sampler and its own page. Prometheus finds them by HTTP or by a file. It is for
+// sizing Prometheus before there are the nodes; docs/scale.md has what it measured.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"warpgauge/collectors/fake"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "fleet-sim:", err)
+		os.Exit(1)
+	}
+}
+
+// command is the whole program but for its exit.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	f, err := newFleet(o)
+	if err != nil {
+		return err
+	}
+	return f.run(ctx, out)
+}
+
+// options are what the flags say.
+type options struct {
+	nodes    int
+	address  string
+	profiles []string
+	devices  int
+	spec     *fake.Spec
+	seed     uint64
+	host     string // prefix of host names
+	counters string
+	targets  string // file to write
+
+	interval, slow time.Duration
+	selfMetrics    bool
+	pods           podOptions
+}
+
+func parse(args []string, out io.Writer) (options, error) {
+	var o options
+	set := flag.NewFlagSet("fleet-sim", flag.ContinueOnError)
+	set.SetOutput(out)
+	set.IntVar(&o.nodes, "nodes", 10, "how many nodes")
+	set.StringVar(&o.address, "address", "127.0.0.1:9500", "where to serve all of them")
+	profiles := set.String("profiles", fake.DefaultProfile, "what the nodes are, in turns: "+strings.Join(fake.Profiles(), ","))
+	set.IntVar(&o.devices, "devices", 0, "GPUs of a node; 0: the profile's")
+	spec := set.String("spec", "", "script for each node's GPUs, as --fake-spec takes it")
+	set.Uint64Var(&o.seed, "seed", 1, "seed of the first node; each has the next")
+	set.StringVar(&o.host, "host-prefix", "sim-", "what host names begin with")
+	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of one that is built in")
+	set.StringVar(&o.targets, "targets-file", "", "file for Prometheus' file_sd_configs; empty: none")
+	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
+	set.DurationVar(&o.slow, "slow-interval", 30*time.Second, "between two samples of slow fields")
+	set.BoolVar(&o.selfMetrics, "self-metrics", true, "each page tells of its exporter, too; go_ and process_ are those of this process")
+	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
+	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	if set.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	o.profiles = strings.Split(*profiles, ",")
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	if *spec != "" {
+		s, err := fake.LoadSpec(*spec)
+		if err != nil {
+			return o, fmt.Errorf("read --spec: %w", err)
+		}
+		o.spec = s
+	}
+	return o, nil
+}
+
+// mostNodes bounds what a slip can ask for.
+const mostNodes = 20_000
+
+func (o *options) check() error {
+	switch {
+	case o.nodes < 1 || o.nodes > mostNodes:
+		return fmt.Errorf("--nodes is %d: write a number from 1 to %d", o.nodes, mostNodes)
+	case o.seed == 0:
+		return errors.New("--seed must be greater than 0")
+	case o.pods.perDevice < 0 || o.pods.perDevice > mostPods:
+		return fmt.Errorf("--pods-per-gpu is %d: write a number from 0 to %d", o.pods.perDevice, mostPods)
+	case o.pods.lifetime != 0 && o.pods.lifetime < time.Second:
+		return fmt.Errorf("--pod-lifetime is %v: write at least 1s, or 0", o.pods.lifetime)
+	case o.interval < 10*time.Millisecond:
+		return fmt.Errorf("--interval is %v: write at least 10ms", o.interval)
+	case o.slow < o.interval:
+		return fmt.Errorf("--slow-interval is %v: it must not be shorter than --interval", o.slow)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/server"
+)
+
+// node is one exporter: the way of a value from simulated GPUs to the page.
+type node struct {
+	host, profile string
+
+	sampler  *sampler.Sampler
+	owners   *owner.Keeper // nil where there are no pods
+	pods     *pods
+	self     *selfmetrics.Page // nil where it is not wanted
+	renderer *exposition.Renderer
+	handler  http.Handler
+}
+
+// selfInterval is between gatherings of a node's own metrics: each reads /proc,
+// which is worth more than the rest of a node.
+const selfInterval = 15 * time.Second
+
+func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, error) {
+	n := &node{host: fmt.Sprintf("%s%05d", o.host, i), profile: o.profiles[i%len(o.profiles)]}
+	gpus, err := fake.Factory(fake.Options{
+		Profile: n.profile, Devices: o.devices, Spec: o.spec, Seed: o.seed + uint64(i), Curves: loads,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate node %d: %w", i, err)
+	}
+	registry := selfmetrics.NewRegistry("simulated", "")
+	store := accumulate.New(accumulate.Options{})
+	registry.MustRegister(store)
+	n.sampler = sampler.New([]collector.Factory{gpus}, list, sampler.Options{
+		Interval: o.interval, SlowInterval: o.slow, Registerer: registry,
+	})
+	stale := max(3*o.interval, 30*time.Second)
+	page := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
+	if o.pods.perDevice > 0 {
+		n.addOwners(o.pods, i, stale, registry)
+		page.Owners = n.owners
+	}
+	if o.selfMetrics {
+		n.self = selfmetrics.New(registry, selfmetrics.Options{Interval: selfInterval, Registerer: registry})
+		page.Self = n.self
+	}
+	n.renderer = exposition.New(n.sampler.Board(), page)
+	n.handler = server.New(n.renderer, server.Options{Version: "simulated", Registerer: registry, Status: n.status}).Handler()
+	return n, nil
+}
+
+// addOwners lets a scripted kubelet say who has the node's GPUs.
+func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheus.Registerer) {
+	n.pods = newPods(o, n.host, i, n.sampler.Board())
+	n.owners = owner.New(n.sampler.Board(), owner.Options{
+		PodResources: n.pods.snapshot.Load, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
+	})
+}
+
+func (n *node) status() server.Status {
+	s := server.Status{Available: true}
+	for _, c := range n.sampler.Status() {
+		if !c.Up {
+			s.NotReady = append(s.NotReady, c.Reason)
+		}
+	}
+	return s
+}
+
+// run runs the node until ctx ends.
+func (n *node) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stage := func(run func(context.Context) error) {
+		wg.Go(func() { _ = run(ctx) }) // the end of a simulated node is nothing to report
+	}
+	stage(n.sampler.Run)
+	stage(n.renderer.Run)
+	if n.owners != nil {
+		stage(n.owners.Run)
+		wg.Go(func() { n.pods.run(ctx, n.owners.Notify) })
+	}
+	if n.self != nil {
+		stage(n.self.Run)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/view"
+)
+
+// podOptions say who uses the GPUs.
+type podOptions struct {
+	perDevice int
+	lifetime  time.Duration // 0: for ever
+}
+
+const (
+	mostPods   = 64
+	namespaces = 8 // of the fleet
+)
+
+// pods is a kubelet's answer by script: every device has its pods, and each pod
+// gives way to another at the end of its life. They end at different times.
+type pods struct {
+	o        podOptions
+	host     string
+	node     int
+	board    *view.Board
+	start    time.Time
+	snapshot atomic.Pointer[podresources.Snapshot]
+}
+
+func newPods(o podOptions, host string, node int, board *view.Board) *pods {
+	p := &pods{o: o, host: host, node: node, board: board, start: time.Now()}
+	p.snapshot.Store(&podresources.Snapshot{})
+	return p
+}
+
+// run answers anew whenever devices or pods are others, and tells that.
+func (p *pods) run(ctx context.Context, changed func()) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if now := time.Now(); p.answer(now) {
+			changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// answer publishes who has what now, unless that is what the last one says.
+func (p *pods) answer(now time.Time) (changed bool) {
+	var all []podresources.Pod
+	for _, s := range p.board.Load().Sources {
+		for i := range s.Devices {
+			if usable(&s.Devices[i], s.Devices) {
+				all = append(all, p.of(&s.Devices[i], now.Sub(p.start))...)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b podresources.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	last := p.snapshot.Load()
+	if len(all) == 0 || slices.EqualFunc(all, last.Pods, same) {
+		return false
+	}
+	p.snapshot.Store(&podresources.Snapshot{Version: last.Version + 1, Time: now, Pods: all})
+	return true
+}
+
+// usable says whether a pod can have the device: an instance, or a GPU that is not
+// divided.
+func usable(d *collector.Device, all []collector.Device) bool {
+	switch d.Level {
+	case field.Instance:
+		return d.MIGUUID != ""
+	case field.GPU:
+		return !slices.ContainsFunc(all, func(part collector.Device) bool {
+			return part.Parent == d.ID && part.Level == field.Instance
+		})
+	}
+	return false
+}
+
+// of returns the pods of a device.
+func (p *pods) of(d *collector.Device, age time.Duration) (out []podresources.Pod) {
+	id, resource, place := d.UUID, "nvidia.com/gpu", "gpu"+d.GPU
+	if d.Level == field.Instance {
+		id, resource, place = d.MIGUUID, "nvidia.com/mig-"+d.InstanceProfile, place+"-"+d.InstanceID
+	}
+	for i := range p.o.perDevice {
+		name := fmt.Sprintf("train-%s-%s-%d", p.host, place, i)
+		share := id
+		if p.o.perDevice > 1 {
+			share = fmt.Sprintf("%s::%d", id, i)
+		}
+		out = append(out, podresources.Pod{
+			Namespace: fmt.Sprintf("team-%d", (p.node+i)%namespaces),
+			Name:      fmt.Sprintf("%s-%d", name, p.generation(name, age)),
+			Containers: []podresources.Container{{
+				Name: "main", Devices: []podresources.Devices{{Resource: resource, IDs: []string{share}}},
+			}},
+		})
+	}
+	return out
+}
+
+// generation numbers the pods that have had a place. Their ends are spread over a
+// lifetime by the name of the place.
+func (p *pods) generation(place string, age time.Duration) int64 {
+	if p.o.lifetime == 0 {
+		return 0
+	}
+	var sum uint64 = 14695981039346656037 // FNV-1a
+	for _, c := range []byte(place) {
+		sum = (sum ^ uint64(c)) * 1099511628211
+	}
+	return int64((age + time.Duration(sum%uint64(p.o.lifetime))) / p.o.lifetime)
+}
+
+// same compares what names a pod and its device; the rest follows from the script.
+func same(a, b podresources.Pod) bool {
+	return a.Name == b.Name && a.Namespace == b.Namespace &&
+		a.Containers[0].Devices[0].IDs[0] == b.Containers[0].Devices[0].IDs[0]
+}

@@ -1,0 +1,141 @@
+package main_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"sigs.k8s.io/yaml"
+
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
+)
+
+// daemonSet reads one of the plain manifests, which are what the chart renders.
+func daemonSet(t *testing.T, manifest, component string) *appsv1.DaemonSet {
+	t.Helper()
+	b, err := os.ReadFile("../../deploy/kubernetes/" + manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range regexp.MustCompile(`(?m)^---$`).Split(string(b), -1) {
+		var d appsv1.DaemonSet
+		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind == "DaemonSet" && d.Labels["app.kubernetes.io/component"] == component {
+			return &d
+		}
+	}
+	t.Fatalf("%s has no DaemonSet for %s", manifest, component)
+	return nil
+}
+
+// ofDaemonSet is the container as the kubelet would start it.
+func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained {
+	t.Helper()
+	spec := d.Spec.Template.Spec
+	c := spec.Containers[0]
+	out := contained{env: map[string]string{}, mounts: map[string]string{}, args: c.Args, user: *c.SecurityContext.RunAsUser}
+	out.restricted = c.SecurityContext.Capabilities != nil && len(c.SecurityContext.Capabilities.Add) == 0 && !*c.SecurityContext.AllowPrivilegeEscalation
+	told := map[string]string{"spec.nodeName": "worker-7", "metadata.name": "warpgauge-x", "metadata.namespace": "warpgauge"}
+	for _, e := range c.Env {
+		out.env[e.Name] = e.Value
+		if e.ValueFrom != nil {
+			out.env[e.Name] = told[e.ValueFrom.FieldRef.FieldPath]
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if m.Name != "pod-gpu-resources" {
+			t.Fatalf("the test does not know the volume %q", m.Name)
+		}
+		out.mounts[m.MountPath] = filepath.Dir(k.Socket())
+	}
+	return out
+}
+
+// podWithGPU0 has the node's first GPU, by the name that the vendor's device plugin gives it.
+func podWithGPU0(t *testing.T, e *exporter, vendor string) *v1.PodResources {
+	t.Helper()
+	gpus := e.uuids(t)
+	if vendor == "nvidia" {
+		return pod("train-0", gpus["0"])
+	}
+	for _, s := range e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP") {
+		if s.get("gpu") == "0" {
+			return kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", s.get("pci_bus_id"))))
+		}
+	}
+	t.Fatal("there is no GPU 0")
+	return nil
+}
+
+// TestE2EChart runs what the manifests say: user, capabilities, mounts, flags, probes.
+func TestE2EChart(t *testing.T) {
+	mountNamespace(t)
+	exe := build(t)
+	for name, c := range map[string]struct {
+		manifest, component string
+		profile, family     string
+		user                int64 // instead of the manifest's, if not 0
+		pod                 string
+	}{
+		"NVIDIA":              {manifest: "warpgauge.yaml", component: "nvidia", profile: "dgx-h100", family: "DCGM_FI_DEV_GPU_UTIL", pod: "train-0"},
+		"AMD":                 {manifest: "warpgauge.yaml", component: "amd", profile: "mi300x", family: "amd_gpu_temperature_celsius", pod: "train-0"},
+		"shared":              {manifest: "warpgauge-shared.yaml", component: "nvidia", profile: "dgx-h100", family: "DCGM_FI_DEV_GPU_UTIL", pod: "train-0"},
+		"rootless":            {manifest: "warpgauge-rootless.yaml", component: "nvidia", profile: "dgx-h100", family: "DCGM_FI_DEV_GPU_UTIL"},
+		"another user's pods": {manifest: "warpgauge.yaml", component: "nvidia", profile: "dgx-h100", family: "DCGM_FI_DEV_GPU_UTIL", user: 65532},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := kubelet.Start(t)
+			d := daemonSet(t, c.manifest, c.component)
+			container := ofDaemonSet(t, d, k)
+			container.env["WARPGAUGE_ENABLE_FAKE"], container.env["WARPGAUGE_FAKE_PROFILE"] = "true", c.profile
+			for _, vendor := range []string{"NVML", "DCGM", "ROCM"} {
+				container.env["WARPGAUGE_ENABLE_"+vendor] = "false"
+			}
+			if c.user != 0 {
+				container.user = c.user
+			}
+			e := container.run(t, exe)
+			k.Set(podWithGPU0(t, e, c.component))
+			eventually(t, "the page", func() error {
+				p := e.scrape(t, acceptText)
+				if len(p.family(c.family)) == 0 {
+					return errors.New("no series of " + c.family)
+				}
+				return podOf(map[string]string{"0": c.pod, "1": ""})(p)
+			})
+			if c.user != 0 {
+				// Why the pod is root: the kubelet's directory and socket are root's.
+				eventually(t, "what is wrong with the kubelet", func() error {
+					p := e.scrape(t, acceptText)
+					n, err := p.one("warpgauge_mapping_errors_total", "mapping", "pod_resources", "reason", "denied")
+					if err == nil && n == 0 {
+						err = errors.New("nothing was denied")
+					}
+					return errors.Join(err, p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"))
+				})
+				if log := e.log.String(); !strings.Contains(log, "permission denied") {
+					t.Errorf("the log does not say why:\n%s", log)
+				}
+			}
+			probes := d.Spec.Template.Spec.Containers[0]
+			for _, path := range []string{probes.LivenessProbe.HTTPGet.Path, probes.ReadinessProbe.HTTPGet.Path} {
+				if a := get(t, newClient(t), e.url+path); a.code != http.StatusOK {
+					t.Errorf("GET %s: %d %s", path, a.code, a.body)
+				}
+			}
+			e.signal(t, os.Interrupt)
+			if code := e.exitCode(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}

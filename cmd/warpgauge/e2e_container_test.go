@@ -1,0 +1,131 @@
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// contained is the binary in a container that a kubelet would start from the image, put
+// together from a mount namespace and chroot: the image's paths and nothing else,
+// read-only.
+type contained struct {
+	env        map[string]string
+	mounts     map[string]string // by path in the container: path on the host, mounted read-only
+	args       []string
+	user       int64
+	restricted bool // no capabilities, no new privileges; else privileged
+}
+
+// image puts the file system together and runs a command in it: $1 is an empty
+// directory, $2 the binary, $3 the repository; SOURCE=TARGET until "--"; the command.
+const image = `
+root=$1 exe=$2 repository=$3; shift 3
+mount -t tmpfs image "$root"
+cd "$root"
+mkdir -p proc sys dev tmp usr/bin usr/lib etc/dcgm-exporter etc/warpgauge
+chmod 755 .
+for d in /usr/lib /usr/lib64 /lib /lib64 /proc /sys /dev; do
+	[ -e "$d" ] || continue
+	if [ -L "$d" ]; then cp -P "$d" ".$d"; else mkdir -p ".$d"; mount --rbind "$d" ".$d"; fi
+done
+cp "$repository"/etc/*.csv etc/dcgm-exporter
+cp "$repository"/etc/*.csv etc/warpgauge
+for f in "$exe=usr/bin/warpgauge" "$(command -v env)=usr/bin/env" "$(command -v setpriv)=usr/bin/setpriv"; do
+	touch "${f#*=}"
+	mount --bind "${f%%=*}" "${f#*=}"
+done
+while [ "$1" != -- ]; do
+	source=${1%%=*} target=.${1#*=}; shift
+	if [ -d "$source" ]; then mkdir -p "$target"; else mkdir -p "$(dirname "$target")"; touch "$target"; fi
+	mount --bind "$source" "$target"
+	mount -o remount,bind,ro "$target"
+done
+shift
+mount -o remount,ro "$root"
+exec chroot "$root" "$@"
+`
+
+// run starts it on a free port of loopback and waits until it serves.
+func (c contained) run(t *testing.T, exe string) *exporter {
+	t.Helper()
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--mount", "--propagation=private", "sh", "-eu", file(t, "image.sh", image), t.TempDir(), exe, repository}
+	for _, target := range slices.Sorted(maps.Keys(c.mounts)) {
+		args = append(args, c.mounts[target]+"="+target)
+	}
+	id := fmt.Sprint(c.user)
+	args = append(args, "--", "/usr/bin/setpriv", "--reuid="+id, "--regid="+id, "--clear-groups")
+	if c.restricted {
+		args = append(args, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
+	}
+	args = append(args, "/usr/bin/env", "-i", "DCGM_EXPORTER_LISTEN=127.0.0.1:0")
+	for _, name := range slices.Sorted(maps.Keys(c.env)) {
+		if name != "DCGM_EXPORTER_LISTEN" {
+			args = append(args, name+"="+c.env[name])
+		}
+	}
+	args = append(append(args, "/usr/bin/warpgauge"), c.args...)
+	e := &exporter{process: launch(t, program(t, "unshare"), args...)}
+	e.awaitAddress(t)
+	e.confined(t, c)
+	return e
+}
+
+// confined looks at what the process really has.
+func (e *exporter) confined(t *testing.T, c contained) {
+	t.Helper()
+	read := func(name string) string {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.pid(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	seen := 0
+	for line := range strings.Lines(read("mounts")) {
+		f := strings.Fields(line) // device, directory, type, options
+		if _, ours := c.mounts[f[1]]; !ours && f[1] != "/" {
+			continue
+		}
+		seen++
+		if !slices.Contains(strings.Split(f[3], ","), "ro") {
+			t.Errorf("%s is mounted %s", f[1], f[3])
+		}
+	}
+	if seen != len(c.mounts)+1 {
+		t.Errorf("%d mounts of %d and the root are there:\n%s", seen, len(c.mounts), read("mounts"))
+	}
+	status := read("status")
+	want := []string{fmt.Sprintf("Uid:\t%d\t%d\t", c.user, c.user)}
+	if c.restricted {
+		want = append(want, "NoNewPrivs:\t1\n", "CapPrm:\t0000000000000000\n", "CapBnd:\t0000000000000000\n")
+	}
+	for _, w := range want {
+		if !strings.Contains(status, w) {
+			t.Errorf("the process has not %q:\n%s", w, status)
+		}
+	}
+}
+
+// mountNamespace skips where the test may not mount.
+func mountNamespace(t *testing.T) {
+	t.Helper()
+	unshare := program(t, "unshare")
+	out, err := exec.Command(unshare, "--mount", "--propagation=private", "mount", "-t", "tmpfs", "try", t.TempDir()).CombinedOutput()
+	switch {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "unshare"):
+		t.Fatalf("WARPGAUGE_REQUIRE asks for a mount namespace: %v\n%s", err, out)
+	default:
+		t.Skipf("no mount namespace can be had: %v %s", err, out)
+	}
+}

@@ -1,0 +1,108 @@
+//go:build linux && cgo
+
+package main_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/nvml/nvmltest"
+)
+
+// What the two dashboards ask for that are known as 12239
+// (https://grafana.com/grafana/dashboards/12239 and grafana/ in
+// https://github.com/NVIDIA/dcgm-exporter): the same panels, selected by instance
+// or by Hostname besides; one commit has the engine's share of time for the
+// utilisation.
+var (
+	dashboardPanels = []struct{ title, expr string }{
+		{"GPU Temperature", `DCGM_FI_DEV_GPU_TEMP{S}`},
+		{"GPU Avg. Temp", `avg(DCGM_FI_DEV_GPU_TEMP{S})`},
+		{"GPU Power Usage", `DCGM_FI_DEV_POWER_USAGE{S}`},
+		{"GPU Power Total", `sum(DCGM_FI_DEV_POWER_USAGE{S})`},
+		{"GPU SM Clocks", `DCGM_FI_DEV_SM_CLOCK{S} * 1000000`},
+		{"GPU Utilization", `DCGM_FI_DEV_GPU_UTIL{S}`},
+		{"GPU Utilization, as of February 2026", `DCGM_FI_PROF_GR_ENGINE_ACTIVE{S}`},
+		{"GPU Framebuffer Mem Used", `DCGM_FI_DEV_FB_USED{S}`},
+		{tensorPanel, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{S}`},
+	}
+	dashboardSelectors = []struct {
+		labels   []string // of the variables
+		selector string
+	}{
+		{[]string{"instance", "gpu"}, `instance=~"$instance", gpu=~"$gpu"`},
+		{[]string{"Hostname", "gpu"}, `Hostname=~"$hostname", gpu=~"$gpu"`},
+	}
+)
+
+// tensorPanel has no data on AMD's GPUs: neither the driver nor ROCm SMI tells it.
+const tensorPanel = "Tensor Core Utilization"
+
+// TestE2EDashboards12239 lets a real Prometheus scrape a node of each vendor's
+// library and asks it what Grafana would: each variable and each panel, with one
+// node chosen in the variable.
+func TestE2EDashboards12239(t *testing.T) {
+	prometheus := program(t, "prometheus")
+	exe := build(t)
+	etc, err := filepath.Abs("../../etc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, amdList := "--collectors="+filepath.Join(etc, "default-counters.csv"), "--collectors="+filepath.Join(etc, "amd-counters.csv")
+	nodes := map[string]*exporter{}
+	nodes["nvml"] = serve(t, exe, "--hostname-label=Hostname", "--enable-fake=false", "--enable-nvml=true",
+		"--nvml-library="+nvmltest.New(t, nvmltest.Config{GPUs: 2}).Library(), "-c", "200", list)
+	nodes["dcgm"] = serve(t, exe, "--hostname-label=Hostname", "--enable-fake=false", "--enable-dcgm=true",
+		"--dcgm-library="+dcgmtest.New(t, dcgmtest.Config{GPUs: 2}).Library(), "-c", "200", list)
+	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces(t, script)
+	amd, _ := serveAMD(t, exe, script, []string{"-n", "2", "-m", "mi300x", "-f", "1.7"}, "--rocm-source=sysfs", "--hostname-label=Hostname", amdList)
+	nodes["amd"] = amd
+
+	var config strings.Builder
+	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n")
+	for name, e := range nodes {
+		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%q], labels: {instance: %s}}]}\n", name, strings.TrimPrefix(e.url, "http://"), name)
+	}
+	server := startPrometheusWith(t, prometheus, config.String())
+	server.await(t, "two GPUs of each node", 3, `count by (job) (DCGM_FI_DEV_GPU_TEMP) == 2`)
+
+	for _, s := range dashboardSelectors {
+		for _, label := range s.labels {
+			eventually(t, "values of the variable "+label, func() error {
+				values := server.labelsOf(t, label, "DCGM_FI_DEV_GPU_TEMP")
+				if want := map[string]int{"instance": 3, "gpu": 2, "Hostname": 1}[label]; len(values) != want {
+					return fmt.Errorf("%q, want %d", values, want)
+				}
+				return nil
+			})
+		}
+		for name := range nodes {
+			variables := strings.NewReplacer("$instance", name, "$hostname", hostname(t), "$gpu", "(0|1)")
+			for _, p := range dashboardPanels {
+				if name == "amd" && p.title == tensorPanel {
+					continue
+				}
+				selector := variables.Replace(s.selector)
+				if !strings.Contains(selector, "instance") {
+					selector += fmt.Sprintf(", instance=%q", name)
+				}
+				expr := strings.ReplaceAll(p.expr, "S}", selector+"}")
+				want := 2
+				if strings.HasPrefix(expr, "avg") || strings.HasPrefix(expr, "sum") {
+					want = 1
+				}
+				server.await(t, fmt.Sprintf("%s of %s, chosen by %s", p.title, name, s.labels[0]), want, expr)
+			}
+		}
+	}
+	if got := server.query(t, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{job="amd"}`); len(got) != 0 {
+		t.Errorf("AMD's GPUs have a value that nobody can read: %v", got)
+	}
+}

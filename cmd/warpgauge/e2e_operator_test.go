@@ -1,0 +1,162 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
+)
+
+// clusterPolicy are the settings of dcgmExporter in the GPU Operator's ClusterPolicy
+// that reach the container.
+type clusterPolicy struct {
+	env                    []string
+	podLabels, podUID      bool
+	podLabelAllowlistRegex []string
+	config                 string // the list in the ConfigMap that config.name names
+	hpcJobs                map[string]string
+	hostEngine             bool // dcgm.enabled
+}
+
+// container is what the operator makes of them, in August 2026: assets/state-dcgm-exporter
+// and TransformDCGMExporter of https://github.com/NVIDIA/gpu-operator. There are no
+// arguments; what is the user's comes last and wins.
+func (p clusterPolicy) container(t *testing.T, k *kubelet.Server) (env map[string]string, mounts map[string]string) {
+	t.Helper()
+	env = map[string]string{
+		"DCGM_EXPORTER_LISTEN":     ":9400",
+		"DCGM_EXPORTER_KUBERNETES": "true",
+		"DCGM_EXPORTER_COLLECTORS": "/etc/dcgm-exporter/dcp-metrics-included.csv",
+		"NODE_NAME":                "worker-7",
+		// The kubelet's, in every pod.
+		"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443",
+	}
+	mounts = map[string]string{"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket())}
+	if p.hostEngine {
+		env["DCGM_REMOTE_HOSTENGINE_INFO"] = "nvidia-dcgm:5555"
+	}
+	if p.hpcJobs != nil {
+		dir := t.TempDir()
+		for name, jobs := range p.hpcJobs {
+			write(t, filepath.Join(dir, name), jobs)
+		}
+		env["DCGM_HPC_JOB_MAPPING_DIR"] = "/var/lib/dcgm-exporter/job-mapping"
+		mounts["/var/lib/dcgm-exporter/job-mapping"] = dir
+	}
+	if p.podLabels {
+		env["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS"] = "true"
+	}
+	if p.podUID {
+		env["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"] = "true"
+	}
+	if p.podLabelAllowlistRegex != nil {
+		env["DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"] = strings.Join(p.podLabelAllowlistRegex, ",")
+	}
+	if p.config != "" {
+		mounts["/etc/dcgm-exporter/dcgm-metrics.csv"] = file(t, "dcgm-metrics.csv", p.config)
+		env["DCGM_EXPORTER_COLLECTORS"] = "/etc/dcgm-exporter/dcgm-metrics.csv"
+	}
+	for _, v := range p.env {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env, mounts
+}
+
+// operate runs the binary as the operator's DaemonSet does: by the image's user, root,
+// without arguments and without a token. Two things differ: the port, since tests run side
+// by side, and that GPUs are simulated.
+func operate(t *testing.T, exe string, p clusterPolicy, k *kubelet.Server) *exporter {
+	t.Helper()
+	env, mounts := p.container(t, k)
+	env["WARPGAUGE_ENABLE_FAKE"], env["WARPGAUGE_ENABLE_NVML"], env["WARPGAUGE_ENABLE_ROCM"] = "true", "false", "false"
+	if !p.hostEngine {
+		env["WARPGAUGE_ENABLE_DCGM"] = "false"
+	}
+	return contained{env: env, mounts: mounts}.run(t, exe)
+}
+
+// dcpRows are fields of the operator's default list that a simulated H100 has.
+var dcpRows = []string{
+	"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED",
+	"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES",
+}
+
+func TestE2EGPUOperator(t *testing.T) {
+	mountNamespace(t)
+	exe := build(t)
+	for name, c := range map[string]struct {
+		policy clusterPolicy
+		has    []string // families
+		lacks  []string
+		labels []string // name, value … of GPU 0's temperature
+	}{
+		"defaults":    {has: dcpRows, labels: []string{"hostname", "worker-7"}},
+		"host engine": {policy: clusterPolicy{hostEngine: true}, has: dcpRows, labels: []string{"hostname", "worker-7"}},
+		"pod metadata, and no token": {
+			policy: clusterPolicy{podLabels: true, podUID: true, podLabelAllowlistRegex: []string{"^app$", `^kueue\.x-k8s\.io/.*$`}},
+			has:    dcpRows,
+		},
+		"a list": {
+			policy: clusterPolicy{config: "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_SERIAL, label, Serial number.\n"},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: []string{"DCGM_FI_DEV_POWER_USAGE"},
+		},
+		"jobs": {
+			policy: clusterPolicy{hpcJobs: map[string]string{"0": "4711\n"}},
+			has:    dcpRows, labels: []string{"hpc_job", "4711"},
+		},
+		"env": {
+			policy: clusterPolicy{env: []string{"DCGM_EXPORTER_INTERVAL=100", "WARPGAUGE_HOSTNAME_LABEL=Hostname", "DCGM_EXPORTER_COLLECTORS=/etc/warpgauge/recommended-counters.csv"}},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := kubelet.At(t, kubelet.SocketPath(t)) // which is not there yet, but its directory is
+			if err := os.MkdirAll(filepath.Dir(k.Socket()), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			e := operate(t, exe, c.policy, k)
+			if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
+				t.Errorf("the probe's first question: %d %s", a.code, a.body)
+			}
+			gpus := e.uuids(t)
+			k.Set(pod("train-0", gpus["0"]))
+			k.Serve()
+			eventually(t, "the page that was asked for", func() error {
+				return errors.Join(podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)), operatorsPage(e.scrape(t, acceptText), c.has, c.lacks, c.labels))
+			})
+			if c.policy.hostEngine {
+				if err := e.scrape(t, acceptText).want(0, "warpgauge_collector_up", "collector", "dcgm"); err != nil {
+					t.Error(err)
+				}
+			}
+			e.signal(t, syscall.SIGTERM)
+			if code := e.exitCode(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+func operatorsPage(p page, has, lacks, labels []string) error {
+	var errs []error
+	for _, f := range has {
+		if len(p.family(f)) < 8 {
+			errs = append(errs, fmt.Errorf("%d series of %s, want one for each of 8 GPUs", len(p.family(f)), f))
+		}
+	}
+	for _, f := range lacks {
+		if len(p.family(f)) != 0 {
+			errs = append(errs, fmt.Errorf("%s is on the page", f))
+		}
+	}
+	_, err := p.one("DCGM_FI_DEV_GPU_TEMP", append([]string{"gpu", "0"}, labels...)...)
+	return errors.Join(append(errs, err)...)
+}

@@ -1,0 +1,162 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
+)
+
+// emptyPanels have nothing to show on a node that is well, or in the first minute:
+// their expressions must still be ones that Prometheus answers.
+var emptyPanels = map[string]string{
+	"fleet.json/Devices that are not up":                    "all are up",
+	"gpu.json/Clock events":                                 "only while clocks are held down",
+	"gpu.json/XIDs in the window":                           "only after an XID",
+	"gpu.json/NVLink errors":                                "recovery errors are told by some boards only",
+	"exporter.json/Values out of range":                     "none are",
+	"exporter.json/Collectors that are not in use, and why": "all are in use",
+	"exporter.json/Children replaced":                       "none was",
+	"exporter.json/Errors of mappings":                      "there are none",
+	"exporter.json/CPU":                                     "simulated GPUs have no child process",
+	"exporter.json/Memory":                                  "the same",
+	"workloads.json/GPU-hours in the last hour":             "idle hours need half an hour",
+}
+
+// TestE2EDashboardsOwn asks a real Prometheus, which scrapes a simulated node with
+// pods and jobs, what each panel and variable of dashboards/ asks for.
+func TestE2EDashboardsOwn(t *testing.T) {
+	prometheus := program(t, "prometheus")
+	exe := build(t)
+	list, err := filepath.Abs("../../etc/recommended-counters.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, jobs := kubelet.Start(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(jobs, "5"), []byte("4711\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := serve(t, exe, withKubelet(kube.Socket(), "-f", list, "-c", "200", "--kubernetes-virtual-gpus", "--process-values=false", "--hpc-job-mapping-dir="+jobs)...)
+	uuids := e.uuids(t)
+	kube.Set(pod("alone", uuids["0"]), pod("first", uuids["1"]+"::0"), pod("second", uuids["1"]+"::1"))
+	rules, err := filepath.Abs("../../deploy/prometheus/rules/recording.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+- {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
+`, fast(t, rules), strings.TrimPrefix(e.url, "http://"))
+	server := startPrometheusWith(t, prometheus, config)
+	native := startPrometheusWith(t, prometheus, config, "--enable-feature=native-histograms")
+	server.await(t, "the pods and the job", 4, `warpgauge_device_owner`)
+	server.await(t, "GPU-hours", 1, `namespace:gpu_hours:sum1h`)
+
+	files, err := filepath.Glob("../../dashboards/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("dashboards: %q, %v", files, err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
+	for _, file := range files {
+		var d struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+			Templating struct {
+				List []struct {
+					Type  string
+					Query any
+				}
+			}
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, &d); err != nil {
+			t.Fatalf("parse %s: %v", file, err)
+		}
+		for _, p := range d.Panels {
+			name := filepath.Base(file) + "/" + p.Title
+			for _, target := range p.Targets {
+				expr := variables.Replace(target.Expr)
+				if _, empty := emptyPanels[name]; empty {
+					server.query(t, expr)
+					continue
+				}
+				server.answers(t, name, expr)
+				if strings.HasPrefix(name, "gpu.json/") && strings.Contains(expr, "_bucket{") {
+					native.answers(t, name+", native histograms", expr)
+				}
+			}
+		}
+		for _, v := range d.Templating.List {
+			if v.Type != "query" {
+				continue
+			}
+			query, _ := v.Query.(map[string]any)["query"].(string)
+			metric, label, ok := cutLast(strings.TrimSuffix(strings.TrimPrefix(query, "label_values("), ")"), ", ")
+			if !ok {
+				t.Fatalf("%s: variable %q", file, query)
+			}
+			if values := server.labelsOf(t, label, variables.Replace(metric)); len(values) == 0 {
+				t.Errorf("%s: the variable %s has no values", file, query)
+			}
+		}
+	}
+}
+
+// answers waits for data.
+func (s *prometheusServer) answers(t *testing.T, what, expr string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if len(s.query(t, expr)) == 0 {
+			return fmt.Errorf("no data for %s", expr)
+		}
+		return nil
+	})
+}
+
+// fast is a copy of the rules without the intervals of their own, which a test
+// cannot wait for.
+func fast(t *testing.T, rules string) string {
+	t.Helper()
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
+	return file(t, "rules.yml", strings.Join(lines, "\n"))
+}
+
+// cutLast cuts at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(s, sep)
+	if at < 0 {
+		return s, "", false
+	}
+	return s[:at], s[at+len(sep):], true
+}
+
+// labelsOf is what Grafana's label_values(metric, label) asks for.
+func (s *prometheusServer) labelsOf(t *testing.T, label, metric string) []string {
+	t.Helper()
+	a := get(t, s.client, s.url+"/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(metric))
+	var reply struct {
+		Status string
+		Data   []string
+	}
+	if err := json.Unmarshal(a.body, &reply); err != nil || reply.Status != "success" {
+		t.Fatalf("values of %s: status %d %s", label, a.code, a.body)
+	}
+	slices.Sort(reply.Data)
+	return reply.Data
+}

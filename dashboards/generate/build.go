@@ -1,0 +1,141 @@
+package main
+
+import "fmt"
+
+var prometheus = &datasource{Type: "prometheus", UID: "${datasource}"}
+
+// newDashboard begins a dashboard with the data source as its first variable and
+// links to the others.
+func newDashboard(uid, title, description string, variables ...variable) *builder {
+	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1}}, variables...)
+	return &builder{d: &dashboard{
+		UID: uid, Title: title, Description: description, Tags: []string{"warpgauge", "gpu"},
+		SchemaVersion: 39, Version: 1, Editable: true, GraphTooltip: 1, Refresh: "30s",
+		Time: timeRange{From: "now-1h", To: "now"}, Timezone: "browser",
+		Templating: templating{List: all},
+		Links:      []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true}},
+	}}
+}
+
+// choice is a variable with the values of a label of a metric.
+func choice(name, label, of, metric string) variable {
+	return variable{
+		Name: name, Label: label, Type: "query", Datasource: prometheus, Refresh: 2, Sort: 3, Multi: true, IncludeAll: true, AllValue: ".*",
+		Query: variableQuery{Query: fmt.Sprintf("label_values(%s, %s)", metric, of), RefID: name},
+	}
+}
+
+// builder places panels on Grafana's grid of 24 columns, from left to right and
+// from top to bottom.
+type builder struct {
+	d       *dashboard
+	x, y, h int
+}
+
+func (b *builder) row(title string) {
+	b.feed()
+	b.place(&panel{Type: "row", Title: title}, 24, 1)
+	b.feed()
+}
+
+// feed begins a new line.
+func (b *builder) feed() { b.x, b.y, b.h = 0, b.y+b.h, 0 }
+
+func (b *builder) place(p *panel, w, h int) *panel {
+	if b.x+w > 24 {
+		b.feed()
+	}
+	p.ID = len(b.d.Panels) + 1
+	p.GridPos = gridPos{H: h, W: w, X: b.x, Y: b.y}
+	if p.FieldConfig.Overrides == nil {
+		p.FieldConfig.Overrides = []struct{}{}
+	}
+	b.x += w
+	b.h = max(b.h, h)
+	b.d.Panels = append(b.d.Panels, p)
+	return p
+}
+
+// query is one expression of a panel and what its series are called.
+type query struct{ legend, expr string }
+
+func targets(instant bool, format string, queries []query) (out []target) {
+	for i, q := range queries {
+		out = append(out, target{
+			RefID: string(rune('A' + i)), Expr: q.expr, LegendFormat: q.legend, Format: format,
+			Instant: instant, Range: !instant, Datasource: prometheus,
+		})
+	}
+	return out
+}
+
+// lines is a time series panel. unit is one of Grafana's names.
+func (b *builder) lines(w int, title, description, unit string, queries ...query) *panel {
+	p := b.place(&panel{
+		Type: "timeseries", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "", queries),
+		Options: map[string]any{
+			"legend":  map[string]any{"displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": []string{"mean", "max", "lastNotNull"}},
+			"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
+		},
+	}, w, 8)
+	p.FieldConfig.Defaults.Unit = unit
+	// A gap is a gap: a device that does not answer has no values.
+	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 5, "spanNulls": false, "showPoints": "never"}
+	if unit == "percent" || unit == "percentunit" {
+		p.FieldConfig.Defaults.Min = number(0)
+	}
+	return p
+}
+
+// stacked is lines, one upon the other.
+func (b *builder) stacked(w int, title, description, unit string, queries ...query) {
+	p := b.lines(w, title, description, unit, queries...)
+	p.FieldConfig.Defaults.Custom["stacking"] = map[string]any{"mode": "normal", "group": "A"}
+	p.FieldConfig.Defaults.Custom["fillOpacity"] = 40
+}
+
+// stat is one number, coloured by thresholds from green on.
+func (b *builder) stat(w int, title, description, unit, expr string, steps ...step) {
+	p := b.place(&panel{
+		Type: "stat", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "", []query{{"", expr}}),
+		Options: map[string]any{
+			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+			"colorMode":     "value", "graphMode": "none", "textMode": "value",
+		},
+	}, w, 4)
+	p.FieldConfig.Defaults.Unit = unit
+	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}
+}
+
+// table is the newest values with their labels; hidden are labels that nobody
+// wants to see.
+func (b *builder) table(w int, title, description, unit, expr string, hidden ...string) {
+	hide := map[string]bool{"Time": true}
+	for _, h := range hidden {
+		hide[h] = true
+	}
+	p := b.place(&panel{
+		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
+		Transformations: []transformation{{ID: "organize", Options: map[string]any{"excludeByName": hide}}},
+		Options:         map[string]any{"showHeader": true, "cellHeight": "sm"},
+	}, w, 9)
+	p.FieldConfig.Defaults.Unit = unit
+}
+
+// heatmap shows a classic histogram: every sample of the exporter, not only those
+// at scrapes.
+func (b *builder) heatmap(w int, title, description, unit, expr string) {
+	p := b.place(&panel{
+		Type: "heatmap", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "heatmap", []query{{"{{le}}", expr}}),
+		Options: map[string]any{
+			"calculate": false, "cellGap": 1, "yAxis": map[string]any{"unit": unit, "axisPlacement": "left"},
+			"color":   map[string]any{"mode": "scheme", "scheme": "Oranges", "steps": 64, "exponent": 0.5},
+			"tooltip": map[string]any{"mode": "single", "yHistogram": true},
+		},
+	}, w, 9)
+	p.FieldConfig.Defaults.Custom = map[string]any{"scaleDistribution": map[string]any{"type": "linear"}}
+}
+
+func number(v float64) *float64 { return &v }
+
+func from(v float64, color string) step { return step{Color: color, Value: number(v)} }

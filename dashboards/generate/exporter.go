@@ -1,0 +1,48 @@
+package main
+
+// exporter is how warpgauge itself does.
+func exporter() *builder {
+	up := choice("instance", "Node", "instance", `warpgauge_build_info`)
+	const sel = `{instance=~"$instance"}`
+	b := newDashboard("warpgauge-exporter", "GPUs / Exporter", "How the exporters themselves do.", up)
+	b.row("Now")
+	b.stat(4, "Exporters", "", "short", `count(warpgauge_build_info`+sel+`)`)
+	b.stat(4, "Collectors not in use", "A machine without AMD's GPUs has no ROCm: look at the reasons.", "short", `count(warpgauge_collector_up`+sel+` == 0) or vector(0)`)
+	b.stat(4, "Devices not up", "", "short", `sum(warpgauge_devices{state=~"stalled|lost", instance=~"$instance"}) or vector(0)`, from(1, "red"))
+	b.stat(4, "Mappings that fail", "", "short", `count(warpgauge_mapping_up`+sel+` == 0) or vector(0)`, from(1, "orange"))
+	b.stat(4, "Bad field lists", "", "short", `count(warpgauge_config_last_reload_successful`+sel+` == 0) or vector(0)`, from(1, "orange"))
+	b.stat(4, "Versions", "", "short", `count(count by (version) (warpgauge_build_info`+sel+`))`)
+
+	b.row("Scrapes")
+	b.lines(12, "Duration of a scrape, p99", "From the handler's start to the network.", "s",
+		query{"{{instance}}", `histogram_quantile(0.99, sum by (instance, le) (rate(warpgauge_scrape_duration_seconds_bucket` + sel + `[$__rate_interval])))`})
+	b.lines(12, "Page size", "", "bytes", query{"{{instance}} {{format}} {{encoding}}", `warpgauge_exposition_page_bytes` + sel})
+	b.lines(12, "Requests by code", "", "reqps", query{"{{code}} {{path}}", `sum by (code, path) (rate(warpgauge_http_requests_total` + sel + `[$__rate_interval]))`})
+	b.lines(12, "Series", "", "short", query{"{{instance}}", `warpgauge_exposition_series` + sel})
+
+	b.row("Sampling")
+	b.lines(12, "Time in the vendor library per sample, p99", "", "s",
+		query{"{{collector}}", `histogram_quantile(0.99, sum by (collector, le) (rate(warpgauge_sample_duration_seconds_bucket` + sel + `[$__rate_interval])))`})
+	b.lines(12, "Age of samples", "The oldest of each node.", "s", query{"{{instance}}", `max by (instance) (warpgauge_sample_age_seconds` + sel + `)`})
+	b.lines(12, "Errors", "", "cps",
+		query{"samples {{instance}} {{collector}}", `sum by (instance, collector) (rate(warpgauge_sample_errors_total` + sel + `[$__rate_interval]))`},
+		query{"missed ticks {{instance}} {{collector}}", `sum by (instance, collector) (rate(warpgauge_missed_ticks_total` + sel + `[$__rate_interval]))`},
+		query{"overruns {{instance}}", `rate(warpgauge_ring_overruns_total` + sel + `[$__rate_interval])`})
+	b.lines(12, "Values out of range", "Dropped, not shown.", "cps",
+		query{"{{field}}", `sum by (field) (rate(warpgauge_implausible_values_total` + sel + `[$__rate_interval])) > 0`})
+	b.table(24, "Collectors that are not in use, and why", "", "short", `warpgauge_collector_problem`+sel+` == 1`, "__name__", "job", "Value")
+
+	b.row("Cost")
+	b.lines(12, "CPU", "The exporter and the children that hold vendor libraries.", "percentunit",
+		query{"exporter {{instance}}", `rate(process_cpu_seconds_total` + sel + `[$__rate_interval]) and on (instance) warpgauge_build_info`},
+		query{"{{collector}} {{instance}}", `rate(warpgauge_collector_child_cpu_seconds_total` + sel + `[$__rate_interval])`})
+	b.lines(12, "Memory", "", "bytes",
+		query{"exporter {{instance}}", `process_resident_memory_bytes` + sel + ` and on (instance) warpgauge_build_info`},
+		query{"{{collector}} {{instance}}", `warpgauge_collector_child_resident_bytes` + sel})
+	b.lines(12, "Children replaced", "", "short", query{"{{collector}}: {{reason}}", `sum by (collector, reason) (increase(warpgauge_collector_restarts_total` + sel + `[$__rate_interval])) > 0`})
+
+	b.row("Who uses what")
+	b.lines(12, "Age of mappings", "", "s", query{"{{instance}} {{mapping}}", `warpgauge_mapping_age_seconds` + sel})
+	b.lines(12, "Errors of mappings", "", "cps", query{"{{mapping}}: {{reason}}", `sum by (mapping, reason) (rate(warpgauge_mapping_errors_total` + sel + `[$__rate_interval])) > 0`})
+	return b
+}

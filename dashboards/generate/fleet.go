@@ -1,0 +1,41 @@
+package main
+
+// fleet is for whoever answers for all nodes: how many, how busy, what is broken.
+func fleet() *builder {
+	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", instance)
+	b.row("Now")
+	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
+		fleetWide(`count(count by (instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (instance) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+	b.stat(3, "Not up", "Devices that are lost or do not answer.", "short",
+		fleetWide(`sum(warpgauge_devices{state=~"stalled|lost", S}) or vector(0)`), from(1, "red"))
+	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running.", "percent",
+		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S}))`))
+	b.stat(3, "Allocated", "Share of the devices that a pod or a job has.", "percentunit",
+		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (warpgauge_device_owners{S}) > bool 0)`))
+	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
+	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
+	b.stat(3, "XIDs in 24 h", "GPUs whose last XID is new since yesterday.", "short",
+		fleetWide(`count(max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}) unless max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)) or vector(0)`), from(1, "orange"))
+
+	b.row("Over time")
+	b.lines(12, "Utilisation by model", "Mean of the GPUs of a model.", "percent",
+		query{"{{modelName}}", fleetWide(`avg by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_GPU_UTIL{S}))`)})
+	b.stacked(12, "Power by model", "", "watt",
+		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
+	b.lines(12, "Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
+		query{"{{instance}}", fleetWide(`topk(10, avg by (instance) (max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S})))`)})
+	b.lines(12, "Memory in use", "Of all device memory of a model.", "percentunit",
+		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S})) / sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S}) + max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_FREE{S}))`)})
+
+	b.row("Look closer")
+	b.table(12, "Devices that are not up", "", "short",
+		fleetWide(`warpgauge_device_problem{S} == 1`), "__name__", "job", "Value")
+	b.table(12, "Hottest GPUs", "", "celsius",
+		fleetWide(`topk(10, max by (instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+	b.table(12, "Last XIDs", "", "short",
+		fleetWide(`max by (instance, gpu, modelName, err_code, err_msg) (DCGM_FI_DEV_XID_ERRORS{err_code!="0", S})`), "Value")
+	b.table(12, "Drivers", "GPUs by driver version.", "short",
+		fleetWide(`count by (DCGM_FI_DRIVER_VERSION, modelName) (count by (instance, UUID, DCGM_FI_DRIVER_VERSION, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+	return b
+}

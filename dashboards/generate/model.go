@@ -1,0 +1,122 @@
+package main
+
+// The part of Grafana's dashboard model (schema 39, Grafana 10 and later) that our
+// dashboards use. Field names are Grafana's.
+
+type dashboard struct {
+	UID           string     `json:"uid"`
+	Title         string     `json:"title"`
+	Description   string     `json:"description"`
+	Tags          []string   `json:"tags"`
+	SchemaVersion int        `json:"schemaVersion"`
+	Version       int        `json:"version"`
+	Editable      bool       `json:"editable"`
+	GraphTooltip  int        `json:"graphTooltip"` // 1: a crosshair in all panels
+	Refresh       string     `json:"refresh"`
+	Time          timeRange  `json:"time"`
+	Timezone      string     `json:"timezone"`
+	Templating    templating `json:"templating"`
+	Links         []link     `json:"links"`
+	Panels        []*panel   `json:"panels"`
+}
+
+type timeRange struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+type templating struct {
+	List []variable `json:"list"`
+}
+
+type variable struct {
+	Name       string      `json:"name"`
+	Label      string      `json:"label"`
+	Type       string      `json:"type"`
+	Query      any         `json:"query"`
+	Datasource *datasource `json:"datasource,omitempty"`
+	Refresh    int         `json:"refresh"` // 2: when the time range changes
+	Sort       int         `json:"sort"`
+	Multi      bool        `json:"multi"`
+	IncludeAll bool        `json:"includeAll"`
+	AllValue   string      `json:"allValue,omitempty"`
+	Current    struct{}    `json:"current"`
+}
+
+type variableQuery struct {
+	Query string `json:"query"`
+	RefID string `json:"refId"`
+}
+
+type datasource struct {
+	Type string `json:"type"`
+	UID  string `json:"uid"`
+}
+
+type link struct {
+	Title       string   `json:"title"`
+	Type        string   `json:"type"`
+	Tags        []string `json:"tags"`
+	AsDropdown  bool     `json:"asDropdown"`
+	IncludeVars bool     `json:"includeVars"`
+	KeepTime    bool     `json:"keepTime"`
+}
+
+type panel struct {
+	ID              int              `json:"id"`
+	Type            string           `json:"type"`
+	Title           string           `json:"title"`
+	Description     string           `json:"description,omitempty"`
+	Datasource      *datasource      `json:"datasource,omitempty"`
+	GridPos         gridPos          `json:"gridPos"`
+	Targets         []target         `json:"targets,omitempty"`
+	FieldConfig     fieldConfig      `json:"fieldConfig"`
+	Options         map[string]any   `json:"options,omitempty"`
+	Transformations []transformation `json:"transformations,omitempty"`
+	Collapsed       bool             `json:"collapsed,omitempty"`
+}
+
+type gridPos struct {
+	H int `json:"h"`
+	W int `json:"w"`
+	X int `json:"x"`
+	Y int `json:"y"`
+}
+
+type target struct {
+	RefID        string      `json:"refId"`
+	Expr         string      `json:"expr"`
+	LegendFormat string      `json:"legendFormat"`
+	Format       string      `json:"format,omitempty"`
+	Instant      bool        `json:"instant"`
+	Range        bool        `json:"range"`
+	Datasource   *datasource `json:"datasource"`
+}
+
+type fieldConfig struct {
+	Defaults  defaults   `json:"defaults"`
+	Overrides []struct{} `json:"overrides"`
+}
+
+type defaults struct {
+	Unit       string         `json:"unit,omitempty"`
+	Min        *float64       `json:"min,omitempty"`
+	Max        *float64       `json:"max,omitempty"`
+	Thresholds *thresholds    `json:"thresholds,omitempty"`
+	Custom     map[string]any `json:"custom,omitempty"`
+}
+
+type thresholds struct {
+	Mode  string `json:"mode"`
+	Steps []step `json:"steps"`
+}
+
+type step struct {
+	Color string   `json:"color"`
+	Value *float64 `json:"value"`
+}
+
+type transformation struct {
+	ID      string         `json:"id"`
+	Options map[string]any `json:"options"`
+}

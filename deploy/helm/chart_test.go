@@ -1,0 +1,181 @@
+package helm_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLint(t *testing.T) {
+	for _, v := range variants(t) {
+		args := []string{"lint", "--strict", "--quiet", "warpgauge"}
+		if v != "" {
+			args = append(args, "--values", "values/"+v+".yaml")
+		}
+		if out, err := exec.Command(helm(t), args...).CombinedOutput(); err != nil {
+			t.Errorf("helm lint %q: %v\n%s", v, err, out)
+		}
+	}
+}
+
+// TestSchemas asks kubeconform, with the schemas of Kubernetes' own OpenAPI document and
+// of the Prometheus operator's CRDs. OpenShift's SCC is in no module that can be had.
+func TestSchemas(t *testing.T) {
+	kubeconform := tool(t, "kubeconform", "github.com/yannh/kubeconform")
+	location := filepath.Join(schemas(t), "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json")
+	check := func(files ...string) (string, error) {
+		args := append([]string{"-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints"}, files...)
+		out, err := exec.Command(kubeconform, args...).CombinedOutput()
+		return string(out), err
+	}
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name+".yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if out, err := check(write("misspelt", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n")); err == nil {
+		t.Fatalf("a misspelt field passes: %s", out)
+	}
+	all, err := filepath.Glob("../*/warpgauge*.yaml")
+	if err != nil || len(all) < 5 {
+		t.Fatalf("plain manifests: %d, %v", len(all), err)
+	}
+	for _, v := range variants(t) {
+		rendered, err := template(t, v)
+		if err != nil {
+			t.Errorf("render %q: %v\n%s", v, err, rendered)
+			continue
+		}
+		all = append(all, write("values-"+v, string(rendered)))
+	}
+	if out, err := check(all...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// schemas returns the directory that make tools-chart has made.
+func schemas(t *testing.T) string {
+	t.Helper()
+	m := regexp.MustCompile(`"k8s.io/kubernetes", "(v[^"]+)"`).FindSubmatch(read(t, "../../test/tools/chart/schemas/main.go"))
+	if m == nil {
+		t.Fatal("the program that makes schemas does not say of which Kubernetes")
+	}
+	dir := "../../.tools/kubernetes-schemas-" + string(m[1])
+	switch _, err := os.Stat(dir); {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "kubeconform"):
+		t.Fatalf("%v: make tools-chart makes them", err)
+	default:
+		t.Skipf("%v: make tools-chart makes them", err)
+	}
+	return dir
+}
+
+// TestUnittest runs the suites of warpgauge/tests, which say the same things in the words
+// of people who know charts.
+func TestUnittest(t *testing.T) {
+	program := tool(t, "helm-unittest", "github.com/helm-unittest/helm-unittest")
+	if out, err := exec.Command(program, "--strict", "warpgauge").CombinedOutput(); err != nil {
+		t.Errorf("helm-unittest: %v\n%s", err, out)
+	}
+}
+
+// TestServer asks a real API server, which validates more than any schema. The CRDs of
+// the Prometheus operator must be there.
+func TestServer(t *testing.T) {
+	config := os.Getenv("WARPGAUGE_CHART_KUBECONFIG")
+	if config == "" {
+		t.Skip("WARPGAUGE_CHART_KUBECONFIG names no cluster")
+	}
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants(t) {
+		if v == "openshift" {
+			continue // has a kind of its own
+		}
+		rendered, err := template(t, v)
+		if err != nil {
+			t.Fatalf("render %q: %v\n%s", v, err, rendered)
+		}
+		cmd := exec.Command(kubectl, "--kubeconfig", config, "--namespace", "default", "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(rendered), "namespace: monitoring", "namespace: default"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q: %v\n%s", v, err, out)
+		}
+	}
+}
+
+// TestGenerated: what the chart has of other folders, its README and the plain manifests
+// are what the sources say.
+func TestGenerated(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("go", "run", "./generate", "-o", filepath.Join(dir, "helm"), "-helm", helm(t), "-manifests", dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("generate: %v\n%s", err, out)
+	}
+	want := files(t, dir)
+	if len(want) < 12 {
+		t.Fatalf("generate wrote %d files", len(want))
+	}
+	for name, text := range want {
+		if diff := cmp.Diff(text, string(read(t, filepath.Join("..", name)))); diff != "" {
+			t.Errorf("deploy/%s is out of date; run make generate manifests (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, folder := range []string{"helm/warpgauge/files", "kubernetes", "openshift"} {
+		for name := range files(t, filepath.Join("..", folder)) {
+			if _, ok := want[filepath.Join(folder, name)]; !ok && filepath.Ext(name) != ".md" {
+				t.Errorf("deploy/%s/%s comes from nowhere", folder, name)
+			}
+		}
+	}
+}
+
+// files returns the texts of all files below a directory by their path from there.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		out[name] = string(read(t, path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestValuesAreRefused: what is misspelt or makes no sense fails at once, with its name.
+func TestValuesAreRefused(t *testing.T) {
+	f := func(want string, sets ...string) {
+		t.Helper()
+		out, err := template(t, "", sets...)
+		if err == nil {
+			t.Errorf("%q is accepted", sets)
+		} else if !strings.Contains(string(out), want) {
+			t.Errorf("%q: %s does not say %q", sets, out, want)
+		}
+	}
+	f("enabld", `serviceMonitor.enabld=true`)
+	f("/logLevel", `logLevel="loud"`)
+	f("/collectInterval", `collectInterval=1`)
+	f("/nvidia/counters/preset", `nvidia.counters.preset="full"`)
+	f("tlsServerConfig.existingSecret", `tlsServerConfig.enabled=true`)
+	f("needs service.enable", `serviceMonitor.enabled=true`, `service.enable=false`)
+	f("autoGenerated", `tlsServerConfig.autoGenerated=true`) // dcgm-exporter's; docs/migration.md says what instead
+}

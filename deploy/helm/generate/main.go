@@ -1,0 +1,152 @@
+// Command generate writes what the chart holds of other parts of this repository
+// (rules, dashboards), the table of values in its README, and, where Helm is
+// installed and asked for, the plain manifests.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+//go:generate go run . -o ..
+
+func main() {
+	out := flag.String("o", "", "directory to write the chart's files to: deploy/helm")
+	helm := flag.String("helm", "", "the program with which to render manifests into manifests; none: not")
+	manifests := flag.String("manifests", "", "directory to write the manifests to: deploy")
+	flag.Parse()
+	if err := run(context.Background(), *out, *helm, *manifests); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func run(ctx context.Context, out, helm, manifests string) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	if out != "" {
+		if err := chart(root, out); err != nil {
+			return err
+		}
+	}
+	if helm == "" {
+		return nil
+	}
+	return plain(ctx, root, helm, manifests)
+}
+
+// repository returns the root of the module that this is part of.
+func repository(ctx context.Context) (string, error) {
+	b, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// chart writes the generated part of deploy/helm below out.
+func chart(root, out string) error {
+	// Helm reads files of the chart's own folder only.
+	for pattern, dir := range map[string]string{
+		"deploy/prometheus/rules/*.yml": "warpgauge/files/rules",
+		"dashboards/*.json":             "warpgauge/files/dashboards",
+	} {
+		if err := replaceAll(filepath.Join(root, pattern), filepath.Join(out, dir)); err != nil {
+			return err
+		}
+	}
+	table, err := valuesTable(filepath.Join(root, "deploy/helm/warpgauge/values.yaml"))
+	if err != nil {
+		return err
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "deploy/helm/warpgauge/README.md"))
+	if err != nil {
+		return err
+	}
+	begin, end := []byte("<!-- values: made from values.yaml by make generate -->\n"), []byte("<!-- end of values -->")
+	head, rest, ok := bytes.Cut(readme, begin)
+	_, tail, ok2 := bytes.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("the chart's README lacks the marks %q and %q", begin, end)
+	}
+	return write(filepath.Join(out, "warpgauge/README.md"), bytes.Join([][]byte{head, begin, table, end, tail}, nil))
+}
+
+// replaceAll makes dir hold exactly the files that match pattern.
+func replaceAll(pattern, dir string) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return fmt.Errorf("find %q: %w", pattern, err)
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no file is %q", pattern)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(dir, filepath.Base(f)), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o644) //nolint:gosec // files of the repository are for everybody
+}
+
+// rendered are the plain manifests: file below deploy, values, and what Helm leaves out.
+var rendered = []struct {
+	file, values string
+}{
+	{"kubernetes/warpgauge.yaml", ""},
+	{"kubernetes/warpgauge-pod-metadata.yaml", "pod-metadata"},
+	{"kubernetes/warpgauge-shared.yaml", "shared-processes"},
+	{"kubernetes/warpgauge-dra.yaml", "dra"},
+	{"kubernetes/warpgauge-rootless.yaml", "rootless"},
+	{"openshift/warpgauge.yaml", "openshift"},
+}
+
+// plain renders the manifests for people who have no Helm.
+func plain(ctx context.Context, root, helm, manifests string) error {
+	for _, r := range rendered {
+		args := []string{"template", "warpgauge", filepath.Join(root, "deploy/helm/warpgauge"), "--namespace", "warpgauge"}
+		head := "# Made from the chart by `make manifests`, with its defaults. To change it, render it\n# anew or lay a kustomization over it.\n"
+		if r.values != "" {
+			args = append(args, "--values", filepath.Join(root, "deploy/helm/values", r.values+".yaml"))
+			head = strings.Replace(head, "its defaults", "deploy/helm/values/"+r.values+".yaml", 1)
+		}
+		cmd := exec.CommandContext(ctx, helm, args...) //nolint:gosec // the program that make names
+		cmd.Stderr = os.Stderr
+		b, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("render %s: %w", r.file, err)
+		}
+		if err := write(filepath.Join(manifests, r.file), append([]byte(head), withoutHelm(b)...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// helmsLines say that Helm looks after an object, or where in the chart it is from.
+var helmsLines = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/chart: .*|# Source: .*)\n`)
+
+func withoutHelm(b []byte) []byte { return helmsLines.ReplaceAll(b, nil) }

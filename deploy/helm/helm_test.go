@@ -1,0 +1,174 @@
+// Package helm_test renders the chart with the real Helm, for every file of values/ and
+// more, and checks what comes out: against Kubernetes' own schemas, and against what
+// each feature may cost.
+package helm_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// tool returns the path of a program: what make tools-chart has built in the version
+// that go.mod of test/tools/chart names, else what is installed. Where it is missing
+// the test skips, or fails if WARPGAUGE_REQUIRE names the program.
+func tool(t *testing.T, name, module string) string {
+	t.Helper()
+	mod := read(t, "../../test/tools/chart/go.mod")
+	m := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatalf("go.mod of test/tools/chart does not name %s", module)
+	}
+	path, err := filepath.Abs(filepath.Join("../../.tools", name+"-"+string(m[1]), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), name) {
+		t.Fatalf("%s is required by WARPGAUGE_REQUIRE but missing: make tools-chart builds it", name)
+	}
+	t.Skipf("%s is missing: make tools-chart builds it", name)
+	return ""
+}
+
+func helm(t *testing.T) string {
+	t.Helper()
+	return tool(t, "helm", "helm.sh/helm/v3")
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// variants are the files of values/ by name, and "" for the defaults.
+func variants(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("values/*.yaml")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("files of values: %d, %v", len(files), err)
+	}
+	out := []string{""}
+	for _, f := range files {
+		out = append(out, strings.TrimSuffix(filepath.Base(f), ".yaml"))
+	}
+	return out
+}
+
+// template runs helm template as a user would: release gpu, namespace monitoring.
+func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
+	t.Helper()
+	args := []string{"template", "gpu", "warpgauge", "--namespace", "monitoring"}
+	if variant != "" {
+		args = append(args, "--values", "values/"+variant+".yaml")
+	}
+	for _, s := range sets {
+		args = append(args, "--set-json", s)
+	}
+	cmd := exec.Command(helm(t), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return stderr.Bytes(), err
+	}
+	return out, nil
+}
+
+// objects is a rendered chart by kind, strictly decoded: a field that Kubernetes does
+// not have is an error.
+type objects struct {
+	kinds      []string // KIND or KIND/COMPONENT, sorted
+	daemonSets map[string]*appsv1.DaemonSet
+	services   []*corev1.Service
+	secrets    []*corev1.Secret
+	configMaps map[string]*corev1.ConfigMap
+	roles      []*rbacv1.ClusterRole
+	policies   []*networkingv1.NetworkPolicy
+	others     map[string][]map[string]any
+}
+
+func render(t *testing.T, variant string, sets ...string) *objects {
+	t.Helper()
+	out, err := template(t, variant, sets...)
+	if err != nil {
+		t.Fatalf("render %q with %q: %v\n%s", variant, sets, err, out)
+	}
+	return decode(t, out)
+}
+
+var separator = regexp.MustCompile(`(?m)^---$`)
+
+func decode(t *testing.T, out []byte) *objects {
+	t.Helper()
+	o := &objects{daemonSets: map[string]*appsv1.DaemonSet{}, configMaps: map[string]*corev1.ConfigMap{}, others: map[string][]map[string]any{}}
+	for _, doc := range separator.Split(string(out), -1) {
+		var head map[string]any
+		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+			t.Fatalf("parse: %v\n%s", err, doc)
+		}
+		kind, _ := head["kind"].(string)
+		if kind == "" {
+			continue
+		}
+		o.kinds = append(o.kinds, kind)
+		switch kind {
+		case "DaemonSet":
+			d := into[appsv1.DaemonSet](t, doc)
+			o.daemonSets[d.Labels["app.kubernetes.io/component"]] = d
+		case "Service":
+			o.services = append(o.services, into[corev1.Service](t, doc))
+		case "Secret":
+			o.secrets = append(o.secrets, into[corev1.Secret](t, doc))
+		case "ConfigMap":
+			c := into[corev1.ConfigMap](t, doc)
+			o.configMaps[c.Name] = c
+		case "ClusterRole":
+			o.roles = append(o.roles, into[rbacv1.ClusterRole](t, doc))
+		case "NetworkPolicy":
+			o.policies = append(o.policies, into[networkingv1.NetworkPolicy](t, doc))
+		default:
+			o.others[kind] = append(o.others[kind], head)
+		}
+	}
+	slices.Sort(o.kinds)
+	return o
+}
+
+func into[T any](t *testing.T, doc string) *T {
+	t.Helper()
+	v := new(T)
+	if err := yaml.UnmarshalStrict([]byte(doc), v); err != nil {
+		t.Fatalf("decode: %v\n%s", err, doc)
+	}
+	return v
+}
+
+// container returns the one container of a DaemonSet.
+func container(t *testing.T, d *appsv1.DaemonSet) *corev1.Container {
+	t.Helper()
+	if n := len(d.Spec.Template.Spec.Containers); n != 1 {
+		t.Fatalf("%s has %d containers", d.Name, n)
+	}
+	return &d.Spec.Template.Spec.Containers[0]
+}

@@ -1,0 +1,313 @@
+package helm_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"warpgauge/etc"
+	"warpgauge/pkg/config"
+)
+
+// pod is what a DaemonSet asks for that somebody has to approve of, and its flags but
+// for those that every pod has.
+type pod struct {
+	Kinds []string // of the release, but for DaemonSets, Service and ServiceAccount
+	Rules []string // "resources: verbs" of ClusterRoles
+	User  int64
+	Token bool
+	Host  []string // paths, "pid", "network", "privileged", capabilities
+	Args  []string
+	Env   []string // "name" or "name=value", but for what the pod is told of itself
+}
+
+const kubelet = "/var/lib/kubelet/pod-resources"
+
+// TestPods is what each variant costs. A line more here is a permission more there.
+func TestPods(t *testing.T) {
+	roles := []string{"ClusterRole", "ClusterRoleBinding"}
+	for _, c := range []struct {
+		variant   string
+		component string
+		want      pod
+	}{
+		{"", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
+		{"", "amd", pod{Host: []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"}}},
+		{"amd", "amd", pod{Host: []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"}}},
+		{"pod-metadata", "nvidia", pod{
+			Kinds: roles, Rules: []string{"pods: list watch"}, Token: true, Host: []string{kubelet},
+			Args: []string{
+				"--kubernetes", "--kubernetes-enable-pod-labels",
+				"--kubernetes-pod-label-allowlist-regex=^app.kubernetes.io/name$", "--kubernetes-pod-label-allowlist-regex=^team$",
+				"--kubernetes-enable-pod-uid",
+			},
+		}},
+		{"shared", "nvidia", pod{
+			Host: []string{kubelet},
+			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false"},
+		}},
+		{"shared-processes", "nvidia", pod{
+			Kinds: roles, Rules: []string{"pods: list watch"}, Token: true, Host: []string{kubelet, "pid"},
+			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true"},
+		}},
+		{"container-runtime", "nvidia", pod{
+			Host: []string{"/run/containerd", kubelet, "pid"},
+			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true", "--container-runtime-socket=/run/containerd/containerd.sock"},
+		}},
+		{"mig", "nvidia", pod{
+			Host: []string{kubelet, "SYS_ADMIN"},
+			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
+		}},
+		{"dra", "nvidia", pod{
+			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
+		}},
+		{"dra", "amd", pod{
+			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
+		}},
+		{"slurm", "nvidia", pod{
+			User: 65532, Host: []string{"/run/warpgauge/jobs"},
+			Args: []string{"--hpc-job-mapping-dir=/run/warpgauge/jobs"},
+		}},
+		{"rootless", "nvidia", pod{User: 65532}},
+		{"rootless", "amd", pod{User: 65532, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv"}}},
+		{"gpu-operator", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
+		{"profiling", "nvidia", pod{
+			Host: []string{kubelet, "SYS_ADMIN"},
+			Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
+		}},
+		{"host-engine", "nvidia", pod{
+			Host: []string{kubelet, "network"},
+			Args: []string{"--kubernetes", "--remote-hostengine-info=localhost:5555"},
+		}},
+		{"gke", "nvidia", pod{
+			Host: []string{"/home/kubernetes/bin/nvidia", kubelet, "privileged"},
+			Args: []string{"--kubernetes", "--nvml-driver-root=/driver-root"},
+		}},
+		{"openshift", "nvidia", pod{
+			Kinds: []string{"PrometheusRule", "PrometheusRule", "PrometheusRule", "Role", "RoleBinding", "SecurityContextConstraints", "ServiceMonitor"},
+			Host:  []string{kubelet}, Args: []string{"--kubernetes"},
+		}},
+		{"prometheus-operator", "nvidia", pod{
+			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
+			Host:  []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
+		}},
+		{"https", "nvidia", pod{
+			Kinds: []string{"NetworkPolicy", "PodMonitor", "Secret"}, Host: []string{kubelet},
+			Args: []string{"--web-config-file=/etc/warpgauge/web/web-config.yaml", "--kubernetes"},
+		}},
+		{"counters", "nvidia", pod{
+			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
+			Args: []string{"--collectors=/etc/warpgauge/counters/counters.csv", "--kubernetes"},
+		}},
+		{"counters", "amd", pod{
+			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
+			Args: []string{"--collectors=/etc/warpgauge/counters/list.csv", "--kubernetes"},
+		}},
+	} {
+		t.Run(c.variant+"/"+c.component, func(t *testing.T) {
+			o := render(t, c.variant)
+			d := o.daemonSets[c.component]
+			if d == nil {
+				t.Fatalf("there is no DaemonSet for %s", c.component)
+			}
+			if diff := cmp.Diff(c.want, summary(t, o, d)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// everyPod are flags that say nothing of the variant.
+var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB"}
+
+func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
+	t.Helper()
+	spec, c := d.Spec.Template.Spec, container(t, d)
+	p := pod{User: *c.SecurityContext.RunAsUser, Token: *spec.AutomountServiceAccountToken}
+	for _, k := range o.kinds {
+		if !slices.Contains([]string{"DaemonSet", "Service", "ServiceAccount"}, k) {
+			p.Kinds = append(p.Kinds, k)
+		}
+	}
+	for _, role := range o.roles {
+		for _, r := range role.Rules {
+			p.Rules = append(p.Rules, strings.Join(r.Resources, " ")+": "+strings.Join(r.Verbs, " "))
+		}
+	}
+	p.Host = hosts(spec, c)
+	for _, a := range c.Args {
+		if !slices.Contains(everyPod, a) {
+			p.Args = append(p.Args, a)
+		}
+	}
+	for _, e := range c.Env {
+		if e.ValueFrom == nil {
+			p.Env = append(p.Env, e.Name+"="+e.Value)
+		}
+	}
+	return p
+}
+
+// hosts are the things of the node that a pod has, sorted.
+func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
+	for _, v := range spec.Volumes {
+		if v.HostPath != nil {
+			out = append(out, v.HostPath.Path)
+		}
+	}
+	for name, on := range map[string]bool{
+		"pid": spec.HostPID, "network": spec.HostNetwork, "ipc": spec.HostIPC,
+		"privileged": c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged,
+	} {
+		if on {
+			out = append(out, name)
+		}
+	}
+	if c.SecurityContext.Capabilities != nil {
+		for _, added := range c.SecurityContext.Capabilities.Add {
+			out = append(out, string(added))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestEveryPod: what holds for whatever variant.
+func TestEveryPod(t *testing.T) {
+	for _, v := range variants(t) {
+		for component, d := range render(t, v).daemonSets {
+			t.Run(v+"/"+component, func(t *testing.T) {
+				spec, c := d.Spec.Template.Spec, container(t, d)
+				sc := c.SecurityContext
+				if sc.Privileged == nil {
+					if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+						t.Errorf("may grow: %+v", sc)
+					}
+				}
+				if !*sc.ReadOnlyRootFilesystem || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+					t.Error("the root file system is writable, or there is no seccomp profile")
+				}
+				checkMounts(t, spec, c)
+				for name, p := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+					if p.HTTPGet != nil && !slices.Contains([]string{"/livez", "/readyz"}, p.HTTPGet.Path) {
+						t.Errorf("%s probe asks %s", name, p.HTTPGet.Path)
+					}
+				}
+				if c.Resources.Limits.Cpu().Sign() != 0 || c.Resources.Limits.Memory().Sign() == 0 {
+					t.Errorf("limits %v: want one for memory and none for CPU", c.Resources.Limits)
+				}
+				if !strings.HasPrefix(c.Image, "warpgauge:") {
+					t.Errorf("image %q", c.Image)
+				}
+			})
+		}
+	}
+}
+
+// checkMounts: the host's things are read-only, nothing is mounted by subPath, which the
+// kubelet would never update, and volumes and mounts belong together.
+func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
+	t.Helper()
+	volumes := map[string]corev1.Volume{}
+	for _, v := range spec.Volumes {
+		volumes[v.Name] = v
+	}
+	for _, m := range c.VolumeMounts {
+		v, ok := volumes[m.Name]
+		switch {
+		case !ok:
+			t.Errorf("mount %q has no volume", m.Name)
+		case m.SubPath != "":
+			t.Errorf("mount %q is by subPath", m.Name)
+		case !m.ReadOnly && v.EmptyDir == nil:
+			t.Errorf("mount %q is writable", m.Name)
+		}
+		delete(volumes, m.Name)
+	}
+	for name := range volumes {
+		t.Errorf("volume %q is mounted nowhere", name)
+	}
+}
+
+// TestRestricted: without the host's things a pod is what Pod Security calls restricted.
+// https://kubernetes.io/docs/concepts/security/pod-security-standards/
+func TestRestricted(t *testing.T) {
+	for component, d := range render(t, "rootless").daemonSets {
+		spec, c := d.Spec.Template.Spec, container(t, d)
+		if h := hosts(spec, c); h != nil {
+			t.Errorf("%s has %q of the host", component, h)
+		}
+		if !*spec.SecurityContext.RunAsNonRoot || !*c.SecurityContext.RunAsNonRoot || *c.SecurityContext.RunAsUser == 0 {
+			t.Errorf("%s may be root", component)
+		}
+		for _, v := range spec.Volumes {
+			t.Errorf("%s has the volume %q", component, v.Name)
+		}
+	}
+}
+
+// TestTheExporterTakesTheFlags: each is in its table, has an effect, and its file is in
+// the image or mounted.
+func TestTheExporterTakesTheFlags(t *testing.T) {
+	all := []string{`debugDump.enabled=true`, `collectInterval=100`, `logLevel="debug"`, `logFormat="json"`, `hostnameLabel="Hostname"`, `service.port=9401`, `kubernetes.resourceNames=["a.b/c","d.e/f"]`}
+	for _, v := range variants(t) {
+		for component, d := range render(t, v, all...).daemonSets {
+			cfg, err := parse(t, container(t, d).Args)
+			if err != nil {
+				t.Errorf("%q, %s: %v", v, component, err)
+				continue
+			}
+			if cfg.Web.Address != ":9401" {
+				t.Errorf("%q, %s: address %q", v, component, cfg.Web.Address)
+			}
+			name, inImage := strings.CutPrefix(cfg.Collectors, "/etc/warpgauge/")
+			if inImage && !strings.Contains(name, "/") {
+				if _, err := etc.File(name); err != nil {
+					t.Errorf("%q, %s: %v", v, component, err)
+				}
+			}
+		}
+	}
+	for _, preset := range []string{"default", "recommended", "amd", "dcp-metrics-included", "1.x-compatibility-metrics"} {
+		cfg, err := parse(t, container(t, render(t, "", fmt.Sprintf("nvidia.counters.preset=%q", preset)).daemonSets["nvidia"]).Args)
+		if err != nil {
+			t.Errorf("preset %s: %v", preset, err)
+			continue
+		}
+		if name := strings.TrimPrefix(cfg.Collectors, "/etc/warpgauge/"); preset != "default" {
+			if _, err := etc.File(name); err != nil {
+				t.Errorf("preset %s: %v", preset, err)
+			}
+		}
+	}
+}
+
+// parse reads a command line as the exporter does. A flag without effect is an error.
+func parse(t *testing.T, args []string) (*config.Config, error) {
+	t.Helper()
+	set := config.NewSet(func(string) (string, bool) { return "", false })
+	var rest []string
+	cmd := &cli.Command{Name: "warpgauge", Flags: set.CLI(), Action: func(_ context.Context, c *cli.Command) error {
+		rest = c.Args().Slice()
+		return nil
+	}}
+	if err := cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)); err != nil {
+		return nil, err
+	}
+	for _, n := range set.Notices() {
+		return nil, fmt.Errorf("%s", n.Text)
+	}
+	if len(rest) != 0 {
+		return nil, fmt.Errorf("arguments %q are no flags", rest)
+	}
+	return set.Config()
+}

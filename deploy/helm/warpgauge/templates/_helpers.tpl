@@ -1,0 +1,145 @@
+{{/* Names, as helm create makes them: objects are found by people who know that. */}}
+{{- define "warpgauge.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "warpgauge.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 56 | trimSuffix "-" }}
+{{- else }}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 56 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 56 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{- define "warpgauge.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "warpgauge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "warpgauge.labels" -}}
+{{ include "warpgauge.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "warpgauge.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "warpgauge.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* What a feature costs. Each is "true" or empty. */}}
+
+{{- define "warpgauge.readsPods" -}}
+{{- with .Values.kubernetes }}
+{{- /* Values per process need the uids of pods, which the container runtime knows as well. */}}
+{{- $uids := and .processValues (not .containerRuntimeSocket) }}
+{{- if and .enabled (or .enablePodLabels .enablePodUID $uids) }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.readsSlices" -}}
+{{- if and .Values.kubernetes.enabled .Values.kubernetesDRA.enabled }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.needsAPI" -}}
+{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.hostPID" -}}
+{{- if or .Values.hostPID (and .Values.kubernetes.enabled .Values.kubernetes.processValues) }}true{{ end }}
+{{- end }}
+
+{{/* The kubelet's and the runtime's sockets are root's; a capability is root's in a container. */}}
+{{- define "warpgauge.needsRoot" -}}
+{{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.sysAdmin" -}}
+{{- if and (eq .vendor "nvidia") (or .root.Values.dcgm.embeddedProfiling .config.migMonitor) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.privileged" -}}
+{{- if .config.privileged }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.tls" -}}
+{{- if and .Values.tlsServerConfig.enabled (not .Values.webConfigSecret) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.webSecret" -}}
+{{- if .Values.webConfigSecret }}{{ .Values.webConfigSecret }}
+{{- else if or .Values.tlsServerConfig.enabled .Values.basicAuth.users }}{{ include "warpgauge.fullname" . }}-web
+{{- end }}
+{{- end }}
+
+{{/* The list of a DaemonSet as CSV text, if it is not a file of the image. */}}
+{{- define "warpgauge.csv" -}}
+{{- if .config.counters.csv }}{{ .config.counters.csv }}{{ else if eq .vendor "nvidia" }}{{ .root.Values.customMetrics }}{{ end }}
+{{- end }}
+
+{{- define "warpgauge.csvConfigMap" -}}
+{{- if .config.counters.configMap.name }}{{ .config.counters.configMap.name }}
+{{- else if include "warpgauge.csv" . }}{{ include "warpgauge.fullname" .root }}-{{ .vendor }}-counters
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.csvKey" -}}
+{{- if .config.counters.configMap.name }}{{ .config.counters.configMap.key }}{{ else }}counters.csv{{ end }}
+{{- end }}
+
+{{/* How to ask a probe's question: kubelet has no password and no certificate. */}}
+{{- define "warpgauge.probe" -}}
+{{- $v := .root.Values -}}
+{{- if or $v.webConfigSecret $v.basicAuth.users (and $v.tlsServerConfig.enabled $v.tlsServerConfig.clientAuthType) -}}
+tcpSocket: { port: metrics{{ with .probe.host }}, host: {{ . | quote }}{{ end }} }
+{{- else -}}
+httpGet: { path: {{ .probe.path }}, port: metrics{{ if $v.tlsServerConfig.enabled }}, scheme: HTTPS{{ end }}{{ with .probe.host }}, host: {{ . | quote }}{{ end }} }
+{{- end }}
+initialDelaySeconds: {{ .probe.initialDelaySeconds }}
+periodSeconds: {{ .probe.periodSeconds }}
+timeoutSeconds: {{ .probe.timeoutSeconds }}
+failureThreshold: {{ .probe.failureThreshold }}
+{{- end }}
+
+{{/* What ServiceMonitor and PodMonitor say of an endpoint alike. */}}
+{{- define "warpgauge.endpoint" -}}
+port: metrics
+path: /metrics
+interval: {{ .monitor.interval }}
+scrapeTimeout: {{ .monitor.scrapeTimeout }}
+honorLabels: {{ .monitor.honorLabels }}
+{{- if .root.Values.tlsServerConfig.enabled }}
+scheme: https
+{{- end }}
+{{- with .monitor.tlsConfig }}
+tlsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .monitor.basicAuth }}
+basicAuth: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .monitor.relabelings }}
+relabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .monitor.metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,198 @@
+{{/* The flags of a DaemonSet: only what differs from the exporter's own defaults. */}}
+{{- define "warpgauge.args" -}}
+{{- $v := .root.Values }}
+{{- $off := ternary (list "rocm") (list "nvml" "dcgm") (eq .vendor "nvidia") }}
+{{- range $off }}
+- --enable-{{ . }}=false
+{{- end }}
+{{- with $v.service }}
+{{- $address := .address | default (printf ":%v" .port) }}
+{{- if ne $address ":9400" }}
+- --address={{ $address }}
+{{- end }}
+{{- end }}
+{{- if include "warpgauge.csvConfigMap" . }}
+- --collectors=/etc/warpgauge/counters/{{ include "warpgauge.csvKey" . }}
+{{- else if ne .config.counters.preset "default" }}
+- --collectors=/etc/warpgauge/{{ .config.counters.preset }}{{ if not (has .config.counters.preset (list "dcp-metrics-included" "1.x-compatibility-metrics")) }}-counters{{ end }}.csv
+{{- end }}
+{{- with $v.collectInterval }}
+- --collect-interval={{ . }}
+{{- end }}
+{{- with $v.collectorMemoryLimit }}
+- --collector-memory-limit={{ . }}
+{{- end }}
+{{- with $v.logLevel }}
+- --log-level={{ . }}
+{{- end }}
+{{- with $v.logFormat }}
+- --log-format={{ . }}
+{{- end }}
+{{- with $v.hostnameLabel }}
+- --hostname-label={{ . }}
+{{- end }}
+{{- if include "warpgauge.webSecret" .root }}
+- --web-config-file=/etc/warpgauge/web/web-config.yaml
+{{- end }}
+{{- with $v.kubernetes }}
+{{- if .enabled }}
+- --kubernetes
+{{- if .enablePodLabels }}
+- --kubernetes-enable-pod-labels
+{{- range .podLabelAllowlistRegex }}
+- {{ printf "--kubernetes-pod-label-allowlist-regex=%s" . | toJson }}
+{{- end }}
+{{- end }}
+{{- if .enablePodUID }}
+- --kubernetes-enable-pod-uid
+{{- end }}
+{{- if .virtualGPUs }}
+- --kubernetes-virtual-gpus
+{{- end }}
+{{- if or .processValues .virtualGPUs }}
+- --process-values={{ .processValues }}
+{{- end }}
+{{- with .resourceNames }}
+- --nvidia-resource-names={{ join "," . }}
+{{- end }}
+{{- with .containerRuntimeSocket }}
+- --container-runtime-socket={{ . }}
+{{- end }}
+{{- if $v.kubernetesDRA.enabled }}
+- --kubernetes-enable-dra
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $v.hpcJobMapping.enabled }}
+- --hpc-job-mapping-dir={{ $v.hpcJobMapping.directory }}
+{{- end }}
+{{- if eq .vendor "nvidia" }}
+{{- with $v.dcgm.remoteHostEngine }}
+- --remote-hostengine-info={{ . }}
+{{- end }}
+{{- with .config.driverRoot }}
+- --nvml-driver-root=/driver-root
+{{- end }}
+{{- end }}
+{{- with $v.debugDump }}
+{{- if .enabled }}
+- --dump-enabled
+- --dump-directory={{ .directory }}
+- --dump-retention={{ .retention }}
+- --dump-compression={{ .compression }}
+{{- end }}
+{{- end }}
+{{- range $v.arguments }}
+- {{ . | toString | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* Mounts; everything that is the host's is read-only. */}}
+{{- define "warpgauge.volumeMounts" -}}
+{{- $v := .root.Values }}
+{{- if $v.kubernetes.enabled }}
+- { name: pod-gpu-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true }
+{{- with $v.kubernetes.containerRuntimeSocket }}
+- { name: container-runtime, mountPath: {{ dir . }}, readOnly: true }
+{{- end }}
+{{- end }}
+{{- if $v.hpcJobMapping.enabled }}
+- { name: hpc-job-mapping, mountPath: {{ $v.hpcJobMapping.directory }}, readOnly: true }
+{{- end }}
+{{- if include "warpgauge.csvConfigMap" . }}
+- { name: counters, mountPath: /etc/warpgauge/counters, readOnly: true }
+{{- end }}
+{{- if include "warpgauge.webSecret" .root }}
+- { name: web-config, mountPath: /etc/warpgauge/web, readOnly: true }
+{{- end }}
+{{- if include "warpgauge.tls" .root }}
+- { name: tls, mountPath: /etc/warpgauge/tls, readOnly: true }
+{{- end }}
+{{- if and (eq .vendor "nvidia") .config.driverRoot }}
+- { name: driver-root, mountPath: /driver-root, readOnly: true, mountPropagation: HostToContainer }
+{{- end }}
+{{- if $v.debugDump.enabled }}
+- { name: debug-dumps, mountPath: {{ $v.debugDump.directory }} }
+{{- end }}
+{{- with $v.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.volumes" -}}
+{{- $v := .root.Values }}
+{{- if $v.kubernetes.enabled }}
+- name: pod-gpu-resources
+  hostPath: { path: {{ $v.kubeletPath }}, type: Directory }
+{{- with $v.kubernetes.containerRuntimeSocket }}
+# The directory, not the socket: a runtime that is restarted makes another socket.
+- name: container-runtime
+  hostPath: { path: {{ dir . }}, type: Directory }
+{{- end }}
+{{- end }}
+{{- if $v.hpcJobMapping.enabled }}
+- name: hpc-job-mapping
+  hostPath: { path: {{ $v.hpcJobMapping.directory }}, type: DirectoryOrCreate }
+{{- end }}
+{{- with include "warpgauge.csvConfigMap" . }}
+# As a directory: the kubelet never updates a file that is mounted by subPath.
+- name: counters
+  configMap: { name: {{ . }} }
+{{- end }}
+{{- with include "warpgauge.webSecret" .root }}
+- name: web-config
+  secret: { secretName: {{ . }}, defaultMode: 0440 }
+{{- end }}
+{{- if include "warpgauge.tls" .root }}
+- name: tls
+  secret: { secretName: {{ required "tlsServerConfig.existingSecret names the secret with certificate and key" $v.tlsServerConfig.existingSecret }}, defaultMode: 0440 }
+{{- end }}
+{{- if and (eq .vendor "nvidia") .config.driverRoot }}
+- name: driver-root
+  hostPath: { path: {{ .config.driverRoot }}, type: Directory }
+{{- end }}
+{{- if $v.debugDump.enabled }}
+- name: debug-dumps
+  emptyDir: { sizeLimit: 256Mi }
+{{- end }}
+{{- range $v.extraHostVolumes }}
+- name: {{ .name }}
+  hostPath: { path: {{ .hostPath }} }
+{{- end }}
+{{- with $v.extraConfigMapVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- with $v.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* As tight as the features allow; podSecurityContext and securityContext are merged over it. */}}
+{{- define "warpgauge.podSecurityContext" -}}
+{{- $out := dict "seccompProfile" (dict "type" "RuntimeDefault") }}
+{{- if not (include "warpgauge.needsRoot" .) }}
+{{- $_ := set $out "runAsNonRoot" true }}
+{{- $_ := set $out "fsGroup" 65532 }}
+{{- end }}
+{{- if .root.Values.openshift.seLinuxOptions }}
+{{- $_ := set $out "seLinuxOptions" .root.Values.openshift.seLinuxOptions }}
+{{- end }}
+{{- toYaml (mergeOverwrite $out (deepCopy .root.Values.podSecurityContext)) }}
+{{- end }}
+
+{{- define "warpgauge.securityContext" -}}
+{{- $root := eq (include "warpgauge.needsRoot" .) "true" }}
+{{- $id := ternary 0 65532 $root }}
+{{- $out := dict "readOnlyRootFilesystem" true "runAsUser" $id "runAsGroup" $id "runAsNonRoot" (not $root) }}
+{{- if include "warpgauge.privileged" . }}
+{{- $_ := set $out "privileged" true }}
+{{- else }}
+{{- $_ := set $out "allowPrivilegeEscalation" false }}
+{{- $capabilities := dict "drop" (list "ALL") }}
+{{- if include "warpgauge.sysAdmin" . }}
+{{- $_ := set $capabilities "add" (list "SYS_ADMIN") }}
+{{- end }}
+{{- $_ := set $out "capabilities" $capabilities }}
+{{- end }}
+{{- toYaml (mergeOverwrite $out (deepCopy .root.Values.securityContext)) }}
+{{- end }}

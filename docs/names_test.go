@@ -1,0 +1,257 @@
+package docs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"warpgauge/pkg/field"
+)
+
+// read returns a file of the repository.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	makeCommand = regexp.MustCompile("(?m)(?:^ *|`)make ([a-z][a-z0-9-]*)")
+	makeTarget  = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+)
+
+// TestMakeTargets checks that each `make TARGET` in a page is in the Makefile.
+func TestMakeTargets(t *testing.T) {
+	known, found := map[string]bool{}, 0
+	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		known[m[1]] = true
+	}
+	for path, text := range pages(t) {
+		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
+			found++
+			if !known[m[1]] {
+				t.Errorf("%s: there is no `make %s`", path, m[1])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d commands only", found)
+	}
+}
+
+// repositoryPath is a file or folder of the repository as commands name it: from the root.
+var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
+
+// TestPaths checks that the files which commands and texts name are there. What stands
+// behind / is of another root: a file of the system, a URL.
+func TestPaths(t *testing.T) {
+	found := 0
+	for path, text := range pages(t) {
+		for _, m := range repositoryPath.FindAllStringSubmatchIndex(text, -1) {
+			name, before := text[m[2]:m[3]], text[:m[2]]
+			if strings.HasSuffix(before, "/") && !strings.HasSuffix(before, "$PWD/") && !strings.HasSuffix(before, " ./") {
+				continue
+			}
+			found++
+			if strings.Contains(name, "NAME") {
+				continue // for the reader to fill in
+			}
+			_, err := os.Stat(filepath.Join("..", name))
+			_, beside := os.Stat(filepath.Join("..", filepath.Dir(path), name))
+			if errors.Is(err, fs.ErrNotExist) && errors.Is(beside, fs.ErrNotExist) {
+				t.Errorf("%s: %s is not there", path, name)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("found %d paths only", found)
+	}
+}
+
+var variable = regexp.MustCompile(`\b(?:WARPGAUGE|DCGM_EXPORTER)_[A-Z0-9_]*[A-Z0-9]\b`)
+
+// TestVariables checks that each environment variable of the exporter in a page is in
+// the flag table.
+func TestVariables(t *testing.T) {
+	all := pages(t)
+	known := map[string]bool{}
+	for _, name := range variable.FindAllString(all["docs/flags.md"], -1) {
+		known[name] = true
+	}
+	for path, text := range all {
+		for _, name := range variable.FindAllString(text, -1) {
+			if !known[name] && !othersVariables[name] {
+				t.Errorf("%s: $%s is not in the flag table", path, name)
+			}
+		}
+	}
+}
+
+// othersVariables are of scripts, units and tests.
+var othersVariables = map[string]bool{
+	"WARPGAUGE_FLAGS":            true, // the systemd unit
+	"WARPGAUGE_JOB_ID":           true, // deploy/slurm/warpgauge-jobs
+	"WARPGAUGE_REQUIRE":          true, // tests
+	"WARPGAUGE_CHART_KUBECONFIG": true,
+	"WARPGAUGE_FAKE_DCGM":        true,
+	"WARPGAUGE_FAKE_NVML":        true,
+	"WARPGAUGE_SOAK":             true,
+	"WARPGAUGE_TORN_KILLS":       true,
+}
+
+var fieldWord = regexp.MustCompile(`\b(?:DCGM_(?:FI|EXP)|amd_gpu|nvidia_gpu)_[A-Za-z0-9_]*[A-Za-z0-9]`)
+
+// TestFields checks that each field that a page names is one of the catalogue, or the
+// histogram of one, or with … or * the beginning of some.
+func TestFields(t *testing.T) {
+	for path, text := range pages(t) {
+		for _, at := range fieldWord.FindAllStringIndex(text, -1) {
+			name, after := text[at[0]:at[1]], text[at[1]:]
+			if name == "nvidia_gpu_exporter" {
+				continue // a program
+			}
+			if strings.HasPrefix(after, "_…") || strings.HasPrefix(after, "_*") {
+				if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
+					t.Errorf("%s: no field begins with %s_", path, name)
+				}
+				continue
+			}
+			_, _, ok := field.ByName(name)
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				if base, cut := strings.CutSuffix(name, suffix); cut && !ok {
+					_, _, ok = field.ByName(base)
+				}
+			}
+			if !ok {
+				t.Errorf("%s: %s is not in the catalogue", path, name)
+			}
+		}
+	}
+}
+
+var (
+	subcommand  = regexp.MustCompile("(?m)(?:^ *|`|bin/)warpgauge ([a-z][a-z-]*)")
+	helpCommand = regexp.MustCompile(`(?m)Name: +"([a-z-]+)"`)
+)
+
+// TestSubcommands checks that each `warpgauge COMMAND` in a page is one.
+func TestSubcommands(t *testing.T) {
+	known := map[string]bool{}
+	sources, err := filepath.Glob("../cmd/warpgauge/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range helpCommand.FindAllStringSubmatch(string(text), -1) {
+			known[m[1]] = true
+		}
+	}
+	if !known["check"] || !known["once"] {
+		t.Fatalf("commands found: %v", known)
+	}
+	for path, text := range pages(t) {
+		for _, block := range codeOf(text) {
+			for _, m := range subcommand.FindAllStringSubmatch(block, -1) {
+				if !known[m[1]] {
+					t.Errorf("%s: there is no `warpgauge %s`", path, m[1])
+				}
+			}
+		}
+	}
+}
+
+var (
+	fenced   = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
+	indented = regexp.MustCompile(`(?m)^(?:    .*\n?)+`)
+)
+
+// codeOf are the blocks of commands of a page.
+func codeOf(text string) []string {
+	var out []string
+	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
+}
+
+// TestIndex checks that docs/README.md leads to each page beside it.
+func TestIndex(t *testing.T) {
+	all := pages(t)
+	for path := range all {
+		name, beside := strings.CutPrefix(path, "docs/")
+		if beside && name != "README.md" && !strings.Contains(all["docs/README.md"], "]("+name) {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+	}
+}
+
+// reservedLabels is the list of the labels that series of devices can have.
+var reservedLabels = regexp.MustCompile(`(?s)func reserved\(.*?\n\t}`)
+
+// TestMigrationLabels checks that docs/migration.md says what becomes of each label.
+func TestMigrationLabels(t *testing.T) {
+	page, found := read(t, "docs/migration.md"), 0
+	_, page, _ = strings.Cut(page, "\n## Labels\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	for _, m := range regexp.MustCompile(`"(\w+)": true`).FindAllStringSubmatch(reservedLabels.FindString(read(t, "pkg/owner/podlabels.go")), -1) {
+		found++
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("the label %s is not in docs/migration.md", m[1])
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d labels only", found)
+	}
+}
+
+// othersPrograms take flags of their own.
+var othersPrograms = map[string]bool{
+	"helm": true, "kubectl": true, "oc": true, "docker": true, "podman": true, "buildah": true, "prometheus": true, "promtool": true,
+	"systemctl": true, "systemd-tmpfiles": true, "curl": true, "dcgmi": true, "nvidia-smi": true, "rocm-smi": true, "amd-smi": true,
+	"dcgmproftester12": true, "dcgmproftester13": true, "rocblas-bench": true, "go": true, "git": true, "npm": true, "install": true,
+	"gpu-check": true, "bin/gpu-check": true, "./gpu-check": true, "grafana": true, "srun": true, "sbatch": true,
+	"firewall-cmd": true, "ufw": true,
+}
+
+var (
+	separator = regexp.MustCompile(`\|\|?|&&|;|\$\(`)
+	beginning = regexp.MustCompile(`^(?:[A-Z_]+=\S* +|sudo +|exec +|\$ +)*(\S+)`)
+)
+
+// withoutOthersCommands leaves out of a page's blocks of commands those of other programs.
+func withoutOthersCommands(text string) string {
+	for _, block := range codeOf(text) {
+		for _, line := range strings.Split(strings.ReplaceAll(block, "\\\n", "\x00"), "\n") {
+			for _, command := range separator.Split(line, -1) {
+				m := beginning.FindStringSubmatch(strings.TrimSpace(command))
+				if m != nil && othersPrograms[m[1]] {
+					text = strings.ReplaceAll(text, strings.ReplaceAll(command, "\x00", "\\\n"), "")
+				}
+			}
+		}
+	}
+	return text
+}
+
+// TestWithoutOthersCommands: a wrong flag of ours is not hidden by a command beside it.
+func TestWithoutOthersCommands(t *testing.T) {
+	page := "Text --one.\n\n    sudo helm install x --set a=b \\\n      --two && warpgauge --three\n    FOO=1 warpgauge --four | curl --five\n"
+	got := withoutOthersCommands(page)
+	for flag, want := range map[string]bool{"one": true, "set": false, "two": false, "three": true, "four": true, "five": false} {
+		if strings.Contains(got, "--"+flag) != want {
+			t.Errorf("--%s is there: %v, want %v, in\n%s", flag, !want, want, got)
+		}
+	}
+}
