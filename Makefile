@@ -81,7 +81,7 @@ race: race-packages race-e2e ## All tests under the race detector
 # Apart, since CI has a stage for each: tests of the real binary are TestE2E….
 .PHONY: race-packages race-e2e
 race-packages:
-	$(GO) test -race -skip '^TestE2E' ./...
+	$(GO) test -race -skip '^TestE2E' ./benchmarks/... ./cmd/... ./collectors/... ./pkg/...
 race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' ./cmd/warpgauge
 
