@@ -150,7 +150,7 @@ chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes e
 	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
 
 .PHONY: e2e-cluster
-e2e-cluster: build tools-chart tools-cluster ## Run the chart in a real cluster of one node with simulated GPUs, scale by it (4 minutes)
+e2e-cluster: build tools-chart tools-cluster ## Run the chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built)
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause

@@ -125,7 +125,7 @@ func (n *node) scaleUp() (string, error) {
 	if err := n.wait(60*time.Second, n.scalesBy("inference-by-utilization")); err != nil {
 		return "", err
 	}
-	if _, err := n.running(workloads, "gpu=whole", 1); err != nil {
+	if _, err := n.running("gpu=whole", 1); err != nil {
 		return "", err
 	}
 	if err := n.load("busy"); err != nil {
@@ -143,9 +143,9 @@ func (n *node) scaleUp() (string, error) {
 			return err
 		}
 		have := map[string]bool{}
-		for _, labels := range page[utilization] {
-			if labels["namespace"] == workloads && strings.HasPrefix(labels["pod"], "inference-") {
-				have[labels["pod"]] = true
+		for _, s := range page[utilization] {
+			if s.labels["namespace"] == workloads && strings.HasPrefix(s.labels["pod"], "inference-") {
+				have[s.labels["pod"]] = true
 			}
 		}
 		if len(have) != mostReplicas {
@@ -183,7 +183,7 @@ func (n *node) replicas(want int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	pods, err := n.running(workloads, "gpu=whole", want)
+	pods, err := n.running("gpu=whole", want)
 	return len(pods), err
 }
 

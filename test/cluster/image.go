@@ -52,7 +52,7 @@ func (i image) write(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	w := tar.NewWriter(f)
 	for _, part := range []struct {
 		name string
@@ -81,7 +81,7 @@ func (i image) layer() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		info, err := f.Stat()
 		if err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func sharedLibraries(program string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	out := map[string]string{}
 	if s := f.Section(".interp"); s != nil {
 		text, err := s.Data()

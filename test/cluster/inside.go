@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,13 +41,15 @@ func initNamespaces(o options) error {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR:
+		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			return fmt.Errorf("wait for the node: %w", err)
 		case pid == node.Pid && status.Signaled():
 			return fmt.Errorf("the node was ended by %v", status.Signal())
+		case pid == node.Pid && status.ExitStatus() != 0:
+			return errSaid
 		case pid == node.Pid:
-			os.Exit(status.ExitStatus())
+			return nil
 		}
 	}
 }

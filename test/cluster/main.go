@@ -22,6 +22,9 @@ const (
 	modeNode = "node" // what runs the cluster and its checks
 )
 
+// errSaid is a failure that another process has told of.
+var errSaid = errors.New("already said")
+
 // options are the same in every mode.
 type options struct {
 	repo  string // root of the repository
@@ -32,10 +35,14 @@ type options struct {
 }
 
 func main() {
-	if err := start(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
+	err := start(os.Args[1:])
+	if err == nil {
+		return
 	}
+	if !errors.Is(err, errSaid) {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+	}
+	os.Exit(1)
 }
 
 func start(args []string) error {

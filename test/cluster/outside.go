@@ -27,7 +27,7 @@ func runOutside(o options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	o.dir = dir
 	if err := errors.Join(os.RemoveAll(o.logs), os.MkdirAll(o.logs, 0o755)); err != nil {
 		return err
@@ -44,6 +44,9 @@ func runOutside(o options) error {
 	}
 	err = cmd.Run()
 	removeGroups(before)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		return errSaid
+	}
 	return err
 }
 

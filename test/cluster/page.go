@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +15,9 @@ import (
 )
 
 // page is what a scrape of the exporter's pod told, by metric.
-type page map[string][]map[string]string // labels of each series; a value is not asked for
+type page map[string][]series
+
+type series struct{ labels map[string]string }
 
 const metricsPort = "9400"
 
@@ -38,16 +41,21 @@ func (n *node) scrape() (page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scrape(address)
+	return scrape(n.ctx, address)
 }
 
-func scrape(address string) (page, error) {
-	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get("http://" + address + "/metrics")
+func scrape(ctx context.Context, address string) (page, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(answer.Body)
 		return nil, fmt.Errorf("%s: %s", answer.Status, text)
@@ -64,17 +72,17 @@ func scrape(address string) (page, error) {
 			for _, l := range m.Label {
 				labels[l.GetName()] = l.GetValue()
 			}
-			out[name] = append(out[name], labels)
+			out[name] = append(out[name], series{labels})
 		}
 	}
 	return out, nil
 }
 
 // of returns the series of a device.
-func (p page) of(metric, uuid string) (out []map[string]string) {
-	for _, labels := range p[metric] {
-		if labels["UUID"] == uuid {
-			out = append(out, labels)
+func (p page) of(uuid string) (out []series) {
+	for _, s := range p[utilization] {
+		if s.labels["UUID"] == uuid {
+			out = append(out, s)
 		}
 	}
 	return out
@@ -83,9 +91,9 @@ func (p page) of(metric, uuid string) (out []map[string]string) {
 // devices returns the GPUs on the page, all of them or those that pods have.
 func (p page) devices(owned bool) map[string]bool {
 	out := map[string]bool{}
-	for _, labels := range p[utilization] {
-		if !owned || labels["pod"] != "" {
-			out[labels["UUID"]] = true
+	for _, s := range p[utilization] {
+		if !owned || s.labels["pod"] != "" {
+			out[s.labels["UUID"]] = true
 		}
 	}
 	return out
@@ -93,9 +101,9 @@ func (p page) devices(owned bool) map[string]bool {
 
 // uuids returns the devices that a pod has, as the page says.
 func (p page) uuids(namespace, pod string) (out []string) {
-	for _, labels := range p[utilization] {
-		if labels["namespace"] == namespace && labels["pod"] == pod {
-			out = append(out, labels["UUID"])
+	for _, s := range p[utilization] {
+		if s.labels["namespace"] == namespace && s.labels["pod"] == pod {
+			out = append(out, s.labels["UUID"])
 		}
 	}
 	return out
@@ -103,9 +111,9 @@ func (p page) uuids(namespace, pod string) (out []string) {
 
 // owners returns who has which device, sorted.
 func (p page) owners() (out []string) {
-	for _, labels := range p[utilization] {
-		if labels["pod"] != "" {
-			out = append(out, labels["namespace"]+"/"+labels["pod"]+" "+labels["UUID"])
+	for _, s := range p[utilization] {
+		if s.labels["pod"] != "" {
+			out = append(out, s.labels["namespace"]+"/"+s.labels["pod"]+" "+s.labels["UUID"])
 		}
 	}
 	slices.Sort(out)

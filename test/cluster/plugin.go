@@ -34,12 +34,12 @@ func (p *devicePlugin) start(ctx context.Context) error {
 	}
 	p.server, p.stop = grpc.NewServer(), make(chan struct{})
 	deviceplugin.RegisterDevicePluginServer(p.server, p)
-	go p.server.Serve(l)
+	go func() { _ = p.server.Serve(l) }() // ends with close
 	conn, err := grpc.NewClient("unix://"+deviceplugin.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	_, err = deviceplugin.NewRegistrationClient(conn).Register(ctx, &deviceplugin.RegisterRequest{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (n *node) launch(name, program string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the server has its own descriptor
 	p := &process{name: name, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(os.Environ(), "PATH="+n.tools.path())
@@ -38,7 +39,7 @@ func (n *node) launch(name, program string, args ...string) (*process, error) {
 		err := p.cmd.Wait()
 		close(p.done)
 		if !p.stopped.Load() {
-			n.cancel(fmt.Errorf("%s ended (%v): %s", name, err, tail(n.log(name), 5)))
+			n.cancel(fmt.Errorf("%s ended: %w: %s", name, cmp.Or(err, errors.New("exit status 0")), tail(n.log(name), 5)))
 		}
 	}()
 	return p, nil
