@@ -60,7 +60,7 @@ func cannot(o options) string {
 			return err.Error()
 		}
 	}
-	probe := exec.Command("/bin/true")
+	probe := exec.CommandContext(context.Background(), "/bin/true")
 	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS}
 	if err := probe.Run(); err != nil {
 		return fmt.Sprintf("no namespaces here: %v", err)

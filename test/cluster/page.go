@@ -45,13 +45,12 @@ func (n *node) scrape() (page, error) {
 }
 
 func scrape(ctx context.Context, address string) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

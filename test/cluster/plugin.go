@@ -28,7 +28,8 @@ type devicePlugin struct {
 func (p *devicePlugin) start(ctx context.Context) error {
 	socket := strings.NewReplacer("/", "-", ".", "-").Replace(p.resource) + ".sock"
 	_ = os.Remove(deviceplugin.DevicePluginPath + socket)
-	l, err := net.Listen("unix", deviceplugin.DevicePluginPath+socket)
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "unix", deviceplugin.DevicePluginPath+socket)
 	if err != nil {
 		return err
 	}
