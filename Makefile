@@ -34,6 +34,16 @@ KUBECONFORM    := .tools/kubeconform-$(call tool_version,github.com/yannh/kubeco
 HELM_UNITTEST  := .tools/helm-unittest-$(call tool_version,github.com/helm-unittest/helm-unittest)/helm-unittest
 CHART_SCHEMAS  := .tools/kubernetes-schemas-$(shell sed -n 's|.*{"k8s.io/kubernetes", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)
 
+# The cluster of make e2e-cluster: Kubernetes, Prometheus Adapter, etcd.
+CLUSTER       := test/cluster
+KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2; exit }' $(CLUSTER)/go.mod)
+KUBE_DIR      := .tools/kubernetes-$(KUBE_VERSION)
+KUBE          := $(addprefix $(KUBE_DIR)/,kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl)
+ADAPTER_TOOLS := test/tools/prometheus-adapter
+ADAPTER       := .tools/prometheus-adapter-$(shell awk '$$2 == "sigs.k8s.io/prometheus-adapter" { print $$3 }' $(ADAPTER_TOOLS)/go.mod)/adapter
+ETCD          := .tools/etcd-server/etcd
+OPERATOR_CRDS := prometheus-operator/prometheus-operator@$(shell sed -n 's|.*/prometheus-operator", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)/example/prometheus-operator-crd
+
 PACKAGE_TOOLS := test/tools/packages
 NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2" { print $$3 }' $(PACKAGE_TOOLS)/go.mod)/nfpm
 
@@ -111,7 +121,7 @@ lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 		deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
-		deploy/systemd/boot deploy/systemd/test; else echo "shellcheck is not installed: scripts not checked"; fi
+		deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types; else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: pure
 pure: ## Build and vet without cgo
@@ -138,6 +148,17 @@ chart: tools-chart ## Check the Helm chart: lint, render, schemas, unit tests, m
 chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes each variant of the chart
 	@test -n "$(KUBECONFIG)" || { echo "make chart-server needs KUBECONFIG" >&2; exit 1; }
 	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
+
+.PHONY: e2e-cluster
+e2e-cluster: build tools-chart tools-cluster ## Run the chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built)
+	@$(GO) test -c -o bin/chart.test ./deploy/helm
+	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
+	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
+	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)"
+
+.PHONY: dashboards-types
+dashboards-types: ## Check the dashboards against Grafana's own types (npm)
+	@dashboards/pictures/types
 
 ##@ Real GPUs
 
@@ -177,6 +198,12 @@ manifests: $(HELM) ## Render deploy/kubernetes and deploy/openshift from the cha
 .PHONY: generate-check
 generate-check: ## Fail if generated files are not up to date
 	@.ci/generate-check
+
+.PHONY: pictures
+pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prometheus; a quarter of an hour)
+	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "make pictures needs Chromium at /usr/bin/chromium or in CHROMIUM" >&2; exit 1; }
+	@dashboards/pictures/install
+	@$(GO) run ./dashboards/pictures/nodes -exporter $(BIN) -- dashboards/pictures/make docs/pictures
 
 .PHONY: docs
 docs: generate ## Write docs/*.md anew and check links, flags and metric names in all pages
@@ -226,3 +253,25 @@ tools-packages: $(NFPM) ## Build what makes the packages (half a minute, once)
 
 $(NFPM): $(PACKAGE_TOOLS)/go.sum
 	@cd $(PACKAGE_TOOLS) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install -trimpath -ldflags "-s -w" github.com/goreleaser/nfpm/v2/cmd/nfpm && touch $(abspath $@)
+
+.PHONY: tools-cluster
+tools-cluster: $(KUBE) $(ADAPTER) $(ETCD) ## Build Kubernetes and Prometheus Adapter for e2e-cluster (8 minutes on 2 cores, once)
+
+# Kubernetes and its API server's clients go by the version that is linked in.
+KUBE_FLAG    = -X k8s.io/component-base/version
+KUBE_LDFLAGS = -s -w $(KUBE_FLAG).gitVersion=$(KUBE_VERSION) $(KUBE_FLAG).gitMajor=1 $(KUBE_FLAG).gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+
+$(KUBE) &: $(CLUSTER)/go.sum
+	@echo "build Kubernetes $(KUBE_VERSION) into .tools (some 6 minutes of CPU time, once)"
+	@mkdir -p $(KUBE_DIR) && CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -ldflags "$(KUBE_LDFLAGS)" -o $(abspath $(KUBE_DIR))/ \
+		$(addprefix k8s.io/kubernetes/cmd/,$(notdir $(KUBE))) && touch $(KUBE)
+
+$(ADAPTER): $(ADAPTER_TOOLS)/go.sum
+	@CGO_ENABLED=0 $(GO) build -C $(ADAPTER_TOOLS) -ldflags "-s -w" -o $(abspath $@) sigs.k8s.io/prometheus-adapter/cmd/adapter && touch $@
+
+# Debian's, from its package without installing it; otherwise the one on PATH.
+$(ETCD):
+	@mkdir -p $(dir $@); \
+	if command -v etcd >/dev/null; then ln -sf "$$(command -v etcd)" $@; exit; fi; \
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd "$$dir"; \
+	apt-get download -qq -o APT::Sandbox::User=root etcd-server && dpkg-deb --extract etcd-server_*.deb . && cp usr/bin/etcd "$(abspath $@)"

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 var prometheus = &datasource{Type: "prometheus", UID: "${datasource}"}
 
@@ -13,7 +17,7 @@ func newDashboard(uid, title, description string, variables ...variable) *builde
 		SchemaVersion: 39, Version: 1, Editable: true, GraphTooltip: 1, Refresh: "30s",
 		Time: timeRange{From: "now-1h", To: "now"}, Timezone: "browser",
 		Templating: templating{List: all},
-		Links:      []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true}},
+		Links:      []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true, Icon: "external link"}},
 	}}
 }
 
@@ -21,7 +25,8 @@ func newDashboard(uid, title, description string, variables ...variable) *builde
 func choice(name, label, of, metric string) variable {
 	return variable{
 		Name: name, Label: label, Type: "query", Datasource: prometheus, Refresh: 2, Sort: 3, Multi: true, IncludeAll: true, AllValue: ".*",
-		Query: variableQuery{Query: fmt.Sprintf("label_values(%s, %s)", metric, of), RefID: name},
+		Current: &chosen{Text: []string{"All"}, Value: []string{"$__all"}},
+		Query:   variableQuery{Query: fmt.Sprintf("label_values(%s, %s)", metric, of), RefID: name},
 	}
 }
 
@@ -30,6 +35,8 @@ func choice(name, label, of, metric string) variable {
 type builder struct {
 	d       *dashboard
 	x, y, h int
+
+	legend string // where lines have theirs; bottom if empty
 }
 
 func (b *builder) row(title string) {
@@ -48,7 +55,7 @@ func (b *builder) place(p *panel, w, h int) *panel {
 	p.ID = len(b.d.Panels) + 1
 	p.GridPos = gridPos{H: h, W: w, X: b.x, Y: b.y}
 	if p.FieldConfig.Overrides == nil {
-		p.FieldConfig.Overrides = []struct{}{}
+		p.FieldConfig.Overrides = []override{}
 	}
 	b.x += w
 	b.h = max(b.h, h)
@@ -74,14 +81,14 @@ func (b *builder) lines(w int, title, description, unit string, queries ...query
 	p := b.place(&panel{
 		Type: "timeseries", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "", queries),
 		Options: map[string]any{
-			"legend":  map[string]any{"displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": []string{"mean", "max", "lastNotNull"}},
+			"legend":  map[string]any{"displayMode": "table", "placement": cmp.Or(b.legend, "bottom"), "showLegend": true, "calcs": []string{"mean", "max", "lastNotNull"}},
 			"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 		},
-	}, w, 8)
+	}, w, 9)
 	p.FieldConfig.Defaults.Unit = unit
 	// A gap is a gap: a device that does not answer has no values.
-	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 5, "spanNulls": false, "showPoints": "never"}
-	if unit == "percent" || unit == "percentunit" {
+	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "spanNulls": false, "showPoints": "never"}
+	if slices.Contains([]string{"percent", "percentunit", "watt", "mbytes", "bytes", "Bps", "MBs", "cps", "reqps", "s"}, unit) {
 		p.FieldConfig.Defaults.Min = number(0)
 	}
 	return p
@@ -100,26 +107,11 @@ func (b *builder) stat(w int, title, description, unit, expr string, steps ...st
 		Type: "stat", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "", []query{{"", expr}}),
 		Options: map[string]any{
 			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
-			"colorMode":     "value", "graphMode": "none", "textMode": "value",
+			"colorMode":     "value", "graphMode": "none", "textMode": "value", "text": map[string]any{"valueSize": 36}, // px: the same in a row of them
 		},
 	}, w, 4)
 	p.FieldConfig.Defaults.Unit = unit
 	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}
-}
-
-// table is the newest values with their labels; hidden are labels that nobody
-// wants to see.
-func (b *builder) table(w int, title, description, unit, expr string, hidden ...string) {
-	hide := map[string]bool{"Time": true}
-	for _, h := range hidden {
-		hide[h] = true
-	}
-	p := b.place(&panel{
-		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
-		Transformations: []transformation{{ID: "organize", Options: map[string]any{"excludeByName": hide}}},
-		Options:         map[string]any{"showHeader": true, "cellHeight": "sm"},
-	}, w, 9)
-	p.FieldConfig.Defaults.Unit = unit
 }
 
 // heatmap shows a classic histogram: every sample of the exporter, not only those

@@ -17,7 +17,7 @@ func exporter() *builder {
 	b.lines(12, "Duration of a scrape, p99", "From the handler's start to the network.", "s",
 		query{"{{instance}}", `histogram_quantile(0.99, sum by (instance, le) (rate(warpgauge_scrape_duration_seconds_bucket` + sel + `[$__rate_interval])))`})
 	b.lines(12, "Page size", "", "bytes", query{"{{instance}} {{format}} {{encoding}}", `warpgauge_exposition_page_bytes` + sel})
-	b.lines(12, "Requests by code", "", "reqps", query{"{{code}} {{path}}", `sum by (code, path) (rate(warpgauge_http_requests_total` + sel + `[$__rate_interval]))`})
+	b.lines(12, "Requests by code", "", "reqps", query{"{{code}} {{path}}", `sum by (code, path) (rate(warpgauge_http_requests_total` + sel + `[$__rate_interval])) > 0`})
 	b.lines(12, "Series", "", "short", query{"{{instance}}", `warpgauge_exposition_series` + sel})
 
 	b.row("Sampling")
@@ -30,7 +30,7 @@ func exporter() *builder {
 		query{"overruns {{instance}}", `rate(warpgauge_ring_overruns_total` + sel + `[$__rate_interval])`})
 	b.lines(12, "Values out of range", "Dropped, not shown.", "cps",
 		query{"{{field}}", `sum by (field) (rate(warpgauge_implausible_values_total` + sel + `[$__rate_interval])) > 0`})
-	b.table(24, "Collectors that are not in use, and why", "", "short", `warpgauge_collector_problem`+sel+` == 1`, "__name__", "job", "Value")
+	b.table(24, "Collectors that are not in use, and why", "", "short", `warpgauge_collector_problem`+sel+` == 1`, nodeColumn, column{"collector", "Collector", 0}, column{"cause", "Cause", 0})
 
 	b.row("Cost")
 	b.lines(12, "CPU", "The exporter and the children that hold vendor libraries.", "percentunit",

@@ -17,10 +17,23 @@ func rateByDevice(metric string) string {
 }
 
 // A histogram is classic (buckets are series) or native, as Prometheus was told to
-// scrape it: each expression is one for both, of which one side has no data.
+// scrape it: each expression is one for both, of which one side has no data. Of
+// classic ones, copies of one device count once. Native ones have no largest, and
+// Prometheus 2 takes no mean of them: there a shared device counts once for each
+// copy, which changes colours and the weight among several devices, but no quantile
+// of one.
+
+// classic is the rate of a series of a histogram, one for each device.
+func classic(series, label string) string {
+	return `max by (instance, UUID, GPU_I_ID` + label + `) (rate(` + series + sel + `[$__rate_interval]))`
+}
+
+func native(histogram string) string {
+	return `sum(rate(` + histogram + sel + `[$__rate_interval]))`
+}
 
 func buckets(histogram string) string {
-	return `sum by (le) (rate(` + histogram + `_bucket` + sel + `[$__rate_interval])) or sum(rate(` + histogram + sel + `[$__rate_interval]))`
+	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram)
 }
 
 func quantile(q, histogram string) string {
@@ -28,8 +41,8 @@ func quantile(q, histogram string) string {
 }
 
 func mean(histogram string) string {
-	return `sum(rate(` + histogram + `_sum` + sel + `[$__rate_interval])) / sum(rate(` + histogram + `_count` + sel + `[$__rate_interval]))` +
-		` or histogram_sum(sum(rate(` + histogram + sel + `[$__rate_interval]))) / histogram_count(sum(rate(` + histogram + sel + `[$__rate_interval])))`
+	return `sum(` + classic(histogram+"_sum", "") + `) / sum(` + classic(histogram+"_count", "") + `)` +
+		` or histogram_sum(` + native(histogram) + `) / histogram_count(` + native(histogram) + `)`
 }
 
 // deviceLegend is how a device is called; what it lacks is left empty by Grafana.

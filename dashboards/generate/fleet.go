@@ -15,8 +15,8 @@ func fleet() *builder {
 		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (warpgauge_device_owners{S}) > bool 0)`))
 	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
 	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
-	b.stat(3, "XIDs in 24 h", "GPUs whose last XID is new since yesterday.", "short",
-		fleetWide(`count(max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}) unless max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)) or vector(0)`), from(1, "orange"))
+	b.stat(3, "XIDs in 24 h", "GPUs with an XID that they had not yesterday.", "short",
+		fleetWide(`count(count by (instance, UUID) (max by (instance, UUID, err_code) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d))) or vector(0)`), from(1, "orange"))
 
 	b.row("Over time")
 	b.lines(12, "Utilisation by model", "Mean of the GPUs of a model.", "percent",
@@ -30,12 +30,13 @@ func fleet() *builder {
 
 	b.row("Look closer")
 	b.table(12, "Devices that are not up", "", "short",
-		fleetWide(`warpgauge_device_problem{S} == 1`), "__name__", "job", "Value")
+		fleetWide(`warpgauge_device_problem{S} == 1`), nodeColumn, gpuColumn, column{"cause", "Cause", 120}, column{"device", "Device", 0})
 	b.table(12, "Hottest GPUs", "", "celsius",
-		fleetWide(`topk(10, max by (instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`))
-	b.table(12, "Last XIDs", "", "short",
-		fleetWide(`max by (instance, gpu, modelName, err_code, err_msg) (DCGM_FI_DEV_XID_ERRORS{err_code!="0", S})`), "Value")
+		fleetWide(`topk(10, max by (instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature"))
+	b.table(12, "XIDs in 24 h", "Of GPUs that are lost by now as well.", "short",
+		fleetWide(`max by (instance, gpu, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d]))`), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn)
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
-		fleetWide(`count by (DCGM_FI_DRIVER_VERSION, modelName) (count by (instance, UUID, DCGM_FI_DRIVER_VERSION, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+		fleetWide(`count by (DCGM_FI_DRIVER_VERSION, modelName) (count by (instance, UUID, DCGM_FI_DRIVER_VERSION, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`),
+		modelColumn, column{"DCGM_FI_DRIVER_VERSION", "Driver", 0}, value("GPUs"))
 	return b
 }

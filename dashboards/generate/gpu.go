@@ -14,6 +14,7 @@ func gpu() *builder {
 	b.lines(12, "Samples a second", "How often the exporter really looked.", "cps",
 		query{deviceLegend, rateByDevice("DCGM_FI_DEV_GPU_UTIL_RATIO_count") + ` or max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (histogram_count(rate(DCGM_FI_DEV_GPU_UTIL_RATIO` + sel + `[$__rate_interval])))`})
 
+	b.legend = "right" // a line for each quantity
 	b.row("What the GPU does")
 	b.lines(12, "Pipes", "Shares of time. Absent where board or driver cannot tell.", "percentunit",
 		query{"SM " + deviceLegend, byDevice("DCGM_FI_PROF_SM_ACTIVE")},
@@ -27,7 +28,7 @@ func gpu() *builder {
 		query{"engine " + deviceLegend, byDevice("DCGM_FI_PROF_GR_ENGINE_ACTIVE")})
 	b.lines(12, "Video", "", "percent",
 		query{"encoder " + deviceLegend, byDevice("DCGM_FI_DEV_ENC_UTIL")}, query{"decoder " + deviceLegend, byDevice("DCGM_FI_DEV_DEC_UTIL")})
-	b.lines(12, "Memory", "", "decmbytes",
+	b.lines(12, "Memory", "", "mbytes",
 		query{"used " + deviceLegend, byDevice("DCGM_FI_DEV_FB_USED")}, query{"free " + deviceLegend, byDevice("DCGM_FI_DEV_FB_FREE")},
 		query{"reserved " + deviceLegend, byDevice("DCGM_FI_DEV_FB_RESERVED")})
 
@@ -52,7 +53,8 @@ func gpu() *builder {
 		query{"recovery " + deviceLegend, rateByDevice("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL")})
 
 	b.row("Errors")
-	b.table(12, "Last XID", "", "short", `max by (instance, gpu, GPU_I_ID, err_code, err_msg) (DCGM_FI_DEV_XID_ERRORS`+sel+`)`, "Value")
+	b.table(12, "Last XID", "", "short", `max by (instance, gpu, GPU_I_ID, err_code, err_msg) (DCGM_FI_DEV_XID_ERRORS`+sel+`)`,
+		nodeColumn, gpuColumn, instanceColumn, xidColumn, xidTextColumn)
 	b.lines(12, "XIDs in the window", "", "short", query{"XID {{xid}} GPU {{gpu}}", `max by (instance, gpu, xid) (DCGM_EXP_XID_ERRORS_COUNT` + sel + `) > 0`})
 	b.lines(12, "Memory rows", "", "short",
 		query{"uncorrectable " + deviceLegend, byDevice("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")},

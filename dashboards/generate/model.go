@@ -40,7 +40,12 @@ type variable struct {
 	Multi      bool        `json:"multi"`
 	IncludeAll bool        `json:"includeAll"`
 	AllValue   string      `json:"allValue,omitempty"`
-	Current    struct{}    `json:"current"`
+	Current    *chosen     `json:"current,omitempty"`
+}
+
+type chosen struct {
+	Text  []string `json:"text"`
+	Value []string `json:"value"`
 }
 
 type variableQuery struct {
@@ -60,6 +65,9 @@ type link struct {
 	AsDropdown  bool     `json:"asDropdown"`
 	IncludeVars bool     `json:"includeVars"`
 	KeepTime    bool     `json:"keepTime"`
+	Icon        string   `json:"icon"`
+	Tooltip     string   `json:"tooltip"`
+	TargetBlank bool     `json:"targetBlank"`
 }
 
 type panel struct {
@@ -95,7 +103,7 @@ type target struct {
 
 type fieldConfig struct {
 	Defaults  defaults   `json:"defaults"`
-	Overrides []struct{} `json:"overrides"`
+	Overrides []override `json:"overrides"`
 }
 
 type defaults struct {
@@ -104,6 +112,21 @@ type defaults struct {
 	Max        *float64       `json:"max,omitempty"`
 	Thresholds *thresholds    `json:"thresholds,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
+}
+
+type override struct {
+	Matcher    matcher    `json:"matcher"`
+	Properties []property `json:"properties"`
+}
+
+type matcher struct {
+	ID      string `json:"id"`
+	Options string `json:"options"`
+}
+
+type property struct {
+	ID    string `json:"id"`
+	Value any    `json:"value"`
 }
 
 type thresholds struct {

@@ -20,15 +20,15 @@ func workloads() *builder {
 	b.row("Pods")
 	b.lines(12, "Utilisation", "Of the pod's devices. Of a device that is shared, the pod's own part where processes are known (--process-values).", "percent",
 		query{"{{namespace}}/{{pod}} GPU {{gpu}}", `max by (namespace, pod, instance, gpu, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL` + who + `)`})
-	b.lines(12, "Memory", "", "decmbytes",
+	b.lines(12, "Memory", "", "mbytes",
 		query{"{{namespace}}/{{pod}} GPU {{gpu}}", `max by (namespace, pod, instance, gpu, GPU_I_ID) (DCGM_FI_DEV_FB_USED` + who + `)`})
-	b.table(24, "Who has what", "", "short", `warpgauge_device_owner`+who, "__name__", "job", "Value")
+	b.table(24, "Who has what", "", "short", `warpgauge_device_owner`+who, owners()...)
 
 	b.row("Jobs")
 	b.lines(12, "GPUs by job", "From --hpc-job-mapping-dir.", "short", query{"job {{hpc_job}}", `count by (hpc_job) (count by (hpc_job, instance, UUID, GPU_I_ID) (warpgauge_device_owner{hpc_job!=""}))`})
 	b.lines(12, "Utilisation by job", "", "percent", query{"job {{hpc_job}}", `avg by (hpc_job) (max by (hpc_job, instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}))`})
 
 	b.row("Shared devices")
-	b.table(24, "Devices with several owners", "", "short", `warpgauge_device_owners > 1`, "__name__", "job")
+	b.table(24, "Devices with several owners", "", "short", `warpgauge_device_owners > 1`, nodeColumn, gpuColumn, instanceColumn, uuidColumn, value("Owners"))
 	return b
 }

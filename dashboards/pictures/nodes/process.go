@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// processes are what runs until all of it ends. Where one ends before, the
+// pictures would show less than they should: everything is given up.
+type processes struct {
+	dir    string
+	failed context.CancelCauseFunc
+	wg     sync.WaitGroup
+}
+
+// start runs a program until ctx is done, its log in a file of that name.
+func (p *processes) start(ctx context.Context, name, exe string, environment []string, args ...string) error {
+	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, exe, args...) //nolint:gosec // what the user says it is
+	c.Env = append(os.Environ(), environment...)
+	c.Dir, c.Stdout, c.Stderr = p.dir, log, log
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 10 * time.Second
+	if err := c.Start(); err != nil {
+		_ = log.Close() // nothing was written
+		return err
+	}
+	p.wg.Go(func() {
+		defer func() { _ = log.Close() }()
+		if err := c.Wait(); ctx.Err() == nil {
+			text, _ := os.ReadFile(log.Name())
+			p.failed(fmt.Errorf("%s has ended: %w\n%s", name, err, text))
+		}
+	})
+	return nil
+}
+
+func (p *processes) wait() { p.wg.Wait() }
+
+// free is an address on loopback that nobody listened on a moment ago.
+func free(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

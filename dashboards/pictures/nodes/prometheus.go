@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// target is an exporter, under the name that its node has in the pictures.
+type target struct{ name, address string }
+
+// scrapeInterval is short, so that some minutes make a picture. The rules keep
+// their own intervals.
+const scrapeInterval = "5s"
+
+// startPrometheus returns the address of a Prometheus that scrapes the targets.
+func startPrometheus(ctx context.Context, all *processes, o *options, targets []target) (string, error) {
+	exe, err := absolute(o.prometheus)
+	if err != nil {
+		return "", err
+	}
+	rules, err := filepath.Abs(o.rules)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\n", scrapeInterval, scrapeInterval, scrapeInterval)
+	fmt.Fprintf(&b, "rule_files: [%q]\nscrape_configs:\n- job_name: warpgauge\n  honor_labels: true\n  static_configs:\n", rules)
+	for _, t := range targets {
+		fmt.Fprintf(&b, "  - {targets: [%q], labels: {instance: %q}}\n", t.address, t.name)
+	}
+	config := filepath.Join(all.dir, "prometheus.yml")
+	if err := os.WriteFile(config, []byte(b.String()), 0o600); err != nil {
+		return "", err
+	}
+	address, err := free(ctx)
+	if err != nil {
+		return "", err
+	}
+	return "http://" + address, all.start(ctx, "prometheus", exe, nil,
+		"--config.file="+config, "--storage.tsdb.path="+filepath.Join(all.dir, "data"), "--web.listen-address="+address,
+		"--web.console.libraries="+all.dir, "--web.console.templates="+all.dir, "--log.level=warn")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// The node's addresses, all of them on lo. A Service's address without kube-proxy is one
+// that the server listens on itself.
+const (
+	nodeName   = "node-1"
+	nodeIP     = "10.77.0.1"
+	serviceIP  = "10.0.0.1" // of the Service "kubernetes": the first of serviceNet
+	serviceNet = "10.0.0.0/24"
+	podNet     = "10.88.0.0/24"
+)
+
+// initNamespaces is process 1: it makes the mounts and the network, starts the node, and
+// collects what loses its parent (containerd's shims do on purpose).
+func initNamespaces(o options) error {
+	if err := mounts(o.dir); err != nil {
+		return err
+	}
+	if err := network(); err != nil {
+		return err
+	}
+	if err := syscall.Sethostname([]byte(nodeName)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	node, err := os.StartProcess("/proc/self/exe", append([]string{"cluster"}, o.args(modeNode)...),
+		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ()})
+	if err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for the node: %w", err)
+		case pid == node.Pid && status.Signaled():
+			return fmt.Errorf("the node was ended by %v", status.Signal())
+		case pid == node.Pid && status.ExitStatus() != 0:
+			return errSaid
+		case pid == node.Pid:
+			return nil
+		}
+	}
+}
+
+// sysctls are what the kubelet sets. They are the machine's, not the namespace's, so it
+// finds them set: files with these values lie over them.
+var sysctls = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+func mounts(dir string) error {
+	var err error
+	mount := func(source, target, kind string, flags uintptr) {
+		if err == nil {
+			if err = syscall.Mount(source, target, kind, flags, ""); err != nil {
+				err = fmt.Errorf("mount %q on %q: %w", source, target, err)
+			}
+		}
+	}
+	for _, d := range []string{"lib", "log", "cni", "sysctl", "net", "fake", "docker"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	// Private towards the machine, shared below: what the kubelet mounts for a pod must
+	// reach the pod.
+	mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE)
+	mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED)
+	mount("proc", "/proc", "proc", 0)
+	mount("tmpfs", "/run", "tmpfs", 0)
+	mount(filepath.Join(dir, "lib"), "/var/lib", "", syscall.MS_BIND)
+	mount(filepath.Join(dir, "log"), "/var/log", "", syscall.MS_BIND)
+	// /proc/sys/net is of the network namespace and stays writable for CNI.
+	mount("/proc/sys/net", filepath.Join(dir, "net"), "", syscall.MS_BIND)
+	mount("/proc/sys", "/proc/sys", "", syscall.MS_BIND)
+	mount("", "/proc/sys", "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY)
+	mount(filepath.Join(dir, "net"), "/proc/sys/net", "", syscall.MS_BIND)
+	for name, value := range sysctls {
+		file := filepath.Join(dir, "sysctl", strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+			return err
+		}
+		mount(file, filepath.Join("/proc/sys", name), "", syscall.MS_BIND)
+	}
+	return err
+}
+
+func network() error {
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"address", "add", nodeIP + "/32", "dev", "lo"},
+		{"address", "add", serviceIP + "/32", "dev", "lo"},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// runOutside makes the namespaces, waits for what happens in them and tidies up.
+func runOutside(o options) error {
+	if why := cannot(o); why != "" {
+		fmt.Println("cluster: not run:", why)
+		if strings.Contains(","+os.Getenv("WARPGAUGE_REQUIRE")+",", ",cluster,") {
+			return errors.New("WARPGAUGE_REQUIRE wants it")
+		}
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "warpgauge-cluster-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	o.dir = dir
+	if err := errors.Join(os.RemoveAll(o.logs), os.MkdirAll(o.logs, 0o755)); err != nil {
+		return err
+	}
+	before := containerGroups()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", o.args(modeInit)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true, // an interrupt of the terminal is for this process, which ends that one
+	}
+	err = cmd.Run()
+	removeGroups(before)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		return errSaid
+	}
+	return err
+}
+
+// cannot says why the cluster cannot run here, by trying what it takes.
+func cannot(o options) string {
+	if os.Geteuid() != 0 {
+		return "it takes root"
+	}
+	for _, t := range newTools(o).all() {
+		if _, err := exec.LookPath(t); err != nil {
+			return err.Error()
+		}
+	}
+	probe := exec.CommandContext(context.Background(), "/bin/true")
+	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS}
+	if err := probe.Run(); err != nil {
+		return fmt.Sprintf("no namespaces here: %v", err)
+	}
+	return ""
+}
+
+// containerGroups are the control groups in which containerd's CRI puts containers.
+func containerGroups() map[string]bool {
+	out := map[string]bool{}
+	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io", "/sys/fs/cgroup/*/k8s.io", "/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
+		found, _ := filepath.Glob(pattern)
+		for _, g := range found {
+			if info, err := os.Stat(g); err == nil && info.IsDir() {
+				out[g] = true
+			}
+		}
+	}
+	return out
+}
+
+// removeGroups removes those that were not there before. Control groups outlive the
+// processes in them, and what ended the containers was the end of their namespace.
+func removeGroups(before map[string]bool) {
+	groups := slices.Sorted(maps.Keys(containerGroups()))
+	for _, g := range slices.Backward(groups) { // children before their parents
+		if !before[g] {
+			_ = syscall.Rmdir(g)
+		}
+	}
+}

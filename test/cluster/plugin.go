@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones,
+// by UUID, or by "UUID::replica" where a GPU is shared in time slices.
+type devicePlugin struct {
+	deviceplugin.UnimplementedDevicePluginServer
+	resource string
+	ids      []string
+	server   *grpc.Server
+	stop     chan struct{}
+}
+
+// start serves and registers. The kubelet removes all sockets when it starts, so every
+// plugin must do both again then.
+func (p *devicePlugin) start(ctx context.Context) error {
+	socket := strings.NewReplacer("/", "-", ".", "-").Replace(p.resource) + ".sock"
+	_ = os.Remove(deviceplugin.DevicePluginPath + socket)
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "unix", deviceplugin.DevicePluginPath+socket)
+	if err != nil {
+		return err
+	}
+	p.server, p.stop = grpc.NewServer(), make(chan struct{})
+	deviceplugin.RegisterDevicePluginServer(p.server, p)
+	go func() { _ = p.server.Serve(l) }() // ends with close
+	conn, err := grpc.NewClient("unix://"+deviceplugin.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = deviceplugin.NewRegistrationClient(conn).Register(ctx, &deviceplugin.RegisterRequest{
+		Version: deviceplugin.Version, Endpoint: socket, ResourceName: p.resource,
+	})
+	if err != nil {
+		p.close()
+		return fmt.Errorf("register %s with the kubelet: %w", p.resource, err)
+	}
+	return nil
+}
+
+func (p *devicePlugin) close() {
+	close(p.stop)
+	p.server.Stop()
+}
+
+func (p *devicePlugin) GetDevicePluginOptions(context.Context, *deviceplugin.Empty) (*deviceplugin.DevicePluginOptions, error) {
+	return &deviceplugin.DevicePluginOptions{}, nil
+}
+
+func (p *devicePlugin) ListAndWatch(_ *deviceplugin.Empty, stream grpc.ServerStreamingServer[deviceplugin.ListAndWatchResponse]) error {
+	out := &deviceplugin.ListAndWatchResponse{}
+	for _, id := range p.ids {
+		out.Devices = append(out.Devices, &deviceplugin.Device{ID: id, Health: deviceplugin.Healthy})
+	}
+	if err := stream.Send(out); err != nil {
+		return err
+	}
+	select {
+	case <-p.stop:
+	case <-stream.Context().Done():
+	}
+	return nil
+}
+
+func (p *devicePlugin) Allocate(_ context.Context, in *deviceplugin.AllocateRequest) (*deviceplugin.AllocateResponse, error) {
+	out := &deviceplugin.AllocateResponse{}
+	for _, c := range in.ContainerRequests {
+		out.ContainerResponses = append(out.ContainerResponses, &deviceplugin.ContainerAllocateResponse{
+			Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(c.DevicesIds, ",")},
+		})
+	}
+	return out, nil
+}
