@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
 // TestE2EAlerts lets an XID travel the whole way: exporter, Prometheus with the
@@ -26,11 +28,14 @@ func TestE2EAlerts(t *testing.T) {
 	am := startAlertmanager(t, alertmanager, discord.url, onCall.url)
 
 	xid := newTrouble(t)
-	e := serve(t, exe, "--collect-interval=100", "--xid-count-window-size=10000",
+	kube := kubelet.Start(t)
+	e := serve(t, exe, withKubelet(kube.Socket(), "--collect-interval=100", "--xid-count-window-size=10000",
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs.\n"),
-		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+xid.fault("kind: xid, device: 3, xid: 79")))
+		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+xid.fault("kind: xid, device: 3, xid: 79")))...)
+	kube.Set(pod("train-0", e.uuids(t)["3"]))
 	server := startAlerting(t, prometheus, e.url, am)
 	server.await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
+	server.await(t, "the pod", 1, `warpgauge_device_owner{pod="train-0"}`)
 	if got := server.query(t, `ALERTS{alertname=~"GPU.*"}`); len(got) != 0 {
 		t.Errorf("alerts about GPUs before anything has happened: %v", got)
 	}
@@ -39,7 +44,7 @@ func TestE2EAlerts(t *testing.T) {
 	var firing discordMessage
 	eventually(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUXIDFatal") })
 	for _, want := range []string{
-		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU fell off the bus",
+		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU fell off the bus", "Used by: ml/train-0",
 		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpuxidfatal",
 	} {
 		if !strings.Contains(firing.Embeds[0].Description, want) {
