@@ -142,6 +142,31 @@ func isField(name string) bool {
 	return false
 }
 
+// TestJoins: what the README shows is what is tested.
+func TestJoins(t *testing.T) {
+	var tests struct {
+		Tests []struct {
+			Exprs []struct{ Expr string } `yaml:"promql_expr_test"`
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "tests/joins_test.yml"), &tests); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
+	seen := 0
+	for _, test := range tests.Tests {
+		for _, e := range test.Exprs {
+			seen++
+			if !strings.Contains(text, strings.Join(strings.Fields(e.Expr), " ")) {
+				t.Errorf("README.md does not show %s", e.Expr)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no joins")
+	}
+}
+
 // TestEveryAlertHasARunbookAndATest: neither may be forgotten.
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	runbooks, tests := string(read(t, "../../docs/runbooks.md")), string(read(t, "tests/alerts_test.yml"))
