@@ -3,7 +3,6 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/loopback"
 )
 
 // BenchmarkStart starts the real binary and measures the time from exec to the
@@ -92,10 +93,11 @@ func gpusOn(url string) (n int) {
 }
 
 func freeAddress(b *testing.B) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	b.Helper()
+	port, err := loopback.Reserve()
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	b.Cleanup(func() { _ = port.Close() })
+	return port.Address()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/loopback"
 )
 
 // exporter is a warpgauge that this program has started.
@@ -27,10 +27,12 @@ type exporter struct {
 
 // startExporter starts warpgauge, NVML only, and waits for its first GPU.
 func startExporter(ctx context.Context, o options, every time.Duration, fields string) (*exporter, error) {
-	address, err := freeAddress(ctx)
+	port, err := loopback.Reserve()
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = port.Close() }() // the exporter listens by now
+	address := port.Address()
 	args := []string{
 		"--address=" + address, "--collect-interval=" + strconv.FormatInt(every.Milliseconds(), 10), "--slow-interval=2s",
 		"--enable-nvml=true", "--enable-dcgm=false", "--enable-rocm=false",
@@ -51,16 +53,6 @@ func startExporter(ctx context.Context, o options, every time.Duration, fields s
 		return nil, errors.Join(err, e.stop())
 	}
 	return e, nil
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	address := l.Addr().String()
-	return address, l.Close()
 }
 
 // ready waits until the page has GPUs.

@@ -25,6 +25,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"warpgauge/pkg/loopback"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.
@@ -108,14 +110,17 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 func TestRestartOfARealListener(t *testing.T) {
 	cert, ca := certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	api := &apiServer{t: t, changed: make(chan struct{}), objects: map[string]map[string]object{"pods": {}, "resourceslices": {}}}
-	listen := func(address string) *httptest.Server {
+	port, err := loopback.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	listen := func() *httptest.Server {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
-		var l net.Listener
-		eventually(t, "listen at "+address, func() bool {
-			var err error
-			l, err = net.Listen("tcp", address)
-			return err == nil
-		})
+		l, err := net.Listen("tcp", port.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
 		server.Listener.Close()
 		server.Listener = l
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
@@ -128,17 +133,16 @@ func TestRestartOfARealListener(t *testing.T) {
 		server.CloseClientConnections()
 		server.Close()
 	}
-	server := listen("127.0.0.1:0")
-	address := server.Listener.Addr().String()
+	server := listen()
 	api.put("pods", podObject("ml", "train-0", "uid-1", nil))
 	c := start(t, Options{Node: "node-1", Pods: true, Config: func() (*rest.Config, error) {
-		return &rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
+		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 	}})
 	eventually(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
 	end(server)
 	eventually(t, "failure", func() bool { return c.health.Failing() == ReasonUnreachable })
 	api.put("pods", podObject("ml", "train-1", "uid-2", nil))
-	server = listen(address)
+	server = listen()
 	defer func() { end(server) }()
 	eventually(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
 	c.stop()

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/loopback"
 )
 
 func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
@@ -384,13 +386,14 @@ func TestSeveralAddresses(t *testing.T) {
 }
 
 func TestListenErrors(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken.Close()
-	free := taken.Addr().String() // a port that nobody has once this listener is closed
-	if taken, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	defer port.Close()
+	free := port.Address()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()

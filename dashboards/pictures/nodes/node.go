@@ -36,7 +36,7 @@ func (n *node) start(ctx context.Context, all *processes, o *options) (string, e
 	if err != nil {
 		return "", err
 	}
-	address, err := free(ctx)
+	address, err := address(ctx)
 	if err != nil {
 		return "", err
 	}

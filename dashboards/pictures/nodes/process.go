@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
+
+	"warpgauge/pkg/loopback"
 )
 
 // processes are what runs until all of it ends. Where one ends before, the
@@ -47,12 +48,12 @@ func (p *processes) start(ctx context.Context, name, exe string, environment []s
 
 func (p *processes) wait() { p.wg.Wait() }
 
-// free is an address on loopback that nobody listened on a moment ago.
-func free(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+// address is one on loopback that is kept until ctx is done.
+func address(ctx context.Context) (string, error) {
+	port, err := loopback.Reserve()
 	if err != nil {
 		return "", err
 	}
-	return l.Addr().String(), l.Close()
+	context.AfterFunc(ctx, func() { _ = port.Close() })
+	return port.Address(), nil
 }

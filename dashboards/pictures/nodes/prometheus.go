@@ -35,7 +35,7 @@ func startPrometheus(ctx context.Context, all *processes, o *options, targets []
 	if err := os.WriteFile(config, []byte(b.String()), 0o600); err != nil {
 		return "", err
 	}
-	address, err := free(ctx)
+	address, err := address(ctx)
 	if err != nil {
 		return "", err
 	}
