@@ -117,7 +117,7 @@ fmt: ## Format all Go files
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
-	@$(LINT) run ./...
+	@$(LINT) run --allow-serial-runners ./...
 	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 		deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \

@@ -16,6 +16,7 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/sampler"
@@ -78,7 +79,7 @@ func startNode(b *testing.B, o fake.Options, list field.List, interval time.Dura
 
 // awaitRows waits until every source has a row, or hangs.
 func (n *node) awaitRows(b *testing.B) {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventually.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		v := n.sampler.Board().Load()
 		missing := 0
 		for _, s := range v.Sources {

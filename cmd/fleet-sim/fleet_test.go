@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"warpgauge/pkg/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +56,7 @@ func simulate(t *testing.T, args ...string) (address string) {
 		}
 	})
 	said := regexp.MustCompile(`on http://([^/]+)/`)
-	eventually(t, "the address", func() error {
+	eventually.OK(t, "the address", func() error {
 		m := said.FindStringSubmatch(out.String())
 		if m == nil {
 			return fmt.Errorf("said %q", out.String())
@@ -63,22 +65,6 @@ func simulate(t *testing.T, args ...string) (address string) {
 		return nil
 	})
 	return address
-}
-
-// eventually polls until f has no complaint.
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 func get(t *testing.T, url string) (string, int) {
@@ -129,7 +115,7 @@ func TestEveryNodeIsItsOwn(t *testing.T) {
 	for i, target := range targets {
 		gpus := []int{8, 2}[i%2]
 		var page string
-		eventually(t, "page of all GPUs", func() error {
+		eventually.OK(t, "page of all GPUs", func() error {
 			page, _ = get(t, "http://"+target.Targets[0]+target.Labels["__metrics_path__"])
 			if got := values(page, "DCGM_FI_DEV_GPU_TEMP", "UUID"); len(got) != gpus {
 				return fmt.Errorf("%d GPUs, want %d", len(got), gpus)
@@ -176,7 +162,7 @@ func TestPaths(t *testing.T) {
 
 func TestPodsOnPages(t *testing.T) {
 	address := simulate(t, "--nodes=1", "--profiles=dgx-a100-mig", "--pods-per-gpu=2")
-	eventually(t, "copies of series for every pod", func() error {
+	eventually.OK(t, "copies of series for every pod", func() error {
 		page, _ := get(t, "http://"+address+"/node/sim-00000/metrics")
 		// 4 whole GPUs and 4+2+7+1 instances, with two pods each.
 		if got := values(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "pod"); len(got) != 2*(4+14) {

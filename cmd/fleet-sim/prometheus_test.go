@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"warpgauge/pkg/eventually"
 )
 
 // program finds a program or skips, and fails where it is required.
@@ -67,7 +69,7 @@ func startPrometheus(t *testing.T, discovery, interval string, native bool) *rea
 		<-ended
 	})
 	p := &realServer{pid: cmd.Process.Pid}
-	eventually(t, "Prometheus that listens", func() error {
+	eventually.OK(t, "Prometheus that listens", func() error {
 		select {
 		case err := <-ended:
 			t.Fatalf("Prometheus ended: %v\n%s", err, &log)
@@ -132,7 +134,7 @@ func (p *realServer) value(query string) (float64, error) {
 
 func (p *realServer) await(t *testing.T, query string, want float64) {
 	t.Helper()
-	eventually(t, "expected result", func() error {
+	eventually.OK(t, "expected result", func() error {
 		got, err := p.value(query)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s is %v, want %v", query, got, want)

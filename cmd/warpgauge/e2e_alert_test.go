@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -42,7 +43,7 @@ func TestE2EAlerts(t *testing.T) {
 
 	xid.begin(t)
 	var firing discordMessage
-	eventually(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUXIDFatal") })
+	eventually.OK(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUXIDFatal") })
 	for _, want := range []string{
 		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU fell off the bus", "Used by: ml/train-0",
 		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpuxidfatal",
@@ -51,7 +52,7 @@ func TestE2EAlerts(t *testing.T) {
 			t.Errorf("the message lacks %q:\n%s", want, firing.Embeds[0].Description)
 		}
 	}
-	eventually(t, "whoever is on call to hear of it", func() error {
+	eventually.OK(t, "whoever is on call to hear of it", func() error {
 		if body := onCall.newest(); !strings.Contains(body, `"alertname":"GPUXIDFatal"`) {
 			return fmt.Errorf("last heard %q", body)
 		}
@@ -59,7 +60,7 @@ func TestE2EAlerts(t *testing.T) {
 	})
 	// The window of the count ends, and with it the alert.
 	var over discordMessage
-	eventually(t, "the all-clear", func() error { return discord.last(&over, "[OK] GPUXIDFatal") })
+	eventually.OK(t, "the all-clear", func() error { return discord.last(&over, "[OK] GPUXIDFatal") })
 }
 
 // discordMessage is what Alertmanager posts to Discord.
@@ -167,7 +168,7 @@ func startAlertmanager(t *testing.T, exe, discord, onCall string) (address strin
 	p := launch(t, exe, "--config.file="+file(t, "alertmanager.yml", config), "--storage.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
 	client := newClient(t)
-	eventually(t, "Alertmanager to be ready", func() error {
+	eventually.OK(t, "Alertmanager to be ready", func() error {
 		select {
 		case <-p.done:
 			t.Fatalf("Alertmanager ended:\n%s", p.log.String())

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/yaml"
 
+	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -105,7 +106,7 @@ func TestE2EChart(t *testing.T) {
 			}
 			e := container.run(t, exe)
 			k.Set(podWithGPU0(t, e, c.component))
-			eventually(t, "the page", func() error {
+			eventually.OK(t, "the page", func() error {
 				p := e.scrape(t, acceptText)
 				if len(p.family(c.family)) == 0 {
 					return errors.New("no series of " + c.family)
@@ -114,7 +115,7 @@ func TestE2EChart(t *testing.T) {
 			})
 			if c.user != 0 {
 				// Why the pod is root: the kubelet's directory and socket are root's.
-				eventually(t, "what is wrong with the kubelet", func() error {
+				eventually.OK(t, "what is wrong with the kubelet", func() error {
 					p := e.scrape(t, acceptText)
 					n, err := p.one("warpgauge_mapping_errors_total", "mapping", "pod_resources", "reason", "denied")
 					if err == nil && n == 0 {

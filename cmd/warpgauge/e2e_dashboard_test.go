@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // What the two dashboards ask for that are known as 12239
@@ -75,7 +76,7 @@ func TestE2EDashboards12239(t *testing.T) {
 
 	for _, s := range dashboardSelectors {
 		for _, label := range s.labels {
-			eventually(t, "values of the variable "+label, func() error {
+			eventually.OK(t, "values of the variable "+label, func() error {
 				values := server.labelsOf(t, label, "DCGM_FI_DEV_GPU_TEMP")
 				if want := map[string]int{"instance": 3, "gpu": 2, "Hostname": 1}[label]; len(values) != want {
 					return fmt.Errorf("%q, want %d", values, want)

@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/etc"
+	"warpgauge/pkg/eventually"
 )
 
 // Rows that the CSV files which we ship lack.
@@ -126,7 +127,7 @@ func (e *exporter) raw(t *testing.T, wants []string) (body []byte) {
 	t.Helper()
 	client := newClient(t)
 	defer client.CloseIdleConnections()
-	eventually(t, "a page that is complete", func() error {
+	eventually.OK(t, "a page that is complete", func() error {
 		before := body
 		body = get(t, client, e.url+"/metrics").body
 		for _, want := range wants {

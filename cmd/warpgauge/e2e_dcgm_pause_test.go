@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2EDCGMPause: while profiling is paused the engine watches no profiling field
@@ -25,7 +26,7 @@ func TestE2EDCGMPause(t *testing.T) {
 	defer client.CloseIdleConnections()
 	await := func(what string, profiling bool, watches int) {
 		t.Helper()
-		eventually(t, what, func() error {
+		eventually.OK(t, what, func() error {
 			body := get(t, client, x.url+"/metrics").body
 			switch n := e.Counts().Watches; {
 			case bytes.Contains(body, []byte("\nDCGM_FI_PROF_SM_ACTIVE{")) != profiling:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"warpgauge/pkg/eventually"
 )
 
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
@@ -25,7 +27,7 @@ func testFaults(t *testing.T, exe string) {
 		"-f", file(t, "counters.csv", faultsCSV), "--fake-spec="+file(t, "spec.yaml", spec))
 	client := newClient(t)
 
-	eventually(t, "the library that cannot be opened in the metrics", func() error {
+	eventually.OK(t, "the library that cannot be opened in the metrics", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
 			p.want(0, "warpgauge_collector_up", "collector", "fake"),
@@ -35,12 +37,12 @@ func testFaults(t *testing.T, exe string) {
 		t.Errorf("GET /readyz while nothing can be opened: status %d, want 503", a.code)
 	}
 	absent.end(t)
-	eventually(t, "8 GPUs once it can", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "8 GPUs once it can", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusOK {
 		t.Errorf("GET /readyz with 8 GPUs: status %d, %q", a.code, a.body)
 	}
 
-	eventually(t, "the nonsense to be counted", func() error {
+	eventually.OK(t, "the nonsense to be counted", func() error {
 		n, err := e.scrape(t, acceptText).one("warpgauge_implausible_values_total", "field", "DCGM_FI_DEV_GPU_UTIL")
 		if err == nil && n < 1 {
 			err = errors.New("none counted")
@@ -54,7 +56,7 @@ func testFaults(t *testing.T, exe string) {
 
 	xid.begin(t)
 	lost.begin(t)
-	eventually(t, "the lost GPU in the metrics, off the page", func() error {
+	eventually.OK(t, "the lost GPU in the metrics, off the page", func() error {
 		p := e.scrape(t, acceptText)
 		var gone error
 		if n := len(p.family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
@@ -63,7 +65,7 @@ func testFaults(t *testing.T, exe string) {
 		return errors.Join(gone, p.want(1, "warpgauge_device_state", "gpu", "2", "state", "lost"))
 	})
 	lost.end(t)
-	eventually(t, "the GPU to come back", func() error {
+	eventually.OK(t, "the GPU to come back", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(eightGPUs(p),
 			p.want(1, "warpgauge_device_state", "gpu", "2", "state", "up"),

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // hungGPU is the one that stops answering in the tests with a hang.
@@ -15,17 +17,17 @@ const hungGPU = "3"
 func testHungGPU(t *testing.T, exe string) {
 	fault, spec := hang(t)
 	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
-	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 
 	fault.begin(t)
-	eventually(t, "the hung GPU's state", func() error {
+	eventually.OK(t, "the hung GPU's state", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
 			p.want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"),
 			p.want(1, "warpgauge_device_problem", "gpu", hungGPU, "cause", "hung_call"))
 	})
 	var p page
-	eventually(t, "the hung GPU to leave the page", func() error {
+	eventually.OK(t, "the hung GPU to leave the page", func() error {
 		p = e.scrape(t, acceptText)
 		if n := len(p.family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
 			return fmt.Errorf("%d GPUs on the page, want 7", n)
@@ -37,7 +39,7 @@ func testHungGPU(t *testing.T, exe string) {
 			t.Errorf("%v of the hung GPU is still on the page", s.labels)
 		}
 	}
-	eventually(t, "the age of the hung GPU's sample to say so", func() error {
+	eventually.OK(t, "the age of the hung GPU's sample to say so", func() error {
 		age, err := e.scrape(t, acceptText).one("warpgauge_sample_age_seconds", "gpu", hungGPU)
 		if err == nil && age < 2 {
 			err = fmt.Errorf("%v s, want at least --stale-after", age)
@@ -54,7 +56,7 @@ func testOthersAdvance(t *testing.T, e *exporter) {
 	last := map[string]float64{}
 	steps := map[string]int{}
 	begin := time.Now()
-	eventually(t, "new values of the other GPUs", func() error {
+	eventually.OK(t, "new values of the other GPUs", func() error {
 		p := e.scrape(t, acceptText)
 		now := p.values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
 		if len(now) != 7 {

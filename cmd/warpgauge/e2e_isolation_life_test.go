@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // testDescriptors takes every descriptor from the child and reloads meanwhile.
@@ -20,14 +22,14 @@ func testDescriptors(t *testing.T, exe string) {
 	e := isolated(t, exe, "kind: fds", "-f", path)
 	w := watch(t, e, eightOnPage)
 	e.fault.begin(t)
-	eventually(t, "the descriptors to be gone", func() error {
+	eventually.OK(t, "the descriptors to be gone", func() error {
 		if n := descriptors(t, e.child(t)); n < 1000 {
 			return fmt.Errorf("the child has %d", n)
 		}
 		return nil
 	})
 	write(t, path, isolationCSV+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n")
-	eventually(t, "the reload that cannot be", func() error {
+	eventually.OK(t, "the reload that cannot be", func() error {
 		if text := e.log.String(); !strings.Contains(text, "none may be left in this process") {
 			return errors.New("the log does not say why")
 		}
@@ -36,7 +38,7 @@ func testDescriptors(t *testing.T, exe string) {
 	w.await(t, 100)
 	e.fault.end(t)
 	e.awaitList(t, "DCGM_FI_DEV_MEM_CLOCK")
-	eventually(t, "all devices up", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
+	eventually.OK(t, "all devices up", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
 	w.stop(t)
 	e.oneChild(t)
 }
@@ -65,13 +67,13 @@ func testNeverAgain(t *testing.T, exe string) {
 		return nil
 	})
 	e.fault.begin(t)
-	eventually(t, "the devices to leave the page", func() error {
+	eventually.OK(t, "the devices to leave the page", func() error {
 		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 0 {
 			return fmt.Errorf("%d GPUs on the page, want none", n)
 		}
 		return nil
 	})
-	eventually(t, "the reason in the metrics", func() error {
+	eventually.OK(t, "the reason in the metrics", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
 			p.want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled"),
@@ -103,7 +105,7 @@ func testParentKilled(t *testing.T, exe string) {
 			e := isolated(t, exe, fault, "--sample-deadline=500ms")
 			if way == "spinning" {
 				e.fault.begin(t)
-				eventually(t, "the loop", func() error {
+				eventually.OK(t, "the loop", func() error {
 					return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", "0", "state", "stalled")
 				})
 			}
@@ -114,7 +116,7 @@ func testParentKilled(t *testing.T, exe string) {
 			e.signal(t, syscall.SIGKILL)
 			<-e.done
 			killed := time.Now()
-			eventually(t, "the end of the child", func() error {
+			eventually.OK(t, "the end of the child", func() error {
 				if alive(child) {
 					return fmt.Errorf("child %d is there", child)
 				}
@@ -143,14 +145,14 @@ func testManyRestarts(t *testing.T, exe string) {
 	next := func() {
 		old := e.children(t)[0].pid
 		kill(t, old, syscall.SIGKILL)
-		eventually(t, "another child", func() error {
+		eventually.OK(t, "another child", func() error {
 			if c := e.children(t); len(c) != 1 || c[0].pid == old {
 				return fmt.Errorf("children: %v", c)
 			}
 			return nil
 		})
 		was := e.scrape(t, acceptText).values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]
-		eventually(t, "its rows", func() error {
+		eventually.OK(t, "its rows", func() error {
 			if v := e.scrape(t, acceptText).values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]; v <= was {
 				return fmt.Errorf("energy is %v as before", v)
 			}
@@ -164,10 +166,10 @@ func testManyRestarts(t *testing.T, exe string) {
 		next()
 	}
 	w.stop(t)
-	eventually(t, "all of them in the metrics", func() error { return e.scrape(t, acceptText).upAgain(kills, "signal") })
+	eventually.OK(t, "all of them in the metrics", func() error { return e.scrape(t, acceptText).upAgain(kills, "signal") })
 	// Mapped are the rings in service, those before them until a page without
 	// them was rendered, and those of a child that is being started.
-	eventually(t, "descriptors, goroutines and mappings as before", func() error {
+	eventually.OK(t, "descriptors, goroutines and mappings as before", func() error {
 		now := e.holdings(t)
 		if now.descriptors > before.descriptors+2 || now.goroutines > before.goroutines+4 || now.mappings > 3*8 {
 			return fmt.Errorf("%+v, before %+v", now, before)
@@ -262,7 +264,7 @@ func testReloadIsolated(t *testing.T, exe string) { testReload(t, behindWall(t, 
 func testStopIsolated(t *testing.T, exe string) {
 	e := isolated(t, exe, "kind: hang, device: "+hungGPU, "--sample-deadline=500ms")
 	e.fault.begin(t)
-	eventually(t, "the hang", func() error {
+	eventually.OK(t, "the hang", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 	})
 	child := e.child(t)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2EIsolation runs the simulated library in a child process and ruins that
@@ -96,9 +98,9 @@ func isolated(t *testing.T, exe, fault string, args ...string) *exporter {
 		"-f", file(t, "counters.csv", isolationCSV), "--fake-spec=" + file(t, "spec.yaml", spec),
 	}, args...)...)
 	e.fault = trouble
-	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	xid.begin(t)
-	eventually(t, "the XID", func() error { return e.scrape(t, acceptText).oneXID() })
+	eventually.OK(t, "the XID", func() error { return e.scrape(t, acceptText).oneXID() })
 	return e
 }
 
@@ -109,7 +111,7 @@ func (p page) oneXID() error {
 // child returns the child's pid as the page has it, which is at most a second old.
 func (e *exporter) child(t *testing.T) (pid int) {
 	t.Helper()
-	eventually(t, "a child", func() error {
+	eventually.OK(t, "a child", func() error {
 		v, err := e.scrape(t, acceptText).one("warpgauge_collector_child_pid", "collector", "fake")
 		if pid = int(v); err == nil && pid == 0 {
 			err = errors.New("none")
@@ -181,9 +183,9 @@ func (p page) upAgain(n float64, reason string) error {
 // what is accumulated is what it was, plus what is new.
 func (e *exporter) awaitRestart(t *testing.T, n float64, reason string) {
 	t.Helper()
-	eventually(t, "another child", func() error { return e.scrape(t, acceptText).upAgain(n, reason) })
+	eventually.OK(t, "another child", func() error { return e.scrape(t, acceptText).upAgain(n, reason) })
 	was := e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_UTIL_count")
-	eventually(t, "new rows in the histograms", func() error {
+	eventually.OK(t, "new rows in the histograms", func() error {
 		for gpu, n := range e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_UTIL_count") {
 			if n < was[gpu]+3 {
 				return fmt.Errorf("GPU %s: %v samples, had %v", gpu, n, was[gpu])
@@ -200,7 +202,7 @@ func (e *exporter) awaitRestart(t *testing.T, n float64, reason string) {
 // moment to end.
 func (e *exporter) oneChild(t *testing.T) {
 	t.Helper()
-	eventually(t, "one child and no zombie", func() error {
+	eventually.OK(t, "one child and no zombie", func() error {
 		if c := e.children(t); len(c) != 1 || c[0].state == "Z" {
 			return fmt.Errorf("children: %v", c)
 		}
@@ -269,13 +271,13 @@ func testSpin(t *testing.T, exe string) {
 	e := isolated(t, exe, "kind: spin, device: "+hungGPU, "--sample-deadline=500ms", "--stale-after=2s")
 	w := watch(t, e, anything)
 	e.fault.begin(t)
-	eventually(t, "the state of the GPU whose call does not return", func() error {
+	eventually.OK(t, "the state of the GPU whose call does not return", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
 			p.want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"),
 			p.want(1, "warpgauge_device_problem", "gpu", hungGPU, "cause", "hung_call"))
 	})
-	eventually(t, "it to leave the page", func() error {
+	eventually.OK(t, "it to leave the page", func() error {
 		if n := len(e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
 			return fmt.Errorf("%d GPUs on the page, want 7", n)
 		}
@@ -321,8 +323,8 @@ func testScribble(t *testing.T, exe string) {
 	e.fault.end(t)
 	// The memory that was overwritten goes with its child.
 	kill(t, e.child(t), syscall.SIGKILL)
-	eventually(t, "another child", func() error { return e.scrape(t, acceptText).upAgain(1, "") })
-	eventually(t, "8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "another child", func() error { return e.scrape(t, acceptText).upAgain(1, "") })
+	eventually.OK(t, "8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	w.stop(t)
 	if rss := e.resident(t, "VmHWM"); rss > 512<<20 {
 		t.Errorf("the parent took %d MiB", rss>>20)

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+
+	"warpgauge/pkg/eventually"
 )
 
 // watcher is a scraper that takes 100 pages a second, in two formats in turns,
@@ -128,7 +130,7 @@ func (w *watcher) await(t *testing.T, pages int) {
 		return len(w.took)
 	}
 	before := taken()
-	eventually(t, "further pages", func() error {
+	eventually.OK(t, "further pages", func() error {
 		if n := taken() - before; n < pages {
 			return fmt.Errorf("%d, want %d", n, pages)
 		}

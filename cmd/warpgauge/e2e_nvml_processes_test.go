@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ENVMLProcesses: who is on the GPUs is looked at in a process of its own,
@@ -61,7 +62,7 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 	n.page(t, "GPUs and processes again", inUse)
 
 	n.signal(t, syscall.SIGUSR1)
-	eventually(t, "nothing to be held", func() error {
+	eventually.OK(t, "nothing to be held", func() error {
 		if held := n.devices(t); len(held) > 0 {
 			return fmt.Errorf("open: %v", held)
 		}
@@ -94,7 +95,7 @@ func TestE2EDCGMProcesses(t *testing.T) {
 			n.prepare(t)
 			n.install(t, dcgmtest.Config{})
 			n.start(t, "--kubernetes", "--kubernetes-virtual-gpus")
-			eventually(t, "DCGM to speak and NVML to rest", func() error {
+			eventually.OK(t, "DCGM to speak and NVML to rest", func() error {
 				p := n.scrape(t, acceptText)
 				return errors.Join(
 					p.want(1, "warpgauge_gpu_speaker", "collector", "dcgm"),
@@ -103,7 +104,7 @@ func TestE2EDCGMProcesses(t *testing.T) {
 					p.want(41, "DCGM_FI_DEV_GPU_TEMP", "gpu", "3", "UUID", nvmltest.UUID(3)))
 			})
 			n.nvml.ResetCalls()
-			eventually(t, "processes to be asked for, and nothing else", func() error {
+			eventually.OK(t, "processes to be asked for, and nothing else", func() error {
 				if n.nvml.Calls(processList) < 16 {
 					return errors.New("not yet")
 				}

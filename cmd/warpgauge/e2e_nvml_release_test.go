@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ENVMLRelease lets the driver go: what stands for a reset, a change of MIG
@@ -113,7 +114,7 @@ func testNVMLNothing(t *testing.T, n *nvmlNode) {
 	n.page(t, "the reason", func(p page) error {
 		return p.want(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "nothing_to_read")
 	})
-	eventually(t, "no device to be open", func() error {
+	eventually.OK(t, "no device to be open", func() error {
 		if held := n.devices(t); len(held) > 0 {
 			return fmt.Errorf("open: %v", held)
 		}
@@ -123,7 +124,7 @@ func testNVMLNothing(t *testing.T, n *nvmlNode) {
 	write(t, csv, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n")
 	n.page(t, "8 GPUs", gpus(allGPUs...))
 	write(t, csv, "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, Of a CPU.\n")
-	eventually(t, "no device to be open", func() error {
+	eventually.OK(t, "no device to be open", func() error {
 		if held := n.devices(t); len(held) > 0 {
 			return fmt.Errorf("open: %v", held)
 		}

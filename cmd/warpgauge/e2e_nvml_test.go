@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ENVML runs the real binary on a simulated NVML: a libnvidia-ml.so.1 in C
@@ -96,7 +97,7 @@ func (n *nvmlNode) start(t *testing.T, c nvmltest.Config, args ...string) {
 // page waits for a page that f has nothing to object to.
 func (n *nvmlNode) page(t *testing.T, what string, f func(page) error) (p page) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually.OK(t, what, func() error {
 		p = n.scrape(t, acceptText)
 		return f(p)
 	})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -129,7 +130,7 @@ func TestE2EGPUOperator(t *testing.T) {
 			gpus := e.uuids(t)
 			k.Set(pod("train-0", gpus["0"]))
 			k.Serve()
-			eventually(t, "the page that was asked for", func() error {
+			eventually.OK(t, "the page that was asked for", func() error {
 				return errors.Join(podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)), operatorsPage(e.scrape(t, acceptText), c.has, c.lacks, c.labels))
 			})
 			if c.policy.hostEngine {

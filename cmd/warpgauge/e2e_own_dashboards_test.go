@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -117,7 +118,7 @@ scrape_configs:
 // answers waits for data.
 func (s *prometheusServer) answers(t *testing.T, what, expr string) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually.OK(t, what, func() error {
 		if len(s.query(t, expr)) == 0 {
 			return fmt.Errorf("no data for %s", expr)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+
+	"warpgauge/pkg/eventually"
 )
 
 // What Prometheus sends as Accept for each format.
@@ -148,7 +150,7 @@ func newClient(t *testing.T) *http.Client {
 	t.Helper()
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience}
+	return &http.Client{Transport: tr, Timeout: eventually.Patience}
 }
 
 // scrape gets a page in a format and parses it.

@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // defaultRows are the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2)
@@ -139,7 +140,7 @@ func parityPage(t *testing.T, exe string, engine *dcgmtest.Engine, env, args []s
 	t.Helper()
 	start := append([]string{"LD_LIBRARY_PATH=" + filepath.Dir(engine.Library()), "DCGM_EXPORTER_LISTEN=127.0.0.1:0"}, env...)
 	e := &exporter{process: launch(t, program(t, "env"), append(append(start, exe), args...)...)}
-	eventually(t, "the address in the log", func() error {
+	eventually.OK(t, "the address in the log", func() error {
 		m := servingLine.FindStringSubmatch(e.log.String())
 		if m == nil {
 			return errors.New("not there yet")
@@ -148,7 +149,7 @@ func parityPage(t *testing.T, exe string, engine *dcgmtest.Engine, env, args []s
 		return nil
 	})
 	client := newClient(t)
-	eventually(t, "all families", func() error {
+	eventually.OK(t, "all families", func() error {
 		p = rawPage{map[string]string{}, map[string]string{}}
 		for line := range strings.Lines(string(get(t, client, e.url+"/metrics", "Accept", acceptText).body)) {
 			words := strings.Fields(line)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -54,7 +55,7 @@ func withKubelet(socket string, more ...string) []string {
 func (e *exporter) uuids(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	eventually(t, "a page with 8 GPUs", func() error {
+	eventually.OK(t, "a page with 8 GPUs", func() error {
 		p := e.scrape(t, acceptText)
 		for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
 			out[s.get("gpu")] = s.get("UUID")
@@ -92,8 +93,8 @@ func testFlapping(t *testing.T, exe string) {
 	pods := []*v1.PodResources{pod("train-0", gpus["0"], gpus["1"]), pod("train-1", gpus["2"]), pod("chat", gpus["5"])}
 	k.Set(pods...)
 	want := map[string]string{"0": "train-0", "1": "train-0", "2": "train-1", "3": "", "5": "chat"}
-	eventually(t, "the pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
-	eventually(t, "a healthy mapping", func() error {
+	eventually.OK(t, "the pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+	eventually.OK(t, "a healthy mapping", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "pod_resources")
 	})
 
@@ -105,7 +106,7 @@ func testFlapping(t *testing.T, exe string) {
 	w.stop(t)
 
 	var p page
-	eventually(t, "a healthy mapping", func() error {
+	eventually.OK(t, "a healthy mapping", func() error {
 		p = e.scrape(t, acceptText)
 		return errors.Join(podOf(want)(p), p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
 	})
@@ -119,7 +120,7 @@ func testFlapping(t *testing.T, exe string) {
 	if failures == 0 {
 		t.Error("the kubelet has flapped, and no failure is counted")
 	}
-	eventually(t, "goroutines and descriptors as before", func() error {
+	eventually.OK(t, "goroutines and descriptors as before", func() error {
 		var errs []error
 		if g := e.goroutines(t); g > goroutines+1 { // each look is a connection
 			errs = append(errs, fmt.Errorf("%v goroutines, %v before", g, goroutines))
@@ -134,7 +135,7 @@ func testFlapping(t *testing.T, exe string) {
 	// Another node's worth of pods after one more restart: followed, not mixed.
 	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
 	want = map[string]string{"0": "other-0", "1": "other-1", "2": "other-1", "3": "", "5": "other-5"}
-	eventually(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
+	eventually.OK(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
 
 	// An end while the kubelet owes an answer.
 	k.On(kubelet.List, kubelet.Silence())
@@ -291,7 +292,7 @@ func testOperator(t *testing.T, exe string) {
 		"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1", "KUBECONFIG=",
 	), "--pod-resources-interval=1s")
 	gpus := e.uuids(t)
-	eventually(t, "what is missing, in the metrics", func() error {
+	eventually.OK(t, "what is missing, in the metrics", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(
 			p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"),
@@ -307,7 +308,7 @@ func testOperator(t *testing.T, exe string) {
 	}
 	k.Set(pod("train-0", gpus["0"]+"::0"), pod("train-1", gpus["1"]))
 	k.Serve()
-	eventually(t, "pods, now that there is a kubelet", func() error {
+	eventually.OK(t, "pods, now that there is a kubelet", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(podOf(map[string]string{"0": "train-0", "1": "train-1", "2": ""})(p),
 			p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
@@ -340,7 +341,7 @@ func testOwnersIsolated(t *testing.T, exe string) {
 	e := serve(t, exe, withKubelet(k.Socket(), "--isolation=process")...)
 	gpus := e.uuids(t)
 	k.Set(pod("train-0", gpus["0"]))
-	eventually(t, "the pod", func() error { return podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)) })
+	eventually.OK(t, "the pod", func() error { return podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)) })
 	if n := k.Connections(); n != 1 {
 		t.Errorf("%d connections to the kubelet, want 1", n)
 	}
@@ -356,7 +357,7 @@ func testOwnersIsolated(t *testing.T, exe string) {
 	// The kubelet goes away while the child is replaced: labels stay.
 	k.Kill()
 	kill(t, child, 9)
-	eventually(t, "the pod, on devices that another child has found", func() error {
+	eventually.OK(t, "the pod, on devices that another child has found", func() error {
 		p := e.scrape(t, acceptText)
 		return errors.Join(eightGPUs(p), p.upAgain(1, "signal"), podOf(map[string]string{"0": "train-0", "1": ""})(p))
 	})

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2EPrivileges looks at the capabilities of every thread: the exporter has
@@ -20,7 +22,7 @@ func TestE2EPrivileges(t *testing.T) {
 		t.Helper()
 		e := serve(t, exe, args...)
 		var child int
-		eventually(t, "a child", func() error {
+		eventually.OK(t, "a child", func() error {
 			v, err := e.scrape(t, acceptText).one("warpgauge_collector_child_pid", "collector", "fake")
 			if child = int(v); err == nil && child == 0 {
 				err = errors.New("none")

@@ -15,11 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patience is how long a test waits for something that should come at once
-// before it calls it a hang. No assertion about speed rests on it.
-const patience = time.Minute
+	"warpgauge/pkg/eventually"
+)
 
 // build returns the real binary, which is compiled once for all tests, under the
 // race detector if they are.
@@ -92,7 +90,7 @@ func launch(t *testing.T, exe string, args ...string) *process {
 	err := start()
 	// A process that another test forked just now may still hold the descriptor by
 	// which a test wrote this program (https://go.dev/issue/22315).
-	for end := time.Now().Add(patience); errors.Is(err, syscall.ETXTBSY) && time.Now().Before(end); err = start() {
+	for end := time.Now().Add(eventually.Patience); errors.Is(err, syscall.ETXTBSY) && time.Now().Before(end); err = start() {
 		time.Sleep(time.Millisecond)
 	}
 	if err != nil {
@@ -138,8 +136,8 @@ func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
-		t.Fatalf("process still runs after %v; its output:\n%s", patience, p.log.tail(4000))
+	case <-time.After(eventually.Patience):
+		t.Fatalf("process still runs after %v; its output:\n%s", eventually.Patience, p.log.tail(4000))
 	}
 	var exit *exec.ExitError
 	if p.err != nil && !errors.As(p.err, &exit) {
@@ -172,7 +170,7 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 // awaitAddress waits until the exporter says in its log where it serves.
 func (e *exporter) awaitAddress(t *testing.T) {
 	t.Helper()
-	eventually(t, "the address in the log", func() error {
+	eventually.OK(t, "the address in the log", func() error {
 		if m := servingLine.FindStringSubmatch(e.log.String()); m != nil {
 			e.url = m[1]
 			return nil
@@ -186,23 +184,6 @@ func (e *exporter) awaitAddress(t *testing.T) {
 	})
 }
 
-// eventually polls until f returns nil, and fails with its last error when
-// patience runs out. It is for what another process does in its own time.
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // runToEnd runs a command that ends by itself.
 func runToEnd(t *testing.T, exe string, args ...string) (code int, output string) {
 	t.Helper()
@@ -213,7 +194,7 @@ func runToEnd(t *testing.T, exe string, args ...string) (code int, output string
 // pipe runs a command over input and returns what it wrote.
 func pipe(t *testing.T, input []byte, exe string, args ...string) (output string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Stdin = bytes.NewReader(input)

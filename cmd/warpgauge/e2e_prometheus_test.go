@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"warpgauge/pkg/eventually"
 )
 
 // The three ways in which the server scrapes the exporter, as jobs.
@@ -137,7 +139,7 @@ func startPrometheusWith(t *testing.T, exe, config string, more ...string) *prom
 		"--web.console.libraries=" + dir, "--web.console.templates=" + dir,
 		"--log.level=warn",
 	}, more...)...)
-	eventually(t, "Prometheus to be ready", func() error {
+	eventually.OK(t, "Prometheus to be ready", func() error {
 		select {
 		case <-s.done:
 			t.Fatalf("Prometheus ended:\n%s", s.log.String())
@@ -206,7 +208,7 @@ func (s *prometheusServer) query(t *testing.T, expr string) map[string]string {
 // await polls until the query has n results.
 func (s *prometheusServer) await(t *testing.T, what string, n int, expr string) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually.OK(t, what, func() error {
 		if got := s.query(t, expr); len(got) != n {
 			return fmt.Errorf("%s: %d results, want %d: %v", expr, len(got), n, got)
 		}
@@ -270,7 +272,7 @@ func TestE2EPromtool(t *testing.T) {
 			t.Parallel()
 			e := serve(t, exe, "--fake-profile="+profile)
 			var body []byte
-			eventually(t, "a page with GPUs", func() error {
+			eventually.OK(t, "a page with GPUs", func() error {
 				body = get(t, newClient(t), e.url+"/metrics", "Accept", acceptText).body
 				if !strings.Contains(string(body), "\nDCGM_FI_DEV_GPU_TEMP{") {
 					return fmt.Errorf("no temperature on a page of %d bytes", len(body))

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // testRelease lets the collector's process go and has it back, over and over, by
@@ -27,7 +29,7 @@ func testRelease(t *testing.T, exe string) {
 			}
 		} else {
 			e.signal(t, syscall.SIGUSR1)
-			eventually(t, "the end of the child", func() error {
+			eventually.OK(t, "the end of the child", func() error {
 				if c := e.children(t); len(c) > 0 {
 					return fmt.Errorf("children: %v", c)
 				}
@@ -42,7 +44,7 @@ func testRelease(t *testing.T, exe string) {
 		if s := p.family("DCGM_FI_DEV_GPU_TEMP"); len(s) > 0 {
 			t.Errorf("series while released: %v", s)
 		}
-		eventually(t, "the state in the metrics", func() error {
+		eventually.OK(t, "the state in the metrics", func() error {
 			p := e.scrape(t, acceptText)
 			return errors.Join(
 				p.want(1, "warpgauge_collector_problem", "collector", "fake", "cause", "released"),
@@ -60,8 +62,8 @@ func testRelease(t *testing.T, exe string) {
 		} else {
 			e.signal(t, syscall.SIGUSR2)
 		}
-		eventually(t, "all of it again", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
-		eventually(t, "histograms that go on where they were", func() error {
+		eventually.OK(t, "all of it again", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
+		eventually.OK(t, "histograms that go on where they were", func() error {
 			for gpu, n := range e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_UTIL_count") {
 				if n <= was[gpu] {
 					return fmt.Errorf("GPU %s: %v samples, had %v", gpu, n, was[gpu])

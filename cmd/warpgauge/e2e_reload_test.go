@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // Two lists that share their first three families. Each has one of its own, by
@@ -54,7 +56,7 @@ func testReload(t *testing.T, exe string) {
 		change(to.list)
 		e.awaitList(t, to.marker)
 	}
-	eventually(t, "enough scrapes to say anything", func() error {
+	eventually.OK(t, "enough scrapes to say anything", func() error {
 		if n := pages.Load(); n < 50*10 {
 			return fmt.Errorf("%d", n)
 		}
@@ -62,7 +64,7 @@ func testReload(t *testing.T, exe string) {
 	})
 	stop()
 	t.Logf("%d reloads during %d scrapes", len(ways), pages.Load())
-	eventually(t, "the successful reloads in the metrics", func() error {
+	eventually.OK(t, "the successful reloads in the metrics", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_config_last_reload_successful")
 	})
 }
@@ -70,7 +72,7 @@ func testReload(t *testing.T, exe string) {
 // awaitList polls until the page has the family that marks a list.
 func (e *exporter) awaitList(t *testing.T, marker string) {
 	t.Helper()
-	eventually(t, "the list with "+marker, func() error {
+	eventually.OK(t, "the list with "+marker, func() error {
 		if n := len(e.scrape(t, acceptText).family(marker)); n != 8 {
 			return fmt.Errorf("%d series of %s, want 8", n, marker)
 		}
@@ -87,7 +89,7 @@ func testBadReload(t *testing.T, exe string) {
 	pages, stop := scrapeWithoutPause(t, e, 5)
 
 	write(t, path, "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_MEM_CLOCK, gouge, not fine\n")
-	eventually(t, "the failed reload in the metrics", func() error {
+	eventually.OK(t, "the failed reload in the metrics", func() error {
 		return e.scrape(t, acceptText).want(0, "warpgauge_config_last_reload_successful")
 	})
 	a := request(t, newClient(t), http.MethodPost, e.url+"/-/reload")

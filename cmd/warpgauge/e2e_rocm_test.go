@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2EAMD lets the real binary, its child process included, read simulated
@@ -27,7 +29,7 @@ func TestE2EAMD(t *testing.T) {
 		t.Parallel()
 		e, sys := serveAMD(t, exe, script, []string{"-n", "4", "-m", "mi300x", "-f", "1.7"}, "--rocm-source=sysfs")
 		checkAMD(t, e, sys)
-		eventually(t, "a share of time", func() error {
+		eventually.OK(t, "a share of time", func() error {
 			if n := len(e.scrape(t, acceptText).values("DCGM_FI_PROF_GR_ENGINE_ACTIVE")); n != 4 {
 				return fmt.Errorf("%d GPUs have a share of time, want 4", n)
 			}
@@ -77,7 +79,7 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 	tree := filepath.Join(t.TempDir(), "tree")
 	options = append(options, "-i", "50", "-t", tree)
 	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
-		eventually(t, "the end of the simulation", func() error {
+		eventually.OK(t, "the end of the simulation", func() error {
 			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 			if err != nil {
 				return err
@@ -104,7 +106,7 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 func checkAMD(t *testing.T, e *exporter, sys string) {
 	t.Helper()
 	gpus := amdGPUs(t, sys)
-	eventually(t, "a page with all GPUs", func() error {
+	eventually.OK(t, "a page with all GPUs", func() error {
 		p := e.scrape(t, acceptText)
 		for _, g := range gpus {
 			mib := sysNumber(t, filepath.Join(g, "mem_info_vram_total")) / (1 << 20)
@@ -119,7 +121,7 @@ func checkAMD(t *testing.T, e *exporter, sys string) {
 		return nil
 	})
 	first := e.scrape(t, acceptText).values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]
-	eventually(t, "moving values", func() error {
+	eventually.OK(t, "moving values", func() error {
 		p := e.scrape(t, acceptText)
 		if v := p.values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")["0"]; v <= first {
 			return fmt.Errorf("energy %v, was %v", v, first)

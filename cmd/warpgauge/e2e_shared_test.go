@@ -21,6 +21,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/podmeta/podmetatest"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
 )
@@ -67,12 +68,12 @@ func TestE2EShared(t *testing.T) {
 	// Behind the wall, so that the exporter has given its capabilities up.
 	e := serve(t, start, append(args, "--isolation=process")...)
 	share(e)
-	eventually(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })
+	eventually.OK(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })
 	checkShared(t, e.scrape(t, acceptText))
 
 	// A process that cannot be found may be anybody's: who has none is not known any more.
 	write(t, ghost, "")
-	eventually(t, "the value of a pod without processes to be unknown", func() error {
+	eventually.OK(t, "the value of a pod without processes to be unknown", func() error {
 		_, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_FB_USED", "pod", "idle")
 		if err == nil {
 			return errors.New("it is told still")
@@ -82,7 +83,7 @@ func TestE2EShared(t *testing.T) {
 	if err := os.Remove(ghost); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it to be known again", func() error { return e.scrape(t, acceptText).shared(0) })
+	eventually.OK(t, "it to be known again", func() error { return e.scrape(t, acceptText).shared(0) })
 
 	testRuntime(t, exe, args, share)
 	testForeignPIDs(t, start, args, share)
@@ -126,7 +127,7 @@ func testRuntime(t *testing.T, exe string, args []string, share func(*exporter))
 	t.Cleanup(server.Stop)
 	e := serve(t, exe, append(args, "--container-runtime-socket=unix://"+socket)...)
 	share(e)
-	eventually(t, "values of the containers", func() error {
+	eventually.OK(t, "values of the containers", func() error {
 		p := e.scrape(t, acceptText)
 		var errs []error
 		for _, want := range []struct {
@@ -213,7 +214,7 @@ func testForeignPIDs(t *testing.T, exe string, args []string, share func(*export
 	}
 	e := serve(t, path, args...)
 	share(e)
-	eventually(t, "what is missing, in the metrics", func() error {
+	eventually.OK(t, "what is missing, in the metrics", func() error {
 		p := e.scrape(t, acceptText)
 		_, missing := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "pod", "idle")
 		_, counted := p.one("warpgauge_mapping_errors_total", "mapping", "processes", "reason", "no_host_pid")

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ESlurm runs jobs on a real Slurm with our prolog and epilog, and looks for
@@ -26,7 +28,7 @@ func TestE2ESlurm(t *testing.T) {
 	dir := t.TempDir()
 	jobs := filepath.Join(dir, "jobs")
 	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+jobs)
-	eventually(t, "what is missing is told", func() error {
+	eventually.OK(t, "what is missing is told", func() error {
 		return e.scrape(t, acceptText).want(0, "warpgauge_mapping_up", "mapping", "hpc_jobs")
 	})
 	s := startSlurm(t, dir, jobs)
@@ -78,7 +80,7 @@ func TestE2ESlurm(t *testing.T) {
 // a GPU has either one series per job, or one without.
 func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string) {
 	t.Helper()
-	eventually(t, when, func() error {
+	eventually.OK(t, when, func() error {
 		got, plain := map[string][]string{}, 0
 		for _, s := range e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP") {
 			if job := s.get("hpc_job"); job != "" {
@@ -152,7 +154,7 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	s := &slurm{dir: dir, script: script}
 	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
 	s.process = launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)
-	eventually(t, "the namespaces", func() error {
+	eventually.OK(t, "the namespaces", func() error {
 		select {
 		case <-s.done:
 			t.Fatalf("Slurm ended:\n%s", s.log.String())
@@ -172,7 +174,7 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 			<-s.done
 		}
 	})
-	eventually(t, "the node to be idle", func() error {
+	eventually.OK(t, "the node to be idle", func() error {
 		out, err := s.try(t, "sinfo", "-h", "-o", "%t")
 		if err == nil && strings.TrimSpace(out) != "idle" {
 			err = errors.New("not idle")
@@ -199,7 +201,7 @@ func (s *slurm) set(t *testing.T, lines ...string) {
 // try runs a command inside.
 func (s *slurm) try(t *testing.T, command ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", s.pid, "--mount", "--net", "--uts", "--ipc", "--pid", "--"}, command...)...)
 	cmd.Env = append(cleanEnvironment(), "SLURM_CONF="+filepath.Join(s.dir, "slurm.conf"), "WARPGAUGE_SLURM_CONFIG="+filepath.Join(s.dir, "settings"))
@@ -232,7 +234,7 @@ func (s *slurm) end(t *testing.T, id string) {
 
 func (s *slurm) await(t *testing.T, id, state string) {
 	t.Helper()
-	eventually(t, "job "+id+" to be "+state, func() error {
+	eventually.OK(t, "job "+id+" to be "+state, func() error {
 		if got := s.run(t, "squeue", "-h", "-j", id, "-o", "%T"); got != state {
 			return fmt.Errorf("it is %s", got)
 		}

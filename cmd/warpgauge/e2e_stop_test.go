@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // testStop ends the exporter while one GPU hangs for ever.
@@ -20,7 +22,7 @@ func testStop(t *testing.T, exe string) {
 			fault, spec := hang(t)
 			fault.begin(t)
 			e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", spec)
-			eventually(t, "the hang", func() error {
+			eventually.OK(t, "the hang", func() error {
 				return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 			})
 			begin := time.Now()
@@ -86,11 +88,11 @@ func testBadStart(t *testing.T, exe string) {
 func testNoLeaks(t *testing.T, exe string) {
 	fault, spec := hang(t)
 	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
-	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	fault.begin(t)
 	// The state is in what is gathered each second, as is the number of goroutines:
 	// all that are started at the beginning are in it by then.
-	eventually(t, "the hung GPU to leave the page", func() error {
+	eventually.OK(t, "the hung GPU to leave the page", func() error {
 		p := e.scrape(t, acceptText)
 		var err error
 		if n := len(p.family("DCGM_FI_DEV_GPU_TEMP")); n != 7 {
@@ -116,7 +118,7 @@ func testNoLeaks(t *testing.T, exe string) {
 	inParallel(scrapers, func(int) { breakConnection(t, strings.TrimPrefix(e.url, "http://")) })
 
 	// Each look is itself a connection, which is why one more of both may be there.
-	eventually(t, "goroutines and descriptors as before", func() error {
+	eventually.OK(t, "goroutines and descriptors as before", func() error {
 		if g := e.goroutines(t); g > goroutines+1 {
 			return fmt.Errorf("%v goroutines, %v before", g, goroutines)
 		}

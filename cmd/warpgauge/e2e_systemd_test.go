@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ESystemd is the unit's view: Type=notify waits for a message, after which
@@ -27,7 +29,7 @@ func TestE2ESystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	hear := func(want string) {
 		t.Helper()
-		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := socket.SetReadDeadline(time.Now().Add(eventually.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		b := make([]byte, 4096)

@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 )
 
 // TestE2ETakeover runs the real binary on a simulated DCGM and a simulated NVML
@@ -112,7 +113,7 @@ func (n *twoNode) start(t *testing.T, args ...string) {
 // page waits for a page that f has nothing to object to.
 func (n *twoNode) page(t *testing.T, what string, f func(page) error) (p page) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually.OK(t, what, func() error {
 		p = n.scrape(t, acceptText)
 		return f(p)
 	})
@@ -144,7 +145,7 @@ func (n *twoNode) resting(t *testing.T) {
 // free wants none of NVML's devices to be open, nor a child of it to be there.
 func (n *twoNode) free(t *testing.T) {
 	t.Helper()
-	eventually(t, "nothing of NVML held", func() error {
+	eventually.OK(t, "nothing of NVML held", func() error {
 		if held := n.holds(t, filepath.Join(n.nvml.Root(), "dev")); len(held) > 0 {
 			return fmt.Errorf("open: %v", held)
 		}

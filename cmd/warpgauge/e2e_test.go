@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/eventually"
 )
 
 func TestE2E(t *testing.T) {
@@ -51,7 +53,7 @@ func testFirstPage(t *testing.T, exe string) {
 	e := serve(t, exe)
 	listening := time.Since(e.started)
 	var p page
-	eventually(t, "a page with 8 GPUs", func() error {
+	eventually.OK(t, "a page with 8 GPUs", func() error {
 		p = e.scrape(t, acceptText)
 		return eightGPUs(p)
 	})
@@ -67,7 +69,7 @@ func testFirstPage(t *testing.T, exe string) {
 			}
 		}
 	}
-	eventually(t, "the own metrics, which are gathered each second", func() error {
+	eventually.OK(t, "the own metrics, which are gathered each second", func() error {
 		return e.scrape(t, acceptText).want(1, "warpgauge_collector_up", "collector", "fake")
 	})
 }
@@ -77,8 +79,8 @@ func testFirstPage(t *testing.T, exe string) {
 func testFormats(t *testing.T, exe string) {
 	csv := file(t, "counters.csv", histogramCSV)
 	e := serve(t, exe, "--collect-interval=60000", "--slow-interval=60s", "-f", csv)
-	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
-	eventually(t, "own metrics of that time", func() error { // their families are compared, too
+	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "own metrics of that time", func() error { // their families are compared, too
 		p := e.scrape(t, acceptText)
 		if n := len(p.family("warpgauge_collector_problem")); n > 0 {
 			return errors.New("the collector is still being opened")
@@ -146,7 +148,7 @@ func testGzip(t *testing.T, e *exporter, want map[string]float64) {
 
 func testHTTP(t *testing.T, exe string) {
 	e := serve(t, exe, "--enable-pprof")
-	eventually(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
+	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	client := newClient(t)
 	for _, tt := range []struct {
 		method, path string
@@ -188,7 +190,7 @@ func testNothingFound(t *testing.T, exe string) {
 	if a := get(t, client, e.url+"/metrics", "Accept", acceptText); a.code != http.StatusOK || len(a.body) == 0 {
 		t.Fatalf("GET /metrics: status %d, %d bytes", a.code, len(a.body))
 	}
-	eventually(t, "the reason in the metrics", func() error {
+	eventually.OK(t, "the reason in the metrics", func() error {
 		p := e.scrape(t, acceptText)
 		if len(p.family("warpgauge_collector_problem")) != 1 {
 			return errors.New("no warpgauge_collector_problem")
@@ -201,7 +203,7 @@ func testNothingFound(t *testing.T, exe string) {
 	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK {
 		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
-	eventually(t, "the reason in the log", func() error {
+	eventually.OK(t, "the reason in the log", func() error {
 		if text := e.log.String(); !strings.Contains(text, "open NVML") {
 			return fmt.Errorf("the log does not say why NVML is not used:\n%s", text)
 		}

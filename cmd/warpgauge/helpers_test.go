@@ -7,12 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
-
-// patient is how long a test waits for something that should come at once
-// before it calls it a hang. No assertion about speed rests on it.
-const patient = 30 * time.Second
 
 // environment stands for the process's variables.
 type environment map[string]string
@@ -88,15 +83,4 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// soon polls until f says yes. It is for what happens outside this goroutine's
-// sight: sockets, files and signals.
-func soon(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patient); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patient)
-		}
-	}
 }

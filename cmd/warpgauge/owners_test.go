@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/cri"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/mapping"
 	"warpgauge/pkg/owner"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
@@ -176,7 +177,7 @@ func TestDumpOfOwners(t *testing.T) {
 	o.suspicion.board.Store(v)
 	stop := o.start(t.Context())
 	defer stop()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	o.settle(ctx)
 	d := o.dump(v)

@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/sampler"
 )
 
@@ -46,7 +47,7 @@ func TestReleaseBySignal(t *testing.T) {
 		t.Errorf("release over HTTP without its flag: %d, want 403", code)
 	}
 	must(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
-	soon(t, "the release", func() bool { return strings.Contains(s.log.String(), "released: nothing is held") })
+	eventually.True(t, "the release", func() bool { return strings.Contains(s.log.String(), "released: nothing is held") })
 	if page := s.page(); strings.Contains(page, "\nDCGM_FI_DEV_GPU_TEMP{") {
 		t.Error("series of a released collector are on the page")
 	}

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/sampler"
 )
 
@@ -55,7 +56,7 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 			t.Logf("log:\n%s", s.log)
 		}
 	})
-	soon(t, "the address in the log", func() bool {
+	eventually.True(t, "the address in the log", func() bool {
 		if m := addressInLog.FindStringSubmatch(s.log.String()); m != nil {
 			s.url = m[1]
 		}
@@ -74,8 +75,8 @@ func (s *served) wantExit(code int) {
 		if s.code <- got; got != code {
 			s.t.Errorf("exit code %d, want %d", got, code)
 		}
-	case <-time.After(patient):
-		s.t.Fatalf("still running %v after it was stopped; log:\n%s", patient, s.log)
+	case <-time.After(eventually.Patience):
+		s.t.Fatalf("still running %v after it was stopped; log:\n%s", eventually.Patience, s.log)
 	}
 }
 
@@ -102,7 +103,7 @@ func (s *served) page() string {
 
 func (s *served) awaitOnPage(text string) {
 	s.t.Helper()
-	soon(s.t, text+" on the page", func() bool { return strings.Contains(s.page(), text) })
+	eventually.True(s.t, text+" on the page", func() bool { return strings.Contains(s.page(), text) })
 }
 
 func TestServe(t *testing.T) {
@@ -114,7 +115,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("page lacks %s", want)
 		}
 	}
-	soon(t, "ready", func() bool { status, _, _ := s.do(http.MethodGet, "/readyz"); return status == http.StatusOK })
+	eventually.True(t, "ready", func() bool { status, _, _ := s.do(http.MethodGet, "/readyz"); return status == http.StatusOK })
 	status, header, body := s.do(http.MethodGet, "/health")
 	if status != http.StatusOK || body != "OK" || header.Get("X-Registry-Available") != "true" || header.Get("X-Reload-In-Progress") != "" {
 		t.Errorf("GET /health: %d %q %v", status, body, header)
@@ -218,14 +219,14 @@ func TestServeStopsWhileAGPUHangs(t *testing.T) {
 		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
 		code <- run(ctx, args, streams{log, log}, environment{}.lookup)
 	}()
-	soon(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
+	eventually.True(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
 	stop()
 	select {
 	case got := <-code:
 		if got != 0 || !strings.Contains(log.String(), "abandoned") {
 			t.Errorf("exit code %d, want 0 and a line that names what was abandoned:\n%s", got, log)
 		}
-	case <-time.After(patient):
+	case <-time.After(eventually.Patience):
 		t.Fatalf("a hung GPU keeps the process:\n%s", log)
 	}
 }

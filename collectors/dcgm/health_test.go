@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -150,7 +151,7 @@ func TestHealthUnknown(t *testing.T) {
 		t.Errorf("%d checks hang, want one at a time", n)
 	}
 	release()
-	for end := time.Now().Add(10 * time.Second); len(c.told(field.GPUHealth, 0, "health_watch")) == 0; {
+	for end := time.Now().Add(eventually.Patience); len(c.told(field.GPUHealth, 0, "health_watch")) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("no health after the hang")
 		}
@@ -177,7 +178,7 @@ func TestHealthClosedWhileItHangs(t *testing.T) {
 		t.Errorf("%d connections while a call is in progress", n)
 	}
 	release()
-	for end := time.Now().Add(10 * time.Second); e.Counts().Connections+e.Counts().Groups+e.Counts().HealthWatches > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventually.Patience); e.Counts().Connections+e.Counts().Groups+e.Counts().HealthWatches > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("still held: %+v", e.Counts())
 		}

@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -183,7 +184,7 @@ func TestNotDue(t *testing.T) {
 	}
 	e.Set(dcgmtest.GPU(0), 150, dcgmtest.Number(99))
 	e.ResetCalls()
-	eventually(t, "the next value", func() bool {
+	eventually.True(t, "the next value", func() bool {
 		if err := c.sources[0].Sample(c.row[0], c.due[0]); err != nil {
 			t.Fatal(err)
 		}

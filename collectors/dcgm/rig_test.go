@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -16,6 +15,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -70,7 +70,7 @@ func openAs(tb testing.TB, o Options, names ...string) (*opened, error) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	o.Log = zap.New(core)
 	out := &opened{Collector: New(o), logs: logs}
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), eventually.Patience)
 	defer cancel()
 	sources, err := out.Open(ctx, list(tb, names...))
 	if err != nil {

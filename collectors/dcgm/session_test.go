@@ -17,6 +17,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 )
 
 // TestConnect: each way to name an engine takes the call that knows it.
@@ -229,7 +230,7 @@ func TestHang(t *testing.T) {
 			t.Errorf("%s hangs: got %v, want %v", name, err, context.Canceled)
 		}
 		release()
-		eventually(t, name+": given back", func() bool {
+		eventually.True(t, name+": given back", func() bool {
 			n := e.Counts()
 			return n.Connections+n.Groups+n.FieldGroups+n.Watches+n.HealthWatches == 0
 		})
@@ -237,15 +238,6 @@ func TestHang(t *testing.T) {
 		again.mustSample(t)
 		if err := again.Close(); err != nil {
 			t.Errorf("%s: close the collector after: %v", name, err)
-		}
-	}
-}
-
-func eventually(tb testing.TB, what string, done func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("%s: not within 20 s", what)
 		}
 	}
 }

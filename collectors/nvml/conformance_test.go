@@ -12,6 +12,7 @@ import (
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -92,11 +93,7 @@ func newRig(tb testing.TB, node *nvmltest.Node) collectortest.Rig {
 			gpu, uuid := r.gpu(tb, id)
 			before := logged(tb, uuid)
 			node.XID(gpu, uint64(value))
-			for end := time.Now().Add(10 * time.Second); logged(tb, uuid) == before; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					tb.Fatalf("an XID of %s was not heard", uuid)
-				}
-			}
+			eventually.True(tb, "hear of an XID of "+uuid, func() bool { return logged(tb, uuid) != before })
 		},
 	}
 }

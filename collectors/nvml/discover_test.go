@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -188,7 +189,7 @@ func TestDiscoveryHangs(t *testing.T) {
 	}
 	g := d.mustFind(t)[1]
 	release()
-	waitFor(t, "the call's answer", func() bool { return !g.silent() })
+	eventually.True(t, "the call's answer", func() bool { return !g.silent() })
 	if got := held.Load(); got != 0 {
 		t.Errorf("the library is held %d times after the last call", got)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -135,7 +136,7 @@ func TestFactsHang(t *testing.T) {
 		t.Errorf("GPU 1: %v", gpus[1].err)
 	}
 	release()
-	waitFor(t, "the call's answer", func() bool { return !gpus[1].silent() })
+	eventually.True(t, "the call's answer", func() bool { return !gpus[1].silent() })
 }
 
 func TestBrandNames(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/sampler"
@@ -59,8 +60,7 @@ func countsOf(t *testing.T, s *sampler.Sampler) map[string]int {
 // awaitProcesses waits until counts and states are these, by the devices' ids.
 func awaitProcesses(t *testing.T, what string, s *sampler.Sampler, counts map[string]int, states map[string]sampler.State) {
 	t.Helper()
-	var got string
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	eventually.OK(t, what, func() error {
 		now := map[string]sampler.State{}
 		for _, d := range s.Status()[0].Devices {
 			now[d.Device.ID] = d.State
@@ -68,11 +68,11 @@ func awaitProcesses(t *testing.T, what string, s *sampler.Sampler, counts map[st
 				now[d.Device.ID] = sampler.LastState + 1
 			}
 		}
-		if got = fmt.Sprint(countsOf(t, s), now); got == fmt.Sprint(counts, states) {
-			return
+		if got, want := fmt.Sprint(countsOf(t, s), now), fmt.Sprint(counts, states); got != want {
+			return fmt.Errorf("got %s, want %s", got, want)
 		}
-	}
-	t.Fatalf("%s: got %s, want %v %v", what, got, counts, states)
+		return nil
+	})
 }
 
 // TestProcessesThroughTheSampler: what befalls a GPU concerns its own processes

@@ -3,7 +3,6 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"math"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -158,7 +158,7 @@ func TestThroughput(t *testing.T) {
 
 	release := n.Hang(0, "nvmlDeviceGetPcieThroughput")
 	defer release()
-	waitFor(t, "a call that hangs", func() bool {
+	eventually.True(t, "a call that hangs", func() bool {
 		if err := s.sample(); err != nil { // samples go on
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestThroughput(t *testing.T) {
 		t.Error("the temperature waits for the call that hangs")
 	}
 	release()
-	waitFor(t, "the next measurement", func() bool {
+	eventually.True(t, "the next measurement", func() bool {
 		if err := s.sample(); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestThroughput(t *testing.T) {
 	}
 
 	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")
-	waitFor(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
+	eventually.True(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -208,22 +208,6 @@ func TestStaleThroughput(t *testing.T) {
 	f(0, s/2, 3*s/2, nan) // hangs
 	f(40*time.Millisecond, 0, 30*s, 7)
 	f(31*s, 30*s, 60*s, 7)
-}
-
-// waitFor waits for a condition.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, ctx.Err())
-		case <-tick.C:
-		}
-	}
 }
 
 // TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
@@ -262,7 +246,7 @@ func TestHangsWhenBound(t *testing.T) {
 		}
 	}
 	release()
-	waitFor(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
+	eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
 }
 
 // TestLostWhenBound: a GPU that is lost at Open is a source that says so.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/mapping"
 )
 
@@ -51,7 +52,7 @@ func TestASnapshotIsNewOnlyWhereItDiffers(t *testing.T) {
 	if first.Version != 1 || first.Time.IsZero() || first.Containers[idA].Pod != "pod" {
 		t.Errorf("first snapshot: %+v", first)
 	}
-	eventually(t, "an equal answer confirms", func() bool { return c.Snapshot().Time.After(first.Time) })
+	eventually.True(t, "an equal answer confirms", func() bool { return c.Snapshot().Time.After(first.Time) })
 	if s := c.Snapshot(); s.Version != 1 || len(changes) != 0 {
 		t.Errorf("after equal answers: version %d, %d further changes", s.Version, len(changes))
 	}
@@ -91,7 +92,7 @@ func TestTheLastAnswerStays(t *testing.T) {
 	c, health, changes := run(t, Options{Socket: r.socket, Interval: 5 * time.Millisecond})
 	<-changes
 	r.stop() // removes its socket
-	eventually(t, "absence is seen", func() bool { return health.Failing() == ReasonAbsent })
+	eventually.True(t, "absence is seen", func() bool { return health.Failing() == ReasonAbsent })
 	if s := c.Snapshot(); s.Version != 1 || s.Containers[idA].Pod != "pod" {
 		t.Errorf("meanwhile: %+v", s)
 	}
@@ -101,7 +102,7 @@ func TestTheLastAnswerStays(t *testing.T) {
 		t.Errorf("after its return: %+v", s)
 	}
 	again.set(func() { again.err = status.Error(codes.Unknown, "lost its mind") })
-	eventually(t, "an error is seen", func() bool { return health.Failing() == ReasonError })
+	eventually.True(t, "an error is seen", func() bool { return health.Failing() == ReasonError })
 	if s := c.Snapshot(); s.Version != 2 || len(s.Containers) != 2 {
 		t.Errorf("after an error: %+v", s)
 	}
@@ -112,14 +113,14 @@ func TestSilenceHasADeadline(t *testing.T) {
 	release := make(chan struct{})
 	r.set(func() { r.hang = release })
 	c, health, changes := run(t, Options{Socket: r.socket, Interval: 5 * time.Millisecond, Timeout: 200 * time.Millisecond})
-	eventually(t, "silence is seen", func() bool { return health.Failing() == ReasonTimeout })
+	eventually.True(t, "silence is seen", func() bool { return health.Failing() == ReasonTimeout })
 	if s := c.Snapshot(); s.Version != 0 {
 		t.Errorf("meanwhile: %+v", s)
 	}
 	r.set(func() { r.hang = nil })
 	close(release)
 	<-changes
-	eventually(t, "the answer is seen", func() bool { return health.Failing() == "" })
+	eventually.True(t, "the answer is seen", func() bool { return health.Failing() == "" })
 }
 
 func TestSuspect(t *testing.T) {
@@ -140,7 +141,7 @@ func TestSuspect(t *testing.T) {
 func TestFailuresHaveReasons(t *testing.T) {
 	look := func(socket string, most int) *failure {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 		defer cancel()
 		c := New(Options{Socket: socket, MaxMessage: most})
 		defer c.hangUp()
@@ -225,7 +226,7 @@ func TestTheEndIsNoFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
-	eventually(t, "a call hangs", func() bool { calls, _ := r.counts(); return calls > 0 })
+	eventually.True(t, "a call hangs", func() bool { calls, _ := r.counts(); return calls > 0 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)

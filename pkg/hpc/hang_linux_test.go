@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"warpgauge/pkg/eventually"
 )
 
 // hungMount mounts a file system whose server never answers, as a network file
@@ -47,17 +49,17 @@ func TestHang(t *testing.T) {
 	r.replace("0", "17\n")
 	r.soon("before", jobs{"0": {"17"}})
 	fail, unmount := hungMount(t, dir)
-	soon(t, "the hang is told", func() bool { return r.o.Health.Failing() == ReasonTimeout })
+	eventually.True(t, "the hang is told", func() bool { return r.o.Health.Failing() == ReasonTimeout })
 	r.want("while it hangs", jobs{"0": {"17"}})
 	fail()
-	soon(t, "the error is told", func() bool { return r.o.Health.Failing() == ReasonIO })
+	eventually.True(t, "the error is told", func() bool { return r.o.Health.Failing() == ReasonIO })
 	r.want("when it fails", jobs{"0": {"17"}})
 	unmount()
-	soon(t, "success is told", func() bool { return r.o.Health.Failing() == "" })
+	eventually.True(t, "success is told", func() bool { return r.o.Health.Failing() == "" })
 	r.want("when it is back", jobs{"0": {"17"}})
 
 	fail, _ = hungMount(t, dir)
-	soon(t, "a look that hangs", func() bool {
+	eventually.True(t, "a look that hangs", func() bool {
 		from := r.lookFrom.Load()
 		return from != 0 && time.Since(r.epoch)-time.Duration(from) > 100*time.Millisecond
 	})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/mapping"
 )
 
@@ -105,17 +105,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// soon polls until f says yes, for what other processes and the kernel do.
-func soon(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
-
 func (r *rig) soon(what string, want jobs) {
 	r.t.Helper()
-	soon(r.t, what, func() bool { return cmp.Equal(want, r.Snapshot().Jobs) })
+	eventually.True(r.t, what, func() bool { return cmp.Equal(want, r.Snapshot().Jobs) })
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/sampler"
@@ -218,16 +219,6 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	return v
 }
 
-// soon waits for what other processes do in their time.
-func soon(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30s", what)
-		}
-	}
-}
-
 // freeze stops a process and waits until none of its threads runs any more: one
 // that does when the signal is sent may still do what it is told after that.
 func freeze(t *testing.T, pid int) {
@@ -235,7 +226,7 @@ func freeze(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "all threads to be stopped", func() bool {
+	eventually.True(t, "all threads to be stopped", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil || len(threads) == 0 {
 			t.Fatalf("no threads of %d: %v", pid, err)

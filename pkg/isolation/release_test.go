@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/sampler"
 )
 
@@ -62,7 +63,7 @@ func TestReleaseEndsTheChildAndResumeStartsAnother(t *testing.T) {
 // TestReleaseKillsAChildThatHangs: the kernel closes what it has open.
 func TestReleaseKillsAChildThatHangs(t *testing.T) {
 	v := supervise(t, "hang-all", Options{})
-	soon(t, "two sources", func() bool { return len(v.board.Load().Sources) == 2 })
+	eventually.True(t, "two sources", func() bool { return len(v.board.Load().Sources) == 2 })
 	pid := v.state.Load().pid
 	if err := v.Release(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestReleaseKillsAChildThatHangs(t *testing.T) {
 
 func TestReleaseWhileAChildStarts(t *testing.T) {
 	v := supervise(t, "hang-open", Options{})
-	soon(t, "a child", func() bool { return v.state.Load().pid != 0 })
+	eventually.True(t, "a child", func() bool { return v.state.Load().pid != 0 })
 	pid := v.state.Load().pid
 	if err := v.Release(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestReleaseOfAChildThatDoesNotGo(t *testing.T) {
 	if err := v.Resume(""); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
+	eventually.True(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
 	if p := v.state.Load().pid; p != 0 {
 		t.Errorf("child %d beside one that does not go", p)
 	}
@@ -144,14 +145,14 @@ func TestStopDuringARelease(t *testing.T) {
 func TestAnOutdatedChildIsReplacedAtOnce(t *testing.T) {
 	t.Setenv(outdatedMark, filepath.Join(t.TempDir(), "mark"))
 	v := supervise(t, "outdated", Options{})
-	soon(t, "another child", func() bool {
+	eventually.True(t, "another child", func() bool {
 		if old := v.board.Load(); v.counted(ReasonOutdated) > 0 && len(old.Sources) == 0 {
 			t.Fatal("the board is empty")
 		}
 		return v.counted(ReasonOutdated) == 1 && v.status().Up && v.status().Cause == sampler.CauseNone
 	})
 	v.awaitService(t)
-	soon(t, "good samples", func() bool {
+	eventually.True(t, "good samples", func() bool {
 		return v.status().Devices[0].State == sampler.Up && v.status().Devices[1].State == sampler.Up
 	})
 	if n := v.value(t, "warpgauge_collector_restarts_total"); n != 1 {

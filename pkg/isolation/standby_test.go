@@ -3,6 +3,7 @@ package isolation
 import (
 	"testing"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/sampler"
 )
 
@@ -25,7 +26,7 @@ func TestStandbyEndsTheChildUntilItIsOver(t *testing.T) {
 	if err := v.Standby(t.Context(), "", false); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "the release to be told", func() bool { return v.status().Cause == sampler.CauseReleased })
+	eventually.True(t, "the release to be told", func() bool { return v.status().Cause == sampler.CauseReleased })
 	if p := v.state.Load().pid; p != 0 {
 		t.Errorf("child %d while released", p)
 	}

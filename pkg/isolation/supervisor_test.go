@@ -12,12 +12,13 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/sampler"
 )
 
 func (v *supervised) awaitService(t *testing.T) {
 	t.Helper()
-	soon(t, "two sources with rows", func() bool {
+	eventually.True(t, "two sources with rows", func() bool {
 		return len(v.rows()) == 2 && !slices.Contains(v.rows(), 0) && v.status().Up
 	})
 }
@@ -25,7 +26,7 @@ func (v *supervised) awaitService(t *testing.T) {
 func TestRowsStatesLogsAndCountsComeThroughTheWall(t *testing.T) {
 	v := supervise(t, "lost-one", Options{})
 	v.awaitService(t)
-	soon(t, "the states", func() bool {
+	eventually.True(t, "the states", func() bool {
 		st := v.status()
 		return len(st.Devices) == 2 && st.Devices[0].State == sampler.Up && st.Devices[1].State == sampler.Lost
 	})
@@ -36,14 +37,14 @@ func TestRowsStatesLogsAndCountsComeThroughTheWall(t *testing.T) {
 	if len(row.Cells) != 1 || row.Cells[0] < 1 || row.Stamps[0] == 0 {
 		t.Errorf("a row is %+v, want a count and a stamp", row)
 	}
-	soon(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
+	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
 	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
 	if fields["fields"] != int64(1) || fields["took"] != "1s" || fields["collector"] != "counting" {
 		t.Errorf("log fields are %v", fields)
 	}
-	soon(t, "the child's counts", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 1 })
+	eventually.True(t, "the child's counts", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 1 })
 	// Counts are told from time to time, so the first telling may be older than the first sample.
-	soon(t, "samples in the histogram", func() bool { return v.value(t, "warpgauge_sample_duration_seconds") >= 1 })
+	eventually.True(t, "samples in the histogram", func() bool { return v.value(t, "warpgauge_sample_duration_seconds") >= 1 })
 }
 
 // value sums a family: counters, gauges, and counts of histograms.
@@ -72,14 +73,14 @@ func TestAKilledChildIsReplacedAndItsRowsStay(t *testing.T) {
 	v.awaitService(t)
 	var counted float64
 	for n := range 3 {
-		soon(t, "counts", func() bool { return v.value(t, "warpgauge_sample_duration_seconds") > counted })
+		eventually.True(t, "counts", func() bool { return v.value(t, "warpgauge_sample_duration_seconds") > counted })
 		counted = v.value(t, "warpgauge_sample_duration_seconds")
 		old := v.board.Load()
 		pid := v.state.Load().pid
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "another child", func() bool {
+		eventually.True(t, "another child", func() bool {
 			if now := v.board.Load(); now != old {
 				if !slices.Equal([]int{len(now.Sources), len(old.Sources)}, []int{2, 2}) || slices.Contains(v.rows(), 0) {
 					t.Fatalf("the board shows %d sources with %v rows", len(now.Sources), v.rows())
@@ -103,7 +104,7 @@ func TestAKilledChildIsReplacedAndItsRowsStay(t *testing.T) {
 func TestReloadThroughTheWall(t *testing.T) {
 	v := supervise(t, "counting", Options{})
 	v.awaitService(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	next := list(t, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")
 	if err := v.Reload(ctx, next); err != nil {
@@ -119,7 +120,7 @@ func TestReloadThroughTheWall(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := v.board.Load()
-	soon(t, "another child", func() bool { return v.board.Load() != old })
+	eventually.True(t, "another child", func() bool { return v.board.Load() != old })
 	if got := len(v.board.Load().Sources[0].Columns); got != 2 {
 		t.Errorf("%d columns in the new child, want 2", got)
 	}
@@ -131,7 +132,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			v := supervise(t, mode, o)
-			soon(t, "two restarts", func() bool { return v.counted(reason) >= 2 })
+			eventually.True(t, "two restarts", func() bool { return v.counted(reason) >= 2 })
 			ends := v.logs.FilterMessage("child ended, another is started").All()
 			if got := ends[0].ContextMap()["reason"].(string); !strings.Contains(got, text) {
 				t.Errorf("reason %q, want one with %q", got, text)
@@ -152,9 +153,9 @@ func TestChildrenThatMisbehave(t *testing.T) {
 
 func TestAChildWithNothingToSampleRests(t *testing.T) {
 	v := supervise(t, "absent", Options{})
-	soon(t, "the end of two children", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 2 })
+	eventually.True(t, "the end of two children", func() bool { return v.value(t, "warpgauge_collector_opens_total") >= 2 })
 	// The count may come before the status of the child that is just looking.
-	soon(t, "what the child has said", func() bool {
+	eventually.True(t, "what the child has said", func() bool {
 		st := v.status()
 		return !st.Up && st.Cause == sampler.CauseNotLoaded && strings.Contains(st.Reason, "look for it")
 	})
@@ -162,8 +163,8 @@ func TestAChildWithNothingToSampleRests(t *testing.T) {
 		t.Errorf("%v restarts, want none", n)
 	}
 	said := func() int { return v.logs.FilterMessageSnippet("not in use").Len() }
-	soon(t, "a line that there is nothing", func() bool { return said() > 0 })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	eventually.True(t, "a line that there is nothing", func() bool { return said() > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	if err := v.Reload(ctx, list(t, "DCGM_FI_DEV_POWER_USAGE")); err != nil {
 		t.Errorf("Reload with nothing to serve: %v", err)
@@ -176,7 +177,7 @@ func TestAChildWithNothingToSampleRests(t *testing.T) {
 func TestALeakingChildIsReplacedWithoutAGap(t *testing.T) {
 	v := supervise(t, "leak", Options{MemoryLimit: 160 << 20, RestartMax: 100 * time.Millisecond})
 	v.awaitService(t)
-	soon(t, "two replacements", func() bool {
+	eventually.True(t, "two replacements", func() bool {
 		if !slices.Equal([]int{len(v.rows())}, []int{2}) || slices.Contains(v.rows(), 0) {
 			t.Fatalf("the board shows rows %v", v.rows())
 		}
@@ -193,7 +194,7 @@ func TestNothingGoesBackWhenAChildMakesRoom(t *testing.T) {
 	v.awaitService(t)
 	old := v.board.Load()
 	for n := range 5 {
-		soon(t, "another child", func() bool { return v.board.Load() != old })
+		eventually.True(t, "another child", func() bool { return v.board.Load() != old })
 		now := v.board.Load()
 		for i, s := range now.Sources {
 			before, after := latest(t, old.Sources[i].Ring), latest(t, s.Ring)
@@ -236,12 +237,12 @@ func TestAChildThatDoesNotGoIsNamedAndHasNoSecond(t *testing.T) {
 	v.awaitService(t)
 	pid, board := v.state.Load().pid, v.board.Load()
 	freeze(t, pid)
-	soon(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
+	eventually.True(t, "the child to be abandoned", func() bool { return v.value(t, "warpgauge_collector_abandoned_children") == 1 })
 	st := v.status()
 	if st.Up || st.Cause != sampler.CauseStuck || st.Devices[0].State != sampler.Stalled || st.Devices[0].Cause != sampler.CauseStuck {
 		t.Errorf("status %+v, want stuck devices", st)
 	}
-	soon(t, "a while", func() bool { return time.Since(st.Devices[0].LastSample) > 1500*time.Millisecond })
+	eventually.True(t, "a while", func() bool { return time.Since(st.Devices[0].LastSample) > 1500*time.Millisecond })
 	if got := v.state.Load().pid; got != pid || v.board.Load() != board || v.counted(ReasonHung) != 0 {
 		t.Errorf("child %d with %d restarts, want only %d", got, v.counted(ReasonHung), pid)
 	}
@@ -249,7 +250,7 @@ func TestAChildThatDoesNotGoIsNamedAndHasNoSecond(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "another child", func() bool { return v.board.Load() != board && v.status().Up })
+	eventually.True(t, "another child", func() bool { return v.board.Load() != board && v.status().Up })
 	if n := v.value(t, "warpgauge_collector_abandoned_children"); n != 0 || v.counted(ReasonHung) != 1 {
 		t.Errorf("%v abandoned children and %d restarts, want 0 and 1", n, v.counted(ReasonHung))
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/loopback"
 )
 
@@ -44,16 +45,6 @@ func certificate(t *testing.T, from, until time.Time) (tls.Certificate, []byte) 
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// eventually waits for a condition that real sockets bring about.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
 }
 
 func TestTLSThatCannotBeTrusted(t *testing.T) {
@@ -93,7 +84,7 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 			c := start(t, Options{Node: "node-1", Pods: true, Config: func() (*rest.Config, error) {
 				return &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port), TLSClientConfig: rest.TLSClientConfig{CAData: test.ca}}, nil
 			}})
-			eventually(t, "failure", func() bool { return c.health.Failing() != "" })
+			eventually.True(t, "failure", func() bool { return c.health.Failing() != "" })
 			c.stop()
 			<-c.ended
 			if got := c.health.Failing(); got != ReasonTLS {
@@ -138,13 +129,13 @@ func TestRestartOfARealListener(t *testing.T) {
 	c := start(t, Options{Node: "node-1", Pods: true, Config: func() (*rest.Config, error) {
 		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 	}})
-	eventually(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
+	eventually.True(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
 	end(server)
-	eventually(t, "failure", func() bool { return c.health.Failing() == ReasonUnreachable })
+	eventually.True(t, "failure", func() bool { return c.health.Failing() == ReasonUnreachable })
 	api.put("pods", podObject("ml", "train-1", "uid-2", nil))
 	server = listen()
 	defer func() { end(server) }()
-	eventually(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
+	eventually.True(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
 	c.stop()
 	<-c.ended
 }

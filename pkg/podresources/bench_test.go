@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -49,7 +50,7 @@ func BenchmarkRead(b *testing.B) {
 	kubelet.Set(podresourcestest.Many(1000, 64)...)
 	b.Run("snapshot", func(b *testing.B) {
 		r := start(b, Options{Socket: kubelet.Socket()})
-		until(b, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
+		eventually.True(b, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {

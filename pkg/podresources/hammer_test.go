@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/podresources/podresourcestest"
 )
 
@@ -23,7 +24,7 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 	pods := podresourcestest.Many(110, 64)
 	kubelet.Set(pods...)
 	r := start(t, Options{Socket: kubelet.Socket(), Period: time.Millisecond, gap: time.Millisecond, Timeout: 50 * time.Millisecond})
-	until(t, "all is told", func() bool { return r.Snapshot().Allocatable != nil })
+	eventually.True(t, "all is told", func() bool { return r.Snapshot().Allocatable != nil })
 	version := r.Snapshot().Version
 	ctx, cancel := context.WithCancel(context.Background())
 	var readers sync.WaitGroup
@@ -54,7 +55,7 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		kubelet.On(podresourcestest.List, nil)
 		kubelet.Limit(0, 0)
 		kubelet.Restart(pods...)
-		until(t, "all is well", func() bool { return r.health.Failing() == "" })
+		eventually.True(t, "all is well", func() bool { return r.health.Failing() == "" })
 	}
 	on := func(b podresourcestest.Behaviour) func() {
 		return func() { kubelet.On(podresourcestest.List, b) }
@@ -105,12 +106,12 @@ func TestNothingIsLeftOpen(t *testing.T) {
 				kubelet.On(podresourcestest.List, nil)
 				r.owners("ml/a")
 			}
-			until(t, "there are as many descriptors as before", func() bool { return descriptors(t) <= files })
-			until(t, "there are as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
+			eventually.True(t, "there are as many descriptors as before", func() bool { return descriptors(t) <= files })
+			eventually.True(t, "there are as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
 		})
 	}
 	run()
-	until(t, "there are as many descriptors as without a client", func() bool { return descriptors(t) <= idle })
+	eventually.True(t, "there are as many descriptors as without a client", func() bool { return descriptors(t) <= idle })
 }
 
 // A list costs memory for those who have devices; of all others nothing is kept
@@ -146,7 +147,7 @@ func TestDenseNode(t *testing.T) {
 	kubelet := podresourcestest.Start(t)
 	kubelet.Set(podresourcestest.Many(1000, 8*7*4)...)
 	r := start(t, Options{Socket: kubelet.Socket(), Period: quick})
-	until(t, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
+	eventually.True(t, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
 	s := r.Snapshot()
 	check(t, s.Pods)
 	var ids []string

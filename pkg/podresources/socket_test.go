@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/mapping"
 	"warpgauge/pkg/podresources/podresourcestest"
 )
@@ -57,20 +58,10 @@ func start(t testing.TB, o Options) *rig {
 	return r
 }
 
-// until waits for a condition that another goroutine will bring about.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
 // failing waits until looks fail for a reason, and returns what is said.
 func (r *rig) failing(reason string) string {
 	r.t.Helper()
-	until(r.t, "it fails for "+reason, func() bool { return r.health.Failing() == reason })
+	eventually.True(r.t, "it fails for "+reason, func() bool { return r.health.Failing() == reason })
 	return r.health.Problem().Error()
 }
 
@@ -78,13 +69,13 @@ func (r *rig) failing(reason string) string {
 func (r *rig) owners(want ...string) {
 	r.t.Helper()
 	r.has(want...)
-	until(r.t, "all is well", func() bool { return r.health.Failing() == "" })
+	eventually.True(r.t, "all is well", func() bool { return r.health.Failing() == "" })
 }
 
 // has waits until the Snapshot has those pods.
 func (r *rig) has(want ...string) {
 	r.t.Helper()
-	until(r.t, "the owners are "+strings.Join(want, " ")+" and not "+strings.Join(names(r.Snapshot()), " "), func() bool {
+	eventually.True(r.t, "the owners are "+strings.Join(want, " ")+" and not "+strings.Join(names(r.Snapshot()), " "), func() bool {
 		return r.Snapshot().Version > 0 && gocmp.Equal(append([]string{}, want...), names(r.Snapshot()))
 	})
 }
@@ -116,7 +107,7 @@ func TestSnapshotOfARealServer(t *testing.T) {
 	before := time.Now()
 	r := start(t, Options{Socket: "unix://" + kubelet.Socket(), Period: quick})
 	r.owners("ml/a")
-	until(t, "allocatable devices are told", func() bool { return r.Snapshot().Allocatable != nil })
+	eventually.True(t, "allocatable devices are told", func() bool { return r.Snapshot().Allocatable != nil })
 	s := r.Snapshot()
 	if s.Time.Before(before) {
 		t.Errorf("time %v, want one after %v", s.Time, before)
@@ -265,7 +256,7 @@ func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	kubelet.Set(train("a", "GPU-1"))
 	kubelet.SetAllocatable(devices("nvidia.com/gpu", "GPU-1").Entry())
 	r := start(t, Options{Socket: kubelet.Socket(), Period: quick, Timeout: 100 * time.Millisecond, MaxMessage: 100_000})
-	until(t, "all is told", func() bool { return len(r.Snapshot().Pods) == 1 && len(r.Snapshot().Allocatable) == 1 })
+	eventually.True(t, "all is told", func() bool { return len(r.Snapshot().Pods) == 1 && len(r.Snapshot().Allocatable) == 1 })
 	good := r.Snapshot()
 	f := func(name, reason, part string, misbehave func(), behave func()) {
 		t.Helper()
@@ -320,7 +311,7 @@ func TestRestart(t *testing.T) {
 	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
 	r := start(t, Options{Socket: kubelet.Socket(), Period: seldom, Settle: 300 * time.Millisecond})
 	r.owners("ml/a", "ml/b")
-	until(t, "all is told", func() bool { return r.Snapshot().Allocatable != nil })
+	eventually.True(t, "all is told", func() bool { return r.Snapshot().Allocatable != nil })
 	before := r.Snapshot()
 
 	kubelet.Restart()
@@ -344,7 +335,7 @@ func TestRestart(t *testing.T) {
 	r.has("ml/a", "ml/c")
 	kubelet.Restart(train("a", "GPU-1"))
 	r.has("ml/a", "ml/c")
-	until(t, "the one that has ended is gone", func() bool {
+	eventually.True(t, "the one that has ended is gone", func() bool {
 		r.Suspect()
 		return gocmp.Equal([]string{"ml/a"}, names(r.Snapshot()))
 	})
@@ -430,7 +421,7 @@ func TestSilenceOnAllocatableHoldsUpNothing(t *testing.T) {
 	kubelet.On(podresourcestest.Allocatable, podresourcestest.Silence())
 	r := start(t, Options{Socket: kubelet.Socket(), Period: quick, Timeout: time.Minute})
 	r.has("ml/a")
-	until(t, "that is a success", func() bool { return r.health.Tried() && r.health.Failing() == "" })
+	eventually.True(t, "that is a success", func() bool { return r.health.Tried() && r.health.Failing() == "" })
 }
 
 func TestAllocatableThatIsNotServed(t *testing.T) {
@@ -445,9 +436,9 @@ func TestAllocatableThatIsNotServed(t *testing.T) {
 		t.Errorf("allocatable %v, version %d, want nil, 1", s.Allocatable, s.Version)
 	}
 	kubelet.On(podresourcestest.Allocatable, nil)
-	until(t, "it is told", func() bool { return len(r.Snapshot().Allocatable) == 1 })
+	eventually.True(t, "it is told", func() bool { return len(r.Snapshot().Allocatable) == 1 })
 	kubelet.On(podresourcestest.Allocatable, podresourcestest.Fail(codes.Internal, "broken"))
-	until(t, "that is told", func() bool { return r.logs.FilterMessageSnippet("does not tell which devices").Len() == 2 })
+	eventually.True(t, "that is told", func() bool { return r.logs.FilterMessageSnippet("does not tell which devices").Len() == 2 })
 	if s := r.Snapshot(); len(s.Allocatable) != 1 || s.Version != 2 || r.health.Failing() != "" {
 		t.Errorf("allocatable %v, version %d, failing %q, want those before", s.Allocatable, s.Version, r.health.Failing())
 	}

@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/shm"
 )
@@ -277,17 +277,13 @@ func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
 // moment.
 func awaitMapped(t *testing.T, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	eventually.OK(t, "mappings given back", func() error {
 		runtime.GC()
-		got := mapped(t)
-		if got == want {
-			return
+		if got := mapped(t); got != want {
+			return fmt.Errorf("%d mappings, want %d", got, want)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d mappings, want %d", got, want)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // TestNothingIsLeftBehind makes many regions in each of the ways that they end.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"warpgauge/pkg/eventually"
 )
 
 // Every stands for all functions. What takes things back (unwatch, destroy,
@@ -54,11 +56,11 @@ func (e *Engine) Hang(function string) (release func()) {
 // Hanging is how many calls hang, in all processes.
 func (e *Engine) Hanging() int { return int(e.word(wordHanging)) }
 
-// WaitHanging waits until n calls hang, at most 10 s.
+// WaitHanging waits until n calls hang, at most eventually.Patience.
 func (e *Engine) WaitHanging(n int) {
-	for end := time.Now().Add(10 * time.Second); e.Hanging() < n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventually.Patience); e.Hanging() < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			e.fail(fmt.Errorf("waited 10 s for %d calls to hang: %d do", n, e.Hanging()))
+			e.fail(fmt.Errorf("waited %v for %d calls to hang: %d do", eventually.Patience, n, e.Hanging()))
 			return
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -30,7 +31,7 @@ type Harness struct {
 	// Fields is what collectors are opened with; the zero List means Fields().
 	Fields field.List
 	// Patience is how long the suite waits for a call that must return, before
-	// it says that it hangs; 0 means 10 s. It bounds a failing run only.
+	// it says that it hangs; 0 means eventually.Patience. It bounds a failing run only.
 	Patience time.Duration
 }
 
@@ -111,7 +112,7 @@ func (h Harness) withDefaults() Harness {
 		h.Fields = Fields()
 	}
 	if h.Patience == 0 {
-		h.Patience = 10 * time.Second
+		h.Patience = eventually.Patience
 	}
 	return h
 }
