@@ -37,7 +37,11 @@ func Dial(ctx context.Context, path string, timeout time.Duration, maxMessage in
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: plain}
+	w, err := newWire(plain.(*net.UnixConn))
+	if err != nil {
+		_ = plain.Close() // nothing was sent
+		return nil, err
+	}
 	var taken atomic.Bool
 	c, err := grpc.NewClient("passthrough:///localhost", // the name is the authority, which servers check
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -66,23 +70,4 @@ func (c *Conn) Foreign() bool { return c.wire.foreign.Load() }
 func (c *Conn) Close() {
 	_ = c.ClientConn.Close()
 	_ = c.wire.Close() // where grpc never took it
-}
-
-// wire sees from the first bytes whether the other side speaks HTTP/2, which begins
-// with a SETTINGS frame: 3 bytes of length, and 4 (RFC 9113, 3.4 and 4.1).
-type wire struct {
-	net.Conn
-	read    int // bytes so far, up to four; of grpc's reader alone
-	foreign atomic.Bool
-}
-
-// Read implements net.Conn.
-func (w *wire) Read(p []byte) (int, error) {
-	const kind, settings = 3, 4
-	n, err := w.Conn.Read(p)
-	if i := kind - w.read; i >= 0 && i < n && p[i] != settings {
-		w.foreign.Store(true)
-	}
-	w.read = min(w.read+n, kind+1)
-	return n, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -98,8 +99,10 @@ func TestOneConnectionAndNeverAnother(t *testing.T) {
 	}
 }
 
-func TestForeign(t *testing.T) {
-	path := socket(t)
+// answer listens on a socket and does the same to each connection.
+func answer(t *testing.T, with func(net.Conn)) (path string) {
+	t.Helper()
+	path = socket(t)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -112,9 +115,7 @@ func TestForeign(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 64)) // the preface; a client that cannot write it reads nothing
-			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-			_, _ = io.Copy(io.Discard, c) // until the client has had enough
+			with(c)
 			_ = c.Close()
 		}
 	}()
@@ -122,13 +123,84 @@ func TestForeign(t *testing.T) {
 		_ = l.Close()
 		<-done
 	})
-	c, err := Dial(t.Context(), path, time.Second, 1<<20)
-	if err != nil {
-		t.Fatal(err)
+	return path
+}
+
+// TestForeign: a web server is known as none of gRPC's, also where it hangs up
+// before grpc has said all that it wanted to.
+func TestForeign(t *testing.T) {
+	const refusal = "HTTP/1.1 400 Bad Request\r\n\r\n"
+	for name, with := range map[string]func(net.Conn){
+		"waits":                     func(c net.Conn) { _, _ = c.Write([]byte(refusal)); _, _ = io.Copy(io.Discard, c) },
+		"reads some and hangs up":   func(c net.Conn) { _, _ = c.Read(make([]byte, 16)); _, _ = c.Write([]byte(refusal)) },
+		"hangs up without a look":   func(c net.Conn) { _, _ = c.Write([]byte(refusal)) },
+		"answers byte after byte":   func(c net.Conn) { _, _ = io.Copy(c, iotest.OneByteReader(strings.NewReader(refusal))) },
+		"says too little to be any": func(c net.Conn) { _, _ = c.Write([]byte("220")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := answer(t, with)
+			for range 50 {
+				c, err := Dial(t.Context(), path, time.Second, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = check(c)
+				if foreign := name != "says too little to be any"; err == nil || c.Foreign() != foreign {
+					t.Errorf("call of a web server: %v, foreign %v, want %v", err, c.Foreign(), foreign)
+				}
+				c.Close()
+			}
+		})
 	}
-	defer c.Close()
-	if err := check(c); err == nil || !c.Foreign() {
-		t.Errorf("call of a web server: %v, foreign %v", err, c.Foreign())
+}
+
+// TestWire: whatever order reads, a failed write and the close come in, what the
+// other side has said first is judged, and every byte is read once.
+func TestWire(t *testing.T) {
+	for said, foreign := range map[string]bool{
+		"\x00\x00\x06\x04more": false, "\x00\x00\x06\x05more": true, "HTTP": true, "HTT": false, "": false,
+	} {
+		for _, room := range []int{1, 3, 4, 5, 64} {
+			path := answer(t, func(c net.Conn) { _, _ = io.WriteString(c, said) })
+			plain, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := newWire(plain.(*net.UnixConn))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := w.Read(nil); n != 0 || err != nil {
+				t.Errorf("read of nothing: %d, %v", n, err)
+			}
+			eventually.True(t, "the other side hangs up", func() bool { _, err := w.Write([]byte("x")); return err != nil })
+			if got := w.foreign.Load(); got != foreign {
+				t.Errorf("%q: foreign %v after a failed write, want %v", said, got, foreign)
+			}
+			heard, p := "", make([]byte, room)
+			for {
+				n, err := w.Read(p)
+				heard += string(p[:n])
+				if err != nil {
+					if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) { // it did not read what we wrote
+						t.Errorf("%q: read: %v", said, err)
+					}
+					break
+				}
+			}
+			if heard != said || w.foreign.Load() != foreign {
+				t.Errorf("read %q, want %q; foreign %v, want %v", heard, said, w.foreign.Load(), foreign)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			if n, err := w.Read(p); n != 0 || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("read after close: %d, %v", n, err)
+			}
+			if err := w.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("second close: %v", err)
+			}
+		}
 	}
 }
 
