@@ -137,6 +137,8 @@ func kindOf(l field.Level) string {
 		return "cpu"
 	case field.Core:
 		return "core"
+	case field.ConnectX:
+		return "connectx"
 	}
 	return "other"
 }

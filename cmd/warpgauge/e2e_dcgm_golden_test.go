@@ -38,6 +38,8 @@ DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX, counter, Data sent by a port.
 DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, Load of a core.
 DCGM_FI_DEV_CPU_TEMP_CURRENT, gauge, Temperature of a CPU.
 DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT, gauge, Power of a CPU.
+DCGM_FI_DEV_CONNECTX_HEALTH, gauge, Health of a network adapter.
+DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS, gauge, Temperature of a network adapter.
 `
 )
 
@@ -62,7 +64,7 @@ func TestE2EGoldenDCGM(t *testing.T) {
 		{"dcgm-a100-mig", dcgmtest.Config{Preset: "a100-mig"}, dcgmCounters, setInstances, []string{`GPU_I_ID="1"`}},
 		{
 			"dcgm-gb200", dcgmtest.Config{Preset: "gb200", GPUs: 2}, dcgmCounters + dcgmGrace, setGrace,
-			[]string{`DCGM_FI_DEV_CPU_UTIL_TOTAL{cpucore="143"`, `DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT{`},
+			[]string{`DCGM_FI_DEV_CPU_UTIL_TOTAL{cpucore="143"`, `DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT{`, `DCGM_FI_DEV_CONNECTX_HEALTH{`},
 		},
 	} {
 		t.Run(node.name, func(t *testing.T) {
@@ -114,7 +116,14 @@ func setInstances(e *dcgmtest.Engine) {
 	e.Set(dcgmtest.All(dcgmtest.KindInstance), 1002, dcgmtest.Number(0.25))
 }
 
+// setGrace gives CPUs and cores values, and adds two network adapters, of which the
+// engine has yet to ask the second.
 func setGrace(e *dcgmtest.Engine) {
+	for adapter := range 2 {
+		e.Add(dcgmtest.ConnectX(adapter), true)
+		e.Set(dcgmtest.ConnectX(adapter), 1300, dcgmtest.Number(float64(1-adapter)))
+		e.Set(dcgmtest.ConnectX(adapter), 1310, dcgmtest.Number(54.5+float64(adapter)))
+	}
 	e.Set(dcgmtest.All(dcgmtest.KindCore), 1100, dcgmtest.Number(0.5))
 	for cpu := range 2 {
 		e.Set(dcgmtest.CPU(cpu), 1110, dcgmtest.Number(float64(50+cpu)))

@@ -60,7 +60,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 		if !askable(r.Desc) {
 			continue
 		}
-		for k := kindGPU; k <= kindCore; k++ {
+		for k := kindGPU; k <= kindConnectX; k++ {
 			if askedOf(r.Desc, k) {
 				at := key{k, o.every(r)}
 				byKey[at] = append(byKey[at], uint16(r.Desc.ID))

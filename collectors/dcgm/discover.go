@@ -20,7 +20,7 @@ type discovery struct {
 }
 
 // discover asks the engine what it has: a node for the GPUs and what is theirs,
-// a node for switches and CPUs. Empty nodes are left out.
+// a node for switches, CPUs and network adapters. Empty nodes are left out.
 func discover(e *engine, fields field.List, o Options) ([]*node, error) {
 	d := &discovery{e, fields, o}
 	gpus, err := d.gpus()
@@ -38,6 +38,7 @@ func discover(e *engine, fields field.List, o Options) ([]*node, error) {
 	d.switches(rest)
 	d.links(rest, states)
 	d.cpus(rest)
+	d.adapters(rest)
 	return slices.DeleteFunc([]*node{gpus, rest}, func(n *node) bool { return len(n.devices) == 0 }), nil
 }
 

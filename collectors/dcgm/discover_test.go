@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,6 +181,64 @@ func TestUnsupportedGPUs(t *testing.T) {
 		o.FakeGPUs = fake
 		if got := len(devices(open1(t, o, "DCGM_FI_DEV_GPU_TEMP"))); got != want {
 			t.Errorf("fake GPUs %v: %d devices, want %d", fake, got, want)
+		}
+	}
+}
+
+// TestAdapters: network adapters are looked for where the list asks for them, and
+// one more or less is noticed.
+func TestAdapters(t *testing.T) {
+	const health, width, hot = "DCGM_FI_DEV_CONNECTX_HEALTH", "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_WIDTH", "DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS"
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e.Add(dcgmtest.ConnectX(0), true)
+	e.Add(dcgmtest.ConnectX(3), true)
+	if got := len(devices(open1(t, remote(e), temperature))); got != 1 {
+		t.Errorf("%d devices for a list of GPUs' fields, want the GPU", got)
+	}
+	c := open1(t, remote(e), temperature, health, width, hot, "label DCGM_FI_DRIVER_VERSION")
+	want := collector.Device{ID: "connectx3", Level: field.ConnectX, ConnectX: "3", Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}}
+	if diff := cmp.Diff(want, find(t, c, "connectx3")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	e.Set(dcgmtest.ConnectX(0), 1300, dcgmtest.Number(1))
+	e.Set(dcgmtest.ConnectX(0), 1301, dcgmtest.Number(16))
+	e.Set(dcgmtest.ConnectX(0), 1310, dcgmtest.Number(54.5))
+	e.Set(dcgmtest.ConnectX(3), 1300, dcgmtest.Number(4))
+	e.Set(dcgmtest.ConnectX(3), 1301, dcgmtest.Number(8))
+	e.Set(dcgmtest.ConnectX(3), 1310, dcgmtest.Status(-6))
+	c.mustSample(t)
+	for id, values := range map[string][]float64{"connectx0": {1, 16, 54.5}, "connectx3": {4, 8, math.NaN()}} {
+		for i, name := range []string{health, width, hot} {
+			if got, ok := c.value(t, id, name); !ok || !same(got, values[i]) {
+				t.Errorf("%s of %s: %v, want %v", name, id, got, values[i])
+			}
+		}
+	}
+	for _, change := range []func(){func() { e.Remove(dcgmtest.ConnectX(0)) }, func() { e.Add(dcgmtest.ConnectX(1), true) }} {
+		c := open1(t, remote(e), temperature, hot)
+		if changed, err := c.Rescan(t.Context()); changed || err != nil {
+			t.Errorf("rescan of what is as before: %v, %v", changed, err)
+		}
+		change()
+		if changed, err := c.Rescan(t.Context()); !changed || err != nil {
+			t.Errorf("rescan of what has changed: %v, %v", changed, err)
+		}
+	}
+}
+
+// TestNoAdapters: an engine that cannot list them, being too old or without the
+// module, costs nothing else.
+func TestNoAdapters(t *testing.T) {
+	for code, told := range map[int]int{-1: 1, -6: 0, -33: 0} {
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+		e.RefuseListing(dcgmtest.KindConnectX, code)
+		c := open1(t, remote(e), temperature, "DCGM_FI_DEV_CONNECTX_HEALTH")
+		c.mustSample(t)
+		if got := len(devices(c)); got != 1 {
+			t.Errorf("code %d: %d devices, want the GPU", code, got)
+		}
+		if got := c.logs.FilterMessageSnippet("entities cannot be listed").Len(); got != told {
+			t.Errorf("code %d: told %d times, want %d", code, got, told)
 		}
 	}
 }

@@ -40,8 +40,8 @@ func docsKinds() []docsKind {
 		{kindSwitch, "`nvswitch<n>`", "`dcgmGetEntityGroupEntities`"},
 		{kindCPU, "`CPU-<n>`", "`dcgmGetCpuHierarchy`"},
 		{kindCore, "`CPU-<n>/core<n>`, numbered through the node", "`dcgmGetCpuHierarchy`"},
+		{kindConnectX, "`connectx<n>`", "`dcgmGetEntityGroupEntities`; where DCGM reads switches through NVSDM"},
 		{kindVGPU, no, ""},
-		{kindConnectX, no, ""},
 	}
 }
 
@@ -182,13 +182,12 @@ const (
 	whyBinary    = "binary, which no page can show"
 	whyTimestamp = "a time stamp, which no page can show"
 	whyVGPU      = "of virtual GPUs, which are not looked for"
-	whyConnectX  = "of network adapters, which are not looked for"
 	whyNVML      = "read through NVML alone: DCGM has no such field"
 	whyAMD       = "of AMD's GPUs"
 )
 
 func docsMissing() []string {
-	return []string{whyBinary, whyTimestamp, whyVGPU, whyConnectX, whyNVML, whyAMD}
+	return []string{whyBinary, whyTimestamp, whyVGPU, whyNVML, whyAMD}
 }
 
 // missing is why a field is not supplied; "" if it is, or is no field.
@@ -206,8 +205,6 @@ func missing(d *field.Descriptor) string {
 		return whyAMD
 	case d.Level == field.VGPU && d.ID != licensed:
 		return whyVGPU
-	case d.Level == field.ConnectX:
-		return whyConnectX
 	case d.Kind == field.Binary:
 		return whyBinary
 	case d.Kind == field.Timestamp:

@@ -61,6 +61,8 @@ func serves(level field.Level, k entityKind) bool {
 		return level == field.CPU
 	case kindCore:
 		return level == field.Core
+	case kindConnectX:
+		return level == field.ConnectX
 	}
 	return false
 }

@@ -93,6 +93,11 @@ func lay(e *engine, fields field.List, o Options) (layout, error) {
 			}
 		}
 	}
+	if d.wants(field.ConnectX) {
+		if ids, err := e.entities(kindConnectX, false); err == nil {
+			out = out.with(kindConnectX, ids)
+		}
+	}
 	return out, nil
 }
 

@@ -54,3 +54,21 @@ func (d *discovery) cpus(n *node) {
 		}
 	}
 }
+
+// adapters adds the ConnectX network adapters, which DCGM sees where it reads
+// switches through NVSDM.
+func (d *discovery) adapters(n *node) {
+	if !d.wants(field.ConnectX) {
+		return
+	}
+	ids, err := d.engine.entities(kindConnectX, false)
+	if err != nil {
+		d.without(kindConnectX, err)
+		return
+	}
+	facts := d.globalFacts()
+	for _, id := range ids {
+		number := strconv.FormatUint(uint64(id), 10)
+		n.add(collector.Device{ID: "connectx" + number, Level: field.ConnectX, ConnectX: number, Facts: facts}, entity{kindConnectX, id})
+	}
+}

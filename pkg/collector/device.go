@@ -3,7 +3,7 @@ package collector
 import "warpgauge/pkg/field"
 
 // Device is one thing that has series: a GPU, an instance of one, a link, a
-// switch, a CPU, a core. Text is raw UTF-8; escaping is done where it is rendered.
+// switch, a CPU, a core, a network adapter. Text is raw UTF-8; escaping is done where it is rendered.
 // What a level does not have stays empty.
 type Device struct {
 	// ID is stable and unique on the node: the UUID of a GPU,
@@ -35,6 +35,8 @@ type Device struct {
 	Switch string // label nvswitch, "nvswitch0"
 	CPU    string // label cpu
 	Core   string // label cpucore
+
+	ConnectX string // label connectx: the number of a network adapter
 
 	// Facts are the values of the list's label fields for this device, named
 	// as the field. Fields that the device does not have are left out.

@@ -36,6 +36,8 @@ func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []colle
 	case field.Core:
 		always("cpucore", d.Core)
 		always("cpu", d.CPU)
+	case field.ConnectX:
+		always("connectx", d.ConnectX)
 	default: // no set of its own: what the device has, as on a GPU
 		o.gpuLabels(d, given, given)
 	}
@@ -66,7 +68,7 @@ func (o *Options) model(d *collector.Device) string {
 }
 
 // owners returns who uses a device. What no job can be given (switches, CPUs,
-// cores) has no owner.
+// cores, network adapters) has no owner.
 func (o *Options) owners(d *collector.Device) []Owner {
 	if o.Owners == nil || !ownable(d) {
 		return nil
@@ -81,7 +83,7 @@ func (o *Options) split(d *collector.Device, f field.ID) bool {
 
 func ownable(d *collector.Device) bool {
 	switch d.Level {
-	case field.Switch, field.CPU, field.Core:
+	case field.Switch, field.CPU, field.Core, field.ConnectX:
 		return false
 	}
 	return true

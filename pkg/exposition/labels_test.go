@@ -58,7 +58,7 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 func TestLevels(t *testing.T) {
 	all := collector.Device{
 		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", InstanceProfile: "R", InstanceID: "I", ComputeID: "C",
-		Link: "L", Switch: "S", CPU: "X", Core: "Y", Facts: labelsFrom("FACT", "v"),
+		Link: "L", Switch: "S", CPU: "X", Core: "Y", ConnectX: "Z", Facts: labelsFrom("FACT", "v"),
 	}
 	f := func(level field.Level, d collector.Device, want string) {
 		t.Helper()
@@ -75,6 +75,7 @@ func TestLevels(t *testing.T) {
 	f(field.Switch, all, `{nvswitch="S",hostname="h",FACT="v"}`)
 	f(field.CPU, all, `{cpu="X",hostname="h",FACT="v"}`)
 	f(field.Core, all, `{cpucore="Y",cpu="X",hostname="h",FACT="v"}`)
+	f(field.ConnectX, all, `{connectx="Z",hostname="h",FACT="v"}`)
 	f(field.Global, all, gpu)
 
 	none := collector.Device{}
@@ -112,6 +113,7 @@ func TestOwnersByLevel(t *testing.T) {
 	f(field.Switch, "d", "", "")
 	f(field.CPU, "d", "", "")
 	f(field.Core, "d", "", "")
+	f(field.ConnectX, "d", "", "")
 	f(field.Global, "d", "", "own")
 }
 

@@ -578,7 +578,7 @@ var dcgmFields = [...]Descriptor{
 	{ID: 1218, Name: "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT", Aliases: []string{"DCGM_FI_DEV_NVLINK_EFFECTIVE_BER_RATIO"}, Kind: Double, Level: GPU, Cost: Slow, Unit: "ratio", Min: 0, Max: 1.1, Help: "NVLink error rate after correction"},
 	{ID: 1219, Name: "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", Aliases: []string{"DCGM_FI_DEV_NVLINK_EFFECTIVE_ERROR_TOTAL"}, Kind: Int64, Level: GPU, Cost: Slow, Min: 0, Max: 9e+18, Help: "NVLink errors after correction"},
 	{ID: 1220, Name: "DCGM_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL", Aliases: []string{"DCGM_FI_DEV_NVLINK_ECC_ERROR_TOTAL"}, Kind: Int64, Level: GPU, Cost: Slow, Min: 0, Max: 9e+18, Help: "NVLink ECC data errors; all links"},
-	{ID: 1300, Name: "DCGM_FI_DEV_CONNECTX_HEALTH", Aliases: []string{"DCGM_FI_DEV_FIRST_CONNECTX_FIELD_ID"}, Kind: Int64, Level: ConnectX, Cost: Slow, Min: 0, Max: 64, Help: "Health of the network adapter"},
+	{ID: 1300, Name: "DCGM_FI_DEV_CONNECTX_HEALTH", Aliases: []string{"DCGM_FI_DEV_FIRST_CONNECTX_FIELD_ID"}, Kind: Int64, Level: ConnectX, Cost: Slow, Min: 1, Max: 64, Help: "Health of the network adapter: 1 ok; 2 unsupported; 3 inaccessible; 4 lost; 5 fake; 6 disabled; 7 detached"},
 	{ID: 1301, Name: "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_WIDTH", Kind: Int64, Level: ConnectX, Cost: Slow, Min: 0, Max: 64, Help: "PCIe lanes of the network adapter"},
 	{ID: 1302, Name: "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_SPEED", Kind: Int64, Level: ConnectX, Cost: Slow, Min: 0, Max: 9e+18, Help: "PCIe speed of the network adapter"},
 	{ID: 1303, Name: "DCGM_FI_DEV_CONNECTX_EXPECT_PCIE_LINK_WIDTH", Kind: Int64, Level: ConnectX, Cost: Static, Min: 0, Max: 64, Help: "PCIe lanes that the network adapter should have"},

@@ -147,12 +147,12 @@ func (m *source) decode(d *decoder) {
 
 // deviceBytes is the least that a device takes: its texts' lengths, level and
 // the length of its facts.
-const deviceBytes = 17
+const deviceBytes = 18
 
-func deviceTexts(v *collector.Device) [16]*string {
+func deviceTexts(v *collector.Device) [17]*string {
 	return [...]*string{
 		&v.ID, &v.Parent, &v.GPU, &v.UUID, &v.PCIBusID, &v.Node, &v.Model,
-		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.MIGUUID, &v.Alias, &v.Link, &v.Switch, &v.CPU, &v.Core,
+		&v.InstanceProfile, &v.InstanceID, &v.ComputeID, &v.MIGUUID, &v.Alias, &v.Link, &v.Switch, &v.CPU, &v.Core, &v.ConnectX,
 	}
 }
 

@@ -81,7 +81,7 @@ func first(to map[string]*collector.Device, key string, d *collector.Device) {
 // ownable reports whether a device can have users of its own or inherit some.
 func ownable(d *collector.Device) bool {
 	switch d.Level {
-	case field.Switch, field.CPU, field.Core:
+	case field.Switch, field.CPU, field.Core, field.ConnectX:
 		return false
 	}
 	return true

@@ -29,7 +29,7 @@ func reserved(old bool, hostname string) map[string]bool {
 	out := map[string]bool{
 		"gpu": true, "pci_bus_id": true, "device": true, "modelName": true,
 		"GPU_I_PROFILE": true, "GPU_I_ID": true, "GPU_CI_ID": true,
-		"nvlink": true, "nvswitch": true, "gpu_uuid": true, "model_name": true, "cpu": true, "cpucore": true,
+		"nvlink": true, "nvswitch": true, "gpu_uuid": true, "model_name": true, "cpu": true, "cpucore": true, "connectx": true,
 		"err_code": true, "err_msg": true, "le": true, "quantile": true,
 		"window_size_in_ms": true, "xid": true, "clock_event": true, "health_watch": true, "health_error_code": true,
 		"peer_gpu": true, "link_status": true,

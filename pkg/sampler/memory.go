@@ -35,7 +35,7 @@ func (m *memory) remember(old, now *binding, at time.Time) {
 	defer m.mu.Unlock()
 	for _, w := range old.workers {
 		for i, d := range w.view.Devices {
-			if present[d.ID] || d.Parent != "" || (d.Level != field.GPU && d.Level != field.Switch) {
+			if present[d.ID] || d.Parent != "" || (d.Level != field.GPU && d.Level != field.Switch && d.Level != field.ConnectX) {
 				continue
 			}
 			st := w.device(i, at)

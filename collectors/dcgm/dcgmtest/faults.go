@@ -109,6 +109,11 @@ func (e *Engine) Silence(on bool) { e.setting("silent", digit(on)) }
 // RefuseEmbedded makes starting an embedded engine answer a code; 0 takes it back.
 func (e *Engine) RefuseEmbedded(code int) { e.setting("embedding", strconv.Itoa(code)) }
 
+// RefuseListing makes listing the entities of a kind answer a code; 0 takes it back.
+func (e *Engine) RefuseListing(k Kind, code int) {
+	e.setting(fmt.Sprintf("unlisted %d", k), strconv.Itoa(code))
+}
+
 // RefuseProfiling makes everything about profiling answer a code (-33 without the
 // module, -36 on GPUs without it); 0 takes it back.
 func (e *Engine) RefuseProfiling(code int) { e.setting("profiling", strconv.Itoa(code)) }

@@ -99,7 +99,7 @@ func texts(d collector.Device) map[string]string {
 	return map[string]string{
 		"id": d.ID, "gpu": d.GPU, "UUID": d.UUID, "pci_bus_id": d.PCIBusID, "device": d.Node, "modelName": d.Model,
 		"GPU_I_PROFILE": d.InstanceProfile, "GPU_I_ID": d.InstanceID, "GPU_CI_ID": d.ComputeID, "MIG UUID": d.MIGUUID, "alias": d.Alias,
-		"nvlink": d.Link, "nvswitch": d.Switch, "cpu": d.CPU, "cpucore": d.Core,
+		"nvlink": d.Link, "nvswitch": d.Switch, "cpu": d.CPU, "cpucore": d.Core, "connectx": d.ConnectX,
 	}
 }
 
@@ -135,6 +135,8 @@ func missing(d collector.Device) []string {
 		want("parent", d.Parent)
 		want("cpu", d.CPU)
 		want("cpucore", d.Core)
+	case field.ConnectX:
+		want("connectx", d.ConnectX)
 	}
 	return out
 }

@@ -111,6 +111,7 @@ struct state {
 	bool silent;        // connecting takes its whole time
 	int no_embedding;   // what starting an embedded engine answers
 	int no_profiling;   // what profiling answers
+	int unlisted[DCGM_FE_COUNT]; // by kind of entity: the code that listing answers
 	int links_version;  // the newest that the library takes
 	int order;          // of replies: 0 as asked, 1 the other way round
 	int other_groups;   // of other clients

@@ -31,6 +31,8 @@ static bool supported(const struct entity *e) {
 static dcgmReturn_t list(dcgmHandle_t h, int kind, dcgm_field_eid_t *out, int room, int *count, bool only_supported) {
 	int n = 0;
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (kind < 0 || kind >= DCGM_FE_COUNT) return leave(DCGM_ST_BADPARAM);
+	if (S->unlisted[kind]) return leave(S->unlisted[kind]);
 	for (int i = 0; i < S->entity_count; i++) {
 		const struct entity *e = &S->entities[i];
 		if (e->kind != kind || (only_supported && !supported(e))) continue;

@@ -73,7 +73,11 @@ static void read_engine(struct state *s, struct line *l) {
 	else if (!strcmp(key, "silent")) s->silent = integer(l) != 0;
 	else if (!strcmp(key, "embedding")) s->no_embedding = (int)integer(l);
 	else if (!strcmp(key, "profiling")) s->no_profiling = (int)integer(l);
-	else if (!strcmp(key, "links")) s->links_version = (int)integer(l);
+	else if (!strcmp(key, "unlisted")) {
+		int64_t kind = integer(l);
+		if (kind < 0 || kind >= DCGM_FE_COUNT) l->bad = true;
+		else s->unlisted[kind] = (int)integer(l);
+	} else if (!strcmp(key, "links")) s->links_version = (int)integer(l);
 	else if (!strcmp(key, "order")) s->order = (int)integer(l);
 	else if (!strcmp(key, "groups")) s->other_groups = (int)integer(l);
 	else if (!strcmp(key, "epoch")) s->epoch = integer(l);
