@@ -3,8 +3,6 @@ package cri
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"warpgauge/pkg/unixgrpc"
@@ -36,26 +34,24 @@ func (c *conn) list(ctx context.Context) (map[string]Container, *failure) {
 }
 
 func (c *conn) failure(ctx context.Context, err error) *failure {
-	if c.grpc.Foreign() {
-		return fail(ReasonNotGRPC, "ask the container runtime at %q: whoever listens does not speak gRPC "+
-			"(Docker's own socket is none of the CRI; cri-dockerd's is)", c.socket)
+	cause := c.grpc.WhyCall(err)
+	if cause == unixgrpc.Unimplemented {
+		if old := c.old(ctx); old != nil {
+			return old
+		}
 	}
-	if status.Code(err) == codes.Unimplemented {
-		return c.unimplemented(ctx, err)
-	}
-	return callFailure(c.socket, err)
+	return callFailure(c.socket, cause, err)
 }
 
-// unimplemented tells a runtime that is too old from a server that is none. The
-// messages of v1alpha2 are those of v1 (k8s.io/cri-api had both up to 1.25).
-func (c *conn) unimplemented(ctx context.Context, err error) *failure {
+// old tells a runtime that is too old from a server that is none: nil. The messages
+// of v1alpha2 are those of v1 (k8s.io/cri-api had both up to 1.25).
+func (c *conn) old(ctx context.Context) *failure {
 	var v v1.VersionResponse
-	if c.grpc.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) == nil {
-		return fail(ReasonOldAPI, "ask the container runtime at %q: %q %q speaks CRI v1alpha2 only (containerd has v1 since 1.6)",
-			c.socket, unixgrpc.Clip(v.GetRuntimeName()), unixgrpc.Clip(v.GetRuntimeVersion()))
+	if c.grpc.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) != nil {
+		return nil
 	}
-	return fail(ReasonUnimplemented, "ask the container runtime at %q: %s (is it a container runtime's socket, and in containerd's configuration, "+
-		"is \"cri\" among disabled_plugins, as in Docker's packages?)", c.socket, unixgrpc.Clip(status.Convert(err).Message()))
+	return fail(ReasonOldAPI, "ask the container runtime at %q: %q %q speaks CRI v1alpha2 only (containerd has v1 since 1.6)",
+		c.socket, unixgrpc.Clip(v.GetRuntimeName()), unixgrpc.Clip(v.GetRuntimeVersion()))
 }
 
 func (c *conn) close() { c.grpc.Close() }

@@ -3,32 +3,30 @@ package cri
 import (
 	"fmt"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"warpgauge/pkg/unixgrpc"
 )
 
 // Reasons of failure, for mapping.Health.
 const (
-	ReasonAbsent        = string(unixgrpc.Absent)     // nothing at the path
-	ReasonDenied        = string(unixgrpc.Denied)     // no permission
-	ReasonNotASocket    = string(unixgrpc.NotASocket) // a file, a directory, a socket of another kind
-	ReasonRefused       = string(unixgrpc.Refused)    // a socket that nobody listens on
-	ReasonNotGRPC       = "not_grpc"                  // whoever listens speaks something else
-	ReasonUnimplemented = "unimplemented"             // a server without the CRI
-	ReasonOldAPI        = "v1alpha2"                  // a runtime before CRI v1
-	ReasonTimeout       = string(unixgrpc.Timeout)    // silence
-	ReasonClosed        = "closed"                    // the connection ended during a call
-	ReasonTooLarge      = "too_large"                 // an answer beyond Options.MaxMessage
-	ReasonError         = string(unixgrpc.Other)      // what else the runtime said
+	ReasonAbsent        = string(unixgrpc.Absent)        // nothing at the path
+	ReasonDenied        = string(unixgrpc.Denied)        // no permission
+	ReasonNotASocket    = string(unixgrpc.NotASocket)    // a file, a directory, a socket of another kind
+	ReasonRefused       = string(unixgrpc.Refused)       // a socket that nobody listens on
+	ReasonNotGRPC       = string(unixgrpc.NotGRPC)       // whoever listens speaks something else
+	ReasonUnimplemented = string(unixgrpc.Unimplemented) // a server without the CRI
+	ReasonOldAPI        = "v1alpha2"                     // a runtime before CRI v1
+	ReasonTimeout       = string(unixgrpc.Timeout)       // silence
+	ReasonClosed        = string(unixgrpc.Closed)        // the connection ended during a call
+	ReasonTooLarge      = string(unixgrpc.TooLarge)      // an answer beyond Options.MaxMessage
+	ReasonRateLimited   = string(unixgrpc.RateLimited)   // the runtime takes no more calls for now
+	ReasonError         = string(unixgrpc.Other)         // what else the runtime said
 )
 
 // Reasons are all of them, for mapping.New.
 func Reasons() []string {
 	return []string{
 		ReasonAbsent, ReasonDenied, ReasonNotASocket, ReasonRefused, ReasonNotGRPC, ReasonUnimplemented,
-		ReasonOldAPI, ReasonTimeout, ReasonClosed, ReasonTooLarge, ReasonError,
+		ReasonOldAPI, ReasonTimeout, ReasonClosed, ReasonTooLarge, ReasonRateLimited, ReasonError,
 	}
 }
 
@@ -57,18 +55,13 @@ func dialFailure(socket string, err error) *failure {
 }
 
 // callFailure is why a call got no answer.
-func callFailure(socket string, err error) *failure {
-	s := status.Convert(err)
-	reason := ReasonError
-	switch s.Code() {
-	case codes.DeadlineExceeded, codes.Canceled:
-		reason = ReasonTimeout
-	case codes.ResourceExhausted:
-		reason = ReasonTooLarge
-	case codes.Unavailable:
-		reason = ReasonClosed
-	case codes.PermissionDenied, codes.Unauthenticated:
-		reason = ReasonDenied
+func callFailure(socket string, cause unixgrpc.Cause, err error) *failure {
+	said := unixgrpc.Said(err)
+	switch cause {
+	case unixgrpc.NotGRPC:
+		said = "whoever listens does not speak gRPC (Docker's own socket is none of the CRI; cri-dockerd's is)"
+	case unixgrpc.Unimplemented:
+		said += " (is it a container runtime's socket, and in containerd's configuration, is \"cri\" among disabled_plugins, as in Docker's packages?)"
 	}
-	return fail(reason, "ask the container runtime at %q: %s: %s", socket, s.Code(), unixgrpc.Clip(s.Message()))
+	return fail(string(cause), "ask the container runtime at %q: %s", socket, said)
 }

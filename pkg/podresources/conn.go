@@ -62,10 +62,7 @@ func (c *conn) able(ctx context.Context) (*answer, *failure) {
 func (c *conn) call(ctx context.Context, method string, read func(*decoder, []byte) (*answer, error)) (*answer, *failure) {
 	r := reply{read: read, decoder: newDecoder(c.keep, c.seed)}
 	if err := c.grpc.Invoke(ctx, method, nothing{}, &r); err != nil {
-		if c.grpc.Foreign() {
-			return nil, fail(ReasonNotGRPC, "call %s at %q: whoever listens does not speak gRPC (check --pod-resources-kubelet-socket)", method, c.path)
-		}
-		return nil, callFailure(c.path, method, err)
+		return nil, callFailure(c.path, method, c.grpc.WhyCall(err), err)
 	}
 	switch {
 	case errors.Is(r.err, errTooMany):

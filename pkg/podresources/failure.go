@@ -2,30 +2,26 @@ package podresources
 
 import (
 	"fmt"
-	"strings"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"warpgauge/pkg/unixgrpc"
 )
 
 // Why there is no answer: values of the label reason.
 const (
-	ReasonAbsent        = string(unixgrpc.Absent)     // nothing at the path
-	ReasonDenied        = string(unixgrpc.Denied)     // no permission
-	ReasonNotASocket    = string(unixgrpc.NotASocket) // a directory, a file, a socket of another kind
-	ReasonRefused       = string(unixgrpc.Refused)    // a socket that nobody listens on
-	ReasonNotGRPC       = "not_grpc"                  // whoever listens speaks something else
-	ReasonTimeout       = string(unixgrpc.Timeout)    // silence
-	ReasonClosed        = "closed"                    // the connection ended during a call
-	ReasonRateLimited   = "rate_limited"              // the kubelet's limit for all its clients together
-	ReasonTooLarge      = "too_large"                 // an answer beyond Options.MaxMessage, or with too many devices
-	ReasonUnimplemented = "unimplemented"             // a server without this API
-	ReasonMalformed     = "malformed"                 // an answer that is not a message
-	ReasonRecovering    = "recovering"                // the kubelet has restarted and does not list all pods yet
-	ReasonError         = string(unixgrpc.Other)      // what else the kubelet said
-	ReasonSkipped       = "skipped"                   // counted only: parts of an answer that cannot be used
+	ReasonAbsent        = string(unixgrpc.Absent)        // nothing at the path
+	ReasonDenied        = string(unixgrpc.Denied)        // no permission
+	ReasonNotASocket    = string(unixgrpc.NotASocket)    // a directory, a file, a socket of another kind
+	ReasonRefused       = string(unixgrpc.Refused)       // a socket that nobody listens on
+	ReasonNotGRPC       = string(unixgrpc.NotGRPC)       // whoever listens speaks something else
+	ReasonTimeout       = string(unixgrpc.Timeout)       // silence
+	ReasonClosed        = string(unixgrpc.Closed)        // the connection ended during a call
+	ReasonRateLimited   = string(unixgrpc.RateLimited)   // the kubelet's limit for all its clients together
+	ReasonTooLarge      = string(unixgrpc.TooLarge)      // an answer beyond Options.MaxMessage, or with too many devices
+	ReasonUnimplemented = string(unixgrpc.Unimplemented) // a server without this API
+	ReasonMalformed     = "malformed"                    // an answer that is not a message
+	ReasonRecovering    = "recovering"                   // the kubelet has restarted and does not list all pods yet
+	ReasonError         = string(unixgrpc.Other)         // what else the kubelet said
+	ReasonSkipped       = "skipped"                      // counted only: parts of an answer that cannot be used
 )
 
 // Reasons are all reasons, for mapping.New.
@@ -77,25 +73,18 @@ func dialFailure(path string, err error) *failure {
 	return fail(string(cause), "connect to the kubelet's socket %q: %w (%s)", path, unixgrpc.Bare(err), advice)
 }
 
-// callFailure is why a call got no answer. Only the text tells grpc's own limit,
-// which is ours, from the kubelet's of calls; a test has both.
-func callFailure(path, method string, err error) *failure {
-	s := status.Convert(err)
-	said := unixgrpc.Clip(s.Message())
-	switch s.Code() {
-	case codes.DeadlineExceeded, codes.Canceled:
-		return fail(ReasonTimeout, "call %s at %q: no answer in time: %s (the kubelet hangs or is overloaded: look at its log)", method, path, said)
-	case codes.ResourceExhausted:
-		if strings.Contains(s.Message(), "larger than max") {
-			return fail(ReasonTooLarge, "call %s at %q: the answer is too large: %s (some container or device plugin has very many device ids)", method, path, said)
-		}
-		return fail(ReasonRateLimited, "call %s at %q: %s (other clients of this kubelet ask too often; nothing is lost)", method, path, said)
-	case codes.Unimplemented:
-		return fail(ReasonUnimplemented, "call %s at %q: %s (it is no kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket)", method, path, said)
-	case codes.PermissionDenied, codes.Unauthenticated:
-		return fail(ReasonDenied, "call %s at %q: %s", method, path, said)
-	case codes.Unavailable:
-		return fail(ReasonClosed, "call %s at %q: %s (the kubelet ended or restarts)", method, path, said)
+// callFailure is why a call got no answer.
+func callFailure(path, method string, cause unixgrpc.Cause, err error) *failure {
+	advice := map[unixgrpc.Cause]string{
+		unixgrpc.NotGRPC:       "whoever listens does not speak gRPC: check --pod-resources-kubelet-socket",
+		unixgrpc.Timeout:       "no answer in time: the kubelet hangs or is overloaded: look at its log",
+		unixgrpc.TooLarge:      "some container or device plugin has very many device ids",
+		unixgrpc.RateLimited:   "other clients of this kubelet ask too often; nothing is lost",
+		unixgrpc.Unimplemented: "it is no kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
+		unixgrpc.Closed:        "the kubelet ended or restarts",
+	}[cause]
+	if advice == "" {
+		return fail(string(cause), "call %s at %q: %s", method, path, unixgrpc.Said(err))
 	}
-	return fail(ReasonError, "call %s at %q: %s: %s", method, path, s.Code(), said)
+	return fail(string(cause), "call %s at %q: %s (%s)", method, path, unixgrpc.Said(err), advice)
 }

@@ -266,3 +266,42 @@ func TestClip(t *testing.T) {
 		t.Errorf("%d bytes of a million", n)
 	}
 }
+
+func TestWhyCall(t *testing.T) {
+	path := socket(t)
+	serve(t, path)
+	c, err := Dial(t.Context(), path, time.Second, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for code, want := range map[codes.Code]Cause{
+		codes.DeadlineExceeded: Timeout, codes.Canceled: Timeout, codes.Unimplemented: Unimplemented, codes.Unavailable: Closed,
+		codes.PermissionDenied: Denied, codes.Unauthenticated: Denied, codes.ResourceExhausted: RateLimited, codes.Internal: Other,
+	} {
+		err := status.Error(code, "text")
+		if got := c.WhyCall(err); got != want {
+			t.Errorf("%v: %q, want %q", code, got, want)
+		}
+		if got, want := Said(err), code.String()+": text"; got != want {
+			t.Errorf("said %q, want %q", got, want)
+		}
+	}
+	// grpc's own words for what is beyond our limit.
+	small, err := Dial(t.Context(), path, time.Second, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	if err := check(small); small.WhyCall(err) != TooLarge {
+		t.Errorf("an answer beyond the limit: %v is %q, want %q", err, small.WhyCall(err), TooLarge)
+	}
+	web, err := Dial(t.Context(), answer(t, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 \r\n\r\n")) }), time.Second, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer web.Close()
+	if err := check(web); web.WhyCall(err) != NotGRPC {
+		t.Errorf("a web server: %v is %q, want %q", err, web.WhyCall(err), NotGRPC)
+	}
+}
