@@ -12,7 +12,8 @@ import (
 // recorder is a test that ends without ending the one that runs it.
 type recorder struct {
 	testing.TB
-	skipped, failed string
+	skipped, failed, log string
+	cleanups             []func()
 }
 
 func (r *recorder) Helper() {}

@@ -1,0 +1,117 @@
+package programtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/eventually"
+)
+
+// shown is how much of its output a failed test shows, in bytes: the end.
+const shown = 8000
+
+// A Process is a program that the test has started and that ends with the test.
+type Process struct {
+	name   string
+	cmd    *exec.Cmd
+	output Output
+	ended  chan struct{} // closed when the process has ended; err is set then
+	err    error
+}
+
+// Options of a process.
+type Options struct {
+	Env []string // nil: that of the test
+}
+
+// Start starts a program. It is killed at the end of the test, and if the test itself
+// is killed. What it has written is shown if the test has failed.
+func Start(tb testing.TB, exe string, args []string, o Options) *Process {
+	tb.Helper()
+	p := &Process{name: filepath.Base(exe), ended: make(chan struct{})}
+	if err := p.start(exe, args, o); err != nil {
+		tb.Fatalf("start %q: %v", exe, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	tb.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.ended
+		if tb.Failed() {
+			text := p.Output()
+			tb.Logf("output of %s %q:\n%s", p.name, args, text[max(0, len(text)-shown):])
+		}
+	})
+	return p
+}
+
+// start tries again while the file is busy: a process that another test forked just
+// now may still hold the descriptor by which a test wrote this program
+// (https://go.dev/issue/22315).
+func (p *Process) start(exe string, args []string, o Options) error {
+	for end := time.Now().Add(eventually.Patience); ; time.Sleep(time.Millisecond) {
+		// Not the test's context: it ends before the cleanups, which may need the process.
+		p.cmd = exec.CommandContext(context.Background(), exe, args...) //nolint:gosec // what the test says
+		p.cmd.Env = o.Env
+		p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err := p.cmd.Start()
+		if !errors.Is(err, syscall.ETXTBSY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output is what it has written so far, to standard output and standard error.
+func (p *Process) Output() string { return p.output.String() }
+
+// Ended is closed when the process has ended and all that it wrote is in Output.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Signal sends a signal, which the process may take its time to receive.
+func (p *Process) Signal(tb testing.TB, s os.Signal) {
+	tb.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		tb.Fatalf("send %v to %s: %v", s, p.name, err)
+	}
+}
+
+// ExitCode waits for the process to end by itself; -1 is one that a signal ended.
+func (p *Process) ExitCode(tb testing.TB) int {
+	tb.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(eventually.Patience):
+		tb.Fatalf("%s still runs after %v", p.name, eventually.Patience)
+	}
+	var exit *exec.ExitError
+	if p.err != nil && !errors.As(p.err, &exit) {
+		tb.Fatalf("wait for %s: %v", p.name, p.err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Await is eventually.OK for what the process has yet to do: it waits until f returns
+// nil. Where the process ends before, so does the test, with what the process wrote.
+func (p *Process) Await(tb testing.TB, what string, f func() error) {
+	tb.Helper()
+	eventually.OK(tb, what, func() error {
+		select {
+		case <-p.ended:
+			tb.Fatalf("%s: %s has ended (%v), its output:\n%s", what, p.name, p.cmd.ProcessState, p.Output())
+		default:
+		}
+		return f()
+	})
+}
