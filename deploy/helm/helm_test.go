@@ -18,11 +18,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"warpgauge/pkg/programtest"
 )
 
 // tool returns the path of a program: what make tools-chart has built in the version
-// that go.mod of test/tools/chart names, else what is installed. Where it is missing
-// the test skips, or fails if WARPGAUGE_REQUIRE names the program.
+// that go.mod of test/tools/chart names, else what is installed.
 func tool(t *testing.T, name, module string) string {
 	t.Helper()
 	mod := read(t, "../../test/tools/chart/go.mod")
@@ -40,10 +41,7 @@ func tool(t *testing.T, name, module string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), name) {
-		t.Fatalf("%s is required by WARPGAUGE_REQUIRE but missing: make tools-chart builds it", name)
-	}
-	t.Skipf("%s is missing: make tools-chart builds it", name)
+	programtest.Missing(t, name, "make tools-chart builds it")
 	return ""
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/programtest"
 )
 
 // old is what dcgm-exporter 4.8.2 prints, its labels in its order; new what an exporter
@@ -80,9 +82,7 @@ the same: 2 series of 5
 
 // Pages come from URLs as well; one that does not come is not an empty one.
 func TestCompareURLs(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed")
-	}
+	programtest.Find(t, "curl")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
 			http.NotFound(w, r)

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/programtest"
 )
 
 type ruleFile struct {
@@ -55,13 +56,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 func TestPromtool(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "promtool") {
-			t.Fatal("promtool is required by WARPGAUGE_REQUIRE but missing")
-		}
-		t.Skip("promtool is not installed")
-	}
+	promtool := programtest.Find(t, "promtool")
 	f := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {

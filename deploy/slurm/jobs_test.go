@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/programtest"
 )
 
 // node is a machine with a Slurm that does not exist.
@@ -26,9 +28,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("there is no bash:", err)
-	}
+	programtest.Find(t, "bash")
 	script, err := filepath.Abs("warpgauge-jobs")
 	must(t, err)
 	n := &node{t: t, root: t.TempDir(), script: script}

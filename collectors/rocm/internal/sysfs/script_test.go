@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/pkg/programtest"
 )
 
 // inside tells the test binary that it runs under the script, with how many GPUs
@@ -51,18 +51,13 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// namespace skips where a mount namespace cannot be had, or fails if
-// WARPGAUGE_REQUIRE names mount-namespace.
+// namespace ends the test where a mount namespace cannot be had.
 func namespace(t *testing.T) {
 	t.Helper()
-	err := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "true").Run()
-	if err == nil {
-		return
+	unshare := programtest.Find(t, "unshare")
+	if out, err := exec.CommandContext(t.Context(), unshare, "--mount", "--propagation", "private", "true").CombinedOutput(); err != nil {
+		programtest.Missing(t, "unshare", "a mount namespace (run as root): %v: %s", err, out)
 	}
-	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "mount-namespace") {
-		t.Fatalf("mount-namespace is required by WARPGAUGE_REQUIRE but missing: %v", err)
-	}
-	t.Skipf("needs a mount namespace (run as root): %v", err)
 }
 
 func TestUnderScript(t *testing.T) {

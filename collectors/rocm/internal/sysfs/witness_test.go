@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/pkg/programtest"
 )
 
 // witness is Debian's rocm-smi, which reads a tree through a copy of its library.
@@ -33,10 +33,7 @@ func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	w := &witness{real: smitest.NewReal(t, tree)}
 	from := "/usr/libexec/rocm_smi"
 	if _, err := os.Stat(filepath.Join(from, "rocm_smi.py")); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "rocm-smi") {
-			t.Fatalf("rocm-smi is required by WARPGAUGE_REQUIRE but missing: %v", err)
-		}
-		t.Skipf("needs rocm-smi (Debian: apt-get install rocm-smi): %v", err)
+		programtest.Missing(t, "rocm-smi", "rocm_smi.py (Debian: apt-get install rocm-smi): %v", err)
 	}
 	dir := t.TempDir()
 	w.script = filepath.Join(dir, "libexec/rocm_smi/rocm_smi.py")

@@ -3,12 +3,11 @@ package smitest
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/dl"
+	"warpgauge/pkg/programtest"
 )
 
 // Installed returns the file of the installed librocm_smi64. Where there is none
@@ -22,10 +21,7 @@ func Installed(tb testing.TB) string {
 	if err == nil {
 		return path
 	}
-	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "rocm-smi") {
-		tb.Fatalf("rocm-smi is required by WARPGAUGE_REQUIRE but missing: %v", err)
-	}
-	tb.Skipf("needs librocm_smi64 (Debian: apt-get install librocm-smi64-1): %v", err)
+	programtest.Missing(tb, "rocm-smi", "librocm_smi64 (Debian: apt-get install librocm-smi64-1): %v", err)
 	return ""
 }
 
