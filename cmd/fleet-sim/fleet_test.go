@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,40 +10,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// lines is an output that others write while the test reads it.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // simulate runs the program until the test ends and returns its address.
 func simulate(t *testing.T, args ...string) (address string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var out lines
+	var out programtest.Output
 	ended := make(chan error, 1)
 	go func() {
 		ended <- command(ctx, append([]string{"--address=127.0.0.1:0", "--interval=100ms"}, args...), &out)
@@ -67,24 +48,19 @@ func simulate(t *testing.T, args ...string) (address string) {
 	return address
 }
 
-func get(t *testing.T, url string) (string, int) {
+func get(t *testing.T, url string) (text string, code int) {
 	t.Helper()
-	body, code, err := try(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body, code
-}
-
-func try(url string) (text string, code int, err error) {
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get(url)
 	if err != nil {
-		return "", 0, err
+		t.Fatal(err)
 	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
-	return string(body), r.StatusCode, err
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body), r.StatusCode
 }
 
 // values returns what a label's values are in the series of a metric.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // The figures of docs/scale.md:
@@ -53,17 +55,14 @@ func TestMeasure(t *testing.T) {
 			before := live()
 			address := simulate(t, append([]string{fmt.Sprintf("--nodes=%d", *measure), "--interval=5s"}, strings.Fields(c.args)...)...)
 			p := startPrometheus(t, fmt.Sprintf(`http_sd_configs: [{url: "http://%s/targets"}]`, address), *scrape, c.native)
-			empty := p.rss(t)
-			p.await(t, `count(up == 1)`, float64(*measure))
+			empty := rss(t, p)
+			p.AwaitValue(t, "nodes that are up", float64(*measure), `count(up == 1)`)
 			time.Sleep(*measureFor / 2)
-			from := p.now(t)
+			from := now(t, p)
 			time.Sleep(*measureFor)
-			to := p.now(t)
+			to := now(t, p)
 			samples := to.samples - from.samples
-			perScrape, err := p.value(`avg(scrape_samples_scraped)`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			perScrape := p.Value(t, `avg(scrape_samples_scraped)`)
 			t.Logf("RESULT | %s | page %.0f samples | head %.0f series/node, total %.0f | %s | Prometheus RSS %.0f MiB (empty %.0f), %.2f KiB/series | %.1f µs CPU/sample, %.0f samples/s | simulator %.2f MiB/node",
 				c.name, perScrape, to.series/float64(*measure), to.series, sizes(t, address),
 				to.rss/(1<<20), empty/(1<<20), (to.rss-empty)/1024/to.series,
@@ -120,10 +119,10 @@ type reading struct {
 	cpu                  time.Duration
 }
 
-func (p *realServer) now(t *testing.T) reading {
+func now(t *testing.T, p *prometheustest.Server) reading {
 	t.Helper()
-	page, _ := get(t, p.url+"/metrics")
-	r := reading{at: time.Now(), rss: p.rss(t)}
+	page, _ := get(t, p.URL+"/metrics")
+	r := reading{at: time.Now(), rss: rss(t, p)}
 	for name, to := range map[string]*float64{"prometheus_tsdb_head_series": &r.series, "prometheus_tsdb_head_samples_appended_total": &r.samples} {
 		for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(page, -1) {
 			v, err := strconv.ParseFloat(m[1], 64)
@@ -134,7 +133,7 @@ func (p *realServer) now(t *testing.T) reading {
 		}
 	}
 	// Fields 14 and 15: utime and stime in ticks of 10 ms; the name before them has no blank.
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "stat"))
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Process.PID()), "stat"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +147,9 @@ func (p *realServer) now(t *testing.T) reading {
 	return r
 }
 
-func (p *realServer) rss(t *testing.T) float64 {
+func rss(t *testing.T, p *prometheustest.Server) float64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "status"))
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Process.PID()), "status"))
 	if err != nil {
 		t.Fatal(err)
 	}
