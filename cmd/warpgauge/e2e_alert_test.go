@@ -16,6 +16,8 @@ import (
 
 	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	"warpgauge/pkg/programtest"
+	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // TestE2EAlerts lets an XID travel the whole way: exporter, Prometheus with the
@@ -23,7 +25,8 @@ import (
 // deploy/alertmanager, and receivers on loopback that stand for Discord and for
 // whoever is on call.
 func TestE2EAlerts(t *testing.T) {
-	prometheus, alertmanager := program(t, "prometheus"), alertmanagerProgram(t)
+	prometheustest.Find(t)
+	alertmanager := alertmanagerProgram(t)
 	exe := build(t)
 	discord, onCall := newReceiver(t), newReceiver(t)
 	am := startAlertmanager(t, alertmanager, discord.url, onCall.url)
@@ -34,10 +37,10 @@ func TestE2EAlerts(t *testing.T) {
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs.\n"),
 		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+xid.fault("kind: xid, device: 3, xid: 79")))...)
 	kube.Set(pod("train-0", e.uuids(t)["3"]))
-	server := startAlerting(t, prometheus, e.url, am)
-	server.await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
-	server.await(t, "the pod", 1, `warpgauge_device_owner{pod="train-0"}`)
-	if got := server.query(t, `ALERTS{alertname=~"GPU.*"}`); len(got) != 0 {
+	server := startAlerting(t, e.url, am)
+	server.Await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
+	server.Await(t, "the pod", 1, `warpgauge_device_owner{pod="train-0"}`)
+	if got := server.Query(t, `ALERTS{alertname=~"GPU.*"}`); len(got) != 0 {
 		t.Errorf("alerts about GPUs before anything has happened: %v", got)
 	}
 
@@ -134,7 +137,7 @@ func alertmanagerProgram(t *testing.T) string {
 	if path, err := exec.LookPath("alertmanager"); err == nil {
 		return path
 	}
-	return program(t, "prometheus-alertmanager")
+	return programtest.Find(t, "prometheus-alertmanager")
 }
 
 // startAlertmanager runs Alertmanager with the shipped configuration: only where
@@ -167,29 +170,11 @@ func startAlertmanager(t *testing.T, exe, discord, onCall string) (address strin
 	}
 	p := launch(t, exe, "--config.file="+file(t, "alertmanager.yml", config), "--storage.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
-	client := newClient(t)
-	eventually.OK(t, "Alertmanager to be ready", func() error {
-		select {
-		case <-p.done:
-			t.Fatalf("Alertmanager ended:\n%s", p.log.String())
-		default:
-		}
-		at, err := p.listens()
-		if err != nil {
-			return err
-		}
-		a, err := try(t.Context(), client, http.MethodGet, "http://"+at+"/-/ready")
-		if err == nil && a.code != http.StatusOK {
-			err = fmt.Errorf("status %d", a.code)
-		}
-		address = at
-		return err
-	})
-	return address
+	return strings.TrimPrefix(p.AwaitReady(t, "/-/ready"), "http://")
 }
 
 // startAlerting runs Prometheus with the shipped rules over one exporter.
-func startAlerting(t *testing.T, exe, exporter, alertmanager string) *prometheusServer {
+func startAlerting(t *testing.T, exporter, alertmanager string) *prometheustest.Server {
 	t.Helper()
 	rules, err := filepath.Abs(filepath.Join("..", "..", "deploy", "prometheus", "rules"))
 	if err != nil {
@@ -201,7 +186,7 @@ alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
 scrape_configs:
 - {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
 `, rules+"/*.yml", alertmanager, strings.TrimPrefix(exporter, "http://"))
-	return startPrometheusWith(t, exe, config)
+	return prometheustest.Start(t, config)
 }
 
 func hostname(t *testing.T) string {

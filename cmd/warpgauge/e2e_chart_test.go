@@ -123,7 +123,7 @@ func TestE2EChart(t *testing.T) {
 					}
 					return errors.Join(err, p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"))
 				})
-				if log := e.log.String(); !strings.Contains(log, "permission denied") {
+				if log := e.Output(); !strings.Contains(log, "permission denied") {
 					t.Errorf("the log does not say why:\n%s", log)
 				}
 			}
@@ -133,8 +133,8 @@ func TestE2EChart(t *testing.T) {
 					t.Errorf("GET %s: %d %s", path, a.code, a.body)
 				}
 			}
-			e.signal(t, os.Interrupt)
-			if code := e.exitCode(t); code != 0 {
+			e.Signal(t, os.Interrupt)
+			if code := e.ExitCode(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 		})

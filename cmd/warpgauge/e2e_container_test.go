@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/programtest"
 )
 
 // contained is the binary in a container that a kubelet would start from the image, put
@@ -74,7 +76,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 		}
 	}
 	args = append(append(args, "/usr/bin/warpgauge"), c.args...)
-	e := &exporter{process: launch(t, program(t, "unshare"), args...)}
+	e := &exporter{Process: launch(t, programtest.Find(t, "unshare"), args...)}
 	e.awaitAddress(t)
 	e.confined(t, c)
 	return e
@@ -84,7 +86,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 func (e *exporter) confined(t *testing.T, c contained) {
 	t.Helper()
 	read := func(name string) string {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.pid(), name))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.PID(), name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,16 +118,11 @@ func (e *exporter) confined(t *testing.T, c contained) {
 	}
 }
 
-// mountNamespace skips where the test may not mount.
+// mountNamespace ends the test where it may not mount.
 func mountNamespace(t *testing.T) {
 	t.Helper()
-	unshare := program(t, "unshare")
-	out, err := exec.Command(unshare, "--mount", "--propagation=private", "mount", "-t", "tmpfs", "try", t.TempDir()).CombinedOutput()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "unshare"):
-		t.Fatalf("WARPGAUGE_REQUIRE asks for a mount namespace: %v\n%s", err, out)
-	default:
-		t.Skipf("no mount namespace can be had: %v %s", err, out)
+	unshare := programtest.Find(t, "unshare")
+	if out, err := exec.Command(unshare, "--mount", "--propagation=private", "mount", "-t", "tmpfs", "try", t.TempDir()).CombinedOutput(); err != nil {
+		programtest.Missing(t, "unshare", "no mount namespace can be had: %v: %s", err, out)
 	}
 }

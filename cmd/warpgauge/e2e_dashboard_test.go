@@ -11,6 +11,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // What the two dashboards ask for that are known as 12239
@@ -46,7 +47,7 @@ const tensorPanel = "Tensor Core Utilization"
 // library and asks it what Grafana would: each variable and each panel, with one
 // node chosen in the variable.
 func TestE2EDashboards12239(t *testing.T) {
-	prometheus := program(t, "prometheus")
+	prometheustest.Find(t)
 	exe := build(t)
 	etc, err := filepath.Abs("../../etc")
 	if err != nil {
@@ -71,13 +72,13 @@ func TestE2EDashboards12239(t *testing.T) {
 	for name, e := range nodes {
 		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%q], labels: {instance: %s}}]}\n", name, strings.TrimPrefix(e.url, "http://"), name)
 	}
-	server := startPrometheusWith(t, prometheus, config.String())
-	server.await(t, "two GPUs of each node", 3, `count by (job) (DCGM_FI_DEV_GPU_TEMP) == 2`)
+	server := prometheustest.Start(t, config.String())
+	server.Await(t, "two GPUs of each node", 3, `count by (job) (DCGM_FI_DEV_GPU_TEMP) == 2`)
 
 	for _, s := range dashboardSelectors {
 		for _, label := range s.labels {
 			eventually.OK(t, "values of the variable "+label, func() error {
-				values := server.labelsOf(t, label, "DCGM_FI_DEV_GPU_TEMP")
+				values := labelsOf(t, server, label, "DCGM_FI_DEV_GPU_TEMP")
 				if want := map[string]int{"instance": 3, "gpu": 2, "Hostname": 1}[label]; len(values) != want {
 					return fmt.Errorf("%q, want %d", values, want)
 				}
@@ -99,11 +100,11 @@ func TestE2EDashboards12239(t *testing.T) {
 				if strings.HasPrefix(expr, "avg") || strings.HasPrefix(expr, "sum") {
 					want = 1
 				}
-				server.await(t, fmt.Sprintf("%s of %s, chosen by %s", p.title, name, s.labels[0]), want, expr)
+				server.Await(t, fmt.Sprintf("%s of %s, chosen by %s", p.title, name, s.labels[0]), want, expr)
 			}
 		}
 	}
-	if got := server.query(t, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{job="amd"}`); len(got) != 0 {
+	if got := server.Query(t, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{job="amd"}`); len(got) != 0 {
 		t.Errorf("AMD's GPUs have a value that nobody can read: %v", got)
 	}
 }

@@ -30,7 +30,7 @@ func testDescriptors(t *testing.T, exe string) {
 	})
 	write(t, path, isolationCSV+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n")
 	eventually.OK(t, "the reload that cannot be", func() error {
-		if text := e.log.String(); !strings.Contains(text, "none may be left in this process") {
+		if text := e.Output(); !strings.Contains(text, "none may be left in this process") {
 			return errors.New("the log does not say why")
 		}
 		return nil
@@ -86,7 +86,7 @@ func testNeverAgain(t *testing.T, exe string) {
 	e.fault.end(t)
 	e.awaitRestart(t, 2, "")
 	w.stop(t)
-	if !strings.Contains(e.log.String(), "no more of this") {
+	if !strings.Contains(e.Output(), "no more of this") {
 		t.Error("the log does not say what the child wrote")
 	}
 	e.oneChild(t)
@@ -113,8 +113,8 @@ func testParentKilled(t *testing.T, exe string) {
 			if way == "stopped" {
 				kill(t, child, syscall.SIGSTOP)
 			}
-			e.signal(t, syscall.SIGKILL)
-			<-e.done
+			e.Signal(t, syscall.SIGKILL)
+			<-e.Ended()
 			killed := time.Now()
 			eventually.OK(t, "the end of the child", func() error {
 				if alive(child) {
@@ -203,7 +203,7 @@ func (e *exporter) holdings(t *testing.T) holdings {
 		t.Fatalf("read the goroutine profile: %v", err)
 	}
 	client.CloseIdleConnections()
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", e.pid()))
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", e.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,9 +269,9 @@ func testStopIsolated(t *testing.T, exe string) {
 	})
 	child := e.child(t)
 	begin := time.Now()
-	e.signal(t, syscall.SIGTERM)
-	if code := e.exitCode(t); code != 0 {
-		t.Errorf("exit code %d, want 0; output:\n%s", code, e.log.tail(4000))
+	e.Signal(t, syscall.SIGTERM)
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
 	}
 	t.Logf("%v to exit", time.Since(begin))
 	if alive(child) {

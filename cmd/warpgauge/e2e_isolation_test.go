@@ -141,7 +141,7 @@ func (e *exporter) children(t *testing.T) (out []relative) {
 		}
 		pid, _, _ := strings.Cut(string(raw), " ")
 		f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-		if f[1] != strconv.Itoa(e.pid()) {
+		if f[1] != strconv.Itoa(e.PID()) {
 			continue
 		}
 		n, err := strconv.Atoi(pid)
@@ -220,7 +220,7 @@ func testDeath(t *testing.T, exe, fault, reason string, logged ...string) {
 	w.stop(t)
 	e.oneChild(t)
 	for _, text := range logged {
-		if !strings.Contains(e.log.String(), text) {
+		if !strings.Contains(e.Output(), text) {
 			t.Errorf("the log does not say %q", text)
 		}
 	}
@@ -334,7 +334,7 @@ func testScribble(t *testing.T, exe string) {
 // resident reads a line of /proc/pid/status, in bytes.
 func (e *exporter) resident(t *testing.T, key string) int64 {
 	t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", e.pid()))
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", e.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 	n.resume(t, client)
 	n.page(t, "GPUs and processes again", inUse)
 
-	n.signal(t, syscall.SIGUSR1)
+	n.Signal(t, syscall.SIGUSR1)
 	eventually.OK(t, "nothing to be held", func() error {
 		if held := n.devices(t); len(held) > 0 {
 			return fmt.Errorf("open: %v", held)
@@ -69,7 +69,7 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 		return nil
 	})
 	n.ResetCalls()
-	n.signal(t, syscall.SIGUSR2)
+	n.Signal(t, syscall.SIGUSR2)
 	n.page(t, "GPUs and processes again", inUse)
 
 	// A GPU that hangs: its processes alone are not known, and it can be released.

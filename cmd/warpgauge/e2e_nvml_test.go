@@ -63,7 +63,7 @@ func TestE2ENVMLOldDriver(t *testing.T) {
 	if err := p.want(0, "DCGM_EXP_GPU_HEALTH_STATUS", "gpu", "0", "health_watch", "THERMAL"); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(n.log.String(), "no XID events"); n != 8 {
+	if n := strings.Count(n.Output(), "no XID events"); n != 8 {
 		t.Errorf("the log says %d times that a GPU has no XID events, want once for each of 8", n)
 	}
 }
@@ -172,9 +172,7 @@ func (n *nvmlNode) reload(t *testing.T, path, csv string) {
 	if err := os.WriteFile(path, []byte(csv), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	n.Signal(t, syscall.SIGHUP)
 }
 
 // testNVMLHang: calls for one GPU hang. Its state says so, its series leave, the
@@ -281,7 +279,7 @@ func testNVMLReload(t *testing.T, n *nvmlNode) {
 			t.Errorf("%v does not name its XID", s.labels)
 		}
 	}
-	if strings.Contains(n.log.String(), "panic") {
+	if strings.Contains(n.Output(), "panic") {
 		t.Errorf("a panic in the log")
 	}
 }

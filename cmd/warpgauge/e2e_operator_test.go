@@ -138,8 +138,8 @@ func TestE2EGPUOperator(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			e.signal(t, syscall.SIGTERM)
-			if code := e.exitCode(t); code != 0 {
+			e.Signal(t, syscall.SIGTERM)
+			if code := e.ExitCode(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 		})

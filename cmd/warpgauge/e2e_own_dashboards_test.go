@@ -3,15 +3,18 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
 
 	"warpgauge/pkg/eventually"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // emptyPanels have nothing to show on a node that is well, or in the first minute:
@@ -33,7 +36,7 @@ var emptyPanels = map[string]string{
 // TestE2EDashboardsOwn asks a real Prometheus, which scrapes a simulated node with
 // pods and jobs, what each panel and variable of dashboards/ asks for.
 func TestE2EDashboardsOwn(t *testing.T) {
-	prometheus := program(t, "prometheus")
+	prometheustest.Find(t)
 	exe := build(t)
 	list, err := filepath.Abs("../../etc/recommended-counters.csv")
 	if err != nil {
@@ -55,10 +58,10 @@ rule_files: [%q]
 scrape_configs:
 - {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
 `, fast(t, rules), strings.TrimPrefix(e.url, "http://"))
-	server := startPrometheusWith(t, prometheus, config)
-	native := startPrometheusWith(t, prometheus, config, "--enable-feature=native-histograms")
-	server.await(t, "the pods and the job", 4, `warpgauge_device_owner`)
-	server.await(t, "GPU-hours", 1, `namespace:gpu_hours:sum1h`)
+	server := prometheustest.Start(t, config)
+	native := prometheustest.Start(t, config, "--enable-feature=native-histograms")
+	server.Await(t, "the pods and the job", 4, `warpgauge_device_owner`)
+	server.Await(t, "GPU-hours", 1, `namespace:gpu_hours:sum1h`)
 
 	files, err := filepath.Glob("../../dashboards/*.json")
 	if err != nil || len(files) == 0 {
@@ -90,12 +93,12 @@ scrape_configs:
 			for _, target := range p.Targets {
 				expr := variables.Replace(target.Expr)
 				if _, empty := emptyPanels[name]; empty {
-					server.query(t, expr)
+					server.Query(t, expr)
 					continue
 				}
-				server.answers(t, name, expr)
+				answers(t, server, name, expr)
 				if strings.HasPrefix(name, "gpu.json/") && strings.Contains(expr, "_bucket{") {
-					native.answers(t, name+", native histograms", expr)
+					answers(t, native, name+", native histograms", expr)
 				}
 			}
 		}
@@ -108,7 +111,7 @@ scrape_configs:
 			if !ok {
 				t.Fatalf("%s: variable %q", file, query)
 			}
-			if values := server.labelsOf(t, label, variables.Replace(metric)); len(values) == 0 {
+			if values := labelsOf(t, server, label, variables.Replace(metric)); len(values) == 0 {
 				t.Errorf("%s: the variable %s has no values", file, query)
 			}
 		}
@@ -116,10 +119,10 @@ scrape_configs:
 }
 
 // answers waits for data.
-func (s *prometheusServer) answers(t *testing.T, what, expr string) {
+func answers(t *testing.T, s *prometheustest.Server, what, expr string) {
 	t.Helper()
 	eventually.OK(t, what, func() error {
-		if len(s.query(t, expr)) == 0 {
+		if len(s.Query(t, expr)) == 0 {
 			return fmt.Errorf("no data for %s", expr)
 		}
 		return nil
@@ -148,16 +151,11 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // labelsOf is what Grafana's label_values(metric, label) asks for.
-func (s *prometheusServer) labelsOf(t *testing.T, label, metric string) []string {
+func labelsOf(t *testing.T, s *prometheustest.Server, label, metric string) model.LabelValues {
 	t.Helper()
-	a := get(t, s.client, s.url+"/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(metric))
-	var reply struct {
-		Status string
-		Data   []string
+	values, _, err := s.API.LabelValues(t.Context(), label, []string{metric}, time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatalf("values of %s: %v", label, err)
 	}
-	if err := json.Unmarshal(a.body, &reply); err != nil || reply.Status != "success" {
-		t.Fatalf("values of %s: status %d %s", label, a.code, a.body)
-	}
-	slices.Sort(reply.Data)
-	return reply.Data
+	return values
 }

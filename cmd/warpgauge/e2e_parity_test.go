@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 // defaultRows are the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2)
@@ -139,15 +139,8 @@ func (p rawPage) first(family string) string {
 func parityPage(t *testing.T, exe string, engine *dcgmtest.Engine, env, args []string) (p rawPage) {
 	t.Helper()
 	start := append([]string{"LD_LIBRARY_PATH=" + filepath.Dir(engine.Library()), "DCGM_EXPORTER_LISTEN=127.0.0.1:0"}, env...)
-	e := &exporter{process: launch(t, program(t, "env"), append(append(start, exe), args...)...)}
-	eventually.OK(t, "the address in the log", func() error {
-		m := servingLine.FindStringSubmatch(e.log.String())
-		if m == nil {
-			return errors.New("not there yet")
-		}
-		e.url = m[1]
-		return nil
-	})
+	e := &exporter{Process: launch(t, programtest.Find(t, "env"), append(append(start, exe), args...)...)}
+	e.awaitAddress(t)
 	client := newClient(t)
 	eventually.OK(t, "all families", func() error {
 		p = rawPage{map[string]string{}, map[string]string{}}

@@ -140,8 +140,8 @@ func testFlapping(t *testing.T, exe string) {
 	// An end while the kubelet owes an answer.
 	k.On(kubelet.List, kubelet.Silence())
 	k.Await(kubelet.List, 1)
-	e.signal(t, os.Interrupt)
-	if code := e.exitCode(t); code != 0 || strings.Contains(e.log.String(), "abandoning") {
+	e.Signal(t, os.Interrupt)
+	if code := e.ExitCode(t); code != 0 || strings.Contains(e.Output(), "abandoning") {
 		t.Errorf("exit code %d, want 0 and nothing abandoned", code)
 	}
 }
@@ -316,7 +316,7 @@ func testOperator(t *testing.T, exe string) {
 	if _, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "vgpu", "0", "hostname", "worker-7"); err != nil {
 		t.Error(err)
 	}
-	log := e.log.String()
+	log := e.Output()
 	for _, mapping := range []string{"pod_resources", "pod_metadata", "resource_slices"} {
 		n := 0
 		for line := range strings.Lines(log) {
@@ -328,8 +328,8 @@ func testOperator(t *testing.T, exe string) {
 			t.Errorf("the log says %d times that mapping %s fails, want once:\n%s", n, mapping, log)
 		}
 	}
-	e.signal(t, os.Interrupt)
-	if code := e.exitCode(t); code != 0 {
+	e.Signal(t, os.Interrupt)
+	if code := e.ExitCode(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -345,7 +345,7 @@ func testOwnersIsolated(t *testing.T, exe string) {
 	if n := k.Connections(); n != 1 {
 		t.Errorf("%d connections to the kubelet, want 1", n)
 	}
-	child, ours := e.child(t), sockets(e.pid())
+	child, ours := e.child(t), sockets(e.PID())
 	if len(ours) == 0 {
 		t.Error("the exporter has no sockets at all")
 	}

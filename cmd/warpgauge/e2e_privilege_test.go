@@ -29,7 +29,7 @@ func TestE2EPrivileges(t *testing.T) {
 			}
 			return err
 		})
-		if got := effective(t, e.pid()); (got == 0) != dropped {
+		if got := effective(t, e.PID()); (got == 0) != dropped {
 			t.Errorf("%q: the exporter's effective capabilities are %#x", args, got)
 		}
 		if got, want := effective(t, child), effective(t, os.Getpid()); got != want {

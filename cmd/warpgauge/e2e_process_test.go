@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 // build returns the real binary, which is compiled once for all tests, under the
@@ -51,63 +51,10 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	return exe, os.Rename(beside, exe)
 })
 
-// program returns the path of a program that the test needs. Where it is
-// missing the test skips, or fails if WARPGAUGE_REQUIRE names the program.
-func program(t *testing.T, name string) string {
+// launch starts a program for the time of the test.
+func launch(t *testing.T, exe string, args ...string) *programtest.Process {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), name) {
-		t.Fatalf("%s is required by WARPGAUGE_REQUIRE but missing: %v", name, err)
-	}
-	t.Skipf("%s is not installed", name)
-	return ""
-}
-
-// process is a child that the test started. It is ended with the test.
-type process struct {
-	cmd     *exec.Cmd
-	log     *logBuffer
-	started time.Time
-	done    chan struct{} // closed when the process has ended; err is set then
-	err     error
-}
-
-func launch(t *testing.T, exe string, args ...string) *process {
-	t.Helper()
-	p := &process{log: &logBuffer{}, done: make(chan struct{})}
-	start := func() error {
-		p.cmd = exec.Command(exe, args...)
-		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-		p.cmd.Env = cleanEnvironment()
-		// A test that is killed must not leave the child behind.
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		p.started = time.Now()
-		return p.cmd.Start()
-	}
-	err := start()
-	// A process that another test forked just now may still hold the descriptor by
-	// which a test wrote this program (https://go.dev/issue/22315).
-	for end := time.Now().Add(eventually.Patience); errors.Is(err, syscall.ETXTBSY) && time.Now().Before(end); err = start() {
-		time.Sleep(time.Millisecond)
-	}
-	if err != nil {
-		t.Fatalf("start %q: %v", exe, err)
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("output of %s %q:\n%s", filepath.Base(exe), args, p.log.tail(8000))
-		}
-	})
-	return p
+	return programtest.Start(t, exe, args, programtest.Options{Env: cleanEnvironment()})
 }
 
 // cleanEnvironment keeps variables that would change flags out of the child.
@@ -122,33 +69,9 @@ func cleanEnvironment() []string {
 	})
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) signal(t *testing.T, s os.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("send %v: %v", s, err)
-	}
-}
-
-// exitCode waits for the end of the process.
-func (p *process) exitCode(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(eventually.Patience):
-		t.Fatalf("process still runs after %v; its output:\n%s", eventually.Patience, p.log.tail(4000))
-	}
-	var exit *exec.ExitError
-	if p.err != nil && !errors.As(p.err, &exit) {
-		t.Fatalf("wait for the process: %v", p.err)
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
 // exporter is a running warpgauge.
 type exporter struct {
-	*process
+	*programtest.Process
 	url   string   // without a path
 	fault *trouble // that isolated gave it
 }
@@ -162,7 +85,7 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 		"--address=127.0.0.1:0", "--enable-fake",
 		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
 	}, args...)
-	e := &exporter{process: launch(t, exe, args...)}
+	e := &exporter{Process: launch(t, exe, args...)}
 	e.awaitAddress(t)
 	return e
 }
@@ -170,15 +93,10 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 // awaitAddress waits until the exporter says in its log where it serves.
 func (e *exporter) awaitAddress(t *testing.T) {
 	t.Helper()
-	eventually.OK(t, "the address in the log", func() error {
-		if m := servingLine.FindStringSubmatch(e.log.String()); m != nil {
+	e.Await(t, "the address in the log", func() error {
+		if m := servingLine.FindStringSubmatch(e.Output()); m != nil {
 			e.url = m[1]
 			return nil
-		}
-		select {
-		case <-e.done:
-			t.Fatalf("warpgauge ended with code %d:\n%s", e.cmd.ProcessState.ExitCode(), e.log.String())
-		default:
 		}
 		return errors.New("not there yet")
 	})
@@ -188,7 +106,7 @@ func (e *exporter) awaitAddress(t *testing.T) {
 func runToEnd(t *testing.T, exe string, args ...string) (code int, output string) {
 	t.Helper()
 	p := launch(t, exe, args...)
-	return p.exitCode(t), p.log.String()
+	return p.ExitCode(t), p.Output()
 }
 
 // pipe runs a command over input and returns what it wrote.
@@ -200,29 +118,6 @@ func pipe(t *testing.T, input []byte, exe string, args ...string) (output string
 	cmd.Stdin = bytes.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// logBuffer collects what a child writes.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logBuffer) tail(n int) string {
-	s := l.String()
-	return s[max(0, len(s)-n):]
 }
 
 // file writes a file into a directory of the test's own.

@@ -28,7 +28,7 @@ func testRelease(t *testing.T, exe string) {
 				t.Fatalf("release: %d %s", a.code, a.body)
 			}
 		} else {
-			e.signal(t, syscall.SIGUSR1)
+			e.Signal(t, syscall.SIGUSR1)
 			eventually.OK(t, "the end of the child", func() error {
 				if c := e.children(t); len(c) > 0 {
 					return fmt.Errorf("children: %v", c)
@@ -60,7 +60,7 @@ func testRelease(t *testing.T, exe string) {
 				t.Fatalf("resume: %d %s", a.code, a.body)
 			}
 		} else {
-			e.signal(t, syscall.SIGUSR2)
+			e.Signal(t, syscall.SIGUSR2)
 		}
 		eventually.OK(t, "all of it again", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
 		eventually.OK(t, "histograms that go on where they were", func() error {
@@ -81,8 +81,8 @@ func testRelease(t *testing.T, exe string) {
 	if a := request(t, client, http.MethodPost, e.url+"/-/release?for=0"); a.code != http.StatusOK {
 		t.Fatalf("release: %d %s", a.code, a.body)
 	}
-	e.signal(t, syscall.SIGTERM)
-	if code := e.exitCode(t); code != 0 {
+	e.Signal(t, syscall.SIGTERM)
+	if code := e.ExitCode(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -104,7 +104,7 @@ func openFiles(pid int) (out []string) {
 // holds reports whether the exporter or a child of it has a file below dir open.
 func (e *exporter) holds(t *testing.T, dir string) (held []string) {
 	t.Helper()
-	pids := []int{e.pid()}
+	pids := []int{e.PID()}
 	for _, c := range e.children(t) {
 		pids = append(pids, c.pid)
 	}

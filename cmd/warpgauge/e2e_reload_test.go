@@ -42,7 +42,7 @@ func testReload(t *testing.T, exe string) {
 	client := newClient(t)
 	swap := func(list string) { swapConfigMap(t, dir, list) }
 	replace := func(list string) { write(t, path, list) } // an ordinary file from here on
-	hangup := func(list string) { write(t, path, list); e.signal(t, syscall.SIGHUP) }
+	hangup := func(list string) { write(t, path, list); e.Signal(t, syscall.SIGHUP) }
 	post := func(list string) {
 		write(t, path, list)
 		if a := request(t, client, http.MethodPost, e.url+"/-/reload"); a.code != http.StatusOK {
@@ -96,7 +96,7 @@ func testBadReload(t *testing.T, exe string) {
 	if a.code != http.StatusInternalServerError || !strings.Contains(string(a.body), "gouge") {
 		t.Errorf("POST /-/reload of a bad file: status %d: %q; want 500 and what is wrong", a.code, a.body)
 	}
-	if log := e.log.String(); !strings.Contains(log, "gouge") {
+	if log := e.Output(); !strings.Contains(log, "gouge") {
 		t.Errorf("the log does not say what is wrong with the file:\n%s", log)
 	}
 	p := e.scrape(t, acceptText)

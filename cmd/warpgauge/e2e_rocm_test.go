@@ -7,12 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 // TestE2EAMD lets the real binary, its child process included, read simulated
@@ -38,38 +39,23 @@ func TestE2EAMD(t *testing.T) {
 	})
 	t.Run("smi", func(t *testing.T) {
 		t.Parallel()
-		haveROCmSMI(t)
+		smitest.Installed(t)
 		e, sys := serveAMD(t, exe, script, []string{"-n", "2", "-m", "mi250x"}, "--rocm-source=smi")
 		checkAMD(t, e, sys)
-		if !strings.Contains(e.log.String(), "librocm_smi64") {
+		if !strings.Contains(e.Output(), "librocm_smi64") {
 			t.Error("the log does not name the library")
 		}
 	})
 }
 
-// namespaces skips where the script cannot put a tree over /sys: in most
+// namespaces ends the test where the script cannot put a tree over /sys: in most
 // containers.
 func namespaces(t *testing.T, script string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput()
 	if err != nil {
-		t.Skipf("no mount namespace here: %v\n%s", err, out)
+		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
 	}
-}
-
-// haveROCmSMI skips where the library is missing, or fails if it is required.
-func haveROCmSMI(t *testing.T) {
-	t.Helper()
-	if found, err := filepath.Glob("/usr/lib*/librocm_smi64.so.*"); err == nil && len(found) > 0 {
-		return
-	}
-	if found, err := filepath.Glob("/usr/lib/*/librocm_smi64.so.*"); err == nil && len(found) > 0 {
-		return
-	}
-	if slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "rocm-smi") {
-		t.Fatal("rocm-smi is required by WARPGAUGE_REQUIRE but missing")
-	}
-	t.Skip("needs librocm_smi64 (Debian: apt-get install librocm-smi64-1)")
 }
 
 // serveAMD serves what the exporter sees inside the script's namespace, and

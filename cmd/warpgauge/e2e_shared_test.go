@@ -24,6 +24,7 @@ import (
 	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/podmeta/podmetatest"
 	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	"warpgauge/pkg/programtest"
 )
 
 // Pods that share GPU 0, and one more process beside them.
@@ -206,7 +207,7 @@ func checkShared(t *testing.T, p page) {
 // testForeignPIDs starts the exporter in a PID namespace of its own, as in a pod
 // without hostPID: numbers of processes mean nothing there, and no pod has a value.
 func testForeignPIDs(t *testing.T, exe string, args []string, share func(*exporter)) {
-	unshare := program(t, "unshare")
+	unshare := programtest.Find(t, "unshare")
 	path := filepath.Join(t.TempDir(), "namespace")
 	script := fmt.Sprintf("#!/bin/sh\nexec %s --pid --fork --kill-child --mount-proc %s \"$@\"\n", unshare, exe)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {

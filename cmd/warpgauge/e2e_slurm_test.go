@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 // TestE2ESlurm runs jobs on a real Slurm with our prolog and epilog, and looks for
@@ -38,7 +39,7 @@ func TestE2ESlurm(t *testing.T) {
 	e.wantJobs(t, "a job with one GPU", map[string][]string{"1": {one}})
 	two := s.submit(t, "--gres=gpu:2") // waits for the first
 	none := s.submit(t)
-	s.await(t, none, "RUNNING")
+	s.awaitJob(t, none, "RUNNING")
 	e.wantJobs(t, "a job without GPUs", map[string][]string{"1": {one}})
 	s.run(t, "scancel", one)
 	e.wantJobs(t, "one job was cancelled, the next has both GPUs", map[string][]string{"0": {two}, "1": {two}})
@@ -46,7 +47,7 @@ func TestE2ESlurm(t *testing.T) {
 	e.wantJobs(t, "it ended", nil)
 
 	one = s.submit(t, "--gres=gpu:1")
-	s.await(t, one, "RUNNING")
+	s.awaitJob(t, one, "RUNNING")
 	first := s.submit(t, "--gres=shard:1")
 	second := s.submit(t, "--gres=shard:1")
 	e.wantJobs(t, "two jobs share a GPU", map[string][]string{"0": {first, second}, "1": {one}})
@@ -107,14 +108,13 @@ func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string)
 
 // slurm is a cluster of one node.
 type slurm struct {
-	*process
+	*programtest.Process
 	dir    string
 	script string // prolog and epilog
 	pid    string // of a process in its namespaces
 }
 
-// requireSlurm skips where there is no Slurm or no right to make namespaces, or
-// fails if WARPGAUGE_REQUIRE names slurm.
+// requireSlurm ends the test where there is no Slurm or no right to make namespaces.
 func requireSlurm(t *testing.T) {
 	t.Helper()
 	missing := func() error {
@@ -128,12 +128,8 @@ func requireSlurm(t *testing.T) {
 		}
 		return nil
 	}()
-	switch {
-	case missing == nil:
-	case slices.Contains(strings.Split(os.Getenv("WARPGAUGE_REQUIRE"), ","), "slurm"):
-		t.Fatalf("slurm is required by WARPGAUGE_REQUIRE but cannot run: %v", missing)
-	default:
-		t.Skipf("slurm cannot run here: %v", missing)
+	if missing != nil {
+		programtest.Missing(t, "slurm", "it cannot run here: %v", missing)
 	}
 }
 
@@ -153,14 +149,9 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	}
 	s := &slurm{dir: dir, script: script}
 	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
-	s.process = launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)
-	eventually.OK(t, "the namespaces", func() error {
-		select {
-		case <-s.done:
-			t.Fatalf("Slurm ended:\n%s", s.log.String())
-		default:
-		}
-		m := inside.FindStringSubmatch(s.log.String())
+	s.Process = launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)
+	s.Await(t, "the namespaces", func() error {
+		m := inside.FindStringSubmatch(s.Output())
 		if m == nil {
 			return errors.New("no pid in the output")
 		}
@@ -171,7 +162,7 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	// unshare then ends by itself.
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(s.pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
-			<-s.done
+			<-s.Ended()
 		}
 	})
 	eventually.OK(t, "the node to be idle", func() error {
@@ -232,7 +223,7 @@ func (s *slurm) end(t *testing.T, id string) {
 	write(t, filepath.Join(s.dir, "out", id+".end"), "")
 }
 
-func (s *slurm) await(t *testing.T, id, state string) {
+func (s *slurm) awaitJob(t *testing.T, id, state string) {
 	t.Helper()
 	eventually.OK(t, "job "+id+" to be "+state, func() error {
 		if got := s.run(t, "squeue", "-h", "-j", id, "-o", "%T"); got != state {

@@ -26,9 +26,9 @@ func testStop(t *testing.T, exe string) {
 				return e.scrape(t, acceptText).want(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled")
 			})
 			begin := time.Now()
-			e.signal(t, sig)
-			if code := e.exitCode(t); code != 0 {
-				t.Errorf("exit code %d after %v, want 0; output:\n%s", code, sig, e.log.tail(4000))
+			e.Signal(t, sig)
+			if code := e.ExitCode(t); code != 0 {
+				t.Errorf("exit code %d after %v, want 0", code, sig)
 			}
 			t.Logf("%v to exit: %v", sig, time.Since(begin))
 		})
@@ -143,7 +143,7 @@ func (e *exporter) goroutines(t *testing.T) float64 {
 
 func (e *exporter) descriptors(t *testing.T) int {
 	t.Helper()
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.pid()))
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,9 @@ func TestE2ESystemd(t *testing.T) {
 	if a := get(t, newClient(t), e.url+"/livez"); a.code != http.StatusOK {
 		t.Errorf("GET /livez after READY=1: status %d", a.code)
 	}
-	e.signal(t, os.Interrupt)
+	e.Signal(t, os.Interrupt)
 	hear("STOPPING=1")
-	if code := e.exitCode(t); code != 0 {
+	if code := e.ExitCode(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -192,17 +192,17 @@ func testLaterLibrary(t *testing.T, n *twoNode) {
 	})
 	n.install(t, dcgmtest.Config{})
 	n.page(t, "8 GPUs by DCGM", by("dcgm"))
-	if got := strings.Count(n.log.String(), "open DCGM"); got != 1 {
+	if got := strings.Count(n.Output(), "open DCGM"); got != 1 {
 		t.Errorf("the log says %d times that DCGM is not there, want once", got)
 	}
 	n.resting(t)
-	n.signal(t, syscall.SIGHUP)
+	n.Signal(t, syscall.SIGHUP)
 	n.dcgm.Freeze(dcgmtest.Everything())
 	n.page(t, "8 GPUs by NVML while the engine stalls", by("nvml"))
 	n.page(t, "the state of the stalled GPUs", func(p page) error {
 		return p.want(1, "warpgauge_device_state", "collector", "dcgm", "gpu", "3", "state", "stalled")
 	})
-	n.signal(t, syscall.SIGHUP)
+	n.Signal(t, syscall.SIGHUP)
 	n.dcgm.Thaw(dcgmtest.Everything())
 	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
 	n.resting(t)
@@ -224,7 +224,7 @@ func testHungInEngine(t *testing.T, n *twoNode) {
 		return p.want(1, "warpgauge_device_state", "collector", "nvml", "gpu", "3", "state", "stalled")
 	})
 	testOthersAdvance(t, n.exporter)
-	n.signal(t, syscall.SIGHUP)
+	n.Signal(t, syscall.SIGHUP)
 	n.nvml.Clear(3)
 	n.dcgm.Thaw(dcgmtest.Everything())
 	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
@@ -250,7 +250,7 @@ func testEngineRestart(t *testing.T, n *twoNode) {
 		return errors.Join(p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "48"),
 			p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "63"))
 	})
-	n.signal(t, syscall.SIGHUP)
+	n.Signal(t, syscall.SIGHUP)
 	n.dcgm.Start()
 	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
 	n.resting(t)

@@ -50,14 +50,15 @@ func eightGPUs(p page) error {
 }
 
 func testFirstPage(t *testing.T, exe string) {
+	begin := time.Now()
 	e := serve(t, exe)
-	listening := time.Since(e.started)
+	listening := time.Since(begin)
 	var p page
 	eventually.OK(t, "a page with 8 GPUs", func() error {
 		p = e.scrape(t, acceptText)
 		return eightGPUs(p)
 	})
-	t.Logf("from start to listening %v, to the first complete page %v", listening, time.Since(e.started))
+	t.Logf("from start to listening %v, to the first complete page %v", listening, time.Since(begin))
 
 	for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
 		if !strings.HasSuffix(s.get("modelName"), "(simulated)") {
@@ -204,7 +205,7 @@ func testNothingFound(t *testing.T, exe string) {
 		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
 	eventually.OK(t, "the reason in the log", func() error {
-		if text := e.log.String(); !strings.Contains(text, "open NVML") {
+		if text := e.Output(); !strings.Contains(text, "open NVML") {
 			return fmt.Errorf("the log does not say why NVML is not used:\n%s", text)
 		}
 		return nil

@@ -22,6 +22,7 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 	"warpgauge/pkg/sampler"
 )
 
@@ -29,7 +30,7 @@ import (
 type served struct {
 	t    *testing.T
 	url  string
-	log  *lockedBuffer
+	log  *programtest.Output
 	stop context.CancelFunc
 	code chan int
 }
@@ -42,7 +43,7 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &served{t: t, log: &lockedBuffer{}, stop: stop, code: make(chan int, 1)}
+	s := &served{t: t, log: &programtest.Output{}, stop: stop, code: make(chan int, 1)}
 	go func() {
 		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
 		s.code <- run(ctx, args, streams{s.log, s.log}, env.lookup)
@@ -211,7 +212,7 @@ func TestServeNothingEnabled(t *testing.T) {
 // A library call that hangs for ever does not keep the process.
 func TestServeStopsWhileAGPUHangs(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "faults:\n- {kind: hang, device: 3}\n")
-	log := &lockedBuffer{}
+	log := &programtest.Output{}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	code := make(chan int, 1)
