@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/programtest"
 )
 
 // oddSource is a library of functions that answer what drivers should not. It
@@ -68,10 +69,7 @@ int nvmlDeviceGetMemoryInfo(void *dev, uint64_t *m) { m[0] = 0; m[1] = 0; m[2] =
 // oddLibrary compiles and loads oddSource.
 func oddLibrary(t *testing.T) *library {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler")
-	}
+	cc := programtest.Find(t, "cc")
 	dir := t.TempDir()
 	source, file := filepath.Join(dir, "odd.c"), filepath.Join(dir, "odd.so")
 	if err := os.WriteFile(source, []byte(oddSource), 0o600); err != nil {

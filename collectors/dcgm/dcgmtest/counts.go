@@ -24,7 +24,7 @@ func (e *Engine) Counts() Counts {
 }
 
 func (e *Engine) word(w int) uint64 {
-	v, err := e.control.read(w)
+	v, err := e.lib.Control.Read(w)
 	if err != nil {
 		e.fail(err)
 	}
@@ -41,11 +41,11 @@ func (e *Engine) Calls(function string) int {
 func (e *Engine) allCalls() map[string]uint64 {
 	out := map[string]uint64{}
 	for i, f := range functions() {
-		n, err := e.control.readAt(int64(callsOffset + 8*i))
+		n, err := e.lib.Control.Calls(i)
 		if err != nil {
 			e.fail(err)
 		}
-		out[f.name] = n
+		out[f.Name] = n
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func (e *Engine) ResetCalls() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls = maps.Clone(e.allCalls())
-	if err := e.control.write(wordMostValues, 0); err != nil {
+	if err := e.lib.Control.Write(wordMostValues, 0); err != nil {
 		e.fail(err)
 	}
 }
@@ -83,13 +83,13 @@ func (e *Engine) Log() (file string, severity int, ok bool) {
 	if s == 0 {
 		return "", 0, false
 	}
-	return e.control.text(logOffset, callsOffset), int(s - 1), true
+	return e.lib.Control.Text(), int(s - 1), true
 }
 
 // Functions are those that can be counted and made to fail.
 func Functions() (names []string) {
 	for _, f := range functions() {
-		names = append(names, f.name)
+		names = append(names, f.Name)
 	}
 	return names
 }

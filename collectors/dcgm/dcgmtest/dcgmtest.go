@@ -13,9 +13,10 @@ package dcgmtest
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"warpgauge/collectors/internal/simulated"
+	"warpgauge/pkg/programtest"
 )
 
 // Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.
@@ -54,7 +55,7 @@ func (c Config) withDefaults() Config {
 // there is no C compiler, unless WARPGAUGE_REQUIRE names cc.
 func New(tb testing.TB, c Config) *Engine {
 	tb.Helper()
-	requireCC(tb)
+	programtest.Find(tb, "cc")
 	e, err := Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
 	if err != nil {
 		tb.Fatal(err)
@@ -73,33 +74,15 @@ func New(tb testing.TB, c Config) *Engine {
 // cannot do is told to fail, which must not return.
 func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	c = c.withDefaults()
-	names, err := symbols(c.Library, c.Without)
+	built, err := build(c.Library, c.Without)
 	if err != nil {
 		return nil, err
 	}
-	built, err := compile(names)
+	own, err := simulation().Copy(dir, built)
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, err
-	}
-	e := &Engine{config: c, fail: fail, library: filepath.Join(dir, soname), script: filepath.Join(dir, "script")}
-	if err := os.RemoveAll(e.library); err != nil { // one that is loaded stays as it is
-		return nil, err
-	}
-	if err := copyFile(e.library, built); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(e.library+".node", []byte(e.script+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	if e.control, err = newControl(e.script + ".control"); err != nil {
-		return nil, err
-	}
+	e := &Engine{config: c, fail: fail, lib: own}
 	if err := e.prepare(); err != nil {
 		return nil, fmt.Errorf("preset %q: %w", c.Preset, err)
 	}
@@ -117,3 +100,9 @@ func (e *Engine) Become(c Config) {
 		return e.prepare()
 	})
 }
+
+// Reread makes the library that Write put into a directory read its script again.
+func Reread(dir string) error { return simulated.Tell(dir, simulated.Generation) }
+
+// Restart loses the connections to the engine of a directory.
+func Restart(dir string) error { return simulated.Tell(dir, wordEngine) }

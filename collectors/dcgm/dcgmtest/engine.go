@@ -3,23 +3,21 @@ package dcgmtest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"warpgauge/collectors/internal/simulated"
 	"warpgauge/pkg/field"
 )
 
 // Engine is one simulated DCGM. Its methods may be called by several goroutines,
 // while the library is in use; each change is complete when the method returns.
 type Engine struct {
-	config  Config
-	fail    func(error)
-	library string
-	script  string
-	control *control
+	config Config
+	fail   func(error)
+	lib    *simulated.Copy
 
 	mu     sync.Mutex
 	closed bool
@@ -50,7 +48,7 @@ type content struct {
 }
 
 // Library is the path of the simulated libdcgm.so.4, for --dcgm-library.
-func (e *Engine) Library() string { return e.library }
+func (e *Engine) Library() string { return e.lib.Path }
 
 // Close ends what hangs. The error tells of a script that could not be read, of
 // structs with a version of none of DCGM's headers, and of limits that were run
@@ -63,14 +61,14 @@ func (e *Engine) Close() error {
 	if closed {
 		return nil
 	}
-	return errors.Join(e.write(), e.Trouble(), e.control.file.Close())
+	return errors.Join(e.write(), e.Trouble(), e.lib.Control.Close())
 }
 
 // Trouble is what the library has to complain of: its script, its caller.
 func (e *Engine) Trouble() error {
 	var errs []error
-	if e.word(wordErrors) != 0 {
-		errs = append(errs, fmt.Errorf("simulated DCGM: %s", e.control.text(messageOffset, logOffset)))
+	if e.word(simulated.Errors) != 0 {
+		errs = append(errs, fmt.Errorf("simulated DCGM: %s", e.lib.Control.Message()))
 	}
 	if n := e.word(wordVersions); n != 0 {
 		errs = append(errs, fmt.Errorf("simulated DCGM: %d structs of a wrong size or version", n))
@@ -78,8 +76,8 @@ func (e *Engine) Trouble() error {
 	if n := e.word(wordLimits); n != 0 {
 		errs = append(errs, fmt.Errorf("simulated DCGM: %d calls beyond a limit", n))
 	}
-	for _, w := range []int{wordErrors, wordVersions, wordLimits} {
-		errs = append(errs, e.control.write(w, 0))
+	for _, w := range []int{simulated.Errors, wordVersions, wordLimits} {
+		errs = append(errs, e.lib.Control.Write(w, 0))
 	}
 	return errors.Join(errs...)
 }
@@ -97,18 +95,10 @@ func (e *Engine) change(f func() error) {
 	}
 }
 
-// write puts the script in place whole, so that no call reads half of it.
 func (e *Engine) write() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next := e.script + ".next"
-	if err := os.WriteFile(next, []byte(e.text()), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(next, e.script); err != nil {
-		return err
-	}
-	return e.control.next(wordGeneration)
+	return e.lib.Write(e.text())
 }
 
 // Script is what the library reads.

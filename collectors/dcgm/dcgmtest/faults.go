@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"warpgauge/collectors/internal/simulated"
 	"warpgauge/pkg/eventually"
 )
 
@@ -17,7 +18,7 @@ type fault struct{ function, kind, what string }
 
 func (e *Engine) setFault(f fault) {
 	e.change(func() error {
-		if f.function != Every && !slices.ContainsFunc(functions(), func(k function) bool { return k.name == f.function }) {
+		if f.function != Every && !simulated.Has(functions(), f.function) {
 			return fmt.Errorf("fault in %q: the simulated DCGM has no such function", f.function)
 		}
 		e.faults = slices.DeleteFunc(e.faults, func(o fault) bool { return o.function == f.function && o.kind == f.kind })
@@ -54,7 +55,7 @@ func (e *Engine) Hang(function string) (release func()) {
 }
 
 // Hanging is how many calls hang, in all processes.
-func (e *Engine) Hanging() int { return int(e.word(wordHanging)) }
+func (e *Engine) Hanging() int { return int(e.word(simulated.Hanging)) }
 
 // WaitHanging waits until n calls hang, at most eventually.Patience.
 func (e *Engine) WaitHanging(n int) {
@@ -70,7 +71,7 @@ func (e *Engine) WaitHanging(n int) {
 // that take things back do not count.
 func (e *Engine) FailNth(n, code int) {
 	for _, w := range [][2]int{{wordFailed, 0}, {wordFailCode, -code}, {wordFailAt, n}} {
-		if err := e.control.write(w[0], uint64(w[1])); err != nil {
+		if err := e.lib.Control.Write(w[0], uint64(w[1])); err != nil {
 			e.fail(err)
 		}
 	}
@@ -79,7 +80,7 @@ func (e *Engine) FailNth(n, code int) {
 // Failed is the function whose call FailNth made fail, "" if none has yet.
 func (e *Engine) Failed() string {
 	if n := e.word(wordFailed); n > 0 {
-		return functions()[n-1].name
+		return functions()[n-1].Name
 	}
 	return ""
 }
@@ -88,7 +89,7 @@ func (e *Engine) Failed() string {
 // when its process is started anew. Embedded engines live on only in name: their
 // calls fail, too.
 func (e *Engine) Restart() {
-	if err := e.control.next(wordEngine); err != nil {
+	if err := e.lib.Control.Next(wordEngine); err != nil {
 		e.fail(err)
 	}
 }

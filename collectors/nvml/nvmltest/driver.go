@@ -1,8 +1,6 @@
 package nvmltest
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -63,45 +61,17 @@ func driverBranch(name string) (int, error) {
 // nvmlVersion is what nvmlSystemGetNVMLVersion says.
 func (d driver) nvmlVersion() string { return fmt.Sprintf("%d.%s", d.cuda/1000, d.version) }
 
-// function is one of NVML's, with the first driver branch that has it.
-type function struct {
-	name   string
-	driver int
-}
-
-var functionLine = regexp.MustCompile(`^(?:FN|STUB)\((nvml\w+), *(\d+)\)`)
-
-// functions are those of lib/functions.def, in its order, which is that of the
-// counters in the control file.
-var functions = sync.OnceValue(func() (out []function) {
-	for _, m := range defLines("lib/functions.def", functionLine) {
-		branch, _ := strconv.Atoi(m[2]) // the expression takes digits only
-		out = append(out, function{m[1], branch})
-	}
-	return out
-})
-
-var keyLine = regexp.MustCompile(`^(?:TEXT|NUMBER)\(\w+, *"([^"]+)", *(\d+)\)`)
+var keyLine = regexp.MustCompile(`(?m)^(?:TEXT|NUMBER)\(\w+, *"([^"]+)", *(\d+)\)`)
 
 // keys are those of lib/keys.def, with how many elements each has.
 var keys = sync.OnceValue(func() map[string]int {
-	out := make(map[string]int)
-	for _, m := range defLines("lib/keys.def", keyLine) {
-		out[m[1]], _ = strconv.Atoi(m[2])
-	}
-	return out
-})
-
-// defLines are the lines of a table of the library that match.
-func defLines(path string, line *regexp.Regexp) (out [][]string) {
-	text, err := sources.ReadFile(path)
+	text, err := sources.ReadFile("lib/keys.def")
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		if m := line.FindStringSubmatch(s.Text()); m != nil {
-			out = append(out, m)
-		}
+	out := make(map[string]int)
+	for _, m := range keyLine.FindAllStringSubmatch(string(text), -1) {
+		out[m[1]], _ = strconv.Atoi(m[2]) // the expression takes digits only
 	}
 	return out
-}
+})

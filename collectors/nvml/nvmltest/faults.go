@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"warpgauge/collectors/internal/simulated"
 )
 
 // Every stands for all functions of a GPU.
@@ -41,7 +43,7 @@ func (n *Node) setFault(f fault) {
 }
 
 func checkFunction(name string) error {
-	if name == Every || slices.ContainsFunc(functions(), func(f function) bool { return f.name == name }) {
+	if name == Every || simulated.Has(functions(), name) {
 		return nil
 	}
 	return fmt.Errorf("fault in %q: the simulated NVML has no such function", name)

@@ -6,30 +6,21 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"warpgauge/collectors/internal/simulated"
 )
 
-// library is the copy of a build that this process uses: a directory of its own
-// with library, script and control file.
+// library is the copy of a build that this process uses, in a directory of its own.
 type library struct {
 	options Options
-	variant string
-	path    string
-	script  string
-	control *control
+	built   string // what it is a copy of
+	*simulated.Copy
 }
 
 // install makes this process's copy. It stays for the life of the process, which
 // may be bound to it; the next process removes it.
-func install(o Options) (*library, error) {
-	v, err := o.variant()
-	if err != nil {
-		return nil, err
-	}
-	built, err := compile(o)
-	if err != nil {
-		return nil, err
-	}
-	base, err := cacheDir()
+func install(o Options, built string) (*library, error) {
+	base, err := simulated.Directory()
 	if err != nil {
 		return nil, err
 	}
@@ -38,20 +29,8 @@ func install(o Options) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	return installIn(dir, built, v, o)
-}
-
-// installIn puts a copy with its script and control file into a directory.
-func installIn(dir, built, v string, o Options) (l *library, err error) {
-	l = &library{options: o, variant: v, path: filepath.Join(dir, soname), script: filepath.Join(dir, "script")}
-	if err := copyFile(l.path, built); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(l.path+".node", []byte(l.script+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	l.control, err = newControl(l.script + ".control")
-	return l, err
+	c, err := simulation().Copy(dir, built)
+	return &library{o, built, c}, err
 }
 
 // sweep removes the copies of processes that have ended.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"warpgauge/collectors/internal/simulated"
 )
 
 // Host stands for no GPU in particular: functions without a device.
@@ -86,7 +88,7 @@ func (n *Node) prepare() error {
 }
 
 // Library is the path of the simulated libnvidia-ml.so.1, for --nvml-library.
-func (n *Node) Library() string { return n.lib.path }
+func (n *Node) Library() string { return n.lib.Path }
 
 // Root is a directory with proc/driver/nvidia and dev as they are below "/" on a
 // node with a driver.
@@ -116,33 +118,21 @@ func (n *Node) Close() error {
 
 // ScriptError is what the library could not read, or nil.
 func (n *Node) ScriptError() error {
-	bad, err := n.lib.control.read(wordErrors)
+	bad, err := n.lib.Control.Read(simulated.Errors)
 	if err != nil || bad == 0 {
 		return err
 	}
-	if err := n.lib.control.write(wordErrors, 0); err != nil {
+	if err := n.lib.Control.Write(simulated.Errors, 0); err != nil {
 		return err
 	}
-	return fmt.Errorf("simulated NVML: %s", n.lib.control.message())
+	return fmt.Errorf("simulated NVML: %s", n.lib.Control.Message())
 }
 
 // show makes the library read the node's script.
 func (n *Node) show() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.write()
-}
-
-// write puts the script in place whole, so that no call reads half of it.
-func (n *Node) write() error {
-	next := n.lib.script + ".next"
-	if err := os.WriteFile(next, []byte(n.text()), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(next, n.lib.script); err != nil {
-		return err
-	}
-	return n.lib.control.next()
+	return n.lib.Write(n.text())
 }
 
 // change applies f and tells the library, if it shows this node.

@@ -24,6 +24,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"warpgauge/collectors/internal/simulated"
+	"warpgauge/pkg/programtest"
 )
 
 // Config of a Node. The zero value is a DGX H100 (8 GPUs, 18 NVLinks each) under
@@ -60,7 +63,7 @@ func (c Config) withDefaults() Config {
 // names cc.
 func New(tb testing.TB, c Config) *Node {
 	tb.Helper()
-	requireCC(tb)
+	programtest.Find(tb, "cc")
 	n, err := Start(c, func(err error) { tb.Helper(); tb.Fatal(err) })
 	if err != nil {
 		tb.Fatal(err)
@@ -95,28 +98,15 @@ func Start(c Config, fail func(error)) (*Node, error) {
 func Write(dir string, c Config, fail func(error)) (*Node, error) {
 	c = c.withDefaults()
 	o := Options{Driver: c.Driver, Without: c.Without}
-	v, err := o.variant()
+	built, err := o.build()
 	if err != nil {
 		return nil, err
 	}
-	built, err := compile(o)
+	own, err := simulation().Copy(dir, built)
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, err
-	}
-	if err := os.RemoveAll(filepath.Join(dir, soname)); err != nil {
-		return nil, err
-	}
-	lib, err := installIn(dir, built, v, o)
-	if err != nil {
-		return nil, err
-	}
-	n := &Node{config: c, lib: lib, fail: fail, alone: true, dir: filepath.Join(dir, "root")}
+	n := &Node{config: c, lib: &library{o, built, own}, fail: fail, alone: true, dir: filepath.Join(filepath.Dir(own.Path), "root")}
 	if err := n.prepare(); err != nil {
 		return nil, err
 	}
@@ -138,17 +128,17 @@ var nodes stack
 func (s *stack) library(o Options) (*library, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, err := o.variant()
+	built, err := o.build()
 	if err != nil {
 		return nil, err
 	}
 	if s.lib != nil {
-		if s.lib.variant != v {
+		if s.lib.built != built {
 			return nil, fmt.Errorf("this process has the simulated NVML of driver %s already and cannot have another (see nvmltest.OwnProcess)", s.lib.options.Driver)
 		}
 		return s.lib, nil
 	}
-	s.lib, err = install(o)
+	s.lib, err = install(o, built)
 	return s.lib, err
 }
 
@@ -191,17 +181,24 @@ func (s *stack) shown(n *Node) bool {
 // environment variable WARPGAUGE_FAKE_NVML names.
 func Build(tb testing.TB, o Options) string {
 	tb.Helper()
-	requireCC(tb)
-	built, err := compile(o)
+	programtest.Find(tb, "cc")
+	built, err := o.build()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	path := filepath.Join(tb.TempDir(), soname)
-	if err := copyFile(path, built); err != nil {
+	text, err := os.ReadFile(built)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(tb.TempDir(), simulation().File)
+	if err := os.WriteFile(path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
 		tb.Fatal(err)
 	}
 	return path
 }
+
+// Reread makes the library that Write put into a directory read its script again.
+func Reread(dir string) error { return simulated.Tell(dir, simulated.Generation) }
 
 // Install puts a copy of the Node's library at path, with the directories that it
 // needs, and returns path. The loader takes it for another library; what it
@@ -210,10 +207,7 @@ func (n *Node) Install(path string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		n.fail(err)
 	}
-	if err := copyFile(path, n.lib.path); err != nil {
-		n.fail(err)
-	}
-	if err := os.WriteFile(path+".node", []byte(n.lib.script+"\n"), 0o600); err != nil {
+	if err := n.lib.Share(path, n.lib.built); err != nil {
 		n.fail(err)
 	}
 	return path

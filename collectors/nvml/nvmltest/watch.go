@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"warpgauge/collectors/internal/simulated"
 )
 
 // Calls is how often a function was called since New or ResetCalls, by all
@@ -23,7 +25,7 @@ func (n *Node) ResetCalls() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range functions() {
-		n.calls[f.name] = n.count(f.name)
+		n.calls[f.Name] = n.count(f.Name)
 	}
 }
 
@@ -31,20 +33,20 @@ func (n *Node) ResetCalls() {
 func (n *Node) AllCalls() map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, f := range functions() {
-		if c := n.Calls(f.name); c > 0 {
-			out[f.name] = c
+		if c := n.Calls(f.Name); c > 0 {
+			out[f.Name] = c
 		}
 	}
 	return out
 }
 
 func (n *Node) count(name string) uint64 {
-	i := slices.IndexFunc(functions(), func(f function) bool { return f.name == name })
+	i := slices.IndexFunc(functions(), func(f simulated.Function) bool { return f.Name == name })
 	if i < 0 {
 		n.fail(fmt.Errorf("count calls of %q: the simulated NVML has no such function", name))
 		return 0
 	}
-	v, err := n.lib.control.readAt(callsOffset + int64(i)*8)
+	v, err := n.lib.Control.Calls(i)
 	if err != nil {
 		n.fail(err)
 	}
@@ -66,7 +68,7 @@ func (n *Node) Held() Held {
 }
 
 // Hanging is how many calls hang now.
-func (n *Node) Hanging() int { return n.word(wordHanging) }
+func (n *Node) Hanging() int { return n.word(simulated.Hanging) }
 
 // WaitHanging returns when that many calls hang, which the caller has started.
 func (n *Node) WaitHanging(count int) {
@@ -80,7 +82,7 @@ func (n *Node) WaitHanging(count int) {
 }
 
 func (n *Node) word(word int) int {
-	v, err := n.lib.control.read(word)
+	v, err := n.lib.Control.Read(word)
 	if err != nil {
 		n.fail(err)
 	}

@@ -32,8 +32,8 @@ static uintptr_t serial = 1;
 
 enum { EMBEDDED_HANDLE = 0x7fffffff };
 
-static void plus(enum word w) { atomic_fetch_add(word(w), 1); }
-static void minus(enum word w) { atomic_fetch_sub(word(w), 1); }
+static void plus(unsigned w) { atomic_fetch_add(word(w), 1); }
+static void minus(unsigned w) { atomic_fetch_sub(word(w), 1); }
 
 bool has_entity(int kind, int64_t id) {
 	for (int i = 0; i < S->entity_count; i++)
@@ -149,13 +149,13 @@ dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
 dcgmReturn_t dcgmStartEmbedded_v2(dcgmStartEmbeddedV2Params_v1 *p) {
 	ENTER(dcgmStartEmbedded_v2);
 	if (p->version == dcgmStartEmbeddedV2Params_version1) {
-		set_log_file(p->logFile);
+		set_text(p->logFile ? p->logFile : "");
 		atomic_store(word(WORD_SEVERITY), (uint64_t)p->severity + 1);
 		return leave(p->opMode == DCGM_OPERATION_MODE_AUTO ? embed(&p->dcgmHandle) : DCGM_ST_BADPARAM);
 	}
 	if (p->version != dcgmStartEmbeddedV2Params_version2) return wrong_version();
 	dcgmStartEmbeddedV2Params_v2 *q = (dcgmStartEmbeddedV2Params_v2 *)p;
-	set_log_file(q->logFile);
+	set_text(q->logFile ? q->logFile : "");
 	atomic_store(word(WORD_SEVERITY), (uint64_t)q->severity + 1);
 	return leave(q->opMode == DCGM_OPERATION_MODE_AUTO ? embed(&q->dcgmHandle) : DCGM_ST_BADPARAM);
 }

@@ -11,26 +11,12 @@
 #include "dcgm_fields.h"
 #include "dcgm_structs.h"
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "simulated.h"
 
-enum function {
-#define FN(name, since) FN_##name,
-#include "functions.def"
-#undef FN
-	FN_COUNT,
-	FN_EVERY = FN_COUNT, // in faults: all but the clean-up
-};
-
-// Words of the control file; control.go has the same list.
-enum word {
-	WORD_MAGIC,
-	WORD_GENERATION, // a change makes the library read its script again
-	WORD_ERRORS,     // scripts that it could not read
-	WORD_HANGING,    // calls that hang
-	WORD_ENGINE,     // a change loses every connection and all that the engine knows
+// Words of our own in the control file; library.go has the same list. FN_EVERY means
+// all functions but the clean-up where it answers a code.
+enum {
+	WORD_ENGINE = WORD_FIRST_OWN, // a change loses every connection and all that the engine knows
 	WORD_INITS,
 	WORD_CONNECTIONS,
 	WORD_EMBEDDED, // engines that run in a process
@@ -78,12 +64,6 @@ struct value {
 struct values {
 	struct value *slots;
 	size_t capacity, used;
-};
-
-struct fault {
-	bool answers, hangs;
-	int code;
-	unsigned delay_us;
 };
 
 struct xid {
@@ -153,28 +133,21 @@ struct state {
 		char message[1024];
 	} *incidents;
 	int incident_count;
-	struct fault faults[FN_COUNT + 1];
+	struct fault faults[FN_EVERY + 1];
 };
-
-// script.c
-struct state *read_script(const char *path, char *error, size_t size);
-void free_state(struct state *s);
-enum function function_of(const char *name); // FN_COUNT + 1: unknown
 
 // table.c
 const struct value *find_value(const struct values *t, int kind, int64_t id, int field);
 struct value *put_value(struct values *t, int kind, int64_t id, int field);
 void free_values(struct values *t);
 
-// control.c
-_Atomic uint64_t *word(enum word w);
+// call.c
 int64_t now_micros(void);
 // enter counts a call, obeys faults and takes the lock; S is then in force. What
 // it answers ends the call, unlocked, unless it is DCGM_ST_OK.
 dcgmReturn_t enter(enum function f);
 dcgmReturn_t leave(dcgmReturn_t r);
 extern struct state *S;
-void set_log_file(const char *path);
 dcgmReturn_t wrong_version(void);
 dcgmReturn_t beyond_limit(dcgmReturn_t r);
 

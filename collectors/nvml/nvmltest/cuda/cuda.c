@@ -74,8 +74,8 @@ CUresult cuInit(unsigned flags) {
 	return ok ? read_script() : NO_DEVICE;
 }
 
-// say adds lines to the script in one write and makes NVML read it: the second
-// word of the control file is its generation.
+// say adds lines to the script in one write and makes NVML read it: the first word
+// of the control file is its generation.
 static void say(const char *text) {
 	char path[4200];
 	int fd = open(script, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -88,7 +88,7 @@ static void say(const char *text) {
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	void *p = fd < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p != MAP_FAILED) {
-		__atomic_fetch_add((uint64_t *)p + 1, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add((uint64_t *)p, 1, __ATOMIC_SEQ_CST);
 		munmap(p, 4096);
 	}
 	if (fd >= 0)

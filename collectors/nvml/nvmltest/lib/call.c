@@ -2,10 +2,6 @@
 // initialised, its device looked up, its fault obeyed.
 #include "fake.h"
 
-#include <time.h>
-
-void count_call(enum function f);
-
 atomic_uint initialised;
 
 // Handles outlive shutdown, scripts and GPUs, as pointers that were given away do.
@@ -47,21 +43,10 @@ static nvmlReturn_t find(struct call *c, nvmlDevice_t d) {
 	return NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// fault_of merges what is said of a function with what is said of every function.
+// fault_of prefers what is said of a function to what is said of every function.
 static struct fault fault_of(const struct call *c, enum function f) {
 	const struct fault *list = c->s->faults[c->g ? c->g->number : HOST];
-	if (!list)
-		return (struct fault){0};
-	struct fault out = list[f];
-	const struct fault *every = &list[FN_EVERY];
-	if (!out.answers) {
-		out.answers = every->answers;
-		out.code = every->code;
-	}
-	if (!out.delay)
-		out.delay = every->delay;
-	out.hangs |= every->hangs;
-	return out;
+	return list ? merge(list[f], list[FN_EVERY]) : (struct fault){0};
 }
 
 // Every of the host does not mean what a process does without the driver.
@@ -72,15 +57,14 @@ static void hang(struct call *c) {
 	uint64_t seen = c->s->generation;
 	release(c->s);
 	atomic_fetch_add(word(WORD_HANGING), 1);
-	while (generation() == seen)
-		pause_ms(1);
+	await_change(seen);
 	atomic_fetch_sub(word(WORD_HANGING), 1);
 	c->s = acquire();
 }
 
 static void delay(struct call *c, unsigned us) {
 	release(c->s);
-	nanosleep(&(struct timespec){us / 1000000, (long)(us % 1000000) * 1000}, NULL);
+	pause_us(us);
 	c->s = acquire();
 }
 
@@ -101,13 +85,13 @@ static nvmlReturn_t obey(struct call *c, bool device, nvmlDevice_t d) {
 			hang(c);
 			continue;
 		}
-		if (f.delay && !delayed) {
+		if (f.delay_us && !delayed) {
 			delayed = true;
-			delay(c, f.delay);
+			delay(c, f.delay_us);
 			continue;
 		}
 		c->now = simulated_time(c->s);
-		return f.answers ? f.code : NVML_SUCCESS;
+		return f.answers ? (nvmlReturn_t)f.code : NVML_SUCCESS;
 	}
 }
 
@@ -149,10 +133,9 @@ nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {
 }
 
 // stub is what the functions of stubs.c do.
-int stub(int function, void *first);
-int stub(int function, void *first) {
+int stub(enum function f, void *first);
+int stub(enum function f, void *first) {
 	struct call c;
-	bool device = is_handle(first);
-	nvmlReturn_t r = device ? enter_any(&c, (enum function)function, first) : enter_host(&c, (enum function)function, true);
+	nvmlReturn_t r = is_handle(first) ? enter_any(&c, f, first) : enter_host(&c, f, true);
 	return r == NVML_SUCCESS ? leave(&c, NVML_ERROR_NOT_SUPPORTED) : r;
 }

@@ -43,7 +43,7 @@ static const struct {
 	{NVML_ERROR_UNKNOWN, "UNKNOWN", "Unknown Error"},
 };
 
-bool code_of(const char *name, nvmlReturn_t *out) {
+bool code_of(const char *name, int *out) {
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
 		if (strcmp(codes[i].name, name) == 0) {
 			*out = codes[i].code;
@@ -51,7 +51,7 @@ bool code_of(const char *name, nvmlReturn_t *out) {
 		}
 	char *end;
 	long number = strtol(name, &end, 10);
-	*out = (nvmlReturn_t)number;
+	*out = (int)number;
 	return end != name && *end == 0;
 }
 

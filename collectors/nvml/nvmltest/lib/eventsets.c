@@ -105,7 +105,7 @@ static nvmlReturn_t wait(enum function f, nvmlEventSet_t set, nvmlEventData_t *o
 		uint64_t g = c.s->generation;
 		release(c.s);
 		while (generation() == g && monotonic() < until && atomic_load(&initialised) > 0)
-			pause_ms(1);
+			pause_us(1000);
 		c.s = acquire();
 		r = atomic_load(&initialised) > 0 ? take(c.s, set, out) : NVML_ERROR_UNINITIALIZED;
 	}

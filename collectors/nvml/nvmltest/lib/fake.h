@@ -6,10 +6,7 @@
 #define NVML_NO_UNVERSIONED_FUNC_DEFS // v1 functions are functions of their own
 #include <nvml.h>
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "simulated.h"
 
 enum {
 	MAX_GPUS = 32,
@@ -20,16 +17,6 @@ enum {
 	MAX_VGPUS = 32,
 	HOST = MAX_GPUS,       // index of the faults of functions without a device
 	HANDLES = 1 + 16 * 16, // per GPU: itself, then instances by gi * 16 + ci
-};
-
-enum function {
-#define FN(name, driver) FN_##name,
-#define STUB(name, driver) FN_##name,
-#include "functions.def"
-#undef FN
-#undef STUB
-	FN_COUNT,
-	FN_EVERY = FN_COUNT,
 };
 
 enum key {
@@ -53,7 +40,7 @@ struct expression;
 struct cell {
 	enum { UNSUPPORTED, CODE, CONSTANT, EXPRESSION, STRING } kind;
 	union {
-		nvmlReturn_t code;
+		int code; // nvmlReturn_t
 		double number;
 		const struct expression *expression;
 		const char *text;
@@ -65,12 +52,6 @@ struct load {
 	double at, before; // when it begins, and the integral until then
 	enum { STEADY, SINE, SQUARE } kind;
 	double a, b, c, d;
-};
-
-struct fault {
-	bool answers, hangs;
-	nvmlReturn_t code;
-	unsigned delay; // µs
 };
 
 struct process {
@@ -143,7 +124,7 @@ struct block;
 
 // A script that was read. It does not change; whoever uses it holds a reference.
 struct state {
-	int references; // under the lock of control.c
+	int references; // under the lock of state.c
 	uint64_t generation;
 	struct block *blocks; // memory of everything it points to
 	char driver[80], nvml[80], branch[80], dev[4096];
@@ -169,25 +150,20 @@ struct call {
 	double now;               // simulated seconds
 };
 
-// control.c
-enum word { // of the control file; control.go has the same list
-	WORD_MAGIC,
-	WORD_GENERATION,
-	WORD_ERRORS,
-	WORD_INITS,
-	WORD_FILES,
+// Words of our own in the control file; library.go has the same list.
+enum {
+	WORD_INITS = WORD_FIRST_OWN, // initialisations in force, counted as NVML does, of all processes
+	WORD_FILES,                  // devices that are held open
 	WORD_EVENT_SETS,
-	WORD_SAMPLES,
-	WORD_HANGING,
-	WORD_EPOCH,
+	WORD_SAMPLES, // of GPM
+	WORD_EPOCH,   // CLOCK_MONOTONIC in ns that a script without one counts from
 };
-_Atomic uint64_t *word(enum word w);
-uint64_t generation(void);
+
+// state.c
 const struct state *acquire(void); // the present script, or NULL
 void release(const struct state *s);
 uint64_t monotonic(void);
 double simulated_time(const struct state *s);
-void pause_ms(unsigned ms);
 
 // call.c
 nvmlReturn_t enter_any(struct call *c, enum function f, nvmlDevice_t d);
@@ -229,8 +205,6 @@ nvmlReturn_t put_text(const char *text, char *out, unsigned length);
 bool supported(const struct call *c, int key);
 
 // script.c
-struct state *read_script(const char *path, char *error, size_t size);
-void free_state(struct state *s);
 void *keep(struct state *s, size_t size); // zeroed memory that lives as long as s
 
 // expression.c
@@ -239,9 +213,6 @@ struct variables {
 	double t, gpu, i, load, work;
 };
 double evaluate(const struct expression *e, const struct variables *v);
-
-// codes.c
-bool code_of(const char *name, nvmlReturn_t *out);
 
 // fields.c
 void field_value(const struct call *c, nvmlFieldValue_t *f);

@@ -24,6 +24,15 @@ void *keep(struct state *s, size_t size) {
 	return b->memory;
 }
 
+struct state *new_state(void) {
+	struct state *s = calloc(1, sizeof *s);
+	if (!s)
+		abort();
+	s->fields = NVML_FI_MAX;
+	s->gpm = NVML_GPM_METRIC_MAX;
+	return s;
+}
+
 void free_state(struct state *s) {
 	for (struct block *b = s->blocks, *next; b; b = next) {
 		next = b->next;
@@ -39,52 +48,12 @@ void free_state(struct state *s) {
 
 static char *keep_text(struct state *s, const char *text) { return strcpy(keep(s, strlen(text) + 1), text); }
 
-// reader is where in the script we are.
-struct reader {
-	struct state *s;
-	char *rest; // of the line
-	char problem[300];
-};
-
-static bool fail(struct reader *r, const char *format, const char *what) {
-	if (!r->problem[0])
-		snprintf(r->problem, sizeof r->problem, format, what);
-	return false;
-}
-
-// next_word cuts a word off the line; "" at its end.
-static char *next_word(struct reader *r) {
-	while (isspace((unsigned char)*r->rest))
-		r->rest++;
-	char *w = r->rest;
-	while (*r->rest && !isspace((unsigned char)*r->rest))
-		r->rest++;
-	if (*r->rest)
-		*r->rest++ = 0;
-	return w;
-}
-
 // remainder is what is left of the line.
-static char *remainder_of(struct reader *r) {
-	while (isspace((unsigned char)*r->rest))
-		r->rest++;
-	return r->rest;
-}
-
-static double number(struct reader *r) {
-	char *w = next_word(r), *end;
-	double v = strncmp(w, "0x", 2) == 0 ? (double)strtoull(w, &end, 16) : strtod(w, &end);
-	if (end == w || *end)
-		fail(r, "\"%s\" is no number", w);
-	return v;
-}
-
-static uint64_t integer(struct reader *r) {
-	char *w = next_word(r), *end;
-	uint64_t v = strtoull(w, &end, 0);
-	if (end == w || *end)
-		fail(r, "\"%s\" is no number", w);
-	return v;
+static char *remainder_of(struct line *l) {
+	more(l);
+	for (size_t end = strlen(l->rest); end > 0 && isspace((unsigned char)l->rest[end - 1]); end--)
+		l->rest[end - 1] = 0;
+	return l->rest;
 }
 
 // span is "3" or "2-5", or "*" for all below limit.
@@ -92,7 +61,7 @@ struct span {
 	int from, to;
 };
 
-static bool parse_span(struct reader *r, const char *text, int limit, struct span *out) {
+static bool parse_span(struct line *r, const char *text, int limit, struct span *out) {
 	char *end;
 	if (strcmp(text, "*") == 0) {
 		*out = (struct span){0, limit - 1};
@@ -108,7 +77,7 @@ static bool parse_span(struct reader *r, const char *text, int limit, struct spa
 	return true;
 }
 
-static bool gpus_of(struct reader *r, struct span *out) { return parse_span(r, next_word(r), r->s->gpu_count, out); }
+static bool gpus_of(struct line *r, struct span *out) { return parse_span(r, next_word(r), r->s->gpu_count, out); }
 
 // expand replaces {gpu} and {gpux} (two hexadecimal digits) in a text.
 static void expand(const char *text, int gpu, char *out, size_t size) {
@@ -126,7 +95,7 @@ static void expand(const char *text, int gpu, char *out, size_t size) {
 	out[n] = 0;
 }
 
-static bool cell_of(struct reader *r, const char *text, bool is_text, int gpu, struct cell *out) {
+static bool cell_of(struct line *r, const char *text, bool is_text, int gpu, struct cell *out) {
 	*out = (struct cell){0};
 	if (strcmp(text, "none") == 0)
 		return true;
@@ -169,7 +138,7 @@ static const struct {
 };
 
 // gpu 0-3 nvlink.tx[4] = floor(work * 1000)
-static bool line_gpu(struct reader *r) {
+static bool line_gpu(struct line *r) {
 	struct span gpus, elements;
 	if (!gpus_of(r, &gpus))
 		return false;
@@ -198,7 +167,7 @@ static bool line_gpu(struct reader *r) {
 	return fail(r, "no key \"%s\"", name);
 }
 
-static bool line_node(struct reader *r) {
+static bool line_node(struct line *r) {
 	char *key = next_word(r), *text;
 	struct state *s = r->s;
 	if (strcmp(key, "cuda") == 0)
@@ -223,7 +192,7 @@ static bool line_node(struct reader *r) {
 	return !r->problem[0];
 }
 
-static bool line_gpus(struct reader *r) {
+static bool line_gpus(struct line *r) {
 	struct state *s = r->s;
 	if (s->gpus)
 		return fail(r, "%s", "gpus is said twice");
@@ -239,7 +208,7 @@ static bool line_gpus(struct reader *r) {
 	return true;
 }
 
-static bool line_time(struct reader *r) {
+static bool line_time(struct line *r) {
 	char *kind = next_word(r);
 	if (strcmp(kind, "frozen") == 0) {
 		r->s->frozen = true;
@@ -253,7 +222,7 @@ static bool line_time(struct reader *r) {
 }
 
 // load 0-3 12.5 sine 0.5 0.3 60 0
-static bool line_load(struct reader *r) {
+static bool line_load(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
 		return false;
@@ -294,7 +263,7 @@ static bool line_load(struct reader *r) {
 }
 
 // attribute cuts "key=value" off the line.
-static bool attribute(struct reader *r, char **key, char **text) {
+static bool attribute(struct line *r, char **key, char **text) {
 	*key = next_word(r);
 	*text = strchr(*key, '=');
 	if (!**key)
@@ -321,7 +290,7 @@ static bool profile_attribute(struct profile *p, const char *key, const char *te
 	return true;
 }
 
-static bool line_profile(struct reader *r) {
+static bool line_profile(struct line *r) {
 	struct span gpus;
 	struct profile p = {0};
 	char *key, *text;
@@ -341,7 +310,7 @@ static bool line_profile(struct reader *r) {
 	return !r->problem[0];
 }
 
-static bool line_mig(struct reader *r) {
+static bool line_mig(struct line *r) {
 	struct span gpus;
 	struct instance m = {.share = 1};
 	char *key, *text;
@@ -366,7 +335,7 @@ static bool line_mig(struct reader *r) {
 	return !r->problem[0];
 }
 
-static bool line_process(struct reader *r) {
+static bool line_process(struct line *r) {
 	struct span gpus;
 	struct process p = {.type = 'C', .gi = ~0u, .ci = ~0u};
 	char *key, *text;
@@ -395,7 +364,7 @@ static bool line_process(struct reader *r) {
 }
 
 // busy 0 pid=4242 at=12.5 sm=40
-static bool line_busy(struct reader *r) {
+static bool line_busy(struct line *r) {
 	struct span gpus;
 	struct busy_sample b = {0};
 	char *key, *text;
@@ -419,7 +388,7 @@ static bool line_busy(struct reader *r) {
 	return !r->problem[0];
 }
 
-static bool line_vgpu(struct reader *r) {
+static bool line_vgpu(struct line *r) {
 	struct span gpus;
 	struct vgpu v = {.licensed = 1, .state = NVML_GRID_LICENSE_STATE_LICENSED};
 	char *key, *text;
@@ -443,7 +412,7 @@ static bool line_vgpu(struct reader *r) {
 	return !r->problem[0];
 }
 
-static bool line_absent(struct reader *r) {
+static bool line_absent(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
 		return false;
@@ -452,22 +421,8 @@ static bool line_absent(struct reader *r) {
 	return true;
 }
 
-static int function_of(const char *name) {
-	static const char *const names[] = {
-#define FN(name, driver) #name,
-#define STUB(name, driver) #name,
-#include "functions.def"
-#undef FN
-#undef STUB
-	};
-	for (int i = 0; i < FN_COUNT; i++)
-		if (strcmp(names[i], name) == 0)
-			return i;
-	return strcmp(name, "*") == 0 ? FN_EVERY : -1;
-}
-
 // fault 3 nvmlDeviceGetPowerUsage code GPU_IS_LOST
-static bool line_fault(struct reader *r) {
+static bool line_fault(struct line *r) {
 	char *who = next_word(r);
 	struct span gpus = {HOST, HOST};
 	if (strcmp(who, "node") != 0 && !parse_span(r, who, r->s->gpu_count, &gpus))
@@ -476,75 +431,44 @@ static bool line_fault(struct reader *r) {
 	int f = function_of(name);
 	if (f < 0)
 		return fail(r, "no function \"%s\"", name);
-	struct fault add = {0};
-	char *what = next_word(r);
-	if (strcmp(what, "code") == 0) {
-		char *code = next_word(r);
-		add.answers = true;
-		if (!code_of(code, &add.code))
-			return fail(r, "\"%s\" is no return code", code);
-	} else if (strcmp(what, "delay") == 0)
-		add.delay = (unsigned)number(r);
-	else if (strcmp(what, "hang") == 0)
-		add.hangs = true;
-	else
-		return fail(r, "a fault is code, delay or hang, not \"%s\"", what);
-	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
-		if (!r->s->faults[g] && !(r->s->faults[g] = calloc(FN_COUNT + 1, sizeof add)))
+	struct fault add;
+	if (!read_fault(r, &add))
+		return false;
+	for (int g = gpus.from; g <= gpus.to; g++) {
+		if (!r->s->faults[g] && !(r->s->faults[g] = calloc(FN_EVERY + 1, sizeof add)))
 			return fail(r, "%s", "no memory");
-		struct fault *to = &r->s->faults[g][f];
-		if (add.answers) {
-			to->answers = true;
-			to->code = add.code;
-		}
-		if (add.delay)
-			to->delay = add.delay;
-		to->hangs |= add.hangs;
+		r->s->faults[g][f] = merge(add, r->s->faults[g][f]);
 	}
-	return !r->problem[0];
-}
-
-// grow makes room for one more element; count is full at powers of two.
-static void *grow(void *list, int count, size_t size) {
-	if (count & (count - 1))
-		return list;
-	void *more = realloc(list, (count ? 2 * (size_t)count : 1) * size);
-	if (!more)
-		abort();
-	return more;
+	return true;
 }
 
 // peer 0 3 2 5
-static bool line_peer(struct reader *r) {
-	struct state *s = r->s;
-	struct peer p = {.from = (int)number(r)};
-	p.to = (int)number(r);
-	p.index = (int)number(r);
-	p.status = (int)number(r);
-	s->peers = grow(s->peers, s->peer_count, sizeof p);
-	s->peers[s->peer_count++] = p;
+static bool line_peer(struct line *r) {
+	struct peer *p = append(&r->s->peers, &r->s->peer_count, sizeof *p);
+	p->from = (int)integer(r);
+	p->to = (int)integer(r);
+	p->index = (int)integer(r);
+	p->status = (int)integer(r);
 	return !r->problem[0];
 }
 
 // event 17 0 8 79 4294967295 4294967295
-static bool line_event(struct reader *r) {
-	struct state *s = r->s;
-	s->events = grow(s->events, s->event_count, sizeof *s->events);
-	struct event e = {.id = integer(r)};
-	e.gpu = (int)integer(r);
-	e.type = integer(r);
-	e.data = integer(r);
-	e.gi = (unsigned)integer(r);
-	e.ci = (unsigned)integer(r);
-	if (e.gpu < 0 || e.gpu >= s->gpu_count)
+static bool line_event(struct line *r) {
+	struct event *e = append(&r->s->events, &r->s->event_count, sizeof *e);
+	e->id = integer(r);
+	e->gpu = (int)integer(r);
+	e->type = integer(r);
+	e->data = integer(r);
+	e->gi = (unsigned)integer(r);
+	e->ci = (unsigned)integer(r);
+	if (e->gpu < 0 || e->gpu >= r->s->gpu_count)
 		return fail(r, "%s", "an event needs a GPU that there is");
-	s->events[s->event_count++] = e;
 	return !r->problem[0];
 }
 
 static const struct {
 	const char *name;
-	bool (*read)(struct reader *r);
+	bool (*read)(struct line *r);
 } lines[] = {
 	{"gpu", line_gpu},         {"node", line_node},       {"gpus", line_gpus},   {"time", line_time},
 	{"load", line_load},       {"profile", line_profile}, {"mig", line_mig},     {"process", line_process},
@@ -552,46 +476,10 @@ static const struct {
 	{"peer", line_peer},       {"busy", line_busy},
 };
 
-static bool read_line(struct reader *r) {
+bool read_line(struct line *r) {
 	char *name = next_word(r);
-	if (!*name || *name == '#')
-		return true;
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		if (strcmp(lines[i].name, name) == 0)
 			return lines[i].read(r);
 	return fail(r, "no line begins with \"%s\"", name);
-}
-
-struct state *read_script(const char *path, char *error, size_t size) {
-	FILE *f = fopen(path, "re");
-	if (!f) {
-		snprintf(error, size, "%.300s: %m", path);
-		return NULL;
-	}
-	struct reader r = {.s = calloc(1, sizeof *r.s)};
-	if (!r.s)
-		abort();
-	r.s->fields = NVML_FI_MAX;
-	r.s->gpm = NVML_GPM_METRIC_MAX;
-	char *line = NULL;
-	size_t room = 0;
-	bool ok = true;
-	for (int n = 1; ok && getline(&line, &room, f) >= 0; n++) {
-		r.rest = line;
-		line[strcspn(line, "\n")] = 0;
-		for (size_t end = strlen(line); end > 0 && isspace((unsigned char)line[end - 1]); end--)
-			line[end - 1] = 0;
-		if (!(ok = read_line(&r)))
-			snprintf(error, size, "%.300s:%d: %s", path, n, r.problem);
-	}
-	free(line);
-	fclose(f);
-	if (ok && !r.s->gpus) {
-		ok = false;
-		snprintf(error, size, "%.300s: it does not say how many gpus there are", path);
-	}
-	if (ok)
-		return r.s;
-	free_state(r.s);
-	return NULL;
 }

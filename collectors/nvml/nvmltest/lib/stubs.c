@@ -2,17 +2,9 @@
 // faults, and answer NOT_SUPPORTED. They are declared without their parameters,
 // which they do not look at, except that the first may be a device; so nvml.h
 // must not be seen here.
-#include <stdbool.h>
+#include "simulated.h"
 
-enum function {
-#define FN(name, driver) FN_##name,
-#define STUB(name, driver) FN_##name,
-#include "functions.def"
-#undef FN
-#undef STUB
-};
-
-int stub(int function, void *first);
+int stub(enum function f, void *first);
 
 #define FN(name, driver)
 #define STUB(name, driver)                                                                                                     \

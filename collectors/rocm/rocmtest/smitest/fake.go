@@ -4,62 +4,18 @@
 package smitest
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
 )
-
-//go:embed fake/rocm_smi64.c
-var source []byte
-
-// ABI is a generation of symbols and layouts.
-type ABI int
-
-// What the fake can be.
-const (
-	ROCm5 ABI = 52 // 5.0 to 5.7: no rsmi_dev_power_get
-	ROCm6 ABI = 62
-	ROCm7 ABI = 78
-)
-
-// Built is a compiled fake, of which tests take copies.
-type Built struct{ file string }
-
-// Compile builds the fake with the C compiler, which it needs. With asserts it
-// imports what aborts a process, as Debian's build of the real one does.
-func Compile(tb testing.TB, abi ABI, asserts bool) Built {
-	tb.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		tb.Fatalf("the fake library needs a C compiler: %v", err)
-	}
-	dir := tb.TempDir()
-	c, file := filepath.Join(dir, "rocm_smi64.c"), filepath.Join(dir, "librocm_smi64.so.1")
-	if err := os.WriteFile(c, source, 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	args := []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-DABI=" + strconv.Itoa(int(abi))}
-	if asserts {
-		args = append(args, "-DASSERTS")
-	}
-	args = append(args, "-o", file, c, "-ldl", "-lpthread")
-	out, err := exec.CommandContext(tb.Context(), cc, args...).CombinedOutput() //nolint:gosec // the compiler, with files of the test
-	if err != nil {
-		tb.Fatalf("compile the fake library: %v\n%s", err, out)
-	}
-	return Built{file: file}
-}
 
 // Fake is one copy with answers of its own. Its keys and actions are described
 // at the top of fake/rocm_smi64.c.

@@ -1,0 +1,83 @@
+package dcgmtest
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"warpgauge/collectors/internal/simulated"
+)
+
+//go:embed lib/*
+var sources embed.FS
+
+// Words of our own in the control file. lib/fake.h has the same list and says more.
+const (
+	wordEngine = simulated.FirstOwn + iota
+	wordInits
+	wordConnections
+	wordEmbedded
+	wordGroups
+	wordFieldGroups
+	wordWatches
+	wordHealthWatches
+	wordPaused
+	wordFailAt
+	wordFailCode
+	wordFailed
+	wordMostValues
+	wordLimits
+	wordVersions
+	wordSeverity
+)
+
+// simulation is the library's code. It stays loaded once it is, as DCGM's does.
+var simulation = sync.OnceValue(func() *simulated.Library {
+	lib, err := fs.Sub(sources, "lib")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return &simulated.Library{
+		Name: "DCGM", File: "libdcgm.so.4", Scripted: true, Sources: lib, Headers: sync.OnceValues(headers),
+		Link: []string{"-Wl,-z,nodelete"},
+	}
+})
+
+// functions are those of lib/functions.def; 405 is version 4.5.
+var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
+
+// headers are go-dcgm's copies of DCGM's, at the version that go.mod names.
+func headers() (map[string][]byte, error) {
+	dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-dcgm", "pkg/dcgm")
+	out := map[string][]byte{}
+	for _, name := range []string{"dcgm_agent.h", "dcgm_api_export.h", "dcgm_fields.h", "dcgm_structs.h"} {
+		if err == nil {
+			out[name], err = os.ReadFile(filepath.Join(dir, name))
+		}
+	}
+	return out, err
+}
+
+// build compiles a library of that version, "4.4.1", and returns its file.
+func build(version string, without []string) (string, error) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return "", fmt.Errorf("version %q: want 4.6.0", version)
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return "", fmt.Errorf("version %q: %w", version, err)
+	}
+	symbols, err := simulation().Symbols(100*major+minor, without)
+	if err != nil {
+		return "", err
+	}
+	return simulation().Build(symbols)
+}

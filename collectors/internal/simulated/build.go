@@ -1,0 +1,116 @@
+package simulated
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// headers is the folder of the vendor's headers in a build, whose warnings are not
+// ours.
+const headers = "vendor"
+
+// Build compiles the library, unless that was done on this machine before, and
+// returns its file, which nobody may change. It exports the symbols that are given,
+// or with nil all that are not static. Several processes may build at once.
+func (l *Library) Build(exports []string) (string, error) {
+	files, err := l.files()
+	if err != nil {
+		return "", err
+	}
+	sources := fingerprint(files, l.Name, l.compile())
+	dir, err := once(fingerprint(nil, sources, l.File, l.link(), exports == nil, exports), func(dir string) error {
+		objects, err := once(sources, func(dir string) error { return l.compileIn(dir, files) })
+		if err != nil {
+			return err
+		}
+		return l.linkIn(dir, objects, exports)
+	})
+	return filepath.Join(dir, l.File), err
+}
+
+// fingerprint names what is made from files and from whatever else matters.
+func fingerprint(files []file, more ...any) string {
+	h := sha256.New()
+	for _, f := range files {
+		h.Write(fmt.Appendf(nil, "%s %d\n%s", f.name, len(f.text), f.text))
+	}
+	h.Write(fmt.Appendf(nil, "%q", more))
+	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// once returns the directory of that name, which fill makes where there is none. It
+// appears whole: who is slower throws away what he has made.
+func once(name string, fill func(dir string) error) (string, error) {
+	base, err := Directory()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(base, name)
+	if there(dir) {
+		return dir, nil
+	}
+	work, err := os.MkdirTemp(base, "build-")
+	if err != nil {
+		return "", err
+	}
+	if err = fill(work); err == nil {
+		if err = os.Rename(work, dir); there(dir) {
+			err = nil
+		}
+	}
+	return dir, errors.Join(err, os.RemoveAll(work))
+}
+
+func there(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}
+
+// compileIn makes the object files in an empty directory.
+func (l *Library) compileIn(dir string, files []file) error {
+	if err := os.Mkdir(filepath.Join(dir, headers), 0o750); err != nil {
+		return err
+	}
+	args := append(l.compile(), "-c")
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, 0o600); err != nil {
+			return err
+		}
+		if filepath.Ext(f.name) == ".c" {
+			args = append(args, f.name)
+		}
+	}
+	return l.cc(dir, args)
+}
+
+// linkIn makes the library in an empty directory.
+func (l *Library) linkIn(dir, objects string, exports []string) error {
+	args, err := filepath.Glob(filepath.Join(objects, "*.o"))
+	if err != nil {
+		return err
+	}
+	if exports != nil {
+		text := "{ global: " + strings.Join(exports, "; ") + "; local: *; };\n"
+		if err := os.WriteFile(filepath.Join(dir, "exports"), []byte(text), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "-Wl,--version-script=exports")
+	}
+	return l.cc(dir, append(append(args, l.link()...), "-o", l.File))
+}
+
+func (l *Library) cc(dir string, args []string) error {
+	cmd := exec.CommandContext(context.Background(), "cc", args...) //nolint:gosec // our own sources
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the simulated %s: %w\n%s", l.Name, err, out)
+	}
+	return nil
+}

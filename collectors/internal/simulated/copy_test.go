@@ -1,0 +1,90 @@
+//go:build linux
+
+package simulated_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"warpgauge/collectors/internal/simulated"
+)
+
+// TestCopy: a copy is a file of its own, which finds its script, and hears of each
+// new one.
+func TestCopy(t *testing.T) {
+	l, dir := tiny(t), filepath.Join(t.TempDir(), "sim")
+	built := build(t, l)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, l.File), []byte("an older one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := os.Open(filepath.Join(dir, l.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	c, err := l.Copy(dir, built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Control.Close()
+	other := filepath.Join(t.TempDir(), "another.so")
+	if err := c.Share(other, built); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{c.Path, other} {
+		if text(t, path) != text(t, built) {
+			t.Errorf("%s is not the library", path)
+		}
+		if got, want := text(t, path+".node"), filepath.Join(dir, "script")+"\n"; got != want {
+			t.Errorf("%s finds its script by %q, want %q", path, got, want)
+		}
+	}
+	old := make([]byte, 20)
+	if n, _ := loaded.Read(old); string(old[:n]) != "an older one" {
+		t.Errorf("the library that was loaded became %q", old[:n])
+	}
+
+	f := func(word int, want uint64) {
+		t.Helper()
+		if got, err := c.Control.Read(word); err != nil || got != want {
+			t.Errorf("word %d: got %d, %v, want %d", word, got, err, want)
+		}
+	}
+	f(simulated.Generation, 0)
+	for i, script := range []string{"one\n", "another\n"} {
+		if err := c.Write(script); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, filepath.Join(dir, "script")); got != script {
+			t.Errorf("the script is %q, want %q", got, script)
+		}
+		f(simulated.Generation, uint64(i+1))
+	}
+	if err := simulated.Tell(dir, simulated.Generation); err != nil {
+		t.Fatal(err)
+	}
+	f(simulated.Generation, 3)
+	if err := c.Control.Write(simulated.FirstOwn+7, 1<<63); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Control.Next(simulated.FirstOwn + 7); err != nil {
+		t.Fatal(err)
+	}
+	f(simulated.FirstOwn+7, 1<<63+1)
+	if err := simulated.Tell(t.TempDir(), simulated.Generation); err == nil {
+		t.Error("a directory without a library was told")
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,76 @@
+package simulated
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// file is what a library is compiled from: a source of its own, one of this package,
+// or one of the vendor's headers.
+type file struct {
+	name string // in the directory of a build
+	text []byte
+}
+
+// files returns all of them, by name.
+func (l *Library) files() ([]file, error) {
+	out, err := read(nil, l.Sources)
+	if err == nil && l.Scripted {
+		var lib fs.FS
+		if lib, err = fs.Sub(shared, "lib"); err == nil {
+			out, err = read(out, lib)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sources of the simulated %s: %w", l.Name, err)
+	}
+	if l.Headers != nil {
+		vendor, err := l.Headers()
+		if err != nil {
+			return nil, fmt.Errorf("headers of %s: %w", l.Name, err)
+		}
+		for name, text := range vendor {
+			out = append(out, file{path.Join(headers, name), text})
+		}
+	}
+	slices.SortFunc(out, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	return out, nil
+}
+
+// read adds the files of a directory, which must not have the name of another.
+func read(out []file, dir fs.FS) ([]file, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	for _, e := range entries {
+		if slices.ContainsFunc(out, func(f file) bool { return f.name == e.Name() }) {
+			return nil, fmt.Errorf("%s is there twice", e.Name())
+		}
+		text, err := fs.ReadFile(dir, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, file{e.Name(), text})
+	}
+	return out, err
+}
+
+// ModuleFolder is where the go command keeps a folder of a module that go.mod names:
+// what is under /pkg/nvml of "github.com/NVIDIA/go-nvml". It must be called inside
+// of this module.
+func ModuleFolder(module, folder string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // a module of go.mod
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("find module %s: %w\n%s", module, err, stderr.String())
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), folder), nil
+}

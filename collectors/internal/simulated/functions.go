@@ -1,0 +1,57 @@
+package simulated
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Function is one of those that a scripted library can define.
+type Function struct {
+	Name  string
+	Since int // version of the library that has it first, as functions.def counts them
+}
+
+var functionLine = regexp.MustCompile(`(?m)^(?:FN|STUB)\((\w+), *(\d+)\)`)
+
+// Functions are those of functions.def, in the order of their counters: FN where
+// there is something behind the name, STUB where there is not.
+func (l *Library) Functions() (out []Function) {
+	text, err := fs.ReadFile(l.Sources, "functions.def")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, m := range functionLine.FindAllSubmatch(text, -1) {
+		since, err := strconv.Atoi(string(m[2]))
+		if err != nil {
+			panic(err) // the expression takes digits only
+		}
+		out = append(out, Function{string(m[1]), since})
+	}
+	return out
+}
+
+// Symbols are the functions of a library of that version, for Build, but for some
+// that it lacks.
+func (l *Library) Symbols(version int, without []string) ([]string, error) {
+	all := l.Functions()
+	for _, name := range without {
+		if !Has(all, name) {
+			return nil, fmt.Errorf("leave out %q: the simulated %s has no such function in any version", name, l.Name)
+		}
+	}
+	var out []string
+	for _, f := range all {
+		if f.Since <= version && !slices.Contains(without, f.Name) {
+			out = append(out, f.Name)
+		}
+	}
+	return out, nil
+}
+
+// Has reports whether a function of that name is among them.
+func Has(functions []Function, name string) bool {
+	return slices.ContainsFunc(functions, func(f Function) bool { return f.Name == name })
+}
