@@ -78,3 +78,9 @@ type incident struct {
 	health int32  // 0 pass, 10 warn, 20 fail
 	code   uint32 // DCGM_FR_…
 }
+
+// cpu is a CPU and the numbers of its cores.
+type cpu struct {
+	id    uint32
+	cores []uint32
+}
