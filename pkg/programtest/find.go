@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Require is the variable that lists, with commas, what must not be missing: a
+// require is the variable that lists, with commas, what must not be missing: a
 // program, or anything else that a test names to Missing. CI lists all that it installs.
-const Require = "WARPGAUGE_REQUIRE"
+const require = "WARPGAUGE_REQUIRE"
 
 // Find returns the path of a program, which is missing where $PATH has none.
 func Find(tb testing.TB, name string) string {
@@ -31,8 +31,8 @@ func Find(tb testing.TB, name string) string {
 func Missing(tb testing.TB, name, format string, args ...any) {
 	tb.Helper()
 	why := fmt.Sprintf(format, args...)
-	if slices.Contains(strings.Split(os.Getenv(Require), ","), name) {
-		tb.Fatalf("%s is required by %s but missing: %s", name, Require, why)
+	if slices.Contains(strings.Split(os.Getenv(require), ","), name) {
+		tb.Fatalf("%s is required by %s but missing: %s", name, require, why)
 	}
 	tb.Skipf("needs %s: %s", name, oneLine(why))
 }
