@@ -1,12 +1,12 @@
 //go:build linux && cgo
 
+#include "answers.h"
 #include "batch.h"
 
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct nvml_device *device;
 
@@ -145,12 +145,6 @@ typedef int (*get_vgpu_licence)(unsigned int, struct vgpu_licence *);
 typedef int (*get_vgpus)(device, unsigned int *, unsigned int *);
 typedef int (*get_vgpu_text)(unsigned int, char *, unsigned int);
 typedef int (*get_field_values)(device, int, struct wg_field_value *);
-
-static int64_t now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 // Counters beyond 2^53 lose their last bits in a double; NVML has none that
 // reaches it within years: bytes over PCIe or NVLink at 1 TB/s need 2.5 hours,
@@ -456,20 +450,6 @@ static int make_call(struct wg_call *c, struct wg_slot *s) {
 	return put_numbers(c, s);
 }
 
-// fatal tells answers that concern every call: there is no use in the others, and
-// on a GPU that is gone each may take long.
-static int fatal(int code) {
-	switch (code) {
-	case WG_UNINITIALIZED:
-	case WG_DRIVER_NOT_LOADED:
-	case WG_GPU_IS_LOST:
-	case WG_RESET_REQUIRED:
-	case WG_LIB_RM_VERSION_MISMATCH:
-		return 1;
-	}
-	return 0;
-}
-
 // put_value takes over one field. The type is not always right: NVML leaves it
 // at 0, which is double, for ECC counts (NVIDIA bug 2032468) and the memory's
 // temperature, as comments in DCGM's DcgmCacheManager.cpp say. Integers look like
@@ -517,13 +497,13 @@ static int ask_values(struct wg_batch *b) {
 	}
 	if (n == 0)
 		return 0;
-	int64_t start = now();
+	int64_t start = wg_now();
 	int code = ((get_field_values)(uintptr_t)b->field_values)((device)(uintptr_t)b->dev, (int)n, b->scratch);
-	b->values_at = now();
+	b->values_at = wg_now();
 	b->meter[b->values_meter].count++;
 	b->meter[b->values_meter].nanos += (uint64_t)(b->values_at - start);
 
-	int stop = fatal(code) ? code : 0;
+	int stop = wg_fatal(code) ? code : 0;
 	n = 0;
 	for (uint32_t i = 0; i < b->values; i++) {
 		struct wg_value *v = &b->value[i];
@@ -538,7 +518,7 @@ static int ask_values(struct wg_batch *b) {
 			v->type = (int32_t)f->type;
 			put_value(s, f);
 		}
-		if (!stop && fatal(s->code))
+		if (!stop && wg_fatal(s->code))
 			stop = s->code;
 	}
 	return stop;
@@ -548,7 +528,7 @@ int wg_run(struct wg_batch *b) {
 	memset(b->meter, 0, b->meters * sizeof *b->meter);
 	for (uint32_t i = 0; i < b->slots; i++)
 		b->slot[i].made = 0;
-	int64_t start = now();
+	int64_t start = wg_now();
 	for (uint32_t i = 0; i < b->calls; i++) {
 		struct wg_call *c = &b->call[i];
 		if (!c->due)
@@ -557,7 +537,7 @@ int wg_run(struct wg_batch *b) {
 		for (uint32_t k = 0; k < c->results; k++)
 			s[k].code = WG_SUCCESS;
 		int code = make_call(c, s);
-		int64_t end = now();
+		int64_t end = wg_now();
 		b->meter[c->meter].count++;
 		b->meter[c->meter].nanos += (uint64_t)(end - start);
 		start = end;
@@ -566,7 +546,7 @@ int wg_run(struct wg_batch *b) {
 			if (code != WG_SUCCESS)
 				s[k].code = code;
 		}
-		if (fatal(code))
+		if (wg_fatal(code))
 			return code;
 	}
 	return b->field_values ? ask_values(b) : 0;

@@ -44,21 +44,9 @@ enum wg_shape {
 	WG_SHAPES
 };
 
-// What NVML's functions return (nvmlReturn_t), as far as it is treated specially,
-// and one code of our own.
-enum {
-	WG_SUCCESS = 0,
-	WG_UNINITIALIZED = 1,
-	WG_NOT_SUPPORTED = 3,
-	WG_INSUFFICIENT_SIZE = 7,
-	WG_DRIVER_NOT_LOADED = 9,
-	WG_CORRUPTED_INFOROM = 14,
-	WG_GPU_IS_LOST = 15,
-	WG_RESET_REQUIRED = 16,
-	WG_LIB_RM_VERSION_MISMATCH = 18,
-	WG_ARGUMENT_VERSION_MISMATCH = 25,
-	WG_NO_VALUE = 10000, // success, but the value is NVML_VALUE_NOT_AVAILABLE or cannot be told exactly
-};
+// WG_NO_VALUE is a code of our own: success, but the value is
+// NVML_VALUE_NOT_AVAILABLE or cannot be told exactly.
+enum { WG_NO_VALUE = 10000 };
 
 // wg_call is one call with its arguments.
 struct wg_call {
@@ -85,7 +73,7 @@ struct wg_value {
 // wg_slot is one result.
 struct wg_slot {
 	double value;
-	int32_t code; // WG_SUCCESS, what NVML answered, or WG_NO_VALUE
+	int32_t code; // what NVML answered (0: success), or WG_NO_VALUE
 	int32_t made; // a call was made for it in this run
 };
 

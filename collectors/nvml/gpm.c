@@ -1,11 +1,11 @@
 //go:build linux && cgo
 
+#include "answers.h"
 #include "gpm.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 
 typedef void *device;
 typedef void *sample; // nvmlGpmSample_t is a struct of one pointer, which is passed like one
@@ -31,11 +31,7 @@ struct metrics {
 };
 _Static_assert(offsetof(struct metrics, metric) == 24, "nvmlGpmMetricsGet_t");
 
-enum {
-	SUCCESS = 0,
-	FUNCTION_NOT_FOUND = 13,
-	METRICS_VERSION = 1, // NVML_GPM_METRICS_GET_VERSION
-};
+enum { METRICS_VERSION = 1 }; // NVML_GPM_METRICS_GET_VERSION
 
 typedef int (*alloc_fn)(sample *);
 typedef int (*drop_fn)(sample);
@@ -66,17 +62,10 @@ void wg_gpm_free(struct wg_gpm *g) { free(g); }
 uint64_t wg_gpm_sample(void *alloc)
 {
 	sample s = NULL;
-	return ((alloc_fn)alloc)(&s) == SUCCESS ? (uint64_t)(uintptr_t)s : 0;
+	return ((alloc_fn)alloc)(&s) == WG_SUCCESS ? (uint64_t)(uintptr_t)s : 0;
 }
 
 void wg_gpm_drop(void *drop, uint64_t s) { ((drop_fn)drop)((sample)(uintptr_t)s); }
-
-static uint64_t nanos(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int take(const struct wg_gpm *g, const struct wg_gpm_take *t)
 {
@@ -85,7 +74,7 @@ static int take(const struct wg_gpm *g, const struct wg_gpm_take *t)
 	if (t->instance == WG_GPM_WHOLE)
 		return g->get(dev, to);
 	if (g->mig_get == NULL)
-		return FUNCTION_NOT_FOUND;
+		return WG_FUNCTION_NOT_FOUND;
 	return g->mig_get(dev, t->instance, to);
 }
 
@@ -101,8 +90,8 @@ static int read_some(struct wg_gpm *g, const struct wg_gpm_read *r, struct wg_gp
 		m->metric[i] = (struct metric){.id = values[i].metric, .value = NAN};
 	int code = g->read(m);
 	for (uint32_t i = 0; i < count; i++) {
-		values[i].code = code != SUCCESS ? code : m->metric[i].code;
-		values[i].value = values[i].code == SUCCESS ? m->metric[i].value : NAN;
+		values[i].code = code != WG_SUCCESS ? code : m->metric[i].code;
+		values[i].value = values[i].code == WG_SUCCESS ? m->metric[i].value : NAN;
 	}
 	return code;
 }
@@ -110,18 +99,18 @@ static int read_some(struct wg_gpm *g, const struct wg_gpm_read *r, struct wg_gp
 void wg_gpm_run(struct wg_gpm *g, struct wg_gpm_take *takes, uint32_t ntakes, struct wg_gpm_read *reads, uint32_t nreads,
 		struct wg_gpm_value *values, struct wg_gpm_cost *cost)
 {
-	uint64_t start = nanos();
+	int64_t start = wg_now();
 	for (uint32_t i = 0; i < ntakes; i++)
 		takes[i].code = take(g, &takes[i]);
-	uint64_t taken = nanos();
+	int64_t taken = wg_now();
 	uint64_t calls = 0;
 	for (uint32_t i = 0; i < nreads; i++) {
 		struct wg_gpm_read *r = &reads[i];
 		r->code = takes[r->take].code;
-		for (uint32_t at = 0; at < r->count && r->code == SUCCESS; at += AT_ONCE, calls++) {
+		for (uint32_t at = 0; at < r->count && r->code == WG_SUCCESS; at += AT_ONCE, calls++) {
 			uint32_t rest = r->count - at;
 			r->code = read_some(g, r, &values[r->first + at], rest < AT_ONCE ? rest : AT_ONCE);
 		}
 	}
-	*cost = (struct wg_gpm_cost){ntakes, taken - start, calls, nanos() - taken};
+	*cost = (struct wg_gpm_cost){ntakes, (uint64_t)(taken - start), calls, (uint64_t)(wg_now() - taken)};
 }

@@ -1,5 +1,6 @@
 //go:build linux && cgo
 
+#include "answers.h"
 #include "handle.h"
 
 #include <stddef.h>
@@ -14,13 +15,7 @@ typedef int (*text_fn)(device, char *, unsigned int);
 
 _Static_assert(sizeof(device) == sizeof(uintptr_t), "nvmlDevice_t");
 
-enum {
-	SUCCESS = 0,
-	INVALID_ARGUMENT = 2,
-	NOT_SUPPORTED = 3,
-	NOT_FOUND = 6,
-	UUID_SIZE = 96, // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-};
+enum { UUID_SIZE = 96 }; // NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 struct wg_handle wg_handle_by_index(void *f, unsigned int index)
 {
@@ -48,7 +43,7 @@ struct wg_platform_info wg_platform(void *f, uintptr_t gpu)
 	struct platform p = {.version = (unsigned int)sizeof p | 2u << 24};
 	struct wg_platform_info out = {0};
 	out.code = ((int (*)(device, struct platform *))f)((device)gpu, &p);
-	if (out.code == SUCCESS) {
+	if (out.code == WG_SUCCESS) {
 		memcpy(&out.guid, p.guid, sizeof out.guid);
 		memcpy(out.serial, p.serial, sizeof p.serial);
 	}
@@ -68,9 +63,9 @@ uint64_t wg_mig_layout(void *mode, void *count, void *by_index, void *uuid, uint
 	uint64_t h = 0xcbf29ce484222325;
 	unsigned int current = 0, pending = 0, most = 0;
 	switch (((pair_fn)mode)((device)gpu, &current, &pending)) {
-	case SUCCESS:
+	case WG_SUCCESS:
 		break;
-	case NOT_SUPPORTED:
+	case WG_NOT_SUPPORTED:
 		return h;
 	default:
 		return 0;
@@ -78,14 +73,14 @@ uint64_t wg_mig_layout(void *mode, void *count, void *by_index, void *uuid, uint
 	h = mix(h, &current, sizeof current);
 	if (current == 0)
 		return h;
-	if (((uint_fn)count)((device)gpu, &most) != SUCCESS)
+	if (((uint_fn)count)((device)gpu, &most) != WG_SUCCESS)
 		return 0;
 	for (unsigned int i = 0; i < most; i++) {
 		struct wg_handle mig = wg_mig_by_index(by_index, gpu, i);
-		if (mig.code == NOT_FOUND || mig.code == INVALID_ARGUMENT)
+		if (mig.code == WG_NOT_FOUND || mig.code == WG_INVALID_ARGUMENT)
 			continue;
 		char text[UUID_SIZE] = {0};
-		if (mig.code != SUCCESS || ((text_fn)uuid)((device)mig.handle, text, sizeof text) != SUCCESS)
+		if (mig.code != WG_SUCCESS || ((text_fn)uuid)((device)mig.handle, text, sizeof text) != WG_SUCCESS)
 			return 0;
 		h = mix(h, &i, sizeof i);
 		h = mix(h, text, sizeof text);

@@ -1,5 +1,6 @@
 //go:build linux && cgo
 
+#include "answers.h"
 #include "processes.h"
 
 #include <limits.h>
@@ -8,7 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef void *device;
 
@@ -48,18 +48,7 @@ struct samples_v1 {
 _Static_assert(sizeof(struct samples_v1) == 24, "nvmlProcessesUtilizationInfo_v1_t");
 #define SAMPLES_VERSION ((unsigned int)sizeof(struct samples_v1) | 1u << 24)
 
-enum {
-	SUCCESS = 0,
-	UNINITIALIZED = 1,
-	NOT_SUPPORTED = 3,
-	INSUFFICIENT_SIZE = 7,
-	DRIVER_NOT_LOADED = 9,
-	GPU_IS_LOST = 15,
-	RESET_REQUIRED = 16,
-	LIB_RM_VERSION_MISMATCH = 18,
-	ARGUMENT_VERSION_MISMATCH = 25,
-	NO_INSTANCE = -1, // in gpuInstanceId
-};
+enum { NO_INSTANCE = -1 }; // in gpuInstanceId
 
 typedef int (*list_fn)(device, unsigned int *, void *);
 typedef int (*busy_fn)(device, struct samples_v1 *);
@@ -125,26 +114,6 @@ void wg_processes_free(struct wg_processes *p)
 	free(p);
 }
 
-static uint64_t nanos(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static bool fatal(int code)
-{
-	switch (code) {
-	case UNINITIALIZED:
-	case DRIVER_NOT_LOADED:
-	case GPU_IS_LOST:
-	case RESET_REQUIRED:
-	case LIB_RM_VERSION_MISMATCH:
-		return true;
-	}
-	return false;
-}
-
 // stride finds out how long each of the entries is that the driver has written, by
 // the last byte that is no filler: before the list is known its version is not.
 static size_t stride(const unsigned char *buffer, size_t count)
@@ -192,9 +161,9 @@ static int ask_list(struct wg_processes *p, unsigned int list, struct wg_process
 		memset(p->buffer, FILLER, (size_t)p->room * ENTRY);
 		a->made[list]++;
 		code = p->list[list](p->dev, &count, p->buffer);
-	} while (code == INSUFFICIENT_SIZE && grow(p, count + count / 4));
-	if (code != SUCCESS || count > p->room)
-		return code == SUCCESS ? INSUFFICIENT_SIZE : code;
+	} while (code == WG_INSUFFICIENT_SIZE && grow(p, count + count / 4));
+	if (code != WG_SUCCESS || count > p->room)
+		return code == WG_SUCCESS ? WG_INSUFFICIENT_SIZE : code;
 	const unsigned char *entry = p->buffer;
 	size_t size = stride(entry, count);
 	for (unsigned int i = 0; i < count; i++, entry += size) {
@@ -221,10 +190,10 @@ static int ask_busy(struct wg_processes *p, uint64_t since, struct wg_busy *to, 
 		q = (struct samples_v1){SAMPLES_VERSION, p->room, since, p->buffer};
 		a->made[WG_BUSY]++;
 		code = p->busy(p->dev, &q);
-	} while (code == INSUFFICIENT_SIZE && grow(p, q.count + q.count / 4));
-	if (code == SUCCESS && q.count > p->room)
-		code = INSUFFICIENT_SIZE;
-	for (unsigned int i = 0; code == SUCCESS && i < q.count; i++) {
+	} while (code == WG_INSUFFICIENT_SIZE && grow(p, q.count + q.count / 4));
+	if (code == WG_SUCCESS && q.count > p->room)
+		code = WG_INSUFFICIENT_SIZE;
+	for (unsigned int i = 0; code == WG_SUCCESS && i < q.count; i++) {
 		const struct sample_v1 *s = &q.sample[i];
 		put_sample(to, room, a, (struct wg_busy){s->stamp, s->pid, s->sm});
 	}
@@ -239,11 +208,11 @@ static int ask_busy_old(struct wg_processes *p, uint64_t since, struct wg_busy *
 		count = p->room;
 		a->made[WG_BUSY]++;
 		code = p->busy_old(p->dev, p->buffer, &count, since);
-	} while (code == INSUFFICIENT_SIZE && grow(p, count + count / 4));
-	if (code == SUCCESS && count > p->room)
-		code = INSUFFICIENT_SIZE;
+	} while (code == WG_INSUFFICIENT_SIZE && grow(p, count + count / 4));
+	if (code == WG_SUCCESS && count > p->room)
+		code = WG_INSUFFICIENT_SIZE;
 	const struct sample *s = p->buffer;
-	for (unsigned int i = 0; code == SUCCESS && i < count; i++)
+	for (unsigned int i = 0; code == WG_SUCCESS && i < count; i++)
 		put_sample(to, room, a, (struct wg_busy){s[i].stamp, s[i].pid, s[i].sm});
 	return code;
 }
@@ -252,27 +221,27 @@ void wg_processes_ask(struct wg_processes *p, uint64_t since, struct wg_process 
 		      struct wg_busy *samples, uint32_t nsamples, struct wg_process_answer *answer)
 {
 	struct wg_process_answer a = {0};
-	int code = SUCCESS;
+	int code = WG_SUCCESS;
 	for (unsigned int i = 0; i < WG_PROCESS_CALLS; i++)
-		a.code[i] = WG_NO_FUNCTION;
-	for (unsigned int i = 0; i < WG_LISTS && !fatal(code); i++) {
+		a.code[i] = WG_FUNCTION_NOT_FOUND;
+	for (unsigned int i = 0; i < WG_LISTS && !wg_fatal(code); i++) {
 		if (p->list[i] == NULL)
 			continue;
-		uint64_t start = nanos();
+		int64_t start = wg_now();
 		code = a.code[i] = ask_list(p, i, processes, nprocesses, &a);
-		a.nanos[i] = nanos() - start;
+		a.nanos[i] = (uint64_t)(wg_now() - start);
 	}
-	if (!fatal(code)) {
-		uint64_t start = nanos();
+	if (!wg_fatal(code)) {
+		int64_t start = wg_now();
 		if (p->busy != NULL) {
 			code = ask_busy(p, since, samples, nsamples, &a);
-			if (p->busy_old != NULL && (code == NOT_SUPPORTED || code == WG_NO_FUNCTION || code == ARGUMENT_VERSION_MISMATCH))
+			if (p->busy_old != NULL && (code == WG_NOT_SUPPORTED || code == WG_FUNCTION_NOT_FOUND || code == WG_ARGUMENT_VERSION_MISMATCH))
 				p->busy = NULL; // for good: it is the driver's, or the device's, nature
 			a.code[WG_BUSY] = code;
 		}
 		if (p->busy == NULL && p->busy_old != NULL)
 			a.code[WG_BUSY] = ask_busy_old(p, since, samples, nsamples, &a);
-		a.nanos[WG_BUSY] = nanos() - start;
+		a.nanos[WG_BUSY] = (uint64_t)(wg_now() - start);
 	}
 	*answer = a;
 }

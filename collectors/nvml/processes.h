@@ -39,15 +39,13 @@ struct wg_busy {
 // wg_process_answer is what came of wg_processes_ask. It may tell of more than
 // there was room for; then the caller makes room and asks again.
 struct wg_process_answer {
-	int32_t code[WG_PROCESS_CALLS]; // of NVML; WG_NO_FUNCTION where the library lacks it
+	int32_t code[WG_PROCESS_CALLS]; // of NVML; NVML_ERROR_FUNCTION_NOT_FOUND where the library lacks it
 	uint32_t processes;             // that were put
 	uint32_t nameless;              // with the number 0, which are not put
 	uint32_t samples;
 	uint32_t more;                  // there was no room for all
 	uint64_t made[WG_PROCESS_CALLS], nanos[WG_PROCESS_CALLS];
 };
-
-enum { WG_NO_FUNCTION = 13 }; // NVML_ERROR_FUNCTION_NOT_FOUND
 
 // wg_processes is who is asked, and by what.
 struct wg_processes;
