@@ -17,15 +17,21 @@ type handleID uintptr
 
 // createGroup makes a group of entities. Whoever gets one destroys it.
 func (e *engine) createGroup(name string, members []entity) (handleID, error) {
+	return create("group", name, len(members), func(name *C.char, n C.int, id *C.uintptr_t) C.int {
+		return C.wg_group_create(e.lib.table, e.handle, name, centities(members), n, id)
+	})
+}
+
+// create makes something that has a name and n parts.
+func create(what, name string, n int, call func(name *C.char, n C.int, id *C.uintptr_t) C.int) (handleID, error) {
+	if n == 0 {
+		return 0, fmt.Errorf("create %s %q: of nothing", what, name)
+	}
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	var id C.uintptr_t
-	if len(members) == 0 {
-		return 0, fmt.Errorf("create group %q: no members", name)
-	}
-	r := C.wg_group_create(e.lib.table, e.handle, cname, centities(members), C.int(len(members)), &id)
-	if r != 0 {
-		return 0, fmt.Errorf("create group %q of %d: %w", name, len(members), status(r))
+	if r := call(cname, C.int(n), &id); r != 0 {
+		return 0, fmt.Errorf("create %s %q of %d: %w", what, name, n, status(r))
 	}
 	return handleID(id), nil
 }
@@ -39,17 +45,9 @@ func (e *engine) destroyGroup(id handleID) error {
 
 // createFields makes a field group, of at most 128 fields.
 func (e *engine) createFields(name string, fields []uint16) (handleID, error) {
-	cname := C.CString(name)
-	defer C.free(unsafe.Pointer(cname))
-	var id C.uintptr_t
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("create field group %q: no fields", name)
-	}
-	r := C.wg_fields_create(e.lib.table, e.handle, cname, cfields(fields), C.int(len(fields)), &id)
-	if r != 0 {
-		return 0, fmt.Errorf("create field group %q of %d: %w", name, len(fields), status(r))
-	}
-	return handleID(id), nil
+	return create("field group", name, len(fields), func(name *C.char, n C.int, id *C.uintptr_t) C.int {
+		return C.wg_fields_create(e.lib.table, e.handle, name, cfields(fields), n, id)
+	})
 }
 
 func (e *engine) destroyFields(id handleID) error {
