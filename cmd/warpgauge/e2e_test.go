@@ -76,7 +76,8 @@ func testFirstPage(t *testing.T, exe string) {
 }
 
 // testFormats stops the clock, so to speak: with one tick a minute, pages in
-// different formats are of the same tick and must say the same.
+// different formats are of the same tick and must say the same. Ticks are where the
+// clock's minutes begin: pages between which one fell are taken again.
 func testFormats(t *testing.T, exe string) {
 	csv := file(t, "counters.csv", histogramCSV)
 	e := serve(t, exe, "--collect-interval=60000", "--slow-interval=60s", "-f", csv)
@@ -89,16 +90,25 @@ func testFormats(t *testing.T, exe string) {
 		return p.want(8, "warpgauge_devices", "collector", "fake", "state", "up")
 	})
 
-	text := e.scrape(t, acceptText)
+	var text, om, pb page
+	var zipped map[string]float64
+	eventually.OK(t, "pages of one tick", func() error {
+		text, om, pb, zipped = e.scrape(t, acceptText), e.scrape(t, acceptOpenMetrics), e.scrape(t, acceptProtobuf), scrapeGzip(t, e)
+		if diff := cmp.Diff(text.bySeries(isDCGM), e.scrape(t, acceptText).bySeries(isDCGM)); diff != "" {
+			return fmt.Errorf("text before and after the others (-before +after):\n%s", diff)
+		}
+		return nil
+	})
 	want := text.bySeries(isDCGM)
 	if len(want) < 8*20 {
 		t.Fatalf("text page has %d DCGM series only", len(want))
 	}
-	om := e.scrape(t, acceptOpenMetrics)
 	if diff := cmp.Diff(want, om.bySeries(isDCGM)); diff != "" {
 		t.Errorf("OpenMetrics differs from text (-text +OpenMetrics):\n%s", diff)
 	}
-	pb := e.scrape(t, acceptProtobuf)
+	if diff := cmp.Diff(want, zipped); diff != "" {
+		t.Errorf("gzip differs from plain (-plain +gzip):\n%s", diff)
+	}
 	plain := map[string]float64{}
 	natives := 0
 	for _, s := range pb.samples {
@@ -124,10 +134,10 @@ func testFormats(t *testing.T, exe string) {
 			t.Errorf("type of %s: text %q, protobuf %q", name, typ, pt)
 		}
 	}
-	testGzip(t, e, want)
 }
 
-func testGzip(t *testing.T, e *exporter, want map[string]float64) {
+// scrapeGzip is a text page that came packed.
+func scrapeGzip(t *testing.T, e *exporter) map[string]float64 {
 	t.Helper()
 	// A header that we set ourselves keeps the client from unpacking.
 	a := get(t, newClient(t), e.url+"/metrics", "Accept", acceptText, "Accept-Encoding", "gzip")
@@ -142,9 +152,7 @@ func testGzip(t *testing.T, e *exporter, want map[string]float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, parse(t, body, a.contentType()).bySeries(isDCGM)); diff != "" {
-		t.Errorf("gzip differs from plain (-plain +gzip):\n%s", diff)
-	}
+	return parse(t, body, a.contentType()).bySeries(isDCGM)
 }
 
 func testHTTP(t *testing.T, exe string) {
