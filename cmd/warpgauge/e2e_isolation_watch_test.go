@@ -121,7 +121,7 @@ func (w *watcher) page(a answer) error {
 	return w.check(now)
 }
 
-// await waits for so many pages more.
+// await waits for so many pages more, for each with the patience that there is.
 func (w *watcher) await(t *testing.T, pages int) {
 	t.Helper()
 	taken := func() int {
@@ -129,13 +129,9 @@ func (w *watcher) await(t *testing.T, pages int) {
 		defer w.mu.Unlock()
 		return len(w.took)
 	}
-	before := taken()
-	eventually.OK(t, "further pages", func() error {
-		if n := taken() - before; n < pages {
-			return fmt.Errorf("%d, want %d", n, pages)
-		}
-		return nil
-	})
+	for n := taken() + 1; pages > 0; n, pages = n+1, pages-1 {
+		eventually.True(t, "a further page", func() bool { return taken() >= n })
+	}
 }
 
 // stop ends the scrapes, when there were enough to say anything, and reports what

@@ -18,7 +18,7 @@ type stage struct {
 
 // shortGrace is for stages that wait for nothing when they end. It is there for
 // machines that are too busy to let them.
-const shortGrace = 500 * time.Millisecond
+const shortGrace = 2 * time.Second
 
 type running struct {
 	stage

@@ -22,7 +22,7 @@ func (s *Supervisor) onEnd(c *session, now time.Time) {
 		s.rest(c, now)
 		return
 	}
-	c.relay.release()
+	c.relay.release(s.restedFor)
 	s.failed(c.verdict, served, now, zap.Int("pid", c.pid), zap.Duration("lived", now.Sub(c.born).Round(time.Millisecond)),
 		zap.String("stderr", c.words.text()))
 }
@@ -32,7 +32,7 @@ func (s *Supervisor) onEnd(c *session, now time.Time) {
 func (s *Supervisor) rest(c *session, now time.Time) {
 	const first = time.Second
 	if st := c.state.Load(); st != nil && st.reason != s.restedFor {
-		c.relay.release() // something new
+		c.relay.release(s.restedFor) // something new
 		s.restedFor = st.reason
 	}
 	s.idle = min(max(2*s.idle, first), s.o.RestartMax)

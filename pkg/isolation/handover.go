@@ -68,8 +68,8 @@ func (s *Supervisor) takeOver(c *session, now time.Time) {
 	old := s.serving
 	s.serving, s.candidate, s.servingAt = c, nil, now
 	s.publish()
+	c.relay.release(s.restedFor)
 	s.idle, s.restedFor, s.parted = 0, "", nil
-	c.relay.release()
 	s.startAt = time.Time{}
 	switch {
 	case old == nil:

@@ -47,12 +47,15 @@ func (r *relay) hold() {
 	r.held = true
 }
 
-// release writes what was kept back.
-func (r *relay) release() {
+// release writes what was kept back, but for what a child before has said: entries
+// that carry that reason.
+func (r *relay) release(said string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.kept {
-		r.write(&r.kept[i])
+		if m := &r.kept[i]; said == "" || !slices.ContainsFunc(m.fields, func(f logField) bool { return f.value == said }) {
+			r.write(m)
+		}
 	}
 	r.held, r.kept = false, nil
 }
