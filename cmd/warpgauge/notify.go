@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
@@ -17,7 +16,7 @@ func notifier(log *zap.Logger) stage {
 			log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
 		}
 	}
-	return stage{name: "notices to systemd", grace: 200 * time.Millisecond, run: func(ctx context.Context) error {
+	return stage{name: "notices to systemd", grace: shortGrace, run: func(ctx context.Context) error {
 		say(daemon.SdNotifyReady)
 		<-ctx.Done()
 		say(daemon.SdNotifyStopping)

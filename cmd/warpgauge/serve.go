@@ -99,7 +99,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 			},
 		})
 	}
-	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 500*time.Millisecond}, notifier(log)), nil
+	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
 // dropCapabilities takes from this process what only the vendors' libraries

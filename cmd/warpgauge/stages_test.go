@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -59,19 +61,49 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		release := make(chan struct{})
-		hung := stage{name: "sampler", grace: 2 * time.Second, run: func(context.Context) error { <-release; return nil }}
+		hung := stage{name: "watch", grace: shortGrace, run: func(context.Context) error { <-release; return nil }}
 		core, logs := observer.New(zap.InfoLevel)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		if err := runStages(ctx, zap.New(core), hung, j.stage("server", 0)); err != nil {
+		// The server takes half of its second; the sampler's is not for the one that hangs.
+		if err := runStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
 			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
 		}
-		if got, want := time.Since(start), 2*time.Second; got != want {
-			t.Errorf("the wait for a hung stage took %v, want %v", got, want)
+		if got, want := time.Since(start), stopWithin-100*time.Millisecond; got != want {
+			t.Errorf("the end took %v, want %v", got, want)
 		}
-		if logs.FilterMessageSnippet("abandoning sampler").Len() != 1 {
-			t.Errorf("log = %v, want one line that names the hung stage", logs.All())
+		if logs.Len() != 1 || logs.All()[0].Message != "abandoning watch, which does not end" || logs.All()[0].ContextMap()["waited"] != 3500*time.Millisecond {
+			t.Errorf("log = %v, want one line that names the hung stage and how long it was waited for", logs.All())
+		}
+		close(release)
+	})
+}
+
+// TestStagesHaveTheirGrace whatever others have taken, and all of them end in time.
+func TestStagesHaveTheirGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		hang := func(name string, grace time.Duration) stage {
+			return stage{name: name, grace: grace, run: func(context.Context) error { <-release; return nil }}
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := runStages(ctx, zap.New(core), hang("sampler", 2*time.Second), hang("watch", shortGrace), hang("server", time.Second)); err != nil {
+			t.Error(err)
+		}
+		if got := time.Since(start); got != stopWithin {
+			t.Errorf("the end took %v, want %v", got, stopWithin)
+		}
+		waited := map[string]time.Duration{}
+		for _, l := range logs.All() {
+			waited[strings.Fields(l.Message)[1]] = l.ContextMap()["waited"].(time.Duration)
+		}
+		want := map[string]time.Duration{"server,": stopWithin - 2*time.Second - shortGrace, "watch,": shortGrace, "sampler,": 2 * time.Second}
+		if diff := cmp.Diff(want, waited); diff != "" {
+			t.Errorf("waited for each (-want +got):\n%s", diff)
 		}
 		close(release)
 	})
