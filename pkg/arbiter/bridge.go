@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -13,35 +12,19 @@ import (
 
 // bridge stands between two speakers: the last rows of the one before, which stay
 // until what the next one tells is newer. DCGM's values are as old as its watch
-// interval, and older where the engine is late; shown right after NVML's, its counters
-// would go back, which Prometheus takes for a reset and adds the whole counter to
-// every rate.
+// interval; shown right after NVML's, they would be a step back in time. That a counter
+// does not go back however late the engine is, is for the renderer to see to, which
+// knows what it has shown.
 type bridge struct {
-	sources  []*view.Source // of rows that no longer change
-	counters map[reading]float64
-	from     int64         // Unix ns: the newest of their stamps
-	span     time.Duration // how long it may stand
-	until    time.Time     // the end of that
-}
-
-// reading is one cell of whichever source tells it.
-type reading struct {
-	device string
-	field  field.ID
-	labels string
-}
-
-func readingOf(s *view.Source, c *collector.Column) reading {
-	r := reading{device: s.Devices[c.Device].ID, field: c.Field}
-	for _, l := range c.Labels {
-		r.labels += l.Name + "=" + l.Value + "\x00"
-	}
-	return r
+	sources []*view.Source // of rows that no longer change
+	from    int64          // Unix ns: the newest of their stamps
+	span    time.Duration  // how long it may stand
+	until   time.Time      // the end of that
 }
 
 // newBridge takes copies of the GPUs' rows in was that are not in will.
 func newBridge(was, will []*view.Source, now time.Time, span time.Duration) *bridge {
-	b := &bridge{span: span, until: now.Add(span), counters: map[reading]float64{}}
+	b := &bridge{span: span, until: now.Add(span)}
 	for _, s := range was {
 		if !slices.Contains(will, s) && hasGPU(s) {
 			b.take(s)
@@ -63,13 +46,6 @@ func (b *bridge) take(s *view.Source) {
 	c.Ring.Append(row.Time, row.Stamps, row.Cells)
 	b.sources = append(b.sources, &c)
 	b.from = max(b.from, slices.Max(row.Stamps))
-	for _, f := range s.Fields.Fields {
-		for i := range s.Columns {
-			if v := row.Cells[i]; f.Type == field.Counter && s.Columns[i].Field == f.Desc.ID && !math.IsNaN(v) {
-				b.counters[readingOf(s, &s.Columns[i])] = v
-			}
-		}
-	}
 }
 
 // over is next with the bridge's rows in place of what tells of the same devices.
@@ -78,8 +54,8 @@ func (b *bridge) over(next []*view.Source) []*view.Source {
 	return compose(primary, frozen, &view.View{Sources: next})
 }
 
-// passed reports whether next's rows are newer by lag, and no counter in them is
-// behind: those of all GPUs of the bridge that move. One that hangs holds up nobody.
+// passed reports whether next's rows are newer by lag: those of all GPUs of the
+// bridge that move. One that hangs holds up nobody.
 func (b *bridge) passed(next []*view.Source, lag time.Duration, now time.Time, g *gaze) bool {
 	if now.After(b.until) || now.UnixNano() < b.from-int64(b.span) { // the clock was set back
 		return true
@@ -89,9 +65,6 @@ func (b *bridge) passed(next []*view.Source, lag time.Duration, now time.Time, g
 	for _, s := range next {
 		if !readable(s) || !overlaps(s, known) || !s.Ring.Latest(&g.row) {
 			continue
-		}
-		if b.ahead(s, &g.row, b.from+int64(lag)) {
-			return false
 		}
 		for i, stamp := range g.row.Stamps {
 			switch {
@@ -106,24 +79,9 @@ func (b *bridge) passed(next []*view.Source, lag time.Duration, now time.Time, g
 	return newer
 }
 
-// ahead reports whether the bridge has counted further than a row of s has, on a
-// device whose stamp is newer than since.
-func (b *bridge) ahead(s *view.Source, row *ring.Row, since int64) bool {
-	for i := range s.Columns {
-		c := &s.Columns[i]
-		if row.Stamps[c.Device] <= since {
-			continue
-		}
-		if before, counted := b.counters[readingOf(s, c)]; counted && row.Cells[i] < before {
-			return true
-		}
-	}
-	return false
-}
-
 // readable reports whether rows of s have the shape that s says.
 func readable(s *view.Source) bool {
-	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns)
+	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices)
 }
 
 func hasGPU(s *view.Source) bool {

@@ -170,7 +170,7 @@ func (r *Renderer) refresh(g generation, now time.Time) {
 		return
 	}
 	if r.snap.view != g.view {
-		r.snap.reset(g.view)
+		r.snap.reset(g.view, now)
 	}
 	l := build(&r.o, g.view, r.snap.roster, series, g.shares)
 	l.store, l.owners, l.shares = version, g.owners, g.shares.set()

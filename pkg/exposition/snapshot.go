@@ -57,12 +57,15 @@ type snapshot struct {
 	live    []bool    // the device has been sampled lately and no source before has it
 	taken   []bool    // by device: it or one before it with the same ID is live
 	expires int64     // Unix ns at which the next device becomes stale
+
+	least      []floor // of counters that another source has told before
+	leastUntil time.Time
 }
 
 // take reads the rings of v. All cells of a source come from one row.
 func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 	if s.view != v {
-		s.reset(v)
+		s.reset(v, now)
 	}
 	s.expires = math.MaxInt64
 	for i, source := range v.Sources {
@@ -73,6 +76,7 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 			s.expires = 0 // lapped again and again: keep the row before, look again at once
 		}
 	}
+	s.lift(now)
 	s.judge(int64(staleAfter), now.UnixNano())
 }
 
@@ -93,8 +97,9 @@ func (s *snapshot) judge(staleAfter, now int64) {
 	}
 }
 
-func (s *snapshot) reset(v *view.View) {
-	*s = snapshot{view: v, roster: newRoster(v), row: s.row}
+func (s *snapshot) reset(v *view.View, now time.Time) {
+	r := newRoster(v)
+	*s = snapshot{view: v, roster: r, row: s.row, least: s.floors(v, r), leastUntil: now.Add(floorSpan)}
 	cells, devices := 0, 0
 	for _, source := range v.Sources {
 		cells += len(source.Columns)

@@ -1,0 +1,100 @@
+package exposition
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// counting is a source of GPUs a and b with energy, which is a counter, of both and
+// power, which is not, of a, and replays of a link of a.
+func counting(order ...int) *feed {
+	list := field.List{Fields: []field.Field{
+		metric(descEnergy, "ENERGY", field.Counter, ""), metric(descPower, "POWER", field.Gauge, ""), metric(descLink, "REPLAYS", field.Counter, ""),
+	}}
+	columns := []collector.Column{
+		{Device: 0, Field: descEnergy.ID}, {Device: 1, Field: descEnergy.ID}, {Device: 0, Field: descPower.ID},
+		{Device: 0, Field: descLink.ID, Labels: labelsFrom("link", "1")},
+	}
+	var placed []collector.Column
+	for _, i := range order {
+		placed = append(placed, columns[i])
+	}
+	return newFeed(list, []collector.Device{{ID: "a", Level: field.GPU}, {ID: "b", Level: field.GPU}}, placed)
+}
+
+// TestCountersDoNotGoBack when another source tells them, whatever the order of its
+// columns, and begin where they were.
+func TestCountersDoNotGoBack(t *testing.T) {
+	const staleAfter = 30 * time.Second
+	now := time.Unix(1_800_000_000, 0)
+	nan := math.NaN()
+	nvml, dcgm := counting(0, 1, 2, 3), counting(3, 2, 1, 0)
+	var s snapshot
+	f := func(what string, v *view.View, src *feed, row []float64, want ...float64) {
+		t.Helper()
+		now = now.Add(time.Second)
+		if row != nil {
+			copy(src.row, row)
+			src.tick(now)
+		}
+		s.take(v, staleAfter, now)
+		for i, w := range want {
+			if got := s.cells[i]; got != w && !(math.IsNaN(got) && math.IsNaN(w)) {
+				t.Errorf("%s: cells are %v, want %v", what, s.cells, want)
+				break
+			}
+		}
+	}
+	by := func(src *feed) *view.View { return viewOf(1, src) }
+	one, two := by(nvml), by(dcgm)
+	f("NVML: energy of a, of b, power, replays", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
+	f("a counter that begins anew", one, nvml, []float64{100, 500, 300, 7}, 100, 500, 300, 7)
+	f("on it goes", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
+	f("DCGM is behind: replays, power, energy of b, of a", two, dcgm, []float64{6, 200, 499, 999}, 7, 200, 500, 1000)
+	f("no new row", two, dcgm, nil, 7, 200, 500, 1000)
+	f("one is not there", two, dcgm, []float64{6, 200, 499, nan}, 7, 200, 500, nan)
+	f("two are there, one further", two, dcgm, []float64{7, 100, 501, 999}, 7, 100, 501, 1000)
+	f("further", two, dcgm, []float64{8, 100, 502, 1001}, 8, 100, 502, 1001)
+	f("what was passed may begin anew", two, dcgm, []float64{0, 100, 0, 0}, 0, 100, 0, 0)
+	f("on it goes", two, dcgm, []float64{9, 100, 503, 1002}, 9, 100, 503, 1002)
+
+	f("NVML is behind", one, nvml, []float64{900, 400, 300, 5}, 1002, 503, 300, 9)
+	f("and DCGM again, behind what was shown", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
+	now = now.Add(floorSpan - 2*time.Second)
+	f("still", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
+	now = now.Add(time.Second)
+	f("it has begun anew", two, dcgm, []float64{6, 200, 499, 950}, 6, 200, 499, 950)
+
+	now = now.Add(staleAfter)
+	s.take(two, staleAfter, now)
+	f("a counter that the last page did not have", one, nvml, []float64{1, 1, 300, 1}, 1, 1, 300, 1)
+}
+
+// A source that stays, and one of another device, have nothing to do with it.
+func TestOtherCountersHaveNoFloor(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	stays, goes := counting(0), counting(1)
+	comes := counting(0)
+	comes.Devices = []collector.Device{{ID: "c", Level: field.GPU}, {ID: "d", Level: field.GPU}}
+	for i, src := range []*feed{stays, goes, comes} {
+		src.row[0] = float64(100 - i)
+		src.tick(now)
+	}
+	var s snapshot
+	s.take(viewOf(1, stays, goes), time.Minute, now)
+	s.take(viewOf(2, stays, comes), time.Minute, now)
+	if len(s.least) != 0 {
+		t.Errorf("floors %v", s.least)
+	}
+	stays.row[0] = 1
+	stays.tick(now)
+	s.take(viewOf(2, stays, comes), time.Minute, now)
+	if s.cells[0] != 1 || s.cells[1] != 98 {
+		t.Errorf("cells are %v, want 1 and 98", s.cells)
+	}
+}
