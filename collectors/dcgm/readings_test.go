@@ -404,3 +404,35 @@ func TestLicence(t *testing.T) {
 		t.Errorf("%s of a GPU is %v", others, v)
 	}
 }
+
+// TestFreezeHolds is of the simulation: what stands still does not go back to when it
+// was asked to, and stays while other things change.
+func TestFreezeHolds(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	o := remote(e)
+	o.Interval = 10 * time.Millisecond
+	e.Set(dcgmtest.GPU(0), 156, dcgmtest.Ramp(0, 1e6))
+	c := open1(t, o, energy)
+	value := func() float64 {
+		c.mustSample(t)
+		v, _ := c.value(t, nvmltest.UUID(0), energy)
+		return v
+	}
+	first := value()
+	eventually.True(t, "a value that grows", func() bool { return value() > first })
+	before := value()
+	e.FreezeAt(dcgmtest.GPU(0), time.Now().Add(-time.Hour))
+	held := value()
+	if held < before {
+		t.Errorf("frozen at %v, after %v", held, before)
+	}
+	for n := range 50 {
+		e.Set(dcgmtest.GPU(0), 150, dcgmtest.Number(float64(n)))
+		time.Sleep(time.Millisecond) // what moved would have by then
+		if v := value(); v != held {
+			t.Fatalf("frozen at %v, and then %v", held, v)
+		}
+	}
+	e.Thaw(dcgmtest.GPU(0))
+	eventually.True(t, "a value that grows again", func() bool { return value() > held })
+}

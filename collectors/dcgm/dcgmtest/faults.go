@@ -152,11 +152,14 @@ type freeze struct {
 // Freeze stops an entity's values, and with All or Everything those of many: the
 // engine goes on answering with the last ones. A GPU takes its instances and links
 // along.
-func (e *Engine) Freeze(of Entity) {
-	now := time.Now()
+func (e *Engine) Freeze(of Entity) { e.FreezeAt(of, time.Now()) }
+
+// FreezeAt is Freeze, told late: values that were answered since then are not taken
+// back, the last of them stay.
+func (e *Engine) FreezeAt(of Entity, asked time.Time) {
 	e.change(func() error {
 		for _, x := range e.family(of) {
-			e.freezes = append(e.freezes, freeze{x, now})
+			e.freezes = append(e.freezes, freeze{x, asked})
 		}
 		return nil
 	})

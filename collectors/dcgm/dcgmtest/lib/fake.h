@@ -74,7 +74,9 @@ struct xid {
 
 struct freeze {
 	int kind;
-	int64_t id, micros;
+	int64_t id;
+	int64_t asked;  // when the test asked for it
+	int64_t micros; // since when it holds
 };
 
 struct links {

@@ -169,9 +169,16 @@ static void read_field(struct state *s, struct line *l) {
 	}
 }
 
+// A freeze holds from the call that finds it, not from when it was asked for: what
+// was answered in between may be newer, and values that stand still do not go back.
 static void read_freeze(struct state *s, struct line *l) {
 	struct entity of = entity(l);
-	*(struct freeze *)append(&s->freezes, &s->freeze_count, sizeof(struct freeze)) = (struct freeze){of.kind, of.id, (int64_t)integer(l)};
+	struct freeze f = {of.kind, of.id, (int64_t)integer(l), now_micros()};
+	for (int i = 0; S && i < S->freeze_count; i++) {
+		const struct freeze *old = &S->freezes[i];
+		if (old->kind == f.kind && old->id == f.id && old->asked == f.asked) f.micros = old->micros;
+	}
+	*(struct freeze *)append(&s->freezes, &s->freeze_count, sizeof f) = f;
 }
 
 static void read_lost(struct state *s, struct line *l) {
