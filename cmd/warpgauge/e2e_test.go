@@ -75,12 +75,12 @@ func testFirstPage(t *testing.T, exe string) {
 	})
 }
 
-// testFormats stops the clock, so to speak: with one tick a minute, pages in
+// testFormats stops the clock, so to speak: with one tick an hour, pages in
 // different formats are of the same tick and must say the same. Ticks are where the
-// clock's minutes begin: pages between which one fell are taken again.
+// clock's hours begin: pages between which one fell are taken again.
 func testFormats(t *testing.T, exe string) {
 	csv := file(t, "counters.csv", histogramCSV)
-	e := serve(t, exe, "--collect-interval=60000", "--slow-interval=60s", "-f", csv)
+	e := serve(t, exe, "--collect-interval=3600000", "--slow-interval=1h", "-f", csv)
 	eventually.OK(t, "a page with 8 GPUs", func() error { return eightGPUs(e.scrape(t, acceptText)) })
 	eventually.OK(t, "own metrics of that time", func() error { // their families are compared, too
 		p := e.scrape(t, acceptText)
