@@ -23,6 +23,8 @@ type logSender struct {
 	mu      sync.Mutex
 	queue   []logEntry
 	dropped uint64
+
+	sending sync.Mutex // held while entries are on their way; never while mu is
 }
 
 func newLogSender(level zapcore.Level) *logSender {
@@ -44,8 +46,11 @@ func (l *logSender) push(e logEntry) {
 	}
 }
 
-// flush sends what waits.
+// flush sends what waits, after what another flush has begun to send: the process may
+// end when it returns.
 func (l *logSender) flush(c *conn) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
 	l.mu.Lock()
 	queue := l.queue
 	l.queue = nil
