@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"warpgauge/pkg/field"
@@ -18,10 +19,11 @@ import (
 // as it is after that.
 const floorSpan = 10 * time.Second
 
-// floor is the least that a cell shows.
+// floor is the least that a cell shows until then.
 type floor struct {
 	cell  int32
 	value float64
+	until time.Time
 }
 
 // counterKey is a counter, whichever source tells it.
@@ -31,13 +33,9 @@ type counterKey struct {
 	labels string
 }
 
-// counters calls f for each cell of the sources of v that are not in others, as far as
-// it is shown as a counter of a device.
-func (r *roster) counters(v *view.View, others map[*view.Source]bool, f func(key counterKey, cell, device int32)) {
+// counters calls f for each cell of v that is shown as a counter of a device.
+func (r *roster) counters(v *view.View, f func(s *view.Source, key counterKey, cell, device int32)) {
 	for i, s := range v.Sources {
-		if others[s] {
-			continue
-		}
 		shown := metricsByReading(s)
 		for at := range s.Columns {
 			c := &s.Columns[at]
@@ -49,7 +47,7 @@ func (r *roster) counters(v *view.View, others map[*view.Source]bool, f func(key
 				key.labels += l.Name + "\x00" + l.Value + "\x00"
 			}
 			cell, device := r.at(i, at, c.Device)
-			f(key, cell, device)
+			f(s, key, cell, device)
 		}
 	}
 }
@@ -63,32 +61,41 @@ func hasCounter(fields []*field.Field) bool {
 	return false
 }
 
-func sourcesOf(v *view.View) map[*view.Source]bool {
-	set := make(map[*view.Source]bool, len(v.Sources))
-	for _, s := range v.Sources {
-		set[s] = true
-	}
-	return set
-}
-
-// floors returns what counters that s shows by sources which v has no longer must not
-// fall below in v, whose cells are numbered by r.
-func (s *snapshot) floors(v *view.View, r *roster) (out []floor) {
+// floors returns what counters must not fall below in v, whose cells are numbered by
+// r: what s shows of them by sources that v has no longer, and the floors of s that are
+// not passed yet.
+func (s *snapshot) floors(v *view.View, r *roster, now time.Time) (out []floor) {
 	if s.view == nil {
 		return nil
 	}
-	last := map[counterKey]float64{}
-	s.roster.counters(s.view, sourcesOf(v), func(key counterKey, cell, device int32) {
-		if s.live[device] && !math.IsNaN(s.cells[cell]) {
-			last[key] = s.cells[cell]
+	stays := make(map[*view.Source]bool, len(v.Sources))
+	for _, source := range v.Sources {
+		stays[source] = true
+	}
+	if len(s.least) == 0 && !slices.ContainsFunc(s.view.Sources, func(source *view.Source) bool { return !stays[source] }) {
+		return nil
+	}
+	before := make(map[int32]floor, len(s.least))
+	for _, f := range s.least {
+		before[f.cell] = f
+	}
+	last := map[counterKey]floor{}
+	s.roster.counters(s.view, func(source *view.Source, key counterKey, cell, device int32) {
+		f, held := before[cell]
+		if !stays[source] && s.live[device] && !math.IsNaN(s.cells[cell]) {
+			f, held = floor{value: s.cells[cell], until: now.Add(floorSpan)}, true
+		}
+		if held {
+			last[key] = f
 		}
 	})
 	if len(last) == 0 {
 		return nil
 	}
-	r.counters(v, sourcesOf(s.view), func(key counterKey, cell, _ int32) {
-		if value, counted := last[key]; counted {
-			out = append(out, floor{cell, value})
+	r.counters(v, func(_ *view.Source, key counterKey, cell, _ int32) {
+		if f, counted := last[key]; counted {
+			f.cell = cell
+			out = append(out, f)
 		}
 	})
 	return out
@@ -96,17 +103,10 @@ func (s *snapshot) floors(v *view.View, r *roster) (out []floor) {
 
 // lift raises cells to their floors, and forgets the floors that are passed.
 func (s *snapshot) lift(now time.Time) {
-	if len(s.least) == 0 {
-		return
-	}
-	if now.After(s.leastUntil) {
-		s.least = nil
-		return
-	}
 	kept := s.least[:0]
 	for _, f := range s.least {
 		switch v := s.cells[f.cell]; {
-		case v > f.value:
+		case v > f.value, now.After(f.until):
 			continue
 		case v < f.value:
 			s.cells[f.cell] = f.value

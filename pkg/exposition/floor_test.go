@@ -66,7 +66,10 @@ func TestCountersDoNotGoBack(t *testing.T) {
 	f("NVML is behind", one, nvml, []float64{900, 400, 300, 5}, 1002, 503, 300, 9)
 	f("and DCGM again, behind what was shown", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
 	now = now.Add(floorSpan - 2*time.Second)
-	f("still", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
+	other := counting(1) // of a device that has nothing to do with it
+	other.Devices = []collector.Device{{ID: "c", Level: field.GPU}, {ID: "d", Level: field.GPU}}
+	two = viewOf(3, dcgm, other)
+	f("still, also when another source comes", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
 	now = now.Add(time.Second)
 	f("it has begun anew", two, dcgm, []float64{6, 200, 499, 950}, 6, 200, 499, 950)
 

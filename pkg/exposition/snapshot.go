@@ -58,8 +58,7 @@ type snapshot struct {
 	taken   []bool    // by device: it or one before it with the same ID is live
 	expires int64     // Unix ns at which the next device becomes stale
 
-	least      []floor // of counters that another source has told before
-	leastUntil time.Time
+	least []floor // of counters that another source has told before
 }
 
 // take reads the rings of v. All cells of a source come from one row.
@@ -99,7 +98,7 @@ func (s *snapshot) judge(staleAfter, now int64) {
 
 func (s *snapshot) reset(v *view.View, now time.Time) {
 	r := newRoster(v)
-	*s = snapshot{view: v, roster: r, row: s.row, least: s.floors(v, r), leastUntil: now.Add(floorSpan)}
+	*s = snapshot{view: v, roster: r, row: s.row, least: s.floors(v, r, now)}
 	cells, devices := 0, 0
 	for _, source := range v.Sources {
 		cells += len(source.Columns)
