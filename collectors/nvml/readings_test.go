@@ -242,7 +242,8 @@ func TestOneCallForMany(t *testing.T) {
 		}
 		got := map[string]uint64{}
 		for name, calls := range n.AllCalls() {
-			if calls > 0 {
+			// Events are waited for on a goroutine of their own, whatever is sampled.
+			if calls > 0 && name != "nvmlEventSetWait_v2" {
 				got[name] = calls
 			}
 		}
