@@ -111,7 +111,7 @@ func (s *Supervisor) stop() error {
 	for _, c := range all {
 		c.stop(verdict{quiet, "the exporter ends"}, s.o.StopTimeout)
 	}
-	deadline := time.NewTimer(s.o.StopTimeout + stopSlack)
+	deadline := time.NewTimer(s.o.StopTimeout + s.o.stopSlack)
 	defer deadline.Stop()
 	for _, c := range all {
 		select {

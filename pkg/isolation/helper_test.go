@@ -192,6 +192,7 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	o.Publish = func(next *view.View) {
 		v.board.Store(&view.View{Version: v.board.Load().Version + 1, Sources: next.Sources})
 	}
+	o.stopSlack = eventually.Patience
 	o.Interval, o.Logger, o.Registerer = 10*time.Millisecond, zap.New(core), v.reg
 	fields := list(t, "DCGM_FI_DEV_GPU_TEMP")
 	if mode == "leaking clock" {

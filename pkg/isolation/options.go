@@ -60,9 +60,11 @@ type Options struct {
 	Logger     *zap.Logger           // nil logs nothing
 	Registerer prometheus.Registerer // for our own metrics and the child's; nil means none
 
-	// Of tests, for which a process that SIGKILL does not end cannot be had.
+	// Of tests, for which a process that SIGKILL does not end cannot be had, and which
+	// run on machines that are too busy to bury one soon.
 	sigkill   func(*os.Process) error
 	killGrace time.Duration
+	stopSlack time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -74,6 +76,7 @@ func (o Options) withDefaults() Options {
 	o.Silence = cmp.Or(o.Silence, max(10*time.Second, 2*o.Deadline))
 	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
 	o.killGrace = cmp.Or(o.killGrace, killGrace)
+	o.stopSlack = cmp.Or(o.stopSlack, stopSlack)
 	if o.sigkill == nil {
 		o.sigkill = (*os.Process).Kill
 	}
