@@ -109,7 +109,7 @@ func newRig(tb testing.TB, node *nvmltest.Node) collectortest.Rig {
 			node.SetMIG(0, "1g.10gb", "1g.10gb")
 			eventually.True(tb, "hear of the MIG configuration", func() bool { return log.changed.Load() != before })
 		},
-		FailOpen:      func() func() { node.Unload(); return func() { node.LoadDriver("") } },
+		FailOpen: func() func() { node.Unload(); return func() { node.LoadDriver("") } },
 		RaiseEvent: func(id string, _ field.ID, value float64) {
 			gpu, uuid := r.gpu(tb, id)
 			log := logOf(tb, uuid)
