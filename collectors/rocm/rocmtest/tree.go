@@ -7,9 +7,11 @@
 package rocmtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +20,46 @@ import (
 // Options say what node a Tree shows.
 type Options struct {
 	Model     Model
-	GPUs      int    // boards, or dies with MI250X; 0 means 2
+	GPUs      int    // boards, or dies with MI250X, at most 16; 0 means 2
 	Partition string // compute partition mode of an MI300X: SPX, DPX, QPX or CPX; "" means SPX
 	Memory    string // memory partition mode; "" means NPS1
 	Metrics   string // revision of gpu_metrics, 1.0 to 1.8, 2.0 to 2.4, 3.0; "" means the model's
 	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
 	NoBMC     bool   // card0 is the first GPU
 	NoKFD     bool   // the compute side of the driver is not there
+
+	Suspended []int     // indices of GPUs that sleep, as the power management shows it
+	Processes []Process // that compute from the start
+}
+
+// highest is how many GPUs there are PCI addresses for.
+const highest = 16
+
+// check finds what no node can be.
+func (o *Options) check(m *spec) error {
+	if o.GPUs < 1 || o.GPUs > highest {
+		return fmt.Errorf("%d GPUs, want 1 to %d", o.GPUs, highest)
+	}
+	if o.Partition != "" && !slices.Contains(m.partitions, o.Partition) {
+		return fmt.Errorf("no compute partition mode %q, want one of %q", o.Partition, m.partitions)
+	}
+	if o.Memory != "" && !slices.Contains(m.memoryModes, o.Memory) {
+		return fmt.Errorf("no memory partition mode %q, want one of %q", o.Memory, m.memoryModes)
+	}
+	for _, i := range o.Suspended {
+		if i < 0 || i >= o.GPUs {
+			return fmt.Errorf("suspend GPU %d: there are %d", i, o.GPUs)
+		}
+	}
+	instances := m.instances(o.Partition)
+	for _, p := range o.Processes {
+		for _, u := range p.Uses {
+			if u.GPU < 0 || u.GPU >= o.GPUs || u.Instance < 0 || u.Instance >= instances {
+				return fmt.Errorf("process %d on instance %d of GPU %d: there are %d of %d", p.PID, u.Instance, u.GPU, instances, o.GPUs)
+			}
+		}
+	}
+	return nil
 }
 
 // Tree is a simulated /sys.
@@ -55,6 +90,9 @@ func Build(dir string, o Options) (*Tree, error) {
 	if o.Metrics != "" {
 		m.metrics = o.Metrics
 	}
+	if err := o.check(&m); err != nil {
+		return nil, fmt.Errorf("build tree %q: %w", dir, err)
+	}
 	for i := range o.GPUs {
 		t.GPUs = append(t.GPUs, newGPU(t, m, i))
 	}
@@ -78,15 +116,15 @@ func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	}
 }
 
-// StepBy is Step for a program.
+// StepBy is Step for a program. Where the files of a GPU cannot be written, the
+// others move all the same.
 func (t *Tree) StepBy(d time.Duration) error {
+	var errs []error
 	for _, g := range t.GPUs {
 		g.State = g.State.moved(g.spec, g.Index, d)
-		if err := g.write(); err != nil {
-			return err
-		}
+		errs = append(errs, g.write())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (t *Tree) build() error {
@@ -98,7 +136,12 @@ func (t *Tree) build() error {
 			return err
 		}
 	}
-	return nil
+	for _, p := range t.o.Processes {
+		if err := t.start(p); err != nil {
+			return err
+		}
+	}
+	return t.links()
 }
 
 // host is what is there without any GPU.
@@ -132,6 +175,9 @@ func (t *Tree) host() error {
 	if err := t.put(bmc+"/drm/card0/dev", "226:0"); err != nil {
 		return err
 	}
+	if err := t.link(bmc, "bus/pci/devices/0000:c1:00.0"); err != nil {
+		return err
+	}
 	if err := t.link(bmc, bmc+"/drm/card0/device"); err != nil {
 		return err
 	}
@@ -157,19 +203,13 @@ func (t *Tree) kfd() error {
 		return err
 	}
 	for i := range processors {
-		node := fmt.Sprintf("%s/topology/nodes/%d", kfd, i)
-		for _, d := range []string{"io_links", "p2p_links"} {
-			if err := os.MkdirAll(t.Path(node+"/"+d), 0o750); err != nil {
-				return err
-			}
-		}
-		if err := t.put(node+"/gpu_id", "0"); err != nil {
+		if err := t.put(node(i, "gpu_id"), "0"); err != nil {
 			return err
 		}
-		if err := t.put(node+"/name", ""); err != nil {
+		if err := t.put(node(i, "name"), ""); err != nil {
 			return err
 		}
-		if err := t.put(node+"/properties", "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
+		if err := t.put(node(i, "properties"), "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
 			return err
 		}
 	}
