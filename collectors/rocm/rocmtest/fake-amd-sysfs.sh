@@ -42,10 +42,10 @@
 #     under its C++ name _Z15rsmi_test_sleepjj.
 #
 # Needs: root, or CAP_SYS_ADMIN in the mount namespace, or -u; bash >= 4.4,
-# util-linux (unshare, mount), coreutils; Go, or in FAKE_AMD_WRITER the path of a
-# rocmfake that was built before. Not a container's default seccomp profile; there,
-# give a C program a copy of the library whose paths are patched (smitest does),
-# and this project's reader a root directory (Tree does).
+# util-linux (unshare, mount, setpriv), coreutils; Go, or in FAKE_AMD_WRITER the
+# path of a rocmfake that was built before. Not a container's default seccomp
+# profile; there, give a C program a copy of the library whose paths are patched
+# (smitest does), and this project's reader a root directory (Tree does).
 set -euo pipefail
 
 args=() tree='' userns=0 create=0 shm=0 devs=0
@@ -92,9 +92,9 @@ fi
 ((create)) || args+=(--stay)
 
 # It says where the tree is once all of it is there, and goes on moving the values
-# until the command, whose PID is that of this script, is gone; then it removes a
-# temporary tree.
-exec {ready}< <(exec "$work" "${args[@]}" </dev/null 2>"$tree/log")
+# until the command, whose PID is that of this script, is gone, also where somebody
+# has stopped it by then; then it removes a temporary tree.
+exec {ready}< <(exec setpriv --pdeathsig CONT "$work" "${args[@]}" </dev/null 2>"$tree/log")
 mover=$!
 read -r sys <&"$ready" || { cat "$tree/log" >&2; exit 2; }
 exec {ready}<&-
