@@ -26,7 +26,7 @@ func ParseModel(name string) (Model, error) {
 	if i < 0 {
 		return 0, fmt.Errorf("unknown model %q, want %s", name, strings.Join(Models(), ", "))
 	}
-	return Model(i), nil //nolint:gosec // one of four
+	return Model(i), nil
 }
 
 // sensor is one temperature of a board.

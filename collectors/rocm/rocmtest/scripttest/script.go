@@ -37,13 +37,13 @@ func New(t *testing.T, rocmtest string) *Script {
 	if _, ok := os.LookupEnv(inside); ok {
 		t.Skip("this is the process that the script runs")
 	}
-	unshare := programtest.Find(t, "unshare")
-	if out, err := exec.CommandContext(t.Context(), unshare, "--mount", "--propagation", "private", "true").CombinedOutput(); err != nil {
+	unshare := exec.CommandContext(t.Context(), programtest.Find(t, "unshare"), "--mount", "--propagation", "private", "true") //nolint:gosec // the system's
+	if out, err := unshare.CombinedOutput(); err != nil {
 		programtest.Missing(t, "unshare", "a mount namespace (run as root): %v: %s", err, out)
 	}
 	s := &Script{path: filepath.Join(rocmtest, "fake-amd-sysfs.sh"), writer: filepath.Join(t.TempDir(), "rocmfake")}
 	// Once for all runs: the script would build it for each.
-	build := exec.CommandContext(t.Context(), programtest.Find(t, "go"), "build", "-buildvcs=false", "-o", s.writer, ".")
+	build := exec.CommandContext(t.Context(), programtest.Find(t, "go"), "build", "-buildvcs=false", "-o", s.writer, ".") //nolint:gosec // ours
 	build.Dir, build.Env = filepath.Join(rocmtest, "cmd/rocmfake"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build rocmfake: %v\n%s", err, out)
@@ -56,7 +56,7 @@ func (s *Script) Run(t *testing.T, test, expect string, options ...string) {
 	t.Helper()
 	args := append([]string{s.path}, options...)
 	args = append(args, "--", os.Args[0], "-test.run", "^"+test+"$", "-test.v")
-	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "bash"), args...)
+	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "bash"), args...) //nolint:gosec // what the test says
 	cmd.Env = append(os.Environ(), inside+"="+expect, "FAKE_AMD_WRITER="+s.writer)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+test)) {
