@@ -1,6 +1,10 @@
 package fake
 
-import "warpgauge/pkg/field"
+import (
+	"math"
+
+	"warpgauge/pkg/field"
+)
 
 const hour = 3600.0
 
@@ -74,7 +78,7 @@ var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 94}
 // xidEvery is the time between two of them.
 const xidEvery = 17 * 60.0
 
-// xids of a board: which one was the last at a time, 0 if none yet.
+// xids of a board: which one was the last at a time, NaN if none yet.
 type xids struct {
 	seed   uint64
 	offset float64 // s
@@ -91,7 +95,7 @@ func (x *xids) number(up float64) int64 {
 
 func (x *xids) code(number int64) float64 {
 	if number == 0 {
-		return 0
+		return math.NaN()
 	}
 	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
 }

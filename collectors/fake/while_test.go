@@ -77,11 +77,12 @@ func TestWhileXID(t *testing.T) {
 	read := func(n *node, event, last float64) {
 		t.Helper()
 		got := n.read(2, 0)
-		if e := got[field.XIDEvent]; e != event && !(math.IsNaN(e) && math.IsNaN(event)) || got[field.XIDErrors] != last {
-			t.Errorf("event %v and last XID %v, want %v and %v", e, got[field.XIDErrors], event, last)
+		same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+		if !same(got[field.XIDEvent], event) || !same(got[field.XIDErrors], last) {
+			t.Errorf("event %v and last XID %v, want %v and %v", got[field.XIDEvent], got[field.XIDErrors], event, last)
 		}
 	}
-	read(n, math.NaN(), 0)
+	read(n, math.NaN(), math.NaN())
 	on()
 	read(n, 79, 79)
 	read(n, math.NaN(), 79)

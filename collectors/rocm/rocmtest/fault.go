@@ -1,6 +1,7 @@
 package rocmtest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -21,7 +22,7 @@ func (g *GPU) Vanish(tb testing.TB) {
 		if i.Name != "" {
 			dirs = append(dirs, t.Path("devices/platform/"+i.Name))
 		}
-		dirs = append(dirs, filepath.Dir(t.Path("devices/virtual/kfd/kfd/topology/nodes/"+itoa(i.Node)+"/x")))
+		dirs = append(dirs, t.Path(node(i.Node)))
 	}
 	for _, l := range links {
 		if err := os.Remove(t.Path(l)); err != nil {
@@ -33,13 +34,16 @@ func (g *GPU) Vanish(tb testing.TB) {
 			tb.Fatal(err)
 		}
 	}
+	if err := t.links(); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Return brings it back, under the same address.
 func (g *GPU) Return(tb testing.TB) {
 	tb.Helper()
 	g.gone = false
-	if err := g.build(); err != nil {
+	if err := errors.Join(g.build(), g.tree.links()); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -2,7 +2,7 @@ package rocmtest
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,7 +67,6 @@ func (g *GPU) nodes(i Instance) error {
 
 func (g *GPU) kfdNode(i Instance) error {
 	t, m, n := g.tree, g.spec, len(g.Instances)
-	node := fmt.Sprintf("devices/virtual/kfd/kfd/topology/nodes/%d", i.Node)
 	location := (0x41 + g.Index*8) << 8
 	if n > 1 {
 		location |= i.Index << 28 // since Linux 6.5 the partition is in the upper bits
@@ -82,13 +81,13 @@ func (g *GPU) kfdNode(i Instance) error {
 		"name":   {"ip discovery"},
 		"properties": {
 			"cpu_cores_count 0", "simd_count " + strconv.Itoa(m.cus*m.simdPerCU/n), "mem_banks_count 1",
-			"caches_count 206", "io_links_count 1", "max_waves_per_simd 8", "lds_size_in_kb 64",
+			"caches_count 206", "io_links_count " + strconv.Itoa(len(t.neighbours(i.Node))), "max_waves_per_simd 8", "lds_size_in_kb 64",
 			"wave_front_size 64", "array_count " + strconv.Itoa(m.arrays/n), "simd_arrays_per_engine 1",
 			"cu_per_simd_array " + strconv.Itoa(m.cuPerArray), "simd_per_cu " + strconv.Itoa(m.simdPerCU),
 			"gfx_target_version " + strconv.Itoa(m.gfxTarget), "vendor_id 4098", "device_id " + strconv.Itoa(m.device),
 			"location_id " + strconv.Itoa(location), "domain 0", "drm_render_minor " + minor, "hive_id " + hive,
-			"num_sdma_engines 2", "num_cp_queues 24", "max_engine_clk_fcompute " + strconv.FormatUint(m.sclkHi, 10),
-			"local_mem_size 0", "fw_version 165", "sdma_fw_version 20",
+			"num_sdma_engines 2", "num_sdma_xgmi_engines 3", "num_cp_queues 24", "max_engine_clk_fcompute " + strconv.FormatUint(m.sclkHi, 10),
+			"local_mem_size 0", "fw_version 165", "capability 746708608", "debug_prop 1495", "sdma_fw_version 20",
 			"unique_id " + strconv.FormatUint(g.UniqueID, 10), "num_xcc " + strconv.Itoa(max(m.xccs/n, 1)),
 			"max_engine_clk_ccompute 3700",
 		},
@@ -96,17 +95,12 @@ func (g *GPU) kfdNode(i Instance) error {
 			"heap_type 1", "size_in_bytes " + strconv.FormatUint(m.vram/uint64(n), 10), "flags 0", "width 8192",
 			"mem_clk_max " + strconv.FormatUint(m.mclkHi, 10),
 		},
-		"io_links/0/properties": {
-			"type 2", "version_major 0", "version_minor 0", "node_from " + strconv.Itoa(i.Node), "node_to 0",
-			"weight 20", "min_latency 0", "max_latency 0", "min_bandwidth 64000", "max_bandwidth 64000",
-			"recommended_transfer_size 0", "flags 1",
-		},
 	} {
-		if err := t.put(node+"/"+name, lines...); err != nil {
+		if err := t.put(node(i.Node, name), lines...); err != nil {
 			return err
 		}
 	}
-	return os.MkdirAll(t.Path(node+"/p2p_links"), 0o750)
+	return nil
 }
 
 // fixed are the files that do not change while the node runs.
@@ -119,10 +113,11 @@ func (g *GPU) fixed() map[string]string {
 		"vendor": "0x1002", "device": fmt.Sprintf("%#x", m.device), "class": fmt.Sprintf("%#06x", m.class),
 		"subsystem_vendor": "0x1002", "subsystem_device": fmt.Sprintf("%#x", m.subdev), "revision": "0x00",
 		"vbios_version": m.vbios, "product_name": m.name, "product_number": m.sku, "serial_number": g.Serial,
-		"unique_id": fmt.Sprintf("%016x", g.UniqueID), "numa_node": strconv.Itoa(g.Index * 2 / len(t.GPUs)),
+		"unique_id": fmt.Sprintf("%016x", g.UniqueID), "numa_node": strconv.Itoa(g.numa()),
 		"current_link_speed": m.speed, "current_link_width": strconv.Itoa(m.lanes),
 		"max_link_speed": m.speed, "max_link_width": strconv.Itoa(m.lanes),
 		"power_dpm_force_performance_level": "auto", "power/runtime_status": "active", "power/control": "auto",
+		"pp_power_profile_mode": "NUM        MODE_NAME\n  1 BOOTUP_DEFAULT *\n  5        COMPUTE", "pp_sclk_od": "0",
 		"pp_dpm_fclk": "0: 400Mhz\n1: 1400Mhz *", "pp_dpm_socclk": "0: 666Mhz\n1: 1090Mhz *",
 		"pp_dpm_vclk": "0: 29Mhz *\n1: 1200Mhz", "pp_dpm_dclk": "0: 22Mhz *\n1: 1000Mhz",
 		"pp_dpm_pcie":         "0: 2.5GT/s, x1\n1: " + strings.TrimSuffix(m.speed, " GT/s PCIe") + "GT/s, x16 *",
@@ -131,6 +126,9 @@ func (g *GPU) fixed() map[string]string {
 		"hwmon/name":           "amdgpu", "hwmon/in0_label": "vddgfx", "hwmon/freq1_label": "sclk", "hwmon/freq2_label": "mclk",
 		"hwmon/power1_label": "PPT", "hwmon/power1_cap": num(m.capWatts * 1e6), "hwmon/power1_cap_max": num(m.capWatts * 1e6),
 		"hwmon/power1_cap_min": "0", "hwmon/power1_cap_default": num(m.capWatts * 1e6),
+	}
+	if slices.Contains(t.o.Suspended, g.Index) {
+		f["power/runtime_status"] = "suspended"
 	}
 	if m.fan {
 		f["hwmon/pwm1_max"], f["hwmon/pwm1_min"], f["hwmon/pwm1_enable"] = "255", "0", "2"
@@ -141,9 +139,13 @@ func (g *GPU) fixed() map[string]string {
 	for _, s := range m.sensors {
 		f[fmt.Sprintf("hwmon/temp%d_label", s.n)] = s.label
 		f[fmt.Sprintf("hwmon/temp%d_crit", s.n)] = "100000"
+		f[fmt.Sprintf("hwmon/temp%d_crit_hyst", s.n)] = "-273150"
 		f[fmt.Sprintf("hwmon/temp%d_emergency", s.n)] = "105000"
 	}
-	for _, fw := range []string{"asd", "ce", "mc", "me", "mec", "mec2", "pfp", "rlc", "sdma", "sdma2", "smc", "sos", "vcn"} {
+	for _, fw := range []string{
+		"asd", "ce", "mc", "me", "mec", "mec2", "pfp", "rlc", "rlc_srlc", "rlc_srlg", "rlc_srls",
+		"sdma", "sdma2", "smc", "sos", "ta_ras", "ta_xgmi", "uvd", "vce", "vcn",
+	} {
 		f["fw_version/"+fw+"_fw_version"] = "0x000000a5"
 	}
 	if m.name == "" { // no field-replaceable unit tells it

@@ -1,6 +1,7 @@
 package rocmtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,7 +76,7 @@ func newGPU(t *Tree, m spec, i int) *GPU {
 // below the node of the first instance.
 func (g *GPU) Path(key string) string {
 	if rest, ok := strings.CutPrefix(key, "kfd/"); ok {
-		return g.tree.Path(fmt.Sprintf("devices/virtual/kfd/kfd/topology/nodes/%d/%s", g.Instances[0].Node, rest))
+		return g.tree.Path(node(g.Instances[0].Node, rest))
 	}
 	return g.tree.Path(g.dir() + "/" + g.real(key))
 }
@@ -141,7 +142,7 @@ func (g *GPU) Reset(tb testing.TB, key string) {
 		err = nil
 	}
 	if err == nil {
-		err = g.build()
+		err = errors.Join(g.build(), g.tree.links())
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -2,6 +2,7 @@ package rocmtest
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 )
 
@@ -15,13 +16,13 @@ func (g *GPU) write() error {
 	if err != nil {
 		return err
 	}
-	if !g.pinned["gpu_metrics"] {
+	if !g.taken("gpu_metrics") {
 		if err := overwrite(g.Path("gpu_metrics"), b, true); err != nil {
 			return err
 		}
 	}
 	for key, text := range g.live() {
-		if g.pinned[key] {
+		if g.taken(key) {
 			continue
 		}
 		if err := overwrite(g.Path(key), []byte(text+"\n"), true); err != nil {
@@ -29,6 +30,17 @@ func (g *GPU) write() error {
 		}
 	}
 	return nil
+}
+
+// taken reports whether somebody else says what is in the file of a key: a test,
+// or whoever has put a pipe there by hand. A pipe is not written to: that would
+// wait for its reader, or let one go on that is meant to hang.
+func (g *GPU) taken(key string) bool {
+	if g.pinned[key] {
+		return true
+	}
+	info, err := os.Lstat(g.Path(key))
+	return err == nil && !info.Mode().IsRegular()
 }
 
 // live are the texts that change. The power of an MI250X package is told by its

@@ -1,5 +1,11 @@
 package rocmtest
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Model is a kind of board.
 type Model uint8
 
@@ -10,6 +16,18 @@ const (
 	RX7900              // Radeon RX 7900 XTX: fan, edge sensor, no RAS, no XGMI
 	APU                 // graphics in a processor: memory is the host's, metrics of format 2
 )
+
+// Models are the names of the boards, in the order of their constants.
+func Models() []string { return []string{"mi250x", "mi300x", "rx7900", "apu"} }
+
+// ParseModel returns the board of a name.
+func ParseModel(name string) (Model, error) {
+	i := slices.Index(Models(), name)
+	if i < 0 {
+		return 0, fmt.Errorf("unknown model %q, want %s", name, strings.Join(Models(), ", "))
+	}
+	return Model(i), nil
+}
 
 // sensor is one temperature of a board.
 type sensor struct {

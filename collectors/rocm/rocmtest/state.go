@@ -49,6 +49,10 @@ const period = 20 * time.Second
 // moved returns what a GPU measures d later: the load follows a triangle wave of
 // which each GPU has its own phase, and the counters count it.
 func (s State) moved(m spec, phase int, d time.Duration) State {
+	// An event on the bus once a minute, an error of memory twice a minute, both
+	// from the start: what a test sees within seconds, it has told itself.
+	s.Replays += happened(s.Nanos, d, time.Minute)
+	s.Correctable += happened(s.Nanos, d, time.Minute/2)
 	s.Nanos += uint64(d)
 	at := (time.Duration(s.Nanos) + time.Duration(phase)*7*time.Second) % period
 	if at >= period/2 {
@@ -92,6 +96,12 @@ func (s State) moved(m spec, phase int, d time.Duration) State {
 		s.VCN[i] = s.MMUtil
 	}
 	return s
+}
+
+// happened is how often something happened that happens every so long, in the
+// time d after a moment.
+func happened(since uint64, d, every time.Duration) uint64 {
+	return (since+uint64(d))/uint64(every) - since/uint64(every)
 }
 
 // first is what a GPU measures before any time has passed.

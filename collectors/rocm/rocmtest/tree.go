@@ -7,6 +7,7 @@
 package rocmtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,18 +15,6 @@ import (
 	"testing"
 	"time"
 )
-
-// Options say what node a Tree shows.
-type Options struct {
-	Model     Model
-	GPUs      int    // boards, or dies with MI250X; 0 means 2
-	Partition string // compute partition mode of an MI300X: SPX, DPX, QPX or CPX; "" means SPX
-	Memory    string // memory partition mode; "" means NPS1
-	Metrics   string // revision of gpu_metrics, 1.0 to 1.8, 2.0 to 2.4, 3.0; "" means the model's
-	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
-	NoBMC     bool   // card0 is the first GPU
-	NoKFD     bool   // the compute side of the driver is not there
-}
 
 // Tree is a simulated /sys.
 type Tree struct {
@@ -55,6 +44,9 @@ func Build(dir string, o Options) (*Tree, error) {
 	if o.Metrics != "" {
 		m.metrics = o.Metrics
 	}
+	if err := o.check(&m); err != nil {
+		return nil, fmt.Errorf("build tree %q: %w", dir, err)
+	}
 	for i := range o.GPUs {
 		t.GPUs = append(t.GPUs, newGPU(t, m, i))
 	}
@@ -78,15 +70,15 @@ func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	}
 }
 
-// StepBy is Step for a program.
+// StepBy is Step for a program. Where the files of a GPU cannot be written, the
+// others move all the same.
 func (t *Tree) StepBy(d time.Duration) error {
+	var errs []error
 	for _, g := range t.GPUs {
 		g.State = g.State.moved(g.spec, g.Index, d)
-		if err := g.write(); err != nil {
-			return err
-		}
+		errs = append(errs, g.write())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (t *Tree) build() error {
@@ -98,7 +90,12 @@ func (t *Tree) build() error {
 			return err
 		}
 	}
-	return nil
+	for _, p := range t.o.Processes {
+		if err := t.start(p); err != nil {
+			return err
+		}
+	}
+	return t.links()
 }
 
 // host is what is there without any GPU.
@@ -132,6 +129,9 @@ func (t *Tree) host() error {
 	if err := t.put(bmc+"/drm/card0/dev", "226:0"); err != nil {
 		return err
 	}
+	if err := t.link(bmc, "bus/pci/devices/0000:c1:00.0"); err != nil {
+		return err
+	}
 	if err := t.link(bmc, bmc+"/drm/card0/device"); err != nil {
 		return err
 	}
@@ -157,19 +157,13 @@ func (t *Tree) kfd() error {
 		return err
 	}
 	for i := range processors {
-		node := fmt.Sprintf("%s/topology/nodes/%d", kfd, i)
-		for _, d := range []string{"io_links", "p2p_links"} {
-			if err := os.MkdirAll(t.Path(node+"/"+d), 0o750); err != nil {
-				return err
-			}
-		}
-		if err := t.put(node+"/gpu_id", "0"); err != nil {
+		if err := t.put(node(i, "gpu_id"), "0"); err != nil {
 			return err
 		}
-		if err := t.put(node+"/name", ""); err != nil {
+		if err := t.put(node(i, "name"), ""); err != nil {
 			return err
 		}
-		if err := t.put(node+"/properties", "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
+		if err := t.put(node(i, "properties"), "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
 			return err
 		}
 	}

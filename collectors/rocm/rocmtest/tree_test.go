@@ -96,6 +96,49 @@ func TestVanishAndReturn(t *testing.T) {
 	}
 }
 
+// A node that cannot be is refused, not shown as another.
+func TestBuildRefuses(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no compute partition mode":         {Model: MI250X, Partition: "DPX"},
+		"no compute partition mode \"TPX\"": {Model: MI300X, Partition: "TPX"},
+		"no memory partition mode":          {Model: RX7900, Memory: "NPS1"},
+		"17 GPUs":                           {GPUs: 17},
+		"suspend GPU 2":                     {Suspended: []int{2}},
+		"process 7 on instance 1 of GPU 0":  {Processes: []Process{{PID: 7, Uses: []Use{{Instance: 1}}}}},
+		"process 7 on instance 0 of GPU 5":  {Processes: []Process{{PID: 7, Uses: []Use{{GPU: 5}}}}},
+		"unknown revision \"1.9\"":          {Metrics: "1.9"},
+		"read revision \"new\"":             {Metrics: "new"},
+	} {
+		if _, err := Build(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("Build(%+v) = %v, want %s", o, err, name)
+		}
+	}
+	for i, name := range Models() {
+		if m, err := ParseModel(name); err != nil || int(m) != i {
+			t.Errorf("ParseModel(%q) = %v, %v", name, m, err)
+		}
+	}
+	if _, err := ParseModel("mi9000"); err == nil {
+		t.Error("no error for a board that nobody knows")
+	}
+}
+
+// What the firmware counts of errors comes with time, and only then.
+func TestCountsMove(t *testing.T) {
+	tr := NewTree(t, Options{GPUs: 1})
+	s := &tr.GPUs[0].State
+	f := func(d time.Duration, replays, errors uint64) {
+		t.Helper()
+		tr.Step(t, d)
+		if s.Replays != replays || s.Correctable != errors {
+			t.Errorf("%d replays, %d errors; want %d, %d", s.Replays, s.Correctable, replays, errors)
+		}
+	}
+	f(29*time.Second, 0, 0)
+	f(2*time.Second, 0, 1)
+	f(89*time.Second, 2, 4)
+}
+
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string

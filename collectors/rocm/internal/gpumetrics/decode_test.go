@@ -40,14 +40,14 @@ func odd(s *rocmtest.State) {
 // file returns the metrics file of a board that shows a revision.
 func file(t testing.TB, revision string) []byte {
 	t.Helper()
-	model := rocmtest.MI300X
+	o := rocmtest.Options{Model: rocmtest.MI300X, Partition: "DPX", GPUs: 1, Metrics: revision}
 	switch {
 	case strings.HasPrefix(revision, "1") && revision < "1.4":
-		model = rocmtest.RX7900
+		o.Model, o.Partition = rocmtest.RX7900, ""
 	case !strings.HasPrefix(revision, "1"):
-		model = rocmtest.APU
+		o.Model, o.Partition = rocmtest.APU, ""
 	}
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: model, Partition: "DPX", GPUs: 1, Metrics: revision})
+	tree := rocmtest.NewTree(t, o)
 	tree.GPUs[0].Update(t, odd)
 	b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
 	if err != nil {

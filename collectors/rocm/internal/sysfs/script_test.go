@@ -1,13 +1,11 @@
 package sysfs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,55 +13,32 @@ import (
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/raw"
-	"warpgauge/pkg/programtest"
+	"warpgauge/collectors/rocm/rocmtest/scripttest"
 )
 
-// inside tells the test binary that it runs under the script, with how many GPUs
-// and instances of each.
-const inside = "WARPGAUGE_TEST_INSIDE_SYSFS"
-
-const script = "../../rocmtest/fake-amd-sysfs.sh"
-
-// The script puts a tree of its own making over /sys; this reader, with the
-// ordinary root, finds there what the script has written. Its gpu_metrics are
-// written by a third hand.
+// The script puts a tree over /sys; this reader, with the ordinary root, finds
+// there what anybody reads in the files, while it moves.
 func TestScript(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is the process that the script runs")
-	}
-	namespace(t)
+	s := scripttest.New(t, "../../rocmtest")
 	for _, c := range []struct {
 		instances int
 		args      []string
 	}{
 		{1, []string{"-m", "mi250x"}},
 		{1, []string{"-m", "mi300x"}},
+		{2, []string{"-m", "mi300x", "-f", "1.8", "-x", "DPX"}},
 		{8, []string{"-m", "mi300x", "-f", "1.7", "-x", "CPX", "-d"}},
+		{1, []string{"-m", "rx7900", "-b"}},
 	} {
-		args := append([]string{script, "-n", "2", "-i", "20", "-p", "4711:0:1048576:3"}, c.args...)
-		args = append(args, "--", os.Args[0], "-test.run", "^TestUnderScript$", "-test.v")
-		cmd := exec.CommandContext(t.Context(), "bash", args...)
-		cmd.Env = append(os.Environ(), inside+"="+strconv.Itoa(c.instances))
-		out, err := cmd.CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestUnderScript")) {
-			t.Errorf("%v: %v\n%s", c.args, err, out)
-		}
-	}
-}
-
-// namespace ends the test where a mount namespace cannot be had.
-func namespace(t *testing.T) {
-	t.Helper()
-	unshare := programtest.Find(t, "unshare")
-	if out, err := exec.CommandContext(t.Context(), unshare, "--mount", "--propagation", "private", "true").CombinedOutput(); err != nil {
-		programtest.Missing(t, "unshare", "a mount namespace (run as root): %v: %s", err, out)
+		options := append([]string{"-n", "2", "-i", "20", "-p", "4711:0:1048576:3"}, c.args...)
+		s.Run(t, "TestUnderScript", strconv.Itoa(c.instances), options...)
 	}
 }
 
 func TestUnderScript(t *testing.T) {
-	instances, err := strconv.Atoi(os.Getenv(inside))
+	instances, err := strconv.Atoi(scripttest.Inside(t))
 	if err != nil {
-		t.Skip("runs under the script only, started by TestScript")
+		t.Fatal(err)
 	}
 	r := New(Options{})
 	gpus, node, err := r.Find(context.Background())
@@ -109,7 +84,7 @@ func checkScript(t *testing.T, r *Reader, g *raw.GPU, instances int) {
 		}
 		decoded := fmt.Sprint(m.Float(gpumetrics.AverageGfxActivity, 0), m.Float(gpumetrics.TemperatureHotspot, 0), m.Float(gpumetrics.CurrentGfxclk, 0), values[3])
 		if decoded != before {
-			continue // gpu_metrics is written last
+			continue // not yet all of one moment
 		}
 		seen[got], energy[m.Raw(gpumetrics.EnergyAccumulator, 0)] = true, true
 		partitions(t, &m, instances)

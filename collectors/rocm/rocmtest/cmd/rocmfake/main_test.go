@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/pkg/eventually"
+)
+
+func TestWrites(t *testing.T) {
+	dir := t.TempDir()
+	var out bytes.Buffer
+	if err := run([]string{"--dir", dir, "--model", "mi300x", "--gpus", "2", "--partition", "CPX", "--memory", "NPS4", "--suspended", "1"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	sys := strings.TrimSpace(out.String())
+	if sys != filepath.Join(dir, "sys") {
+		t.Errorf("it says %q", sys)
+	}
+	for pattern, want := range map[string]int{
+		"class/drm/renderD*": 16, "class/drm/card*": 17, "class/kfd/kfd/topology/nodes/*": 18, "devices/pci*/*/*/gpu_metrics": 2,
+	} {
+		if got, err := filepath.Glob(filepath.Join(sys, pattern)); err != nil || len(got) != want {
+			t.Errorf("%s: %d, %v, want %d", pattern, len(got), err, want)
+		}
+	}
+	for gpu, want := range map[string]string{"0000:41:00.0": "active", "0000:49:00.0": "suspended"} {
+		text, err := os.ReadFile(filepath.Join(sys, "bus/pci/devices", gpu, "power/runtime_status"))
+		if err != nil || strings.TrimSpace(string(text)) != want {
+			t.Errorf("%s is %q, %v, want %s", gpu, text, err, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	o, err := parse([]string{"--dir", "d", "--process", "7:1.3:1024:5", "--process", "8:0:0:0", "--process", "7:0:2048:6"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []rocmtest.Process{
+		{PID: 7, Uses: []rocmtest.Use{{GPU: 1, Instance: 3, VRAM: 1024, SDMA: copied, CUs: 5}, {VRAM: 2048, SDMA: copied, CUs: 6}}},
+		{PID: 8, Uses: []rocmtest.Use{{SDMA: copied}}},
+	}
+	if diff := cmp.Diff(want, o.node.Processes); diff != "" {
+		t.Errorf("processes (-want +got):\n%s", diff)
+	}
+	for _, args := range [][]string{
+		{}, {"--dir", "d", "more"}, {"--dir", "d", "--model", "h100"}, {"--dir", "d", "--gpus", "0"}, {"--dir", "d", "--every", "-1s"},
+		{"--dir", "d", "--process", "7:1:1024"}, {"--dir", "d", "--process", "x:1:1024:5"}, {"--dir", "d", "--process", "7:x:1024:5"},
+		{"--dir", "d", "--process", "7:1.:1024:5"}, {"--dir", "d", "--process", "7:1:-1:5"}, {"--dir", "d", "--process", "7:1:1:many"},
+		{"--dir", "d", "--suspended", "first"}, {"--nonsense"},
+	} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("parse(%q) succeeds", args)
+		}
+	}
+	if err := run([]string{"--dir", t.TempDir(), "--gpus", "17"}, io.Discard); err == nil {
+		t.Error("17 GPUs are possible")
+	}
+}
+
+// Values move while the command runs, whatever is done to files meanwhile: a pipe
+// is left alone, and a GPU that is taken away holds up no other.
+func TestMoves(t *testing.T) {
+	tree, err := rocmtest.Build(t.TempDir(), rocmtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := tree.GPUs[0], tree.GPUs[1]
+	pipe := second.Path("hwmon/temp2_input")
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- move(tree, time.Millisecond, func() bool {
+			select {
+			case <-end:
+				return true
+			default:
+				return false
+			}
+		})
+	}()
+	moves := func(what string, g *rocmtest.GPU) {
+		t.Helper()
+		before := clock(g)
+		eventually.True(t, what, func() bool { now := clock(g); return now != before && now != "" })
+	}
+	moves("the GPU with a pipe", second)
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(first.Path(""), away); err != nil {
+		t.Fatal(err)
+	}
+	moves("the other GPU", second)
+	if err := os.Rename(away, filepath.Clean(first.Path(""))); err != nil {
+		t.Fatal(err)
+	}
+	moves("the GPU that is back", first)
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(pipe); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+		t.Errorf("the pipe is %v, %v", info, err)
+	}
+}
+
+// clock is what gpu_metrics says now; it has the driver's clock in it.
+func clock(g *rocmtest.GPU) string {
+	b, err := os.ReadFile(g.Path("gpu_metrics"))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,51 @@
+package rocmtest
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Options say what node a Tree shows.
+type Options struct {
+	Model     Model
+	GPUs      int    // boards, or dies with MI250X, at most 16; 0 means 2
+	Partition string // compute partition mode of an MI300X: SPX, DPX, QPX or CPX; "" means SPX
+	Memory    string // memory partition mode; "" means NPS1
+	Metrics   string // revision of gpu_metrics, 1.0 to 1.8, 2.0 to 2.4, 3.0; "" means the model's
+	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
+	NoBMC     bool   // card0 is the first GPU
+	NoKFD     bool   // the compute side of the driver is not there
+
+	Suspended []int     // indices of GPUs that sleep, as the power management shows it
+	Processes []Process // that compute from the start
+}
+
+// highest is how many GPUs there are PCI addresses for.
+const highest = 16
+
+// check finds what no node can be.
+func (o *Options) check(m *spec) error {
+	if o.GPUs < 1 || o.GPUs > highest {
+		return fmt.Errorf("%d GPUs, want 1 to %d", o.GPUs, highest)
+	}
+	if o.Partition != "" && !slices.Contains(m.partitions, o.Partition) {
+		return fmt.Errorf("no compute partition mode %q, want one of %q", o.Partition, m.partitions)
+	}
+	if o.Memory != "" && !slices.Contains(m.memoryModes, o.Memory) {
+		return fmt.Errorf("no memory partition mode %q, want one of %q", o.Memory, m.memoryModes)
+	}
+	for _, i := range o.Suspended {
+		if i < 0 || i >= o.GPUs {
+			return fmt.Errorf("suspend GPU %d: there are %d", i, o.GPUs)
+		}
+	}
+	instances := m.instances(o.Partition)
+	for _, p := range o.Processes {
+		for _, u := range p.Uses {
+			if u.GPU < 0 || u.GPU >= o.GPUs || u.Instance < 0 || u.Instance >= instances {
+				return fmt.Errorf("process %d on instance %d of GPU %d: there are %d of %d", p.PID, u.Instance, u.GPU, instances, o.GPUs)
+			}
+		}
+	}
+	return nil
+}
