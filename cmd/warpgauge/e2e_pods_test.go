@@ -105,21 +105,22 @@ func testFlapping(t *testing.T, exe string) {
 	w.measure(t, "with a kubelet that flaps", func() { flap(k, pods) })
 	w.stop(t)
 
-	var p page
-	eventually.OK(t, "a healthy mapping", func() error {
-		p = e.scrape(t, acceptText)
-		return errors.Join(podOf(want)(p), p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
-	})
-	if n, err := p.one("warpgauge_config_reloads_total", "result", "success"); err != nil || n < 1 {
-		t.Errorf("the list was not read again meanwhile: %v, %v", n, err)
-	}
 	failures := 0.0
-	for _, s := range p.family("warpgauge_mapping_errors_total") {
-		failures += s.value
-	}
-	if failures == 0 {
-		t.Error("the kubelet has flapped, and no failure is counted")
-	}
+	eventually.OK(t, "a healthy mapping that has failed, and a reload", func() error {
+		p := e.scrape(t, acceptText)
+		errs := []error{podOf(want)(p), p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources")}
+		if n, err := p.one("warpgauge_config_reloads_total", "result", "success"); err != nil || n < 1 {
+			errs = append(errs, fmt.Errorf("the list was not read again meanwhile: %v, %w", n, err))
+		}
+		failures = 0
+		for _, s := range p.family("warpgauge_mapping_errors_total") {
+			failures += s.value
+		}
+		if failures == 0 {
+			errs = append(errs, errors.New("the kubelet has flapped, and no failure is counted"))
+		}
+		return errors.Join(errs...)
+	})
 	eventually.OK(t, "goroutines and descriptors as before", func() error {
 		var errs []error
 		if g := e.goroutines(t); g > goroutines+1 { // each look is a connection

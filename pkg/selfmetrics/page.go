@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +20,13 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// restPerWork keeps the gatherings at 2 % of a core: after one that took a
+	// restPerWork keeps the gatherings at 2 % of a core: after those that took a
 	// second there is a rest of 49.
 	restPerWork = 49
+	// steady is how many gatherings in a row must be slow before the rest grows. A
+	// single one has waited for a core, most likely, and cost no more than the others;
+	// the page would be old just when the machine is in trouble.
+	steady = 3
 	// maxInterval bounds that rest. One that waits, rather than works, for
 	// longer than this says little about what it costs.
 	maxInterval = 30 * time.Second
@@ -29,7 +34,7 @@ const (
 
 // Options of New. The zero value is usable.
 type Options struct {
-	Interval   time.Duration         // between gatherings; 0 means 1 s. Longer by itself while they are expensive, up to 30 s
+	Interval   time.Duration         // between gatherings; 0 means 1 s. Longer by itself while they stay expensive, up to 30 s
 	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
 	Logger     *zap.Logger           // nil logs nothing
 }
@@ -43,6 +48,9 @@ type Page struct {
 	interval time.Duration
 	log      *zap.Logger
 	failing  bool // the last gathering had errors
+
+	recent [steady]time.Duration // how long the last gatherings took, as a ring
+	next   int                   // of recent
 
 	errors   prometheus.Counter
 	duration prometheus.Summary
@@ -94,7 +102,9 @@ func (p *Page) Run(ctx context.Context) error {
 
 // rest returns how long to wait after a gathering that took so long.
 func (p *Page) rest(took time.Duration) time.Duration {
-	return max(p.interval, min(took, maxInterval/restPerWork)*restPerWork)
+	p.recent[p.next] = took
+	p.next = (p.next + 1) % steady
+	return max(p.interval, min(slices.Min(p.recent[:]), maxInterval/restPerWork)*restPerWork)
 }
 
 // refresh gathers, renders and publishes. It returns how long that took.

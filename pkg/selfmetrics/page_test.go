@@ -26,6 +26,7 @@ type script struct {
 	err    error
 	calls  []time.Duration // since the first, when each began
 	began  time.Time
+	waits  int // the gathering that takes a second longer
 }
 
 func (s *script) Gather() ([]*dto.MetricFamily, error) {
@@ -34,6 +35,9 @@ func (s *script) Gather() ([]*dto.MetricFamily, error) {
 	}
 	s.calls = append(s.calls, time.Since(s.began))
 	time.Sleep(s.takes)
+	if len(s.calls) == s.waits {
+		time.Sleep(time.Second)
+	}
 	v := float64(len(s.calls))
 	if s.frozen {
 		v = 1
@@ -63,36 +67,44 @@ func TestFirstPageIsComplete(t *testing.T) {
 func TestRunGathersEachInterval(t *testing.T) {
 	f := func(takes, interval time.Duration, want ...time.Duration) {
 		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			s := &script{takes: takes}
-			p := New(s, Options{Interval: interval})
-			began := time.Now().Add(-takes)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- p.Run(ctx) }()
-			time.Sleep(time.Until(began.Add(want[len(want)-1] + takes + time.Nanosecond)))
-			synctest.Wait()
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("run: %v", err)
-			}
-			if len(s.calls) != len(want) {
-				t.Fatalf("gatherings began at %v, want %v", s.calls, want)
-			}
-			for i := range want {
-				if s.calls[i] != want[i] {
-					t.Errorf("gathering %d began at %v, want %v", i, s.calls[i], want[i])
-				}
-			}
-		})
+		gathersAt(t, &script{takes: takes}, interval, want...)
 	}
 	const ms = time.Millisecond
 	f(0, 0, 0, 1000*ms, 2000*ms, 3000*ms)
 	f(0, 100*ms, 0, 100*ms, 200*ms)
-	f(20*ms, 0, 0, 1020*ms, 2040*ms) // 20 ms in a second are 2 %
-	f(100*ms, 0, 0, 1100*ms, 1200*ms+4900*ms)
-	f(5000*ms, 0, 0, 6000*ms, 11_000*ms+maxInterval/restPerWork*restPerWork)
+	f(20*ms, 0, 0, 1020*ms, 2040*ms, 3060*ms, 4080*ms) // 20 ms in a second are 2 %
+	f(100*ms, 0, 0, 1100*ms, 2200*ms, 3300*ms, 3400*ms+4900*ms)
+	f(5000*ms, 0, 0, 6000*ms, 12_000*ms, 18_000*ms, 23_000*ms+maxInterval/restPerWork*restPerWork)
 	f(0, time.Minute, 0, time.Minute, 2*time.Minute)
+	// One that waits for a second changes nothing, however slow the others are.
+	gathersAt(t, &script{waits: 3}, 0, 0, 1000*ms, 2000*ms, 4000*ms, 5000*ms)
+	gathersAt(t, &script{waits: 5, takes: 100 * ms}, 0, 0, 1100*ms, 2200*ms, 3300*ms, 8300*ms, 9400*ms+4900*ms)
+}
+
+// gathersAt runs a page and wants gatherings to begin at these times.
+func gathersAt(t *testing.T, s *script, interval time.Duration, want ...time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(s, Options{Interval: interval})
+		began := time.Now().Add(-s.takes)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		time.Sleep(time.Until(began.Add(want[len(want)-1] + s.takes + time.Nanosecond)))
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if len(s.calls) != len(want) {
+			t.Fatalf("gatherings began at %v, want %v", s.calls, want)
+		}
+		for i := range want {
+			if s.calls[i] != want[i] {
+				t.Errorf("gathering %d began at %v, want %v", i, s.calls[i], want[i])
+			}
+		}
+	})
 }
 
 func TestVersionGrowsWithTheBytes(t *testing.T) {
