@@ -72,9 +72,9 @@ func TestE2ESlurm(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(jobs, "[0-9]*")); err != nil || len(left) > 0 {
 		t.Errorf("files left: %q %v", left, err)
 	}
-	if err := e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"); err != nil {
-		t.Error(err)
-	}
+	eventually.OK(t, "a healthy mapping", func() error {
+		return e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "hpc_jobs")
+	})
 }
 
 // wantJobs waits until the jobs of each GPU are those on the page, and checks that
