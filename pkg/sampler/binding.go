@@ -119,8 +119,8 @@ func (b *binding) isClosed() bool {
 }
 
 // takeOver returns when b can replace old without a gap and without a value
-// going back, at the latest after limit. First each worker that replaces a fresh
-// device of old takes its first row. Then old samples no more, and b samples once
+// going back, at the latest after limit. First each fresh device of old has given b
+// values: a library may have none yet of one that it has just been asked for. Then old samples no more, and b samples once
 // again: what old has read meanwhile is older than that, so no counter decreases
 // when the View changes, which Prometheus would take for a reset.
 func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duration) {
@@ -129,7 +129,7 @@ func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duratio
 	fresh := old.freshDevices()
 	heirs := b.workersOf(fresh)
 	for _, w := range heirs {
-		await(ctx, w.first)
+		w.awaitValues(ctx, fresh)
 	}
 	for _, w := range old.workers {
 		w.cancel()
@@ -138,6 +138,16 @@ func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duratio
 		await(ctx, w.done)
 	}
 	again(ctx, heirs)
+}
+
+// awaitValues returns when those of the worker's devices that are among ids have
+// given values, or ctx has ended.
+func (w *worker) awaitValues(ctx context.Context, ids map[string]bool) {
+	for i, d := range w.view.Devices {
+		if ids[d.ID] {
+			await(ctx, w.first[i])
+		}
+	}
 }
 
 // again lets workers sample once more, everything and beyond their schedule, and

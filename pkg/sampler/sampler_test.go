@@ -39,6 +39,7 @@ type device struct {
 	value  float64
 	hang   chan struct{} // blocks Sample until closed
 	delay  time.Duration // of each call
+	mute   time.Duration // after an Open there are no values for so long
 	clock  bool          // the value is the time, in nanoseconds of the bubble
 }
 
@@ -77,7 +78,7 @@ func (c *conn) Open(ctx context.Context, fields field.List) ([]collector.Source,
 	}
 	var out []collector.Source
 	for _, d := range devices {
-		s := &source{d: d, devices: []collector.Device{{ID: d.id, Level: field.GPU}}}
+		s := &source{d: d, opened: time.Now(), devices: []collector.Device{{ID: d.id, Level: field.GPU}}}
 		for _, r := range fields.Readings() {
 			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
 		}
@@ -116,6 +117,7 @@ func (c *conn) Close() error {
 
 type source struct {
 	d       *device
+	opened  time.Time
 	devices []collector.Device
 	columns []collector.Column
 }
@@ -130,6 +132,9 @@ func (s *source) Sample(row []float64, due []bool) error {
 	d.calls.Add(1)
 	d.mu.Lock()
 	err, value, hang, delay, clock := d.err, d.value, d.hang, d.delay, d.clock
+	if time.Since(s.opened) < d.mute {
+		err = fmt.Errorf("%w: no value yet", collector.ErrStalled)
+	}
 	d.mu.Unlock()
 	time.Sleep(delay)
 	if clock {
@@ -370,6 +375,39 @@ func TestReloadLeavesNoGap(t *testing.T) {
 			t.Errorf("%d collectors open after reload, want 1", n.live)
 		}
 	})
+}
+
+// TestReloadWaitsForValues: a library that has been asked for a device anew may have
+// nothing of it at first. What was read before is served until then, but no longer
+// than the deadline, and a device that had no values before is not waited for.
+func TestReloadWaitsForValues(t *testing.T) {
+	const tick, deadline = time.Second, 4 * time.Second
+	f := func(mute, least, most time.Duration) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(3)
+			n.devices[2].err = collector.ErrStalled
+			s := start(t, n, oneField, Options{Interval: tick, Deadline: deadline})
+			time.Sleep(3 * time.Second)
+			n.devices[1].set(func(d *device) { d.mute = mute })
+			old, begun := s.Board().Load(), time.Now()
+			if err := s.Reload(t.Context(), list(desc(60001, field.EachTick), desc(60002, field.EachTick))); err != nil {
+				t.Error(err)
+			}
+			if got := time.Since(begun); got < least || got > most {
+				t.Errorf("silent for %v: the old sources were on the board for %v, want %v to %v", mute, got, least, most)
+			}
+			var row ring.Row
+			for i, src := range s.Board().Load().Sources[:2] {
+				if src == old.Sources[i] || !src.Ring.Latest(&row) || (row.Stamps[0] != 0) != (i == 0 || mute < deadline) {
+					t.Errorf("silent for %v: %s has stamps %v", mute, src.Devices[0].ID, row.Stamps)
+				}
+			}
+		})
+	}
+	f(0, 0, 0)
+	f(2*time.Second, 2*time.Second, 2*time.Second+tick)
+	f(time.Minute, deadline, deadline)
 }
 
 // TestReloadNeverGoesBack: a counter that decreases is a reset to Prometheus. One

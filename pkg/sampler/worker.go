@@ -44,7 +44,8 @@ type worker struct {
 	notify func(error) // told of ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
 	after  []<-chan struct{}
 	cancel context.CancelFunc
-	first  chan struct{}        // closed when the first call has returned
+	first  []chan struct{}      // by device: closed when its first values are in the ring
+	silent int                  // devices that have given none
 	again  chan chan<- struct{} // wishes for a sample between two ticks; each is answered when it is in the ring
 	done   chan struct{}        // closed when the goroutine has ended
 }
@@ -68,7 +69,8 @@ func newWorker(name string, src bound, fields field.List, o Options, m *metrics)
 		max:      make([]float64, len(columns)),
 		outcomes: make([]atomic.Pointer[outcome], len(devices)),
 		lastGood: make([]atomic.Int64, len(devices)),
-		first:    make(chan struct{}),
+		first:    make([]chan struct{}, len(devices)),
+		silent:   len(devices),
 		again:    make(chan chan<- struct{}, 1),
 		done:     make(chan struct{}),
 	}
@@ -90,6 +92,7 @@ func newWorker(name string, src bound, fields field.List, o Options, m *metrics)
 	}
 	for i := range w.outcomes {
 		w.outcomes[i].Store(outcomeStarting)
+		w.first[i] = make(chan struct{})
 	}
 	return w
 }
@@ -134,9 +137,6 @@ func (w *worker) run(ctx context.Context) {
 			failures = 0
 		} else {
 			failures++
-		}
-		if n == 0 {
-			close(w.first)
 		}
 		passed := uint64(time.Since(grid)/tick) + 1
 		next := max(n+1, passed)
@@ -188,7 +188,26 @@ func (w *worker) tick(n uint64, now time.Time) bool {
 	w.dropImplausible(due)
 	ok := w.settle(start, err)
 	w.view.Ring.Append(start, w.stamps, w.row)
+	if w.silent > 0 {
+		w.introduce()
+	}
 	return ok
+}
+
+// introduce tells of devices that have given their first values.
+func (w *worker) introduce() {
+	w.silent = 0
+	for i, first := range w.first {
+		select {
+		case <-first:
+		default:
+			if w.stamps[i] == 0 {
+				w.silent++
+			} else {
+				close(first)
+			}
+		}
+	}
 }
 
 // settle turns the error of a call into the stamps and outcomes of the devices.
