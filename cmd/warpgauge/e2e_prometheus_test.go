@@ -108,7 +108,7 @@ func scraping(targets []*scrapeProxy) string {
 	var config strings.Builder
 	// Every scrape must succeed, so the timeout must suit a slow machine; and it must
 	// not be longer than the interval.
-	config.WriteString("global: {scrape_interval: 2s, scrape_timeout: 2s}\nscrape_configs:\n")
+	config.WriteString("global: {scrape_interval: 5s, scrape_timeout: 5s}\nscrape_configs:\n")
 	for i, f := range formats {
 		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%q]}]}\n", f.job, targets[i].address)
 	}

@@ -31,6 +31,7 @@ func TestE2ETakeover(t *testing.T) {
 			"LaterLibrary": testLaterLibrary,
 			"HungGPU":      testHungInEngine,
 			"Restart":      testEngineRestart,
+			"NewList":      testNewList,
 			"Alone":        testDCGMAlone,
 			"Part":         testGPUsOfNVMLOnly,
 			"Release":      testReleaseOfBoth,
@@ -258,6 +259,43 @@ func testEngineRestart(t *testing.T, n *twoNode) {
 	n.page(t, "8 GPUs by NVML while a call hangs", by("nvml"))
 	let()
 	n.page(t, "8 GPUs by DCGM at last", by("dcgm"))
+	w.stop(t)
+}
+
+// testNewList: the list changes at the moment at which the speaker does. What is new
+// comes from the next one, what is gone from the list is gone with both.
+func testNewList(t *testing.T, n *twoNode) {
+	n.prepare(t)
+	n.install(t, dcgmtest.Config{})
+	n.start(t)
+	n.page(t, "8 GPUs by DCGM", by("dcgm"))
+	n.resting(t)
+	w := watch(t, n.exporter, sameSeries())
+	const clock = "DCGM_FI_DEV_SM_CLOCK"
+	clocks := func(want int, whose func(page) error) func(page) error {
+		return func(p page) error {
+			if got := len(p.values(clock)); got != want {
+				return errors.Join(fmt.Errorf("%d GPUs have a clock, want %d", got, want), whose(p))
+			}
+			return whose(p)
+		}
+	}
+	for _, engine := range []struct{ ends, begins func() }{
+		{func() { n.dcgm.Freeze(dcgmtest.Everything()) }, func() { n.dcgm.Thaw(dcgmtest.Everything()) }},
+		{func() { n.dcgm.Stop(-21) }, n.dcgm.Start},
+	} {
+		for range 2 {
+			write(t, n.csv, takeoverCSV+clock+", gauge, Clock.\n")
+			n.Signal(t, syscall.SIGHUP)
+			engine.ends()
+			n.page(t, "the longer list by NVML", clocks(len(allGPUs), by("nvml")))
+			write(t, n.csv, takeoverCSV)
+			n.Signal(t, syscall.SIGHUP)
+			engine.begins()
+			n.page(t, "the shorter list by DCGM", clocks(0, by("dcgm")))
+		}
+	}
+	n.resting(t)
 	w.stop(t)
 }
 
