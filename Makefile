@@ -108,6 +108,10 @@ image-test: ## Build the image without a registry, start it as strictly as a clu
 packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
 	@NFPM=$(NFPM) deploy/packages/test
 
+.PHONY: arm64-test
+arm64-test: ## The binary and what the architecture matters to, for arm64 under qemu; PACKAGES="…" has all tests of those
+	@GO="$(GO)" .ci/arm64 $(PACKAGES)
+
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...
@@ -119,7 +123,7 @@ fmt: ## Format all Go files
 .PHONY: lint
 lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
 	@$(LINT) run --allow-serial-runners ./...
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 		deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 		deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types; else echo "shellcheck is not installed: scripts not checked"; fi

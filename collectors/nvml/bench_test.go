@@ -14,6 +14,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"warpgauge/collectors/internal/simulated"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/etc"
 	"warpgauge/pkg/field"
@@ -241,8 +242,8 @@ func inC(b *testing.B, n *nvmltest.Node, gpus int) float64 {
 	if err := os.WriteFile(source, []byte(strings.Replace(floorSource, "FIELDS", fields.String(), 1)), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	if out, err := exec.CommandContext(b.Context(), "cc", "-O2", "-o", program, source, "-ldl").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := simulated.CC(dir, "-O2", "-o", program, source, "-ldl"); err != nil {
+		b.Fatal(err)
 	}
 	best := 0.0
 	for range 3 {

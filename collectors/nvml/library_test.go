@@ -14,12 +14,14 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
-// at are options for a simulated node.
+// at are options for a simulated node, with patience for a slow machine; what waits
+// for a call that hangs has less.
 func at(n *nvmltest.Node) Options {
-	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: time.Second}
+	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: eventually.Patience}
 }
 
 // listOf parses a counters CSV.

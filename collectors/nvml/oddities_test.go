@@ -5,12 +5,12 @@ package nvml
 import (
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/internal/simulated"
 	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/programtest"
@@ -69,14 +69,14 @@ int nvmlDeviceGetMemoryInfo(void *dev, uint64_t *m) { m[0] = 0; m[1] = 0; m[2] =
 // oddLibrary compiles and loads oddSource.
 func oddLibrary(t *testing.T) *library {
 	t.Helper()
-	cc := programtest.Find(t, "cc")
+	programtest.Find(t, "cc")
 	dir := t.TempDir()
 	source, file := filepath.Join(dir, "odd.c"), filepath.Join(dir, "odd.so")
 	if err := os.WriteFile(source, []byte(oddSource), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-o", file, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := simulated.CC(dir, "-shared", "-fPIC", "-o", file, source); err != nil {
+		t.Fatal(err)
 	}
 	d, err := dl.Open([]string{file})
 	if err != nil {

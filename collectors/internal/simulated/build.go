@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -24,7 +25,8 @@ func (l *Library) Build(exports []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sources := fingerprint(files, l.Name, l.compile())
+	// The cache may be in a home that machines of several kinds have in common.
+	sources := fingerprint(files, l.Name, runtime.GOARCH, compiler(), l.compile())
 	dir, err := once(fingerprint(nil, sources, l.File, l.link(), exports == nil, exports), func(dir string) error {
 		objects, err := once(sources, func(dir string) error { return l.compileIn(dir, files) })
 		if err != nil {
@@ -106,11 +108,29 @@ func (l *Library) linkIn(dir, objects string, exports []string) error {
 	return l.cc(dir, append(append(args, l.link()...), "-o", l.File))
 }
 
-func (l *Library) cc(dir string, args []string) error {
-	cmd := exec.CommandContext(context.Background(), "cc", args...) //nolint:gosec // our own sources
+// compiler is $CC, with the flags that it may have, or cc: where cgo has compiled a
+// program for another architecture, the libraries that it loads are for that, too.
+func compiler() []string {
+	if cc := strings.Fields(os.Getenv("CC")); len(cc) != 0 {
+		return cc
+	}
+	return []string{"cc"}
+}
+
+// CC runs the compiler in a directory, for what a test loads or starts.
+func CC(dir string, args ...string) error {
+	args = append(compiler(), args...)
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...) //nolint:gosec // our own sources
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the simulated %s: %w\n%s", l.Name, err, out)
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func (l *Library) cc(dir string, args []string) error {
+	if err := CC(dir, args...); err != nil {
+		return fmt.Errorf("compile the simulated %s: %w", l.Name, err)
 	}
 	return nil
 }

@@ -118,6 +118,20 @@ func TestKept(t *testing.T) {
 			return map[string][]byte{"vendor.h": []byte("#define ANSWER 2\n")}, nil
 		}
 	})
+	t.Setenv("CC", "cc -DANOTHER")
+	f("the compiler", none)
+}
+
+// TestCompiler: $CC compiles, as for cgo, which may be for another architecture.
+func TestCompiler(t *testing.T) {
+	l := tiny(t)
+	t.Setenv("CC", "cc -DANSWER=3")
+	l.Sources.(fstest.MapFS)["one.c"] = source("#if ANSWER != 3\n#error not by $CC\n#endif\n")
+	build(t, l)
+	t.Setenv("CC", "cc-that-is-nowhere")
+	if _, err := l.Build(nil); err == nil || !strings.Contains(err.Error(), "cc-that-is-nowhere") {
+		t.Errorf("got %v of a compiler that is nowhere", err)
+	}
 }
 
 // TestAtOnce: those who build the same at once all get it whole.

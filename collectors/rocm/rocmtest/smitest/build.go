@@ -38,6 +38,8 @@ func Compile(tb testing.TB, abi ABI, asserts bool) Built {
 	lib := simulated.Library{
 		Name: "ROCm SMI", File: "librocm_smi64.so.1", Sources: sources,
 		Compile: []string{"-DABI=" + strconv.Itoa(int(abi))},
+		// Who asks for the installed one by its soname must not get a fake that is loaded.
+		Link: []string{"-Wl,-soname,librocm_smi64-simulated.so"},
 	}
 	if asserts {
 		lib.Compile = append(lib.Compile, "-DASSERTS")
