@@ -355,7 +355,9 @@ func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 
 // A profile takes longer than the timeouts of other requests.
 func TestProfileOutlivesTimeouts(t *testing.T) {
-	_, address, _ := start(t, nil, Options{Pprof: true, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond})
+	// Package pprof adds the second that is asked for to WriteTimeout, which remains for
+	// writing the trace.
+	_, address, _ := start(t, nil, Options{Pprof: true, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 900 * time.Millisecond})
 	begin := time.Now()
 	got := get(t, client(t), "http://"+address+"/debug/pprof/trace?seconds=1")
 	if got.code != http.StatusOK || !strings.HasPrefix(got.body, "go 1.") {
