@@ -107,7 +107,7 @@ func (n *twoNode) start(t *testing.T, args ...string) {
 	n.exporter = serve(t, n.exe, append([]string{
 		"--enable-fake=false", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library=" + n.nvml.Library(), "--dcgm-library=" + n.library,
 		"--remote-hostengine-info=localhost:5555", "--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",
-		"--stale-after=4s", "--collector-restart-max=1s", "--sample-deadline=500ms", "-f", n.csv,
+		"--stale-after=4s", "--collector-restart-max=1s", "--sample-deadline=2s", "-f", n.csv,
 	}, args...)...)
 }
 
@@ -267,7 +267,7 @@ func testEngineRestart(t *testing.T, n *twoNode) {
 func testNewList(t *testing.T, n *twoNode) {
 	n.prepare(t)
 	n.install(t, dcgmtest.Config{})
-	n.start(t)
+	n.start(t, "--sample-deadline=10s") // longer than it takes to see that an engine stalls
 	n.page(t, "8 GPUs by DCGM", by("dcgm"))
 	n.resting(t)
 	w := watch(t, n.exporter, sameSeries())
