@@ -279,6 +279,22 @@ static nvmlReturn_t compute_info(enum function f, nvmlComputeInstance_t h, nvmlC
 	LEAVE(NVML_SUCCESS);
 }
 
+nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t h, unsigned id, nvmlComputeInstance_t *out, unsigned *count) {
+	struct call c;
+	if (!out || !count || !is_gpu_instance(h))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	nvmlReturn_t r = enter_instance(&c, FN_nvmlGpuInstanceGetComputeInstances, h->gpu, h->gi, -1);
+	if (r != NVML_SUCCESS)
+		return r;
+	*count = 0;
+	for (int i = 0; i < c.g->instance_count; i++) {
+		const struct instance *m = &c.g->instances[i];
+		if (m->gi == h->gi && compute_profile(m) == id)
+			out[(*count)++] = compute_handle(h->gpu, h->gi, m->ci);
+	}
+	LEAVE(NVML_SUCCESS);
+}
+
 nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t h, nvmlComputeInstanceInfo_t *out) {
 	return compute_info(FN_nvmlComputeInstanceGetInfo, h, out, false);
 }
