@@ -35,8 +35,8 @@ type block struct {
 	entities []entity      // of places
 	fields   []uint16
 
-	group, fieldGroup handleID
-	watched           bool
+	group handleID
+	on    *watch // nil while it is not watched
 
 	cells   []cell  // entity by entity
 	columns []int32 // by cell: the column of the part, -1 none
@@ -126,11 +126,15 @@ func (b *block) accept(e *engine, name string, fields []uint16) error {
 	if err != nil {
 		return err
 	}
-	if err := e.watch(b.group, id, b.every, max(b.keep, 2*b.every, time.Second)); err != nil {
+	w := &watch{
+		kind: b.kind, entities: b.entities, fields: fields,
+		group: b.group, fieldGroup: id, every: b.every, keep: max(b.keep, 2*b.every, time.Second),
+	}
+	if err := e.watches.add(e, w); err != nil {
 		_ = e.destroyFields(id)
 		return err
 	}
-	b.fieldGroup, b.watched = id, true
+	b.on = w
 	return nil
 }
 
@@ -151,11 +155,12 @@ func (b *block) sift(e *engine, name string, fields []uint16, refused map[uint16
 
 // release takes the watch back and keeps the group.
 func (b *block) release(e *engine) {
-	if b.watched {
-		_ = e.unwatch(b.group, b.fieldGroup)
-		_ = e.destroyFields(b.fieldGroup)
+	if b.on == nil {
+		return
 	}
-	b.fieldGroup, b.watched = 0, false
+	e.watches.remove(e, b.on)
+	_ = e.destroyFields(b.on.fieldGroup)
+	b.on = nil
 }
 
 // unwatch takes back everything that watch made. Errors mean that the engine has

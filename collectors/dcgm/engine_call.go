@@ -19,6 +19,7 @@ type engine struct {
 	handle   C.uintptr_t
 	embedded bool
 	gone     atomic.Bool // what it kept for us is gone with it, and nothing has to be taken back
+	watches  watches
 }
 
 // embed starts an engine inside this process. logFile "" means no log; never

@@ -376,16 +376,22 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestUnwatched: values that nobody watches any more are none.
+// TestUnwatched: of values that nobody watches any more the engine goes on telling the
+// last one, which is no reason to take the device for alive.
 func TestUnwatched(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	c := open1(t, remote(e), temperature)
-	for _, b := range c.readings(0).blocks {
-		b.release(c.readings(0).engine)
+	c.mustSample(t)
+	r := c.readings(0)
+	clock := time.Now()
+	r.now = func() time.Time { return clock }
+	for _, b := range r.blocks {
+		b.release(r.engine)
 	}
-	_ = c.sample(0)
-	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) {
-		t.Errorf("got %v of a field that is not watched", v)
+	_ = c.sample(0) // what it had at last
+	clock = clock.Add(time.Minute)
+	if err := c.sample(0); !errors.Is(err, collector.ErrStalled) {
+		t.Errorf("a minute after the watch was taken back: %v", err)
 	}
 }
 

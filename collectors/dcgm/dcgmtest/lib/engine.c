@@ -19,6 +19,7 @@ struct watch {
 	int member_count;
 	unsigned short ids[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
 	int id_count;
+	bool *ended; // by member and id
 	int64_t start, every;
 };
 
@@ -27,7 +28,8 @@ static struct group groups[DCGM_MAX_NUM_GROUPS];
 static struct field_group field_groups[DCGM_MAX_NUM_FIELD_GROUPS];
 static struct watch *watches;
 static int watch_count;
-static struct values watch_table; // by entity and field: base is the start, slope how often
+static struct values watch_table; // by entity and field: base is the start, slope how often, code whose
+static struct values last_table;  // of what is watched no longer: base is when it was last read
 static uintptr_t serial = 1;
 
 enum { EMBEDDED_HANDLE = 0x7fffffff };
@@ -50,20 +52,38 @@ struct connection *connection_of(dcgmHandle_t h) {
 	return NULL;
 }
 
-// rebuild makes the table of what is watched anew.
+// note_last remembers when values were read last that nobody watches any more.
+static void note_last(const struct values *before) {
+	int64_t now = now_micros();
+	for (size_t i = 0; i < before->capacity; i++) {
+		const struct value *v = &before->slots[i];
+		if (!v->field || find_value(&watch_table, v->kind, v->id, v->field) || now < (int64_t)v->base) continue;
+		int64_t start = (int64_t)v->base, every = (int64_t)v->slope;
+		put_value(&last_table, v->kind, v->id, v->field)->base = (double)(start + (now - start) / every * every);
+	}
+}
+
+// rebuild makes the table of what is watched anew. The engine knows of one watch by a
+// client of an entity's field: the last one says how often.
 static void rebuild(void) {
-	free_values(&watch_table);
+	struct values before = watch_table;
+	watch_table = (struct values){0};
 	plus(WORD_CHANGES);
-	for (int w = 0; w < watch_count; w++)
-		for (int m = 0; m < watches[w].member_count; m++)
-			for (int f = 0; f < watches[w].id_count; f++) {
-				const dcgmGroupEntityPair_t *e = &watches[w].members[m];
-				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, watches[w].ids[f]);
-				double start = there ? there->base : (double)watches[w].start, every = there ? there->slope : (double)watches[w].every;
-				struct value *v = put_value(&watch_table, (int)e->entityGroupId, e->entityId, watches[w].ids[f]);
+	for (const struct watch *w = watches; w < watches + watch_count; w++)
+		for (int m = 0; m < w->member_count; m++)
+			for (int f = 0; f < w->id_count; f++) {
+				if (w->ended[m * w->id_count + f]) continue;
+				const dcgmGroupEntityPair_t *e = &w->members[m];
+				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, w->ids[f]);
+				double start = there ? there->base : (double)w->start, every = (double)w->every;
+				if (there && there->code != (int)w->owner && there->slope < every) every = there->slope;
+				struct value *v = put_value(&watch_table, (int)e->entityGroupId, e->entityId, w->ids[f]);
 				v->base = start;
-				v->slope = every < (double)watches[w].every ? every : (double)watches[w].every;
+				v->slope = every;
+				v->code = (int)w->owner;
 			}
+	note_last(&before);
+	free_values(&before);
 }
 
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
@@ -74,9 +94,15 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
 	return true;
 }
 
+int64_t last_read(int kind, int64_t id, int field) {
+	const struct value *v = find_value(&last_table, kind, id, field);
+	return v ? (int64_t)v->base : 0;
+}
+
 static void drop_watch(int i) {
 	free(watches[i].members);
-	watches[i] = watches[--watch_count];
+	free(watches[i].ended);
+	memmove(&watches[i], &watches[i + 1], (size_t)(--watch_count - i) * sizeof *watches);
 	minus(WORD_WATCHES);
 }
 
@@ -108,6 +134,7 @@ void sweep(void) {
 	swept = engine;
 	for (int i = 0; i < MAX_CONNECTIONS; i++)
 		if (connections[i].handle && connections[i].engine != engine && !connections[i].embedded) forget(&connections[i]);
+	free_values(&last_table);
 }
 
 static struct connection *free_connection(void) {
@@ -166,6 +193,7 @@ static dcgmReturn_t disconnect(dcgmHandle_t h, bool embedded) {
 		if (!h || c->handle != h || c->embedded != embedded) continue;
 		bool lost = !connection_of(h);
 		forget(c);
+		if (embedded) free_values(&last_table);
 		*c = (struct connection){0};
 		minus(embedded ? WORD_EMBEDDED : WORD_CONNECTIONS);
 		return lost && !embedded ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
@@ -336,6 +364,31 @@ static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) 
 	return DCGM_ST_OK;
 }
 
+// put_watch adds a watch, or puts one that there is behind the others.
+static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, int64_t every) {
+	const struct group *g = group_of(group);
+	const struct field_group *f = field_group_of(fields);
+	int64_t start = now_micros() + S->first;
+	for (int i = watch_count - 1; i >= 0; i--) {
+		const struct watch *w = &watches[i];
+		if (w->group != group || w->fields != fields || w->owner != c->handle) continue;
+		if (!memchr(w->ended, true, (size_t)(w->member_count * w->id_count))) start = w->start;
+		drop_watch(i);
+	}
+	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
+	if (!more) abort();
+	watches = more;
+	struct watch *w = &watches[watch_count++];
+	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
+	                    .start = start, .every = every};
+	w->members = malloc((size_t)g->count * sizeof *w->members);
+	w->ended = calloc((size_t)(g->count * f->count), sizeof *w->ended);
+	if (!w->members || !w->ended) abort();
+	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
+	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
+	plus(WORD_WATCHES);
+}
+
 dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long every, double keep, int samples) {
 	ENTER(dcgmWatchFields);
 	struct connection *c = connection_of(h);
@@ -349,28 +402,47 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t 
 	if (profiling > DCGM_PROF_MAX_FIELD_IDS_PER_GROUP_V2) return beyond_limit(DCGM_ST_GENERIC_ERROR);
 	dcgmReturn_t no = refusal(g, f);
 	if (no != DCGM_ST_OK) return leave(no);
-	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
-	if (!more) abort();
-	watches = more;
-	struct watch *w = &watches[watch_count++];
-	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
-	                    .start = now_micros() + S->first, .every = every};
-	w->members = malloc((size_t)g->count * sizeof *w->members);
-	if (!w->members) abort();
-	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
-	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
-	plus(WORD_WATCHES);
+	put_watch(c, group, fields, every);
 	rebuild();
 	return leave(DCGM_ST_OK);
 }
 
+static bool has_member(const struct group *g, const dcgmGroupEntityPair_t *e) {
+	for (int i = 0; i < g->count; i++)
+		if (g->members[i].entityGroupId == e->entityGroupId && g->members[i].entityId == e->entityId) return true;
+	return false;
+}
+
+static bool has_field(const struct field_group *f, unsigned short id) {
+	for (int i = 0; i < f->count; i++)
+		if (f->fields[i] == id) return true;
+	return false;
+}
+
+// end ends a watch as far as it is of a group and fields; true if nothing is left.
+static bool end(struct watch *w, const struct group *g, const struct field_group *f) {
+	bool all = true;
+	for (int m = 0; m < w->member_count; m++) {
+		bool member = has_member(g, &w->members[m]);
+		for (int i = 0; i < w->id_count; i++) {
+			bool *ended = &w->ended[m * w->id_count + i];
+			*ended = *ended || (member && has_field(f, w->ids[i]));
+			all = all && *ended;
+		}
+	}
+	return all;
+}
+
+// What is taken back is taken from every watch of the client that has it.
 dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields) {
 	ENTER(dcgmUnwatchFields);
 	struct connection *c = connection_of(h);
+	const struct group *g = group_of(group);
+	const struct field_group *f = field_group_of(fields);
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (!group_of(group) || !field_group_of(fields)) return leave(DCGM_ST_BADPARAM);
+	if (!g || !f) return leave(DCGM_ST_BADPARAM);
 	for (int i = watch_count - 1; i >= 0; i--)
-		if (watches[i].group == group && watches[i].fields == fields && watches[i].owner == c->handle) drop_watch(i);
+		if (watches[i].owner == c->handle && end(&watches[i], g, f)) drop_watch(i);
 	rebuild();
 	return leave(DCGM_ST_OK);
 }

@@ -170,6 +170,7 @@ void sweep(void); // forgets what engines that are gone knew
 // watched returns when the first value of a watched field comes, and how often;
 // false where nobody watches it.
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
+int64_t last_read(int kind, int64_t id, int field); // of what was watched once, µs; 0: never
 struct group {
 	uintptr_t id, owner;
 	char name[256];

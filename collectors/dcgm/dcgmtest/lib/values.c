@@ -101,7 +101,14 @@ struct answer look(int kind, int64_t id, int field, bool live) {
 		return a;
 	}
 	if (live) return as_of(kind, id, field, now);
-	if (!watched(kind, id, field, &start, &every)) return a;
+	int64_t last = last_read(kind, id, field); // the engine answers with it for ever
+	if (watched(kind, id, field, &start, &every)) {
+		if (now >= start) last = start + (now - start) / every * every;
+	} else if (last) {
+		now = last;
+	} else {
+		return a;
+	}
 	a.status = DCGM_ST_NO_DATA;
 	if (field == DCGM_FI_DEV_XID_ERRORS && kind == DCGM_FE_GPU) {
 		const struct xid *x = last_xid(id, now);
@@ -111,8 +118,7 @@ struct answer look(int kind, int64_t id, int field, bool live) {
 		a.i64 = x->code;
 		return a;
 	}
-	if (now < start) return a;
-	return as_of(kind, id, field, start + (now - start) / every * every);
+	return last ? as_of(kind, id, field, last < frozen ? last : frozen) : a;
 }
 
 static void fill(char type, const struct answer *a, void *value) {

@@ -1,0 +1,93 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"slices"
+	"testing"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
+)
+
+// TestTakeover: at a reload two collectors share a connection. Whichever of them is
+// closed, what the other reads goes on, also where both read it, at the interval that
+// the other wants, and whatever devices each of them has.
+func TestTakeover(t *testing.T) {
+	all := settableNames
+	for name, lists := range map[string]struct{ first, second []string }{
+		"the same list": {all, all},
+		"more fields":   {all[:3], all},
+		"fewer fields":  {all, all[1:3]},
+		"other fields":  {all[:4], all[2:]},
+		"an event":      {append(slices.Clone(all), "DCGM_FI_DEV_XID_ERRORS"), []string{temperature, xidCount, "DCGM_FI_DEV_XID_ERRORS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+				for _, older := range []bool{true, false} {
+					first := settled(t, m, lists.first...)
+					second := settled(t, m, lists.second...)
+					gone, stays, list := first, second, lists.second
+					if !older { // as when the new list turns out to be bad
+						gone, stays, list = second, first, lists.first
+					}
+					if err := gone.Close(); err != nil {
+						t.Fatal(err)
+					}
+					stays.goesOn(t, m, list)
+					if err := stays.Close(); err != nil {
+						t.Fatal(err)
+					}
+					nothingLeft(t, m)
+				}
+			})
+		})
+	}
+}
+
+// goesOn wants to see each value that a collector reads change, and each time stamp move:
+// an engine goes on telling what it has read last.
+func (c *opened) goesOn(tb testing.TB, m machine, names []string) {
+	tb.Helper()
+	for i, name := range names {
+		if _, ok := settable[name]; !ok {
+			continue
+		}
+		for gpu := range c.gpus() {
+			before := c.stamp(tb, gpu, name)
+			eventually.True(tb, name+" is read on", func() bool { return c.stamp(tb, gpu, name) > before })
+			for _, v := range []float64{float64(i + 1), float64(i + 30)} {
+				m.set(gpu, name, v)
+				c.untilValue(tb, nvmltest.UUID(gpu), name, v)
+			}
+		}
+	}
+}
+
+// stamp is when the engine has read a field of a GPU, Unix µs.
+func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
+	tb.Helper()
+	return c.newest(tb, gpu, uint16(settable[name].id))[0].micros
+}
+
+// newest are the values of fields of a GPU that the engine has now.
+func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
+	tb.Helper()
+	cells := make([]cell, len(fields))
+	s := newScratch(len(fields))
+	defer s.free()
+	if err := c.session.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, s, cells); err != nil {
+		tb.Fatal(err)
+	}
+	return cells
+}
+
+// gpus are how many the first source has.
+func (c *opened) gpus() (n int) {
+	for _, d := range c.sources[0].Devices() {
+		if d.ID == d.UUID {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,101 @@
+package dcgmtest
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/programtest"
+)
+
+//go:embed hostengine/hostengine.c
+var hostEngineSource []byte
+
+// HostEngine is NVIDIA's own libdcgm.so.4 as a host engine, in a process of its own
+// that has a simulated NVML.
+type HostEngine struct {
+	tb      testing.TB
+	exe     string
+	address string
+	env     []string
+	process *programtest.Process
+}
+
+// NewHostEngine starts a host engine on the GPUs of n, which must have a library of
+// its own (nvmltest.Write). The loader must find libdcgm.so.4. address is where it
+// listens: "127.0.0.1:5555", or the path of a Unix socket. It ends with the test.
+func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine {
+	tb.Helper()
+	exe, err := compileHostEngine(tb.TempDir(), programtest.Find(tb, "cc"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	libraries := filepath.Dir(n.Library()) + ":" + os.Getenv("LD_LIBRARY_PATH")
+	e := &HostEngine{tb: tb, exe: exe, address: address, env: append(os.Environ(), "LD_LIBRARY_PATH="+libraries)}
+	e.Start()
+	return e
+}
+
+// compileHostEngine makes the program, from the headers of go-dcgm.
+func compileHostEngine(dir, cc string) (exe string, err error) {
+	files, err := headers()
+	if err != nil {
+		return "", err
+	}
+	files["hostengine.c"] = hostEngineSource
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	exe = filepath.Join(dir, "hostengine")
+	cmd := exec.CommandContext(context.Background(), cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", dir, "-o", exe, "hostengine.c", "-ldl") //nolint:gosec // our own source
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the host engine: %w\n%s", err, out)
+	}
+	return exe, nil
+}
+
+// Start starts it again where it was, and waits until it listens.
+func (e *HostEngine) Start() {
+	e.tb.Helper()
+	where := e.address
+	if _, port, err := net.SplitHostPort(e.address); err == nil {
+		where = port
+	}
+	e.process = programtest.Start(e.tb, e.exe, []string{where}, programtest.Options{Env: e.env})
+	e.process.Await(e.tb, "a host engine", func() error {
+		if strings.Contains(e.process.Output(), "ready") {
+			return nil
+		}
+		return errors.New("it does not listen yet")
+	})
+}
+
+// Stop kills it.
+func (e *HostEngine) Stop() {
+	e.tb.Helper()
+	e.process.Signal(e.tb, syscall.SIGKILL)
+	<-e.process.Ended()
+}
+
+// Freeze makes it answer nobody until release is called: connections to it stay, and
+// new ones are still taken by the kernel.
+func (e *HostEngine) Freeze() (release func()) {
+	e.tb.Helper()
+	e.process.Signal(e.tb, syscall.SIGSTOP)
+	return func() { e.process.Signal(e.tb, syscall.SIGCONT) }
+}
+
+// PID is the number of its process.
+func (e *HostEngine) PID() int { return e.process.PID() }
