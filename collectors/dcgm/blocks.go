@@ -41,7 +41,7 @@ type block struct {
 	cells   []cell  // entity by entity
 	columns []int32 // by cell: the column of the part, -1 none
 	newest  []int64 // by entity: the newest time stamp of the last read, Unix µs
-	spoke   []int   // by entity: how many fields had a value in the last read in which one had
+	spoke   []int   // by entity: how many fields have had a value in one read, at most
 	chunks  []chunk
 }
 

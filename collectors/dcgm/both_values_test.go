@@ -4,6 +4,7 @@ package dcgm
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -74,14 +75,22 @@ func TestValuesChange(t *testing.T) {
 		f(power, 351.25)
 		f(energy, 1<<52)
 		f(energy, 0x7ffffff0) // what is a blank in 32 bits
-		for why, reason := range []string{dcgmtest.Null: "null", dcgmtest.NotFound: "not found", dcgmtest.NotSupported: "not supported", dcgmtest.NotPermitted: "not permitted"} {
-			for _, name := range []string{temperature, power, energy} {
+		names := []string{temperature, power, energy}
+		for _, name := range names {
+			for _, why := range []int{dcgmtest.Null, dcgmtest.NotFound, dcgmtest.NotPermitted} {
 				m.blank(1, name, why)
 				c.untilValue(t, id, name, math.NaN())
-				others(name, reason)
+				others(name, fmt.Sprintf("blank %d", why))
 				m.set(1, name, 40)
 				c.untilValue(t, id, name, 40)
 			}
+		}
+		for _, name := range names { // an engine may never ask for it again
+			m.blank(1, name, dcgmtest.NotSupported)
+			c.untilValue(t, id, name, math.NaN())
+		}
+		if v, _ := c.value(t, nvmltest.UUID(0), temperature); v != 40 {
+			t.Errorf("the temperature of the other GPU is %v, want 40", v)
 		}
 	})
 }
@@ -127,7 +136,7 @@ func TestEveryField(t *testing.T) {
 				for i, s := range c.sources {
 					for j, col := range s.Columns() {
 						d, _ := field.ByID(col.Field)
-						if v := c.row[i][j]; d != nil && !d.Event && (v < d.Min || v > d.Max) {
+						if v := c.row[i][j]; !d.Event && (v < d.Min || v > d.Max) {
 							t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
 						}
 					}

@@ -9,12 +9,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// hush notices a GPU of which every value has become blank at once. An engine goes
-// on answering for one that fell off the bus, with a good status and new time
-// stamps, and only no longer lists it as supported.
+// hush notices a GPU of which every value has become blank. An engine goes on
+// answering for one that fell off the bus, with a good status and new time stamps,
+// and only no longer lists it as supported. It reads one field after the other, so
+// that what was there goes in more than one read.
 type hush struct {
 	values int // there are in this read
-	gone   int // there were, in blocks that have blanks alone now
+	gone   int // there were at best, in blocks that have blanks alone now
 }
 
 // hushLeast is how many values must have gone: one or two may be of a kind that
@@ -30,7 +31,7 @@ func (h *hush) add(b *block, e, values, blanks int) {
 	h.values += values
 	switch {
 	case values > 0:
-		b.spoke[e] = values
+		b.spoke[e] = max(b.spoke[e], values)
 	case blanks >= b.spoke[e] && !profiles(field.ID(b.fields[0])):
 		h.gone += b.spoke[e]
 	}

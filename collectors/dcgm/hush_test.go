@@ -43,9 +43,11 @@ func TestHush(t *testing.T) {
 		e.Unset(dcgmtest.GPU(1), f)
 	}
 	want("GPU 1 has most of its values", false)
-	for _, f := range fields {
+	for _, f := range fields[1:] {
 		e.Set(dcgmtest.GPU(1), f, blank)
 	}
+	want("GPU 1 has one value left", false)
+	e.Set(dcgmtest.GPU(1), fields[0], blank)
 	want("GPU 1 has none", true)
 	e.Unset(dcgmtest.GPU(1), 150)
 	want("GPU 1 is back", false)

@@ -635,7 +635,7 @@ var dcgmFields = [...]Descriptor{
 	{ID: 1442, Name: "DCGM_FI_DEV_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL", Kind: Int64, Level: GPU, Cost: Slow, Unit: "ms", Min: 0, Max: 9e+18, Help: "Power smoothing: hysteresis set by the administrator"},
 	{ID: 1501, Name: "DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS", Aliases: []string{"DCGM_FI_DEV_PCIE_CORRECTABLE_ERROR_TOTAL"}, Kind: Int64, Level: GPU, Cost: Slow, Min: 0, Max: 9e+18, Help: "PCIe errors that were corrected"},
 	{ID: 1502, Name: "DCGM_FI_IMEX_DOMAIN_STATUS", Kind: String, Level: Global, Cost: Slow, Help: "State of the IMEX domain"},
-	{ID: 1503, Name: "DCGM_FI_IMEX_DAEMON_STATUS", Kind: Int64, Level: Global, Cost: Slow, Min: 0, Max: 64, Help: "State of the IMEX daemon; 5 is ready"},
+	{ID: 1503, Name: "DCGM_FI_IMEX_DAEMON_STATUS", Kind: Int64, Level: Global, Cost: Slow, Min: -3, Max: 64, Help: "State of the IMEX daemon; 5 is ready; negative: none installed; not configured; unknown"},
 	{ID: 1507, Name: "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", Aliases: []string{"DCGM_FI_DEV_MEMORY_UNREPAIRABLE"}, Kind: Int64, Level: GPU, Cost: Slow, Unit: "bool", Min: 0, Max: 1, Help: "Memory has errors that cannot be repaired"},
 	{ID: 1508, Name: "DCGM_FI_DEV_NVLINK_GET_STATE", Aliases: []string{"DCGM_FI_DEV_NVLINK_LINK_STATUS"}, Kind: Int64, Level: Link, Cost: Slow, Min: 0, Max: 64, Help: "State of the NVLink"},
 	{ID: 1509, Name: "DCGM_FI_DEV_NVLINK_PPCNT_IBPC_PORT_XMIT_WAIT", Aliases: []string{"DCGM_FI_DEV_NVLINK_PPCNT_IBPC_TX_WAIT_TOTAL"}, Kind: Int64, Level: Link, Cost: Slow, Min: 0, Max: 9e+18, Help: "Time units in which the port had data to send and could not"},

@@ -139,11 +139,18 @@ static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *f, dou
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
+// since_1970 is the CPU's time in microseconds, as nvml.h has it; not the simulated one.
+static long long since_1970(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 void field_value(const struct call *c, nvmlFieldValue_t *f) {
 	double v = 0;
 	nvmlValueType_t type = ULL;
 	f->nvmlReturn = look_up(c, f, &v, &type);
-	f->timestamp = (long long)(c->now * 1e6);
+	f->timestamp = since_1970();
 	f->latencyUsec = 0;
 	f->valueType = type;
 	memset(&f->value, 0, sizeof f->value);
