@@ -39,7 +39,9 @@ type machine interface {
 	sick(gpu int)
 	lose(gpu int)
 	restore(gpu int)
+	remove(gpu int) // before the engine has begun to read it
 	setMIG(gpu int, profiles ...string)
+	uuids(gpu int) map[string]string // of compute instances, by "GPU instance/compute instance"
 	setLink(gpu, link int, up bool)
 	setPeers(a, b, status int)
 

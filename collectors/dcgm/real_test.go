@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,21 @@ func (m *real) blank(gpu int, name string, why int) {
 }
 
 func (m *real) setMIG(gpu int, profiles ...string) { m.node.SetMIG(gpu, migNames(profiles)...) }
+
+func (m *real) uuids(gpu int) map[string]string {
+	out := map[string]string{}
+	for _, in := range m.node.Instances(gpu) {
+		out[fmt.Sprintf("%d/%d", in.GI, in.CI)] = in.UUID
+	}
+	return out
+}
+
+// remove: an engine lists the GPUs that there are when it starts.
+func (m *real) remove(gpu int) {
+	m.node.Remove(gpu)
+	m.stop()
+	m.start()
+}
 
 // migNames: "3g" is "3g.40gb" of an H100, "3g/2" two compute instances of one slice.
 func migNames(profiles []string) (out []string) {

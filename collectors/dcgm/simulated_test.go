@@ -3,6 +3,8 @@
 package dcgm
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 // simulated is a machine whose DCGM is ours.
 type simulated struct {
 	*dcgmtest.Engine
-	o Options
+	o   Options
+	mig map[int][]string
 }
 
 func newSimulated(tb testing.TB, h hardware) machine {
@@ -27,7 +30,7 @@ func newSimulated(tb testing.TB, h hardware) machine {
 		o = embedded(e)
 	}
 	o.Interval = 10 * time.Millisecond
-	m := &simulated{e, o}
+	m := &simulated{e, o, map[int][]string{}}
 	if h.mig != nil {
 		m.setMIG(0, h.mig...)
 	}
@@ -66,7 +69,23 @@ func (m *simulated) setMIG(gpu int, profiles ...string) {
 		full = append(full, p[:2]+map[string]string{"1g": ".5gb", "2g": ".10gb", "3g": ".20gb"}[p[:2]]+p[2:])
 	}
 	m.SetMIG(gpu, full...)
+	m.mig[gpu] = profiles
 }
+
+// uuids: instances count from 1, compute instances from 0.
+func (m *simulated) uuids(gpu int) map[string]string {
+	out := map[string]string{}
+	for i, p := range m.mig[gpu] {
+		for c := range 2 {
+			if c == 0 || strings.HasSuffix(p, "/2") {
+				out[fmt.Sprintf("%d/%d", i+1, c)] = dcgmtest.MIGUUID(gpu, i+1, c)
+			}
+		}
+	}
+	return out
+}
+
+func (m *simulated) remove(gpu int) { m.Remove(dcgmtest.GPU(gpu)) }
 
 func (m *simulated) setLink(gpu, link int, up bool) {
 	state := dcgmtest.LinkDown

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/programtest"
 )
 
@@ -94,7 +95,26 @@ func (e *HostEngine) Stop() {
 func (e *HostEngine) Freeze() (release func()) {
 	e.tb.Helper()
 	e.process.Signal(e.tb, syscall.SIGSTOP)
+	eventually.OK(e.tb, "every thread of the host engine stands still", e.stopped)
 	return func() { e.process.Signal(e.tb, syscall.SIGCONT) }
+}
+
+// stopped is nil if all its threads are in state T (proc_pid_stat(5)).
+func (e *HostEngine) stopped() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", e.PID()))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		text, err := os.ReadFile(t)
+		if err != nil {
+			return err
+		}
+		if _, after, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(after, "T") {
+			return fmt.Errorf("%s: %s", t, text)
+		}
+	}
+	return nil
 }
 
 // PID is the number of its process.
