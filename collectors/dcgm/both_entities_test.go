@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/eventually"
@@ -48,6 +49,35 @@ func TestDevices(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLabelsOfOthers: a label that only another kind of entity has, for which an engine
+// fails the whole call, is left out, and costs no other.
+func TestLabelsOfOthers(t *testing.T) {
+	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		names := []string{temperature, "label DCGM_FI_DRIVER_VERSION"}
+		for _, d := range field.All() {
+			if others := d.Level == field.CPU || d.Level == field.Switch; d.Kind == field.String && (others || strings.Contains(d.Name, "VGPU")) {
+				names = append(names, "label "+d.Name)
+				if e := m.simulation(); e != nil {
+					e.Refuse(dcgmtest.All(dcgmtest.KindGPU), int(d.ID), -3)
+				}
+			}
+		}
+		names = append(names, "label DCGM_FI_DEV_SERIAL")
+		facts := map[string]string{}
+		for _, l := range find(t, settled(t, m, names...), nvmltest.UUID(1)).Facts {
+			facts[l.Name] = l.Value
+		}
+		if facts["DCGM_FI_DRIVER_VERSION"] != "580.65.06" || facts["DCGM_FI_DEV_SERIAL"] != nvmltest.Serial(1) {
+			t.Errorf("labels: %v", facts)
+		}
+		for name := range facts {
+			if strings.Contains(name, "CPU") || strings.Contains(name, "NVSWITCH") || strings.Contains(name, "VGPU") {
+				t.Errorf("a GPU has the label %s", name)
+			}
+		}
+	})
 }
 
 // count is how many devices of the GPUs' source there are of each level.

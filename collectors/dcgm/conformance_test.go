@@ -4,6 +4,7 @@ package dcgm
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -44,6 +45,52 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestConformanceOfNVIDIA runs the suite on NVIDIA's engine. What the suite does to the
+// hardware, the engine must have noticed before the suite looks. Health is left out: it
+// finds in time that the simulated power is at its limit, and each new reason takes a
+// new Open (TestHealthJudged).
+func TestConformanceOfNVIDIA(t *testing.T) {
+	for name, h := range map[string]hardware{
+		"H100": {gpus: 3}, "H100 by TCP": {gpus: 2, tcp: true}, "H100 embedded": {gpus: 2, embedded: true},
+		"H100 MIG": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fields := collectortest.Fields()
+			fields.Fields = slices.DeleteFunc(fields.Fields, func(f field.Field) bool { return f.Desc.ID == field.GPUHealth })
+			collectortest.Run(t, collectortest.Harness{
+				Name: "dcgm", Fields: fields,
+				New: func(tb testing.TB) collectortest.Rig {
+					m := newReal(tb, h)
+					r := &rig{}
+					rig := collectortest.Rig{
+						Factory:       func() collector.Collector { return &witness{New(m.options()), r} },
+						LoseDevice:    func(id string) { noticed(tb, m, func() { m.lose(r.gpu(tb, id)) }) },
+						RestoreDevice: func(id string) { noticed(tb, m, func() { m.restore(r.gpu(tb, id)) }) },
+						ChangeColumns: func() { noticed(tb, m, func() { m.setMIG(0, "1g", "1g") }) },
+					}
+					if !h.embedded {
+						rig.FailOpen = func() func() { m.stop(); return m.start }
+					}
+					return rig
+				},
+			})
+		})
+	}
+}
+
+// noticed makes a change and waits until a collector beside the others sees it.
+func noticed(tb testing.TB, m machine, change func()) {
+	tb.Helper()
+	c, err := openBriefly(tb, m.options(), temperature, power, "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.close(tb)
+	c.until(tb, 0, "first values", func(err error) bool { return err == nil || errors.Is(err, collector.ErrDeviceLost) })
+	change()
+	c.untilRescan(tb)
 }
 
 // witness remembers what the sources of a rig's collectors are.

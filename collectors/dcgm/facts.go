@@ -25,11 +25,11 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 		}
 	}
 	out := make([][]collector.Label, len(entities))
-	texts, err := d.engine.texts(entities, numbersOf(words))
+	texts, err := apart(d.engine.texts, entities, numbersOf(words), "")
 	if err != nil {
 		return nil, err
 	}
-	values, err := d.engine.live(entities, numbersOf(numbers))
+	values, err := apart(d.engine.live, entities, numbersOf(numbers), cell{value: math.NaN()})
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,27 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 		}
 	}
 	return out, nil
+}
+
+// apart reads fields in one call, and one by one where that fails: a field that the
+// engine does not know, or that only other kinds of entities have, fails the whole
+// call. Such a field is blank.
+func apart[T any](read func([]entity, []uint16) ([]T, error), entities []entity, fields []uint16, blank T) ([]T, error) {
+	all, err := read(entities, fields)
+	if !ofAField(err) {
+		return all, err
+	}
+	all = slices.Repeat([]T{blank}, len(entities)*len(fields))
+	for f := 0; len(fields) > 1 && f < len(fields); f++ {
+		one, err := apart(read, entities, fields[f:f+1], blank)
+		if err != nil {
+			return nil, err
+		}
+		for e := range entities {
+			all[e*len(fields)+f] = one[e]
+		}
+	}
+	return all, nil
 }
 
 func numbersOf(fields []field.Field) []uint16 {

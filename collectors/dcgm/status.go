@@ -3,6 +3,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"warpgauge/pkg/collector"
 )
@@ -14,6 +15,7 @@ type status int32
 const (
 	statusOK            status = 0
 	statusBadParam      status = -1
+	statusGeneric       status = -3
 	statusNotSupported  status = -6
 	statusInitError     status = -7
 	statusUninitialized status = -10
@@ -103,4 +105,10 @@ func (s status) severs() bool {
 func severed(err error) bool {
 	var s status
 	return errors.As(err, &s) && s.severs()
+}
+
+// ofAField reports whether an answer may be about one field of several.
+func ofAField(err error) bool {
+	var s status
+	return errors.As(err, &s) && slices.Contains([]status{statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule}, s)
 }

@@ -73,8 +73,8 @@ func (e *Engine) Unset(of Entity, field int) {
 	})
 }
 
-// Refuse makes watching a field answer a code, for the whole of the watch; 0 takes
-// it back.
+// Refuse makes watching a field answer a code, for the whole of the watch, and reading
+// it from the driver, for the whole of the call; 0 takes it back.
 func (e *Engine) Refuse(of Entity, field, code int) {
 	e.change(func() error {
 		e.refused = slices.DeleteFunc(e.refused, func(o refusal) bool { return o.of == of && o.field == field })

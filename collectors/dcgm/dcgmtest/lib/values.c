@@ -159,6 +159,8 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t e
 	for (unsigned k = 0; k < n; k++) {
 		unsigned i = S->order ? n - 1 - k : k;
 		const dcgmGroupEntityPair_t *x = &e[i / nf];
+		const struct value *no = flags & DCGM_FV_FLAG_LIVE_DATA ? find_value(&S->refused, (int)x->entityGroupId, x->entityId, f[i % nf]) : NULL;
+		if (no && no->code) return leave(no->code);
 		struct answer a = look((int)x->entityGroupId, x->entityId, f[i % nf], flags & DCGM_FV_FLAG_LIVE_DATA);
 		if (!a.omitted) fill_v2(&out[at++], (int)x->entityGroupId, x->entityId, f[i % nf], &a);
 	}
