@@ -42,6 +42,7 @@ type block struct {
 	columns []int32 // by cell: the column of the part, -1 none
 	newest  []int64 // by entity: the newest time stamp of the last read, Unix µs
 	spoke   []int   // by entity: how many fields have had a value in one read, at most
+	ofNode  []bool  // by field: it is the node's, and says nothing of an entity
 	chunks  []chunk
 }
 
@@ -178,6 +179,12 @@ func (b *block) cut(room int) {
 	b.cells = make([]cell, len(b.entities)*len(b.fields))
 	b.newest = make([]int64, len(b.entities))
 	b.spoke = make([]int, len(b.entities))
+	b.ofNode = make([]bool, len(b.fields))
+	for i, id := range b.fields {
+		if d, ok := field.ByID(field.ID(id)); ok {
+			b.ofNode[i] = d.Level == field.Global
+		}
+	}
 	b.chunks = nil
 	nf := len(b.fields)
 	if nf <= room {

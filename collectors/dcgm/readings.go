@@ -172,6 +172,7 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 			switch {
 			case c.status == statusLost:
 				r.lost[place] = true
+			case b.ofNode[i]:
 			case c.status == statusOK && c.micros != 0 && math.IsNaN(c.value):
 				blanks++
 			case c.status == statusOK && c.micros != 0:
@@ -184,7 +185,7 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 				row[at] = c.value
 			}
 		}
-		r.hush[place].add(b, e, values, blanks)
+		r.hush[place].add(b, e, values, blanks, newest)
 		// Each block has a clock of its own: those that are read seldom are older.
 		if newest != 0 && newest != b.newest[e] {
 			b.newest[e], r.moved[place] = newest, true
@@ -206,7 +207,7 @@ func (r *readings) judge() error {
 		switch {
 		case r.lost[i]:
 			err = statusLost
-		case err == nil && r.node.entities[i].kind == kindGPU && r.hush[i].fell():
+		case err == nil && r.node.entities[i].kind == kindGPU && r.hush[i].fell(f.patience/2):
 			err = errFellSilent
 		}
 		if err != nil {

@@ -40,7 +40,7 @@ func newReal(tb testing.TB, h hardware) machine {
 	if h.mig != nil {
 		c.MIG = map[int][]string{0: migNames(h.mig)}
 	}
-	m := &real{tb: tb, o: Options{Interval: 100 * time.Millisecond, SlowInterval: time.Second}}
+	m := &real{tb: tb, o: Options{Interval: 100 * time.Millisecond, SlowInterval: time.Second, ConnectTimeout: 2 * time.Second}}
 	if h.embedded {
 		m.node = nvmltest.New(tb, c)
 		loadNVML(tb, m.node.Library())
