@@ -13,7 +13,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/dl"
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/field"
 )
 
 // A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own
@@ -77,11 +76,10 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 func TestMain(m *testing.M) {
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {
-			fmt.Fprintf(os.Stderr, "%s is 1: %v\n", realVariable, err)
-			os.Exit(1)
+			panic(fmt.Errorf("%s is 1: %w", realVariable, err))
 		}
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // settable are fields that tests give values: dcgmtest's number of it, and the key of
@@ -167,16 +165,4 @@ func (c *opened) has(tb testing.TB, id, name string) bool {
 	tb.Helper()
 	v, _ := c.value(tb, id, name)
 	return !math.IsNaN(v)
-}
-
-// columnsOf are how many columns there are of a field.
-func (c *opened) columnsOf(id field.ID) (n int) {
-	for _, s := range c.sources {
-		for _, col := range s.Columns() {
-			if col.Field == id {
-				n++
-			}
-		}
-	}
-	return n
 }

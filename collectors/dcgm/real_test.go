@@ -21,9 +21,9 @@ import (
 // and tests may use them.
 const realVariable = "DCGM_TEST_REAL"
 
-// real is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine of its
+// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine of its
 // own process has a library of its own; one that is embedded has that of this process.
-type real struct {
+type nvidia struct {
 	tb   testing.TB
 	node *nvmltest.Node
 	host *dcgmtest.HostEngine // nil where it is embedded
@@ -40,7 +40,7 @@ func newReal(tb testing.TB, h hardware) machine {
 	if h.mig != nil {
 		c.MIG = map[int][]string{0: migNames(h.mig)}
 	}
-	m := &real{tb: tb, o: Options{Interval: 100 * time.Millisecond, SlowInterval: time.Second, ConnectTimeout: 2 * time.Second}}
+	m := &nvidia{tb: tb, o: Options{Interval: 100 * time.Millisecond, SlowInterval: time.Second, ConnectTimeout: 2 * time.Second}}
 	if h.embedded {
 		m.node = nvmltest.New(tb, c)
 		loadNVML(tb, m.node.Library())
@@ -78,7 +78,7 @@ func freeAddress(tb testing.TB, tcp bool) string {
 		tb.Cleanup(func() { _ = port.Close() })
 		return port.Address()
 	}
-	dir, err := os.MkdirTemp("", "dcgm-") // tb.TempDir() may be longer than a socket's path
+	dir, err := os.MkdirTemp("", "dcgm-") //nolint:usetesting // tb.TempDir() may be longer than a socket's path
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -86,30 +86,30 @@ func freeAddress(tb testing.TB, tcp bool) string {
 	return filepath.Join(dir, "socket")
 }
 
-func (m *real) options() Options             { return m.o }
-func (m *real) simulation() *dcgmtest.Engine { return nil }
-func (m *real) set(gpu int, name string, v float64) {
+func (m *nvidia) options() Options             { return m.o }
+func (m *nvidia) simulation() *dcgmtest.Engine { return nil }
+func (m *nvidia) set(gpu int, name string, v float64) {
 	m.node.SetNumber(gpu, settable[name].key, v*settable[name].scale)
 }
-func (m *real) unset(gpu int, name string) { m.node.Unset(gpu, settable[name].key) }
-func (m *real) xid(gpu, code int)          { m.node.XID(gpu, uint64(code)) }
-func (m *real) sick(gpu int)               { m.xid(gpu, 31) }
-func (m *real) lose(gpu int)               { m.node.Return(gpu, nvmltest.Every, "GPU_IS_LOST") }
-func (m *real) restore(gpu int)            { m.node.Restore(gpu) }
-func (m *real) hang() (release func())     { return m.node.Hang(1, nvmltest.Every) }
-func (m *real) stop()                      { m.host.Stop() }
-func (m *real) start()                     { m.host.Start() }
-func (m *real) silence() (release func())  { return m.host.Freeze() }
+func (m *nvidia) unset(gpu int, name string) { m.node.Unset(gpu, settable[name].key) }
+func (m *nvidia) xid(gpu, code int)          { m.node.XID(gpu, uint64(code)) }
+func (m *nvidia) sick(gpu int)               { m.xid(gpu, 31) }
+func (m *nvidia) lose(gpu int)               { m.node.Return(gpu, nvmltest.Every, "GPU_IS_LOST") }
+func (m *nvidia) restore(gpu int)            { m.node.Restore(gpu) }
+func (m *nvidia) hang() (release func())     { return m.node.Hang(1, nvmltest.Every) }
+func (m *nvidia) stop()                      { m.host.Stop() }
+func (m *nvidia) start()                     { m.host.Start() }
+func (m *nvidia) silence() (release func())  { return m.host.Freeze() }
 
 // blank: what NVML says, and what DCGM makes of it.
-func (m *real) blank(gpu int, name string, why int) {
+func (m *nvidia) blank(gpu int, name string, why int) {
 	code := map[int]string{dcgmtest.Null: "!UNKNOWN", dcgmtest.NotFound: "!NOT_FOUND", dcgmtest.NotSupported: "none", dcgmtest.NotPermitted: "!NO_PERMISSION"}
 	m.node.Set(gpu, settable[name].key, code[why])
 }
 
-func (m *real) setMIG(gpu int, profiles ...string) { m.node.SetMIG(gpu, migNames(profiles)...) }
+func (m *nvidia) setMIG(gpu int, profiles ...string) { m.node.SetMIG(gpu, migNames(profiles)...) }
 
-func (m *real) uuids(gpu int) map[string]string {
+func (m *nvidia) uuids(gpu int) map[string]string {
 	out := map[string]string{}
 	for _, in := range m.node.Instances(gpu) {
 		out[fmt.Sprintf("%d/%d", in.GI, in.CI)] = in.UUID
@@ -118,7 +118,7 @@ func (m *real) uuids(gpu int) map[string]string {
 }
 
 // remove: an engine lists the GPUs that there are when it starts.
-func (m *real) remove(gpu int) {
+func (m *nvidia) remove(gpu int) {
 	m.node.Remove(gpu)
 	m.stop()
 	m.start()
@@ -137,7 +137,7 @@ func migNames(profiles []string) (out []string) {
 	return out
 }
 
-func (m *real) setLink(gpu, link int, up bool) {
+func (m *nvidia) setLink(gpu, link int, up bool) {
 	state := 0.0
 	if up {
 		state = 1
@@ -146,7 +146,7 @@ func (m *real) setLink(gpu, link int, up bool) {
 }
 
 // setPeers: DCGM's status is NVML's.
-func (m *real) setPeers(a, b, status int) {
+func (m *nvidia) setPeers(a, b, status int) {
 	const overNVLink = 2 // NVML_P2P_CAPS_INDEX_NVLINK
 	m.node.P2P(a, b, overNVLink, status)
 }
