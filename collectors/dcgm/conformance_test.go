@@ -14,6 +14,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 
@@ -74,9 +75,8 @@ func TestConformanceOfNVIDIA(t *testing.T) {
 							c.until(tb, 0, "a lost GPU", func(err error) bool { return errors.Is(err, collector.ErrDeviceLost) })
 						},
 						RestoreDevice: func(id string) {
-							c := beside(tb, m)
 							m.restore(r.gpu(tb, id))
-							c.untilRescan(tb)
+							eventually.OK(tb, "the GPU again", func() error { return alive(tb, m, id) })
 						},
 						ChangeColumns: func() {
 							c := beside(tb, m)
@@ -92,6 +92,24 @@ func TestConformanceOfNVIDIA(t *testing.T) {
 			})
 		})
 	}
+}
+
+// alive is nil if a collector that is opened now has the temperature of a GPU.
+func alive(tb testing.TB, m machine, id string) error {
+	tb.Helper()
+	c, err := openBriefly(tb, m.options(), temperature)
+	if err != nil {
+		return err
+	}
+	defer c.close(tb)
+	if err := c.sample(0); err != nil {
+		return err
+	}
+	there := slices.ContainsFunc(devices(c), func(d collector.Device) bool { return d.ID == id })
+	if !there || !c.has(tb, id, temperature) {
+		return errNotYet
+	}
+	return nil
 }
 
 // beside is a collector that has all that the one under test has, and tells when the
