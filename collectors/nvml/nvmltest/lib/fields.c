@@ -1,6 +1,7 @@
 // Field values: which value stands behind an id (NVML_FI_* in nvml.h).
 #include "fake.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -139,18 +140,30 @@ static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *f, dou
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-// since_1970 is the CPU's time in microseconds, as nvml.h has it; not the simulated one.
-static long long since_1970(void) {
+// since_1970 is the simulated time as nvml.h has it, in microseconds since 1970: the
+// CPU's time while nobody has frozen the simulated one or moved it on.
+static long long since_1970(const struct call *c) {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t epoch; // of the running time that zero is of
+	static long long zero;
+	long long now = (long long)(c->now * 1e6);
 	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+	pthread_mutex_lock(&lock);
+	if (!zero || (!c->s->frozen && c->s->epoch != epoch)) {
+		clock_gettime(CLOCK_REALTIME, &t);
+		zero = (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000 - now;
+		epoch = c->s->epoch;
+	}
+	long long out = zero + now;
+	pthread_mutex_unlock(&lock);
+	return out;
 }
 
 void field_value(const struct call *c, nvmlFieldValue_t *f) {
 	double v = 0;
 	nvmlValueType_t type = ULL;
 	f->nvmlReturn = look_up(c, f, &v, &type);
-	f->timestamp = since_1970();
+	f->timestamp = since_1970(c);
 	f->latencyUsec = 0;
 	f->valueType = type;
 	memset(&f->value, 0, sizeof f->value);
