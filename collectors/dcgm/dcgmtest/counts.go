@@ -10,7 +10,7 @@ type Counts struct {
 	Embedded      int
 	Groups        int
 	FieldGroups   int
-	Watches       int // pairs of group and field group
+	Watches       int // pairs of group and field group that have something of their own
 	HealthWatches int // groups
 }
 

@@ -63,6 +63,31 @@ static void note_last(const struct values *before) {
 	}
 }
 
+// count_watches tells how many watches have something that no later one of their client
+// has: the others are none of the engine's.
+static void count_watches(void) {
+	static int told;
+	struct values later = {0}; // by entity and field: code is whose
+	int now = 0;
+	for (int i = watch_count - 1; i >= 0; i--) {
+		const struct watch *w = &watches[i];
+		bool own = false;
+		for (int m = 0; m < w->member_count; m++)
+			for (int f = 0; f < w->id_count; f++) {
+				if (w->ended[m * w->id_count + f]) continue;
+				const dcgmGroupEntityPair_t *e = &w->members[m];
+				const struct value *v = find_value(&later, (int)e->entityGroupId, e->entityId, w->ids[f]);
+				if (v && v->code == (int)w->owner) continue;
+				put_value(&later, (int)e->entityGroupId, e->entityId, w->ids[f])->code = (int)w->owner;
+				own = true;
+			}
+		now += own;
+	}
+	free_values(&later);
+	for (; told < now; told++) plus(WORD_WATCHES);
+	for (; told > now; told--) minus(WORD_WATCHES);
+}
+
 // rebuild makes the table of what is watched anew. The engine knows of one watch by a
 // client of an entity's field: the last one says how often.
 static void rebuild(void) {
@@ -84,6 +109,7 @@ static void rebuild(void) {
 			}
 	note_last(&before);
 	free_values(&before);
+	count_watches();
 }
 
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
@@ -103,7 +129,6 @@ static void drop_watch(int i) {
 	free(watches[i].members);
 	free(watches[i].ended);
 	memmove(&watches[i], &watches[i + 1], (size_t)(--watch_count - i) * sizeof *watches);
-	minus(WORD_WATCHES);
 }
 
 static void drop_group(struct group *g) {
@@ -386,7 +411,6 @@ static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldG
 	if (!w->members || !w->ended) abort();
 	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
 	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
-	plus(WORD_WATCHES);
 }
 
 dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long every, double keep, int samples) {

@@ -22,7 +22,7 @@ enum {
 	WORD_EMBEDDED, // engines that run in a process
 	WORD_GROUPS,
 	WORD_FIELD_GROUPS,
-	WORD_WATCHES, // pairs of group and field group
+	WORD_WATCHES, // pairs of group and field group that have something of their own
 	WORD_HEALTH_WATCHES,
 	WORD_PAUSED,
 	WORD_FAIL_AT,   // calls until the one that fails; 0 none
