@@ -4,7 +4,9 @@ package dcgm
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
@@ -51,4 +53,48 @@ func TestHush(t *testing.T) {
 	want("GPU 1 has none", true)
 	e.Unset(dcgmtest.GPU(1), 150)
 	want("GPU 1 is back", false)
+}
+
+// TestHushOverBlocks: a block that is read seldom keeps the values of before while the
+// others are blank already, and what nobody has read for that long says nothing.
+func TestHushOverBlocks(t *testing.T) {
+	const second = int64(time.Second / time.Microsecond)
+	fast := &block{fields: []uint16{150, 155, 252}, spoke: []int{0}}
+	slow := &block{fields: []uint16{230, 391}, spoke: []int{0}}
+	read := func(fastValues int, fastAt int64, slowValues int, slowAt int64) bool {
+		var h hush
+		h.add(fast, 0, fastValues, 3-fastValues, fastAt)
+		h.add(slow, 0, slowValues, 2-slowValues, slowAt)
+		return h.fell(2 * time.Second)
+	}
+	const begin = int64(1000) * 1_000_000
+	for _, tt := range []struct {
+		what       string
+		fast       int
+		fastAt     int64
+		slow       int
+		slowAt     int64
+		wantSilent bool
+	}{
+		{"all there", 3, begin, 2, begin, false},
+		{"one blank", 2, begin + 1*second, 2, begin, false},
+		{"the fast ones blank, the slow ones as old", 0, begin + 2*second, 2, begin, false},
+		{"the fast ones blank, the slow ones older than that", 0, begin + 3*second, 2, begin, true},
+		{"the fast ones back", 1, begin + 4*second, 2, begin, false},
+		{"the fast ones blank, the slow ones read since", 0, begin + 5*second, 2, begin + 5*second, false},
+		{"all blank", 0, begin + 6*second, 0, begin + 6*second, true},
+	} {
+		if got := read(tt.fast, tt.fastAt, tt.slow, tt.slowAt); got != tt.wantSilent {
+			t.Errorf("%s: fell silent = %v, want %v", tt.what, got, tt.wantSilent)
+		}
+	}
+}
+
+// TestFieldsOfTheNode: they go on for a GPU that is gone, and are counted for none.
+func TestFieldsOfTheNode(t *testing.T) {
+	b := &block{fields: []uint16{1, 150}, entities: []entity{{kindGPU, 0}}}
+	b.cut(1)
+	if want := []bool{true, false}; !slices.Equal(b.ofNode, want) {
+		t.Errorf("driver version and temperature are the node's: %v, want %v", b.ofNode, want)
+	}
 }

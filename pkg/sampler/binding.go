@@ -120,9 +120,10 @@ func (b *binding) isClosed() bool {
 
 // takeOver returns when b can replace old without a gap and without a value
 // going back, at the latest after limit. First each fresh device of old has given b
-// values: a library may have none yet of one that it has just been asked for. Then old samples no more, and b samples once
-// again: what old has read meanwhile is older than that, so no counter decreases
-// when the View changes, which Prometheus would take for a reset.
+// values: a library may have none yet of one that it has just been asked for. Then
+// old samples no more, and b samples once again: what old has read meanwhile is
+// older than that, so no counter decreases when the View changes, which Prometheus
+// would take for a reset.
 func (b *binding) takeOver(ctx context.Context, old *binding, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
