@@ -69,7 +69,7 @@ func (s *Server) await(tb testing.TB, what string, f func(context.Context) error
 }
 
 func (s *Server) query(ctx context.Context, expr string) (model.Vector, error) {
-	result, _, err := s.API.Query(ctx, expr, time.Time{}) // the server's time
+	result, _, _, err := s.API.Query(ctx, expr, time.Time{}) // the server's time
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expr, err)
 	}
