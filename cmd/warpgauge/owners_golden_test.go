@@ -13,8 +13,8 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podmeta/podmetatest"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // ownersCSV asks for what users of a shared device may have of their own, for one
@@ -152,29 +152,29 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 		name   string
 		args   []string
 		pods   []*v1.PodResources
-		api    []podmetatest.Object // pods
-		slices []podmetatest.Object
+		api    []apitest.Object // pods
+		slices []apitest.Object
 	}{
 		{
 			"labels", append(h100(4), "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid",
 				"--kubernetes-pod-label-allowlist-regex=^app,team,^pod$"),
 			whole(gpus),
-			[]podmetatest.Object{
-				podmetatest.Pod("ml", "train-0", "0a-1", map[string]string{
+			[]apitest.Object{
+				apitest.Pod("ml", "train-0", "0a-1", map[string]string{
 					"app.kubernetes.io/name": "trainer", "app": "x", "team": "vision", "secret": "no", "pod": "not this one",
 				}),
-				podmetatest.Pod("ml", "train-1", "0a-2", nil),
-				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+				apitest.Pod("ml", "train-1", "0a-2", nil),
+				apitest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
 			}, nil,
 		},
 		{
 			"virtual-labels", append(h100(4), "--kubernetes-virtual-gpus", "--process-values=false", "-o",
 				"--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid"),
 			shares(gpus),
-			[]podmetatest.Object{
-				podmetatest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
-				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
-				podmetatest.Pod("web", "chat-8", "0a-4", map[string]string{"team": "chat"}),
+			[]apitest.Object{
+				apitest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
+				apitest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+				apitest.Pod("web", "chat-8", "0a-4", map[string]string{"team": "chat"}),
 			}, nil,
 		},
 		{
@@ -186,7 +186,7 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 				kubelet.Pod("ml", "nic", kubelet.Container("main", claim("nic", "nic.example.com", "nic-0"))),
 				kubelet.Pod("ml", "unknown", kubelet.Container("main", claim("later", nvidia, "gpu-9"))),
 			}, nil,
-			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
 				"gpu-0": {"type": "gpu", "uuid": gpus[0].UUID}, "gpu-1": {"type": "gpu", "uuid": gpus[1].UUID},
 				"gpu-2": {"type": "gpu", "uuid": gpus[2].UUID}, "gpu-3": {"type": "gpu", "uuid": gpus[3].UUID},
 			})},
@@ -198,14 +198,14 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 				kubelet.Pod("web", "chat-7", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 				kubelet.Pod("web", "chat-8", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 			}, nil,
-			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
 				"gpu-0-mig-3g20gb-9-0": {"type": "mig", "uuid": instances[0].MIGUUID, "parentUUID": instances[0].UUID, "profile": "3g.20gb"},
 				"gpu-0-mig-1g5gb-19-6": {"type": "mig", "uuid": instances[2].MIGUUID, "parentUUID": instances[2].UUID, "profile": "1g.5gb"},
 			})},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k, api := kubelet.Start(t), podmetatest.Start(t, testNode)
+			k, api := kubelet.Start(t), apitest.Start(t, testNode)
 			k.Set(c.pods...)
 			api.Pods(c.api...)
 			api.Slices(c.slices...)

@@ -104,7 +104,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		for _, labels := range t.ownersOf(d) {
 			unique(descOwner, 1, append(named(d), labels...)...)
 		}
-		if answered { // else a device that somebody has would be nobody's
+		if answered { // else a device that has a user would count as free
 			unique(descOwners, t.count(d), named(d)...)
 		}
 	}
