@@ -17,7 +17,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// ownersCSV asks for what users of a shared device may have of their own, for one
+// ownersCSV asks for what users of a shared device may have, for one
 // reading that they have not, and for a label.
 const ownersCSV = `DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
 DCGM_FI_DEV_FB_USED, gauge, Memory in use.
@@ -55,7 +55,7 @@ const (
 )
 
 // whole are four GPUs: one for a container, one for two containers of a pod, one
-// for two pods, one for nobody.
+// for two pods, one for none.
 func whole(gpus []collector.Device) []*v1.PodResources {
 	one := func(i int) kubelet.DevicesOf { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
 	return []*v1.PodResources{
@@ -86,7 +86,7 @@ func shares(gpus []collector.Device) []*v1.PodResources {
 
 // TestOwnersOnThePage prints one page per way in which devices are given to pods and
 // jobs: names, labels and who the device's owners are; the values of a simulation are
-// nobody's concern here. Rewrite with -update.
+// not compared here. Rewrite with -update.
 func TestOwnersOnThePage(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
 	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
@@ -213,7 +213,7 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append([]string{
 				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
 			}, c.args...)...))
-			// Nobody asks the API server for what nobody wants to know.
+			// The API server is not asked for what is not needed.
 			for path, wanted := range map[string]bool{
 				"/api/v1/pods": c.api != nil, "/apis/resource.k8s.io/v1/resourceslices": c.slices != nil,
 			} {

@@ -327,7 +327,7 @@ func TestBrokenWatches(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				if got := len(c.Snapshot().Pods); got != 2 {
-					t.Errorf("%d pods, want 2: lists go on", got)
+					t.Errorf("%d pods, want 2: lists continue", got)
 				}
 				if n := c.logs.FilterMessageSnippet("mapping fails").Len(); n > 1 {
 					t.Errorf("told %d times", n)
@@ -412,7 +412,7 @@ func TestTooOldAVersionIsNoFailure(t *testing.T) {
 		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
 		synctest.Wait()
 		c.said()
-		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version goes on without an event
+		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
 		s.compact()
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()

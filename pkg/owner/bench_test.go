@@ -85,7 +85,7 @@ func snapshots(replicas int) [2]*kube.Allocations {
 	for i := range out {
 		pods := kubeletPods(replicas)
 		pods[0].Name += fmt.Sprint(i)
-		// podresources keeps those with devices only.
+		// kube.Kubelet keeps those with devices only.
 		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Containers[0].Devices == nil })
 		out[i] = &kube.Allocations{Version: uint64(i + 1), Pods: pods}
 	}
@@ -104,7 +104,7 @@ func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
 	}
 }
 
-// BenchmarkTable joins anew after a pod has changed.
+// BenchmarkTable joins again after a pod has changed.
 func BenchmarkTable(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		n, answers := newNode8(), snapshots(replicas)

@@ -59,8 +59,8 @@ func parseCgroup(file []byte, nested bool) (best location, ok bool) {
 // groups with the names of others, which may claim to be anything.
 //
 // The kubelet names a pod's group pod<uid> below kubepods (cgroupfs) or
-// kubepods-<class>-pod<uid>.slice (systemd), with a prefix if it has a root
-// of its own (kind: kubelet-kubepods-…), and runtimes name containers' <id> or
+// kubepods-<class>-pod<uid>.slice (systemd), with a prefix if it has another
+// root (kind: kubelet-kubepods-…), and runtimes name containers' <id> or
 // <runtime>-<id>.scope. A runtime that was configured for slices but does not use
 // systemd makes one element <slice>:<runtime>:<id>.
 // Sources: pkg/kubelet/cm of kubernetes (cgroup_manager_linux.go), getCgroupsPath

@@ -186,7 +186,7 @@ var trees = []struct {
 		"0::/../../../burstable/pod<UID-A>/<CTR-A>",
 	want: location{pod: uidA, container: ctrA},
 }, {
-	name: "kubelet with a root of its own",
+	name: "kubelet with another root",
 	seen: "https://github.com/kubernetes/kubernetes/issues/49281 (--cgroup-root=/container.slice)",
 	file: "0::/container.slice/container-kubepods.slice/container-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope",
 	want: location{pod: uidA, container: ctrA},
@@ -221,12 +221,12 @@ var trees = []struct {
 	file: "0::/user.slice/user-0.slice/user@0.service/machine.slice/libpod-<CTR-A>.scope/container",
 	want: location{container: ctrA},
 }, {
-	name: "Podman, a pod of its own, systemd",
+	name: "Podman, one of its pods, systemd",
 	seen: "https://github.com/gravitational/teleport, lib/tbot/workloadidentity/workloadattest/container (Podman 4.3.1)",
 	file: "0::/machine.slice/machine-libpod_pod_<NODE>.slice/libpod-<CTR-A>.scope/container",
 	want: location{container: ctrA},
 }, {
-	name: "Podman, a pod of its own, cgroupfs",
+	name: "Podman, one of its pods, cgroupfs",
 	seen: "https://github.com/containers/podman/blob/main/libpod/pod_internal.go: libpod_parent/<pod>",
 	file: "0::/libpod_parent/<NODE>/libpod-<CTR-A>",
 	want: location{container: ctrA},

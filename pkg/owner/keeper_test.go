@@ -45,7 +45,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 		synctest.Wait()
 		r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
 		if n := len(r.owners(t, uuid(0))); n != 0 {
-			t.Errorf("%d owners before anybody was told", n)
+			t.Errorf("%d owners before the notification", n)
 		}
 		r.Notify()
 		r.Notify() // never blocks
@@ -55,7 +55,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 			t.Errorf("after Notify (-want +got):\n%s", diff)
 		}
 		r.set()
-		time.Sleep(checkPeriod + rest) // nobody told
+		time.Sleep(checkPeriod + rest) // without a notification
 		synctest.Wait()
 		if n := len(r.owners(t, uuid(0))); n != 0 {
 			t.Errorf("%d owners long after they are gone", n)
@@ -63,7 +63,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestRunTakesOldValuesAway: nobody tells that a process collector hangs.
+// TestRunTakesOldValuesAway: no client reports that a process collector hangs.
 func TestRunTakesOldValuesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
@@ -121,9 +121,9 @@ func TestVersion(t *testing.T) {
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
 	step("a pod", true, func() { r.give(one) })
 	step("the same answer under another version", false, func() { r.give(one) })
-	step("a device that nobody has", false, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(8)) })
+	step("a device that is not there", false, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(8)) })
 	step("a pod without devices is known", false, func() { r.know("ml/b uid-b x=y") })
-	step("the pod's uid, that nobody shows", false, func() { r.know("ml/a uid-a") })
+	step("the pod's uid, which is not shown", false, func() { r.know("ml/a uid-a") })
 	step("the pod's labels", true, func() { r.know("ml/a uid-a x=y") })
 	step("the same labels", false, func() { r.know("ml/a uid-a x=y") })
 	step("a container's name that changes nothing", false, func() { r.run("c1 ml/a/main uid-a") })
@@ -162,7 +162,7 @@ func TestNobodyIsAsked(t *testing.T) {
 	k.Refresh(time.Now())
 	d := gpu(0)
 	if k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0 {
-		t.Error("somebody is known")
+		t.Error("there are users")
 	}
 	k = New(boardOf(machine()...), Options{Allocations: func() *kube.Allocations {
 		return &kube.Allocations{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}

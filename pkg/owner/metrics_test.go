@@ -72,7 +72,7 @@ func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
 			t.Errorf("%s: %d counts of owners, %v", who, n, err)
 		}
 	}
-	f("nobody", false)
+	f("no answer", false)
 	r.pods.Store(&kube.Allocations{Version: 1, Time: time.Now()})
 	f("the kubelet alone", false)
 	r.schedule(nil)

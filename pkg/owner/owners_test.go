@@ -30,7 +30,7 @@ func TestModes(t *testing.T) {
 	}
 	const res = "nvidia.com/gpu "
 	main := []string{"container=main namespace=ml pod=a"}
-	f("nobody", nil, uuid(0), nil, nil)
+	f("no pod", nil, uuid(0), nil, nil)
 	f("one container", []string{"ml/a/main: " + res + uuid(0)}, uuid(0), main, main)
 	f("another's device", []string{"ml/a/main: " + res + uuid(0)}, uuid(1), nil, nil)
 	f("a share", []string{"ml/a/main: " + res + uuid(0) + "::3"}, uuid(0), main, []string{"container=main namespace=ml pod=a vgpu=3"})
@@ -94,7 +94,7 @@ func TestPodUID(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	want("nobody knows", "")
+	want("not known", "")
 	r.run("c1 ml/a/main of-runtime")
 	want("the runtime knows", "of-runtime")
 	r.run("c1 ml/a/main of-runtime", "c0 ml/a/main of-the-one-before")
@@ -108,7 +108,7 @@ func TestPodUID(t *testing.T) {
 
 	without := newRig(nil, machine()...).know("ml/a of-api").give("ml/a/main: nvidia.com/gpu " + uuid(0))
 	if got := without.owners(t, uuid(0)); strings.Contains(got[0], "uid") {
-		t.Errorf("nobody asked for a uid, got %q", got)
+		t.Errorf("uids are off, got %q", got)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestClaims(t *testing.T) {
 	}
 	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
 	f("a GPU", r, uuid(0), "container=main"+common+" namespace=ml pod=a")
-	f("one that nobody claims", r, uuid(1))
+	f("one that is not claimed", r, uuid(1))
 
 	r = newRig(func(o *Options) { o.Claims = false }, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
 	f("claims do not count", r, uuid(0))
@@ -195,7 +195,7 @@ func TestJobs(t *testing.T) {
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
 
-// TestIgnore: an exporter that claims every device is nobody's user.
+// TestIgnore: an exporter that claims every device is no user.
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))

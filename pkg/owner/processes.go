@@ -274,7 +274,7 @@ func (p *Processes) report(err error, o outcome) {
 	case err != nil:
 		p.Health.Failed(ReasonNoProc, err)
 	case p.pidSpace != firstPIDNamespace:
-		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one has a PID namespace of its own, %s: "+
+		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
 	case len(p.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))

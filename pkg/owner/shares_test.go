@@ -91,9 +91,9 @@ func TestSharesOfPods(t *testing.T) {
 	f("processes outside of pods", true, []User{a, b, proc("", "", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
 	f("a container outside of Kubernetes", true, []User{a, proc("", "docker", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
 	f("a pod that has no device", true, []User{a, b, proc("uid-c", "c3", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a pod that nobody knows may be one of ours, created anew", true, []User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
+	f("a pod that is not known may be one of ours, created again", true, []User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
 	f("utilisation is not told", true, []User{proc("uid-a", "c1", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
-	f("utilisation is told of one", true, []User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
+	f("utilisation is known of one", true, []User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
 	f("a part of a sum is not told", true, []User{a, proc("uid-a", "c9", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
 	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
@@ -105,7 +105,7 @@ func TestSharesWithoutNames(t *testing.T) {
 	users := []User{proc("uid-a", "c1", 30, 100*mib)}
 	r := newRig(virtual, machine()...).give(given...).use(uuid(0), true, users...)
 	if got := r.shown(uuid(0)); got != nil {
-		t.Errorf("nobody knows uids, got %q", got)
+		t.Errorf("no uids are known, got %q", got)
 	}
 	if !r.Split(r.device(t, uuid(0)), gpuUtil) {
 		t.Error("the device's own series are copied for pods of which nothing is known")
@@ -123,7 +123,7 @@ func TestSharesWithoutNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 30 100", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
 		t.Errorf("the API server has other uids (-want +got):\n%s", diff)
 	}
-	// podmeta knows both uids of a static pod.
+	// the API server knows both uids of a static pod.
 	m := *r.meta.Load()
 	m.Version++
 	m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"}
@@ -176,7 +176,7 @@ func TestSplit(t *testing.T) {
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
 	side := "ml/a/side: nvidia.com/gpu " + uuid(0)
 	other := "ml/b/main: nvidia.com/gpu " + uuid(0)
-	f("nobody", virtual, false)
+	f("no user", virtual, false)
 	f("one container", virtual, false, one)
 	f("two shares of one container", virtual, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
 	f("two containers", virtual, true, one, side)
@@ -214,7 +214,7 @@ func TestSharesOfInstances(t *testing.T) {
 	r.use(id, true, proc("uid-a", "c1", nan, 3*mib))
 	f("memory only", ofA+": - 3", ofB+": - 0")
 	r.use(id, true)
-	f("nobody there", ofA+": - 0", ofB+": - 0")
+	f("no process there", ofA+": - 0", ofB+": - 0")
 	r.use(id, true, proc("uid-a", "c1", 9, 3*mib))
 	f("utilisation, too", ofA+": 9 3", ofB+": 0 0")
 	if got := r.shown(uuid(2)); got != nil {
@@ -270,14 +270,14 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 		r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::1")
 	})
 	step("labels of a pod that are not shown", false, false, func() { r.know("ml/a uid-a x=y", "ml/c uid-c") })
-	step("nobody shares", true, false, func() { r.give() })
+	step("not shared", true, false, func() { r.give() })
 	if len(last.Series) != 0 {
 		t.Errorf("left: %+v", last.Series)
 	}
 
 	without := newRig(all(virtual, withoutProcesses), machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
 	if without.Shares() != nil {
-		t.Error("values of users though nobody looks at processes")
+		t.Error("values of users without a client for processes")
 	}
 }
 

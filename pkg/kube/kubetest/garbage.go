@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Garbage listens on a socket at path and says bytes to whoever connects, as
+// Garbage listens on a socket at path and sends bytes to each client, as
 // something does that is not a kubelet. Without bytes it says nothing. Connections
 // stay open until the test ends.
 func Garbage(tb testing.TB, path string, bytes []byte) {

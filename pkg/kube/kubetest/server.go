@@ -57,7 +57,7 @@ type Server struct {
 	shuffle     bool
 	calls       map[Method]int
 	connections int
-	changed     chan struct{} // closed and made anew with each call
+	changed     chan struct{} // closed and replaced with each call
 	running     *instance     // nil while the kubelet is down
 }
 

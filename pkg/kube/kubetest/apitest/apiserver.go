@@ -5,7 +5,7 @@
 //	api.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train"}))
 //	cmd.Env = append(cmd.Env, "KUBECONFIG="+api.Kubeconfig())
 //
-// What it serves is set before somebody asks: watches stay silent. Its methods may
+// What it serves is set before the first request: watches stay silent. Its methods may
 // be called concurrently.
 package apitest
 
@@ -103,7 +103,7 @@ func (s *Server) Requests(path string) int {
 	return s.asked[path]
 }
 
-// guard counts, and lets nobody in who is to be refused.
+// guard counts requests, and refuses them if it is to.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
