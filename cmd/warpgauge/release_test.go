@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 )
 
 func TestReleaseOverHTTP(t *testing.T) {
@@ -84,11 +84,11 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := simulatedEngine(t)
 		r := newReleaser(e, 10*time.Minute, zap.NewNop())
-		state := func() sampler.Cause {
+		state := func() session.Cause {
 			time.Sleep(2 * time.Second)
 			return e.Status()[0].Cause
 		}
-		f := func(wait time.Duration, want sampler.Cause) {
+		f := func(wait time.Duration, want session.Cause) {
 			t.Helper()
 			time.Sleep(wait)
 			if got := state(); got != want {
@@ -96,21 +96,21 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 			}
 		}
 		must(t, r.release(t.Context(), "", 0, "test"))
-		f(0, sampler.CauseReleased)
-		f(9*time.Minute, sampler.CauseReleased)
+		f(0, session.CauseReleased)
+		f(9*time.Minute, session.CauseReleased)
 		must(t, r.release(t.Context(), "fake", time.Hour, "test")) // begins anew
-		f(50*time.Minute, sampler.CauseReleased)
-		f(11*time.Minute, sampler.CauseNone)
+		f(50*time.Minute, session.CauseReleased)
+		f(11*time.Minute, session.CauseNone)
 
 		must(t, r.release(t.Context(), "", -1, "test")) // for ever
-		f(24*time.Hour, sampler.CauseReleased)
+		f(24*time.Hour, session.CauseReleased)
 		must(t, r.resume("fake", "test"))
-		f(0, sampler.CauseNone)
+		f(0, session.CauseNone)
 
 		must(t, r.release(t.Context(), "", time.Minute, "test"))
 		must(t, r.resume("", "test"))
 		must(t, r.release(t.Context(), "", -1, "test")) // the minute is no more
-		f(time.Hour, sampler.CauseReleased)
+		f(time.Hour, session.CauseReleased)
 		if err := r.resume("nvml", "test"); err == nil {
 			t.Error("resume of a collector that is not enabled succeeded")
 		}
