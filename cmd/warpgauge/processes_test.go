@@ -196,7 +196,7 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 		var got []string
 		for _, c := range all {
 			if c.processes != nil {
-				got = append(got, c.factory().Name()+": "+c.processes().Name())
+				got = append(got, c.name+": "+c.processes().Name())
 			}
 		}
 		if got := strings.Join(got, ", "); got != want {

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/session"
@@ -68,12 +67,12 @@ func TestStopWhileReleased(t *testing.T) {
 func simulatedEngine(t *testing.T) *engine {
 	t.Helper()
 	cfg := config.Default()
-	f, err := fakeFactory(cfg, time.Time{})
+	node, err := simulatedVendor(cfg, time.Time{})
 	must(t, err)
 	list, _, err := (&counters{cfg: cfg}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 	must(t, err)
 	a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
-	e := a.newEngine(cfg, []enabled{{factory: func() collector.Collector { return f() }}}, list, nil, zap.NewNop())
+	e := a.newEngine(cfg, []vendor{node}, list, nil, zap.NewNop())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(t.Context()) }()
 	t.Cleanup(func() { must(t, <-done) })

@@ -321,7 +321,7 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 	stuck := t.run(ctx)
 	s.counts.end(l, stuck)
 	if stuck && ctx.Err() != nil {
-		return fmt.Errorf("stop collector %q: %s", s.o.Name, l.held())
+		return fmt.Errorf("stop collector %q: abandoned: %s", s.o.Name, cmp.Or(l.held(), "its library has not been closed yet"))
 	}
 	if ctx.Err() == nil {
 		s.after(t)
