@@ -34,12 +34,12 @@ func (o *owners) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// settle waits until each mapping has come or has failed, and joins what is there.
-func (o *owners) settle(ctx context.Context) {
+// wait waits until each mapping has come or has failed, and joins what is there.
+func (o *owners) wait(ctx context.Context) {
 	if o == nil {
 		return
 	}
-	tick := time.NewTicker(settlePoll)
+	tick := time.NewTicker(statusPoll)
 	defer tick.Stop()
 	for !o.complete() && ctx.Err() == nil {
 		select {

@@ -177,7 +177,7 @@ func TestDumpOfOwners(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	o.settle(ctx)
+	o.wait(ctx)
 	d := o.dump(v)
 	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
 		t.Errorf("users %v", d.Devices)
@@ -191,7 +191,7 @@ func TestDumpOfOwners(t *testing.T) {
 }
 
 // A server that does not answer is waited for no longer than is allowed.
-func TestSettleHasAnEnd(t *testing.T) {
+func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.List, kubelet.Silence())
 	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
@@ -199,7 +199,7 @@ func TestSettleHasAnEnd(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	o.settle(ctx)
+	o.wait(ctx)
 	if ctx.Err() == nil || o.complete() {
 		t.Error("it counts as complete although the kubelet is silent")
 	}
