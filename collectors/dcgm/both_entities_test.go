@@ -30,6 +30,9 @@ func TestDevices(t *testing.T) {
 					if changed, err := c.Rescan(t.Context()); err != nil {
 						t.Fatal(err)
 					} else if changed {
+						if err := c.Close(); err != nil {
+							t.Fatal(err)
+						}
 						c = open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
 					}
 					return c.count()[field.Link] == 8*18-1
@@ -66,7 +69,7 @@ func TestLabelsOfOthers(t *testing.T) {
 		}
 		names = append(names, "label DCGM_FI_DEV_SERIAL")
 		facts := map[string]string{}
-		for _, l := range find(t, settled(t, m, names...), nvmltest.UUID(1)).Facts {
+		for _, l := range find(t, started(t, m, names...), nvmltest.UUID(1)).Facts {
 			facts[l.Name] = l.Value
 		}
 		if facts["DCGM_FI_DRIVER_VERSION"] != "580.65.06" || facts["DCGM_FI_DEV_SERIAL"] != nvmltest.Serial(1) {
@@ -93,7 +96,7 @@ func (c *opened) count() map[field.Level]int {
 func TestLinkComesAndGoes(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE"}
-		c := settled(t, m, names...)
+		c := started(t, m, names...)
 		links := c.count()[field.Link]
 		for _, up := range []bool{false, true} {
 			if changed, err := c.Rescan(t.Context()); changed || err != nil {
@@ -101,8 +104,11 @@ func TestLinkComesAndGoes(t *testing.T) {
 			}
 			m.setLink(1, 7, up)
 			c.untilRescan(t)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
 			links += map[bool]int{false: -1, true: 1}[up]
-			c = settled(t, m, names...)
+			c = started(t, m, names...)
 			if got := c.count()[field.Link]; got != links {
 				t.Errorf("link up %v: %d links, want %d", up, got, links)
 			}
@@ -153,7 +159,10 @@ func TestInstances(t *testing.T) {
 				for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
 					m.setMIG(0, layout...)
 					c.untilRescan(t)
-					c = settled(t, m, names...)
+					if err := c.Close(); err != nil {
+						t.Fatal(err)
+					}
+					c = started(t, m, names...)
 					c.wantInstances(t, m, layout)
 				}
 			})

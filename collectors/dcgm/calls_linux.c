@@ -43,11 +43,6 @@ int wg_init(const wg_table *t) {
 	return FN(dcgmInit)();
 }
 
-int wg_shutdown(const wg_table *t) {
-	NEED(dcgmShutdown);
-	return FN(dcgmShutdown)();
-}
-
 int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle) {
 	NEED(dcgmStartEmbedded_v2);
 	wg_embedded2 p = {.version = WG_VERSION(wg_embedded2, 2), .mode = OPERATION_AUTO, .log_file = log_file, .severity = severity};
@@ -77,15 +72,11 @@ int wg_disconnect(const wg_table *t, uintptr_t handle) {
 	return FN(dcgmDisconnect)(handle);
 }
 
-int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out) {
+int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out) {
+	NEED(dcgmHostengineVersionInfo);
 	memset(out, 0, sizeof *out);
 	out->version = WG_VERSION(wg_version2, 2);
-	if (engine) {
-		NEED(dcgmHostengineVersionInfo);
-		return FN(dcgmHostengineVersionInfo)(handle, out);
-	}
-	NEED(dcgmVersionInfo);
-	return FN(dcgmVersionInfo)(out);
+	return FN(dcgmHostengineVersionInfo)(handle, out);
 }
 
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count) {
@@ -168,9 +159,9 @@ int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields) {
 	return FN(dcgmFieldGroupDestroy)(handle, fields);
 }
 
-int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s, int keep_n) {
+int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s) {
 	NEED(dcgmWatchFields);
-	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, keep_n);
+	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, 0);
 }
 
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields) {

@@ -16,13 +16,11 @@ enum {
 // The functions we call, in the order of the table.
 #define WG_FUNCTIONS(F)                                                                              \
 	F(dcgmInit, (void))                                                                          \
-	F(dcgmShutdown, (void))                                                                      \
 	F(dcgmStartEmbedded_v2, (wg_embedded2 *))                                                    \
 	F(dcgmStopEmbedded, (uintptr_t))                                                             \
 	F(dcgmConnect_v2, (const char *, wg_connect2 *, uintptr_t *))                                \
 	F(dcgmConnect_v3, (const char *, wg_connect3 *, uintptr_t *))                                \
 	F(dcgmDisconnect, (uintptr_t))                                                               \
-	F(dcgmVersionInfo, (wg_version2 *))                                                          \
 	F(dcgmHostengineVersionInfo, (uintptr_t, wg_version2 *))                                     \
 	F(dcgmGetEntityGroupEntities, (uintptr_t, int32_t, uint32_t *, int *, uint32_t))             \
 	F(dcgmGetGpuInstanceHierarchy, (uintptr_t, wg_hierarchy2 *))                                 \
@@ -65,12 +63,11 @@ typedef struct {
 } wg_cell;
 
 int wg_init(const wg_table *t);
-int wg_shutdown(const wg_table *t);
 int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle);
 int wg_stop_embedded(const wg_table *t, uintptr_t handle);
 int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, unsigned timeout_ms, uintptr_t *handle);
 int wg_disconnect(const wg_table *t, uintptr_t handle);
-int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out);
+int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out);
 
 // wg_entities fills ids and count (capacity in, number out).
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count);
@@ -84,7 +81,7 @@ int wg_group_create(const wg_table *t, uintptr_t handle, const char *name, const
 int wg_group_destroy(const wg_table *t, uintptr_t handle, uintptr_t group);
 int wg_fields_create(const wg_table *t, uintptr_t handle, const char *name, const uint16_t *f, int n, uintptr_t *fields);
 int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields);
-int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s, int keep_n);
+int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields);
 
 // wg_latest reads the newest value of every field of every entity in one call.

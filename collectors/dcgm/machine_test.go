@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/dl"
 	"warpgauge/pkg/eventually"
 )
@@ -101,7 +100,7 @@ var settable = map[string]struct {
 // settableNames in an order of their own.
 var settableNames = []string{temperature, power, energy, "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_MEMORY_TEMP"}
 
-// until samples a source until done says so, which is told the error of Sample.
+// until samples a source until done, which gets the error of Sample, says so.
 func (c *opened) until(tb testing.TB, source int, what string, done func(err error) bool) {
 	tb.Helper()
 	eventually.OK(tb, what, func() error {
@@ -129,23 +128,13 @@ func (c *opened) untilValue(tb testing.TB, id, name string, want float64) {
 	})
 }
 
-// settled opens a collector anew until it has values and the columns that they need:
-// NVIDIA's engine remembers XIDs as long as it lives, and each is a reason of health.
-func settled(tb testing.TB, m machine, names ...string) *opened {
+// started opens a collector and waits until every source has values.
+func started(tb testing.TB, m machine, names ...string) *opened {
 	tb.Helper()
 	c := open1(tb, m.options(), names...)
-	eventually.OK(tb, "first values", func() error {
-		for i := range c.sources {
-			err := c.sample(i)
-			if errors.Is(err, collector.ErrColumnsChanged) {
-				c = open1(tb, m.options(), names...)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	for i := range c.sources {
+		eventually.OK(tb, "first values", func() error { return c.sample(i) })
+	}
 	return c
 }
 

@@ -106,7 +106,7 @@ func TestPlaces(t *testing.T) {
 			}
 			want, room := 1, valuesPerCall
 			if far {
-				want, room = 3, valuesPerFarCall // 3 GPUs of 60 fields fit into 200
+				want, room = 3, valuesPerRemoteCall // 3 GPUs of 60 fields fit into 200
 			}
 			if n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues(); n != want || most > room {
 				t.Errorf("far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)
@@ -319,8 +319,73 @@ func TestStalled(t *testing.T) {
 	}
 	e.Thaw(dcgmtest.Everything())
 	e.Thaw(dcgmtest.GPU(1))
+	for range 3 { // an interval of the engine's is a microsecond here, and half of the patience 1.5 s
+		if got := stalled(); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("stalled when all have just begun to move again: %v", got)
+		}
+		clock = clock.Add(time.Second / 2)
+	}
 	if got := stalled(); got != nil {
-		t.Errorf("stalled when all move again: %v", got)
+		t.Errorf("stalled when all have moved for a while: %v", got)
+	}
+}
+
+// TestFreshness: a device that stalled is fresh again when it has moved all through half
+// of its patience. One poll now and then does not end a stall.
+func TestFreshness(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	f := newFreshness(time.Second, begin) // patience 4 s
+	at := 0.0
+	step := func(seconds float64, moved, wantStalled bool) {
+		t.Helper()
+		at += seconds
+		now := begin.Add(time.Duration(at * float64(time.Second)))
+		f.see(moved, now)
+		if err := f.verdict(now); errors.Is(err, collector.ErrStalled) != wantStalled {
+			t.Errorf("after %v s: %v, want stalled: %v", at, err, wantStalled)
+		}
+	}
+	step(1, false, true) // nothing yet
+	step(9, false, true)
+	step(1, true, false) // the first poll was slow
+	for range 3 {
+		step(1, true, false)
+	}
+	step(4, false, false)
+	step(1, false, true)
+	for range 3 { // a GPU that takes 10 s for a poll
+		step(9, false, true)
+		step(1, true, true)
+	}
+	step(1, true, true)
+	step(1, true, false)
+	step(1, true, false)
+}
+
+// TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh.
+func TestNodeFieldIsNoLife(t *testing.T) {
+	const node = "DCGM_FI_DEV_COUNT"
+	if d, _, ok := field.ByName(node); !ok || d.Level != field.Global {
+		t.Fatalf("%s is no field of the node: %+v", node, d)
+	}
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, remote(e), temperature, node)
+	c.mustSample(t)
+	r := c.readings(0)
+	d := &r.devices[0]
+	for _, b := range r.blocks {
+		for i, f := range b.fields {
+			if field.ID(f) != 4 { // DCGM_FI_DEV_COUNT
+				b.cells[i].micros = 1
+			} else {
+				b.cells[i].micros = 1 << 50
+			}
+		}
+		b.newest[0], d.moved = 1, false
+		r.take(b, c.row[0], c.due[0])
+	}
+	if d.moved {
+		t.Error("the device moved by a field of the node")
 	}
 }
 
@@ -351,11 +416,11 @@ func TestFirstValue(t *testing.T) {
 	clock := time.Now()
 	r.now = func() time.Time { return clock }
 	err := c.sample(0)
-	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) || !errors.Is(err, errNoValueYet) {
+	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) || !errors.Is(err, errStarting) {
 		t.Errorf("before the first value: %v, %v", v, err)
 	}
 	clock = clock.Add(time.Minute)
-	if err := c.sample(0); errors.Is(err, errNoValueYet) || !errors.Is(err, collector.ErrStalled) {
+	if err := c.sample(0); errors.Is(err, errStarting) || !errors.Is(err, collector.ErrStalled) {
 		t.Errorf("a minute without any value: %v", err)
 	}
 }
@@ -373,25 +438,6 @@ func TestLost(t *testing.T) {
 	}
 	if v, _ := c.value(t, nvmltest.UUID(2), temperature); v != 43 {
 		t.Errorf("temperature of GPU 2 is %v, want 43", v)
-	}
-}
-
-// TestUnwatched: of values that nobody watches any more the engine goes on telling the
-// last one, which is no reason to take the device for alive.
-func TestUnwatched(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature)
-	c.mustSample(t)
-	r := c.readings(0)
-	clock := time.Now()
-	r.now = func() time.Time { return clock }
-	for _, b := range r.blocks {
-		b.release(r.engine)
-	}
-	_ = c.sample(0) // what it had at last
-	clock = clock.Add(time.Minute)
-	if err := c.sample(0); !errors.Is(err, collector.ErrStalled) {
-		t.Errorf("a minute after the watch was taken back: %v", err)
 	}
 }
 

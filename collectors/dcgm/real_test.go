@@ -35,7 +35,6 @@ func newReal(tb testing.TB, h hardware) machine {
 	if os.Getenv(realVariable) != "1" {
 		tb.Skipf("%s is not 1", realVariable)
 	}
-	ownProcess(tb)
 	c := nvmltest.Config{GPUs: h.gpus}
 	if h.mig != nil {
 		c.MIG = map[int][]string{0: migNames(h.mig)}

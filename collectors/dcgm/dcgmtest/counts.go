@@ -5,7 +5,7 @@ import "maps"
 // Counts are what clients of all processes have from the engine. What a process
 // that was killed had stays counted.
 type Counts struct {
-	Inits         int // dcgmInit without dcgmShutdown
+	Inits         int // processes that are initialised
 	Connections   int
 	Embedded      int
 	Groups        int
