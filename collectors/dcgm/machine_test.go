@@ -71,8 +71,14 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 }
 
 // TestMain loads NVIDIA's library before any simulated one: the loader takes what
-// has that soname and is there already.
+// has that soname and is there already. In a process of TestManyClients it is a client.
 func TestMain(m *testing.M) {
+	if library := os.Getenv(clientVariable); library != "" {
+		if client(library) != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {
 			panic(fmt.Errorf("%s is 1: %w", realVariable, err))

@@ -1,4 +1,4 @@
-package dcgm
+package dcgmdoc
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func TestDocs(t *testing.T) {
 	if err := WriteMarkdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/dcgm.md")
+	page, err := os.ReadFile("../../../docs/dcgm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
