@@ -129,8 +129,8 @@ func (c *opened) untilRescan(tb testing.TB) {
 }
 
 // TestInstances: a GPU instance with one compute instance is one device, with several
-// they are devices beside it; each has the UUID of its compute instance, which
-// Kubernetes knows, and values of its own. An instance more or less is seen.
+// they are further devices; each has the UUID of its compute instance, which
+// Kubernetes knows, and its own values. An instance more or less is seen.
 func TestInstances(t *testing.T) {
 	for name, h := range map[string]hardware{"host engine": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}}, "embedded": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}, embedded: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -189,18 +189,18 @@ func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 			continue
 		}
 		profile, _, _ := strings.Cut(d.InstanceProfile, ".")
-		place := gpu + "/" + d.InstanceID
+		id := gpu + "/" + d.InstanceID
 		kind := "instance "
 		if d.Level == field.ComputeInstance {
 			kind = "compute "
-			if d.Parent != place {
-				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, place)
+			if d.Parent != id {
+				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, id)
 			}
-			place += "/" + d.ComputeID
+			id += "/" + d.ComputeID
 		} else if d.Parent != gpu {
 			tb.Errorf("%s is part of %q, want the GPU", d.ID, d.Parent)
 		}
-		if got[kind+profile]++; d.ID != place || d.UUID != gpu || d.GPU != "0" {
+		if got[kind+profile]++; d.ID != id || d.UUID != gpu || d.GPU != "0" {
 			tb.Errorf("an instance is %+v", d)
 		}
 		at := d.InstanceID + "/" + d.ComputeID

@@ -121,7 +121,7 @@ func TestHealthJudged(t *testing.T) {
 	}
 }
 
-// TestPeersOfEach: each GPU has each other once, with the status that the driver tells.
+// TestPeersOfEach: each GPU has each other once, with the status that the driver reports.
 func TestPeersOfEach(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
 		c := started(t, m, peersName)

@@ -38,7 +38,7 @@ func TestValuesOfEach(t *testing.T) {
 }
 
 // TestValuesChange: a number is what it is, none of it a blank, and what the driver
-// does not tell is absent, for whatever reason; the others stay.
+// does not have is absent, for whatever reason; the others stay.
 func TestValuesChange(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		for gpu := range 2 {
@@ -152,7 +152,7 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-// TestDriverHangs: values that stand still are said to, whatever the engine goes on to
+// TestDriverHangs: values that do not move are reported, whatever the engine continues to
 // answer with; when the driver's calls return, all is well.
 func TestDriverHangs(t *testing.T) {
 	for name, h := range map[string]hardware{"host engine": {gpus: 3}, "embedded": {gpus: 3, embedded: true}} {
@@ -176,7 +176,7 @@ func TestDriverHangs(t *testing.T) {
 }
 
 // TestLossAndReturn: a GPU that is gone is lost, also for a rescan where the engine
-// lists it no longer; the others go on, and it comes back.
+// lists it no longer; the others stay, and it comes back.
 func TestLossAndReturn(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
 		c := started(t, m, settableNames...)
@@ -221,7 +221,7 @@ func TestPause(t *testing.T) {
 			return len(polls) > 5
 		})
 		if now := newest(150, 1002); now[1].status == statusOK && now[1].micros != at[1].micros {
-			t.Errorf("the engine goes on reading profiling fields: %+v, then %+v", at, now)
+			t.Errorf("the engine continues reading profiling fields: %+v, then %+v", at, now)
 		}
 		after := open1(t, m.options(), temperature, profiling)
 		after.until(t, 0, "a profiling value again", func(error) bool { return value(after) })

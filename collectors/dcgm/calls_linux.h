@@ -50,8 +50,8 @@ typedef struct {
 	void *at[WG_FUNCTION_COUNT];
 } wg_table;
 
-// wg_function_name is the symbol of a place in the table, NULL past its end.
-const char *wg_function_name(int place);
+// wg_function_name is the symbol of an index of the table, NULL past its end.
+const char *wg_function_name(int index);
 
 // One decoded value. status is DCGM's; value is NaN where there is none (blank,
 // refused, not numeric).
@@ -85,13 +85,13 @@ int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fie
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields);
 
 // wg_latest reads the newest value of every field of every entity in one call.
-// cells has ne × nf places, entity by entity; scratch has room for as many
-// wg_value2. live asks the driver in place of the engine's cache, which may take
+// cells has room for ne × nf, entity by entity; scratch has room for as many
+// wg_value2. live asks the driver and not the engine's cache, which may take
 // as long as the driver does. What the answer does not hold gets status
 // DCGM_ST_NO_DATA.
 int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
               wg_value2 *scratch, wg_cell *cells);
-// wg_texts is the same for text: WG_STRING bytes a place, empty where there is
+// wg_texts is the same for text: WG_STRING bytes each, empty if there is
 // none.
 int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
              wg_value2 *scratch, char *texts);

@@ -198,8 +198,8 @@ func numbersOf(fields []field.Field) []uint16 {
 	return out
 }
 
-// globalFacts are those that hold for the whole node, for devices that have none
-// of their own.
+// globalFacts are those that hold for the whole node, for devices that have
+// no others.
 func (d *discovery) globalFacts() []collector.Label {
 	all, err := d.facts([]entity{{kindNone, 0}})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestEmbeddedLog: an embedded engine logs where it is told to, never to standard
+// TestEmbeddedLog: an embedded engine logs where the options say, never to standard
 // output by itself.
 func TestEmbeddedLog(t *testing.T) {
 	for _, c := range []struct {
@@ -90,8 +90,8 @@ func TestOpenSays(t *testing.T) {
 		}
 	}
 	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
-	f("nobody listens", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
-	f("nobody answers", func(e *dcgmtest.Engine, o *Options) { e.Silence(true); o.ConnectTimeout = 10 * time.Millisecond }, "start nv-hostengine")
+	f("no listener", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
+	f("no answer", func(e *dcgmtest.Engine, o *Options) { e.Silence(true); o.ConnectTimeout = 10 * time.Millisecond }, "start nv-hostengine")
 	f("version", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmConnect_v2", -12) }, "different versions", "update the older")
 	f("init", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmInit", -7) }, "initialise")
 	f("embedded without driver", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-56) }, "no NVML", "load NVIDIA's driver")
@@ -215,7 +215,7 @@ func TestLibraryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestBadScript: a simulation that is not what its test wrote is told, not used.
+// TestBadScript: a simulation that is not what its test wrote is reported, not used.
 func TestBadScript(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", Lines: []string{"value 1 0 150 num warm"}})
 	if _, err := openAs(t, remote(e), temperature); err == nil {

@@ -56,7 +56,7 @@ func TestBlanked(t *testing.T) {
 }
 
 // TestBlankedOverBlocks: a block that is read seldom keeps the values of before while the
-// others are blank already, and what nobody has read for that long says nothing.
+// others are blank already, and what was not read for that long says nothing.
 func TestBlankedOverBlocks(t *testing.T) {
 	const second = int64(time.Second / time.Microsecond)
 	fast := &block{fields: []uint16{150, 155, 252}, most: []int{0}}
@@ -90,7 +90,7 @@ func TestBlankedOverBlocks(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheNode: they go on for a GPU that is gone, and are counted for none.
+// TestFieldsOfTheNode: they continue for a GPU that is gone, and are counted for none.
 func TestFieldsOfTheNode(t *testing.T) {
 	b := &block{fields: []uint16{1, 150}, entities: []entity{{kindGPU, 0}}}
 	b.divide(1)

@@ -138,7 +138,7 @@ func TestHealthNotOffered(t *testing.T) {
 			t.Errorf("code %d: there are columns of health", code)
 		}
 		if n := c.logs.FilterMessage("host engine does not watch health, it is left out").Len(); n != 1 {
-			t.Errorf("code %d: told %d times, want once", code, n)
+			t.Errorf("code %d: logged %d times, want once", code, n)
 		}
 		if n := e.Counts().Groups; n != 1 { // of the temperature
 			t.Errorf("code %d: %d groups", code, n)

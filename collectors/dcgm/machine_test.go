@@ -45,7 +45,7 @@ type machine interface {
 
 	// hang makes calls of the driver hang: the engine answers with what it has read.
 	hang() (release func())
-	// silence makes the engine answer nobody.
+	// silence makes the engine answer no call.
 	silence() (release func())
 	// stop ends the engine, start begins another one where it was.
 	stop()
@@ -103,7 +103,7 @@ var settable = map[string]struct {
 	"DCGM_FI_DEV_MEMORY_TEMP":   {140, "temperature.memory", 1},
 }
 
-// settableNames in an order of their own.
+// settableNames in another order.
 var settableNames = []string{temperature, power, energy, "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_MEMORY_TEMP"}
 
 // until samples a source until done, which gets the error of Sample, says so.

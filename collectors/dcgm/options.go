@@ -1,6 +1,6 @@
 // Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through
 // DCGM: every field that the host engine has, embedded in this process or in a
-// daemon of its own.
+// separate daemon.
 //
 // All calls go through a table of addresses (calls_linux.c), because a value on
 // its way must not cost what github.com/NVIDIA/go-dcgm pays: its connection is a

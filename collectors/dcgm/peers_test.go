@@ -16,7 +16,7 @@ import (
 
 const peersName = "DCGM_EXP_P2P_STATUS"
 
-// TestPeers: each GPU has each other once, with the status that the engine tells.
+// TestPeers: each GPU has each other once, with the status that the engine reports.
 func TestPeers(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{GPUs: 4})
 	for status := range 7 {
@@ -51,7 +51,7 @@ func TestPeersUnknown(t *testing.T) {
 		}
 	}
 	if n := c.logs.FilterMessage("peers are unknown").Len(); n != 1 {
-		t.Errorf("told %d times, want once", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 	e.Return("dcgmGetNvLinkP2PStatus", 0)
 	c.mustSample(t)
@@ -69,7 +69,7 @@ func TestPeersNotOffered(t *testing.T) {
 		t.Error("there are columns of peers")
 	}
 	if n := c.logs.FilterMessage("library lacks dcgmGetNvLinkP2PStatus, peers are left out").Len(); n != 1 {
-		t.Errorf("told %d times, want once", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 }
 

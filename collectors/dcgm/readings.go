@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -22,9 +23,7 @@ type readings struct {
 	now    func() time.Time
 	cost   cost
 
-	starting bool      // some block has not been read yet
-	opened   time.Time // since when
-
+	opened  time.Time
 	devices []watched // in the order of the node's
 }
 
@@ -48,7 +47,7 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 	if e.remote {
 		room = valuesPerRemoteCall
 	}
-	r := &readings{engine: e, node: n, now: time.Now, cost: cost{call: "dcgmEntitiesGetLatestValues"}, starting: true}
+	r := &readings{engine: e, node: n, now: time.Now, cost: cost{call: "dcgmEntitiesGetLatestValues"}}
 	largest := 0
 	for _, b := range blocksOf(n, list, o) {
 		if err := b.watch(e, refused); err != nil {
@@ -105,15 +104,16 @@ func (r *readings) watchOver(o Options) {
 func (r *readings) columns() []collector.Column { return r.cols }
 
 // sample reads every block of which something is due. Until the engine has read
-// each block once it reports errStarting, so that no row lacks what follows a moment
+// each of them once it reports errStarting, so that no row lacks what follows a moment
 // later: profiling fields come a poll after the others.
 func (r *readings) sample(row []float64, due []bool) error {
 	for i := range r.devices {
 		d := &r.devices[i]
 		d.due, d.moved, d.lost, d.blanked = false, false, false, blanked{}
 	}
+	starting := false
 	for _, b := range r.blocks {
-		if !anyOf(due[b.column : b.column+len(b.cells)]) {
+		if !slices.Contains(due[b.column:b.column+len(b.cells)], true) {
 			continue
 		}
 		start := time.Now()
@@ -123,22 +123,13 @@ func (r *readings) sample(row []float64, due []bool) error {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
 		r.take(b, row, due)
+		starting = starting || b.awaited(r.now().Sub(r.opened))
 	}
-	now := r.now()
-	err := r.judge(now)
-	if r.starting = r.starting && r.waits(now); r.starting {
+	err := r.judge(r.now())
+	if starting {
 		return errStarting
 	}
 	return err
-}
-
-func anyOf(due []bool) bool {
-	for _, d := range due {
-		if d {
-			return true
-		}
-	}
-	return false
 }
 
 // take copies the cells of a block into the row.
@@ -187,15 +178,11 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 // startPatience is how long the first values of a block are waited for at most.
 const startPatience = 10 * time.Second
 
-// waits reports whether the first values of a block may still come.
-func (r *readings) waits(now time.Time) bool {
-	for _, b := range r.blocks {
-		never := len(b.fields) == 1 && field.ID(b.fields[0]) == field.XIDErrors // has none until there is one
-		if !b.ready && !never && now.Sub(r.opened) <= min(patience(b.every), startPatience) {
-			return true
-		}
-	}
-	return false
+// awaited reports whether the first values of a block may still come, so long after
+// Open. A GPU may never have had an XID.
+func (b *block) awaited(since time.Duration) bool {
+	onlyXIDs := len(b.fields) == 1 && field.ID(b.fields[0]) == field.XIDErrors
+	return !b.ready && !onlyXIDs && since <= min(patience(b.every), startPatience)
 }
 
 // judge says which devices were not really sampled.

@@ -72,7 +72,7 @@ func TestValues(t *testing.T) {
 	f("left out of the reply", 155, dcgmtest.Omitted(), nan)
 }
 
-// numbered are lines of script that give each field of each GPU a value of its own.
+// numbered are lines of script that give each field of each GPU another value.
 func numbered(gpus int, fields []field.ID) (lines []string) {
 	for i := range gpus {
 		for j, f := range fields {
@@ -222,13 +222,13 @@ func TestRefusedFields(t *testing.T) {
 		if n := e.Counts(); n.Groups != want || n.FieldGroups != want || n.Watches != want {
 			t.Errorf("%s: %+v, want %d watches", name, n, want)
 		}
-		told := c.logs.FilterMessageSnippet("does not offer").All()
-		if len(gone) > 0 && len(told) != 1 || len(gone) == 0 && len(told) != 0 {
-			t.Errorf("%s: told %v", name, told)
+		lines := c.logs.FilterMessageSnippet("does not offer").All()
+		if len(gone) > 0 && len(lines) != 1 || len(gone) == 0 && len(lines) != 0 {
+			t.Errorf("%s: logged %v", name, lines)
 		}
 		for _, n := range gone {
-			if len(told) == 1 && !slices.Contains(strings.Fields(told[0].ContextMap()["field"].(string)), n) {
-				t.Errorf("%s: %v does not name %s", name, told, n)
+			if len(lines) == 1 && !slices.Contains(strings.Fields(lines[0].ContextMap()["field"].(string)), n) {
+				t.Errorf("%s: %v does not name %s", name, lines, n)
 			}
 		}
 		if err := c.Close(); err != nil {
@@ -263,7 +263,7 @@ func TestGroupsOfOthers(t *testing.T) {
 	}
 }
 
-// TestStalled: values whose time stamps stand still are said to be, with their age,
+// TestStalled: values whose time stamps do not move are reported, with their age,
 // for the GPU whose they are and no other.
 func TestStalled(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 3})
@@ -441,7 +441,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLicence: the engine tells of the licence under a GPU, though it counts the field
+// TestLicence: the engine has the licence under a GPU, though it counts the field
 // among those of virtual GPUs, whose others it is not asked for.
 func TestLicence(t *testing.T) {
 	const status, others = "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE"
@@ -457,7 +457,7 @@ func TestLicence(t *testing.T) {
 	}
 }
 
-// TestFreezeHolds is of the simulation: what stands still does not go back to when it
+// TestFreezeHolds is of the simulation: what is frozen does not go back to when it
 // was asked to, and stays while other things change.
 func TestFreezeHolds(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})

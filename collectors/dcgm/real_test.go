@@ -21,8 +21,8 @@ import (
 // and tests may use them.
 const realVariable = "DCGM_TEST_REAL"
 
-// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine of its
-// own process has a library of its own; one that is embedded has that of this process.
+// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine in
+// another process has its own library; one that is embedded has that of this process.
 type nvidia struct {
 	tb   testing.TB
 	node *nvmltest.Node

@@ -110,7 +110,7 @@ func (c *opened) mustSample(tb testing.TB) {
 	}
 }
 
-// device is the place of a device in its source, by its ID.
+// device is the index of a device in its source, by its ID.
 func (c *opened) device(tb testing.TB, id string) (source, device int) {
 	tb.Helper()
 	for s, src := range c.sources {

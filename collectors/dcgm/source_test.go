@@ -79,7 +79,7 @@ func TestEmbeddedFails(t *testing.T) {
 }
 
 // TestTimeout: a call that the library gives up is an error of the source, which
-// goes on when the engine does.
+// continues when the engine does.
 func TestTimeout(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	c := open1(t, remote(e), temperature)
@@ -91,7 +91,7 @@ func TestTimeout(t *testing.T) {
 	c.mustSample(t)
 }
 
-// TestCalls: what the library's calls cost is told.
+// TestCalls: what the library's calls cost is reported.
 func TestCalls(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
 	c := open1(t, remote(e), temperature, xidCount)

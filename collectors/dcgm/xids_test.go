@@ -58,7 +58,7 @@ func wantEvents(tb testing.TB, what string, got map[string][]float64, want map[s
 	}
 }
 
-// TestXIDs: each XID is told once, however many there are between two ticks, and
+// TestXIDs: each XID is reported once, however many there are between two ticks, and
 // those from before Open are not.
 func TestXIDs(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
