@@ -142,7 +142,7 @@ func TestInstances(t *testing.T) {
 					err := c.sample(0)
 					for _, d := range devices(c) {
 						for _, name := range names[1:] {
-							// GPM, by which NVIDIA's engine profiles, knows GPU instances alone where there are some.
+							// GPM, by which NVIDIA's engine profiles, knows only GPU instances if there are some.
 							profiled := m.simulation() != nil || d.GPU == "1" || d.Level == field.Instance
 							if (name == "DCGM_FI_DEV_FB_USED" || profiled) && !c.has(t, d.ID, name) {
 								err = errors.Join(err, fmt.Errorf("%s has no %s", d.ID, name))

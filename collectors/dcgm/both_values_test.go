@@ -175,7 +175,7 @@ func TestDriverHangs(t *testing.T) {
 	}
 }
 
-// TestLossAndReturn: a GPU that is gone is lost, also for a rescan where the engine
+// TestLossAndReturn: a GPU that is gone is lost, also for a rescan if the engine
 // lists it no longer; the others stay, and it comes back.
 func TestLossAndReturn(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {

@@ -53,7 +53,7 @@ typedef struct {
 // wg_function_name is the symbol of an index of the table, NULL past its end.
 const char *wg_function_name(int index);
 
-// One decoded value. status is DCGM's; value is NaN where there is none (blank,
+// One decoded value. status is DCGM's; value is NaN if there is none (blank,
 // refused, not numeric).
 typedef struct {
 	double value;

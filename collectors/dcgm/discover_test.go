@@ -185,7 +185,7 @@ func TestUnsupportedGPUs(t *testing.T) {
 	}
 }
 
-// TestAdapters: network adapters are looked for where the list asks for them, and
+// TestAdapters: network adapters are looked for if the list asks for them, and
 // one more or less is noticed.
 func TestAdapters(t *testing.T) {
 	const health, width, hot = "DCGM_FI_DEV_CONNECTX_HEALTH", "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_WIDTH", "DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS"

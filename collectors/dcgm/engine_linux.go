@@ -31,7 +31,7 @@ type engine struct {
 	lacks    []string    // functions that the library does not have
 	handle   C.uintptr_t
 	embedded bool
-	remote   bool // over TCP, where large replies stall
+	remote   bool // over TCP: large replies stall
 
 	prefix string // of the names of groups, unique among all clients of the engine
 	names  int    // given so far

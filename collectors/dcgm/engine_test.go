@@ -227,7 +227,7 @@ func TestBadScript(t *testing.T) {
 }
 
 // TestNothingIsLinked: no call of DCGM is left to the dynamic linker, which would
-// end the process where a library lacks the function.
+// end the process if a library lacks the function.
 func TestNothingIsLinked(t *testing.T) {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {

@@ -131,7 +131,7 @@ func (d *discovery) cpus(n *node) {
 	}
 }
 
-// adapters adds the ConnectX network adapters, which DCGM sees where it reads
+// adapters adds the ConnectX network adapters, which DCGM sees if it reads
 // switches through NVSDM.
 func (d *discovery) adapters(n *node) {
 	if !d.wants(field.ConnectX) {

@@ -16,14 +16,14 @@ func patience(every time.Duration) time.Duration { return max(4*every, 3*time.Se
 // freshness watches the time stamps of a device's values. DCGM answers with the
 // last value for ever, also when the driver hangs: the only sign is that its time
 // stamps do not move. A device stalls when none has moved for its patience. It is
-// fresh again when they have moved all through half of it: one poll that comes
+// fresh again when no call for half of it has found them unmoved: one poll that comes
 // through a driver in trouble does not end a stall.
 type freshness struct {
 	patience time.Duration
 	read     bool      // the engine has read something of the device
 	moved    time.Time // of our clock: when a stamp last changed
 	stalled  bool
-	again    time.Time // since when stamps move again, while stalled; zero: they do not
+	again    time.Time // while stalled: since when stamps have moved; zero: they do not
 }
 
 // newFreshness takes how often the engine reads the device's fastest value.
@@ -36,15 +36,17 @@ func newFreshness(every time.Duration, now time.Time) freshness {
 func (f *freshness) see(moved bool, now time.Time) {
 	gap := now.Sub(f.moved)
 	switch {
+	case !moved && gap > f.patience/2:
+		f.stalled, f.again = f.stalled || gap > f.patience, time.Time{}
+		return
 	case !moved:
-		f.stalled = f.stalled || gap > f.patience
 		return
 	case !f.read: // the first poll was slow
 		f.stalled = false
-	case f.stalled && (f.again.IsZero() || gap > f.patience/2):
+	case f.stalled && f.again.IsZero():
 		f.again = now
 	case f.stalled && now.Sub(f.again) >= f.patience/2:
-		f.stalled, f.again = false, time.Time{}
+		f.stalled = false
 	}
 	f.read, f.moved = true, now
 }

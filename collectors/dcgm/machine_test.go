@@ -24,7 +24,7 @@ import (
 type machine interface {
 	// options are those of a collector that uses the engine.
 	options() Options
-	// simulation is nil where DCGM is NVIDIA's.
+	// simulation is nil if DCGM is NVIDIA's.
 	simulation() *dcgmtest.Engine
 
 	// set gives a GPU a value of one of the fields in settable; blank makes the

@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 	}
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL"); !errors.Is(err, collector.ErrNothingToRead) {
-		t.Errorf("a list for CPUs where there is none: %v", err)
+		t.Errorf("a list for CPUs on a node without: %v", err)
 	}
 }
 

@@ -82,9 +82,9 @@ func numbered(gpus int, fields []field.ID) (lines []string) {
 	return lines
 }
 
-// TestPlaces: each value comes where it belongs, in whatever order and in however
+// TestOrder: each value gets to its cell, in whatever order and in however
 // many replies.
-func TestPlaces(t *testing.T) {
+func TestOrder(t *testing.T) {
 	names, ids := gpuFields(60)
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
@@ -250,7 +250,7 @@ func TestRefusedFields(t *testing.T) {
 	f("profiling on a GPU without", func(e *dcgmtest.Engine) { e.RefuseProfiling(-36) }, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
 }
 
-// TestGroupsOfOthers: where other clients have taken all groups, Open says so.
+// TestGroupsOfOthers: if other clients have taken all groups, Open says so.
 func TestGroupsOfOthers(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	e.OtherGroups(64)
@@ -360,6 +360,9 @@ func TestFreshness(t *testing.T) {
 	step(1, true, true)
 	step(1, true, false)
 	step(1, true, false)
+	step(5, false, true)
+	step(30, true, true) // sampled seldom while it fails
+	step(30, true, false)
 }
 
 // TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh.

@@ -26,7 +26,7 @@ const realVariable = "DCGM_TEST_REAL"
 type nvidia struct {
 	tb   testing.TB
 	node *nvmltest.Node
-	host *dcgmtest.HostEngine // nil where it is embedded
+	host *dcgmtest.HostEngine // nil if it is embedded
 	o    Options
 }
 

@@ -59,7 +59,7 @@ struct connection *connection_of(dcgmHandle_t h) {
 	return NULL;
 }
 
-// note_last remembers when values were read last that nobody watches any more.
+// note_last remembers when values were read last that have no watch any more.
 static void note_last(const struct values *before) {
 	int64_t now = now_micros();
 	for (size_t i = 0; i < before->capacity; i++) {
@@ -70,10 +70,10 @@ static void note_last(const struct values *before) {
 	}
 }
 
-// count_watches tells how many watches have something that no later one of their client
+// count_watches counts how many watches have something that no later one of their client
 // has: the others are none of the engine's.
 static void count_watches(void) {
-	static int told;
+	static int counted;
 	struct values later = {0}; // by entity and field: code is whose
 	int now = 0;
 	for (int i = watch_count - 1; i >= 0; i--) {
@@ -91,11 +91,11 @@ static void count_watches(void) {
 		now += own;
 	}
 	free_values(&later);
-	for (; told < now; told++) plus(WORD_WATCHES);
-	for (; told > now; told--) minus(WORD_WATCHES);
+	for (; counted < now; counted++) plus(WORD_WATCHES);
+	for (; counted > now; counted--) minus(WORD_WATCHES);
 }
 
-// rebuild makes the table of what is watched anew. The engine knows of one watch by a
+// rebuild fills the table of what is watched. The engine knows of one watch by a
 // client of an entity's field: the last one says how often.
 static void rebuild(void) {
 	struct values before = watch_table;
