@@ -197,13 +197,14 @@ func TestOddIdentities(t *testing.T) {
 }
 
 // TestStarting: until the profiling fields have their first values, which come after
-// the others, nothing was sampled; and not for ever.
+// the others, nothing was sampled, and events wait; but not for ever.
 func TestStarting(t *testing.T) {
 	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
 	e := simulate(t, dcgmtest.Config{GPUs: 1})
 	e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
 	for _, late := range []bool{true, false} {
-		c := open1(t, remote(e), temperature, profiling)
+		c := open1(t, remote(e), temperature, profiling, xidCount)
+		e.XID(0, 13)
 		r := c.readings(0)
 		clock := time.Now()
 		r.now = func() time.Time { return clock }
@@ -217,7 +218,12 @@ func TestStarting(t *testing.T) {
 		} else {
 			clock = clock.Add(startPatience)
 		}
-		c.sampleOnly(t)
+		if err := c.sample(0); errors.Is(err, errStarting) {
+			t.Errorf("still starting: %v", err)
+		}
+		if got := c.cellsOf(field.XIDEvent, 0, "slot"); got["0"] != " 13" {
+			t.Errorf("XIDs in the first row: %v", got)
+		}
 		if has := c.has(t, c.sources[0].Devices()[0].ID, profiling); has != late {
 			t.Errorf("profiling value: %v, want %v", has, late)
 		}
@@ -228,13 +234,5 @@ func TestStarting(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// sampleOnly is mustSample of a source whose time stamps need not move.
-func (c *opened) sampleOnly(tb testing.TB) {
-	tb.Helper()
-	if err := c.sample(0); errors.Is(err, errStarting) {
-		tb.Errorf("still starting: %v", err)
 	}
 }

@@ -55,12 +55,16 @@ func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
 // Sample calls the parts one after the other. Once the connection is lost nothing
-// of it works again: all devices fail, and the session ends.
+// of it works again: all devices fail, and the session ends. A source that is starting
+// keeps its events for its first row.
 func (s *source) Sample(row []float64, due []bool) error {
 	var errs []error
 	for i, p := range s.parts {
 		from, to := s.from[i], s.from[i+1]
 		err := p.sample(row[from:to:to], due[from:to:to])
+		if errors.Is(err, errStarting) {
+			return err
+		}
 		if severed(err) {
 			return fmt.Errorf("%w: %w", collector.ErrColumnsChanged, err)
 		}
