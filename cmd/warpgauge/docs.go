@@ -22,7 +22,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
@@ -62,7 +62,7 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 	case "nvml":
 		err = nvml.WriteMarkdown(&text)
 	case "dcgm":
-		err = dcgm.WriteMarkdown(&text)
+		err = dcgmdoc.WriteMarkdown(&text)
 	case "rocm":
 		err = rocm.WriteMarkdown(&text)
 	case "migration-names":

@@ -12,9 +12,9 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// TestHush: a GPU that has only blanks where it had values is lost; one that never
+// TestBlanked: a GPU that has only blanks where it had values is lost; one that never
 // had any, that lacks a few or whose profiling is paused is not.
-func TestHush(t *testing.T) {
+func TestBlanked(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{GPUs: 3})
 	blank := dcgmtest.Blank(dcgmtest.NotFound)
 	fields := []int{150, 155, 252, 251, 203}
@@ -55,17 +55,17 @@ func TestHush(t *testing.T) {
 	want("GPU 1 is back", false)
 }
 
-// TestHushOverBlocks: a block that is read seldom keeps the values of before while the
-// others are blank already, and what nobody has read for that long says nothing.
-func TestHushOverBlocks(t *testing.T) {
+// TestBlankedOverBlocks: a block that is read seldom keeps the values of before while the
+// others are blank already, and what was not read for that long says nothing.
+func TestBlankedOverBlocks(t *testing.T) {
 	const second = int64(time.Second / time.Microsecond)
-	fast := &block{fields: []uint16{150, 155, 252}, spoke: []int{0}}
-	slow := &block{fields: []uint16{230, 391}, spoke: []int{0}}
+	fast := &block{fields: []uint16{150, 155, 252}, most: []int{0}}
+	slow := &block{fields: []uint16{230, 391}, most: []int{0}}
 	read := func(fastValues int, fastAt int64, slowValues int, slowAt int64) bool {
-		var h hush
+		var h blanked
 		h.add(fast, 0, fastValues, 3-fastValues, fastAt)
 		h.add(slow, 0, slowValues, 2-slowValues, slowAt)
-		return h.fell(2 * time.Second)
+		return h.all(2 * time.Second)
 	}
 	const begin = int64(1000) * 1_000_000
 	for _, tt := range []struct {
@@ -90,10 +90,10 @@ func TestHushOverBlocks(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheNode: they go on for a GPU that is gone, and are counted for none.
+// TestFieldsOfTheNode: they continue for a GPU that is gone, and are counted for none.
 func TestFieldsOfTheNode(t *testing.T) {
 	b := &block{fields: []uint16{1, 150}, entities: []entity{{kindGPU, 0}}}
-	b.cut(1)
+	b.divide(1)
 	if want := []bool{true, false}; !slices.Equal(b.ofNode, want) {
 		t.Errorf("driver version and temperature are the node's: %v, want %v", b.ofNode, want)
 	}

@@ -10,15 +10,25 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"warpgauge/pkg/field"
 )
 
-const maxEntities = 4096 // more than any kind has: 32 GPUs of 36 links, 12 switches of 256 ports
+// No library may make us take more than these, whatever it counts. DCGM knows 32
+// GPUs of 36 links and 12 switches of 256 ports.
+const (
+	maxGPUs     = 256
+	maxEntities = 4096 // of any kind
+)
 
 // entities lists the entities of a kind.
 func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error) {
 	ids := make([]uint32, maxEntities)
+	if kind == kindGPU {
+		ids = ids[:maxGPUs]
+	}
 	n := C.int(len(ids))
-	r := C.wg_entities(e.lib.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&ids[0])), &n)
+	r := C.wg_entities(e.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&ids[0])), &n)
 	if r != 0 {
 		return nil, fmt.Errorf("list entities of kind %q: %w", kind, status(r))
 	}
@@ -29,7 +39,7 @@ func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error)
 func (e *engine) hierarchy() ([]migEntity, error) {
 	h := (*C.wg_hierarchy2)(C.malloc(C.sizeof_wg_hierarchy2))
 	defer C.free(unsafe.Pointer(h))
-	if r := C.wg_hierarchy(e.lib.table, e.handle, h); r != 0 {
+	if r := C.wg_hierarchy(e.table, e.handle, h); r != 0 {
 		return nil, fmt.Errorf("list MIG instances: %w", status(r))
 	}
 	out := make([]migEntity, 0, int(h.count))
@@ -37,8 +47,7 @@ func (e *engine) hierarchy() ([]migEntity, error) {
 		m := &h.list[i]
 		out = append(out, migEntity{
 			entity: entityOf(m.entity), parent: entityOf(m.parent),
-			uuid: text(m.info.gpu_uuid[:]), gpuIndex: uint32(m.info.gpu_index),
-			instance: uint32(m.info.instance), compute: uint32(m.info.compute_instance), slices: uint32(m.info.slices),
+			gpuIndex: uint32(m.info.gpu_index), instance: uint32(m.info.instance), compute: uint32(m.info.compute_instance),
 		})
 	}
 	return out, nil
@@ -46,22 +55,22 @@ func (e *engine) hierarchy() ([]migEntity, error) {
 
 func entityOf(e C.wg_entity) entity { return entity{entityKind(e.kind), uint32(e.id)} }
 
-// text copies a C string that may lack its end.
+// text copies a C string that may lack its end, as valid UTF-8.
 func text(b []C.char) string {
-	var s strings.Builder
+	raw := make([]byte, 0, len(b))
 	for _, c := range b {
 		if c == 0 {
 			break
 		}
-		s.WriteByte(byte(c))
+		raw = append(raw, byte(c))
 	}
-	return s.String()
+	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }
 
 // cpus lists NVIDIA's CPUs of the node.
 func (e *engine) cpus() ([]cpu, error) {
 	var h C.wg_cpus1
-	if r := C.wg_cpus(e.lib.table, e.handle, &h); r != 0 {
+	if r := C.wg_cpus(e.table, e.handle, &h); r != 0 {
 		return nil, fmt.Errorf("list CPUs: %w", status(r))
 	}
 	var out []cpu
@@ -83,7 +92,7 @@ func (e *engine) cpus() ([]cpu, error) {
 func (e *engine) linkStates() ([]links, error) {
 	l := (*C.wg_links5)(C.malloc(C.sizeof_wg_links5))
 	defer C.free(unsafe.Pointer(l))
-	if r := C.wg_links(e.lib.table, e.handle, l); r != 0 {
+	if r := C.wg_links(e.table, e.handle, l); r != 0 {
 		return nil, fmt.Errorf("list NVLinks: %w", status(r))
 	}
 	var out []links
@@ -98,26 +107,25 @@ func (e *engine) linkStates() ([]links, error) {
 	return out, nil
 }
 
-func states(in []C.int32_t) []linkState {
-	out := make([]linkState, len(in))
+func states(in []C.int32_t) []int32 {
+	out := make([]int32, len(in))
 	for i, s := range in {
-		out[i] = linkState(s)
+		out[i] = int32(s)
 	}
 	return out
 }
 
-// metricGroups lists the profiling fields that a GPU offers.
-func (e *engine) metricGroups(gpu uint32) ([]metricGroup, error) {
+// profilingFields lists the profiling fields that a GPU offers: those of its metric
+// groups.
+func (e *engine) profilingFields(gpu uint32) ([]field.ID, error) {
 	var g C.wg_metric_groups3
-	if r := C.wg_prof_groups(e.lib.table, e.handle, C.uint32_t(gpu), &g); r != 0 {
-		return nil, fmt.Errorf("ask for profiling fields of GPU %d: %w", gpu, status(r))
+	if r := C.wg_prof_groups(e.table, e.handle, C.uint32_t(gpu), &g); r != 0 {
+		return nil, fmt.Errorf("list profiling fields of GPU %d: %w", gpu, status(r))
 	}
-	out := make([]metricGroup, g.group_count)
-	for i := range out {
-		from := &g.groups[i]
-		out[i] = metricGroup{major: uint16(from.major), minor: uint16(from.minor)}
-		for _, f := range from.fields[:from.field_count] {
-			out[i].fields = append(out[i].fields, uint16(f))
+	var out []field.ID
+	for _, group := range g.groups[:g.group_count] {
+		for _, f := range group.fields[:group.field_count] {
+			out = append(out, field.ID(f))
 		}
 	}
 	return out, nil

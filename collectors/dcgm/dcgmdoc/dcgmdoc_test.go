@@ -1,4 +1,4 @@
-package dcgm
+package dcgmdoc
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 )
 
 // TestDocs: the page is that of the tables, and has each field once: as a reading,
-// as a label, with a part of its own, or with the reason why it is missing.
+// as a label, as a part, or with the reason why it is missing.
 func TestDocs(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteMarkdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/dcgm.md")
+	page, err := os.ReadFile("../../../docs/dcgm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
