@@ -98,7 +98,7 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	d := dcgmOptions(cfg, log)
 	amd := rocm.Options{
-		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
+		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Log: log.Named("rocm"),
 	}
 	return []vendor{
 		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }, nil}, // NVML's have the same ids

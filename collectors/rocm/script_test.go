@@ -67,7 +67,7 @@ func TestUnderScript(t *testing.T) {
 		if diff := cmp.Diff(s.Devices(), library.sources[i].Devices()); diff != "" {
 			t.Errorf("source %d: devices (-sys +library):\n%s", i, diff)
 		}
-		if library.sources[i].(*source).smi == nil {
+		if _, ok := library.sources[i].(*source).reader.(*smiReader); !ok {
 			t.Errorf("source %d is not read through the library", i)
 		}
 		want := instances
