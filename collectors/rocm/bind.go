@@ -31,7 +31,7 @@ func want(units []unit, fields field.List) []unit {
 			}
 		}
 		if len(keep) == 0 && u.device.Level == field.Link {
-			continue // a node has dozens of links, and most lists no use for them
+			continue // a node has dozens of links, which most lists do not ask for
 		}
 		out = append(out, unit{u.device, keep})
 	}
@@ -57,9 +57,9 @@ func readings(units []unit) []sysfs.Reading {
 	return out
 }
 
-// binder makes columns of specs, now that it is known what there is.
+// binder binds specs to the readings that there are.
 type binder struct {
-	slots   map[sysfs.Reading]int // of those that a reader has
+	slots   map[sysfs.Reading]int // of those that the reader has
 	metrics *gpumetrics.Metrics   // as read at Open, or nil: could have anything
 	bus     bool                  // there is pcie_bw
 }
@@ -108,7 +108,7 @@ func (b *binder) group(terms []term) int {
 		if !ok {
 			continue
 		}
-		if len(t.raw) > 0 || b.tells(&t) {
+		if len(t.raw) > 0 || b.hadValue(&t) {
 			return t.group
 		}
 		if could < 0 {
@@ -118,8 +118,8 @@ func (b *binder) group(terms []term) int {
 	return could
 }
 
-// tells reports whether gpu_metrics had a value for the term at Open.
-func (b *binder) tells(t *term) bool {
+// hadValue reports whether gpu_metrics had a value for the term at Open.
+func (b *binder) hadValue(t *term) bool {
 	if b.metrics == nil {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// units are the devices of a GPU: itself, its partitions where it has several,
+// units are the devices of a GPU: itself, its partitions if it has several,
 // its XGMI links.
 func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
@@ -52,8 +52,8 @@ func (n node) board(g *sysfs.GPU) collector.Device {
 }
 
 // gpuUUID is the unique id as HIP prints it, GPU- and 16 hexadecimal digits. A
-// board without one (APUs, older Radeons, virtual functions) is known by where
-// it is.
+// board without one (APUs, older Radeons, virtual functions) is identified by its
+// PCI address.
 func gpuUUID(g *sysfs.GPU) string {
 	if g.UniqueID == 0 {
 		return "GPU-" + g.PCI

@@ -52,7 +52,7 @@ func (*Processes) Name() string { return ProcessesName }
 
 // Open finds the GPUs. It has one source for each, with its partitions, whose
 // columns are those of package processes, whatever the list asks for.
-// Errors: those of Collector.Open, and collector.ErrNothingToRead where no GPU has
+// Errors: those of Collector.Open, and collector.ErrNothingToRead if no GPU has
 // a compute side.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	found, err := find(ctx, c.files, c.o)

@@ -59,7 +59,7 @@ var (
 	_ collector.CallMeter = (*source)(nil)
 )
 
-// What a source logs when it changes.
+// The states of which a source logs changes.
 const (
 	sayPower = iota
 	sayMetrics

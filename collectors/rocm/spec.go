@@ -32,7 +32,7 @@ const (
 	opFixed                  // scale
 )
 
-// term is one way to get at a value.
+// term is one way to get a value.
 type term struct {
 	op      op
 	raw     []sysfs.Reading
@@ -41,15 +41,15 @@ type term struct {
 	count   int
 	scale   float64 // of the result
 	mask    uint64
-	nonzero bool // 0 means that the board does not tell
+	nonzero bool // 0 means that the board does not report it
 	speed   bool // GT/s, of which the PCIe generation is wanted
-	// group parts terms that are one quantity from those that stand in for it:
+	// group separates terms that are one quantity from those that are used instead:
 	// only the first group that the board has is used, so that a value never
 	// jumps from one sensor to another.
 	group int
 }
 
-// spec is a column in the making.
+// spec is a column before it is bound.
 type spec struct {
 	field  field.ID
 	labels []collector.Label
@@ -79,19 +79,19 @@ func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
 	return term{op: op, metric: f, first: first, count: count, scale: scale}
 }
 
-// orElse marks a term as one that stands in for those of lower groups.
+// orElse marks a term as one that is used instead of those of lower groups.
 func (t term) orElse(group int) term {
 	t.group = group
 	return t
 }
 
-// told makes 0 blank.
-func (t term) told() term {
+// nonzeroOnly makes 0 blank.
+func (t term) nonzeroOnly() term {
 	t.nonzero = true
 	return t
 }
 
-// bits makes a term look at some bits only.
+// bits makes a term use some bits only.
 func (t term) bits(mask uint64) term {
 	t.mask = mask
 	return t

@@ -37,7 +37,7 @@ func boardSpecs(g *sysfs.GPU, n node) []spec {
 	)
 }
 
-// node is what a GPU knows of the others.
+// node is the position of a GPU among all of them.
 type node struct {
 	index, count int
 }
@@ -72,7 +72,7 @@ func clockSpecs() []spec {
 	sources := []struct {
 		name   string
 		clock  uint8
-		metric term // stands in where the driver has no file
+		metric term // used if the driver has no file
 	}{
 		{"gfx", sysfs.ClockGraphics, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
 		{"mem", sysfs.ClockMemory, metric(gm.CurrentUclk, 0, 1)},
@@ -103,7 +103,7 @@ func clockSpecs() []spec {
 }
 
 func temperatureSpecs() []spec {
-	// MI300 has no edge sensor: the junction's takes its place there.
+	// MI300 has no edge sensor: the junction's is shown instead.
 	gpu := func(k sysfs.Kind) []term {
 		return []term{read(k, sysfs.SensorEdge, 1), read(k, sysfs.SensorJunction, 1).orElse(1)}
 	}
@@ -133,10 +133,10 @@ func temperatureSpecs() []spec {
 }
 
 // powerSpecs: a power or energy of 0 is how the driver says that the other die
-// of the package tells it (MI250): a board that is on draws some.
+// of the package reports it (MI250): a board that is on draws some.
 func powerSpecs() []spec {
-	average := []term{read(sysfs.PowerAverage, 0, 1).told(), metric(gm.AverageSocketPower, 0, 1).told()}
-	instant := []term{read(sysfs.PowerInput, 0, 1).told(), metric(gm.CurrentSocketPower, 0, 1).told()}
+	average := []term{read(sysfs.PowerAverage, 0, 1).nonzeroOnly(), metric(gm.AverageSocketPower, 0, 1).nonzeroOnly()}
+	instant := []term{read(sysfs.PowerInput, 0, 1).nonzeroOnly(), metric(gm.CurrentSocketPower, 0, 1).nonzeroOnly()}
 	either := slices.Clone(average)
 	for _, t := range instant {
 		either = append(either, t.orElse(1))
@@ -144,12 +144,12 @@ func powerSpecs() []spec {
 	return []spec{
 		one(dcgmPower, either...),
 		one(dcgmPowerInstant, instant...),
-		one(dcgmEnergy, metric(gm.EnergyAccumulator, 0, toMillijoule).told()),
-		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).told()),
-		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).told()),
+		one(dcgmEnergy, metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()),
+		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
+		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerLimitMin, read(sysfs.PowerCapMin, 0, 1)),
-		one(dcgmPowerLimitMax, read(sysfs.PowerCapMax, 0, 1).told()),
-		one(dcgmPowerLimitDef, read(sysfs.PowerCapDefault, 0, 1).told()),
+		one(dcgmPowerLimitMax, read(sysfs.PowerCapMax, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimitDef, read(sysfs.PowerCapDefault, 0, 1).nonzeroOnly()),
 	}
 }
 
@@ -180,7 +180,7 @@ func memorySpecs() []spec {
 	total := sysfs.Reading{Kind: sysfs.MemoryTotal, Index: sysfs.MemoryVRAM}
 	used := sysfs.Reading{Kind: sysfs.MemoryUsed, Index: sysfs.MemoryVRAM}
 	out := []spec{
-		one(dcgmFBTotal, read(sysfs.MemoryTotal, sysfs.MemoryVRAM, toMiB).told()),
+		one(dcgmFBTotal, read(sysfs.MemoryTotal, sysfs.MemoryVRAM, toMiB).nonzeroOnly()),
 		one(dcgmFBUsed, read(sysfs.MemoryUsed, sysfs.MemoryVRAM, toMiB)),
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
@@ -188,7 +188,7 @@ func memorySpecs() []spec {
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
 			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
-			spec{field.AMDMemorySize, label("memory", name), []term{read(sysfs.MemoryTotal, uint8(i), 1).told()}})
+			spec{field.AMDMemorySize, label("memory", name), []term{read(sysfs.MemoryTotal, uint8(i), 1).nonzeroOnly()}})
 	}
 	return out
 }
@@ -244,7 +244,7 @@ func errorSpecs() []spec {
 	return out
 }
 
-// throttleSpecs: boards up to MI200 and Radeons tell bits, MI300 from revision
+// throttleSpecs: boards up to MI200 and Radeons report bits, MI300 from revision
 // 1.6 on how many cycles it was held back.
 func throttleSpecs() []spec {
 	const cycles = gm.AccumulationCounter
@@ -329,7 +329,7 @@ func hardwareSpecs(g *sysfs.GPU) []spec {
 	return out
 }
 
-// engineSpecs are the engines of a partition. Revisions before 1.6 know none.
+// engineSpecs are the engines of a partition. Revisions before 1.6 have none.
 func engineSpecs(partition int) []spec {
 	var out []spec
 	engine := func(id field.ID, name string, i int, f gm.Field, perPartition int, whole gm.Field) {
@@ -377,14 +377,14 @@ func processSpecs(index uint8, units int) []spec {
 	return out
 }
 
-// instanceSpecs are the columns of a partition: what the driver and KFD tell of
+// instanceSpecs are the columns of a partition: what the driver and KFD report of
 // it alone. The rest is the board's.
 func instanceSpecs(i sysfs.Instance) []spec {
 	index := uint8(i.ID)
 	total := sysfs.Reading{Kind: sysfs.InstanceTotal, Index: index}
 	used := sysfs.Reading{Kind: sysfs.ProcessMemory, Index: index}
 	out := []spec{
-		one(dcgmFBTotal, read(sysfs.InstanceTotal, index, toMiB).told()),
+		one(dcgmFBTotal, read(sysfs.InstanceTotal, index, toMiB).nonzeroOnly()),
 		one(dcgmFBUsed, read(sysfs.ProcessMemory, index, toMiB)),
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),

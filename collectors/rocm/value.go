@@ -20,18 +20,18 @@ type frame struct {
 
 type nanos uint64
 
-// bound is a term with the slots of its raw readings and what it remembers.
+// bound is a term with the slots of its raw readings and its history.
 type bound struct {
 	*term
 	slots []int
 	last  []float64 // opSum: last known readings
-	sum   memory
-	part  [5]memory // opMoved, opMovedReasons, opHeld
-	total float64   // opHeld
+	sum   history
+	part  [5]history // opMoved, opMovedReasons, opHeld
+	total float64    // opHeld
 }
 
-// memory is a counter at the last sample.
-type memory struct {
+// history is a counter at the last sample.
+type history struct {
 	count uint64
 	of    int // elements that made it up
 	at    nanos
@@ -85,7 +85,7 @@ func positive(v float64) float64 {
 	return math.NaN()
 }
 
-// oneIf is 1 or 0, and blank where v is.
+// oneIf is 1 or 0, and blank if v is.
 func oneIf(v float64, on bool) float64 {
 	switch {
 	case math.IsNaN(v):
@@ -99,14 +99,14 @@ func oneIf(v float64, on bool) float64 {
 // known adds up the last known readings: a block that cannot be asked just now
 // does not make the sum of error counts go back.
 func (b *bound) known(f *frame) float64 {
-	told, sum := false, 0.0
+	known, sum := false, 0.0
 	for i, slot := range b.slots {
 		if v := f.values[slot]; !math.IsNaN(v) {
-			b.last[i], told = v, true
+			b.last[i], known = v, true
 		}
 		sum += b.last[i]
 	}
-	if !told {
+	if !known {
 		return math.NaN()
 	}
 	return sum
@@ -132,8 +132,8 @@ func (b *bound) elements(m *gpumetrics.Metrics) float64 {
 }
 
 // rate is how fast the sum of the term's counters grows per second, or their
-// mean. The first sample of an era has none. Where the firmware's time has not
-// moved since, the last rate still stands.
+// mean. The first sample of an era has none. If the firmware's time has not
+// moved since, the last rate holds.
 func (b *bound) rate(f *frame) float64 {
 	d, seconds, ok := b.sum.grow(f, b)
 	switch {
@@ -148,18 +148,18 @@ func (b *bound) rate(f *frame) float64 {
 	return b.sum.rate
 }
 
-// grow takes the term's counters in and says by how much they grew in which
-// time; seconds is 0 where no time has passed. It is not ok where there is
+// grow reads the term's counters and returns by how much they grew in which
+// time; seconds is 0 if no time has passed. It is not ok if there is
 // nothing to compare with: at first, in a new era, when counters went back or
 // others make up the sum.
-func (c *memory) grow(f *frame, t *bound) (d, seconds float64, ok bool) {
+func (c *history) grow(f *frame, t *bound) (d, seconds float64, ok bool) {
 	count, of, wraps := t.counters(&f.metrics, t.metric)
 	return c.advance(f, count, of, wraps)
 }
 
-func (c *memory) advance(f *frame, count uint64, of int, wraps bool) (d, seconds float64, ok bool) {
+func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, seconds float64, ok bool) {
 	if of == 0 {
-		*c = memory{}
+		*c = history{}
 		return 0, 0, false
 	}
 	before := *c
@@ -178,7 +178,7 @@ func (c *memory) advance(f *frame, count uint64, of int, wraps bool) (d, seconds
 	return float64(grown), float64(f.now-before.at) / 1e9, true
 }
 
-// counters adds up the elements that are available and says how many they are.
+// counters adds up the elements that are available and counts them.
 func (b *bound) counters(m *gpumetrics.Metrics, of []gpumetrics.Field) (sum uint64, n int, wraps bool) {
 	for _, f := range of {
 		for i := b.first; i < b.first+b.count; i++ {
@@ -227,7 +227,7 @@ func (b *bound) throttling(f *frame) float64 {
 	}
 }
 
-// available is 0, NaN where the firmware does not have v.
+// available is 0, NaN if the firmware does not have v.
 func available(v uint64) float64 {
 	if v == gpumetrics.NA {
 		return math.NaN()
@@ -253,7 +253,7 @@ func reasons(status uint64) float64 {
 }
 
 // moved has a bit set for each counter that grew since the last sample; ok is
-// NaN where nothing can be said yet, else 0.
+// NaN if there is nothing to compare with yet, else 0.
 func (b *bound) moved(f *frame) (bits uint, ok float64) {
 	ok = math.NaN()
 	for i := range b.metric {

@@ -82,7 +82,7 @@ func v16early(b *builder) {
 	b.skip(2, 1)
 }
 
-// v16 is 1.6, 1.7 and 1.8, which differ in what they tell of a partition.
+// v16 is 1.6, 1.7 and 1.8, which differ in the members of a partition.
 func v16(b *builder, content uint8) {
 	b.socket()
 	if content >= 7 {

@@ -51,7 +51,7 @@ func TestSuspended(t *testing.T) {
 		}
 	}
 	var asked sync.WaitGroup
-	for range 2 { // the schedule of pcie_bw asks beside the source
+	for range 2 { // the schedule of pcie_bw asks as well as the source
 		asked.Go(func() {
 			for range 100 {
 				f.h.Suspended()
@@ -160,7 +160,7 @@ func TestVanishAndReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Metrics finds out alone, too: beside the library nothing else is read.
+	// Metrics finds out alone, too.
 	f.clock.t = f.clock.t.Add(time.Minute)
 	g.Vanish(t)
 	if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) {

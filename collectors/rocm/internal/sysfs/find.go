@@ -90,7 +90,7 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	return f, nil
 }
 
-// distinct keeps the boards that can be told apart, up to the limit. Of two with
+// distinct keeps the boards that can be distinguished, up to the limit. Of two with
 // one address or one unique id the second is left out.
 func distinct(boards []GPU) (kept []GPU, leftOut []string) {
 	addresses, ids, devices := map[string]string{}, map[uint64]string{}, 0

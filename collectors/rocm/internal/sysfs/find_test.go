@@ -157,7 +157,7 @@ func TestFindBroken(t *testing.T) {
 	}
 }
 
-// Cards that cannot be told apart, and those beyond the limit, are left out: the
+// Cards that cannot be distinguished, and those beyond the limit, are left out: the
 // others are found.
 func TestFindLeavesOut(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 3})

@@ -27,7 +27,7 @@ func TestTooManyProcesses(t *testing.T) {
 	f.want(Processes, Whole, 0) // they have ended, but for their directories
 }
 
-// A driver that cannot tell the compute units of a process leaves their sum
+// A driver that does not show the compute units of a process leaves their sum
 // unknown, and the rest known. A queue alone makes a process count.
 func TestProcessWithoutUnits(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)

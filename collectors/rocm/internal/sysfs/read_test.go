@@ -65,7 +65,7 @@ func TestReadMI250X(t *testing.T) {
 	}
 }
 
-// The power of a package of two dies is told once: the second die says 0.
+// The power of a package of two dies is reported once: the second die has 0.
 func TestSecondDie(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 1)
 	f.read()

@@ -16,7 +16,7 @@ import (
 )
 
 // The script puts a tree over /sys; this reader, with the ordinary root, finds
-// there what anybody reads in the files, while it moves.
+// there what a plain read of the files shows, while it moves.
 func TestScript(t *testing.T) {
 	s := scripttest.New(t, "../../rocmtest")
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func checkScript(t *testing.T, r *Reader, g *GPU, instances int) {
 	}
 }
 
-// partitions checks what revision 1.7 tells of each.
+// partitions checks what revision 1.7 has of each.
 func partitions(t *testing.T, m *gpumetrics.Metrics, instances int) {
 	t.Helper()
 	if !m.Has(gpumetrics.NumPartition) {
@@ -116,7 +116,7 @@ func partitions(t *testing.T, m *gpumetrics.Metrics, instances int) {
 	}
 }
 
-// plain reads the same four values as anybody would.
+// plain reads the same four values without this package.
 func plain(t *testing.T, g *GPU) string {
 	t.Helper()
 	dir := filepath.Join("/sys/class/drm", g.Card, "device")

@@ -92,7 +92,7 @@ func originOf(r Reading) (origin, meaning) {
 		return sensor(r.Index, "tempN_crit"), meaning{parse: ParseFloat, scale: milli}
 	case TemperatureStop:
 		return sensor(r.Index, "tempN_emergency"), meaning{parse: ParseFloat, scale: milli}
-	case PowerAverage: // 0 W is said by the second die of a package, whose power the first one tells
+	case PowerAverage: // 0 W is that of the second die of a package, whose power the first one reports
 		return hwmon("power1_average"), meaning{parse: count, scale: micro, blank0: true}
 	case PowerInput:
 		return hwmon("power1_input"), meaning{parse: count, scale: micro, blank0: true}

@@ -25,7 +25,7 @@ type witness struct {
 	script string
 }
 
-// newWitness copies rocm-smi, which finds its library beside itself, and the
+// newWitness copies rocm-smi, which finds its library in its own directory, and the
 // library, whose paths and the script's are made those of the tree.
 func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	t.Helper()
