@@ -1,6 +1,11 @@
 package fake
 
-import "warpgauge/pkg/field"
+import (
+	"math"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
 
 // What follows the load: clocks, temperatures, power, utilisation, memory, bus.
 
@@ -137,7 +142,7 @@ func (g *gpu) bus(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// profiling metrics are ratios of the cycles; the counters beside them count
+// profiling metrics are ratios of the cycles; the counters next to them count
 // the cycles.
 func (g *gpu) profiling(d *field.Descriptor) (cell, bool) {
 	switch d.ID {
@@ -188,4 +193,155 @@ func (g *gpu) activity(id field.ID) (float64, bool) {
 		return 0, true
 	}
 	return 0, false
+}
+
+const hour = 3600.0
+
+// every counts something that happens at a steady pace, at times of this
+// device's own.
+func (g *gpu) every(seconds float64) (cell, bool) {
+	return cell{op: count, a: g.offset * seconds, b: seconds}, true
+}
+
+// errors of memory. The one faulty board of the node sees a single-bit error
+// every two hours, and a row is remapped after some of them; the others none.
+func (g *gpu) errors(d *field.Descriptor) (cell, bool) {
+	const sbe, remap, remapUncorrectable, earlier = 2 * hour, 36 * hour, 9 * 24 * hour, 37
+	rare := func(seconds, before float64) (cell, bool) {
+		if !g.faulty {
+			return fixed(0)
+		}
+		c, _ := g.every(seconds)
+		c.c = before
+		return c, true
+	}
+	switch d.ID {
+	case 300, 301: // ECC is on, and will be
+		return fixed(1)
+	case 310, 318: // of all, of the device memory; since the driver was loaded
+		return rare(sbe, 0)
+	case 312, 328: // and since the board was made
+		return rare(sbe, earlier)
+	case 394:
+		return rare(remap, 0)
+	case 393:
+		return rare(remapUncorrectable, 0)
+	case 385: // banks with all of their spare rows
+		return fixed(640)
+	case 386, 387, 388, 389, 390, 391, 392, 395, 396, 346:
+		return fixed(0)
+	}
+	if d.ID >= 310 && d.ID <= 345 {
+		return fixed(0)
+	}
+	return none()
+}
+
+// events: XIDs, and the time that clocks were held down.
+func (g *gpu) events(d *field.Descriptor) (cell, bool) {
+	k := perSecond(d.Unit)
+	switch d.ID {
+	case field.XIDErrors:
+		if g.instance {
+			return none()
+		}
+		return cell{op: lastXID}, true
+	case field.XIDEvent:
+		return cell{op: xidEvent}, true
+	case 240, 1420: // by the power limit
+		return linear(limited, 0, k)
+	case 246, 247: // below the application's clocks, below the base clocks
+		return linear(limited, 0, k*boolean(d.ID == 246))
+	case 241, 242, 243, 244, 245, 1421, 1422, 1423, 1424:
+		return fixed(0)
+	case 500, fieldVGPULicense: // neither a vGPU nor licensed as one
+		return fixed(0)
+	}
+	return none()
+}
+
+// naturalXIDs are what an application's mistakes and a row remap leave in the
+// log of the faulty board.
+var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 94}
+
+// xidEvery is the time between two of them.
+const xidEvery = 17 * 60.0
+
+// xids of a board: which one was the last at a time, NaN if none yet.
+type xids struct {
+	seed   uint64
+	offset float64 // s
+	on     bool
+}
+
+// number is how many XIDs there were, up seconds after the driver was loaded.
+func (x *xids) number(up float64) int64 {
+	if !x.on {
+		return 0
+	}
+	return int64((up + x.offset) / xidEvery)
+}
+
+func (x *xids) code(number int64) float64 {
+	if number == 0 {
+		return math.NaN()
+	}
+	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
+}
+
+// since is when XID number happened, in seconds after the driver was loaded.
+func (x *xids) since(number int64) float64 { return float64(number)*xidEvery - x.offset }
+
+// links binds the fields of a board's links together.
+func (g *gpu) links(d *field.Descriptor) (cell, bool) {
+	if g.instance || !isNVLink(d.ID) {
+		return none()
+	}
+	if lane, ok := laneOf(d.Name); ok {
+		if lane >= g.board.links {
+			return none()
+		}
+		return g.traffic(d, 1, lane == 0)
+	}
+	return g.traffic(d, g.board.links, true)
+}
+
+// traffic is what a number of links carries. A name says whether it is bytes,
+// packets or errors, and of which direction. first says whether the board's
+// first link, where a faulty board has its errors, is among them.
+func (g *gpu) traffic(d *field.Descriptor, links int, first bool) (cell, bool) {
+	name := d.Name
+	rate := g.mix.nvlink * g.linkBytes * float64(links)
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(name, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("ERROR", "CRC", "REPLAY", "RECOVERY", "DISCARD", "DROPPED", "MALFORMED", "BER", "FEC", "PLR", "WAIT"):
+		return g.linkErrors(name, first)
+	case has("PACKET"):
+		return linear(worked, 0, rate/256)
+	case has("BANDWIDTH", "THROUGHPUT", "BYTES"):
+		if !has("TX", "RX") {
+			rate *= 2 // both directions
+		}
+		k := perByte(d.Unit)
+		if strings.HasSuffix(d.Unit, "/s") || has("_PROF_") {
+			return linear(byLoad, 0, rate*k)
+		}
+		return linear(worked, 0, rate*k)
+	}
+	return fixed(0)
+}
+
+// linkErrors: the faulty board has a CRC error every three hours, replayed.
+func (g *gpu) linkErrors(name string, first bool) (cell, bool) {
+	if g.faulty && first && (strings.Contains(name, "CRC_FLIT") || strings.Contains(name, "REPLAY")) {
+		return g.every(3 * hour)
+	}
+	return fixed(0)
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// units are the devices of a GPU: itself, its partitions where it has several,
+// units are the devices of a GPU: itself, its partitions if it has several,
 // its XGMI links.
-func (n node) units(g *raw.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n)
 	board.Facts = facts(fields, texts(g, board, driver), specs)
@@ -40,7 +40,7 @@ func (n node) units(g *raw.GPU, driver string, fields field.List, m *gpumetrics.
 	return out
 }
 
-func (n node) board(g *raw.GPU) collector.Device {
+func (n node) board(g *sysfs.GPU) collector.Device {
 	id := gpuUUID(g)
 	return collector.Device{
 		ID: id, UUID: id, Level: field.GPU,
@@ -52,9 +52,9 @@ func (n node) board(g *raw.GPU) collector.Device {
 }
 
 // gpuUUID is the unique id as HIP prints it, GPU- and 16 hexadecimal digits. A
-// board without one (APUs, older Radeons, virtual functions) is known by where
-// it is.
-func gpuUUID(g *raw.GPU) string {
+// board without one (APUs, older Radeons, virtual functions) is identified by its
+// PCI address.
+func gpuUUID(g *sysfs.GPU) string {
 	if g.UniqueID == 0 {
 		return "GPU-" + g.PCI
 	}
@@ -72,7 +72,7 @@ func busID(pci string) string {
 
 // instance is a partition. Its device node is its own: containers are given
 // render nodes.
-func instance(board collector.Device, g *raw.GPU, i raw.Instance) collector.Device {
+func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.Device {
 	d := board
 	d.Level = field.Instance
 	d.Parent = board.ID
@@ -99,7 +99,7 @@ func link(board collector.Device, i int) collector.Device {
 }
 
 // texts are the values of the fields that are texts.
-func texts(g *raw.GPU, d collector.Device, driver string) map[field.ID]string {
+func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string {
 	out := map[field.ID]string{
 		dcgmDriver: driver, dcgmName: g.Model, dcgmBrand: "AMD", dcgmSerial: g.Serial,
 		dcgmUUID: d.UUID, dcgmPCI: d.PCIBusID, dcgmVBIOS: g.VBIOS,
