@@ -29,11 +29,11 @@ func forSizes(b *testing.B, sizes [][2]int, run func(b *testing.B, f *feed)) {
 func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 	r := New(boardOf(f), Options{Hostname: "node-1"})
 	render := func(n int) {
+		age(r)
 		p := r.Page(format, gzip)
 		if n == 0 {
-			b.SetBytes(int64(len(p.Bytes())))
+			b.SetBytes(int64(len(p)))
 		}
-		p.Release()
 	}
 	for n := range 4 { // buffers grow
 		f.vary(n)
@@ -80,15 +80,17 @@ func BenchmarkRenderShared(b *testing.B) {
 		}
 		for n := range 4 { // the layout is made, buffers grow
 			next(n)
-			r.Page(Text, false).Release()
+			age(r)
+			r.Page(Text, false)
 		}
 		n := 4
 		for b.Loop() {
 			b.StopTimer()
 			next(n)
+			age(r)
 			n++
 			b.StartTimer()
-			r.Page(Text, false).Release()
+			r.Page(Text, false)
 		}
 		if want := len(f.Devices)*(4*(len(f.row)/len(f.Devices)-2)+2) + len(series); r.layout.stats.series != want {
 			b.Fatalf("%d series, want %d", r.layout.stats.series, want)
@@ -180,7 +182,7 @@ func BenchmarkCachedPage(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					r.Page(Text, false).Release()
+					r.Page(Text, false)
 				}
 			})
 		})
@@ -190,10 +192,11 @@ func BenchmarkCachedPage(b *testing.B) {
 func BenchmarkLayout(b *testing.B) {
 	forSizes(b, benchSizes, func(b *testing.B, f *feed) {
 		v := viewOf(1, f)
-		roster := newRoster(v)
+		var s snapshot
+		s.reset(v, time.Minute, time.Now())
 		o := Options{Hostname: "node-1", HostnameLabel: "hostname"}
 		for b.Loop() {
-			if l := build(&o, v, roster, nil, nil); l.stats.series != len(f.row) {
+			if l := build(&o, v, &s, nil, nil); l.stats.series != len(f.row) {
 				b.Fatal("series are missing")
 			}
 		}

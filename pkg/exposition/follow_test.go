@@ -93,11 +93,11 @@ func TestRowsBeforeCounts(t *testing.T) {
 	s := &racingStore{feed: f}
 	r := New(boardOf(f), Options{})
 	r.store = s
-	page(t, r, Text)
+	pageOf(t, r, Text)
 	if !s.synced.Load() || r.snap.cells[0] == 77 {
 		t.Error("rows were taken after the counts")
 	}
-	if got := parse(t, page(t, r, Text), Text).Values; got[wantLabels(f.Fields.Fields[0].Name, "gpu", "0", "UUID", f.Devices[0].UUID,
+	if got := parse(t, pageOf(t, r, Text), Text).Values; got[wantLabels(f.Fields.Fields[0].Name, "gpu", "0", "UUID", f.Devices[0].UUID,
 		"pci_bus_id", f.Devices[0].PCIBusID, "device", "nvidia0", "modelName", f.Devices[0].Model, "DCGM_FI_DRIVER_VERSION", "570.1")] != 77 {
 		t.Errorf("the row that came meanwhile is not on the next page: %v", got)
 	}

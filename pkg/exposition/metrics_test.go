@@ -16,11 +16,11 @@ func TestMetrics(t *testing.T) {
 	f := one("0", []field.Field{metric(descTemp, "T", field.Gauge, "")}, descTemp, descTemp)
 	f.Devices[0].Facts = labelsFrom("cpu", "9")
 	r := New(boardOf(f), Options{Registerer: registry})
-	size := len(page(t, r, Text))
-	page(t, r, Text) // shared
+	size := len(pageOf(t, r, Text))
+	pageOf(t, r, Text) // shared
 	f.tick(time.Now())
-	page(t, r, Text)
-	r.Page(Protobuf, true).Release()
+	pageOf(t, r, Text)
+	r.Page(Protobuf, true)
 
 	want := `
 # HELP warpgauge_exposition_layout_builds_total Times that the page's layout was built anew: sources, fields, owners or accumulated series changed.
