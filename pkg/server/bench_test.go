@@ -59,7 +59,7 @@ func newPair(tb testing.TB) *pair {
 		tb.Fatal(err)
 	}
 	ours := s.httpServer(tb.Context())
-	serve(tb, ours, netutil.LimitListener(l, s.o.MaxConnections))
+	serve(tb, ours, netutil.LimitListener(l, s.conns.slots()))
 
 	l2, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

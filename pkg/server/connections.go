@@ -12,25 +12,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// connections keeps slots free for new clients. netutil.LimitListener bounds how
-// many connections a socket has, but alone it would let clients that send or read
-// nothing hold all of them. So an eighth of the slots is spare: a newcomer that
-// finds fewer free ends another connection. The first choice is one that waits for
-// a request (nothing has come, part of a header has come, or it is kept alive), the
-// one that has waited longest; if none waits, the one whose request has taken longest.
-// It cannot read or write any more, so that net/http closes it. The slot is free when
-// its handler has returned: connections whose logins wait in exporter-toolkit for their
-// turn count until then, so goroutines are bounded as well.
+// connections ends connections that make no progress when there are more than the
+// limit, so that clients that send or read nothing cannot keep others out. The victim
+// is the one whose state has changed longest ago: nothing has come, part of a header
+// has come, it is kept alive without a request, or its request takes long. It cannot
+// read or write any more, so that net/http closes it, now or when its handler returns.
+// Until then it takes a slot of netutil.LimitListener, which has an eighth more than
+// the limit: connections whose logins queue in exporter-toolkit are bounded as well.
 type connections struct {
 	limit   int // MaxConnections
 	evicted prometheus.Counter
 	log     *zap.Logger
 
-	mu      sync.Mutex
-	open    map[net.Conn]*list.Element
-	waiting list.List // of net.Conn, the one that has waited longest first
-	active  list.List // of net.Conn, the one whose request began first is first
-	warned  time.Time
+	mu     sync.Mutex
+	open   map[net.Conn]*list.Element // nil for one that is being ended
+	order  list.List                  // of *connection, the one whose state has changed longest ago first
+	warned time.Time
+}
+
+type connection struct {
+	net.Conn
+	active bool // from the end of a request's header to the end of the answer
 }
 
 // warnEvery bounds the log lines about connections that are ended for others.
@@ -40,60 +42,59 @@ func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *con
 	return &connections{limit: limit, evicted: evicted, log: log, open: map[net.Conn]*list.Element{}}
 }
 
-// enough is the number of connections above which spare slots are in use.
-func (c *connections) enough() int { return c.limit - c.limit/8 - 1 }
+// slots is the number of connections that the kernel hands to us.
+func (c *connections) slots() int { return c.limit + c.limit/8 + 1 }
 
-// changed is the servers' ConnState hook. A connection is active from the end of a
-// request's header to the end of the answer.
+// changed is the servers' ConnState hook.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.open[conn]; e != nil {
-		c.waiting.Remove(e) // a list leaves elements of other lists alone
-		c.active.Remove(e)
-	}
-	switch state {
-	case http.StateNew:
-		if len(c.open) >= c.enough() {
+	e := c.open[conn]
+	switch {
+	case state == http.StateNew:
+		c.open[conn] = c.order.PushBack(&connection{Conn: conn})
+		if c.order.Len() > c.limit {
 			c.evictLocked()
 		}
-		c.open[conn] = c.waiting.PushBack(conn)
-	case http.StateActive:
-		c.open[conn] = c.active.PushBack(conn)
-	case http.StateIdle:
-		c.open[conn] = c.waiting.PushBack(conn)
-		if len(c.open) >= c.limit { // newcomers may be waiting for a slot, unseen
-			c.noteLocked()
-			closeNow(c.waiting.Remove(c.open[conn])) // net/http sets the deadline after this
+	case state == http.StateClosed || state == http.StateHijacked:
+		if e != nil {
+			c.order.Remove(e)
 		}
-	default: // closed, or taken over by a handler
 		delete(c.open, conn)
+	case e != nil:
+		if v, ok := e.Value.(*connection); ok {
+			v.active = state == http.StateActive
+		}
+		c.order.MoveToBack(e)
+	case state == http.StateActive: // its header had come before it was to end
+		end(conn)
+	default: // idle: net/http sets another deadline after this
+		closeNow(conn)
 	}
 }
 
-// evictLocked ends a connection. It stays in open until net/http has closed it.
+// evictLocked ends the first connection. It stays in open until net/http has closed it.
 func (c *connections) evictLocked() {
-	from := &c.waiting
-	if from.Len() == 0 {
-		from = &c.active
+	v, ok := c.order.Remove(c.order.Front()).(*connection)
+	if !ok {
+		return
 	}
-	if e := from.Front(); e != nil {
-		c.noteLocked()
-		conn, _ := from.Remove(e).(net.Conn)
-		_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
-	}
-}
-
-func (c *connections) noteLocked() {
+	c.open[v.Conn] = nil
+	end(v.Conn)
 	c.evicted.Inc()
 	if now := time.Now(); now.Sub(c.warned) >= warnEvery {
 		c.warned = now
-		c.log.Warn("closing connections to make room for new ones", zap.Int("open", len(c.open)), zap.Int("limit", c.limit))
+		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit))
 	}
 }
 
-func closeNow(element any) {
-	conn, _ := element.(net.Conn)
+// end makes all reading and writing fail. It closes nothing, which would free the slot
+// while a handler is still running.
+func end(conn net.Conn) {
+	_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
+}
+
+func closeNow(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn() // a TLS connection would wait until its last message is sent
 	}
@@ -105,8 +106,10 @@ func closeNow(element any) {
 func (c *connections) closeWaiting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.waiting.Front(); e != nil; e = c.waiting.Front() {
-		closeNow(c.waiting.Remove(e))
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		if v, ok := e.Value.(*connection); ok && !v.active {
+			closeNow(v.Conn)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 func TestEviction(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	stats := newStats(nil, nil)
-	c := newConnections(4, stats.evicted, zap.New(core)) // one slot is spare
+	c := newConnections(3, stats.evicted, zap.New(core))
 	socks := map[string]*sock{}
 	f := func(name string, state http.ConnState, closed, cut string) {
 		t.Helper()
@@ -63,19 +63,26 @@ func TestEviction(t *testing.T) {
 	f("a", http.StateActive, "", "")
 	f("a", http.StateIdle, "", "") // b has now waited longest
 	f("d", http.StateNew, "", "b")
-	f("b", http.StateClosed, "", "b")
-	f("a", http.StateActive, "", "b")
-	f("c", http.StateActive, "", "b")
-	f("d", http.StateActive, "", "b")
-	f("e", http.StateNew, "", "ab") // none waits: a has been served longest
-	f("e", http.StateActive, "", "ab")
-	f("c", http.StateIdle, "c", "ab") // all slots are taken, newcomers cannot be seen
-	f("c", http.StateClosed, "c", "ab")
-	f("a", http.StateClosed, "c", "ab")
-	if n := c.count(); n != 2 {
-		t.Errorf("%d connections are open, want 2", n)
+	f("b", http.StateActive, "", "b") // too late
+	f("b", http.StateIdle, "b", "b")
+	f("b", http.StateClosed, "b", "b")
+	if n := c.count(); n != 3 {
+		t.Errorf("%d connections are open, want 3", n)
 	}
-	f("f", http.StateNew, "c", "ab") // a slot was free
+	f("a", http.StateActive, "b", "b")
+	f("c", http.StateActive, "b", "b")
+	f("d", http.StateActive, "b", "b")
+	f("e", http.StateNew, "b", "ab") // a has been served longest
+	f("c", http.StateIdle, "b", "ab")
+	f("g", http.StateNew, "b", "abd")
+	if n := c.count(); n != 5 {
+		t.Errorf("%d connections are open, want 5", n)
+	}
+	f("a", http.StateClosed, "b", "abd")
+	f("d", http.StateClosed, "b", "abd")
+	f("c", http.StateClosed, "b", "abd")
+	f("f", http.StateNew, "b", "abd") // there was room
+	f("g", http.StateActive, "b", "abd")
 	if n := counterValue(t, stats.evicted); n != 3 {
 		t.Errorf("%v connections evicted, want 3", n)
 	}
@@ -83,7 +90,7 @@ func TestEviction(t *testing.T) {
 		t.Errorf("%d log lines, want one for the first minute", n)
 	}
 	c.closeWaiting()
-	if !socks["f"].closed || socks["d"].closed || socks["e"].closed {
+	if !socks["f"].closed || !socks["e"].closed || socks["g"].closed {
 		t.Error("at the end those that wait are closed, and no others")
 	}
 }
@@ -129,8 +136,8 @@ func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
 			t.Fatalf("body %q, want the page", body)
 		}
 	}
-	if n := s.conns.count(); n > 512 {
-		t.Errorf("%d connections open, want at most 512", n)
+	if n := s.conns.count(); n > s.conns.slots() {
+		t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
 	}
 	if n := counterValue(t, s.stats.evicted); n < 80 {
 		t.Errorf("%v connections evicted, want about a hundred", n)
@@ -154,8 +161,8 @@ func TestSlowBodies(t *testing.T) {
 					honest(t, fmt.Sprintf("after %d slow bodies", i+1), address)
 				}
 			}
-			if n := s.conns.count(); n > 512 {
-				t.Errorf("%d connections open, want at most 512", n)
+			if n := s.conns.count(); n > s.conns.slots() {
+				t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
 			}
 		})
 	}
@@ -199,8 +206,8 @@ func TestWaitingLoginsAreBounded(t *testing.T) {
 		c.Close()
 	}
 	time.Sleep(time.Second) // those that were closed have ended; to work off 100 logins takes 20 s
-	if n := s.conns.count(); n > 16 {
-		t.Errorf("%d connections are being served, want at most 16", n)
+	if n := s.conns.count(); n > s.conns.slots() {
+		t.Errorf("%d connections are being served, want at most %d", n, s.conns.slots())
 	}
 }
 

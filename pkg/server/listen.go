@@ -40,7 +40,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	s.tls = tls
 	for _, l := range open {
-		s.listeners = append(s.listeners, netutil.LimitListener(l, s.o.MaxConnections))
+		s.listeners = append(s.listeners, netutil.LimitListener(l, s.conns.slots()))
 	}
 	return nil
 }

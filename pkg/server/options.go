@@ -27,7 +27,7 @@ type Options struct {
 	IdleTimeout  time.Duration // of a kept-alive connection between requests; 0 means 120s
 	DrainTimeout time.Duration // what Run gives requests under way when it ends; 0 means 5s
 
-	MaxConnections       int // open connections of a listening socket, see connections; 0 means 512
+	MaxConnections       int // open connections, those that are being ended apart; 0 means 512
 	MaxConcurrentScrapes int // scrapes at a time, more are answered 503; 0 means no limit
 
 	// Status returns what /health and /readyz answer. nil means available and ready.

@@ -318,14 +318,14 @@ func TestMetricsOfTheServer(t *testing.T) {
 	}
 	got := gather(t, reg)
 	for series, want := range map[string]float64{
-		`warpgauge_http_requests_total code=200 path=/metrics`:     2,
-		`warpgauge_http_requests_total code=503 path=/metrics`:     0,
-		`warpgauge_http_requests_total code=200 path=/livez`:       1,
-		`warpgauge_http_requests_total code=404 path=other`:        2,
-		`warpgauge_scrape_duration_seconds`:                        2,
-		`warpgauge_scrapes_aborted_total`:                          0,
-		`warpgauge_http_connections`:                               1,
-		`warpgauge_http_connections_evicted_total`:                 0,
+		`warpgauge_http_requests_total code=200 path=/metrics`: 2,
+		`warpgauge_http_requests_total code=503 path=/metrics`: 0,
+		`warpgauge_http_requests_total code=200 path=/livez`:   1,
+		`warpgauge_http_requests_total code=404 path=other`:    2,
+		`warpgauge_scrape_duration_seconds`:                    2,
+		`warpgauge_scrapes_aborted_total`:                      0,
+		`warpgauge_http_connections`:                           1,
+		`warpgauge_http_connections_evicted_total`:             0,
 	} {
 		if v, ok := got[series]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", series, v, ok, want)
