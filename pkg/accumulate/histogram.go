@@ -50,7 +50,7 @@ func newHistogram(f *field.Field) *Histogram {
 }
 
 // fits reports whether h counts what f asks for. After a reload that changed
-// the buckets it does not, and the series starts anew.
+// the buckets it does not, and the series starts again.
 func (h *Histogram) fits(f *field.Field) bool {
 	shape := nativeShapeOf(f.Desc.Max*f.Scale, f.Scale)
 	return h.reading == f.Desc.ID && h.scale == f.Scale && slices.Equal(h.Bounds, f.Buckets) &&
