@@ -157,8 +157,8 @@ func TestTakeover(t *testing.T) {
 	checkHistogram(t, power(t, s, "GPU-a"), 9, 900)
 }
 
-// TestSessionsInSuccession: counters continue from session to session, each with a ring
-// of its own that holds nothing of the last one's; the clock may have been set back.
+// TestSessionsInSuccession: counters continue from session to session, each with a new
+// ring that holds nothing of the last one's; the clock may have been set back.
 func TestSessionsInSuccession(t *testing.T) {
 	s := New(Options{})
 	for session := range 5 {

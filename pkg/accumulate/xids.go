@@ -17,7 +17,7 @@ const (
 
 // knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so
 // that increase() sees the first event; a series that appears with value 1 has
-// not increased. They are those that NVIDIA's catalogue tells operators to act
+// not increased. They are those that NVIDIA's catalogue advises operators to act
 // upon or that jobs raise most: https://docs.nvidia.com/deploy/xid-errors/
 var knownXIDs = []int64{
 	13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79,

@@ -39,7 +39,7 @@ func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []colle
 		always("cpu", d.CPU)
 	case field.ConnectX:
 		always("connectx", d.ConnectX)
-	default: // no set of its own: what the device has, as on a GPU
+	default: // no own set: what the device has, as on a GPU
 		o.gpuLabels(d, given, given)
 	}
 	given(o.HostnameLabel, o.Hostname)
@@ -77,7 +77,7 @@ func (o *Options) owners(d *collector.Device) []Owner {
 	return o.Owners.Owners(d)
 }
 
-// split reports whether a reading of the device is told per user.
+// split reports whether a reading of the device is split per user.
 func (o *Options) split(d *collector.Device, f field.ID) bool {
 	return o.Owners != nil && ownable(d) && o.Owners.Split(d, f)
 }
@@ -96,31 +96,21 @@ type deviceLabels struct {
 	device *collector.Device
 	fixed  []collector.Label
 	owners []Owner
-	nobody [1]Owner           // of what has no owners or is not told per owner
-	bare   [kinds][]*labelSet // of columns without labels of their own
+	bare   map[bareKind][]*labelSet // of columns without labels
 }
 
-// Kinds of columns, whose labels differ though they have none of their own: bits.
-const (
-	withXID = 1 << iota
-	single  // without owners
-
-	kinds = 1 << iota
-)
+// bareKind is what the labels of such columns depend on.
+type bareKind struct{ xid, single bool }
 
 func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
 
 // of returns the label sets of a column: one per owner, one if there is none or
-// if owners have values of their own.
+// if each owner has a value.
 func (l *deviceLabels) of(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
 	l.turn(d)
-	kind, owners := 0, l.owners
-	if xid {
-		kind |= withXID
-	}
-	if len(owners) == 0 || l.b.o.split(d, f) {
-		kind |= single
-		owners = l.nobody[:]
+	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.split(d, f)}, l.owners
+	if kind.single {
+		owners = []Owner{{}}
 	}
 	if len(column) > 0 {
 		return l.make(owners, column, xid)
@@ -137,14 +127,14 @@ func (l *deviceLabels) turn(d *collector.Device) {
 		return
 	}
 	l.device, l.fixed, l.owners = d, l.b.o.fixedLabels(l.fixed[:0], d), l.b.o.owners(d)
-	l.bare = [kinds][]*labelSet{}
+	l.bare = map[bareKind][]*labelSet{}
 }
 
 func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) []*labelSet {
 	sets := make([]*labelSet, 0, len(owners))
 	for i := range owners {
 		set := l.one(&owners[i], column, xid)
-		if !slices.Contains(sets, set) { // owners that cannot be told apart are one
+		if !slices.Contains(sets, set) { // owners with the same labels are one
 			sets = append(sets, set)
 		}
 	}

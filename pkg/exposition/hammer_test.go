@@ -22,7 +22,7 @@ func TestHammer(t *testing.T) {
 	self := &hammerSelf{}
 	board := &view.Board{}
 	feeds := []*feed{gpus(2, 5), gpus(3, 4)}
-	for i := range feeds[1].Devices { // devices of its own
+	for i := range feeds[1].Devices { // other devices
 		feeds[1].Devices[i].ID += "/other"
 		feeds[1].Devices[i].UUID += "/other"
 	}

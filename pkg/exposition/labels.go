@@ -16,7 +16,7 @@ const (
 	errMsg  = "err_msg"
 )
 
-// bucketLabel tells the buckets of a histogram apart, so nothing else may have
+// bucketLabel distinguishes the buckets of a histogram, so nothing else may have
 // that name.
 const bucketLabel = "le"
 
@@ -125,7 +125,7 @@ func (s *labelSet) renderText() {
 	s.text[2] = closePairs(appendPairs([]byte{','}, parts[2]))
 }
 
-// key returns what tells two sets apart.
+// key returns a text that is different for different sets.
 func (s *labelSet) key() string {
 	if !s.xid {
 		return string(s.text[0])

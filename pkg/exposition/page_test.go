@@ -73,14 +73,14 @@ func TestManySourcesAreRenderedTogether(t *testing.T) {
 				r.Page(Text, false)
 			}
 		}
-		if n := testutil.ToFloat64(r.metrics.pages[Text][0].renders); n > 31 {
+		if n := testutil.ToFloat64(r.metrics.renders.WithLabelValues("text", "identity")); n > 31 {
 			t.Errorf("rendered %v times in 3 s, want 10 times a second", n)
 		}
 	})
 }
 
 // TestEveryPartChangesThePage: whatever a page is made from, a change of it is
-// seen by the next scrape, and only what the layout depends on builds it anew.
+// seen by the next scrape, and only what the layout depends on builds a new one.
 func TestEveryPartChangesThePage(t *testing.T) {
 	f := gpus(1, 1)
 	f.tick(time.Now())

@@ -133,7 +133,7 @@ func (r *Renderer) Page(f Format, zipped bool) []byte {
 	p.once.Do(func() {
 		start := time.Now()
 		p.zipped = r.compress(p.data)
-		r.metrics.rendered(f.bytes(), true, len(p.zipped), time.Since(start))
+		r.metrics.rendered(f, "gzip", len(p.zipped), time.Since(start))
 	})
 	return p.zipped
 }
@@ -194,7 +194,7 @@ func (r *Renderer) render(f Format, of origin, now time.Time, last *page) *page 
 		p.data = make([]byte, 0, len(last.data)+len(last.data)/16) // values differ in length
 	}
 	p.data = r.assemble(p.data, f)
-	r.metrics.rendered(f, false, len(p.data), time.Since(start))
+	r.metrics.rendered(f, "identity", len(p.data), time.Since(start))
 	return p
 }
 
@@ -261,31 +261,24 @@ func (r *Renderer) compress(plain []byte) []byte {
 	return bytes.Clone(out.Bytes()) // a slow reader holds no spare room
 }
 
-// Bounds of how often Run syncs. A ring at the fastest tick, 10 ms, and the
-// smallest size that a session makes is not lapped within the shortest.
-const (
-	firstSyncEvery = 100 * time.Millisecond
-	minSyncEvery   = 10 * time.Millisecond
-	maxSyncEvery   = time.Second
-)
+// syncEvery is how often Run reads the rings. A ring holds the rows of a minute, at
+// least 16 and at most 1,024: ten seconds at the fastest tick.
+const syncEvery = time.Second
 
 // Run reads the rows for what is accumulated between scrapes, and builds a new
 // layout when one is needed, so that the next scrape need not. It returns ctx's
 // error when ctx is done. A Renderer works without it, but then rows are lost if
 // scrapes are further apart than the rings are long.
 func (r *Renderer) Run(ctx context.Context) error {
-	pace := pace{every: firstSyncEvery}
-	timer := time.NewTimer(pace.every)
-	defer timer.Stop()
+	ticker := time.NewTicker(syncEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
+		case <-ticker.C:
+			r.Sync(time.Now())
 		}
-		pace.adapt(r.board.Load())
-		r.Sync(time.Now())
-		timer.Reset(pace.every)
 	}
 }
 
@@ -300,35 +293,4 @@ func (r *Renderer) Sync(now time.Time) {
 		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
 	}
 	r.refresh(r.board.Load(), owners, shares, now)
-}
-
-// pace finds how often to sync, from how much of a ring is written in between.
-type pace struct {
-	every time.Duration
-	view  *view.View
-	heads []uint64
-}
-
-// adapt keeps what is written between two syncs between a sixteenth and a
-// quarter of the ring that fills up fastest.
-func (p *pace) adapt(v *view.View) {
-	if p.view != v {
-		p.view, p.heads, p.every = v, make([]uint64, len(v.Sources)), min(p.every, firstSyncEvery)
-		for i, s := range v.Sources {
-			p.heads[i] = s.Ring.Head()
-		}
-		return
-	}
-	fullest := 0.0
-	for i, s := range v.Sources {
-		head := s.Ring.Head()
-		fullest = max(fullest, float64(head-p.heads[i])/float64(s.Ring.Rows()))
-		p.heads[i] = head
-	}
-	switch {
-	case fullest > 1./4:
-		p.every = max(p.every/2, minSyncEvery)
-	case fullest < 1./16:
-		p.every = min(p.every*2, maxSyncEvery)
-	}
 }

@@ -21,7 +21,7 @@ func share(device string, f field.ID, pod string) Share {
 	return Share{Device: device, Field: f, Owner: Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
 }
 
-// shared is a GPU with two users: its temperature is told per user, its power is
+// shared is a GPU with two users: its temperature is split per user, its power is
 // not, and one family has another scale.
 func shared() (*feed, *testOwners) {
 	fields := field.List{Fields: []field.Field{
@@ -77,7 +77,7 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
 
-// TestSplitHistogram: what is accumulated of a reading that is told per user is
+// TestSplitHistogram: what is accumulated of a reading that is split per user is
 // the device's only; of another it is the owners'.
 func TestSplitHistogram(t *testing.T) {
 	f, owners := shared()
@@ -160,7 +160,7 @@ func TestPodLabels(t *testing.T) {
 	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
 	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
 		`{gpu="0",c="2",f="1"} `, 3)
-	// An owner's label is worth more than one that somebody gave his pod.
+	// An owner's label is worth more than one that a user gave to the pod.
 	f(labelsOf{pod: labelsFrom("namespace", "p", "x", "", "le", "1", "err_code", "q"), owner: labelsFrom("namespace", "o"), xid: true}, `{,,namespace="o"} `, 3)
 	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
 }

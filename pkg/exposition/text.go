@@ -130,9 +130,6 @@ func appendValue(b []byte, v float64) []byte {
 	case v-v != 0: // NaN or ±Inf
 		return appendSpecial(b, v)
 	}
-	if out, ok := appendThousandths(b, v); ok {
-		return out
-	}
 	if a := math.Abs(v); a < 1e-6 || a >= 1e21 {
 		return strconv.AppendFloat(b, v, 'e', -1, 64)
 	}
@@ -147,32 +144,6 @@ func appendSpecial(b []byte, v float64) []byte {
 		return append(b, "-Inf"...)
 	}
 	return append(b, "NaN"...)
-}
-
-// appendThousandths appends v if it is a decimal with up to three places, as
-// watts from milliwatts and ratios from percent are; strconv takes six times as
-// long. It is exact: t and 1000 are whole, so t/1000 is the float64 nearest to
-// the decimal, and no two decimals of at most 15 digits share a float64, so
-// there is no shorter one for v.
-func appendThousandths(b []byte, v float64) (out []byte, ok bool) {
-	t := math.Round(v * 1000)
-	if t/1000 != v || math.Abs(t) >= 1e15 {
-		return b, false
-	}
-	n := int64(t)
-	if n < 0 {
-		b = append(b, '-')
-		n = -n
-	}
-	b = strconv.AppendInt(b, n/1000, 10)
-	d0, d1, d2 := byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10)
-	switch {
-	case d2 != '0':
-		return append(b, '.', d0, d1, d2), true
-	case d1 != '0':
-		return append(b, '.', d0, d1), true
-	}
-	return append(b, '.', d0), true // v is not whole, so some digit is not 0
 }
 
 // appendBound appends the upper bound of a bucket as text 0.0.4 has it, like

@@ -95,7 +95,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// honest scrapes over a connection of its own while others attack.
+// honest scrapes over a new connection while others attack.
 func honest(t *testing.T, what, address string) {
 	t.Helper()
 	c := dial(t, address)
@@ -211,8 +211,8 @@ func TestWaitingLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPagesBeingSentAreBounded is finding S6 of the audit: each slow reader holds a page
-// of its own time.
+// TestPagesBeingSentAreBounded is finding S6 of the audit: each slow reader holds the
+// page of another time.
 func TestPagesBeingSentAreBounded(t *testing.T) {
 	const pageBytes = 16 << 20
 	pages := &numberedPages{size: pageBytes}
