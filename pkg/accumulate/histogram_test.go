@@ -82,7 +82,7 @@ func edges(low, high int) []float64 {
 	var out []float64
 	for e := low; e < high; e++ {
 		for k := range 8 {
-			b := math.Ldexp(math.Float64frombits(eighths[k]|1023<<52), e)
+			b := math.Ldexp(eighths[k], e+1)
 			out = append(out, math.Nextafter(b, 0), b, math.Nextafter(b, inf))
 		}
 	}

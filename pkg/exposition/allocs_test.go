@@ -57,7 +57,11 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 		for range 200 { // the size becomes what the longest values need
 			fresh()
 		}
-		wantAllocs(t, "render "+format.String(), 2, fresh)
+		most := 2.0
+		if format == Protobuf { // histograms are made as messages: 4 here, some dozen objects each
+			most = 100
+		}
+		wantAllocs(t, "render "+format.String(), most, fresh)
 		wantAllocs(t, "cached "+format.String(), 0, func() { r.Page(format, false) })
 	}
 	wantAllocs(t, "sync", 0, func() {

@@ -1,9 +1,12 @@
 package exposition
 
 import (
+	"fmt"
 	"math"
 
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -181,93 +184,47 @@ func appendDouble(b []byte, field protowire.Number, v float64) []byte {
 	return protowire.AppendFixed64(b, math.Float64bits(v))
 }
 
-func appendUint(b []byte, field protowire.Number, v uint64) []byte {
-	b = protowire.AppendTag(b, field, protowire.VarintType)
-	return protowire.AppendVarint(b, v)
-}
-
-func appendSint(b []byte, field protowire.Number, v int64) []byte {
-	return appendUint(b, field, protowire.EncodeZigZag(v))
-}
-
-// Field numbers of Histogram and its parts.
-const (
-	histogramCount         = 1
-	histogramSum           = 2
-	histogramBucket        = 3
-	histogramSchema        = 5
-	histogramZeroThreshold = 6
-	histogramZeroCount     = 7
-	histogramSpan          = 12
-	histogramDelta         = 13
-
-	bucketCumulative = 1
-	bucketBound      = 2
-
-	spanOffset = 1
-	spanLength = 2
-)
-
 // maxGap is how many empty buckets a span of native buckets may bridge: a delta
 // for an empty bucket is a byte or two, a new span four to six.
 const maxGap = 2
 
 // appendHistogramMetric appends a Metric with classic and native buckets; a
-// scraper takes those that it is configured for.
+// scraper takes those that it is configured for. Histograms are few, so that
+// client_model's messages are fast enough for them.
 func appendHistogramMetric(b []byte, c *histogramSeries) []byte {
 	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
 	b = append(b, c.labels.proto[0]...)
 	b, body := openMessage(protowire.AppendTag(b, metricHistogram, protowire.BytesType))
-	b = appendUint(b, histogramCount, c.state.Count)
-	b = appendDouble(b, histogramSum, c.state.Sum)
-	b = appendClassicBuckets(b, c.state)
-	if len(c.state.Positive) > 0 {
-		b = appendNativeBuckets(b, c.state)
+	b, err := proto.MarshalOptions{}.MarshalAppend(b, histogramMessage(c.state))
+	if err != nil {
+		panic(fmt.Sprintf("exposition: encode histogram: %v", err)) // there is no string in it
 	}
 	b = closeMessage(b, body)
 	return closeMessage(b, metric)
 }
 
-// appendClassicBuckets leaves the bucket for +Inf out, as client_golang does:
-// its count is that of the histogram.
-func appendClassicBuckets(b []byte, h *accumulate.Histogram) []byte {
+func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
+	m := &dto.Histogram{SampleCount: &h.Count, SampleSum: &h.Sum}
 	below := uint64(0)
-	for i, bound := range h.Bounds {
+	for i, bound := range h.Bounds { // without +Inf, as client_golang: its count is that of the histogram
 		below += h.Counts[i]
-		size := protowire.SizeTag(bucketCumulative) + protowire.SizeVarint(below) + protowire.SizeTag(bucketBound) + 8
-		b = protowire.AppendTag(b, histogramBucket, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(size))
-		b = appendUint(b, bucketCumulative, below)
-		b = appendDouble(b, bucketBound, bound)
+		m.Bucket = append(m.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(below), UpperBound: proto.Float64(bound)})
 	}
-	return b
-}
-
-func appendNativeBuckets(b []byte, h *accumulate.Histogram) []byte {
-	b = appendSint(b, histogramSchema, int64(h.Schema))
-	b = appendDouble(b, histogramZeroThreshold, h.ZeroThreshold)
-	b = appendUint(b, histogramZeroCount, h.ZeroCount)
-
+	if len(h.Positive) == 0 {
+		return m
+	}
+	m.Schema, m.ZeroThreshold, m.ZeroCount = &h.Schema, &h.ZeroThreshold, &h.ZeroCount
 	end := -int(h.First) // so that the first offset is the bucket's index itself
-	for from, to := nextSpan(h.Positive, 0); from < to; from, to = nextSpan(h.Positive, to) {
-		b = appendSpan(b, from-end, to-from)
-		end = to
-	}
 	last := int64(0)
 	for from, to := nextSpan(h.Positive, 0); from < to; from, to = nextSpan(h.Positive, to) {
+		m.PositiveSpan = append(m.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(from - end)), Length: proto.Uint32(uint32(to - from))})
 		for _, n := range h.Positive[from:to] {
-			b = appendSint(b, histogramDelta, int64(n)-last)
+			m.PositiveDelta = append(m.PositiveDelta, int64(n)-last)
 			last = int64(n)
 		}
+		end = to
 	}
-	return b
-}
-
-func appendSpan(b []byte, offset, length int) []byte {
-	b, start := openMessage(protowire.AppendTag(b, histogramSpan, protowire.BytesType))
-	b = appendSint(b, spanOffset, int64(offset))
-	b = appendUint(b, spanLength, uint64(length))
-	return closeMessage(b, start)
+	return m
 }
 
 // nextSpan returns the first run of buckets at or after i that begins and ends
