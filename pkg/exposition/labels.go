@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/prometheus/common/model"
+
 	"warpgauge/pkg/collector"
 )
 
@@ -162,52 +164,21 @@ func appendLabelValue(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendEscaped appends s with backslash and newline escaped, and the double
-// quote where the format wants that: in label values, and in OpenMetrics' HELP
-// but not in that of text 0.0.4.
+// escapers escape backslash and newline, and the double quote if the format wants
+// that: in label values, and in OpenMetrics' HELP but not in that of text 0.0.4.
+var escapers = map[bool]*strings.Replacer{
+	false: strings.NewReplacer(`\`, `\\`, "\n", `\n`),
+	true:  strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`),
+}
+
 func appendEscaped(b []byte, s string, quote bool) []byte {
-	done := 0
-	for i := range len(s) {
-		var c byte
-		switch s[i] {
-		case '\\':
-			c = '\\'
-		case '\n':
-			c = 'n'
-		case '"':
-			if !quote {
-				continue
-			}
-			c = '"'
-		default:
-			continue
-		}
-		b = append(b, s[done:i]...)
-		b = append(b, '\\', c)
-		done = i + 1
-	}
-	return append(b, s[done:]...)
+	return append(b, escapers[quote].Replace(s)...)
 }
 
 // isLabelName reports whether s may be the name of a label of ours: legal in
 // every format and not one that Prometheus keeps for itself.
 func isLabelName(s string) bool {
-	return isName(s, false) && !strings.HasPrefix(s, "__")
+	return model.LegacyValidation.IsValidLabelName(s) && !strings.HasPrefix(s, "__")
 }
 
-func isMetricName(s string) bool { return isName(s, true) }
-
-func isName(s string, colon bool) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == ':' && colon
-		digit := c >= '0' && c <= '9' && i > 0
-		if !letter && !digit {
-			return false
-		}
-	}
-	return true
-}
+func isMetricName(s string) bool { return model.LegacyValidation.IsValidMetricName(s) }
