@@ -129,7 +129,7 @@ func BenchmarkRebuild(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			now = answers[i%2]
 			k.Refresh(at)
-			r.Page(exposition.Text, false).Release()
+			r.Page(exposition.Text, false)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func BenchmarkScrapeWithOwners(b *testing.B) {
 		scrape := func(r *exposition.Renderer, times int) time.Duration {
 			start := time.Now()
 			for range times {
-				r.Page(exposition.Text, false).Release()
+				r.Page(exposition.Text, false)
 			}
 			return time.Since(start)
 		}

@@ -264,9 +264,7 @@ func labelText(o exposition.Owner) string {
 // memory: 40, 80 % and 1000 MiB.
 func (r *rig) page(tb testing.TB, f exposition.Format) string {
 	tb.Helper()
-	p := exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false)
-	defer p.Release()
-	return string(p.Bytes())
+	return string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false))
 }
 
 // measure puts the devices on the board with values.

@@ -47,11 +47,7 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 		k.Refresh(time.Now())
 	}
 	r := exposition.New(board, exposition.Options{Owners: k, StaleAfter: time.Hour})
-	page := func() string {
-		p := r.Page(exposition.Text, false)
-		defer p.Release()
-		return string(p.Bytes())
-	}
+	page := func() string { return string(r.Page(exposition.Text, false)) }
 	want, version := page(), k.Version()
 	var ended atomic.Bool
 	for range 50 {

@@ -1,7 +1,6 @@
 package accumulate
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -9,10 +8,10 @@ import (
 )
 
 // What no View has any more is kept for a while, so that the counters of a
-// device that comes back go on where they were, and then forgotten.
+// device that comes back continue, and then forgotten.
 const (
 	retainFor  = time.Hour
-	retainMax  = 4096 // unused states; the longest unused go first
+	retainMax  = 4096 // unused states; of more, any are forgotten
 	sweepEvery = time.Minute
 )
 
@@ -40,79 +39,67 @@ func keyOf(device, field string, labels []collector.Label) key {
 	return key{device, field, b.String()}
 }
 
-// memory holds the states of all series, used by the current View or not.
-type memory struct {
+// states holds the states of all series, used by the current View or not.
+type states struct {
 	held  map[key]*held
-	era   uint64 // grows with each View
+	view  uint64 // grows with each View
 	inUse int    // how many of held the View uses
 	swept int64  // position of the last sweep
 }
 
 type held struct {
 	state  any
-	era    uint64 // the last View that used it
+	view   uint64 // the last View that used it
 	unused int64  // position since which no View has
 }
 
 // claim returns the state for k, made by fresh if there is none that fits. It
 // reports false if another series of the same View has claimed it: a device or
 // a line that is there twice would otherwise be counted twice.
-func claim[T any](m *memory, k key, fits func(T) bool, fresh func() T) (T, bool) {
-	h := m.held[k]
-	if h != nil && h.era == m.era {
+func claim[T any](s *states, k key, fits func(T) bool, fresh func() T) (T, bool) {
+	h := s.held[k]
+	if h != nil && h.view == s.view {
 		var none T
 		return none, false
 	}
 	if h == nil || !fits(h.state.(T)) {
 		h = &held{state: fresh()}
-		m.held[k] = h
+		s.held[k] = h
 	}
-	h.era = m.era
+	h.view = s.view
 	return h.state.(T), true
 }
 
 func always[T any](T) bool { return true }
 
-// settle notes, after a new View has claimed its states, which of the others
+// bound notes, after a new View has claimed its states, which of the others
 // went out of use at position now.
-func (m *memory) settle(now int64) {
-	m.inUse = 0
-	for _, h := range m.held {
-		switch h.era {
-		case m.era:
-			m.inUse++
-		case m.era - 1:
+func (s *states) bound(now int64) {
+	s.inUse = 0
+	for _, h := range s.held {
+		switch h.view {
+		case s.view:
+			s.inUse++
+		case s.view - 1:
 			h.unused = now
 		}
 	}
-	m.sweep(now)
+	s.sweep(now)
 }
 
 // tick sweeps if it is time to.
-func (m *memory) tick(now int64) {
-	if now-m.swept >= int64(sweepEvery) {
-		m.sweep(now)
+func (s *states) tick(now int64) {
+	if now-s.swept >= int64(sweepEvery) {
+		s.sweep(now)
 	}
 }
 
 // sweep forgets what has been unused for too long or is too much.
-func (m *memory) sweep(now int64) {
-	m.swept = now
-	var unused []key
-	for k, h := range m.held {
-		switch {
-		case h.era == m.era:
-		case now-h.unused > int64(retainFor):
-			delete(m.held, k)
-		default:
-			unused = append(unused, k)
+func (s *states) sweep(now int64) {
+	s.swept = now
+	for k, h := range s.held {
+		if h.view != s.view && (now-h.unused > int64(retainFor) || len(s.held)-s.inUse > retainMax) {
+			delete(s.held, k)
 		}
-	}
-	if len(unused) <= retainMax {
-		return
-	}
-	slices.SortFunc(unused, func(a, b key) int { return int(min(max(m.held[a].unused-m.held[b].unused, -1), 1)) })
-	for _, k := range unused[:len(unused)-retainMax] {
-		delete(m.held, k)
 	}
 }
