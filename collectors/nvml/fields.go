@@ -95,7 +95,7 @@ func (r *reading) firstDriver() int {
 	for _, t := range r.terms {
 		gens := functions[t.call]
 		since := gens[len(gens)-1].since
-		for i := len(gens) - 1; i >= 0 && t.pick >= gens[i].shape.results(); i-- {
+		for i := len(gens) - 1; i >= 0 && t.pick >= gens[i].results; i-- {
 			since = gens[max(i-1, 0)].since
 		}
 		if t.call == getFieldValues {
@@ -123,7 +123,7 @@ func fieldSince(id uint32) int {
 }
 
 // levelOf is the finest level at which the collector has a field. Of an instance
-// NVML tells memory and processes; profiling is GPM's.
+// NVML has memory and processes; profiling is GPM's.
 func (r *reading) levelOf() field.Level {
 	switch r.call() {
 	case getMemoryInfo, getBAR1Info, getComputeProcesses, getGraphicsProcesses:

@@ -48,7 +48,7 @@ var fabricReadings = []reading{
 	{id: 171, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricError, boards: "Hopper and newer with NVSwitch"},
 	{id: 173, terms: of(getFabricInfo, 2), boards: "Hopper and newer with NVSwitch"},
 	{id: 174, terms: of(getFabricInfo, 3), boards: "Hopper and newer with NVSwitch"},
-	{id: 175, terms: of(getFabricInfo, 4), boards: "Hopper and newer with NVSwitch", since: 580},
+	{id: 175, terms: of(getFabricSummary, 0), boards: "Hopper and newer with NVSwitch"},
 	{id: 285, terms: value(170), boards: withC2C},
 	{id: 286, terms: value(171), boards: withC2C, note: firstLink},
 	{id: 287, terms: value(172), boards: withC2C, note: firstLink},

@@ -1,4 +1,4 @@
-package nvml
+package driver
 
 import (
 	"errors"
@@ -8,32 +8,32 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"warpgauge/collectors/internal/probe"
 )
 
-// kernelSide is what the driver shows of itself.
-type kernelSide struct {
-	o       Options
-	version string // of the loaded driver, "" if none shows itself
+// Kernel is what the driver shows of itself.
+type Kernel struct {
+	h       Host
+	Version string // of the loaded driver, "" if none shows itself
 	proc    string // where that was looked for
 	ctl     string // the control device
 	wsl     bool   // Windows Subsystem for Linux: the driver is in Windows, behind /dev/dxg
 }
 
-func (o Options) kernelSide() kernelSide {
-	k := kernelSide{o: o, proc: o.path("/proc/driver/nvidia/version"), ctl: o.path("/dev/nvidiactl")}
-	k.version, _ = probe.Host{Root: o.Root}.NVIDIAVersion()
-	_, err := os.Stat(o.path("/dev/dxg"))
-	k.wsl = err == nil
+// Kernel reads what the kernel side shows.
+func (h Host) Kernel() Kernel {
+	k := Kernel{h: h, proc: h.path("/proc/driver/nvidia/version"), ctl: h.path("/dev/nvidiactl")}
+	if text, err := os.ReadFile(k.proc); err == nil {
+		k.Version = kernelVersion(string(text))
+	}
+	k.wsl = exists(h.path("/dev/dxg"))
 	return k
 }
 
-// text says in a few words what there is.
-func (k kernelSide) text() string {
+// Text says in a few words what there is.
+func (k Kernel) Text() string {
 	switch {
-	case k.version != "":
-		return "the kernel driver " + k.version + " is loaded"
+	case k.Version != "":
+		return "the kernel driver " + k.Version + " is loaded"
 	case k.wsl:
 		return "this is WSL, whose driver is in Windows"
 	}
@@ -42,13 +42,13 @@ func (k kernelSide) text() string {
 
 // inContainer reports whether this process seems to be in a container. It only
 // chooses the advice.
-func (k kernelSide) inContainer() bool {
+func (k Kernel) inContainer() bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"} {
-		if _, err := os.Stat(k.o.path(mark)); err == nil {
+		if _, err := os.Stat(k.h.path(mark)); err == nil {
 			return true
 		}
 	}
-	return k.o.Getenv("KUBERNETES_SERVICE_HOST") != "" || k.o.Getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.o.Getenv("container") != ""
+	return k.h.getenv("KUBERNETES_SERVICE_HOST") != "" || k.h.getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.h.getenv("container") != ""
 }
 
 // giveDevices is the advice for a container that does not see the devices.
@@ -56,9 +56,9 @@ const giveDevices = "start the container with NVIDIA's runtime or CDI (--gpus al
 	"NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility, or give it the /dev/nvidia* devices"
 
 // noDriver explains a library without a driver, "" if there is one.
-func (k kernelSide) noDriver() string {
+func (k Kernel) noDriver() string {
 	switch {
-	case k.version != "" || k.wsl:
+	case k.Version != "" || k.wsl:
 		return ""
 	case exists(k.ctl):
 		return fmt.Sprintf("%s is there, but %s is not: the kernel driver was unloaded; load it (modprobe nvidia), or give the container the host's /proc", k.ctl, k.proc)
@@ -67,13 +67,13 @@ func (k kernelSide) noDriver() string {
 		"if that fails the kernel log says why, often a module that was not built for this kernel", k.proc)
 }
 
-// noAccess explains what keeps this process from the devices, "" if nothing
+// NoAccess explains what keeps this process from the devices, "" if nothing
 // does. It opens the control device for a moment, as NVML does, because a
 // container's device rules show only then.
-func (k kernelSide) noAccess() string {
+func (k Kernel) NoAccess() string {
 	if k.wsl {
-		if err := access(k.o.path("/dev/dxg")); err != nil {
-			return k.refused(k.o.path("/dev/dxg"), err)
+		if err := access(k.h.path("/dev/dxg")); err != nil {
+			return k.refused(k.h.path("/dev/dxg"), err)
 		}
 		return ""
 	}
@@ -84,17 +84,17 @@ func (k kernelSide) noAccess() string {
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		if k.inContainer() {
-			return fmt.Sprintf("the kernel driver %s is loaded, but this container has no %s: %s", k.version, k.ctl, giveDevices)
+			return fmt.Sprintf("the kernel driver %s is loaded, but this container has no %s: %s", k.Version, k.ctl, giveDevices)
 		}
-		return fmt.Sprintf("the kernel driver %s is loaded, but there is no %s: run nvidia-modprobe (or nvidia-smi) once as root, or nvidia-persistenced at boot", k.version, k.ctl)
+		return fmt.Sprintf("the kernel driver %s is loaded, but there is no %s: run nvidia-modprobe (or nvidia-smi) once as root, or nvidia-persistenced at boot", k.Version, k.ctl)
 	}
 	return k.refused(k.ctl, err)
 }
 
 // refusedGPU looks at the devices of the GPUs, which it does not open: that may
 // initialise a GPU.
-func (k kernelSide) refusedGPU() string {
-	entries, err := os.ReadDir(k.o.path("/dev"))
+func (k Kernel) refusedGPU() string {
+	entries, err := os.ReadDir(k.h.path("/dev"))
 	if err != nil {
 		return ""
 	}
@@ -103,7 +103,7 @@ func (k kernelSide) refusedGPU() string {
 		if !ok || n == "" || strings.Trim(n, "0123456789") != "" {
 			continue
 		}
-		node := k.o.path("/dev/" + e.Name())
+		node := k.h.path("/dev/" + e.Name())
 		if err := access(node); err != nil {
 			return k.refused(node, err)
 		}
@@ -112,7 +112,7 @@ func (k kernelSide) refusedGPU() string {
 }
 
 // refused names a device that may not be opened, and what to do about it.
-func (k kernelSide) refused(node string, err error) string {
+func (k Kernel) refused(node string, err error) string {
 	var number syscall.Errno
 	if !errors.As(err, &number) {
 		return fmt.Sprintf("%s cannot be opened: %v", node, err)
@@ -152,4 +152,17 @@ func ownership(path string) string {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// kernelVersion takes the driver's version from the first line of
+// /proc/driver/nvidia/version. The words before it differ between the open and
+// the closed driver; it is the first that consists of numbers and dots.
+func kernelVersion(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	for _, word := range strings.Fields(line) {
+		if strings.Contains(word, ".") && strings.Trim(word, "0123456789.") == "" && word[0] != '.' && word[len(word)-1] != '.' {
+			return word
+		}
+	}
+	return "of unknown version"
 }

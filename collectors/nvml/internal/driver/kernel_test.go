@@ -1,4 +1,4 @@
-package nvml
+package driver
 
 import (
 	"fmt"
@@ -22,15 +22,15 @@ func withoutRights(t *testing.T, f func()) {
 		f()
 		return
 	}
-	const nobody, same = 65534, ^uintptr(0)
+	const unprivileged, same = 65534, ^uintptr(0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	become := func(uid uintptr) syscall.Errno {
 		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uid, same)
 		return errno
 	}
-	if errno := become(nobody); errno != 0 {
-		programtest.Missing(t, "nobody", "become user %d: %v", nobody, errno)
+	if errno := become(unprivileged); errno != 0 {
+		programtest.Missing(t, "setresuid", "become user %d: %v", unprivileged, errno)
 	}
 	defer func() {
 		if errno := become(0); errno != 0 {
@@ -45,8 +45,8 @@ const loadedDriver = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15 
 func TestNoDriver(t *testing.T) {
 	f := func(files map[string]string, want string) {
 		t.Helper()
-		o := Options{Root: tree(t, files), Getenv: noVariables}
-		if got := strings.ReplaceAll(o.kernelSide().noDriver(), o.Root, ""); got != want {
+		o := Host{Root: tree(t, files), Getenv: noVariables}
+		if got := strings.ReplaceAll(o.Kernel().noDriver(), o.Root, ""); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -62,7 +62,7 @@ func TestNoAccess(t *testing.T) {
 	f := func(files map[string]string, env string, modes map[string]os.FileMode, want ...string) {
 		t.Helper()
 		files["proc/driver/nvidia/version"] = loadedDriver
-		o := Options{Root: tree(t, files), Getenv: func(name string) string {
+		o := Host{Root: tree(t, files), Getenv: func(name string) string {
 			if name == env {
 				return "set"
 			}
@@ -80,7 +80,7 @@ func TestNoAccess(t *testing.T) {
 			}
 		}
 		var got string
-		withoutRights(t, func() { got = strings.ReplaceAll(o.kernelSide().noAccess(), o.Root, "") })
+		withoutRights(t, func() { got = strings.ReplaceAll(o.Kernel().NoAccess(), o.Root, "") })
 		if len(want) == 0 && got != "" {
 			t.Errorf("got %q, want that nothing is in the way", got)
 		}
@@ -102,8 +102,8 @@ func TestNoAccess(t *testing.T) {
 	f(map[string]string{"dev/nvidiactl": "-> none/of/that"}, "", nil, "there is no /dev/nvidiactl")
 	f(map[string]string{"dev/nvidiactl/": ""}, "", nil, "/dev/nvidiactl cannot be opened: is a directory")
 
-	wsl := Options{Root: tree(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
-	if got := wsl.kernelSide().noAccess(); got != "" {
+	wsl := Host{Root: tree(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
+	if got := wsl.Kernel().NoAccess(); got != "" {
 		t.Errorf("WSL: %q", got)
 	}
 }
@@ -111,8 +111,8 @@ func TestNoAccess(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := func(number syscall.Errno, env string, want string) {
 		t.Helper()
-		o := Options{Root: tree(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
-		k := o.kernelSide()
+		o := Host{Root: tree(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
+		k := o.Kernel()
 		got := k.refused(k.ctl, &os.PathError{Op: "open", Path: k.ctl, Err: number})
 		if !strings.Contains(got, k.ctl) || !strings.Contains(got, want) {
 			t.Errorf("%v: got %q, want it to name the device and say %q", number, got, want)

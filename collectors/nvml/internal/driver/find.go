@@ -1,4 +1,7 @@
-package nvml
+// Package driver finds the library of NVIDIA's driver, NVML, and says why it cannot
+// be used: what is missing, what is forbidden, and what to do. It loads nothing and
+// keeps no state; collectors/nvml calls it at Open.
+package driver
 
 import (
 	"cmp"
@@ -11,6 +14,10 @@ import (
 	"strings"
 	"syscall"
 )
+
+// Soname is what every driver since 2011 installs; the name without ".1" comes
+// with development packages only.
+const Soname = "libnvidia-ml.so.1"
 
 // usualRoots are the directories in which a driver's files lie as below "/".
 //
@@ -30,7 +37,7 @@ func usualRoots() []string {
 	}
 }
 
-// rootVariables tell NVIDIA's components of a driver root. The first is its path
+// rootVariables name a driver root to NVIDIA's components. The first is its path
 // in the container; the second that on the host, which is there in a container
 // too where the same path is mounted.
 var rootVariables = [...]string{"DRIVER_ROOT_CTR_PATH", "NVIDIA_DRIVER_ROOT"}
@@ -57,19 +64,46 @@ func libraryDirs() []string {
 	)
 }
 
-// candidates are the names to try, in order: what a person has named and nothing
+// Host is where a driver is looked for. The zero value looks where drivers usually are.
+type Host struct {
+	// Library is the path or soname of the library. It is tried alone; "" looks
+	// for it by the loader's path and then in driver roots.
+	Library string
+	// Roots are directories that hold a driver's files as "/" does on a
+	// host that has it installed. They come before the usual ones.
+	Roots []string
+	// Root is where /proc, /dev and the usual driver roots are; "" means "/".
+	Root string
+	// Getenv reads the variables that name driver roots; nil means os.Getenv.
+	Getenv func(string) string
+	// SkipLoader leaves out what the loader finds by its own path, for tests on
+	// a machine that has a driver.
+	SkipLoader bool
+}
+
+func (h Host) getenv(name string) string {
+	if h.Getenv == nil {
+		return os.Getenv(name)
+	}
+	return h.Getenv(name)
+}
+
+// path is a path of the machine as it is seen below Root.
+func (h Host) path(p string) string { return filepath.Join("/", h.Root, p) }
+
+// Candidates are the names to try, in order: what a person has named and nothing
 // else; or the name that the loader looks up, and then the files there are in
 // driver roots.
-func (o Options) candidates() []string {
-	if o.Library != "" {
-		return []string{o.Library}
+func (h Host) Candidates() []string {
+	if h.Library != "" {
+		return []string{h.Library}
 	}
-	out := []string{soname}
-	if o.withoutLoader {
+	out := []string{Soname}
+	if h.SkipLoader {
 		out = nil
 	}
 	var seen []os.FileInfo
-	for _, root := range o.roots() {
+	for _, root := range h.roots() {
 		for _, dir := range libraryDirs() {
 			f := findLibrary(root, dir)
 			st, err := os.Stat(f)
@@ -82,16 +116,16 @@ func (o Options) candidates() []string {
 	return out
 }
 
-// roots are the directories that candidates looks into, each once.
-func (o Options) roots() []string {
-	all := slices.Clone(o.DriverRoots)
+// roots are the directories that Candidates searches, each once.
+func (h Host) roots() []string {
+	all := slices.Clone(h.Roots)
 	for _, name := range rootVariables {
-		if dir := o.Getenv(name); filepath.IsAbs(dir) {
-			all = append(all, o.path(dir))
+		if dir := h.getenv(name); filepath.IsAbs(dir) {
+			all = append(all, h.path(dir))
 		}
 	}
 	for _, dir := range usualRoots() {
-		all = append(all, o.path(dir))
+		all = append(all, h.path(dir))
 	}
 	var out []string
 	for _, dir := range all {
@@ -106,7 +140,7 @@ func (o Options) roots() []string {
 // the link libnvidia-ml.so.1 is missing or leads nowhere, it is the file of the
 // newest version: drivers that are mounted file by file lack the link.
 func findLibrary(root, dir string) string {
-	if f, err := within(root, filepath.Join(dir, soname)); err == nil && isFile(f) {
+	if f, err := within(root, filepath.Join(dir, Soname)); err == nil && isFile(f) {
 		return f
 	}
 	at, err := within(root, dir)

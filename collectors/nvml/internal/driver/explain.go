@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package nvml
+package driver
 
 import (
 	"errors"
@@ -15,38 +15,38 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// unusableError is a file that is no NVML for this process.
-type unusableError struct{ path, problem string }
+// UnusableError is a file that is no NVML for this process.
+type UnusableError struct{ Path, Problem string }
 
-func (e *unusableError) Error() string { return e.path + " cannot be used: " + e.problem }
+func (e *UnusableError) Error() string { return e.Path + " cannot be used: " + e.Problem }
 
-// initError is an NVML that cannot be initialised.
-type initError struct {
-	code nvml.Return
-	err  error
+// InitError is an NVML that cannot be initialised.
+type InitError struct {
+	Code nvml.Return
+	Err  error
 }
 
-func (e *initError) Error() string { return e.err.Error() }
-func (e *initError) Unwrap() error { return e.err }
+func (e *InitError) Error() string { return e.Err.Error() }
+func (e *InitError) Unwrap() error { return e.Err }
 
-// attempts are the candidates that did not serve.
-type attempts struct {
+// Attempts are the candidates that did not serve.
+type Attempts struct {
 	decisive error    // of the first that got as far as NVML's own answer
 	unusable []string // what was wrong with the files that did not
 	absent   []string
 }
 
-// add notes why a candidate did not serve and reports whether others would not
+// Add notes why a candidate did not serve and reports whether others would not
 // either: a stub (CUDA's toolkit has one) or a library of another driver version
 // says nothing about the next candidate, a driver that is not there does.
-func (a *attempts) add(name string, err error) (last bool) {
-	var init *initError
+func (a *Attempts) Add(name string, err error) (last bool) {
+	var init *InitError
 	var load *dl.OpenError
 	switch {
 	case err == nil:
 		return true
 	case errors.As(err, &init):
-		other := init.code == nvml.ERROR_LIBRARY_NOT_FOUND || init.code == nvml.ERROR_LIB_RM_VERSION_MISMATCH || init.code == nvml.ERROR_FUNCTION_NOT_FOUND
+		other := init.Code == nvml.ERROR_LIBRARY_NOT_FOUND || init.Code == nvml.ERROR_LIB_RM_VERSION_MISMATCH || init.Code == nvml.ERROR_FUNCTION_NOT_FOUND
 		if a.decisive == nil || !other {
 			a.decisive = err
 		}
@@ -54,7 +54,7 @@ func (a *attempts) add(name string, err error) (last bool) {
 	case errors.As(err, &load) && load.Absent():
 		a.absent = append(a.absent, name)
 	case errors.As(err, &load):
-		a.unusable = append(a.unusable, (&unusableError{name, loaderText(load)}).Error())
+		a.unusable = append(a.unusable, (&UnusableError{name, loaderText(load)}).Error())
 	default:
 		a.unusable = append(a.unusable, err.Error())
 	}
@@ -71,38 +71,38 @@ func loaderText(e *dl.OpenError) string {
 	return text
 }
 
-// err says what was tried, what there is, and what to do.
-func (a *attempts) err(o Options) error {
-	k := o.kernelSide()
+// Err says what was tried, what there is, and what to do.
+func (a *Attempts) Err(h Host) error {
+	k := h.Kernel()
 	switch {
 	case a.decisive != nil:
 		if len(a.unusable) > 0 {
 			return fmt.Errorf("%w (also: %s)", a.decisive, strings.Join(a.unusable, "; "))
 		}
 		return a.decisive
-	case len(a.unusable) > 0 && o.Library != "":
-		return fmt.Errorf("%w: --nvml-library: %s; nothing else is tried; %s", collector.ErrNotLoaded, a.unusable[0], k.text())
+	case len(a.unusable) > 0 && h.Library != "":
+		return fmt.Errorf("%w: --nvml-library: %s; nothing else is tried; %s", collector.ErrNotLoaded, a.unusable[0], k.Text())
 	case len(a.unusable) > 0:
-		return fmt.Errorf("%w: %s; %s", collector.ErrNotLoaded, strings.Join(a.unusable, "; "), k.text())
-	case o.Library != "":
-		return fmt.Errorf("%w: --nvml-library: the loader finds no %s; nothing else is tried; %s", collector.ErrNotLoaded, o.Library, k.text())
+		return fmt.Errorf("%w: %s; %s", collector.ErrNotLoaded, strings.Join(a.unusable, "; "), k.Text())
+	case h.Library != "":
+		return fmt.Errorf("%w: --nvml-library: the loader finds no %s; nothing else is tried; %s", collector.ErrNotLoaded, h.Library, k.Text())
 	}
-	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", soname, strings.Join(o.presentRoots(), ", "))
+	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", Soname, strings.Join(h.presentRoots(), ", "))
 	switch {
 	case k.wsl:
-		return fmt.Errorf("%w: %s; %s: install or update NVIDIA's driver there, and run wsl --update", collector.ErrNotLoaded, where, k.text())
-	case k.version == "":
-		return fmt.Errorf("%w: %s; %s; on a node with NVIDIA GPUs install the driver", collector.ErrNotLoaded, where, k.text())
+		return fmt.Errorf("%w: %s; %s: install or update NVIDIA's driver there, and run wsl --update", collector.ErrNotLoaded, where, k.Text())
+	case k.Version == "":
+		return fmt.Errorf("%w: %s; %s; on a node with NVIDIA GPUs install the driver", collector.ErrNotLoaded, where, k.Text())
 	case k.inContainer():
-		return fmt.Errorf("%w: %s; %s; %s; or mount the driver's files and name them with --nvml-driver-root", collector.ErrNotLoaded, where, k.text(), giveDevices)
+		return fmt.Errorf("%w: %s; %s; %s; or mount the driver's files and name them with --nvml-driver-root", collector.ErrNotLoaded, where, k.Text(), giveDevices)
 	}
 	return fmt.Errorf("%w: %s; %s; install the driver's libraries of the same version, or name them with --nvml-library or --nvml-driver-root",
-		collector.ErrNotLoaded, where, k.text())
+		collector.ErrNotLoaded, where, k.Text())
 }
 
 // presentRoots are the roots that there are.
-func (o Options) presentRoots() (out []string) {
-	for _, r := range o.roots() {
+func (h Host) presentRoots() (out []string) {
+	for _, r := range h.roots() {
 		if exists(r) {
 			out = append(out, r)
 		}
@@ -110,26 +110,26 @@ func (o Options) presentRoots() (out []string) {
 	return out
 }
 
-// explain says why NVML cannot be initialised: first what is plainly missing or
+// Explain says why NVML cannot be initialised: first what is plainly missing or
 // forbidden, whatever NVML calls it, then what NVML says. version is NVML's own.
-func explain(o Options, path, version string, code nvml.Return) error {
-	k := o.kernelSide()
+func (h Host) Explain(path, version string, code nvml.Return) error {
+	k := h.Kernel()
 	if code == nvml.ERROR_LIB_RM_VERSION_MISMATCH {
 		return k.mismatch(path, version)
 	}
 	if text := k.noDriver(); text != "" {
 		return fmt.Errorf("%w: library %s is there; %s [%w]", collector.ErrNotLoaded, path, text, code)
 	}
-	if text := k.noAccess(); text != "" {
+	if text := k.NoAccess(); text != "" {
 		return fmt.Errorf("initialise NVML (%s): %s [%w]", path, text, code)
 	}
-	return fmt.Errorf("initialise NVML (%s): %w; %s; %s", path, code, k.text(), k.advice(code))
+	return fmt.Errorf("initialise NVML (%s): %w; %s; %s", path, code, k.Text(), k.Advice(code))
 }
 
 // mismatch names the versions of both sides.
-func (k kernelSide) mismatch(path, version string) error {
+func (k Kernel) mismatch(path, version string) error {
 	lib := libraryVersion(path, version)
-	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, orUnknown(lib), orUnknown(k.version))
+	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, orUnknown(lib), orUnknown(k.Version))
 	advice := "the driver was upgraded and is still running in its old version: unload and load its modules, or reboot"
 	if k.inContainer() {
 		advice += "; if this container brings or keeps a library of its own, restart it, or take the host's driver with --nvml-driver-root"
@@ -158,8 +158,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// advice is for what NVML says where nothing is plainly missing.
-func (k kernelSide) advice(code nvml.Return) string {
+// Advice is for what NVML says where nothing is plainly missing.
+func (k Kernel) Advice(code nvml.Return) string {
 	switch code {
 	case nvml.ERROR_NO_PERMISSION:
 		return fmt.Sprintf("no permission to talk to the driver (this process is uid %d): the devices may be opened, so look for security modules in the kernel log", os.Geteuid())

@@ -1,4 +1,4 @@
-package nvml
+package driver
 
 import (
 	"path/filepath"
@@ -7,69 +7,57 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"warpgauge/pkg/dl"
 )
 
-// libc is the file of the C library, which is loaded anyway.
-func libc(t *testing.T) string {
-	t.Helper()
-	path, err := dl.Find([]string{"libc.so.6"})
-	if err != nil {
-		return "" // without cgo
-	}
-	return path
-}
-
 func TestCandidates(t *testing.T) {
-	f := func(o Options, files map[string]string, want ...string) {
+	f := func(o Host, files map[string]string, want ...string) {
 		t.Helper()
 		o.Root = tree(t, files)
 		if o.Getenv == nil {
 			o.Getenv = noVariables
 		}
 		var got []string
-		for _, c := range o.candidates() {
+		for _, c := range o.Candidates() {
 			got = append(got, strings.TrimPrefix(c, o.Root))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("candidates of %v (-want +got):\n%s", files, diff)
 		}
 	}
-	f(Options{Library: "/a/b.so"}, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}, "/a/b.so")
-	f(Options{}, nil, soname)
+	f(Host{Library: "/a/b.so"}, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}, "/a/b.so")
+	f(Host{}, nil, Soname)
 	// The GPU Operator's driver container, on RHEL.
-	f(Options{}, map[string]string{
+	f(Host{}, map[string]string{
 		"run/nvidia/driver/usr/lib64/libnvidia-ml.so.1":          "-> libnvidia-ml.so.550.54.15",
 		"run/nvidia/driver/usr/lib64/libnvidia-ml.so.550.54.15":  "",
 		"run/nvidia/driver/usr/lib64/libnvidia-ml.so.1.original": "",
-	}, soname, "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.550.54.15")
+	}, Soname, "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.550.54.15")
 	// GKE: on the node, and inside its containers.
-	f(Options{}, map[string]string{"home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1": ""},
-		soname, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1")
-	f(Options{}, map[string]string{"usr/local/nvidia/lib64/libnvidia-ml.so.1": ""},
-		soname, "/usr/local/nvidia/lib64/libnvidia-ml.so.1")
+	f(Host{}, map[string]string{"home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1": ""},
+		Soname, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1")
+	f(Host{}, map[string]string{"usr/local/nvidia/lib64/libnvidia-ml.so.1": ""},
+		Soname, "/usr/local/nvidia/lib64/libnvidia-ml.so.1")
 	// WSL, NixOS, Talos with the host mounted, Flatcar.
-	f(Options{}, map[string]string{"usr/lib/wsl/lib/libnvidia-ml.so.1": ""}, soname, "/usr/lib/wsl/lib/libnvidia-ml.so.1")
-	f(Options{}, map[string]string{
+	f(Host{}, map[string]string{"usr/lib/wsl/lib/libnvidia-ml.so.1": ""}, Soname, "/usr/lib/wsl/lib/libnvidia-ml.so.1")
+	f(Host{}, map[string]string{
 		"run/opengl-driver":                         "-> /nix/store/x-drivers",
 		"nix/store/x-drivers/lib/libnvidia-ml.so.1": "",
-	}, soname, "/nix/store/x-drivers/lib/libnvidia-ml.so.1")
-	f(Options{}, map[string]string{"host/usr/local/glibc/usr/lib/libnvidia-ml.so.1": ""},
-		soname, "/host/usr/local/glibc/usr/lib/libnvidia-ml.so.1")
-	f(Options{}, map[string]string{"opt/nvidia/current": "-> 550/1", "opt/nvidia/550/1/lib64/libnvidia-ml.so.1": ""},
-		soname, "/opt/nvidia/550/1/lib64/libnvidia-ml.so.1")
+	}, Soname, "/nix/store/x-drivers/lib/libnvidia-ml.so.1")
+	f(Host{}, map[string]string{"host/usr/local/glibc/usr/lib/libnvidia-ml.so.1": ""},
+		Soname, "/host/usr/local/glibc/usr/lib/libnvidia-ml.so.1")
+	f(Host{}, map[string]string{"opt/nvidia/current": "-> 550/1", "opt/nvidia/550/1/lib64/libnvidia-ml.so.1": ""},
+		Soname, "/opt/nvidia/550/1/lib64/libnvidia-ml.so.1")
 	// No link: the newest by number, not by spelling. A directory is no library.
-	f(Options{}, map[string]string{
+	f(Host{}, map[string]string{
 		"usr/lib64/libnvidia-ml.so.470.223.02": "", "usr/lib64/libnvidia-ml.so.550.9.1": "",
 		"usr/lib64/libnvidia-ml.so.550.54.15": "", "usr/lib64/libnvidia-ml.so.999.1/": "", "usr/lib64/libnvidia-ml.so.1/": "",
-	}, soname, "/usr/lib64/libnvidia-ml.so.550.54.15")
+	}, Soname, "/usr/lib64/libnvidia-ml.so.550.54.15")
 	// A dangling link, as where only the file was mounted.
-	f(Options{}, map[string]string{
+	f(Host{}, map[string]string{
 		"usr/lib64/libnvidia-ml.so.1": "-> libnvidia-ml.so.535.1", "usr/lib64/libnvidia-ml.so.535.2": "",
-	}, soname, "/usr/lib64/libnvidia-ml.so.535.2")
+	}, Soname, "/usr/lib64/libnvidia-ml.so.535.2")
 	// Absolute links are those of the root: Debian's alternatives seen from a container.
-	f(Options{}, map[string]string{
+	f(Host{}, map[string]string{
 		"host/usr/lib64/libnvidia-ml.so.1":          "-> /etc/alternatives/nvml",
 		"host/etc/alternatives/nvml":                "-> ../../../../drv/libnvidia-ml.so.1",
 		"host/drv/libnvidia-ml.so.1":                "-> libnvidia-ml.so.560.35.03",
@@ -77,19 +65,19 @@ func TestCandidates(t *testing.T) {
 		"etc/alternatives/nvml":                     "not this one",
 		"host/usr/lib/libnvidia-ml.so.1":            "-> libnvidia-ml.so.1",
 		"host/usr/local/glibc/usr/lib/unrelated.so": "",
-	}, soname, "/host/drv/libnvidia-ml.so.560.35.03")
+	}, Soname, "/host/drv/libnvidia-ml.so.560.35.03")
 	// By variable; relative ones are nothing.
-	f(Options{Getenv: func(name string) string {
+	f(Host{Getenv: func(name string) string {
 		return map[string]string{"DRIVER_ROOT_CTR_PATH": "/d", "NVIDIA_DRIVER_ROOT": "e"}[name]
 	}}, map[string]string{"d/usr/lib64/libnvidia-ml.so.1": "", "e/usr/lib64/libnvidia-ml.so.1": ""},
-		soname, "/d/usr/lib64/libnvidia-ml.so.1")
+		Soname, "/d/usr/lib64/libnvidia-ml.so.1")
 }
 
 func TestDriverRootsComeFirst(t *testing.T) {
 	mine := tree(t, map[string]string{"libnvidia-ml.so.1": ""})
-	o := Options{DriverRoots: []string{mine + "/", mine}, Root: tree(t, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}), Getenv: noVariables}
-	want := []string{soname, filepath.Join(mine, soname), filepath.Join(o.Root, "usr/lib64", soname)}
-	if got := o.candidates(); !slices.Equal(got, want) {
+	o := Host{Roots: []string{mine + "/", mine}, Root: tree(t, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}), Getenv: noVariables}
+	want := []string{Soname, filepath.Join(mine, Soname), filepath.Join(o.Root, "usr/lib64", Soname)}
+	if got := o.Candidates(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package nvml
+package driver
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func TestELFProblem(t *testing.T) {
 	})
 	f := func(name, want string) {
 		t.Helper()
-		got := elfProblem(filepath.Join(root, name))
+		got := Problem(filepath.Join(root, name))
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
@@ -55,7 +55,7 @@ func TestELFProblem(t *testing.T) {
 	f("empty", "it is no library (EOF)")
 	f("dir", "--nvml-driver-root")
 	f("nothing", "it does not exist")
-	if got := elfProblem(soname); got != "" {
+	if got := Problem(Soname); got != "" {
 		t.Errorf("a name that the loader looks up: %q", got)
 	}
 	if err := os.Chmod(filepath.Join(root, "good"), 0); err != nil {
