@@ -242,7 +242,7 @@ func TestOneCallForMany(t *testing.T) {
 		}
 		got := map[string]uint64{}
 		for name, calls := range n.AllCalls() {
-			// Events are waited for on a goroutine of their own, whatever is sampled.
+			// Event sets are read now and then, whatever is sampled.
 			if calls > 0 && name != "nvmlEventSetWait_v2" {
 				got[name] = calls
 			}
@@ -260,7 +260,7 @@ func TestOneCallForMany(t *testing.T) {
 	f(map[string]uint64{}, "none")
 	var costs []string
 	for _, c := range s.Source.(collector.CallMeter).Calls() {
-		if c.Count > 0 && c.Time > 0 {
+		if c.Count > 0 && c.Time > 0 && c.Call != "nvmlEventSetWait_v2" {
 			costs = append(costs, c.Call)
 		}
 	}
