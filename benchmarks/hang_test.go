@@ -57,11 +57,9 @@ func timed(b *testing.B, f func() error) time.Duration {
 // devices that are the oldest few.
 func (n *node) oldestSample(b *testing.B, leaveOut int) time.Duration {
 	var ages []time.Duration
-	for _, c := range n.sampler.Status() {
-		for _, d := range c.Devices {
-			if d.Device.Parent == "" {
-				ages = append(ages, time.Since(d.LastSample))
-			}
+	for _, d := range n.sampler.Status().Devices {
+		if d.Device.Parent == "" {
+			ages = append(ages, time.Since(d.LastSample))
 		}
 	}
 	if len(ages) <= leaveOut {

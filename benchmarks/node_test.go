@@ -15,18 +15,18 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 )
 
 // node is an exporter of simulated GPUs in this process, as the command wires it.
 type node struct {
-	sampler  *sampler.Sampler
+	sampler  *supervisor.Supervisor
 	renderer *exposition.Renderer
 	url      string
 }
@@ -48,9 +48,10 @@ func startNode(b *testing.B, o fake.Options, list field.List, interval time.Dura
 		b.Fatal(err)
 	}
 	registry := selfmetrics.NewRegistry("benchmark", "")
-	n := &node{sampler: sampler.New([]collector.Factory{factory}, list, sampler.Options{
-		Interval: interval, Registerer: registry, StopTimeout: 100 * time.Millisecond,
+	n := &node{sampler: supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
+		Name: fake.Name, Open: factory, Session: session.Options{Interval: interval}, StopTimeout: 100 * time.Millisecond,
 	})}
+	registry.MustRegister(n.sampler)
 	store := accumulate.New(accumulate.Options{})
 	registry.MustRegister(store)
 	self := selfmetrics.New(registry, selfmetrics.Options{})

@@ -19,7 +19,8 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 )
 
 const amdGPUs = 8
@@ -155,7 +156,7 @@ func BenchmarkAMDCPU(b *testing.B) {
 			b.Run(mode+"/"+interval.String(), func(b *testing.B) {
 				_, o := amdNode(b, mode)
 				factory := func() collector.Collector { return rocm.New(o) }
-				s := sampler.New([]collector.Factory{factory}, amdFields(b), sampler.Options{Interval: interval})
+				s := supervisor.New(supervisor.Wanted{List: amdFields(b)}, supervisor.Options{Name: "rocm", Open: factory, Session: session.Options{Interval: interval}})
 				ctx, cancel := context.WithCancel(b.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- s.Run(ctx) }()

@@ -9,7 +9,8 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 )
 
 // memorySource fills its row from memory: what is measured is the sampler, the
@@ -70,7 +71,9 @@ func cpuTime(b *testing.B) time.Duration {
 func BenchmarkSampler(b *testing.B) {
 	const sources, columns = 16, 100
 	factory := func() collector.Collector { return memoryCollector{sources, columns} }
-	s := sampler.New([]collector.Factory{factory}, anyFields(columns), sampler.Options{Interval: 10 * time.Millisecond})
+	s := supervisor.New(supervisor.Wanted{List: anyFields(columns)}, supervisor.Options{
+		Name: "memory", Open: factory, Session: session.Options{Interval: 10 * time.Millisecond},
+	})
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := runInBackground(ctx, s)
 	for len(s.Board().Load().Sources) < sources {
@@ -97,7 +100,7 @@ func BenchmarkSampler(b *testing.B) {
 	<-ended
 }
 
-func runInBackground(ctx context.Context, s *sampler.Sampler) <-chan error {
+func runInBackground(ctx context.Context, s *supervisor.Supervisor) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	return done

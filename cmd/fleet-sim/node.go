@@ -11,20 +11,20 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 )
 
 // node is one exporter: the way of a value from simulated GPUs to the page.
 type node struct {
 	host, profile string
 
-	sampler  *sampler.Sampler
+	sampler  *supervisor.Supervisor
 	owners   *owner.Keeper // nil where there are no pods
 	pods     *pods
 	self     *selfmetrics.Page // nil where it is not wanted
@@ -47,9 +47,10 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 	registry := selfmetrics.NewRegistry("simulated", "")
 	store := accumulate.New(accumulate.Options{})
 	registry.MustRegister(store)
-	n.sampler = sampler.New([]collector.Factory{gpus}, list, sampler.Options{
-		Interval: o.interval, SlowInterval: o.slow, Registerer: registry,
+	n.sampler = supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
+		Name: fake.Name, Open: gpus, Session: session.Options{Interval: o.interval, SlowInterval: o.slow},
 	})
+	registry.MustRegister(n.sampler)
 	stale := max(3*o.interval, 30*time.Second)
 	page := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
 	if o.pods.perDevice > 0 {
@@ -75,10 +76,8 @@ func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheu
 
 func (n *node) status() server.Status {
 	s := server.Status{Available: true}
-	for _, c := range n.sampler.Status() {
-		if !c.Up {
-			s.NotReady = append(s.NotReady, c.Reason)
-		}
+	if c := n.sampler.Status(); !c.Up {
+		s.NotReady = append(s.NotReady, c.Reason)
 	}
 	return s
 }

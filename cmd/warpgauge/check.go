@@ -72,8 +72,8 @@ func (a *app) checkSupply(ctx context.Context, cfg *config.Config, list field.Li
 	if len(all) == 0 {
 		a.printf("no collector is enabled\n")
 	}
-	for _, e := range all {
-		c := e.factory()
+	for _, v := range all {
+		c := v.open()
 		s, err := openForSupply(ctx, c, list, timeout)
 		if err != nil {
 			a.printf("%s: supplies nothing: %v\n", c.Name(), err)

@@ -2,42 +2,69 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/sys/unix"
 
-	"warpgauge/pkg/collector"
-	"warpgauge/pkg/isolation"
+	"warpgauge/pkg/supervisor"
 )
 
-// childCommand is how this binary starts itself for one collector: with the
-// flags that it was started with, so that the child has the same configuration.
-func (a *app) childCommand(name string) []string {
-	return append(append([]string{"warpgauge", "child"}, a.flags.Arguments()...), name)
+// childCommand is how this binary starts itself for one collector: with the flags
+// that it was started with, so that the child has the same configuration, and the
+// time at which the exporter was started.
+func (a *app) childCommand(name string, start time.Time) []string {
+	out := append([]string{"warpgauge", "child"}, a.flags.Arguments()...)
+	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// childCommandLine is the other end of childCommand. It is no command for people.
+// childCommandLine is the other end of childCommand. It is no command for users.
 func (a *app) childCommandLine() *cli.Command {
 	return &cli.Command{
 		Name:      "child",
 		Usage:     "Sample one collector for the exporter that has started this process",
-		ArgsUsage: "COLLECTOR",
+		ArgsUsage: "COLLECTOR START",
 		Hidden:    true,
-		Action:    func(ctx context.Context, cmd *cli.Command) error { return a.child(ctx, cmd.Args().First()) },
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			err := a.child(ctx, cmd.Args().Get(0), cmd.Args().Get(1))
+			if errors.Is(err, supervisor.ErrOrphaned) {
+				killGroup()
+			}
+			return err
+		},
 	}
 }
 
-func (a *app) child(ctx context.Context, name string) error {
+func (a *app) child(ctx context.Context, name, started string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	control := os.NewFile(isolation.ControlFD, "control")
-	if control == nil {
-		return fmt.Errorf("the child command is for the exporter itself, not for people")
+	ns, err := strconv.ParseInt(started, 10, 64)
+	control := os.NewFile(supervisor.ControlFD, "control")
+	if err != nil || control == nil {
+		return fmt.Errorf("the child command is for the exporter itself, not for users")
 	}
-	return isolation.Child(ctx, control, a.build.text(), func(s isolation.Setup) (collector.Factory, error) {
-		return childFactory(cfg, name, s.Start, s.Logger)
-	})
+	list, err := supervisor.ReadList(os.Stdin)
+	if err != nil {
+		return err
+	}
+	log := supervisor.ChildLogger(a.err, cfg.LogLevel())
+	factory, err := childFactory(cfg, name, time.Unix(0, ns), log)
+	if err != nil {
+		return err
+	}
+	return supervisor.Child(ctx, control, samplerStop*3/4, factory, list, sessionOptions(cfg, name, log))
+}
+
+// killGroup ends what a library has started, and this process with it, if the
+// exporter started it as the leader of a group.
+func killGroup() {
+	if unix.Getpgrp() == os.Getpid() {
+		_ = unix.Kill(0, unix.SIGKILL)
+	}
 }

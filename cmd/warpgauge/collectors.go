@@ -14,86 +14,23 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// enabled is a collector that the configuration wants.
-type enabled struct {
-	factory  collector.Factory
-	isolated bool // runs in a process of its own
-	// processes makes the collector of the processes on its devices, which runs as it
-	// does, beside it; nil where they are not wanted, or not known to its library.
-	processes collector.Factory
-}
-
-// collectors is the table of collectors: those that the configuration wants, in
-// order of priority, with the devices that it wants. Simulated GPUs come only
-// where a person asks for them.
-func collectors(cfg *config.Config, log *zap.Logger) ([]enabled, error) {
-	var out []enabled
-	for _, vendor := range vendors(cfg, log) {
-		if vendor.setting != config.Off {
-			out = append(out, enabled{vendor.make, cfg.IsolateVendors(), vendor.processes})
-		}
-	}
-	if cfg.Fake.Enabled {
-		// With a wall the parent makes the node, too, to find mistakes in its spec at
-		// start, but never opens it.
-		f, err := fakeFactory(cfg, time.Time{})
-		if err != nil {
-			return nil, err
-		}
-		log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", "fake"))
-		p, err := fakeProcesses(cfg, time.Time{})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, enabled{f, cfg.IsolateFake(), p})
-	}
-	by, silent := newSelection(cfg, log), newSelection(cfg, zap.NewNop()) // one of them warns
-	for i := range out {
-		out[i].factory = by.wrap(out[i].factory)
-		if p := out[i].processes; p != nil {
-			out[i].processes = silent.wrap(p)
-		}
-		if !cfg.Kubernetes.ProcessValuesWanted() {
-			out[i].processes = nil
-		}
-	}
-	return out, nil
-}
-
-// childFactory is the row of the table with that name, for the process that is
-// started for it. start is when the exporter was started.
-func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
-	by := newSelection(cfg, log)
-	for _, vendor := range vendors(cfg, log) {
-		for _, f := range []collector.Factory{vendor.make, vendor.processes} {
-			if f != nil && f().Name() == name {
-				return by.wrap(f), nil
-			}
-		}
-	}
-	simulated := map[string]func(*config.Config, time.Time) (collector.Factory, error){
-		fake.Name: fakeFactory, fake.ProcessesName: fakeProcesses,
-	}[name]
-	if simulated == nil || !cfg.Fake.Enabled {
-		return nil, fmt.Errorf("no collector %q", name)
-	}
-	f, err := simulated(cfg, start)
-	if err != nil {
-		return nil, err
-	}
-	return by.wrap(f), nil
-}
-
-func newSelection(cfg *config.Config, log *zap.Logger) *selection {
-	return &selection{gpus: cfg.GPUs, switches: cfg.Switches, cpus: cfg.CPUs, log: log}
-}
-
+// vendor is a row of the table of collectors.
 type vendor struct {
-	setting   config.Tristate
-	make      collector.Factory
-	processes collector.Factory // nil: it does not tell them
+	name    string
+	setting config.Tristate
+	open    collector.Factory
+	// processes makes the collector of the processes on the same devices, which runs as
+	// it does, next to it; nil if there is none, or if they are not wanted.
+	processes collector.Factory
+	// isolated says that sessions run in a child process: a vendor's library is loaded.
+	isolated bool
+	// present reports cheaply, without a library, whether the devices can be there, or
+	// what was looked for. It is asked before each session unless the collector was
+	// enabled by name. Nil: they can.
+	present func() (string, bool)
 }
 
+// vendors is the table of collectors, in order of priority.
 func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	d := dcgmOptions(cfg, log)
@@ -101,10 +38,80 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
 	}
 	return []vendor{
-		{cfg.DCGM, func() collector.Collector { return dcgm.New(d) }, nil}, // NVML's have the same ids
-		{cfg.NVML, func() collector.Collector { return nvml.New(n) }, func() collector.Collector { return nvml.NewProcesses(n) }},
-		{cfg.ROCm, func() collector.Collector { return rocm.New(amd) }, func() collector.Collector { return rocm.NewProcesses(amd) }},
+		{
+			name: nameDCGM, setting: cfg.DCGM, isolated: true,
+			open: func() collector.Collector { return dcgm.New(d) },
+		},
+		{
+			name: nameNVML, setting: cfg.NVML, isolated: true,
+			open:      func() collector.Collector { return nvml.New(n) },
+			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
+		},
+		{
+			name: "rocm", setting: cfg.ROCm, isolated: true,
+			open:      func() collector.Collector { return rocm.New(amd) },
+			processes: func() collector.Collector { return rocm.NewProcesses(amd) },
+		},
 	}
+}
+
+// The two collectors that can read the same GPUs.
+const (
+	nameDCGM = "dcgm"
+	nameNVML = "nvml"
+)
+
+// collectors are the rows of the table that the configuration wants. Simulated GPUs
+// come only if a user asks for them.
+func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
+	var out []vendor
+	for _, v := range vendors(cfg, log) {
+		if v.setting == config.Off {
+			continue
+		}
+		v.isolated = v.isolated && cfg.IsolateVendors()
+		if v.setting == config.On {
+			v.present = nil
+		}
+		out = append(out, v)
+	}
+	if cfg.Fake.Enabled {
+		// If it is isolated the parent makes the node, too, to find mistakes in its spec
+		// at start, but never opens it.
+		f, err := simulatedVendor(cfg, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", f.name))
+		out = append(out, f)
+	}
+	if !cfg.Kubernetes.ProcessValuesWanted() {
+		for i := range out {
+			out[i].processes = nil
+		}
+	}
+	return out, nil
+}
+
+// childFactory makes the collector of that name, for the process that is started
+// for it. start is when the exporter was started.
+func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
+	all := vendors(cfg, log)
+	if cfg.Fake.Enabled {
+		f, err := simulatedVendor(cfg, start)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	for _, v := range all {
+		for _, f := range []collector.Factory{v.open, v.processes} {
+			if f != nil && f().Name() == name {
+				return f, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no collector %q", name)
 }
 
 func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
@@ -122,27 +129,22 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 	return o
 }
 
-func fakeFactory(cfg *config.Config, start time.Time) (collector.Factory, error) {
-	return simulation(cfg, start, fake.Factory)
-}
-
-func fakeProcesses(cfg *config.Config, start time.Time) (collector.Factory, error) {
-	return simulation(cfg, start, fake.ProcessesFactory)
-}
-
-func simulation(cfg *config.Config, start time.Time, factory func(fake.Options) (collector.Factory, error)) (collector.Factory, error) {
+// simulatedVendor is the row of the simulated node.
+func simulatedVendor(cfg *config.Config, start time.Time) (vendor, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
+	v := vendor{name: fake.Name, isolated: cfg.IsolateFake()}
+	var err error
 	if c.Spec != "" {
-		spec, err := fake.LoadSpec(c.Spec)
-		if err != nil {
-			return nil, err
+		if o.Spec, err = fake.LoadSpec(c.Spec); err != nil {
+			return vendor{}, err
 		}
-		o.Spec = spec
 	}
-	f, err := factory(o)
+	if v.open, err = fake.Factory(o); err == nil {
+		v.processes, err = fake.ProcessesFactory(o)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("simulate GPUs (--fake-profile, --fake-devices, --fake-spec): %w", err)
+		return vendor{}, fmt.Errorf("simulate GPUs (--fake-profile, --fake-devices, --fake-spec): %w", err)
 	}
-	return f, nil
+	return v, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 )
 
 func timeoutFlag() cli.Flag {
@@ -52,7 +52,7 @@ func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) erro
 	}
 	s := a.newEngine(cfg, wanted, list, nil, log)
 	o := a.newOwners(cfg, s, nil, log)
-	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []sampler.CollectorStatus) error {
+	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []session.CollectorStatus) error {
 		if err := writeDevices(a.out, st, o, all); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ const mostUsers = 4
 
 // writeDevices prints the table of devices, each with its users, then the
 // collectors without any. o may be nil: nobody has asked who uses them.
-func writeDevices(w io.Writer, collectors []sampler.CollectorStatus, o *owners, all bool) error {
+func writeDevices(w io.Writer, collectors []session.CollectorStatus, o *owners, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	head, none := "", ""
 	if o != nil {

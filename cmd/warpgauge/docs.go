@@ -26,13 +26,12 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
-	"warpgauge/pkg/arbiter"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/isolation"
-	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
 )
 
@@ -134,20 +133,19 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
-	p, err := a.newPipeline(cfg, []enabled{{factory: node}, {factory: missing}}, list, zap.NewNop())
+	p, err := a.newPipeline(cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
-	// One that is never run has the metrics of children, too.
-	isolation.New(list, isolation.Options{Name: "dcgm", Registerer: p.registry})
-	p.registry.MustRegister(isolation.Example("dcgm"))
-	arbiter.New(arbiter.Options{Primary: "dcgm", Secondary: "nvml", Publish: func(*view.View) {}, Registerer: p.registry})
+	// Nothing is isolated here, and there is no failover.
+	p.registry.MustRegister(supervisor.Examples("dcgm"))
+	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
 	r := newReloader(nil, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)
 	var families []*dto.MetricFamily
-	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []sampler.CollectorStatus) error {
+	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
 		for _, h := range p.owners.health {
 			h.Succeeded(0) // there is an age then
 		}

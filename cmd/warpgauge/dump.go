@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -38,7 +38,7 @@ type dumper struct {
 	o       config.Dump
 	version string
 	board   *view.Board
-	status  func() []sampler.CollectorStatus
+	status  func() []session.CollectorStatus
 	owners  *owners // nil: nobody asks who uses a device
 	now     func() time.Time
 	log     *zap.Logger

@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -37,10 +37,10 @@ func testDumper(t *testing.T, o config.Dump) *dumper {
 	s.Ring.Append(1, []int64{1}, []float64{41, math.NaN()})
 	var board view.Board
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{s}})
-	status := []sampler.CollectorStatus{{Name: "fake", Up: true, Devices: []sampler.DeviceStatus{{Device: s.Devices[0], State: sampler.Lost, Cause: sampler.CauseLost, Reason: "gone"}}}}
+	status := []session.CollectorStatus{{Name: "fake", Up: true, Devices: []session.DeviceStatus{{Device: s.Devices[0], State: session.Lost, Cause: session.CauseLost, Reason: "gone"}}}}
 	return &dumper{
 		o: o, version: "v1", board: &board, now: time.Now, log: zap.NewNop(),
-		status: func() []sampler.CollectorStatus { return status },
+		status: func() []session.CollectorStatus { return status },
 	}
 }
 

@@ -3,187 +3,317 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/arbiter"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/isolation"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
 )
 
-// engine is everything that samples: a supervisor for each collector that has a
-// process of its own, and one sampler for those that live in this process. They
-// look alike, and publish on one board in the order of the table.
+// engine is everything that samples: a supervisor for each collector, and the
+// failover between the two that read the same GPUs. All publish on one board in the
+// order of the table.
 type engine struct {
-	parts   []sampling
-	asides  []aside // what is known of processes; see processes.go
-	board   *view.Board
-	speaker *arbiter.Arbiter // between DCGM and NVML; nil where not both are there
-	echo    *echo            // of what an isolated DCGM logs; nil where nobody asked for it
-
-	processes *view.Board // of asides; nil where there are none
+	collectors []*supervisor.Supervisor
+	readers    []processReader // of processes on devices
+	board      *view.Board
+	failover   *supervisor.Failover // between DCGM and NVML; nil unless both are wanted
+	echo       *echo                // of what an isolated DCGM logs; nil unless asked for
+	processes  *view.Board          // of readers; nil if there are none
 }
 
-// sampling is a sampler.Sampler or an isolation.Supervisor.
-type sampling interface {
-	Run(context.Context) error
-	Reload(context.Context, field.List) error
-	Status() []sampler.CollectorStatus
-	Release(ctx context.Context, name string) error
-	Resume(name string) error
-	Standby(ctx context.Context, name string, rest bool) error
+// processReader reads the processes on a collector's devices. It is released and
+// resumed with that collector, and is none itself to users: its devices are the
+// collector's. It is never on standby.
+type processReader struct {
+	*supervisor.Supervisor
+	of string // the collector
 }
 
-var (
-	_ sampling = (*sampler.Sampler)(nil)
-	_ sampling = (*isolation.Supervisor)(nil)
-	_ sampling = (*engine)(nil)
+func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *engine {
+	var page, processes view.Merger
+	e := &engine{board: page.Board()}
+	start := time.Now()
+	publish := e.publishers(cfg, all, &page, reg, log)
+	add := func(v *vendor, name string, open collector.Factory, list field.List, publish func([]*view.Source)) *supervisor.Supervisor {
+		o := supervisor.Options{
+			Name: name, Open: open, Publish: publish, Present: v.present,
+			Session:     sessionOptions(cfg, name, log),
+			Hidden:      isProcesses(name),
+			StopTimeout: samplerStop,
+			MemoryLimit: cfg.MemoryLimit,
+			RestartMax:  cfg.RestartMax,
+			FreshFor:    cfg.EffectiveStaleAfter(),
+			Logger:      log,
+		}
+		if v.isolated {
+			o.Command = a.childCommand(name, start)
+			if name == nameDCGM && cfg.HostEngine.Log {
+				e.echo = newEcho(a.err)
+				o.Output = e.echo.line
+			}
+		}
+		s := supervisor.New(supervisor.Wanted{List: list}, o)
+		register(reg, s)
+		return s
+	}
+	for _, v := range all {
+		e.collectors = append(e.collectors, add(&v, v.name, v.open, list, publish[v.name]))
+		if v.processes != nil {
+			e.processes = processes.Board()
+			s := add(&v, v.processes().Name(), v.processes, field.List{}, processes.Part().Publish)
+			e.readers = append(e.readers, processReader{s, v.name})
+		}
+	}
+	return e
+}
+
+func register(reg prometheus.Registerer, c prometheus.Collector) {
+	if reg != nil {
+		reg.MustRegister(c)
+	}
+}
+
+// Processes are read once a second, whatever the page's interval: what is made of
+// them are shares of the time since the former reading. Only the newest row is used,
+// and rows are wide.
+const (
+	processInterval = time.Second
+	processRingSpan = time.Second
 )
 
-func (a *app) newEngine(cfg *config.Config, all []enabled, list field.List, reg prometheus.Registerer, log *zap.Logger) *engine {
-	var merger view.Merger
-	e := &engine{board: merger.Board()}
-	places := e.places(cfg, all, &merger, reg, log)
-	var here []collector.Factory
-	var hereNames []string
-	start := time.Now()
-	for _, c := range all {
-		name := c.factory().Name()
-		if !c.isolated {
-			here, hereNames = append(here, c.factory), append(hereNames, name)
-			continue
+func isProcesses(name string) bool { return strings.HasSuffix(name, "-processes") }
+
+// sessionOptions are those of a collector's sessions, in this process or in a child.
+func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Options {
+	o := session.Options{
+		Interval:       cfg.Interval,
+		SlowInterval:   cfg.SlowInterval,
+		Deadline:       cfg.SampleDeadline,
+		RescanInterval: cfg.RescanInterval,
+		Select:         session.Selection{GPUs: cfg.GPUs, Switches: cfg.Switches, CPUs: cfg.CPUs},
+		Logger:         log.Named("session").With(zap.String("collector", name)),
+	}
+	if isProcesses(name) {
+		o.Interval, o.RingSpan = processInterval, processRingSpan
+	}
+	return o
+}
+
+// publishers say where the sources of each collector go. If DCGM and NVML are both
+// wanted, they share one part of the page, which a failover fills.
+func (e *engine) publishers(cfg *config.Config, all []vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
+	out := map[string]func([]*view.Source){}
+	for _, v := range all {
+		out[v.name] = nil
+	}
+	_, dcgm := out[nameDCGM]
+	_, nvml := out[nameNVML]
+	if dcgm && nvml {
+		patience := patience(cfg)
+		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
+			Primary: nameDCGM, Secondary: nameNVML,
+			Publish:    page.Part().Publish,
+			Standby:    func(ctx context.Context, rest bool) error { return e.standby(ctx, nameNVML, rest) },
+			Patience:   patience,
+			Confidence: 2 * patience,
+			Logger:     log,
+		})
+		register(reg, e.failover)
+		out[nameDCGM], out[nameNVML] = e.failover.Primary, e.failover.Secondary
+	}
+	for _, v := range all {
+		if out[v.name] == nil {
+			out[v.name] = page.Part().Publish
 		}
-		e.parts = append(e.parts, isolation.New(list, isolation.Options{
-			Name: name, Build: a.build.text(), Start: start,
-			Command:        a.childCommand(name),
-			Publish:        places[name],
-			Interval:       cfg.Interval,
-			SlowInterval:   cfg.SlowInterval,
-			Deadline:       cfg.SampleDeadline,
-			RescanInterval: cfg.RescanInterval,
-			StopTimeout:    samplerStop,
-			MemoryLimit:    cfg.MemoryLimit,
-			RestartMax:     cfg.RestartMax,
-			FreshFor:       cfg.EffectiveStaleAfter(),
-			Stderr:         e.stderr(cfg, name, a.err),
-			Logger:         log,
-			Registerer:     reg,
-		}))
 	}
-	if len(here) > 0 || len(all) == 0 {
-		e.parts = append(e.parts, sampler.New(here, list, sampler.Options{
-			Interval:       cfg.Interval,
-			SlowInterval:   cfg.SlowInterval,
-			Deadline:       cfg.SampleDeadline,
-			RescanInterval: cfg.RescanInterval,
-			StopTimeout:    samplerStop,
-			Logger:         log,
-			Registerer:     reg,
-			OnPublish:      places.of(hereNames),
-		}))
-	}
-	a.addAsides(e, cfg, all, reg, log)
-	return e
+	return out
+}
+
+// patience is for how long DCGM's GPUs may be without new values before NVML serves
+// them: long enough for a slow poll, and short of the time after which the page
+// leaves old values out.
+func patience(cfg *config.Config) time.Duration {
+	return min(max(5*time.Second, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
 }
 
 // Board is where readers find the sources of all collectors.
 func (e *engine) Board() *view.Board { return e.board }
 
-// stderr is where the lines go that a child writes to its standard error; nil
-// where nobody wants to see them.
-func (e *engine) stderr(cfg *config.Config, name string, to io.Writer) func(string) {
-	if name != nameDCGM || !cfg.HostEngine.Log {
-		return nil
-	}
-	e.echo = newEcho(to)
-	return e.echo.line
-}
+// Processes is where readers find the processes on each device; nil if none are
+// read. What its rows are is in package collector/processes.
+func (e *engine) Processes() *view.Board { return e.processes }
 
-// Run runs all parts until ctx ends.
+// Run samples until ctx ends.
 func (e *engine) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if e.speaker != nil {
-		wg.Go(func() { _ = e.speaker.Run(ctx) }) // it has no error to tell
+	if e.failover != nil {
+		wg.Go(func() { _ = e.failover.Run(ctx) }) // it returns no error
 	}
 	if e.echo != nil {
-		go e.echo.run(ctx) // not waited for: who does not read our standard error must not keep us from ending
+		go e.echo.run(ctx) // not waited for: a full pipe must not keep the exporter from ending
 	}
-	return each(e.all(), func(s sampling) error { return s.Run(ctx) })
+	err := each(e.all(""), func(s *supervisor.Supervisor) error { return s.Run(ctx) })
+	<-ctx.Done() // without any collector, too
+	return err
 }
 
-// all are the parts and what is beside them.
-func (e *engine) all() []sampling {
-	out := slices.Clone(e.parts)
-	for _, s := range e.asides {
-		out = append(out, s)
+// all are the supervisors of the collector of that name and of its processes, or of
+// all of them if the name is empty.
+func (e *engine) all(name string) (out []*supervisor.Supervisor) {
+	for _, s := range e.collectors {
+		if name == "" || s.Name() == name {
+			out = append(out, s)
+		}
+	}
+	for _, s := range e.readers {
+		if name == "" || s.of == name {
+			out = append(out, s.Supervisor)
+		}
 	}
 	return out
 }
 
-// Reload gives all parts the new list at once.
-func (e *engine) Reload(ctx context.Context, list field.List) error {
-	return each(e.parts, func(s sampling) error { return s.Reload(ctx, list) })
-}
-
-func each(parts []sampling, f func(sampling) error) error {
-	errs := make([]error, len(parts))
+func each(all []*supervisor.Supervisor, f func(*supervisor.Supervisor) error) error {
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	for i, s := range parts {
+	for i, s := range all {
 		wg.Go(func() { errs[i] = f(s) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// Release lets the collector of that name go, or all where it is empty, with what is
-// known of processes, and returns when nothing of it is held any more.
+// Reload gives all collectors the new list at once.
+func (e *engine) Reload(ctx context.Context, list field.List) error {
+	return each(e.collectors, func(s *supervisor.Supervisor) error {
+		return s.Want(ctx, func(w *supervisor.Wanted) { w.List = list })
+	})
+}
+
+// Release releases the collector of that name, or all if it is empty, with its
+// processes, and returns when nothing of it is held any more.
 func (e *engine) Release(ctx context.Context, name string) error {
-	if e.speaker != nil {
-		defer e.speaker.Release() // nothing of it may stay on the page
+	if e.failover != nil {
+		defer e.failover.Withdraw() // nothing of it may stay on the page
 	}
-	return each(e.named(name).all(), func(s sampling) error { return s.Release(ctx, name) })
+	return each(e.all(name), func(s *supervisor.Supervisor) error {
+		return s.Want(ctx, func(w *supervisor.Wanted) { w.Released = true })
+	})
 }
 
-// Resume opens it again.
-func (e *engine) Resume(name string) error {
-	return each(e.named(name).all(), func(s sampling) error { return s.Resume(name) })
+// Resume ends a release. It does not wait.
+func (e *engine) Resume(name string) {
+	for _, s := range e.all(name) {
+		s.Change(func(w *supervisor.Wanted) { w.Released = false })
+	}
 }
 
-// Standby lets the collector of that name rest while another serves its devices.
-func (e *engine) Standby(ctx context.Context, name string, rest bool) error {
-	return each(e.named(name).parts, func(s sampling) error { return s.Standby(ctx, name, rest) })
+// standby says whether another collector serves the devices of this one.
+func (e *engine) standby(ctx context.Context, name string, rest bool) error {
+	for _, s := range e.collectors {
+		if s.Name() == name {
+			return s.Want(ctx, func(w *supervisor.Wanted) { w.Standby = rest })
+		}
+	}
+	return nil
 }
 
-// named is the engine with the part alone that has the collector of that name, and
-// what is beside it.
-func (e *engine) named(name string) *engine {
-	if name == "" {
-		return e
-	}
-	has := func(s sampling) bool {
-		return slices.ContainsFunc(s.Status(), func(c sampler.CollectorStatus) bool { return c.Name == name })
-	}
-	out := &engine{asides: asidesOf(e.asides, name)}
-	if i := slices.IndexFunc(e.parts, has); i >= 0 {
-		out.parts = e.parts[i : i+1]
+// Status reports the state of every collector, in order of priority.
+func (e *engine) Status() (out []session.CollectorStatus) {
+	for _, s := range e.collectors {
+		out = append(out, s.Status())
 	}
 	return out
 }
 
-// Status tells the state of every collector, in order of priority.
-func (e *engine) Status() (out []sampler.CollectorStatus) {
-	for _, s := range e.parts {
-		out = append(out, s.Status()...)
+// statusPoll is how often a one-shot command looks whether it has what it needs.
+const statusPoll = 5 * time.Millisecond
+
+// opened reports whether every collector has been opened or reports why not, and
+// every device has been sampled or reports why not.
+func opened(all []session.CollectorStatus) bool {
+	for _, c := range all {
+		if !c.Up && c.Cause == session.CauseOpening {
+			return false
+		}
+		for _, d := range c.Devices {
+			if d.Cause == session.CauseStarting {
+				return false
+			}
+		}
 	}
-	return out
+	return true
+}
+
+// readersOpened is opened of those that read processes.
+func (e *engine) readersOpened() bool {
+	for _, s := range e.readers {
+		if !opened([]session.CollectorStatus{s.Status()}) {
+			return false
+		}
+	}
+	return true
+}
+
+// sampledAfter reports whether every device that is up was sampled after t.
+func sampledAfter(t time.Time) func([]session.CollectorStatus) bool {
+	return func(all []session.CollectorStatus) bool {
+		for _, c := range all {
+			for _, d := range c.Devices {
+				if d.State == session.Up && !d.LastSample.After(t) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+}
+
+// await polls the engine until done or the end of ctx, and returns its last status.
+func await(ctx context.Context, e *engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
+	tick := time.NewTicker(statusPoll)
+	defer tick.Stop()
+	for {
+		all := e.Status()
+		if done(all) {
+			return all
+		}
+		select {
+		case <-ctx.Done():
+			return all
+		case <-tick.C:
+		}
+	}
+}
+
+// sampleOnce runs the engine, and what knows the users of devices, until both have
+// reported and then until f returns. It waits for library calls no longer than the
+// exporter does at its end.
+func sampleOnce(ctx context.Context, e *engine, o *owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
+	rctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = e.Run(rctx) // what it had to abandon ends with the process
+	}()
+	defer func() { cancel(); <-done }()
+	defer o.start(ctx)()
+	wctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	all := await(wctx, e, opened)
+	if e.failover != nil {
+		e.failover.DecideNow()
+	}
+	o.settle(wctx)
+	return f(wctx, all)
 }

@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/supervisor"
 )
 
 // TestGoldenPagesOfAMD samples simulated trees of /sys, whose values move each
@@ -69,7 +69,7 @@ func everyRow(t *testing.T, name string) field.List {
 // sampleTree returns the page after ten seconds, each of which moves the values.
 func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) []byte {
 	factory := func() collector.Collector { return rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}) }
-	s := sampler.New([]collector.Factory{factory}, list, sampler.Options{})
+	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
 	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

@@ -27,7 +27,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/supervisor"
 )
 
 var update = flag.Bool("update", false, "write the golden pages anew")
@@ -74,7 +74,7 @@ func TestGoldenPages(t *testing.T) {
 // called between two ticks, with the number of seconds that have passed.
 func simulate(t *testing.T, factory collector.Factory, list field.List, each func(second int)) (text, open, proto []byte) {
 	t.Helper()
-	s := sampler.New([]collector.Factory{factory}, list, sampler.Options{})
+	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
 	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

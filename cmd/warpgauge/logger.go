@@ -20,6 +20,7 @@ func newLogger(c *config.Config, w io.Writer) *zap.Logger {
 	if c.Log.Format == config.LogText {
 		e.EncodeLevel = zapcore.CapitalLevelEncoder
 		e.ConsoleSeparator = " "
+		e.EncodeName = func(name string, to zapcore.PrimitiveArrayEncoder) { to.AppendString(name + ":") }
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), c.LogLevel())

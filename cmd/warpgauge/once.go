@@ -11,7 +11,7 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 )
 
 // maxSamples is the least number of rows that a ring holds: what is accumulated
@@ -69,7 +69,7 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 	if err != nil {
 		return err
 	}
-	return sampleOnce(ctx, p.engine, p.owners, timeout, func(ctx context.Context, _ []sampler.CollectorStatus) error {
+	return sampleOnce(ctx, p.engine, p.owners, timeout, func(ctx context.Context, _ []session.CollectorStatus) error {
 		for range samples - 1 {
 			await(ctx, p.engine, sampledAfter(time.Now()))
 		}

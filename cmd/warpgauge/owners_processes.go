@@ -32,10 +32,8 @@ func (o *owners) addProcesses(e *engine, table *owner.Options, changed func(), l
 func lookedAfter(e *engine, c *process.Client) func() bool {
 	var since time.Time
 	return func() bool {
-		for _, a := range e.asides {
-			if !settled(a.Status()) {
-				return false
-			}
+		if !e.readersOpened() {
+			return false
 		}
 		if since.IsZero() {
 			since = time.Now()

@@ -39,7 +39,7 @@ func (o *owners) settle(ctx context.Context) {
 	if o == nil {
 		return
 	}
-	tick := time.NewTicker(settlePoll)
+	tick := time.NewTicker(statusPoll)
 	defer tick.Stop()
 	for !o.settled() && ctx.Err() == nil {
 		select {

@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -115,17 +115,17 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		})
-		must(t, e.Standby(t.Context(), "fake", true))
+		must(t, e.standby(t.Context(), "fake", true))
 		there("while another serves the GPUs", 8, 2)
-		must(t, e.Standby(t.Context(), "fake", false))
+		must(t, e.standby(t.Context(), "fake", false))
 
 		for _, name := range []string{"fake", ""} {
 			must(t, e.Release(t.Context(), name))
 			there("released", 0, 0)
-			if st := e.Status()[0]; st.Cause != sampler.CauseReleased {
+			if st := e.Status()[0]; st.Cause != session.CauseReleased {
 				t.Errorf("released: %q", st.Cause)
 			}
-			must(t, e.Resume(name))
+			e.Resume(name)
 			time.Sleep(3 * time.Second)
 			there("resumed", 8, 2)
 		}
@@ -196,7 +196,7 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 		var got []string
 		for _, c := range all {
 			if c.processes != nil {
-				got = append(got, c.factory().Name()+": "+c.processes().Name())
+				got = append(got, c.name+": "+c.processes().Name())
 			}
 		}
 		if got := strings.Join(got, ", "); got != want {

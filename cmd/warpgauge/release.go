@@ -66,7 +66,8 @@ func (r *releaser) resume(name, cause string) error {
 	}
 	r.schedule(names, 0)
 	r.log.Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
-	return r.engine.Resume(name)
+	r.engine.Resume(name)
+	return nil
 }
 
 // names are the collectors that a name means.
@@ -111,7 +112,7 @@ func (r *releaser) forgotten(name string, e *ending, after time.Duration) {
 	}
 	delete(r.ends, name)
 	r.log.Warn("the release was not resumed and ends by itself", zap.String("collector", name), zap.Duration("after", after))
-	_ = r.engine.Resume(name) // it knows the name
+	r.engine.Resume(name)
 }
 
 // run releases and resumes all collectors on signals until ctx ends. A release

@@ -11,10 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 )
 
 func TestReleaseOverHTTP(t *testing.T) {
@@ -68,12 +67,12 @@ func TestStopWhileReleased(t *testing.T) {
 func simulatedEngine(t *testing.T) *engine {
 	t.Helper()
 	cfg := config.Default()
-	f, err := fakeFactory(cfg, time.Time{})
+	node, err := simulatedVendor(cfg, time.Time{})
 	must(t, err)
 	list, _, err := (&counters{cfg: cfg}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 	must(t, err)
 	a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
-	e := a.newEngine(cfg, []enabled{{factory: func() collector.Collector { return f() }}}, list, nil, zap.NewNop())
+	e := a.newEngine(cfg, []vendor{node}, list, nil, zap.NewNop())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(t.Context()) }()
 	t.Cleanup(func() { must(t, <-done) })
@@ -84,11 +83,11 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := simulatedEngine(t)
 		r := newReleaser(e, 10*time.Minute, zap.NewNop())
-		state := func() sampler.Cause {
+		state := func() session.Cause {
 			time.Sleep(2 * time.Second)
 			return e.Status()[0].Cause
 		}
-		f := func(wait time.Duration, want sampler.Cause) {
+		f := func(wait time.Duration, want session.Cause) {
 			t.Helper()
 			time.Sleep(wait)
 			if got := state(); got != want {
@@ -96,21 +95,21 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 			}
 		}
 		must(t, r.release(t.Context(), "", 0, "test"))
-		f(0, sampler.CauseReleased)
-		f(9*time.Minute, sampler.CauseReleased)
+		f(0, session.CauseReleased)
+		f(9*time.Minute, session.CauseReleased)
 		must(t, r.release(t.Context(), "fake", time.Hour, "test")) // begins anew
-		f(50*time.Minute, sampler.CauseReleased)
-		f(11*time.Minute, sampler.CauseNone)
+		f(50*time.Minute, session.CauseReleased)
+		f(11*time.Minute, session.CauseNone)
 
 		must(t, r.release(t.Context(), "", -1, "test")) // for ever
-		f(24*time.Hour, sampler.CauseReleased)
+		f(24*time.Hour, session.CauseReleased)
 		must(t, r.resume("fake", "test"))
-		f(0, sampler.CauseNone)
+		f(0, session.CauseNone)
 
 		must(t, r.release(t.Context(), "", time.Minute, "test"))
 		must(t, r.resume("", "test"))
 		must(t, r.release(t.Context(), "", -1, "test")) // the minute is no more
-		f(time.Hour, sampler.CauseReleased)
+		f(time.Hour, session.CauseReleased)
 		if err := r.resume("nvml", "test"); err == nil {
 			t.Error("resume of a collector that is not enabled succeeded")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/fake"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/privilege"
 	"warpgauge/pkg/server"
@@ -104,10 +105,10 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 
 // dropCapabilities takes from this process what only the vendors' libraries
 // need, where all of them have processes of their own. The port is open by now.
-func dropCapabilities(cfg *config.Config, all []enabled, log *zap.Logger) error {
+func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
 	children := false
-	for _, c := range all {
-		if children = children || c.isolated; !c.isolated && c.factory().Name() != "fake" {
+	for _, v := range all {
+		if children = children || v.isolated; !v.isolated && v.name != fake.Name {
 			return nil
 		}
 	}

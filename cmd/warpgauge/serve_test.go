@@ -23,7 +23,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/programtest"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
 )
 
 // served is an exporter that runs in this process.
@@ -268,20 +268,20 @@ func TestSignals(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	up := sampler.CollectorStatus{Name: "nvml", Up: true, Devices: make([]sampler.DeviceStatus, 2)}
-	starting := sampler.CollectorStatus{Name: "nvml", Up: true, Devices: []sampler.DeviceStatus{{Cause: sampler.CauseStarting}, {}}}
-	opening := sampler.CollectorStatus{Name: "dcgm", Cause: sampler.CauseOpening, Reason: "being opened"}
-	absent := sampler.CollectorStatus{Name: "rocm", Cause: sampler.CauseNotLoaded, Reason: "no library"}
+	up := session.CollectorStatus{Name: "nvml", Up: true, Devices: make([]session.DeviceStatus, 2)}
+	starting := session.CollectorStatus{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Cause: session.CauseStarting}, {}}}
+	opening := session.CollectorStatus{Name: "dcgm", Cause: session.CauseOpening, Reason: "being opened"}
+	absent := session.CollectorStatus{Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no library"}
 	for _, c := range []struct {
-		in   []sampler.CollectorStatus
+		in   []session.CollectorStatus
 		want string
 	}{
 		{nil, "[no collector is enabled]"},
-		{[]sampler.CollectorStatus{up}, "[]"},
-		{[]sampler.CollectorStatus{absent, up}, "[]"},
-		{[]sampler.CollectorStatus{absent}, "[collector rocm: no library]"},
-		{[]sampler.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
-		{[]sampler.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
+		{[]session.CollectorStatus{up}, "[]"},
+		{[]session.CollectorStatus{absent, up}, "[]"},
+		{[]session.CollectorStatus{absent}, "[collector rocm: no library]"},
+		{[]session.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
+		{[]session.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
 	} {
 		if got := fmt.Sprint(notReady(c.in)); got != c.want {
 			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)

@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/sampler"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/session"
 )
 
 // samplerStop is how long the sampler waits for library calls at the end. With
@@ -37,7 +37,7 @@ type pipeline struct {
 
 // newPipeline builds everything up to the rings and what is accumulated from
 // them.
-func (a *app) newPipeline(cfg *config.Config, all []enabled, list field.List, log *zap.Logger) (*pipeline, error) {
+func (a *app) newPipeline(cfg *config.Config, all []vendor, list field.List, log *zap.Logger) (*pipeline, error) {
 	hostname, err := cfg.Hostname(a.lookup, os.Hostname)
 	if err != nil {
 		return nil, err
@@ -89,16 +89,16 @@ func (p *pipeline) stages() []stage {
 
 // notReady lists why /readyz answers 503: a collector that is still being
 // opened, devices that have not been sampled, or nothing to serve at all.
-func notReady(all []sampler.CollectorStatus) (reasons []string) {
+func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false
 	for _, c := range all {
-		up = up || c.Up || c.Cause == sampler.CauseReleased || c.Cause == sampler.CauseStandby // which was wanted
-		if !c.Up && c.Cause == sampler.CauseOpening {
+		up = up || c.Up || c.Cause == session.CauseReleased || c.Cause == session.CauseStandby // which was wanted
+		if !c.Up && c.Cause == session.CauseOpening {
 			reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
 		}
 		starting := 0
 		for _, d := range c.Devices {
-			if d.Cause == sampler.CauseStarting {
+			if d.Cause == session.CauseStarting {
 				starting++
 			}
 		}

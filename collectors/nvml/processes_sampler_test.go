@@ -14,16 +14,17 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/sampler"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
 )
 
 // sampledProcesses runs the collector as the exporter does, with a short tick.
-func sampledProcesses(t *testing.T, n *nvmltest.Node) *sampler.Sampler {
+func sampledProcesses(t *testing.T, n *nvmltest.Node) *supervisor.Supervisor {
 	t.Helper()
-	s := sampler.New([]collector.Factory{func() collector.Collector { return NewProcesses(at(n)) }}, field.List{}, sampler.Options{
-		Interval: 20 * time.Millisecond, Deadline: 300 * time.Millisecond, RescanInterval: 100 * time.Millisecond, RingSpan: time.Millisecond,
+	s := supervisor.New(supervisor.Wanted{}, supervisor.Options{
+		Name: ProcessesName, Open: func() collector.Collector { return NewProcesses(at(n)) },
+		Session: session.Options{Interval: 20 * time.Millisecond, Deadline: 300 * time.Millisecond, RescanInterval: 100 * time.Millisecond, RingSpan: time.Millisecond},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -39,7 +40,7 @@ func sampledProcesses(t *testing.T, n *nvmltest.Node) *sampler.Sampler {
 
 // countsOf is how many processes each device has in its newest row, −1 where the
 // library does not say.
-func countsOf(t *testing.T, s *sampler.Sampler) map[string]int {
+func countsOf(t *testing.T, s *supervisor.Supervisor) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, src := range s.Board().Load().Sources {
@@ -58,14 +59,14 @@ func countsOf(t *testing.T, s *sampler.Sampler) map[string]int {
 }
 
 // awaitProcesses waits until counts and states are these, by the devices' ids.
-func awaitProcesses(t *testing.T, what string, s *sampler.Sampler, counts map[string]int, states map[string]sampler.State) {
+func awaitProcesses(t *testing.T, what string, s *supervisor.Supervisor, counts map[string]int, states map[string]session.State) {
 	t.Helper()
 	eventually.OK(t, what, func() error {
-		now := map[string]sampler.State{}
-		for _, d := range s.Status()[0].Devices {
+		now := map[string]session.State{}
+		for _, d := range s.Status().Devices {
 			now[d.Device.ID] = d.State
-			if d.Cause == sampler.CauseStarting {
-				now[d.Device.ID] = sampler.LastState + 1
+			if d.Cause == session.CauseStarting {
+				now[d.Device.ID] = session.LastState + 1
 			}
 		}
 		if got, want := fmt.Sprint(countsOf(t, s), now), fmt.Sprint(counts, states); got != want {
@@ -85,21 +86,21 @@ func TestProcessesThroughTheSampler(t *testing.T) {
 	a, b, c := nvmltest.UUID(0), nvmltest.UUID(1), nvmltest.UUID(2)
 	s := sampledProcesses(t, n)
 	type counts = map[string]int
-	type states = map[string]sampler.State
-	const up = sampler.Up
+	type states = map[string]session.State
+	const up = session.Up
 	n.SetProcesses(1, nvmltest.Process{PID: 7, Memory: 1})
 	n.SetProcesses(2, nvmltest.Process{PID: 7, Memory: 1}, nvmltest.Process{PID: 8, Memory: 1})
 	awaitProcesses(t, "running", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: up, c: up})
 
 	let := n.Hang(1, nvmltest.Every)
-	awaitProcesses(t, "one hangs", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: sampler.Stalled, c: up})
+	awaitProcesses(t, "one hangs", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: session.Stalled, c: up})
 	n.SetProcesses(2, nvmltest.Process{PID: 9})
-	awaitProcesses(t, "the others go on", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: sampler.Stalled, c: up})
+	awaitProcesses(t, "the others go on", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: session.Stalled, c: up})
 	let()
 	awaitProcesses(t, "it answers again", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
 
 	n.Lose(2)
-	awaitProcesses(t, "one is lost", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: sampler.Lost})
+	awaitProcesses(t, "one is lost", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: session.Lost})
 	n.Restore(2)
 	awaitProcesses(t, "it is back", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
 
@@ -108,13 +109,13 @@ func TestProcessesThroughTheSampler(t *testing.T) {
 	id := func(i int) string { return fmt.Sprintf("%s/%d", a, in[i].GI) }
 	awaitProcesses(t, "partitioned", s, counts{a: 0, id(0): 0, id(1): 1, b: 1, c: 1}, states{a: up, id(0): up, id(1): up, b: up, c: up})
 
-	if err := s.Release(t.Context(), ""); err != nil {
+	if err := s.Want(t.Context(), func(w *supervisor.Wanted) { w.Released = true }); err != nil {
 		t.Fatal(err)
 	}
 	if open := n.OpenFiles(0); len(open) > 0 || n.Held() != held {
 		t.Errorf("released, and open: %v; held: %+v, before: %+v", open, n.Held(), held)
 	}
-	if err := s.Resume(""); err != nil {
+	if err := s.Want(t.Context(), func(w *supervisor.Wanted) { w.Released = false }); err != nil {
 		t.Fatal(err)
 	}
 	awaitProcesses(t, "resumed", s, counts{a: 0, id(0): 0, id(1): 1, b: 1, c: 1}, states{a: up, id(0): up, id(1): up, b: up, c: up})

@@ -1,14 +1,14 @@
-// Package collector is the contract between the sampler and what reads a
+// Package collector is the contract between a session and what reads a
 // vendor's library. A collector lives in collectors/<vendor>, is built by a
 // Factory and never imports another collector.
 //
-// The sampler's promises: Open is called once, from one goroutine, with a
-// deadline in ctx. Each Source is sampled by one goroutine of its own, never
-// concurrently with itself; different sources run concurrently. Close is called
-// once, after every Sample has returned; where one never returns, Close is
-// never called. To reload or to rediscover, the sampler opens a second
-// collector from the same Factory beside the first and closes the first later,
-// so two collectors of one kind must be able to live in one process.
+// What a session (package session) promises: Open is called once, from one
+// goroutine, with a deadline in ctx. Each Source is sampled by one goroutine,
+// never concurrently with itself; different sources run concurrently. Close is
+// called once, after every Sample and Rescan has returned; if one never returns,
+// Close is never called, and the process that it runs in is ended or left alone.
+// In one process at most one collector of a kind is open at any time. To reload or
+// to rediscover, it is closed and another one from the same Factory is opened.
 package collector
 
 import (
@@ -26,8 +26,8 @@ type Collector interface {
 	Name() string
 
 	// Open loads the library, finds devices and binds fields to each once.
-	// It returns at least one source, or an error that says what was looked
-	// for, where, and what to do. Errors: ErrNotBuiltIn, ErrNotLoaded,
+	// It returns at least one source with columns, or an error that says what was
+	// looked for, where, and what to do. Errors: ErrNotBuiltIn, ErrNotLoaded,
 	// ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped; anything else is
 	// retried with back-off, too. Nothing stays open after an error.
 	// A single broken device must not fail or delay Open: its source says so.
@@ -41,7 +41,7 @@ type Collector interface {
 // one per host engine for DCGM.
 type Source interface {
 	// Devices are those whose values the source supplies. The result is fixed
-	// for the life of the source and shared: nobody changes it.
+	// for the life of the source, shared, and must not be changed.
 	Devices() []Device
 
 	// Columns says what each cell of a row is. Fixed and shared like Devices.
@@ -56,15 +56,15 @@ type Source interface {
 	// Neither slice is kept after return. No allocation in steady state.
 	// Errors: ErrDeviceLost, ErrStalled or any other error concern all devices
 	// of the source, unless wrapped in a DeviceError (several: errors.Join);
-	// the devices not named were sampled. ErrColumnsChanged asks for a new
-	// Open: devices, columns or labels are no longer what they were. ErrOutdated
-	// asks for Close before a new Open.
+	// the devices not named were sampled. ErrColumnsChanged and
+	// ErrOutdated ask for another session: devices, columns or labels are no longer what
+	// they were, or the library no longer fits the driver.
 	Sample(row []float64, due []bool) error
 }
 
 // Rescanner is an optional ability of a Collector: Rescan looks, cheaply and
 // without disturbing the sources, whether Open would now find other devices.
-// It may run concurrently with Sample.
+// It may run concurrently with Sample, never with Close.
 type Rescanner interface {
 	Rescan(ctx context.Context) (changed bool, err error)
 }

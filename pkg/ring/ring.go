@@ -1,7 +1,7 @@
 // Package ring is a single-writer, many-reader, overwriting ring of rows on one
 // flat block of 64-bit words that the caller supplies, so that the block can be
 // memory shared with another process. It holds no pointers into the block's
-// owner, takes no locks, and imports nothing of ours.
+// owner and takes no locks. Region is such memory.
 //
 // One goroutine (or one process) calls Append. Any number may read at the same
 // time; a reader never delays the writer and never sees a torn row: it gets a
@@ -61,8 +61,8 @@ func Words(rows, stamps, cells int) int {
 	return headerWords + int(pow2(rows))*stride(stamps, cells)
 }
 
-// New makes an empty ring on mem, which must have at least Words words. Nobody
-// may use mem yet. It panics on negative dimensions or a short block.
+// New makes an empty ring on mem, which must have at least Words words and must
+// not be in use yet. It panics on negative dimensions or a short block.
 func New(mem []atomic.Uint64, rows, stamps, cells int) *Ring {
 	if stamps < 0 || cells < 0 || len(mem) < Words(rows, stamps, cells) {
 		panic(fmt.Sprintf("ring: block of %d words for %d rows of %d stamps and %d cells", len(mem), rows, stamps, cells))
@@ -79,7 +79,7 @@ func New(mem []atomic.Uint64, rows, stamps, cells int) *Ring {
 	return r
 }
 
-// Make is New on a block of its own.
+// Make is New on memory of Go's heap.
 func Make(rows, stamps, cells int) *Ring {
 	return New(make([]atomic.Uint64, Words(rows, stamps, cells)), rows, stamps, cells)
 }
@@ -101,7 +101,7 @@ func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	return r, nil
 }
 
-// Keep makes r hold owner for as long as anybody can reach r. It is for blocks
+// Keep makes r hold owner for as long as r is reachable. It is for blocks
 // outside of Go's heap, which mem alone does not keep: owner frees the block when
 // it is collected itself (runtime.AddCleanup). Followers hold their ring. Call it
 // before r is shared.

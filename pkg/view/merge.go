@@ -2,8 +2,7 @@ package view
 
 import "sync"
 
-// Merger makes one Board out of what several publishers have in service, such as
-// a sampler in this process and the children that isolate others. The zero
+// Merger makes one Board out of what several supervisors have in service. The zero
 // Merger is ready for use.
 type Merger struct {
 	board Board
@@ -17,10 +16,10 @@ type Part struct {
 	sources []*Source // guarded by merger.mu
 }
 
-// Board is where readers find the sources of all parts. Nobody else may store on it.
+// Board is the merged one. Only the parts store on it.
 func (m *Merger) Board() *Board { return &m.board }
 
-// Part adds a place behind those there are: parts are made in order of priority.
+// Part adds a part behind those there are: parts are made in order of priority.
 func (m *Merger) Part() *Part {
 	p := &Part{merger: m}
 	m.mu.Lock()
@@ -29,15 +28,13 @@ func (m *Merger) Part() *Part {
 	return p
 }
 
-// Publish replaces what this part has in service; an empty View takes it away.
-// The version of v is of no account: that of the merged View grows with every
-// call, whichever part it comes from. v must not be changed afterwards. It waits
-// for nothing but other calls, which copy pointers.
-func (p *Part) Publish(v *View) {
+// Publish replaces the sources of this part; none takes it away. sources must not
+// be changed afterwards. It waits for nothing but other calls, which copy pointers.
+func (p *Part) Publish(sources []*Source) {
 	m := p.merger
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p.sources = v.Sources
+	p.sources = sources
 	merged := &View{Version: m.board.Load().Version + 1}
 	for _, part := range m.parts {
 		merged.Sources = append(merged.Sources, part.sources...)

@@ -25,7 +25,7 @@ func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
 	var m Merger
 	first, second, third := m.Part(), m.Part(), m.Part()
 	version := m.Board().Load().Version
-	f := func(p *Part, v *View, want string) {
+	f := func(p *Part, v []*Source, want string) {
 		t.Helper()
 		p.Publish(v)
 		got := m.Board().Load()
@@ -37,20 +37,20 @@ func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
 		}
 		version = got.Version
 	}
-	f(third, &View{Version: 7, Sources: sources("c")}, "c")
-	f(first, &View{Version: 1, Sources: sources("a1", "a2")}, "a1 a2 c")
-	f(second, &View{Version: 1, Sources: sources("b")}, "a1 a2 b c")
-	f(first, &View{}, "b c") // a child that has died for good
-	f(first, &View{Version: 1, Sources: sources("a3")}, "a3 b c")
+	f(third, sources("c"), "c")
+	f(first, sources("a1", "a2"), "a1 a2 c")
+	f(second, sources("b"), "a1 a2 b c")
+	f(first, nil, "b c") // a child that has died for good
+	f(first, sources("a3"), "a3 b c")
 }
 
 func TestAMergedViewIsNotChangedByTheNext(t *testing.T) {
 	var m Merger
 	first, second := m.Part(), m.Part()
-	first.Publish(&View{Sources: sources("a")})
+	first.Publish(sources("a"))
 	old := m.Board().Load()
-	second.Publish(&View{Sources: sources("b")})
-	first.Publish(&View{Sources: sources("x", "y")})
+	second.Publish(sources("b"))
+	first.Publish(sources("x", "y"))
 	if names(old) != "a" {
 		t.Errorf("a View that was loaded before now shows %q", names(old))
 	}
@@ -81,7 +81,7 @@ func TestPartsPublishAtOnce(t *testing.T) {
 		p := m.Part()
 		publishers.Go(func() {
 			for range rounds {
-				p.Publish(&View{Sources: sources("a")})
+				p.Publish(sources("a"))
 			}
 		})
 	}

@@ -1,12 +1,13 @@
-// Package view is what readers see of the samplers: which sources there are,
-// what their columns mean, and the rings that hold their rows. The sampler
-// publishes a new View when sources come, go or are bound anew; exposition and
+// Package view is what readers see of the sessions: which sources there are,
+// what their columns mean, and the rings that hold their rows. A supervisor
+// publishes a new View when a session ends or begins; exposition and
 // accumulate read it. Everything reachable from a View is immutable except the
 // rows in the rings, which are read lock-free.
 package view
 
 import (
 	"sync/atomic"
+	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -23,6 +24,8 @@ type Source struct {
 	// nanoseconds, at which the device was last sampled with success; 0 never)
 	// and len(Columns) cells (unit of the column's Descriptor, NaN = blank).
 	Ring *ring.Ring
+	// Interval is the time between two rows.
+	Interval time.Duration
 }
 
 // View is all sources at one time, in order of collector priority and then in
@@ -32,7 +35,7 @@ type View struct {
 	Sources []*Source
 }
 
-// Board is where the current View hangs. The zero Board holds an empty View.
+// Board holds the current View. The zero Board holds an empty View.
 type Board struct{ p atomic.Pointer[View] }
 
 // Load returns the current View, never nil.

@@ -1,0 +1,343 @@
+package ring_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/ring"
+)
+
+func create(t *testing.T, words int) *ring.Region {
+	t.Helper()
+	r, err := ring.CreateRegion(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// dup returns a second descriptor, as the other process gets one.
+func dup(t *testing.T, fd int) int {
+	t.Helper()
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+func TestTwoMappingsAreOneMemory(t *testing.T) {
+	a := create(t, 1000)
+	fd := dup(t, a.FD())
+	b, err := ring.OpenRegion(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if b.FD() != -1 || isOpen(fd) {
+		t.Errorf("Open left the descriptor open")
+	}
+	if len(a.Words()) != 1000 || len(b.Words()) != 1000 {
+		t.Fatalf("%d and %d words, want 1000", len(a.Words()), len(b.Words()))
+	}
+	for i := range a.Words() {
+		if v := a.Words()[i].Load(); v != 0 {
+			t.Fatalf("word %d of new memory is %d", i, v)
+		}
+		b.Words()[i].Store(uint64(i) * 3)
+		if v := a.Words()[i].Load(); v != uint64(i)*3 {
+			t.Fatalf("word %d reads %d on the other side", i, v)
+		}
+	}
+}
+
+func TestCreateRefusesSizesOutOfBounds(t *testing.T) {
+	for _, words := range []int{-1, 0, ring.MaxRegionWords + 1} {
+		if r, err := ring.CreateRegion(words); err == nil {
+			t.Errorf("Create(%d) succeeded", words)
+			r.Close()
+		}
+	}
+}
+
+// TestNobodyCanResize: a page taken away would end the reader with SIGBUS.
+func TestNobodyCanResize(t *testing.T) {
+	r := create(t, 4096)
+	for _, size := range []int64{0, 8, 1 << 20} {
+		if err := unix.Ftruncate(r.FD(), size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("ftruncate to %d: %v, want %v", size, err, unix.EPERM)
+		}
+	}
+	if _, err := unix.FcntlInt(uintptr(r.FD()), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
+		t.Errorf("seal against writing: %v, want %v", err, unix.EPERM)
+	}
+	flags, err := unix.FcntlInt(uintptr(r.FD()), unix.F_GETFD, 0)
+	if err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("flags of the descriptor are %#x, %v: a child would inherit it", flags, err)
+	}
+}
+
+// TestAllPagesExist: what is not there when it is touched could be refused then.
+func TestAllPagesExist(t *testing.T) {
+	const words = 1 << 17
+	var st unix.Stat_t
+	if err := unix.Fstat(create(t, words).FD(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Size != words*8 || st.Blocks*512 < words*8 {
+		t.Errorf("%d of %d bytes exist", st.Blocks*512, st.Size)
+	}
+}
+
+func TestOpenRefusesOtherDescriptors(t *testing.T) {
+	const all = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	f := func(what string, size int64, seals int, want string) {
+		t.Helper()
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Ftruncate(fd, size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+			t.Fatal(err)
+		}
+		r, err := ring.OpenRegion(fd)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", what, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: got %v, want an error with %q", what, err, want)
+		}
+		if isOpen(fd) {
+			t.Errorf("%s: the descriptor was left open", what)
+		}
+		if err == nil {
+			r.Close()
+		}
+	}
+	f("sealed", 4096, all, "")
+	f("not sealed", 4096, 0, "seals are 0x0")
+	f("may shrink", 4096, unix.F_SEAL_GROW|unix.F_SEAL_SEAL, "seals")
+	f("may be sealed against writing later", 4096, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW, "seals")
+	f("sealed against writing", 4096, all|unix.F_SEAL_WRITE, "seals")
+	f("empty", 0, all, "size is 0 bytes")
+	f("not whole words", 4097, all, "size is 4097 bytes")
+	f("too large", (ring.MaxRegionWords+1)*8, all, "size is")
+
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if r, err := ring.OpenRegion(dup(t, int(file.Fd()))); err == nil {
+		t.Error("an ordinary file was taken for shared memory")
+		r.Close()
+	}
+	if _, err := ring.OpenRegion(-1); err == nil {
+		t.Error("no descriptor at all was taken for shared memory")
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	r, err := ring.CreateRegion(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := r.FD()
+	for range 2 {
+		if err := r.CloseFD(); err != nil {
+			t.Error(err)
+		}
+	}
+	if r.FD() != -1 || isOpen(fd) {
+		t.Error("CloseFD left the descriptor open")
+	}
+	r.Words()[7].Store(1) // the memory is still there
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if r.Words() != nil {
+		t.Error("closed memory can be reached")
+	}
+	if err := r.Protect(); err == nil {
+		t.Error("closed memory was protected")
+	}
+}
+
+func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
+	r := create(t, ring.Words(4, 1, 1))
+	other, err := ring.OpenRegion(dup(t, r.FD()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	reader := ring.New(r.Words(), 4, 1, 1)
+	if err := r.Protect(); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := ring.Attach(other.Words(), 4, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer.Append(1, []int64{2}, []float64{3})
+	var row ring.Row
+	if !reader.Latest(&row) || row.Cells[0] != 3 {
+		t.Errorf("read %+v", row)
+	}
+	// A write would be a fault that not even recover survives under the race
+	// detector, so ask the kernel.
+	if got := permissions(t, r); got != "r--s" {
+		t.Errorf("permissions of the protected mapping are %s, want r--s", got)
+	}
+	if got := permissions(t, other); got != "rw-s" {
+		t.Errorf("permissions of the writer's mapping are %s, want rw-s", got)
+	}
+}
+
+// permissions tells those of the mapping of a region.
+func permissions(t *testing.T, r *ring.Region) string {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := strings.TrimPrefix(fmt.Sprintf("%p", &r.Words()[0]), "0x") + "-"
+	for line := range strings.Lines(string(maps)) {
+		if rest, ok := strings.CutPrefix(line, begin); ok {
+			return strings.Fields(rest)[1]
+		}
+	}
+	return "not mapped"
+}
+
+// mapped returns how many of our mappings this process has.
+func mapped(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), "memfd:warpgauge-ring")
+}
+
+// TestMemoryLivesAsLongAsItsRing: the words alone keep nothing, the ring does,
+// and a follower its ring.
+func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
+	awaitMapped(t, 0) // what earlier tests have left to the collector
+	follower := func() *ring.Follower {
+		region, err := ring.CreateRegion(ring.Words(4, 1, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := region.CloseFD(); err != nil {
+			t.Fatal(err)
+		}
+		r := ring.New(region.Words(), 4, 1, 1)
+		r.Keep(region)
+		r.Append(1, []int64{2}, []float64{3})
+		return r.Follow()
+	}()
+	for range 5 {
+		runtime.GC()
+	}
+	if got := mapped(t); got != 1 {
+		t.Fatalf("%d mappings while a follower is in use, want 1", got)
+	}
+	var row ring.Row
+	if !follower.Next(&row) || row.Cells[0] != 3 {
+		t.Errorf("read %+v", row)
+	}
+	runtime.KeepAlive(follower)
+	awaitMapped(t, 0)
+}
+
+// awaitMapped collects garbage until the cleanups have run, which takes them a
+// moment.
+func awaitMapped(t *testing.T, want int) {
+	t.Helper()
+	eventually.OK(t, "mappings given back", func() error {
+		runtime.GC()
+		if got := mapped(t); got != want {
+			return fmt.Errorf("%d mappings, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// TestNothingIsLeftBehind makes many regions in each of the ways that they end.
+func TestNothingIsLeftBehind(t *testing.T) {
+	awaitMapped(t, 0)
+	descriptors := open(t)
+	for i := range 300 {
+		r, err := ring.CreateRegion(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := ring.OpenRegion(dup(t, r.FD()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			if err := errors.Join(r.Close(), other.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	awaitMapped(t, 0)
+	if got := open(t); got != descriptors {
+		t.Errorf("%d descriptors are open, %d were before", got, descriptors)
+	}
+}
+
+func open(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// TestCreateSaysWhyThereIsNone: out of descriptors is an error as any other.
+func TestCreateSaysWhyThereIsNone(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Skipf("skipped: cannot lower the limit of descriptors: %v", err)
+	}
+	r, err := ring.CreateRegion(8)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("got %v, want %v", err, unix.EMFILE)
+	}
+	if err == nil {
+		r.Close()
+	}
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// maxDevices bounds what a source may claim to have: 256 GPUs with the links,
+// instances and cores of the largest node stay far below it.
+const maxDevices = 64 << 10
+
+// bound is a source with what is shown of it.
+type bound struct {
+	source   collector.Source
+	devices  []collector.Device
+	columns  []collector.Column
+	keep     *kept // nil if that is all of it
+	schedule *schedule
+}
+
+// bind selects devices, makes the rings in one block of memory, and prepares a
+// worker for each source.
+func (s *Session) bind(sources []collector.Source) (*binding, error) {
+	if err := validate(sources); err != nil {
+		return nil, err
+	}
+	sel := s.o.Select.over(sources, s.o.Logger)
+	var all []bound
+	words := 0
+	for _, src := range sources {
+		b, ok := sel.bind(src)
+		if !ok {
+			continue
+		}
+		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
+		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
+		all = append(all, b)
+	}
+	if len(all) == 0 {
+		return nil, sel.nothing(sources)
+	}
+	mem, owner, err := s.o.Memory(words)
+	if err != nil {
+		return nil, fmt.Errorf("make rings of %d words: %w", words, err)
+	}
+	out := &binding{}
+	for i, b := range all {
+		rows := ringRows(s.o.RingSpan, b.schedule.tick)
+		n := ring.Words(rows, len(b.devices), len(b.columns))
+		r := ring.New(mem[:n:n], rows, len(b.devices), len(b.columns))
+		r.Keep(owner)
+		mem = mem[n:]
+		v := &view.Source{Collector: s.name, Fields: s.list, Devices: b.devices, Columns: b.columns, Ring: r, Interval: b.schedule.tick}
+		w := s.newWorker(b, v)
+		w.phase = b.schedule.tick * time.Duration(i+1) / time.Duration(len(all)+1)
+		out.workers = append(out.workers, w)
+		out.sources = append(out.sources, v)
+	}
+	return out, nil
+}
+
+// validate refuses sources that would lead readers out of bounds, and those that
+// read nothing: they would be up for ever without a value.
+func validate(sources []collector.Source) error {
+	if len(sources) == 0 {
+		return collector.ErrNoDevices
+	}
+	all := 0
+	for _, src := range sources {
+		devices, columns := src.Devices(), src.Columns()
+		all += len(columns)
+		if len(devices) > maxDevices {
+			return fmt.Errorf("bind sources: %d devices, at most %d are possible", len(devices), maxDevices)
+		}
+		for i, c := range columns {
+			if c.Device < 0 || c.Device >= len(devices) {
+				return fmt.Errorf("bind sources: column %d is of device %d, the source has %d", i, c.Device, len(devices))
+			}
+		}
+	}
+	if all == 0 {
+		return collector.ErrNothingToRead
+	}
+	return nil
+}
+
+// ringRows keeps a ring within reason: 1,024 rows of 100 cells are 0.8 MiB.
+func ringRows(span, tick time.Duration) int {
+	return int(min(max(span/tick, 16), 1024))
+}
+
+// kept is what is shown of a source of which some devices or columns are not
+// selected. The others are never due, so they are not read either.
+type kept struct {
+	places  []int // by device of the source: the device that is shown, or -1
+	columns []int // by column that is shown: the column of the source
+
+	// Of the goroutine that samples: as wide as the source.
+	row []float64
+	due []bool
+}
+
+// device returns which shown device the source's device i is, -1 if none.
+func (k *kept) device(i int) int {
+	if i < 0 || i >= len(k.places) {
+		return -1
+	}
+	return k.places[i]
+}
+
+// sample reads the due columns into row, which is as wide as what is shown.
+func (k *kept) sample(src collector.Source, row []float64, due []bool) error {
+	for i, c := range k.columns {
+		k.row[c], k.due[c] = row[i], due[i]
+	}
+	err := src.Sample(k.row, k.due)
+	for i, c := range k.columns {
+		row[i] = k.row[c]
+	}
+	return err
+}
+
+// fieldSet is a set of readings.
+type fieldSet map[field.ID]bool

@@ -1,0 +1,170 @@
+package session
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// metrics are what a session counts about itself.
+type metrics struct {
+	duration     *prometheus.HistogramVec
+	failed       *prometheus.CounterVec
+	missed       *prometheus.CounterVec
+	implausible  *prometheus.CounterVec
+	rescanErrors prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, s *Session) *metrics {
+	constant := prometheus.Labels{"collector": s.name}
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:        "warpgauge_sample_duration_seconds",
+			Help:        "Time that one sample of a source took inside the vendor library; source is the id of its first device.",
+			Buckets:     []float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10},
+			ConstLabels: constant,
+		}, []string{"source"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name:        "warpgauge_sample_errors_total",
+			Help:        "Samples in which a device of the source failed.",
+			ConstLabels: constant,
+		}, []string{"source"}),
+		missed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name:        "warpgauge_missed_ticks_total",
+			Help:        "Ticks that passed while the source's last sample was still running.",
+			ConstLabels: constant,
+		}, []string{"source"}),
+		implausible: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name:        "warpgauge_implausible_values_total",
+			Help:        "Values dropped because they lie outside the field's plausible range.",
+			ConstLabels: constant,
+		}, []string{"field"}),
+		rescanErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name:        "warpgauge_rescan_errors_total",
+			Help:        "Searches for new or gone devices that failed.",
+			ConstLabels: constant,
+		}),
+	}
+	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.rescanErrors, calls{s})
+	return m
+}
+
+var (
+	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
+		"Calls into the vendor library by kind. Only from collectors that count them.", []string{"collector", "call"}, nil)
+	descCallTime = prometheus.NewDesc("warpgauge_library_call_seconds_total",
+		"Time spent in them.", []string{"collector", "call"}, nil)
+)
+
+// calls reports what library calls cost.
+type calls struct{ s *Session }
+
+func (c calls) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descCalls
+	ch <- descCallTime
+}
+
+func (c calls) Collect(ch chan<- prometheus.Metric) {
+	b := c.s.bound.Load()
+	if b == nil {
+		return
+	}
+	sum := make(map[string]collector.CallCost)
+	for _, w := range b.workers {
+		if m, ok := w.source.(collector.CallMeter); ok {
+			for _, cost := range m.Calls() {
+				was := sum[cost.Call]
+				sum[cost.Call] = collector.CallCost{Count: was.Count + cost.Count, Time: was.Time + cost.Time}
+			}
+		}
+	}
+	for name, cost := range sum {
+		ch <- prometheus.MustNewConstMetric(descCalls, prometheus.CounterValue, float64(cost.Count), c.s.name, name)
+		ch <- prometheus.MustNewConstMetric(descCallTime, prometheus.CounterValue, cost.Time.Seconds(), c.s.name, name)
+	}
+}
+
+var (
+	deviceLabels = []string{"collector", "device", "gpu"}
+
+	descCollectorUp = prometheus.NewDesc("warpgauge_collector_up",
+		"1 if the collector is open and its devices are sampled.", []string{"collector"}, nil)
+	descCollectorProblem = prometheus.NewDesc("warpgauge_collector_problem",
+		"1 for the reason why the collector is not open, or not with the fields last asked for.", []string{"collector", "cause"}, nil)
+	descDevices = prometheus.NewDesc("warpgauge_devices",
+		"Devices of the collector, links and cores included, by state.", []string{"collector", "state"}, nil)
+	descExpected = prometheus.NewDesc("warpgauge_devices_expected",
+		"GPUs, switches and network adapters that the collector has found within the last hour, present or not.", []string{"collector"}, nil)
+	descState = prometheus.NewDesc("warpgauge_device_state",
+		"1 for the state the device is in, 0 for the others: up, stalled (no answer or no new values), lost (the library says so), "+
+			"absent (no longer found) or released (not sampled).", append(deviceLabels, "state"), nil)
+	descProblem = prometheus.NewDesc("warpgauge_device_problem",
+		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
+	descAge = prometheus.NewDesc("warpgauge_sample_age_seconds",
+		"Age of the device's last successful sample. Absent before the first.", deviceLabels, nil)
+)
+
+// DescribeStates sends the descriptions of what CollectStates sends.
+func DescribeStates(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descExpected, descState, descProblem, descAge} {
+		ch <- d
+	}
+}
+
+// CollectStates sends the state of a collector and its devices as metrics.
+func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
+	now := time.Now()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(descCollectorUp, oneIf(st.Up), st.Name)
+	if st.Cause != CauseNone {
+		gauge(descCollectorProblem, 1, st.Name, string(st.Cause))
+	}
+	var count [LastState + 1]int
+	expected := 0
+	seen := make(map[string]bool, len(st.Devices))
+	for _, d := range st.Devices {
+		count[d.State]++
+		if seen[d.Device.ID] {
+			continue
+		}
+		seen[d.Device.ID] = true
+		if IsBoard(d.Device) {
+			expected++
+		}
+		if d.Device.Level == field.Link || d.Device.Level == field.Core {
+			continue // a node has hundreds of them; they are counted
+		}
+		labels := []string{st.Name, d.Device.ID, d.Device.GPU}
+		for s := Up; s <= LastState; s++ {
+			gauge(descState, oneIf(s == d.State), append(labels, s.String())...)
+		}
+		if d.Cause != CauseNone {
+			gauge(descProblem, 1, append(labels, string(d.Cause))...)
+		}
+		if !d.LastSample.IsZero() {
+			gauge(descAge, max(0, now.Sub(d.LastSample).Seconds()), labels...)
+		}
+	}
+	for s := Up; s <= LastState; s++ {
+		gauge(descDevices, float64(count[s]), st.Name, s.String())
+	}
+	gauge(descExpected, float64(expected), st.Name)
+}
+
+// IsBoard reports whether a device is hardware of its own: a GPU, a switch or a
+// network adapter. Instances and links come and go by configuration.
+func IsBoard(d collector.Device) bool {
+	return d.Parent == "" && (d.Level == field.GPU || d.Level == field.Switch || d.Level == field.ConnectX)
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// schedule says which columns of a source are due on which tick. It belongs to
+// the source's goroutine.
+type schedule struct {
+	tick    time.Duration // shortest interval of any column: some column is due on each tick
+	groups  []dueGroup
+	due     []bool // by column; rewritten by at
+	devices []bool // by device: a column of it is due; rewritten by at
+}
+
+// dueGroup is the columns that share an interval.
+type dueGroup struct {
+	every   uint64 // ticks
+	next    uint64 // number of the tick on which they are due
+	columns []int
+	devices []int
+}
+
+// newSchedule gives each column the interval that the list asks for, or else
+// the default of its reading's cost class. Intervals are rounded to whole ticks.
+func newSchedule(columns []collector.Column, devices int, fields field.List, o Options) *schedule {
+	wanted := make(map[field.ID]time.Duration)
+	for _, r := range fields.Readings() {
+		wanted[r.Desc.ID] = interval(r, o)
+	}
+	intervals := make([]time.Duration, len(columns))
+	s := &schedule{due: make([]bool, len(columns)), devices: make([]bool, devices)}
+	for i, c := range columns {
+		intervals[i] = o.Interval
+		if d, ok := wanted[c.Field]; ok {
+			intervals[i] = max(d, MinInterval)
+		}
+		if s.tick == 0 || intervals[i] < s.tick {
+			s.tick = intervals[i]
+		}
+	}
+	if s.tick == 0 { // a source without columns has the state of its devices only
+		s.tick = o.Interval
+		s.groups = []dueGroup{{every: 1}}
+	}
+	byEvery := make(map[uint64]int)
+	member := make(map[[2]int]bool) // group and device
+	for i, d := range intervals {
+		every := uint64((d + s.tick/2) / s.tick)
+		at, ok := byEvery[every]
+		if !ok {
+			at = len(s.groups)
+			byEvery[every] = at
+			s.groups = append(s.groups, dueGroup{every: every})
+		}
+		g := &s.groups[at]
+		g.columns = append(g.columns, i)
+		if device := columns[i].Device; !member[[2]int{at, device}] {
+			member[[2]int{at, device}] = true
+			g.devices = append(g.devices, device)
+		}
+	}
+	has := make([]bool, devices)
+	for _, c := range columns {
+		has[c.Device] = true
+	}
+	for i := range s.groups { // a device without columns is as fresh as its source
+		for d := range has {
+			if !has[d] {
+				s.groups[i].devices = append(s.groups[i].devices, d)
+			}
+		}
+	}
+	return s
+}
+
+// interval returns the shortest interval that any field with this reading wants.
+func interval(r field.Reading, o Options) time.Duration {
+	switch {
+	case r.Interval == 0:
+		return defaultInterval(r.Desc, o)
+	case r.Default:
+		return min(r.Interval, defaultInterval(r.Desc, o))
+	}
+	return r.Interval
+}
+
+func defaultInterval(d *field.Descriptor, o Options) time.Duration {
+	switch {
+	case d.Event:
+		return o.Interval
+	case d.Cost == field.Slow:
+		return o.SlowInterval
+	case d.Cost == field.Static:
+		return max(StaticInterval, o.SlowInterval)
+	}
+	return o.Interval
+}
+
+// at returns the columns due on tick n. Ticks may be skipped but not repeated;
+// what was due on a skipped tick is due on the next.
+func (s *schedule) at(n uint64) []bool {
+	clear(s.devices)
+	for i := range s.groups {
+		g := &s.groups[i]
+		due := n >= g.next
+		if due {
+			g.next = n - n%g.every + g.every
+			for _, d := range g.devices {
+				s.devices[d] = true
+			}
+		}
+		for _, c := range g.columns {
+			s.due[c] = due
+		}
+	}
+	return s.due
+}
+
+// retry makes everything due again on the next tick: after a failed call the
+// slow columns would otherwise wait for their next turn without a value.
+func (s *schedule) retry() {
+	for i := range s.groups {
+		s.groups[i].next = 0
+	}
+}

@@ -1,0 +1,193 @@
+package session
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Selector chooses devices of one kind by number, as --devices, --switch-devices
+// and --cpu-devices do: config.Selector.
+type Selector interface {
+	MatchWhole(n int) bool        // a GPU, switch or CPU; n is -1 if it has no number
+	MatchPart(n int) bool         // an instance of a GPU, a link of a switch, a core of a CPU
+	Named() (wholes, parts []int) // the numbers that the user wrote
+	Flexible() bool               // instances instead of their GPU for what they report themselves
+	String() string
+}
+
+// Selection is which devices a session shows. A nil Selector shows all of its kind.
+type Selection struct{ GPUs, Switches, CPUs Selector }
+
+// selecting is a selection over the sources of one Open.
+type selecting struct {
+	Selection
+	instances map[string]fieldSet // readings that the MIG instances of a GPU supply, by the GPU's id
+	taken     map[string]bool     // ids of devices that are bound
+	log       *zap.Logger
+}
+
+func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting {
+	out := &selecting{Selection: s, instances: map[string]fieldSet{}, taken: map[string]bool{}, log: log}
+	if s.GPUs == nil {
+		return out
+	}
+	present := map[string]bool{}
+	for _, src := range sources {
+		devices := src.Devices()
+		for i := range devices {
+			note(present, &devices[i])
+		}
+		for _, c := range src.Columns() {
+			d := &devices[c.Device]
+			if d.Level != field.Instance && d.Level != field.ComputeInstance {
+				continue
+			}
+			if out.instances[d.Parent] == nil {
+				out.instances[d.Parent] = fieldSet{}
+			}
+			out.instances[d.Parent][c.Field] = true
+		}
+	}
+	if missing := s.missing(present); len(missing) > 0 {
+		log.Warn("selected devices do not exist (yet)", zap.String("device", strings.Join(missing, ", ")))
+	}
+	return out
+}
+
+// note adds the names of a device that a user may have written.
+func note(present map[string]bool, d *collector.Device) {
+	for kind, name := range map[string]string{
+		"GPU": d.GPU, "MIG instance": d.InstanceID, "switch": strings.TrimPrefix(d.Switch, "nvswitch"), "CPU": d.CPU, "core": d.Core,
+	} {
+		if name != "" {
+			present[kind+" "+name] = true
+		}
+	}
+}
+
+// missing names what the user has selected and no device is.
+func (s Selection) missing(present map[string]bool) (out []string) {
+	for _, k := range []struct {
+		by          Selector
+		whole, part string
+	}{{s.GPUs, "GPU", "MIG instance"}, {s.Switches, "switch", ""}, {s.CPUs, "CPU", "core"}} {
+		wholes, parts := k.by.Named()
+		for _, n := range wholes {
+			if name := fmt.Sprintf("%s %d", k.whole, n); !present[name] {
+				out = append(out, name)
+			}
+		}
+		for _, n := range parts {
+			if name := fmt.Sprintf("%s %d", k.part, n); k.part != "" && !present[name] {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// matches reports whether a device is selected. Links belong to their GPU or switch.
+func (s *selecting) matches(d *collector.Device) bool {
+	if s.GPUs == nil {
+		return true
+	}
+	switch d.Level {
+	case field.GPU:
+		return s.GPUs.MatchWhole(number(d.GPU))
+	case field.Instance, field.ComputeInstance:
+		return s.GPUs.MatchPart(number(d.InstanceID))
+	case field.Link:
+		if d.Switch != "" {
+			return s.Switches.MatchPart(number(d.Link))
+		}
+		return s.GPUs.MatchWhole(number(d.GPU))
+	case field.Switch:
+		return s.Switches.MatchWhole(number(d.Switch))
+	case field.CPU:
+		return s.CPUs.MatchWhole(number(d.CPU))
+	case field.Core:
+		return s.CPUs.MatchPart(number(d.Core))
+	}
+	return true
+}
+
+// number reads that of "3" or "nvswitch3". Without one it is -1.
+func number(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "nvswitch"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// repeats reports whether a column says of a whole GPU what its instances say of
+// their shares. With a flexible selector the instances replace the GPU there;
+// what they do not have (temperature, power, clocks …) stays with the GPU, once;
+// and so does an XID that concerns the whole GPU.
+func (s *selecting) repeats(c collector.Column, d *collector.Device) bool {
+	return s.GPUs != nil && s.GPUs.Flexible() && d.Level == field.GPU && s.instances[d.ID][c.Field] &&
+		c.Field != field.XIDErrors && c.Field != field.XIDEvent
+}
+
+// bind returns what is shown of src; ok is false if nothing is.
+func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
+	devices, columns := src.Devices(), src.Columns()
+	k := &kept{places: make([]int, len(devices)), row: make([]float64, len(columns)), due: make([]bool, len(columns))}
+	b = bound{source: src}
+	for i := range devices {
+		k.places[i] = -1
+		if s.matches(&devices[i]) && s.first(&devices[i]) {
+			k.places[i] = len(b.devices)
+			b.devices = append(b.devices, clean(devices[i]))
+		}
+	}
+	for i, c := range columns {
+		if at := k.places[c.Device]; at >= 0 && !s.repeats(c, &devices[c.Device]) {
+			c.Device = at
+			b.columns = append(b.columns, c)
+			k.columns = append(k.columns, i)
+		}
+	}
+	if len(b.devices) < len(devices) || len(b.columns) < len(columns) {
+		b.keep = k
+	}
+	return b, len(b.devices) > 0
+}
+
+// nothing is the error for a selection that leaves nothing.
+func (s *selecting) nothing(sources []collector.Source) error {
+	n := 0
+	for _, src := range sources {
+		n += len(src.Devices())
+	}
+	return fmt.Errorf("%w: there are %d devices, but none that --devices=%s --switch-devices=%s --cpu-devices=%s select",
+		collector.ErrNoDevices, n, s.GPUs, s.Switches, s.CPUs)
+}
+
+// first reports whether d is the first device with its id. A second one is left
+// out: nothing could tell their series apart.
+func (s *selecting) first(d *collector.Device) bool {
+	if d.ID == "" || s.taken[d.ID] {
+		s.log.Warn("device has the id of another and is left out", zap.String("device", d.ID), zap.String("gpu", d.GPU))
+		return false
+	}
+	s.taken[d.ID] = true
+	return true
+}
+
+// clean makes all texts of a device valid UTF-8, which labels must be.
+func clean(d collector.Device) collector.Device {
+	for _, text := range []*string{
+		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.InstanceProfile, &d.InstanceID, &d.ComputeID,
+		&d.MIGUUID, &d.Alias, &d.Link, &d.Switch, &d.CPU, &d.Core, &d.ConnectX,
+	} {
+		*text = strings.ToValidUTF8(*text, "\uFFFD")
+	}
+	return d
+}

@@ -1,0 +1,251 @@
+// Package session is one life of a collector: open the library, bind one field
+// list to the devices found, sample each source on a goroutine of its own into
+// rings, close. A session never changes its list, its devices or its library; if
+// any of them has to change, the session ends and package supervisor starts the
+// next one.
+//
+// Run blocks until every library call has returned and the collector is closed.
+// Status and the metrics can be read from any goroutine at any time; neither
+// waits for a library call.
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// MinInterval is the shortest tick.
+const MinInterval = 10 * time.Millisecond
+
+const (
+	// StaticInterval is how often readings of cost class field.Static are due.
+	StaticInterval = 5 * time.Minute
+	// OpenTimeout is the deadline in the context that Open and Rescan get.
+	OpenTimeout = 30 * time.Second
+	// ChangeSpacing is the shortest life of a session that a change of devices ends.
+	ChangeSpacing = 10 * time.Second
+
+	// scanSpacing is the shortest time between two scans for devices.
+	scanSpacing = time.Second
+	// maxBackOff is the longest pause of a source whose calls fail.
+	maxBackOff = 30 * time.Second
+)
+
+// Options of New. The zero value is usable.
+type Options struct {
+	Interval       time.Duration // tick of field.EachTick readings; 0 means 1 s, at least MinInterval
+	SlowInterval   time.Duration // of field.Slow readings; 0 means 30 s, at least Interval
+	Deadline       time.Duration // a library call that takes longer makes its devices stalled; 0 means 5 s
+	RescanInterval time.Duration // how often to scan for other devices; 0 means 1 min
+	RingSpan       time.Duration // what a ring should hold; 0 means 1 min. At least 16, at most 1024 rows
+	Select         Selection     // the devices to show; the zero value shows all
+	Logger         *zap.Logger   // nil logs nothing
+
+	// Memory returns zeroed memory of so many words for all rings of the session, and
+	// what has to stay reachable as long as the memory is in use. Nil means Go's heap.
+	Memory func(words int) (mem []atomic.Uint64, owner any, err error)
+	// Publish gets the sources once, when they are bound and before their first rows.
+	// It must not block. Nil means that only Sources returns them.
+	Publish func([]*view.Source)
+}
+
+func (o Options) withDefaults() Options {
+	o.Interval = max(cmp.Or(o.Interval, time.Second), MinInterval)
+	o.SlowInterval = max(cmp.Or(o.SlowInterval, 30*time.Second), o.Interval)
+	o.Deadline = cmp.Or(o.Deadline, 5*time.Second)
+	o.RescanInterval = cmp.Or(o.RescanInterval, time.Minute)
+	o.RingSpan = cmp.Or(o.RingSpan, time.Minute)
+	if o.Memory == nil {
+		o.Memory = func(words int) ([]atomic.Uint64, any, error) { return make([]atomic.Uint64, words), nil, nil }
+	}
+	if o.Publish == nil {
+		o.Publish = func([]*view.Source) {}
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o
+}
+
+// Session is one life of a collector. Make it with New.
+type Session struct {
+	collector collector.Collector
+	name      string
+	list      field.List
+	o         Options
+	registry  *prometheus.Registry
+	metrics   *metrics
+	born      time.Time
+	notices   chan error    // from workers: ErrColumnsChanged, ErrDeviceLost, ErrOutdated
+	changed   chan struct{} // the status of a device has changed
+
+	bound atomic.Pointer[binding] // nil until the sources are bound
+}
+
+// binding is the sources of a session and the goroutines that sample them.
+type binding struct {
+	workers []*worker
+	sources []*view.Source
+}
+
+// New prepares a session. Nothing is opened before Run.
+func New(open collector.Factory, list field.List, o Options) *Session {
+	c := open()
+	s := &Session{
+		collector: c, name: c.Name(), list: list, o: o.withDefaults(), born: time.Now(),
+		registry: prometheus.NewRegistry(),
+		notices:  make(chan error, 1), changed: make(chan struct{}, 1),
+	}
+	s.metrics = newMetrics(s.registry, s)
+	return s
+}
+
+// Run opens, samples and closes. It returns nil if ctx ended, and otherwise why
+// the session had to end: an error of Open, ErrColumnsChanged or ErrOutdated.
+// Everything that it started has ended when it returns, however long a library
+// call takes. Call it once.
+func (s *Session) Run(ctx context.Context) error {
+	octx, stop := context.WithTimeout(ctx, OpenTimeout)
+	sources, err := s.collector.Open(octx, s.list)
+	stop()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	b, err := s.bind(sources)
+	if err != nil {
+		return errors.Join(err, s.collector.Close())
+	}
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var workers sync.WaitGroup
+	for _, w := range b.workers {
+		workers.Go(func() { w.run(wctx) })
+	}
+	s.bound.Store(b)
+	s.o.Publish(b.sources)
+	err = s.watch(ctx)
+	cancel()
+	workers.Wait()
+	if cerr := s.collector.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close collector %q: %w", s.name, cerr))
+	}
+	return err
+}
+
+// watch returns when the session has to end: nil if ctx has ended.
+func (s *Session) watch(ctx context.Context) error {
+	rescan := time.NewTicker(s.o.RescanInterval)
+	defer rescan.Stop()
+	end := time.NewTimer(time.Hour)
+	end.Stop()
+	defer end.Stop()
+	var scanning sync.WaitGroup
+	defer scanning.Wait() // a scan in progress must end before Close
+	scans := make(chan scanned, 1)
+	busy, last := false, time.Time{}
+	scan := func() {
+		r, ok := s.collector.(collector.Rescanner)
+		if !ok || busy || time.Since(last) < scanSpacing {
+			return
+		}
+		busy, last = true, time.Now()
+		scanning.Go(func() {
+			sctx, cancel := context.WithTimeout(ctx, OpenTimeout)
+			defer cancel()
+			changed, err := r.Rescan(sctx)
+			scans <- scanned{changed, err}
+		})
+	}
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end.C:
+			return collector.ErrColumnsChanged
+		case <-rescan.C:
+			scan()
+			continue
+		case err = <-s.notices:
+		case r := <-scans:
+			busy = false
+			if err = r.err; err == nil && r.changed {
+				err = collector.ErrColumnsChanged
+			} else if err != nil && ctx.Err() == nil {
+				s.metrics.rescanErrors.Inc()
+			}
+		}
+		switch {
+		case errors.Is(err, collector.ErrOutdated):
+			return err
+		case errors.Is(err, collector.ErrColumnsChanged):
+			end.Reset(max(0, ChangeSpacing-time.Since(s.born)))
+		case errors.Is(err, collector.ErrDeviceLost):
+			scan()
+		}
+	}
+}
+
+// scanned is the answer of a Rescan.
+type scanned struct {
+	changed bool
+	err     error
+}
+
+// notify is called by workers. A notice that comes while one waits adds nothing:
+// the source reports it again on the next tick.
+func (s *Session) notify(err error) {
+	select {
+	case s.notices <- err:
+	default:
+	}
+}
+
+// Changed receives a value after the status of a device has changed. A device
+// whose call does not return is found by calling Status.
+func (s *Session) Changed() <-chan struct{} { return s.changed }
+
+// Sources returns what is sampled, nil until the sources are bound. The result is
+// shared and must not be changed.
+func (s *Session) Sources() []*view.Source {
+	if b := s.bound.Load(); b != nil {
+		return b.sources
+	}
+	return nil
+}
+
+// Status reports the state of the collector and its devices. It reads memory only.
+func (s *Session) Status() CollectorStatus {
+	st := CollectorStatus{Name: s.name, Cause: CauseOpening, Reason: "being opened"}
+	b := s.bound.Load()
+	if b == nil {
+		return st
+	}
+	st.Up, st.Cause, st.Reason = true, CauseNone, ""
+	now := time.Now()
+	for _, w := range b.workers {
+		for i := range w.view.Devices {
+			st.Devices = append(st.Devices, w.device(i, now))
+		}
+	}
+	return st
+}
+
+// Metrics are what the session counts about itself: durations, failures, missed
+// ticks, implausible values, costs of library calls. They start at zero with it.
+func (s *Session) Metrics() prometheus.Gatherer { return s.registry }

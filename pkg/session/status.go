@@ -1,0 +1,146 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"warpgauge/pkg/collector"
+)
+
+// State of a device.
+type State uint8
+
+// States of a device.
+const (
+	Up       State = iota // the last sample succeeded
+	Stalled               // a call does not return, or returns no values; the device is still there as far as is known
+	Lost                  // the library says that it is gone
+	Absent                // it was there, and discovery no longer finds it
+	Released              // not sampled: an operator has released the collector
+
+	LastState = Released
+)
+
+func (s State) String() string { return [...]string{"up", "stalled", "lost", "absent", "released"}[s] }
+
+// Cause is a reason from a short fixed list, fit for a label.
+type Cause string
+
+// Causes.
+const (
+	CauseNone      Cause = ""
+	CauseStarting  Cause = "starting"     // not sampled yet
+	CauseHung      Cause = "hung_call"    // the library call in progress is over the deadline
+	CauseFrozen    Cause = "stale_values" // the vendor's time stamps do not advance
+	CauseError     Cause = "error"        // the library returned an error
+	CauseLost      Cause = "lost"         // the library says that the device is lost
+	CauseVanished  Cause = "vanished"     // discovery no longer finds the device
+	CauseNotBuilt  Cause = "not_built_in"
+	CauseNotLoaded Cause = "not_loaded"
+	CauseNoDevices Cause = "no_devices"
+	CauseOpening   Cause = "opening"  // Open has not returned
+	CauseOutdated  Cause = "outdated" // what was open no longer fits the driver
+	CauseNothing   Cause = "nothing_to_read"
+	CauseChanged   Cause = "changed"      // devices have changed: the session ends and the next one follows
+	CauseReleased  Cause = "released"     // an operator has released it
+	CauseStandby   Cause = "standby"      // another collector serves its devices
+	CauseChild     Cause = "child_exited" // the process that samples has ended; another is started
+	CauseStuck     Cause = "child_stuck"  // the process that samples was killed and does not end
+)
+
+// Quiet reports whether the cause says that this machine has nothing for the
+// collector, which is no fault.
+func (c Cause) Quiet() bool {
+	switch c {
+	case CauseNotBuilt, CauseNotLoaded, CauseNoDevices, CauseNothing:
+		return true
+	}
+	return false
+}
+
+// CollectorStatus is the state of one collector.
+type CollectorStatus struct {
+	Name    string
+	Up      bool   // opened and bound; its devices may be stalled all the same
+	Cause   Cause  // why it is not up, or why a change waits
+	Reason  string // the same in words: the last error of Open
+	Devices []DeviceStatus
+}
+
+// DeviceStatus is the state of one device.
+type DeviceStatus struct {
+	Device     collector.Device
+	State      State
+	Cause      Cause
+	Reason     string    // in words, empty when up
+	LastSample time.Time // of the last success; zero if never
+}
+
+// outcome is what one call said of one device. Outcomes are made when a state
+// changes, not each tick, and are immutable.
+type outcome struct {
+	state  State
+	cause  Cause
+	reason string
+	err    error
+}
+
+var (
+	outcomeUp       = &outcome{}
+	outcomeStarting = &outcome{state: Stalled, cause: CauseStarting, reason: "not sampled yet"}
+)
+
+// same reports whether e says nothing new.
+func (o *outcome) same(e error) bool {
+	return o.err != nil && (errors.Is(e, o.err) || e.Error() == o.err.Error())
+}
+
+func outcomeOf(err error) *outcome {
+	o := &outcome{state: Stalled, cause: CauseError, reason: err.Error(), err: err}
+	switch {
+	case errors.Is(err, collector.ErrDeviceLost):
+		o.state, o.cause = Lost, CauseLost
+	case errors.Is(err, collector.ErrStalled):
+		o.cause = CauseFrozen
+	}
+	return o
+}
+
+// CauseOf returns the cause for an error of Session.Run.
+func CauseOf(err error) Cause {
+	switch {
+	case errors.Is(err, collector.ErrOutdated):
+		return CauseOutdated
+	case errors.Is(err, collector.ErrNothingToRead):
+		return CauseNothing
+	case errors.Is(err, collector.ErrNotBuiltIn):
+		return CauseNotBuilt
+	case errors.Is(err, collector.ErrNotLoaded):
+		return CauseNotLoaded
+	case errors.Is(err, collector.ErrNoDevices):
+		return CauseNoDevices
+	case errors.Is(err, collector.ErrColumnsChanged):
+		return CauseChanged
+	}
+	return CauseError
+}
+
+// ErrorOf returns the error of package collector that CauseOf turns into the
+// cause; nil if there is none.
+func ErrorOf(c Cause) error {
+	switch c {
+	case CauseOutdated:
+		return collector.ErrOutdated
+	case CauseNothing:
+		return collector.ErrNothingToRead
+	case CauseNotBuilt:
+		return collector.ErrNotBuiltIn
+	case CauseNotLoaded:
+		return collector.ErrNotLoaded
+	case CauseNoDevices:
+		return collector.ErrNoDevices
+	case CauseChanged:
+		return collector.ErrColumnsChanged
+	}
+	return nil
+}

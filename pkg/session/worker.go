@@ -1,0 +1,280 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// worker samples one source. Its goroutine is the only caller of the source and
+// the only writer of the ring; everything that others read is atomic.
+type worker struct {
+	source   collector.Source
+	view     *view.Source
+	keep     *kept // nil if all of the source is shown
+	schedule *schedule
+	deadline time.Duration
+	phase    time.Duration // when in a tick this source samples, to spread the load
+
+	// Of the goroutine alone, sized once.
+	row    []float64
+	stamps []int64
+	errs   []error // by device, of the current tick
+	events []int   // columns that are NaN unless something happened
+	min    []float64
+	max    []float64
+
+	epoch     time.Time    // of callStart; monotonic, so that a clock step hangs nothing
+	callStart atomic.Int64 // when the library call in progress began, ns since epoch; 0 between calls
+	outcomes  []atomic.Pointer[outcome]
+	lastGood  []atomic.Int64 // Unix ns, by device; 0 never
+
+	duration    prometheus.Observer
+	failed      prometheus.Counter
+	missed      prometheus.Counter
+	implausible []prometheus.Counter // by column
+
+	notify  func(error) // gets ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
+	changed chan struct{}
+}
+
+func (s *Session) newWorker(src bound, v *view.Source) *worker {
+	devices, columns := v.Devices, v.Columns
+	w := &worker{
+		source: src.source, view: v, keep: src.keep, schedule: src.schedule, deadline: s.o.Deadline,
+		epoch:    time.Now().Add(-1), // no call begins at 0
+		row:      make([]float64, len(columns)),
+		stamps:   make([]int64, len(devices)),
+		errs:     make([]error, len(devices)),
+		min:      make([]float64, len(columns)),
+		max:      make([]float64, len(columns)),
+		outcomes: make([]atomic.Pointer[outcome], len(devices)),
+		lastGood: make([]atomic.Int64, len(devices)),
+		notify:   s.notify, changed: s.changed,
+	}
+	id := sourceID(devices)
+	w.duration = s.metrics.duration.WithLabelValues(id)
+	w.failed = s.metrics.failed.WithLabelValues(id)
+	w.missed = s.metrics.missed.WithLabelValues(id)
+	w.implausible = make([]prometheus.Counter, len(columns))
+	for i, c := range columns {
+		w.row[i], w.min[i], w.max[i] = math.NaN(), math.Inf(-1), math.Inf(1)
+		label := "unknown"
+		if d, ok := field.ByID(c.Field); ok {
+			w.min[i], w.max[i], label = d.Min, d.Max, d.Name
+			if d.Event {
+				w.events = append(w.events, i)
+			}
+		}
+		w.implausible[i] = s.metrics.implausible.WithLabelValues(label)
+	}
+	for i := range w.outcomes {
+		w.outcomes[i].Store(outcomeStarting)
+	}
+	return w
+}
+
+// sourceID names a source by its first device.
+func sourceID(devices []collector.Device) string {
+	if len(devices) == 0 {
+		return "none"
+	}
+	return devices[0].ID
+}
+
+// run samples until ctx ends. The first sample is taken at once, later ones on a
+// grid, so that a slow call makes ticks missed, not late for ever.
+func (w *worker) run(ctx context.Context) {
+	tick := w.schedule.tick
+	grid := time.Now().Add(w.phase - tick) // tick 1 comes phase after tick 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var n, failures uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			return // both were ready; a call after the end would delay Close
+		}
+		if w.tick(n, time.Now()) {
+			failures = 0
+		} else {
+			failures++
+		}
+		passed := uint64(time.Since(grid)/tick) + 1
+		next := max(n+1, passed)
+		if n > 0 && next > n+1 {
+			w.missed.Add(float64(next - n - 1))
+		}
+		n = next + w.backOff(failures)
+		timer.Reset(time.Until(grid.Add(time.Duration(n) * tick)))
+	}
+}
+
+// backOff returns how many ticks to leave out after so many failed calls in a
+// row: none for the first three, then 1, 2, 4 … up to maxBackOff.
+func (w *worker) backOff(failures uint64) uint64 {
+	if failures <= 3 {
+		return 0
+	}
+	limit := uint64(maxBackOff / w.schedule.tick)
+	return min(uint64(1)<<min(failures-4, 30), max(limit, 1)-1)
+}
+
+// tick takes and appends one row. It reports whether any device gave values.
+// A row is appended after a failure too: its stamps say how old the cells are.
+func (w *worker) tick(n uint64, now time.Time) bool {
+	due := w.schedule.at(n)
+	for _, i := range w.events {
+		w.row[i] = math.NaN()
+	}
+	start := now.UnixNano()
+	w.callStart.Store(int64(now.Sub(w.epoch)))
+	var err error
+	if w.keep == nil {
+		err = w.source.Sample(w.row, due)
+	} else {
+		err = w.keep.sample(w.source, w.row, due)
+	}
+	w.callStart.Store(0)
+	w.duration.Observe(time.Since(now).Seconds())
+	w.dropImplausible(due)
+	ok := w.judge(start, err)
+	w.view.Ring.Append(start, w.stamps, w.row)
+	return ok
+}
+
+// judge turns the error of a call into the stamps and outcomes of the devices. A
+// device of which nothing was due keeps its stamp: nothing was learned of it.
+func (w *worker) judge(start int64, err error) (anyOK bool) {
+	if err != nil {
+		w.failed.Inc()
+		w.assign(err)
+	}
+	for i := range w.errs {
+		if e := w.errs[i]; e != nil {
+			w.errs[i] = nil
+			// A device that fails in the same way each tick costs one outcome.
+			if old := w.outcomes[i].Load(); !old.same(e) {
+				w.setOutcome(i, outcomeOf(e))
+			}
+			continue
+		}
+		if !w.schedule.devices[i] {
+			continue
+		}
+		anyOK = true
+		w.stamps[i] = start
+		w.lastGood[i].Store(start)
+		if w.outcomes[i].Load() != outcomeUp {
+			w.setOutcome(i, outcomeUp)
+		}
+	}
+	if !anyOK {
+		w.schedule.retry()
+	}
+	return anyOK
+}
+
+func (w *worker) setOutcome(i int, o *outcome) {
+	w.outcomes[i].Store(o)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) dropImplausible(due []bool) {
+	for i, v := range w.row {
+		if due[i] && (v < w.min[i] || v > w.max[i]) {
+			w.row[i] = math.NaN()
+			w.implausible[i].Inc()
+		}
+	}
+}
+
+// assign spreads the error of a Sample over the devices: a DeviceError concerns
+// one, a joined error each of its parts, anything else all. ErrColumnsChanged
+// concerns none, the values are good; it only asks for another session.
+func (w *worker) assign(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			w.assign(e)
+		}
+		return
+	}
+	if errors.Is(err, collector.ErrColumnsChanged) {
+		w.notify(err)
+		return
+	}
+	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
+		w.notify(err)
+	}
+	if i, ok := deviceOf(err); ok {
+		if w.keep != nil {
+			i = w.keep.device(i)
+		}
+		if i >= 0 && i < len(w.errs) {
+			w.errs[i] = err
+			return
+		}
+		if w.keep != nil {
+			return // of a device that is not shown
+		}
+	}
+	for i := range w.errs {
+		w.errs[i] = err
+	}
+}
+
+// deviceOf returns the device that err names. A bare DeviceError, which a lost
+// board gives on each tick, costs no allocation.
+func deviceOf(err error) (int, bool) {
+	if one, ok := err.(*collector.DeviceError); ok { //nolint:errorlint // the fast path; wrapped ones come next
+		return one.Device, true
+	}
+	return wrappedDevice(err)
+}
+
+func wrappedDevice(err error) (int, bool) {
+	var one *collector.DeviceError
+	if errors.As(err, &one) {
+		return one.Device, true
+	}
+	return 0, false
+}
+
+// inCall returns how long the call in progress has taken, 0 between calls.
+func (w *worker) inCall(now time.Time) time.Duration {
+	start := w.callStart.Load()
+	if start == 0 {
+		return 0
+	}
+	return now.Sub(w.epoch) - time.Duration(start)
+}
+
+// device reports the state of device i. Called from any goroutine.
+func (w *worker) device(i int, now time.Time) DeviceStatus {
+	o := w.outcomes[i].Load()
+	st := DeviceStatus{Device: w.view.Devices[i], State: o.state, Cause: o.cause, Reason: o.reason}
+	if t := w.lastGood[i].Load(); t != 0 {
+		st.LastSample = time.Unix(0, t)
+	}
+	if d := w.inCall(now); d > w.deadline {
+		st.State, st.Cause = Stalled, CauseHung
+		st.Reason = fmt.Sprintf("library call has not returned for %s", d.Round(time.Second))
+	}
+	return st
+}

@@ -1,0 +1,222 @@
+package supervisor
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/session"
+)
+
+// The control channel runs one way, from the child to its parent, over a Unix
+// stream socket. A message is a length (4 bytes, big endian), a kind (1 byte) and
+// that many bytes: JSON for views and states, delimited protobuf for metrics. The
+// descriptor of the rings' memory comes with the view. The parent never sends
+// anything: the end of its side of the channel asks the child to stop.
+//
+// What a child can make the parent allocate is bounded. A node of 16 GPUs with
+// every field and all links stays below a hundredth of each bound.
+const (
+	maxMessage = 64 << 20 // bytes
+	maxSources = 4 << 10
+	maxDevices = 64 << 10 // of all sources
+	maxColumns = 1 << 20  // of all sources
+	maxRows    = 1024
+	maxText    = 4096 // bytes of a reason
+
+	headerBytes = 5
+)
+
+type kind byte
+
+const (
+	kindView    kind = 1 + iota // viewMessage, with a descriptor
+	kindStates                  // statesMessage
+	kindMetrics                 // delimited protobuf of client_model's MetricFamily
+)
+
+// viewMessage is what a session has bound. It comes once, or never.
+type viewMessage struct{ Sources []sourceMessage }
+
+// sourceMessage is one source. Its ring follows that of the source before in the
+// memory that comes with the message.
+type sourceMessage struct {
+	Rows     int
+	Interval time.Duration
+	Devices  []collector.Device
+	Columns  []collector.Column
+}
+
+// statesMessage is the state of the session, at least once a second. Of the
+// devices only those are named that are not simply up; when they were last sampled
+// is in the rings.
+type statesMessage struct {
+	Devices []deviceMessage
+	// Ended says that this is the last message, and Cause and Reason why the session
+	// ended: none if it was asked to.
+	Ended  bool          `json:",omitempty"`
+	Cause  session.Cause `json:",omitempty"`
+	Reason string        `json:",omitempty"`
+}
+
+// deviceMessage is the state of one device, by its place among those of all
+// sources.
+type deviceMessage struct {
+	Device int
+	State  session.State
+	Cause  session.Cause
+	Reason string
+}
+
+// sender is the child's end.
+type sender struct {
+	mu   sync.Mutex
+	conn *net.UnixConn
+}
+
+// send writes one message; fd is passed with it unless it is negative.
+func (s *sender) send(k kind, payload []byte, fd int) error {
+	if len(payload) > maxMessage {
+		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxMessage)
+	}
+	b := make([]byte, headerBytes, headerBytes+len(payload))
+	binary.BigEndian.PutUint32(b, uint32(len(payload)))
+	b[4] = byte(k)
+	b = append(b, payload...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fd >= 0 {
+		n, _, err := s.conn.WriteMsgUnix(b[:headerBytes], unix.UnixRights(fd), nil)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	_, err := s.conn.Write(b)
+	return err
+}
+
+func (s *sender) sendJSON(k kind, message any, fd int) error {
+	payload, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return s.send(k, payload, fd)
+}
+
+// errChannel marks a breach of the channel's rules.
+var errChannel = errors.New("control channel")
+
+// receiver is the parent's end.
+type receiver struct {
+	conn *net.UnixConn
+	fd   int // that came with the current message; -1: none
+}
+
+// next reads one message. It returns io.EOF when the child has closed its end.
+func (r *receiver) next() (kind, []byte, error) {
+	var header [headerBytes]byte
+	if err := r.fill(header[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(header[:])
+	if n > maxMessage {
+		return 0, nil, fmt.Errorf("%w: a message of %d bytes, at most %d are read", errChannel, n, maxMessage)
+	}
+	// Memory is taken as bytes arrive: a length alone costs nothing.
+	payload := make([]byte, 0, min(n, 64<<10))
+	for uint32(len(payload)) < n {
+		at := len(payload)
+		payload = append(payload, make([]byte, min(int(n)-at, max(at, 64<<10)))...)
+		if err := r.fill(payload[at:]); err != nil {
+			return 0, nil, unexpected(err)
+		}
+	}
+	return kind(header[4]), payload, nil
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// fill reads until b is full, and takes a descriptor that comes meanwhile.
+func (r *receiver) fill(b []byte) error {
+	var rights [64]byte
+	for at := 0; at < len(b); {
+		n, oobn, flags, _, err := r.conn.ReadMsgUnix(b[at:], rights[:])
+		if oobn > 0 || flags&unix.MSG_CTRUNC != 0 {
+			if terr := r.take(rights[:oobn], flags); terr != nil {
+				return terr
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case n == 0 && at == 0:
+			return io.EOF
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		}
+		at += n
+	}
+	return nil
+}
+
+func (r *receiver) take(oob []byte, flags int) error {
+	var fds []int
+	messages, err := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		got, ferr := unix.ParseUnixRights(&messages[i])
+		fds, err = append(fds, got...), errors.Join(err, ferr)
+	}
+	if err == nil && len(fds) == 1 && r.fd < 0 && flags&unix.MSG_CTRUNC == 0 {
+		r.fd = fds[0]
+		unix.CloseOnExec(r.fd)
+		return nil
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return fmt.Errorf("%w: %d descriptors with a message: %w", errChannel, len(fds), err)
+}
+
+// takeFD returns the descriptor of the current message, -1 if there is none. It
+// belongs to the caller.
+func (r *receiver) takeFD() int {
+	fd := r.fd
+	r.fd = -1
+	return fd
+}
+
+func (r *receiver) close() {
+	if fd := r.takeFD(); fd >= 0 {
+		_ = unix.Close(fd)
+	}
+	_ = r.conn.Close()
+}
+
+// connOf makes a connection of an end of a socket pair, which it closes.
+func connOf(f *os.File) (*net.UnixConn, error) {
+	defer func() { _ = f.Close() }()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open control channel: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("open control channel: %s is no Unix socket", f.Name()), c.Close())
+	}
+	return u, nil
+}

@@ -1,0 +1,511 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Reasons why a child had to be replaced, in warpgauge_collector_restarts_total.
+const (
+	ReasonExit     = "exit"     // ended by itself
+	ReasonSignal   = "signal"   // ended by a signal from outside
+	ReasonCrash    = "crash"    // SIGSEGV and the like, or a panic
+	ReasonAbort    = "abort"    // abort() or a failed assertion
+	ReasonHung     = "hung"     // silent, or no call of its returned; killed
+	ReasonProtocol = "protocol" // broke a bound or rule of the channel; killed
+	ReasonMemory   = "memory"   // over the limit
+	ReasonStart    = "start"    // could not be started
+	ReasonOutdated = "outdated" // its library no longer fits the driver
+)
+
+var reasons = []string{
+	ReasonAbort, ReasonCrash, ReasonExit, ReasonHung, ReasonMemory, ReasonOutdated, ReasonProtocol, ReasonSignal, ReasonStart,
+}
+
+// child is a session in a process of its own.
+type child struct {
+	o      *Options
+	log    *zap.Logger
+	cmd    *exec.Cmd
+	pid    int
+	conn   *receiver
+	output *output
+	born   time.Time
+	news   chan struct{}
+	end    chan struct{}
+
+	heard atomic.Int64 // when the last message came, ns since born
+	cost  atomic.Pointer[usage]
+	view  atomic.Pointer[[]*view.Source]
+	said  atomic.Pointer[[]session.DeviceStatus] // of the last message; the devices that are not simply up
+	count atomic.Pointer[[]*dto.MetricFamily]
+	stuck atomic.Bool // killed and still there
+
+	mu     sync.Mutex
+	why    *ending   // why the parent ends it, or what the child said last
+	killed time.Time // zero: not
+	list   field.List
+
+	// Of the supervisor's goroutine.
+	checked  time.Time
+	hungFrom time.Time     // since when every call hangs
+	cpu      time.Duration // after end
+}
+
+// self is the running program, also after its file was replaced.
+const self = "/proc/self/exe"
+
+// startChild starts the same program again with the list on its standard input.
+func startChild(list field.List, o *Options, log *zap.Logger) (*child, error) {
+	becomeReaper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make control channel: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "control")
+	defer func() { _ = theirs.Close() }()
+	conn, err := connOf(os.NewFile(uintptr(fds[0]), "control"))
+	if err != nil {
+		return nil, err
+	}
+	c := &child{
+		o: o, log: log, conn: &receiver{conn: conn, fd: -1}, list: list, born: time.Now(),
+		news: make(chan struct{}, 1), end: make(chan struct{}),
+	}
+	c.cost.Store(&usage{})
+	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
+	c.cmd = &exec.Cmd{
+		Path: self, Args: o.Command, Env: environment(os.Environ()), Stdin: bytes.NewReader(field.Format(list)),
+		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
+		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
+		SysProcAttr: childAttributes,
+	}
+	if err := c.cmd.Start(); err != nil {
+		c.conn.close()
+		return nil, err
+	}
+	c.pid = c.cmd.Process.Pid
+	c.output.pid.Store(int64(c.pid))
+	c.log = log.With(zap.Int("pid", c.pid))
+	go c.run()
+	return c, nil
+}
+
+// drainTime is how long what a process wrote before it ended is read: a process
+// that it has started may keep the pipe open.
+const drainTime = 200 * time.Millisecond
+
+// run reads what the child sends, reaps it, and ends what it has left behind.
+func (c *child) run() {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		if err := c.read(); err != nil {
+			c.kill(ReasonProtocol, err.Error())
+		}
+	}()
+	_ = c.cmd.Wait() // what it says is in ProcessState, too
+	_ = c.conn.conn.SetReadDeadline(time.Now().Add(drainTime))
+	<-read
+	c.conn.close()
+	reapGroup(c.pid)
+	c.output.flush()
+	st := c.cmd.ProcessState
+	c.cpu = st.UserTime() + st.SystemTime()
+	c.mu.Lock()
+	if c.why == nil {
+		e := judge(st, &c.output.words)
+		c.why = &e
+	}
+	c.mu.Unlock()
+	close(c.end)
+}
+
+// read takes messages until the channel ends. An error is a breach of its rules.
+func (c *child) read() error {
+	for {
+		k, payload, err := c.conn.next()
+		if err != nil {
+			if errors.Is(err, errChannel) {
+				return err
+			}
+			return nil //nolint:nilerr // the child has ended or is about to
+		}
+		c.heard.Store(int64(time.Since(c.born)))
+		switch k {
+		case kindView:
+			err = c.onView(payload)
+		case kindStates:
+			err = c.onStates(payload)
+		case kindMetrics:
+			err = c.onMetrics(payload)
+		default:
+			err = fmt.Errorf("%w: message of kind %d", errChannel, k)
+		}
+		if fd := c.conn.takeFD(); fd >= 0 {
+			_ = unix.Close(fd)
+			err = errors.Join(err, fmt.Errorf("%w: a descriptor that no message needs", errChannel))
+		}
+		if err != nil {
+			return err
+		}
+		poke(c.news)
+	}
+}
+
+func (c *child) onView(payload []byte) error {
+	var m viewMessage
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return fmt.Errorf("%w: view: %w", errChannel, err)
+	}
+	if c.view.Load() != nil {
+		return fmt.Errorf("%w: a second view", errChannel)
+	}
+	if err := m.validate(); err != nil {
+		return fmt.Errorf("%w: %w", errChannel, err)
+	}
+	region, err := ring.OpenRegion(c.conn.takeFD())
+	if err != nil {
+		return fmt.Errorf("%w: %w", errChannel, err)
+	}
+	if err := region.Protect(); err != nil {
+		return fmt.Errorf("%w: %w", errChannel, err)
+	}
+	mem := region.Words()
+	out := make([]*view.Source, 0, len(m.Sources))
+	for i := range m.Sources {
+		s := &m.Sources[i]
+		n := ring.Words(s.Rows, len(s.Devices), len(s.Columns))
+		if n > len(mem) {
+			return fmt.Errorf("%w: the rings need more than the memory of %d words", errChannel, len(region.Words()))
+		}
+		r, err := ring.Attach(mem[:n:n], s.Rows, len(s.Devices), len(s.Columns))
+		if err != nil {
+			return fmt.Errorf("%w: %w", errChannel, err)
+		}
+		r.Keep(region)
+		mem = mem[n:]
+		out = append(out, &view.Source{Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval})
+	}
+	c.view.Store(&out)
+	return nil
+}
+
+// validate refuses what would lead readers out of bounds or give two devices one
+// identity.
+func (m *viewMessage) validate() error {
+	devices, columns := 0, 0
+	seen := make(map[string]bool)
+	if len(m.Sources) == 0 || len(m.Sources) > maxSources {
+		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m.Sources), maxSources)
+	}
+	for i := range m.Sources {
+		s := &m.Sources[i]
+		devices, columns = devices+len(s.Devices), columns+len(s.Columns)
+		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 {
+			return fmt.Errorf("source %d: %d devices and %d columns up to it, %d rows each %v: at most %d, %d and %d",
+				i, devices, columns, s.Rows, s.Interval, maxDevices, maxColumns, maxRows)
+		}
+		for j := range s.Devices {
+			id := s.Devices[j].ID
+			if id == "" || seen[id] {
+				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
+			}
+			seen[id] = true
+		}
+		for j := range s.Columns {
+			if d := s.Columns[j].Device; d < 0 || d >= len(s.Devices) {
+				return fmt.Errorf("source %d: column %d is of device %d of %d", i, j, d, len(s.Devices))
+			}
+		}
+	}
+	return nil
+}
+
+func (c *child) onStates(payload []byte) error {
+	var m statesMessage
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return fmt.Errorf("%w: states: %w", errChannel, err)
+	}
+	if len(m.Devices) > maxDevices || !isCause(m.Cause) {
+		return fmt.Errorf("%w: states of %d devices, cause %.40q", errChannel, len(m.Devices), m.Cause)
+	}
+	all := make([]session.DeviceStatus, deviceCount(c.sources()))
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if d.State > session.LastState || !isCause(d.Cause) || d.Device < 0 {
+			return fmt.Errorf("%w: state %d, cause %.40q of device %d", errChannel, d.State, d.Cause, d.Device)
+		}
+		if d.Device < len(all) {
+			all[d.Device] = session.DeviceStatus{State: d.State, Cause: d.Cause, Reason: d.Reason[:min(len(d.Reason), maxText)]}
+		}
+	}
+	c.said.Store(&all)
+	if m.Ended {
+		c.onEnded(&m)
+	}
+	return nil
+}
+
+// onEnded notes why the child ends, before it does.
+func (c *child) onEnded(m *statesMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why != nil {
+		return
+	}
+	c.why = &ending{}
+	if m.Cause == session.CauseNone {
+		return
+	}
+	c.why.text = m.Reason[:min(len(m.Reason), maxText)]
+	c.why.err = errorOf(m.Cause, c.why.text)
+	if m.Cause == session.CauseOutdated {
+		c.why.reason = ReasonOutdated
+	}
+}
+
+// isCause reports whether a word is fit for a label: a short one of ours.
+func isCause(c session.Cause) bool {
+	for _, r := range c {
+		if (r < 'a' || r > 'z') && r != '_' {
+			return false
+		}
+	}
+	return len(c) <= 32
+}
+
+func (c *child) onMetrics(payload []byte) error {
+	var all []*dto.MetricFamily
+	for r := bytes.NewReader(payload); ; {
+		f := &dto.MetricFamily{}
+		if err := protodelim.UnmarshalFrom(r, f); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("%w: metrics: %w", errChannel, err)
+		}
+		if err := validateFamily(f, c.o.Name); err != nil {
+			return fmt.Errorf("%w: %w", errChannel, err)
+		}
+		all = append(all, f)
+	}
+	c.count.Store(&all)
+	return nil
+}
+
+func deviceCount(sources []*view.Source) (n int) {
+	for _, s := range sources {
+		n += len(s.Devices)
+	}
+	return n
+}
+
+func (c *child) sources() []*view.Source {
+	if p := c.view.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// states joins what the child said with the stamps of the newest rows.
+func (c *child) states() []session.DeviceStatus {
+	sources := c.sources()
+	said := c.said.Load()
+	out := make([]session.DeviceStatus, 0, deviceCount(sources))
+	var row ring.Row
+	for _, s := range sources {
+		sampled := latest(s, &row)
+		for i := range s.Devices {
+			d := session.DeviceStatus{Device: s.Devices[i]}
+			if n := len(out); said != nil && n < len(*said) {
+				d.State, d.Cause, d.Reason = (*said)[n].State, (*said)[n].Cause, (*said)[n].Reason
+			}
+			switch {
+			case sampled && row.Stamps[i] != 0:
+				d.LastSample = time.Unix(0, row.Stamps[i])
+				if d.Cause == session.CauseStarting {
+					d.State, d.Cause, d.Reason = session.Up, session.CauseNone, ""
+				}
+			case d.State == session.Up:
+				d.State, d.Cause, d.Reason = session.Stalled, session.CauseStarting, "not sampled yet"
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (c *child) metrics() []*dto.MetricFamily {
+	if p := c.count.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (c *child) changed() <-chan struct{} { return c.news }
+func (c *child) done() <-chan struct{}    { return c.end }
+
+func (c *child) held() string {
+	if c.stuck.Load() {
+		return fmt.Sprintf("child process %d was killed and does not end: it is in the kernel", c.pid)
+	}
+	return heldBy(c.states())
+}
+
+func (c *child) ended() ending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.why
+}
+
+func (c *child) logFields() []zap.Field {
+	fields := []zap.Field{zap.Int("pid", c.pid)}
+	select {
+	case <-c.end:
+		if text := c.output.words.text(); text != "" {
+			fields = append(fields, zap.String("stderr", text))
+		}
+	default:
+	}
+	return append(fields, zap.Duration("lived", time.Since(c.born).Round(time.Millisecond)))
+}
+
+// stop closes the parent's end of the channel, which asks the child to end, and
+// kills it after grace.
+func (c *child) stop(grace time.Duration) {
+	c.mu.Lock()
+	if c.why == nil {
+		c.why = &ending{}
+	}
+	c.mu.Unlock()
+	_ = c.conn.conn.CloseWrite()
+	go func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-c.end:
+		case <-timer.C:
+			c.kill(ReasonHung, "did not stop when asked to")
+		}
+	}()
+}
+
+// kill ends the child and all processes of its group at once. The first reason
+// counts.
+func (c *child) kill(reason, text string) {
+	c.mu.Lock()
+	if c.why == nil {
+		c.why = &ending{reason: reason, text: text}
+	}
+	if c.killed.IsZero() {
+		c.killed = time.Now()
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.end: // the number may be another group's by now
+	default:
+		killGroup(c.pid)
+	}
+}
+
+// check kills a child that hangs or takes too much memory.
+func (c *child) check(now time.Time) {
+	if now.Sub(c.checked) < checkEvery/2 {
+		return
+	}
+	c.checked = now
+	c.output.tick()
+	c.mu.Lock()
+	killed, why := c.killed, c.why
+	c.mu.Unlock()
+	if !killed.IsZero() && now.Sub(killed) > killGrace && !c.stuck.Swap(true) {
+		c.log.Error("child does not end after SIGKILL and is abandoned; no other is started before it is gone")
+	}
+	if u, err := readUsage(c.pid); err == nil {
+		c.cost.Store(&u)
+	}
+	if !killed.IsZero() || why != nil {
+		return
+	}
+	if used, limit := c.cost.Load().resident, c.o.MemoryLimit; limit > 0 && used > limit {
+		c.mu.Lock()
+		c.why = &ending{reason: ReasonMemory, text: fmt.Sprintf("took %d MiB, the limit is %d", used>>20, limit>>20)}
+		c.mu.Unlock()
+		c.stop(c.o.StopTimeout)
+		return
+	}
+	if silent := now.Sub(c.born) - time.Duration(c.heard.Load()); silent > c.silence() {
+		c.kill(ReasonHung, fmt.Sprintf("silent for %v", silent.Round(100*time.Millisecond)))
+		return
+	}
+	c.checkHang(now)
+}
+
+// silence is how long a child may say nothing, which reports once a second.
+func (c *child) silence() time.Duration { return max(10*time.Second, 2*c.o.Session.Deadline) }
+
+// checkHang kills a child of which every call hangs. One GPU that hangs is no
+// reason: the others would lose their session.
+func (c *child) checkHang(now time.Time) {
+	all := c.states()
+	if len(all) == 0 {
+		if limit := session.OpenTimeout + c.o.Session.Deadline; now.Sub(c.born) > limit {
+			c.kill(ReasonHung, fmt.Sprintf("has not opened its library after %v", limit))
+		}
+		return
+	}
+	hangs := func(d session.DeviceStatus) bool { return d.Cause == session.CauseHung }
+	switch {
+	case !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !hangs(d) }):
+		if c.hungFrom.IsZero() {
+			c.hungFrom = now
+		}
+		if now.Sub(c.hungFrom) > 2*c.o.Session.Deadline {
+			c.kill(ReasonHung, "no library call returns")
+		}
+	default:
+		c.hungFrom = time.Time{}
+	}
+}
+
+// judge classifies an end that was not announced.
+func judge(st *os.ProcessState, words *lastWords) ending {
+	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		switch s := ws.Signal(); s {
+		case syscall.SIGABRT:
+			return ending{reason: ReasonAbort, text: "aborted: " + words.said()}
+		case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGSYS, syscall.SIGTRAP:
+			return ending{reason: ReasonCrash, text: fmt.Sprintf("crashed: %s (%v)", unix.SignalName(s), s)}
+		default:
+			return ending{reason: ReasonSignal, text: fmt.Sprintf("ended by %s (%v)", unix.SignalName(s), s)}
+		}
+	}
+	if reason, text := words.explain(); reason != "" && st.ExitCode() != 0 {
+		return ending{reason: reason, text: text}
+	}
+	text := fmt.Sprintf("exited with code %d", st.ExitCode())
+	if last := words.last(); last != "" {
+		text += ": " + last
+	}
+	return ending{reason: ReasonExit, text: text}
+}

@@ -1,0 +1,163 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// ControlFD is the number of the control channel's descriptor in a child.
+const ControlFD = 3
+
+const (
+	reportEvery   = time.Second           // states and metrics, changed or not
+	reportSpacing = 50 * time.Millisecond // shortest time between two reports of changed states
+)
+
+// ErrOrphaned ends a child whose session does not end although its parent closed
+// the channel, or is gone.
+var ErrOrphaned = errors.New("the exporter that this process belongs to has asked it to stop, or is gone, and a library call does not return")
+
+// Child runs one session in a process that a Supervisor has started, until the
+// parent closes its end of the control channel. It returns an error only if the
+// session could not end in time: library calls do not return, and the caller must
+// end the process.
+func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, open collector.Factory, list field.List, o session.Options) error {
+	// Only the parent ends a child in order. A signal to all processes of a service,
+	// as an init system sends it, is for the parent, and so are SIGHUP, SIGUSR1 and
+	// SIGUSR2.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	conn, err := connOf(control)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	c := &inside{to: &sender{conn: conn}}
+	o.Memory, o.Publish = c.memory, c.publish
+	s := session.New(open, list, o)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // returns at the end only: the parent sends nothing
+		cancel()
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	err, returned := c.report(ctx, s, ended)
+	if !returned {
+		timer := time.NewTimer(stopTimeout)
+		defer timer.Stop()
+		select {
+		case err = <-ended:
+		case <-timer.C:
+			return ErrOrphaned
+		}
+	}
+	c.counts(s)
+	last := statesMessage{Ended: true}
+	if err != nil {
+		last.Cause, last.Reason = session.CauseOf(err), err.Error()
+	}
+	_ = c.to.sendJSON(kindStates, &last, -1) // if the parent is gone, so is this process soon
+	return nil
+}
+
+// inside is the child's side of the control channel.
+type inside struct {
+	to     *sender
+	region *ring.Region
+}
+
+// memory is session.Options.Memory.
+func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
+	region, err := ring.CreateRegion(words)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.region = region
+	return region.Words(), region, nil
+}
+
+// publish is session.Options.Publish.
+func (c *inside) publish(sources []*view.Source) {
+	var m viewMessage
+	for _, s := range sources {
+		m.Sources = append(m.Sources, sourceMessage{Rows: s.Ring.Rows(), Interval: s.Interval, Devices: s.Devices, Columns: s.Columns})
+	}
+	_ = c.to.sendJSON(kindView, &m, c.region.FD()) // if the parent is gone, so is this process soon
+	_ = c.region.CloseFD()
+}
+
+// report sends states and metrics until the session has ended, with its error, or
+// ctx has.
+func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan error) (err error, returned bool) {
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case err := <-ended:
+			return err, true
+		case <-ticker.C:
+			c.counts(s)
+		case <-s.Changed():
+			select { // what changes at once is one report
+			case <-ctx.Done():
+			case <-time.After(reportSpacing):
+			}
+		}
+		_ = c.to.sendJSON(kindStates, statesOf(s.Status().Devices), -1)
+	}
+}
+
+func statesOf(all []session.DeviceStatus) *statesMessage {
+	m := &statesMessage{}
+	for i, d := range all {
+		if d.State != session.Up || d.Cause != session.CauseNone {
+			m.Devices = append(m.Devices, deviceMessage{i, d.State, d.Cause, d.Reason[:min(len(d.Reason), maxText)]})
+		}
+	}
+	return m
+}
+
+// counts sends what the session counts about itself.
+func (c *inside) counts(s *session.Session) {
+	all, err := s.Metrics().Gather()
+	if err != nil {
+		return
+	}
+	var b bytes.Buffer
+	for _, family := range all {
+		if _, err := protodelim.MarshalTo(&b, family); err != nil {
+			return
+		}
+	}
+	_ = c.to.send(kindMetrics, b.Bytes(), -1)
+}
+
+// ReadList reads the field list that a Supervisor writes to the standard input of
+// a child.
+func ReadList(from *os.File) (field.List, error) {
+	list, _, err := field.Parse(from, field.ParseOptions{File: "the list of the exporter"})
+	if err != nil {
+		return field.List{}, fmt.Errorf("read field list from standard input: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,145 @@
+package supervisor
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// absentFor is how long a board that discovery no longer finds is still reported
+// as absent.
+const absentFor = time.Hour
+
+// inventory is what a supervisor remembers of devices from session to session:
+// boards that are no longer found, and the number of each GPU, so that the others
+// keep theirs when one goes. It belongs to the goroutine of Run; what others read
+// is copied into a state.
+type inventory struct {
+	numbers map[string]string // label gpu by id of the GPU
+	absent  map[string]departed
+	parted  []session.DeviceStatus // that a release took off the page
+}
+
+type departed struct {
+	status session.DeviceStatus
+	since  time.Time
+}
+
+// update takes in the sources of a new session. before are the devices of the
+// former one.
+func (v *inventory) update(sources []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
+	present := make(map[string]bool)
+	for _, s := range sources {
+		for i := range s.Devices {
+			present[s.Devices[i].ID] = true
+		}
+	}
+	for _, st := range append(before, v.parted...) {
+		id := st.Device.ID
+		if present[id] || !session.IsBoard(st.Device) || st.State == session.Absent {
+			continue
+		}
+		st.State, st.Cause, st.Reason = session.Absent, session.CauseVanished, "discovery no longer finds the device"
+		if v.absent == nil {
+			v.absent = make(map[string]departed)
+		}
+		v.absent[id] = departed{st, now}
+		log.Warn("device is absent: it was there before and is no longer found",
+			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), zap.Time("last_sample", st.LastSample))
+	}
+	v.parted = nil
+	for id, d := range v.absent {
+		if present[id] {
+			log.Info("device is found again", zap.String("device", id), zap.String("gpu", d.status.Device.GPU))
+		}
+		if present[id] || now.Sub(d.since) > absentFor {
+			delete(v.absent, id)
+		}
+	}
+}
+
+// missing are the boards that are absent, in the order of their ids.
+func (v *inventory) missing(now time.Time) (out []session.DeviceStatus) {
+	for _, d := range v.absent {
+		if now.Sub(d.since) <= absentFor {
+			out = append(out, d.status)
+		}
+	}
+	slices.SortFunc(out, func(a, b session.DeviceStatus) int { return cmp.Compare(a.Device.ID, b.Device.ID) })
+	return out
+}
+
+// part remembers devices that a release takes off the page.
+func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, reason string) {
+	v.parted = nil
+	for _, d := range devices {
+		if d.State == session.Absent {
+			continue
+		}
+		d.State, d.Cause, d.Reason = session.Stalled, cause, reason
+		if cause == session.CauseReleased {
+			d.State = session.Released
+		}
+		v.parted = append(v.parted, d)
+	}
+}
+
+// renumber gives each GPU of a new session the number that it had before, and its
+// instances and links with it: a driver numbers those that are left when one goes.
+// A GPU that is new takes its own number, or the lowest one that is free.
+func (v *inventory) renumber(sources []*view.Source) []*view.Source {
+	if v.numbers == nil {
+		v.numbers = make(map[string]string)
+	}
+	taken := make(map[string]bool)
+	var gpus []*collector.Device
+	for _, s := range sources {
+		for i := range s.Devices {
+			if d := &s.Devices[i]; d.Level == field.GPU && d.GPU != "" {
+				gpus = append(gpus, d)
+				if n, ok := v.numbers[d.ID]; ok {
+					taken[n] = true
+				}
+			}
+		}
+	}
+	renumbered := false
+	for _, d := range gpus {
+		n, known := v.numbers[d.ID]
+		if !known {
+			n = d.GPU
+			for i := 0; taken[n]; i++ {
+				n = strconv.Itoa(i)
+			}
+			taken[n], v.numbers[d.ID] = true, n
+		}
+		renumbered = renumbered || n != d.GPU
+	}
+	if !renumbered {
+		return sources
+	}
+	old := make(map[string]string, len(gpus)) // number of the driver: ours
+	for _, d := range gpus {
+		old[d.GPU] = v.numbers[d.ID]
+	}
+	out := make([]*view.Source, len(sources))
+	for i, s := range sources {
+		c := *s
+		c.Devices = slices.Clone(s.Devices)
+		for j := range c.Devices {
+			if n, ok := old[c.Devices[j].GPU]; ok {
+				c.Devices[j].GPU = n
+			}
+		}
+		out[i] = &c
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/pkg/session"
+)
+
+// counts are what a supervisor counts across sessions.
+type counts struct {
+	mu       sync.Mutex
+	restarts map[string]uint64
+	opens    map[bool]uint64 // by success
+	cpu      time.Duration   // of children that are gone
+	shown    time.Duration   // most that was ever reported: /proc and wait4 count in different units
+	life     life            // in progress; nil: none
+}
+
+func (c *counts) init() { c.restarts, c.opens = map[string]uint64{}, map[bool]uint64{} }
+
+func (c *counts) begin(l life) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life = l
+}
+
+func (c *counts) end(l life, stuck bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life = nil
+	if p, ok := l.(*child); ok && !stuck {
+		c.cpu += p.cpu
+	}
+}
+
+func (c *counts) open(success bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opens[success]++
+}
+
+func (c *counts) restarted(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restarts[reason]++
+}
+
+var (
+	byCollector = []string{"collector"}
+	descOpens   = prometheus.NewDesc("warpgauge_collector_opens_total",
+		"Attempts to open a collector: at start, after errors, on reload and when devices change.", []string{"collector", "result"}, nil)
+	descRestarts = prometheus.NewDesc("warpgauge_collector_restarts_total",
+		"Child processes that ended, or had to be replaced, and were started again, by reason.", []string{"collector", "reason"}, nil)
+	descChildUp = prometheus.NewDesc("warpgauge_collector_child_up",
+		"1 if the child process that samples the collector is in service.", byCollector, nil)
+	descChildPID = prometheus.NewDesc("warpgauge_collector_child_pid",
+		"Process id of the child. Absent while there is none.", byCollector, nil)
+	descChildMemory = prometheus.NewDesc("warpgauge_collector_child_resident_bytes",
+		"Resident memory of the child, the rings that it shares included. Absent while there is none.", byCollector, nil)
+	descChildCPU = prometheus.NewDesc("warpgauge_collector_child_cpu_seconds_total",
+		"User and system time of the collector's children.", byCollector, nil)
+	descAbandoned = prometheus.NewDesc("warpgauge_collector_abandoned_children",
+		"1 while a child that was killed does not end. No other is started meanwhile.", byCollector, nil)
+)
+
+var _ prometheus.Collector = (*Supervisor)(nil)
+
+// Describe describes nothing: several supervisors have the same families, and which
+// a session has is known when it reports them.
+func (s *Supervisor) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the states of the collector and its devices, what the supervisor
+// counts, and what the session counts about itself. It reads memory only.
+func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
+	st := s.Status()
+	if s.o.Hidden {
+		st.Devices = nil
+	}
+	session.CollectStates(ch, st)
+	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{s.o.Name}, labels...)...)
+	}
+	c := &s.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	emit(descOpens, prometheus.CounterValue, float64(c.opens[true]), "success")
+	emit(descOpens, prometheus.CounterValue, float64(c.opens[false]), "error")
+	if s.o.Command != nil {
+		for _, r := range reasons {
+			emit(descRestarts, prometheus.CounterValue, float64(c.restarts[r]), r)
+		}
+		cpu, up, abandoned := c.cpu, 0.0, 0.0
+		if p, ok := c.life.(*child); ok {
+			used := p.cost.Load()
+			cpu += used.cpu
+			emit(descChildPID, prometheus.GaugeValue, float64(p.pid))
+			if used.resident != 0 {
+				emit(descChildMemory, prometheus.GaugeValue, float64(used.resident))
+			}
+			if st.Up {
+				up = 1
+			}
+			if p.stuck.Load() {
+				abandoned = 1
+			}
+		}
+		c.shown = max(c.shown, cpu)
+		emit(descChildUp, prometheus.GaugeValue, up)
+		emit(descChildCPU, prometheus.CounterValue, c.shown.Seconds())
+		emit(descAbandoned, prometheus.GaugeValue, abandoned)
+	}
+	if c.life != nil {
+		for _, f := range c.life.metrics() {
+			carry(ch, f)
+		}
+	}
+}
+
+// Examples is a collector of the metrics that a Supervisor has only while there is
+// a child, so that the generated documentation lists them without one.
+func Examples(name string) prometheus.Collector { return examples(name) }
+
+type examples string
+
+func (examples) Describe(chan<- *prometheus.Desc) {}
+
+func (e examples) Collect(ch chan<- prometheus.Metric) {
+	for _, d := range []*prometheus.Desc{descChildUp, descChildPID, descChildMemory, descAbandoned} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, 1, string(e))
+	}
+	ch <- prometheus.MustNewConstMetric(descChildCPU, prometheus.CounterValue, 1, string(e))
+	ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, 0, string(e), ReasonExit)
+}
+
+// carried is a metric that was gathered elsewhere.
+type carried struct {
+	desc *prometheus.Desc
+	m    *dto.Metric
+}
+
+func (c carried) Desc() *prometheus.Desc { return c.desc }
+
+func (c carried) Write(to *dto.Metric) error {
+	proto.Merge(to, c.m)
+	return nil
+}
+
+func carry(ch chan<- prometheus.Metric, f *dto.MetricFamily) {
+	for _, m := range f.GetMetric() {
+		names := make([]string, len(m.GetLabel()))
+		for i, l := range m.GetLabel() {
+			names[i] = l.GetName()
+		}
+		ch <- carried{prometheus.NewDesc(f.GetName(), f.GetHelp(), names, nil), m}
+	}
+}
+
+// validateFamily refuses a family of a child that would spoil the page of our own
+// metrics.
+func validateFamily(f *dto.MetricFamily, name string) error {
+	if t := f.GetType(); !isWord(f.GetName()) || !strings.HasPrefix(f.GetName(), "warpgauge_") ||
+		t != dto.MetricType_COUNTER && t != dto.MetricType_HISTOGRAM && t != dto.MetricType_GAUGE {
+		return fmt.Errorf("metric %.80q of type %v is none of ours", f.GetName(), t)
+	}
+	for _, m := range f.GetMetric() {
+		typed := f.GetType() == dto.MetricType_COUNTER && m.Counter != nil || f.GetType() == dto.MetricType_HISTOGRAM && m.Histogram != nil ||
+			f.GetType() == dto.MetricType_GAUGE && m.Gauge != nil
+		mine, last := false, ""
+		for _, l := range m.GetLabel() {
+			if !isWord(l.GetName()) || l.GetName() <= last {
+				return fmt.Errorf("label %.80q of metric %q is illegal or out of order", l.GetName(), f.GetName())
+			}
+			last = l.GetName()
+			mine = mine || l.GetName() == "collector" && l.GetValue() == name
+		}
+		if !typed || !mine {
+			return fmt.Errorf("metric %q has no value, or is not of collector %q", f.GetName(), name)
+		}
+	}
+	return nil
+}
+
+// isWord reports whether s is a legal name of a metric or label of ours.
+func isWord(s string) bool {
+	for i, r := range s {
+		if (r < 'a' || r > 'z') && r != '_' && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != "" && !strings.HasPrefix(s, "__")
+}

@@ -1,0 +1,182 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+const (
+	linesPerTick = 200  // of log between two calls of tick; more are dropped and counted
+	maxLine      = 8192 // bytes; the rest of a longer line is dropped
+)
+
+// ChildLogger returns the logger of a child: its parent reads the entries from the
+// child's standard error and writes them to its own log.
+func ChildLogger(to io.Writer, level zapcore.Level) *zap.Logger {
+	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{
+		LevelKey: "level", NameKey: "logger", MessageKey: "msg",
+		EncodeLevel: zapcore.LowercaseLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder,
+		EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeName: zapcore.FullNameEncoder,
+	})
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(to)), level))
+}
+
+// output takes what a child writes: entries of its log, which go to ours, and lines
+// of its libraries.
+type output struct {
+	log       *zap.Logger
+	collector string
+	pid       atomic.Int64
+	echo      func(string)
+	words     lastWords
+
+	mu      sync.Mutex
+	partial []byte // of a line
+	taken   int    // entries since the last tick
+	dropped int
+	held    bool // entries are kept back
+	kept    []func()
+}
+
+// Write takes pieces of lines. It never fails and never blocks.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(b)
+	for {
+		line, rest, ended := bytes.Cut(b, []byte{'\n'})
+		if room := maxLine - len(o.partial); room > 0 {
+			o.partial = append(o.partial, line[:min(len(line), room)]...)
+		}
+		if !ended {
+			return n, nil
+		}
+		o.line(strings.ToValidUTF8(strings.TrimSuffix(string(o.partial), "\r"), "?"))
+		o.partial, b = o.partial[:0], rest
+	}
+}
+
+// flush takes a last line without an end.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.partial) > 0 {
+		o.line(strings.ToValidUTF8(string(o.partial), "?"))
+		o.partial = nil
+	}
+}
+
+// tick begins another share of entries.
+func (o *output) tick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dropped > 0 {
+		o.log.Warn("log entries of a child were dropped", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
+	}
+	o.taken, o.dropped = 0, 0
+}
+
+// hold keeps entries back until release: a child that only starts to find again
+// that there is nothing for it repeats itself.
+func (o *output) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = true
+}
+
+func (o *output) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, write := range o.kept {
+		write()
+	}
+	o.held, o.kept = false, nil
+}
+
+func (o *output) line(line string) {
+	entry := parseEntry(line)
+	if entry == nil {
+		o.words.add(line)
+		if o.echo != nil {
+			o.echo(line)
+		}
+	}
+	if o.taken++; o.taken > linesPerTick {
+		o.dropped++
+		return
+	}
+	write := func() { o.write(line, entry) }
+	if o.held {
+		o.kept = append(o.kept, write)
+		return
+	}
+	write()
+}
+
+// write bounds the level: nothing that a child says ends the parent.
+func (o *output) write(line string, entry map[string]any) {
+	if entry == nil {
+		o.log.Debug("output of a library", zap.String("collector", o.collector), zap.Int64("pid", o.pid.Load()), zap.String("line", line))
+		return
+	}
+	log := o.log
+	if name, ok := entry["logger"].(string); ok && name != "" {
+		log = log.Named(name)
+	}
+	level, err := zapcore.ParseLevel(entry["level"].(string))
+	if err != nil {
+		level = zapcore.InfoLevel
+	}
+	fields := []zap.Field{zap.String("collector", o.collector)}
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		switch key {
+		case "logger", "level", "msg", "collector":
+		default:
+			fields = append(fields, zap.Any(key, number(entry[key])))
+		}
+	}
+	log.Log(min(max(level, zapcore.DebugLevel), zapcore.ErrorLevel), entry["msg"].(string), append(fields, zap.Int64("pid", o.pid.Load()))...)
+}
+
+// parseEntry returns the entry of a log that a line is, nil if it is none.
+func parseEntry(line string) map[string]any {
+	if !strings.HasPrefix(line, `{"level":"`) {
+		return nil
+	}
+	var entry map[string]any
+	d := json.NewDecoder(strings.NewReader(line))
+	d.UseNumber()
+	if d.Decode(&entry) != nil {
+		return nil
+	}
+	_, level := entry["level"].(string)
+	_, msg := entry["msg"].(string)
+	if !level || !msg {
+		return nil
+	}
+	return entry
+}
+
+// number turns a JSON number into one that the log writes as such.
+func number(v any) any {
+	n, ok := v.(json.Number)
+	if !ok {
+		return v
+	}
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	if f, err := n.Float64(); err == nil {
+		return f
+	}
+	return n.String()
+}

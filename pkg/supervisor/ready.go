@@ -1,0 +1,94 @@
+package supervisor
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// patientRows is after how many rows a cell that is still blank is not waited for:
+// some readings need two rows, the rest will not come.
+const patientRows = 3
+
+// cell is one series, in whichever session.
+type cell struct {
+	device string
+	field  field.ID
+	labels string
+}
+
+func cellOf(d *collector.Device, c *collector.Column) cell {
+	var b strings.Builder
+	for _, l := range c.Labels {
+		b.WriteString(l.Name)
+		b.WriteByte(0)
+		b.WriteString(l.Value)
+		b.WriteByte(0)
+	}
+	return cell{d.ID, c.Field, b.String()}
+}
+
+// complete reports whether next can replace shown without a gap: every device of
+// next that is fresh in shown has a row, and every cell of it that had a value has
+// one again, or has had patientRows rows to get one.
+func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration) bool {
+	fresh := make(map[string]bool)
+	had := make(map[cell]bool)
+	var row ring.Row
+	for _, src := range shown {
+		if !latest(src, &row) {
+			continue
+		}
+		for i, stamp := range row.Stamps {
+			if stamp != 0 && now.UnixNano()-stamp <= int64(freshFor) {
+				fresh[src.Devices[i].ID] = true
+			}
+		}
+		for i := range src.Columns {
+			c := &src.Columns[i]
+			if d := &src.Devices[c.Device]; fresh[d.ID] && !math.IsNaN(row.Cells[i]) {
+				had[cellOf(d, c)] = true
+			}
+		}
+	}
+	for _, src := range next {
+		if !slices.ContainsFunc(src.Devices, func(d collector.Device) bool { return fresh[d.ID] }) {
+			continue
+		}
+		if !latest(src, &row) {
+			return false
+		}
+		for i, stamp := range row.Stamps {
+			if stamp == 0 && fresh[src.Devices[i].ID] {
+				return false
+			}
+		}
+		if src.Ring.Head() >= patientRows {
+			continue
+		}
+		for i := range src.Columns {
+			c := &src.Columns[i]
+			if d := &src.Devices[c.Device]; math.IsNaN(row.Cells[i]) && had[cellOf(d, c)] && !isEvent(c.Field) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isEvent reports whether a column is blank unless something happens.
+func isEvent(id field.ID) bool {
+	d, ok := field.ByID(id)
+	return ok && d.Event
+}
+
+// latest reads the newest row of a source; false if there is none of its shape.
+func latest(s *view.Source, row *ring.Row) bool {
+	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) && s.Ring.Latest(row)
+}

@@ -1,0 +1,173 @@
+package supervisor
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// state is what Status is made of. It is immutable.
+type state struct {
+	life    life           // in progress; nil: none
+	serves  bool           // its sources are published
+	sources []*view.Source // that are published
+	cause   session.Cause  // why no session is in service
+	reason  string
+	absent  []session.DeviceStatus
+	parted  []session.DeviceStatus
+	// handover is the devices of the session that was ended on purpose, and until when
+	// they count as before: the next one is about to replace it.
+	handover []session.DeviceStatus
+	until    time.Time
+}
+
+// held says what keeps the session from ending.
+func (t *state) held() string {
+	if t.life == nil {
+		return ""
+	}
+	return t.life.held()
+}
+
+// up reports whether the collector counts as up.
+func (t *state) up() bool { return t.serves || time.Now().Before(t.until) }
+
+// devices are those that were or are in service, without the absent ones.
+func (t *state) devices() []session.DeviceStatus {
+	switch {
+	case t.serves:
+		out := t.life.states()
+		i := 0
+		for _, s := range t.sources {
+			for j := range s.Devices {
+				if i < len(out) {
+					out[i].Device = s.Devices[j]
+				}
+				i++
+			}
+		}
+		return out
+	case t.handover != nil && time.Now().Before(t.until):
+		return t.handover
+	case len(t.sources) == 0:
+		return append([]session.DeviceStatus(nil), t.parted...)
+	}
+	var out []session.DeviceStatus
+	var row ring.Row
+	for _, s := range t.sources {
+		sampled := latest(s, &row)
+		for i := range s.Devices {
+			d := session.DeviceStatus{Device: s.Devices[i], State: session.Stalled, Cause: t.cause, Reason: t.reason}
+			if sampled && row.Stamps[i] != 0 {
+				d.LastSample = time.Unix(0, row.Stamps[i])
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Status reports the state of the collector and its devices, those that are absent
+// included. It reads memory only.
+func (s *Supervisor) Status() session.CollectorStatus {
+	t := s.now.Load()
+	out := session.CollectorStatus{Name: s.o.Name, Up: t.up(), Cause: t.cause, Reason: t.reason}
+	if s.o.Hidden && t.cause == session.CauseStandby {
+		return out
+	}
+	out.Devices = append(t.devices(), t.absent...)
+	return out
+}
+
+// setProblem notes why no session is in service.
+func (s *Supervisor) setProblem(cause session.Cause, reason string) {
+	s.now.Store(&state{
+		sources: s.shown, cause: cause, reason: reason, absent: s.inventory.missing(time.Now()), parted: s.inventory.parted,
+	})
+}
+
+// setHandover notes that a session was ended on purpose.
+func (s *Supervisor) setHandover(t *turn) {
+	old := s.now.Load()
+	next := &state{
+		sources: s.shown, cause: session.CauseOpening, reason: "being opened again", absent: old.absent, parted: s.inventory.parted,
+	}
+	if old.serves || time.Now().Before(old.until) {
+		next.handover, next.until = old.devices(), time.Now().Add(s.o.Session.Deadline)
+	}
+	s.now.Store(next)
+}
+
+// show notes how the session in progress does.
+func (s *Supervisor) show(t *turn) {
+	old := s.now.Load()
+	next := &state{
+		life: t.life, serves: !t.published.IsZero() && t.stopped.IsZero(), sources: s.shown, cause: old.cause, reason: old.reason,
+		absent: s.inventory.missing(time.Now()), parted: s.inventory.parted, handover: old.handover, until: old.until,
+	}
+	switch {
+	case next.serves:
+		next.cause, next.reason, next.handover, next.until = session.CauseNone, "", nil, time.Time{}
+		if s.refused == s.request().lists {
+			next.cause, next.reason = session.CauseError, "the new list cannot be opened, the former one is in service"
+		}
+	case t.stuck():
+		next.cause, next.reason = session.CauseStuck, t.life.held()
+	case !t.stopped.IsZero() && old.serves && !s.request().rests():
+		next.handover, next.until = old.devices(), time.Now().Add(s.o.Session.Deadline)
+		next.cause, next.reason = session.CauseOpening, "being opened again"
+	}
+	s.now.Store(next)
+}
+
+func (t *turn) stuck() bool {
+	c, ok := t.life.(*child)
+	return ok && c.stuck.Load()
+}
+
+// logStates logs each device whose state is not what was logged last.
+func (s *Supervisor) logStates(t *turn) {
+	if t.published.IsZero() || !t.stopped.IsZero() || s.o.Hidden {
+		return
+	}
+	for _, d := range s.Status().Devices {
+		id, now := d.Device.ID, d.State.String()
+		was := s.logged[id]
+		if d.Cause == session.CauseStarting || d.State == session.Released || d.State == session.Absent || was == now || was == "" && d.State == session.Up {
+			continue
+		}
+		s.logged[id] = now
+		if d.State == session.Up && was == session.Released.String() || d.Device.Parent != "" {
+			continue // reported once, for the collector or for the GPU
+		}
+		log := s.log.With(zap.String("device", id), zap.String("gpu", d.Device.GPU), zap.String("state", now))
+		if d.State == session.Up {
+			log.Info("device is up again")
+		} else {
+			log.Warn("device is not up", zap.String("cause", string(d.Cause)), zap.String("reason", d.Reason), zap.Time("last_sample", d.LastSample))
+		}
+	}
+}
+
+// quiet is the back-off of a collector for which this machine has nothing.
+type quiet struct {
+	pause  time.Duration
+	reason string
+}
+
+func (q *quiet) next(longest time.Duration) time.Duration {
+	q.pause = min(max(2*q.pause, time.Second), longest)
+	return q.pause
+}
+
+// found logs a reason once. A node without a vendor's GPUs is no fault.
+func (q *quiet) found(log *zap.Logger, reason string) {
+	if q.reason != reason {
+		q.reason = reason
+		log.Info("collector has nothing to sample, looking again from time to time", zap.String("reason", reason))
+	}
+}

@@ -1,0 +1,556 @@
+// Package supervisor keeps one collector sampled: it starts a session, in this
+// process or in a child process, waits for its end, and starts the next one.
+// Reloads, changes of devices, of the driver, of the memory in use, releases,
+// standby, crashes and hangs are all the same: a session ends and, if one is
+// wanted, another begins. Two sessions of one collector never exist at once.
+//
+// The page does not notice. The sources of the former session stay published,
+// with its last rows, until the next session has rows for the devices that were
+// fresh, or its deadline has passed.
+//
+// A Supervisor and its sessions never share a goroutine or a lock with a scrape.
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Wanted is everything that can be asked of a collector.
+type Wanted struct {
+	List     field.List
+	Released bool // an operator wants its library and driver free
+	Standby  bool // another collector serves its devices
+}
+
+func (w Wanted) rests() bool { return w.Released || w.Standby }
+
+// cause says why a collector rests.
+func (w Wanted) cause() (session.Cause, string) {
+	if w.Released {
+		return session.CauseReleased, "released: nothing is sampled until it is resumed"
+	}
+	return session.CauseStandby, "on standby: another collector serves its devices"
+}
+
+// Options of New. Name is needed, and Open or Command; the zero value of the rest is
+// usable.
+type Options struct {
+	Name    string                // of the collector
+	Open    collector.Factory     // for sessions in this process
+	Command []string              // arguments of a child process, its name first; nil: sessions run in this process
+	Session session.Options       // of sessions in this process; Deadline counts for both
+	Publish func([]*view.Source)  // gets the sources to show, in their order; must not block. Nil: they are on Board
+	Present func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may
+	Hidden  bool                  // the devices are another collector's, too, and not among the metrics
+
+	StopTimeout time.Duration // how long a session may take to end before its process is killed; 0 means 2 s
+	// MemoryLimit is the resident size, in bytes, over which a child is replaced. 0
+	// means no limit.
+	MemoryLimit int64
+	// RestartMax is the longest pause before a session; 0 means 30 s. The first is
+	// 100 ms; each further one twice as long, less for each second in service.
+	RestartMax time.Duration
+	// FreshFor is how old a device's last row may be for the next session's rows of it
+	// to be waited for. 0 means 30 s.
+	FreshFor time.Duration
+
+	// Output gets each line of a child's standard output and error that is not a log
+	// entry of ours, as a vendor's library logs. It must not block. Nil means that only
+	// the last ones are kept, for the log of the child's end.
+	Output func(line string)
+
+	Logger *zap.Logger // nil logs nothing
+}
+
+func (o Options) withDefaults() Options {
+	o.Session.Deadline = cmp.Or(o.Session.Deadline, 5*time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 2*time.Second)
+	o.RestartMax = cmp.Or(o.RestartMax, 30*time.Second)
+	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Present == nil {
+		o.Present = func() (string, bool) { return "", true }
+	}
+	return o
+}
+
+// Supervisor keeps one collector sampled. Make it with New.
+type Supervisor struct {
+	o   Options
+	log *zap.Logger
+
+	wake chan struct{} // wanted has changed
+	now  atomic.Pointer[state]
+
+	mu      sync.Mutex
+	wanted  Wanted
+	version uint64 // of wanted
+	lists   uint64 // how often the list has changed
+	waiters []waiter
+
+	// Of Run alone.
+	shown     []*view.Source // what is published
+	good      field.List     // of the last session that was published
+	goodList  uint64         // which change of the list that was; 0: there was none
+	refused   uint64         // the change of the list with which no session could be opened; good is used instead
+	pauses    pauses
+	quiet     quiet
+	notBefore time.Time // of the next session
+	inventory inventory
+	logged    map[string]string // by device: the state that was logged last
+
+	counts counts
+	board  view.Board // without Options.Publish
+}
+
+type waiter struct {
+	version uint64
+	done    chan error
+}
+
+// New prepares a Supervisor that wants w. Nothing is started before Run.
+func New(w Wanted, o Options) *Supervisor {
+	o = o.withDefaults()
+	s := &Supervisor{
+		o: o, log: o.Logger.Named("supervisor").With(zap.String("collector", o.Name)),
+		wake: make(chan struct{}, 1), wanted: w, version: 1, lists: 1,
+		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{},
+	}
+	s.counts.init()
+	if o.Publish == nil {
+		s.o.Publish = func(sources []*view.Source) {
+			s.board.Store(&view.View{Version: s.board.Load().Version + 1, Sources: sources})
+		}
+	}
+	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
+	return s
+}
+
+// Name is that of the collector.
+func (s *Supervisor) Name() string { return s.o.Name }
+
+// Board is where readers find the sources, without Options.Publish.
+func (s *Supervisor) Board() *view.Board { return &s.board }
+
+// Want changes what is wanted and returns when it is so: the list is in service
+// or there is nothing that it can be used for, or nothing of the collector is held
+// any more. An error says why it is not so; a list that could not be opened leaves
+// the former one in service. If ctx ends first the change is made all the same.
+func (s *Supervisor) Want(ctx context.Context, change func(*Wanted)) error {
+	done := s.Change(change)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		if held := s.now.Load().held(); held != "" {
+			return fmt.Errorf("collector %q: %w: %s", s.o.Name, ctx.Err(), held)
+		}
+		return fmt.Errorf("collector %q: %w", s.o.Name, ctx.Err())
+	}
+}
+
+// Change is Want without waiting: the channel gets the result.
+func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
+	done := make(chan error, 1)
+	s.mu.Lock()
+	before := s.wanted.List
+	change(&s.wanted)
+	if !sameList(before, s.wanted.List) {
+		s.lists++
+	}
+	s.version++
+	s.waiters = append(s.waiters, waiter{s.version, done})
+	s.mu.Unlock()
+	poke(s.wake)
+	return done
+}
+
+// sameList reports whether two lists are one: lists are never changed.
+func sameList(a, b field.List) bool {
+	return len(a.Fields) == len(b.Fields) && (len(a.Fields) == 0 || &a.Fields[0] == &b.Fields[0])
+}
+
+// answer reports to the waiters for versions up to v.
+func (s *Supervisor) answer(v uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
+		if w.version > v {
+			return false
+		}
+		w.done <- err
+		return true
+	})
+}
+
+const allVersions = ^uint64(0)
+
+// poke fills a channel of one place.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// request is what is wanted at one time.
+type request struct {
+	Wanted
+	version uint64
+	lists   uint64
+}
+
+func (s *Supervisor) request() request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return request{s.wanted, s.version, s.lists}
+}
+
+// Run keeps the collector as it is wanted until ctx ends. Its error names what it
+// had to abandon. Call it once.
+func (s *Supervisor) Run(ctx context.Context) error {
+	defer s.answer(allVersions, context.Canceled)
+	if s.o.Command != nil {
+		// The kernel sends a child its parent-death signal when the thread ends that
+		// started it, not the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	for ctx.Err() == nil {
+		r := s.request()
+		what, present := "", true
+		if !r.rests() {
+			what, present = s.o.Present()
+		}
+		switch {
+		case r.rests():
+			s.rest(ctx, &r)
+		case !present:
+			s.setProblem(session.CauseNotLoaded, what)
+			s.quiet.found(s.log, what)
+			s.answer(r.version, nil)
+			s.pause(ctx, s.quiet.next(s.o.RestartMax))
+		case time.Now().Before(s.notBefore):
+			s.pause(ctx, time.Until(s.notBefore))
+		default:
+			if err := s.live(ctx, &r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rest holds nothing until something else is wanted.
+func (s *Supervisor) rest(ctx context.Context, r *request) {
+	cause, reason := r.cause()
+	if s.now.Load().cause != cause {
+		s.log.Info("collector is not sampled", zap.String("cause", string(cause)))
+	}
+	s.withdraw(cause, reason)
+	s.answer(r.version, nil)
+	select {
+	case <-s.wake:
+	case <-ctx.Done():
+	}
+	if next := s.request(); !next.rests() {
+		s.log.Info("collector is resumed")
+		s.notBefore, s.pauses.level = time.Time{}, 0
+		s.setProblem(session.CauseOpening, "being opened again")
+	}
+}
+
+// withdraw takes everything off the page.
+func (s *Supervisor) withdraw(cause session.Cause, reason string) {
+	if len(s.shown) > 0 {
+		s.inventory.part(s.now.Load().devices(), cause, reason)
+		s.publish(nil)
+	}
+	if cause != session.CauseReleased {
+		s.inventory.parted = nil
+	}
+	s.setProblem(cause, reason)
+}
+
+// pause waits, until something else is wanted at the longest.
+func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-s.wake:
+		s.notBefore = time.Time{}
+	}
+}
+
+// publish shows sources.
+func (s *Supervisor) publish(sources []*view.Source) {
+	s.shown = sources
+	s.o.Publish(sources)
+}
+
+// live runs one session to its end. Its error names a process that does not end
+// although the exporter stops.
+func (s *Supervisor) live(ctx context.Context, r *request) error {
+	list, lists := r.List, r.lists
+	if s.refused == r.lists && s.goodList != 0 {
+		list, lists = s.good, s.goodList
+	}
+	l, err := s.start(list)
+	if err != nil {
+		s.failed(r, lists, ending{reason: ReasonStart, text: fmt.Sprintf("start child: %v", err)}, nil)
+		return nil
+	}
+	if c, ok := l.(*child); ok && s.quiet.reason != "" {
+		c.output.hold()
+	}
+	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
+	s.counts.begin(l)
+	s.show(t)
+	stuck := t.run(ctx)
+	s.counts.end(l, stuck)
+	if stuck && ctx.Err() != nil {
+		return fmt.Errorf("stop collector %q: abandoned: %s", s.o.Name, cmp.Or(l.held(), "its library has not been closed yet"))
+	}
+	if ctx.Err() == nil {
+		s.after(t)
+	}
+	return nil
+}
+
+// after decides what follows the end of a session.
+func (s *Supervisor) after(t *turn) {
+	e := t.life.ended()
+	switch {
+	case t.planned: // something else is wanted
+		s.setHandover(t)
+	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
+		s.log.Info("devices have changed, opening again")
+		s.setHandover(t)
+	case e.reason == "" && session.CauseOf(e.err).Quiet():
+		s.onQuiet(t, e)
+	default:
+		e.text = cmp.Or(e.text, "the session ended although it was not asked to")
+		s.failed(t.request, t.lists, e, t)
+	}
+}
+
+// onQuiet follows a session that found nothing to sample on this machine.
+func (s *Supervisor) onQuiet(t *turn, e ending) {
+	cause := session.CauseOf(e.err)
+	s.counts.open(false)
+	pause := s.quiet.next(s.o.RestartMax)
+	if cause == session.CauseNothing {
+		s.withdraw(cause, e.text) // what the list no longer asks for
+		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
+	}
+	s.setProblem(cause, e.text)
+	s.quiet.found(s.log, e.text)
+	s.notBefore = time.Now().Add(pause)
+	s.answer(t.request.version, nil)
+}
+
+// failed follows a session that should not have ended, or could not begin.
+func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
+	s.quiet = quiet{}
+	var served time.Duration
+	published := t != nil && !t.published.IsZero()
+	if published && e.reason != ReasonHung {
+		served = time.Since(t.published)
+	}
+	if !published {
+		s.counts.open(false)
+	}
+	cause := session.CauseOf(e.err)
+	if e.reason != "" {
+		s.counts.restarted(e.reason)
+		if cause != session.CauseOutdated {
+			cause = session.CauseChild
+		}
+	}
+	pause := s.pauses.next(served)
+	if cause == session.CauseOutdated && pause <= firstPause { // not one after the other
+		pause = 0
+	}
+	s.notBefore = time.Now().Add(pause)
+	fields := []zap.Field{zap.String("cause", cmp.Or(e.reason, string(cause))), zap.String("reason", e.text), zap.Duration("pause", pause)}
+	if t != nil {
+		t.releaseLog()
+		fields = append(fields, t.life.logFields()...)
+	}
+	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
+	if !published && s.goodList != 0 && lists != s.goodList {
+		s.refused, s.notBefore = lists, time.Now()
+		s.log.Warn("the new list cannot be opened, the former one stays in service", fields...)
+		err = fmt.Errorf("collector %q cannot be opened with the new list, the former one stays in service: %s", s.o.Name, e.text)
+	} else if old := s.now.Load(); published || old.cause != cause || old.reason != e.text {
+		s.log.Warn("session ended, another is started", fields...)
+	}
+	s.setProblem(cause, e.text)
+	s.answer(r.version, err)
+}
+
+// start begins a session.
+func (s *Supervisor) start(list field.List) (life, error) {
+	if s.o.Command == nil {
+		return startLocal(list, &s.o), nil
+	}
+	return startChild(list, &s.o, s.log)
+}
+
+// turn is one session, from its start to its end.
+type turn struct {
+	s       *Supervisor
+	life    life
+	request *request
+	list    field.List
+	lists   uint64 // which change of the list that is
+	born    time.Time
+
+	sources   []*view.Source // with the numbers that GPUs had before; nil until they are bound
+	bound     time.Time      // when the sources were bound; zero: not yet
+	published time.Time      // when they were published; zero: not yet
+	planned   bool           // it ends because something else is wanted
+	stopped   time.Time      // when its end was asked for; zero: not
+}
+
+// Times of a turn.
+const (
+	checkEvery = time.Second           // of states that no message reports
+	rowsEvery  = 10 * time.Millisecond // while first rows are waited for
+	killGrace  = 5 * time.Second       // how long SIGKILL may take; a process in an uninterruptible sleep takes for ever
+	stopSlack  = 250 * time.Millisecond
+	logDelay   = time.Second // between two looks at states for the log
+)
+
+// run returns when the session has ended, or with true when the exporter stops
+// and the session does not.
+func (t *turn) run(ctx context.Context) (stuck bool) {
+	s := t.s
+	timer := time.NewTimer(checkEvery)
+	defer timer.Stop()
+	stop := ctx.Done()
+	var abandon <-chan time.Time
+	for {
+		select {
+		case <-t.life.done():
+			return false
+		case <-stop:
+			stop = nil
+			t.planned = true
+			t.stop()
+			slack := time.NewTimer(s.o.StopTimeout + stopSlack)
+			defer slack.Stop()
+			abandon = slack.C
+		case <-abandon:
+			return true
+		case <-s.wake:
+		case <-t.life.changed():
+		case <-timer.C:
+		}
+		if abandon == nil {
+			t.advance()
+		}
+		next := checkEvery
+		if !t.bound.IsZero() && t.published.IsZero() {
+			next = rowsEvery
+		}
+		timer.Reset(next)
+	}
+}
+
+func (t *turn) stop() {
+	if t.stopped.IsZero() {
+		t.stopped = time.Now()
+		t.life.stop(t.s.o.StopTimeout)
+	}
+}
+
+// advance takes every step that is due.
+func (t *turn) advance() {
+	s := t.s
+	now := time.Now()
+	t.life.check(now)
+	t.obey()
+	if t.sources == nil {
+		if t.sources = s.inventory.renumber(t.life.sources()); t.sources != nil {
+			t.bound = now
+		}
+	}
+	if t.sources != nil && t.stopped.IsZero() && t.published.IsZero() &&
+		(now.Sub(t.bound) >= s.o.Session.Deadline || complete(s.shown, t.sources, now, s.o.FreshFor)) {
+		t.publish(now)
+	}
+	s.show(t)
+	s.logStates(t)
+}
+
+// obey ends the session if something else is wanted.
+func (t *turn) obey() {
+	s := t.s
+	r := s.request()
+	switch {
+	case !t.stopped.IsZero():
+	case r.rests():
+		t.planned = true
+		cause, reason := r.cause()
+		s.withdraw(cause, reason)
+		t.stop()
+	case r.lists != t.request.lists:
+		if held := t.life.held(); held != "" && s.o.Command == nil && !t.published.IsZero() {
+			// Ending it would take all devices away for as long as the call takes.
+			s.answer(r.version, fmt.Errorf("collector %q keeps the former list until a call returns: %s; --isolation=process does not have to wait", s.o.Name, held))
+			return
+		}
+		t.planned = true
+		t.stop()
+	case r.version != t.request.version && !t.published.IsZero():
+		s.answer(r.version, nil) // nothing changes
+	}
+}
+
+// publish puts the sources on the page.
+func (t *turn) publish(now time.Time) {
+	s, sources := t.s, t.sources
+	t.published = now
+	t.releaseLog()
+	s.counts.open(true)
+	s.quiet = quiet{}
+	s.inventory.update(sources, s.now.Load().devices(), s.log, now)
+	s.good, s.goodList = t.list, t.lists
+	s.publish(sources)
+	n := 0
+	for _, src := range sources {
+		n += len(src.Devices)
+	}
+	s.log.Info("collector is in service",
+		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
+	if t.lists == t.request.lists {
+		s.answer(t.request.version, nil)
+	}
+}
+
+// releaseLog writes what the child has logged so far.
+func (t *turn) releaseLog() {
+	if c, ok := t.life.(*child); ok {
+		c.output.release()
+	}
+}
