@@ -15,8 +15,8 @@ type device interface {
 	// library has. It makes no call.
 	bind(c call) (ask, bool)
 
-	// values asks for fields of nvmlDeviceGetFieldValues. Each value has an answer
-	// of its own; the one returned concerns all.
+	// values asks for fields of nvmlDeviceGetFieldValues. Each value has its
+	// answer; the one returned concerns all.
 	values(v []nvml.FieldValue) nvml.Return
 }
 

@@ -61,8 +61,8 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		c.describe(ctx, gpus, fields)
 		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), gpus: gpus}
 		sources, err := a.sources(ctx)
-		if err == nil && !slices.ContainsFunc(sources, readsSomething) {
-			err = fmt.Errorf("%w: %d GPUs, none of which has any of the fields in the list", collector.ErrNothingToRead, len(gpus))
+		if err == nil && !slices.ContainsFunc(sources, hasColumns) {
+			err = nothingToRead(sources)
 			closeAll(sources)
 		}
 		return sources, err
@@ -131,11 +131,17 @@ func outdated(err error) error {
 	return err
 }
 
-// readsSomething reports whether a source has columns, or may have some when its
-// GPU answers.
-func readsSomething(s collector.Source) bool {
-	_, silent := s.(*silentSource)
-	return silent || len(s.Columns()) > 0
+func hasColumns(s collector.Source) bool { return len(s.Columns()) > 0 }
+
+// nothingToRead says why no source has columns: no GPU answers, or those that do have none of
+// the fields.
+func nothingToRead(sources []collector.Source) error {
+	for _, s := range sources {
+		if s, ok := s.(*silentSource); ok {
+			return fmt.Errorf("no GPU that answers has a field of the list: %w", s.err)
+		}
+	}
+	return fmt.Errorf("%w: %d GPUs, none of which has any of the fields in the list", collector.ErrNothingToRead, len(sources))
 }
 
 // Rescan reports whether Open would find other devices. It makes a few calls for each
@@ -206,6 +212,9 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 		sources := make([]collector.Source, len(gpus))
 		for i, g := range gpus {
 			sources[i] = c.source(g)
+		}
+		if !slices.ContainsFunc(sources, hasColumns) {
+			return nil, nothingToRead(sources)
 		}
 		return sources, nil
 	})

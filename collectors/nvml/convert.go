@@ -176,7 +176,7 @@ const (
 )
 
 // seconds is how much later m is than before. The driver's stamps say when a
-// value was true, which matters where it refreshes values less often than we ask;
+// value was true, which matters if it refreshes values less often than we ask;
 // but they are of a clock that can be set, so they are used only while they agree
 // with ours to within a second and a factor of two. A driver that has not
 // refreshed the value gives 0.

@@ -212,7 +212,7 @@ func (g *gpu) adopt(known []kernelGPU) {
 }
 
 // usable leaves out the GPUs that are not for this process, and those that cannot be
-// told apart from another one.
+// distinguished from another one.
 func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	forbidden := false
 	seen := map[string]int{}
@@ -310,7 +310,7 @@ func comparePCI(a, b pciAddress) int {
 // kernelGPU is a GPU as the kernel driver knows it, whether NVML answers or not.
 type kernelGPU struct {
 	at                 pciAddress
-	uuid, model, minor string // "" where the driver does not say
+	uuid, model, minor string // "" if the driver does not say
 }
 
 // kernelGPUs reads /proc/driver/nvidia/gpus, ordered by address. Excluded GPUs,
@@ -362,7 +362,7 @@ func (g *kernelGPU) read(text string) (counts bool) {
 
 // identifyRest finds out who the GPUs are that NVML says nothing about: those of
 // the kernel's that no other one is. NVML numbers GPUs in the order of their PCI
-// addresses, so the candidates for an index lie between its neighbours; where
+// addresses, so the candidates for an index lie between its neighbours; if
 // there are as many as indexes to fill, they fill them in order.
 //
 // unknown[i] is true for an index that NVML has not answered for; at[i] is the

@@ -94,7 +94,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// TestDiscoveryOfLittle: a board that tells no more than who it is.
+// TestDiscoveryOfLittle: a board that has no more than its identity.
 func TestDiscoveryOfLittle(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode"} {

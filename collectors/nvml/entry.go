@@ -54,7 +54,7 @@ import (
 )
 
 // initNoGPUs is NVML_INIT_FLAG_NO_GPUS: a driver without GPUs is no failure, so
-// that it can be told apart from no driver.
+// that it can be distinguished from no driver.
 //
 // NVML_INIT_FLAG_NO_ATTACH, which would keep even nvmlDeviceGetHandleByIndex from
 // attaching to a GPU, is not given: before driver 590.37, and in 600 to 610, it

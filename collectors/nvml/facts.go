@@ -217,7 +217,7 @@ func (l *library) brand(g *gpu) string {
 	return "Unknown"
 }
 
-// cluster is the UUID of the NVLink cluster; "" outside of one, where it is zeros.
+// cluster is the UUID of the NVLink cluster; "" outside of one, for which NVML has zeros.
 func (l *library) cluster(g *gpu) string {
 	var id [16]uint8
 	switch {

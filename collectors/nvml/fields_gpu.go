@@ -28,7 +28,7 @@ var identityReadings = []reading{
 	{id: 63, terms: append(of(getComputeCapability, 0), of(getComputeCapability, 1)...), how: asCapability},
 	{id: 65, terms: of(getComputeMode, 0), how: asComputeMode},
 	{id: 66, terms: of(getPersistenceMode, 0)},
-	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out where there is no MIG; DCGM says 0"},
+	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
 	{id: 69, terms: of(getMaxMIGDevices, 0), boards: "Ampere and newer with MIG"},
 	{id: 70, terms: of(getCPUAffinity, 0), note: maskNote},
 	{id: 71, terms: of(getCPUAffinity, 1), note: maskNote},
@@ -45,10 +45,10 @@ var identityReadings = []reading{
 	{id: 500, terms: of(getVirtualizationMode, 0)},
 	{id: 522, terms: of(getVGPUType, 0), boards: vgpuHosts},
 	{id: 525, terms: of(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
-	{id: 526, terms: of(getGridLicence, 0), note: "0 where licensing does not concern the GPU, as in DCGM"},
+	{id: 526, terms: of(getGridLicence, 0), note: "0 if licensing does not concern the GPU, as in DCGM"},
 	{id: 526, terms: of(getVGPULicence, 0), boards: vgpuHosts},
 	{id: 527, terms: of(getVGPUFrameRate, 0), boards: vgpuHosts},
-	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank where the vGPU is not of a MIG instance"},
+	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank if the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{
@@ -153,7 +153,7 @@ var memoryReadings = []reading{
 // ofTotal is a part of the total that the call gives first.
 func ofTotal(c call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
 
-const sharedMemory = "not where the GPU has no memory of its own"
+const sharedMemory = "not if the GPU shares the host's memory"
 
 // Enums of nvml.h.
 const (

@@ -22,7 +22,7 @@ import (
 
 // gpu is one board as discovery found it.
 type gpu struct {
-	index  int              // NVML's index, which is DCGM's GPU id where both see all GPUs
+	index  int              // NVML's index, which is DCGM's GPU id if both see all GPUs
 	handle nvml.Device      // go-nvml's; nil if NVML did not answer
 	of     device           // the same, as readings are asked of it
 	device collector.Device // identity, Facts included
@@ -41,7 +41,7 @@ type gpu struct {
 // instance is a MIG device.
 //
 // A GPU instance with one compute instance, the usual case, is one device of
-// Level Instance. Where it has several, they share its memory: it is a device of
+// Level Instance. If it has several, they share its memory: it is a device of
 // Level Instance with the handle of the first, to which memory belongs, and each
 // of them is one of Level ComputeInstance, to which only what is counted per
 // compute instance belongs.

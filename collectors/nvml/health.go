@@ -50,7 +50,7 @@ type boundWatch struct {
 type boundRule struct {
 	judge     func(in, grown []float64) float64
 	reason    int   // index into columns
-	cells     []int // of the inputs' row; −1 where the GPU has no such reading
+	cells     []int // of the inputs' row; −1 if the GPU has no such reading
 	in, grown []float64
 	trails    []trail
 }

@@ -179,7 +179,7 @@ func TestHealthRises(t *testing.T) {
 	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
 }
 
-// TestHealthAbsent: what a GPU cannot tell has no column.
+// TestHealthAbsent: what a GPU does not have has no column.
 func TestHealthAbsent(t *testing.T) {
 	f := func(ids []field.ID, want ...string) {
 		t.Helper()

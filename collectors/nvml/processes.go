@@ -41,7 +41,7 @@ type processSubject struct {
 var _ part = (*processPart)(nil)
 
 // newProcessPart makes the part of a GPU's processes. With MIG the GPU has those
-// that are in none of its instances. Where a GPU instance is split, its compute
+// that are in none of its instances. If a GPU instance is split, its compute
 // instances have them.
 func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 	p := &processPart{now: time.Now, begin: time.Now()}
@@ -69,7 +69,7 @@ func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
 func (p *processPart) columns() []collector.Column { return p.cols }
 
 // sample asks each subject in turn. One that has no list to give is blank, one that
-// does not answer has an error of its own.
+// does not answer has a separate error.
 func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	var errs error
@@ -109,7 +109,7 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	return nil
 }
 
-// listed judges the answers of the lists. A device answers where one of them does.
+// listed judges the answers of the lists. A device answers if one of them does.
 func (s *processSubject) listed() (nvml.Return, error) {
 	reason := nvml.ERROR_FUNCTION_NOT_FOUND
 	for i := range numLists {

@@ -18,7 +18,7 @@ type busySample struct {
 // since the call before. For one goroutine.
 //
 // A driver leaves out a process that had nothing to do, and says one thing of each
-// other: its mean since the time that was asked for, with the time of its own last
+// other: its mean since the time that was asked for, with the time of its last
 // activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). If there are
 // several samples of one process, each stands for the time since the one before
 // it, but no longer than samples are apart. Some entries are garbage: drivers have
@@ -42,14 +42,14 @@ type busyMeans struct {
 
 const (
 	clockSlack = time.Second     // a stamp may be so much newer than our time: two clocks, and a call between
-	clockStep  = time.Second / 2 // the wall clock was set if it went by so much more or less than the monotonic one
+	clockStep  = time.Second / 2 // the system clock was set if it advanced so much more or less than the monotonic one
 	// Samples of one process that are closer are no sampling: drivers take one in a
 	// sixth of a second to a second, says nvml.h of nvmlUtilization_t.
 	leastPeriod = 100_000 // µs
 )
 
 // begin returns since when samples are wanted. up is now by the monotonic clock. The
-// driver stamps samples by the wall clock: when that was set, older stamps mean
+// driver stamps samples by the system clock: when that was set, older stamps mean
 // nothing any more.
 func (b *busyMeans) begin(now time.Time, up time.Duration) (since uint64) {
 	now = now.Round(0) // without a monotonic reading

@@ -51,7 +51,7 @@ func TestInstances(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("partitioned anew: got %v, want %v", err, collector.ErrColumnsChanged)
+		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestAllocations(t *testing.T) {
 }
 
 // TestThroughput: where there is no counter of PCIe traffic, a slow call measures
-// it, beside the samples.
+// it, in the background.
 func TestThroughput(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080", Lines: []string{"gpu * pcie.tx 1000 * (1 + 0 * t)", "gpu * pcie.rx 700"}})
@@ -168,7 +168,7 @@ func TestThroughput(t *testing.T) {
 	release := n.Hang(0, "nvmlDeviceGetPcieThroughput")
 	defer release()
 	eventually.True(t, "a call that hangs", func() bool {
-		if err := s.sample(); err != nil { // samples go on
+		if err := s.sample(); err != nil { // samples continue
 			t.Fatal(err)
 		}
 		return n.Hanging() > 0
@@ -187,7 +187,7 @@ func TestThroughput(t *testing.T) {
 	})
 	calls := s.Source.(collector.CallMeter).Calls()
 	if i := slices.IndexFunc(calls, func(c collector.CallCost) bool { return c.Call == "nvmlDeviceGetPcieThroughput" }); i < 0 || calls[i].Count == 0 {
-		t.Errorf("the cost is not told: %v", calls)
+		t.Errorf("the cost is missing: %v", calls)
 	}
 
 	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")

@@ -132,7 +132,7 @@ func (k Kernel) mismatch(path, version string) error {
 	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, orUnknown(lib), orUnknown(k.Version))
 	advice := "the driver was upgraded and is still running in its old version: unload and load its modules, or reboot"
 	if k.inContainer() {
-		advice += "; if this container brings or keeps a library of its own, restart it, or take the host's driver with --nvml-driver-root"
+		advice += "; if this container brings or keeps another library, restart it, or take the host's driver with --nvml-driver-root"
 	}
 	return fmt.Errorf("initialise NVML: %s: %s [%w]", text, advice, nvml.ERROR_LIB_RM_VERSION_MISMATCH)
 }
@@ -158,7 +158,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// Advice is for what NVML says where nothing is plainly missing.
+// Advice is for what NVML says if nothing is plainly missing.
 func (k Kernel) Advice(code nvml.Return) string {
 	switch code {
 	case nvml.ERROR_NO_PERMISSION:

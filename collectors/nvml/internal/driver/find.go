@@ -39,7 +39,7 @@ func usualRoots() []string {
 
 // rootVariables name a driver root to NVIDIA's components. The first is its path
 // in the container; the second that on the host, which is there in a container
-// too where the same path is mounted.
+// too if the same path is mounted.
 var rootVariables = [...]string{"DRIVER_ROOT_CTR_PATH", "NVIDIA_DRIVER_ROOT"}
 
 // libraryDirs are the directories below a root that may hold the library: those
@@ -64,7 +64,7 @@ func libraryDirs() []string {
 	)
 }
 
-// Host is where a driver is looked for. The zero value looks where drivers usually are.
+// Host is where a driver is searched. The zero value searches where drivers usually are.
 type Host struct {
 	// Library is the path or soname of the library. It is tried alone; "" looks
 	// for it by the loader's path and then in driver roots.
@@ -136,7 +136,7 @@ func (h Host) roots() []string {
 	return out
 }
 
-// findLibrary returns the library's file in a directory below root, or "". Where
+// findLibrary returns the library's file in a directory below root, or "". If
 // the link libnvidia-ml.so.1 is missing or leads nowhere, it is the file of the
 // newest version: drivers that are mounted file by file lack the link.
 func findLibrary(root, dir string) string {

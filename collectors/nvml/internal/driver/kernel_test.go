@@ -124,3 +124,16 @@ func TestRefused(t *testing.T) {
 	f(syscall.ENODEV, "", "the driver is being loaded or unloaded")
 	f(syscall.EMFILE, "", "too many open files")
 }
+
+func TestKernelVersion(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := kernelVersion(text); got != want {
+			t.Errorf("kernelVersion(%q) = %q, want %q", text, got, want)
+		}
+	}
+	f(loadedDriver, "550.54.15")
+	f("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n", "560.35.03")
+	f("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82", "470.82")
+	f("something else", "of unknown version")
+}
