@@ -46,7 +46,7 @@ func command(ctx context.Context, args []string) (int, error) {
 	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
 	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
 	set.DurationVar(&o.pause, "pause", time.Second, "pause between them")
-	set.DurationVar(&o.pause, "pause", 8*time.Second, "wait from a change of the load to the first comparison")
+	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
 	set.DurationVar(&o.window, "window", 10*time.Second, "how long processor time is measured at each interval")
 	markdown := set.String("markdown", "", "also write a section for docs/verified.md to this file")
 	all := set.Bool("all", false, "also list series that nvidia-smi has no counterpart of")
