@@ -103,6 +103,7 @@ type Supervisor struct {
 	version uint64 // of wanted
 	lists   uint64 // how often the list has changed
 	waiters []waiter
+	over    bool // Run has returned
 
 	// Of Run alone.
 	shown     []*view.Source // what is published
@@ -176,8 +177,12 @@ func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	}
 	s.version++
 	s.waiters = append(s.waiters, waiter{s.version, done})
+	over := s.over
 	s.mu.Unlock()
 	poke(s.wake)
+	if over {
+		s.answer(allVersions, context.Canceled)
+	}
 	return done
 }
 
@@ -197,6 +202,16 @@ func (s *Supervisor) answer(v uint64, err error) {
 		w.done <- err
 		return true
 	})
+}
+
+// answerTurn reports to those who asked for what r is, since then included: a change
+// that leaves everything as it was starts no other session.
+func (s *Supervisor) answerTurn(r *request, err error) {
+	v := r.version
+	if now := s.request(); now.lists == r.lists && !now.rests() {
+		v = now.version
+	}
+	s.answer(v, err)
 }
 
 const allVersions = ^uint64(0)
@@ -225,7 +240,12 @@ func (s *Supervisor) request() request {
 // Run keeps the collector as it is wanted until ctx ends. Its error names what it
 // had to abandon. Call it once.
 func (s *Supervisor) Run(ctx context.Context) error {
-	defer s.answer(allVersions, context.Canceled)
+	defer func() {
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.answer(allVersions, context.Canceled)
+	}()
 	for ctx.Err() == nil {
 		r := s.request()
 		what, present := "", true
@@ -358,7 +378,7 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 	s.setProblem(cause, e.text)
 	s.quiet.found(s.log, e.text)
 	s.notBefore = time.Now().Add(pause)
-	s.answer(t.request.version, nil)
+	s.answerTurn(t.request, nil)
 }
 
 // failed follows a session that should not have ended, or could not begin.
@@ -398,7 +418,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 		s.log.Warn("session ended, another is started", fields...)
 	}
 	s.setProblem(cause, e.text)
-	s.answer(r.version, err)
+	s.answerTurn(r, err)
 }
 
 // start begins a session.
@@ -489,7 +509,7 @@ func (t *turn) advance() {
 		}
 	}
 	if t.sources != nil && t.stopped.IsZero() && t.published.IsZero() &&
-		(now.Sub(t.bound) >= s.o.Session.Deadline || complete(s.shown, t.sources, now, s.o.FreshFor)) {
+		(now.Sub(t.bound) >= s.o.Session.Deadline || complete(s.shown, t.sources, now, s.o.FreshFor, patientRows)) {
 		t.publish(now)
 	}
 	s.show(t)
