@@ -178,6 +178,7 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 		pass(3 * time.Second)
 		f := func(what string, change func(*Wanted), cause session.Cause, devices int) {
 			t.Helper()
+			pass(time.Second) // the first rows
 			took, err := b.want(change)
 			if err != nil || took > time.Second {
 				t.Errorf("%s: %v after %v", what, err, took)
