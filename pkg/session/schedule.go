@@ -42,8 +42,9 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 			s.tick = intervals[i]
 		}
 	}
-	if len(columns) == 0 { // a broken device: it is sampled to learn its state
-		s.tick, s.groups = o.Interval, []dueGroup{{every: 1}}
+	if s.tick == 0 { // a source without columns has the state of its devices only
+		s.tick = o.Interval
+		s.groups = []dueGroup{{every: 1}}
 	}
 	byEvery := make(map[uint64]int)
 	member := make(map[[2]int]bool) // group and device

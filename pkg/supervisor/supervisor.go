@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -246,6 +247,12 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		s.answer(allVersions, context.Canceled)
 	}()
+	if s.o.Command != nil {
+		// The kernel sends a child its parent-death signal when the thread ends that
+		// started it, not the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
 	for ctx.Err() == nil {
 		r := s.request()
 		what, present := "", true
