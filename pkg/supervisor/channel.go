@@ -67,8 +67,11 @@ type devices []collector.Device
 func (l *devices) UnmarshalJSON(b []byte) error {
 	*l = nil
 	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return err // null, too
+	switch t, err := d.Token(); {
+	case err != nil || t == nil: // null
+		return err
+	case t != json.Delim('['):
+		return fmt.Errorf("devices begin with %v", t)
 	}
 	for d.More() {
 		if len(*l) == maxDevices {

@@ -271,9 +271,10 @@ func (c *child) onStates(payload []byte) error {
 			all[d.Device] = session.DeviceStatus{State: d.State, Cause: d.Cause, Reason: d.Reason[:min(len(d.Reason), maxText)]}
 		}
 	}
-	c.said.Store(&all)
 	if m.Ended {
 		c.onEnded(&m)
+	} else {
+		c.said.Store(&all)
 	}
 	return nil
 }
