@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -227,14 +228,18 @@ func (w *worker) dropImplausible(due []bool) {
 }
 
 // assign spreads the error of a Sample over the devices: a DeviceError concerns
-// one, a joined error each of its parts, anything else all. ErrColumnsChanged
-// concerns none, the values are good; it only asks for another session.
+// one, an error joined of several with a DeviceError among them each of its parts,
+// anything else all. ErrColumnsChanged concerns none, the values are good; it only
+// asks for another session.
 func (w *worker) assign(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			w.assign(e)
+		parts := joined.Unwrap()
+		if slices.ContainsFunc(parts, func(e error) bool { _, ok := deviceOf(e); return ok }) {
+			for _, e := range parts {
+				w.assign(e)
+			}
+			return
 		}
-		return
 	}
 	if errors.Is(err, collector.ErrColumnsChanged) {
 		w.notify(err)
@@ -243,17 +248,14 @@ func (w *worker) assign(err error) {
 	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
 		w.notify(err)
 	}
-	if i, ok := deviceOf(err); ok {
+	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
 		if w.keep != nil {
-			i = w.keep.device(i)
+			if i = w.keep.places[i]; i < 0 {
+				return // of a device that is not shown
+			}
 		}
-		if i >= 0 && i < len(w.errs) {
-			w.errs[i] = err
-			return
-		}
-		if w.keep != nil {
-			return // of a device that is not shown
-		}
+		w.errs[i] = err
+		return
 	}
 	for i := range w.errs {
 		w.errs[i] = err
