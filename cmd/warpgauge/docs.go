@@ -21,7 +21,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/pkg/collector"
@@ -60,7 +60,7 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 	case "nvml":
 		err = nvml.WriteMarkdown(&text)
 	case "dcgm":
-		err = dcgm.WriteMarkdown(&text)
+		err = dcgmdoc.WriteMarkdown(&text)
 	case "migration-names":
 		err = writeMigration(&text, a.flags)
 	default:

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
 	"warpgauge/etc"
@@ -59,7 +59,7 @@ func writeMigration(w io.Writer, flags *config.Set) error {
 		return err
 	}
 	var sources []map[field.ID]bool
-	for _, page := range []func(io.Writer) error{dcgm.WriteMarkdown, nvml.WriteMarkdown} {
+	for _, page := range []func(io.Writer) error{dcgmdoc.WriteMarkdown, nvml.WriteMarkdown} {
 		ids, err := suppliedBy(page)
 		if err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 
 // profiler is between the reloader and the engine. While profiling is paused it
 // takes the profiling fields out of every list, so that nothing reads them: the
-// hardware behind them serves one client at a time, and a profiler as Nsight
-// Compute finds it free. That is the same for all collectors, in whichever process.
+// hardware behind them serves one client at a time, so that a profiler such as
+// Nsight Compute finds it free. That is the same for all collectors, in whichever process.
 type profiler struct {
 	apply func(context.Context, field.List) error
 	usual time.Duration // after which a pause ends by itself; 0: never
@@ -36,7 +36,7 @@ func newProfiler(list field.List, apply func(context.Context, field.List) error,
 		apply: apply, usual: usual, log: log.Named("profiling"), list: list, turn: make(chan struct{}, 1),
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_profiling_paused",
-			Help: "1 while profiling fields (DCGM_FI_PROF_…) are not read because somebody has paused them.",
+			Help: "1 while profiling fields (DCGM_FI_PROF_…) are not read because they are paused.",
 		}),
 	}
 }
@@ -52,16 +52,16 @@ func (p *profiler) reload(ctx context.Context, list field.List) error {
 }
 
 // pause returns when no profiling field is read any more. It ends after limit; 0
-// means the usual one, a negative one never. After an error the wish stands.
+// means the usual one, a negative one never. After an error the pause stays wanted.
 func (p *profiler) pause(ctx context.Context, limit time.Duration, cause string) error {
 	if limit == 0 {
 		limit = p.usual
 	}
 	p.log.Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
-	return p.inTurn(ctx, func() error {
-		p.schedule(limit)
-		return p.set(ctx, true)
-	})
+	// Before the turn, which a reload may hold for long: the end of the former pause must
+	// not end this one.
+	p.schedule(limit)
+	return p.inTurn(ctx, func() error { return p.set(ctx, true) })
 }
 
 // resume ends a pause.
@@ -117,18 +117,23 @@ func (p *profiler) schedule(limit time.Duration) {
 	}
 }
 
-// forgotten ends a pause that nobody has ended, unless its timer was replaced.
+// forgotten ends a pause that was not ended by a request, unless its timer was
+// replaced.
 func (p *profiler) forgotten(e *ending, after time.Duration) {
-	p.mu.Lock()
-	mine := p.end == e
-	p.mu.Unlock()
-	if !mine {
-		return
-	}
-	p.log.Warn("the pause was not resumed and ends by itself", zap.Duration("after", after))
 	ctx, cancel := context.WithTimeout(context.Background(), reloadTimeout)
 	defer cancel()
-	if err := p.resume(ctx, "forgotten"); err != nil {
+	err := p.inTurn(ctx, func() error {
+		p.mu.Lock()
+		mine := p.end == e
+		p.mu.Unlock()
+		if !mine {
+			return nil // replaced while a reload held the turn
+		}
+		p.log.Warn("the pause was not resumed and ends by itself", zap.Duration("after", after))
+		p.schedule(0)
+		return p.set(ctx, false)
+	})
+	if err != nil {
 		p.log.Error("profiling is not read again everywhere", zap.Error(err))
 	}
 }

@@ -42,6 +42,10 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 			s.tick = intervals[i]
 		}
 	}
+	if s.tick == 0 { // a source without columns has the state of its devices only
+		s.tick = o.Interval
+		s.groups = []dueGroup{{every: 1}}
+	}
 	byEvery := make(map[uint64]int)
 	member := make(map[[2]int]bool) // group and device
 	for i, d := range intervals {

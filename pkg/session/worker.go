@@ -102,11 +102,13 @@ func (w *worker) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			return // both were ready; a call after the end would delay Close
+			if n > 0 {
+				w.last(time.Now())
+			}
+			return
 		}
 		if w.tick(n, time.Now()) {
 			failures = 0
@@ -133,10 +135,13 @@ func (w *worker) backOff(failures uint64) uint64 {
 	return min(uint64(1)<<min(failures-4, 30), max(limit, 1)-1)
 }
 
-// tick takes and appends one row. It reports whether any device gave values.
-// A row is appended after a failure too: its stamps say how old the cells are.
-func (w *worker) tick(n uint64, now time.Time) bool {
-	due := w.schedule.at(n)
+// tick takes the row of tick n.
+func (w *worker) tick(n uint64, now time.Time) bool { return w.take(w.schedule.at(n), now) }
+
+// take reads the due cells and appends a row. It reports whether any device gave
+// values. A row is appended after a failure too: its stamps say how old the cells
+// are.
+func (w *worker) take(due []bool, now time.Time) bool {
 	for _, i := range w.events {
 		w.row[i] = math.NaN()
 	}
@@ -154,6 +159,22 @@ func (w *worker) tick(n uint64, now time.Time) bool {
 	ok := w.judge(start, err)
 	w.view.Ring.Append(start, w.stamps, w.row)
 	return ok
+}
+
+// last takes a row with the events since the last tick: the next session does not
+// see them.
+func (w *worker) last(now time.Time) {
+	if len(w.events) == 0 {
+		return
+	}
+	due := w.schedule.due
+	clear(due)
+	clear(w.schedule.devices)
+	for _, i := range w.events {
+		due[i] = true
+		w.schedule.devices[w.view.Columns[i].Device] = true
+	}
+	w.take(due, now)
 }
 
 // judge turns the error of a call into the stamps and outcomes of the devices. A

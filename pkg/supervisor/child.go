@@ -98,7 +98,7 @@ func startChild(list field.List, o *Options, log *zap.Logger) (*child, error) {
 		Path: self, Args: o.Command, Env: environment(os.Environ()), Stdin: bytes.NewReader(field.Format(list)),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		SysProcAttr: childAttributes,
 	}
 	if err := c.cmd.Start(); err != nil {
 		c.conn.close()

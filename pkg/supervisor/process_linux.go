@@ -2,10 +2,15 @@ package supervisor
 
 import (
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// childAttributes put a child into a process group of its own, with what its library
+// starts, and end it with this process.
+var childAttributes = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 
 // becomeReaper makes this process the parent of what its children leave behind, so
 // that reapGroup finds it.

@@ -131,7 +131,7 @@ func (t *turn) stuck() bool {
 
 // logStates logs each device whose state is not what was logged last.
 func (s *Supervisor) logStates(t *turn) {
-	if t.published.IsZero() || s.o.Hidden {
+	if t.published.IsZero() || !t.stopped.IsZero() || s.o.Hidden {
 		return
 	}
 	for _, d := range s.Status().Devices {

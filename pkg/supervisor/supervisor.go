@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -226,6 +227,12 @@ func (s *Supervisor) request() request {
 // had to abandon. Call it once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.answer(allVersions, context.Canceled)
+	if s.o.Command != nil {
+		// The kernel sends a child its parent-death signal when the thread ends that
+		// started it, not the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
 	for ctx.Err() == nil {
 		r := s.request()
 		what, present := "", true
