@@ -67,8 +67,8 @@ func writeMigration(w io.Writer, flags *config.Set) error {
 		sources = append(sources, ids)
 	}
 	amd := map[field.ID]bool{}
-	for _, s := range rocm.Supplies() {
-		amd[s.Field] = true
+	for _, r := range rows {
+		amd[r.desc.ID] = rocm.Supplies(r.desc)
 	}
 	sources = append(sources, amd)
 	var b strings.Builder
