@@ -31,18 +31,22 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	}
 	sel := s.o.Select.over(sources, s.o.Logger)
 	var all []bound
-	words := 0
+	words, columns := 0, 0
 	for _, src := range sources {
 		b, ok := sel.bind(src)
 		if !ok {
 			continue
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
+		columns += len(b.columns)
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
+	}
+	if columns == 0 {
+		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Memory(words)
 	if err != nil {
@@ -103,14 +107,6 @@ type kept struct {
 	// Of the goroutine that samples: as wide as the source.
 	row []float64
 	due []bool
-}
-
-// device returns which shown device the source's device i is, -1 if none.
-func (k *kept) device(i int) int {
-	if i < 0 || i >= len(k.places) {
-		return -1
-	}
-	return k.places[i]
 }
 
 // sample reads the due columns into row, which is as wide as what is shown.

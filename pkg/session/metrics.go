@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -58,6 +59,25 @@ var (
 	descCallTime = prometheus.NewDesc("warpgauge_library_call_seconds_total",
 		"Time spent in them.", []string{"collector", "call"}, nil)
 )
+
+// Family returns what type the metric of that name has, if a session counts it, and
+// the label in addition to collector that tells its series apart: collector itself
+// if there is one series, "" if no session has the metric.
+func Family(name string) (kind dto.MetricType, label string) {
+	switch name {
+	case "warpgauge_sample_duration_seconds":
+		return dto.MetricType_HISTOGRAM, "source"
+	case "warpgauge_sample_errors_total", "warpgauge_missed_ticks_total":
+		return dto.MetricType_COUNTER, "source"
+	case "warpgauge_implausible_values_total":
+		return dto.MetricType_COUNTER, "field"
+	case "warpgauge_rescan_errors_total":
+		return dto.MetricType_COUNTER, "collector"
+	case "warpgauge_library_calls_total", "warpgauge_library_call_seconds_total":
+		return dto.MetricType_COUNTER, "call"
+	}
+	return 0, ""
+}
 
 // calls reports what library calls cost.
 type calls struct{ s *Session }

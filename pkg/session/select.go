@@ -2,8 +2,11 @@ package session
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -21,7 +24,8 @@ type Selector interface {
 	String() string
 }
 
-// Selection is which devices a session shows. A nil Selector shows all of its kind.
+// Selection is which devices a session shows. The zero value shows all; otherwise
+// all three are set.
 type Selection struct{ GPUs, Switches, CPUs Selector }
 
 // selecting is a selection over the sources of one Open.
@@ -142,14 +146,15 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	b = bound{source: src}
 	for i := range devices {
 		k.places[i] = -1
-		if s.matches(&devices[i]) && s.first(&devices[i]) {
+		if d := clean(devices[i]); s.matches(&d) && s.first(&d) {
 			k.places[i] = len(b.devices)
-			b.devices = append(b.devices, clean(devices[i]))
+			b.devices = append(b.devices, d)
 		}
 	}
 	for i, c := range columns {
+		k.row[i] = math.NaN()
 		if at := k.places[c.Device]; at >= 0 && !s.repeats(c, &devices[c.Device]) {
-			c.Device = at
+			c.Device, c.Labels = at, cleanLabels(c.Labels)
 			b.columns = append(b.columns, c)
 			k.columns = append(k.columns, i)
 		}
@@ -187,7 +192,22 @@ func clean(d collector.Device) collector.Device {
 		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.InstanceProfile, &d.InstanceID, &d.ComputeID,
 		&d.MIGUUID, &d.Alias, &d.Link, &d.Switch, &d.CPU, &d.Core, &d.ConnectX,
 	} {
-		*text = strings.ToValidUTF8(*text, "\uFFFD")
+		*text = valid(*text)
 	}
+	d.Facts = cleanLabels(d.Facts)
 	return d
 }
+
+// cleanLabels is clean for labels, which are shared with the collector.
+func cleanLabels(labels []collector.Label) []collector.Label {
+	if !slices.ContainsFunc(labels, func(l collector.Label) bool { return !utf8.ValidString(l.Name) || !utf8.ValidString(l.Value) }) {
+		return labels
+	}
+	out := make([]collector.Label, len(labels))
+	for i, l := range labels {
+		out[i] = collector.Label{Name: valid(l.Name), Value: valid(l.Value)}
+	}
+	return out
+}
+
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -56,8 +56,7 @@ type Options struct {
 	// Memory returns zeroed memory of so many words for all rings of the session, and
 	// what has to stay reachable as long as the memory is in use. Nil means Go's heap.
 	Memory func(words int) (mem []atomic.Uint64, owner any, err error)
-	// Publish gets the sources once, when they are bound and before their first rows.
-	// It must not block. Nil means that only Sources returns them.
+	// Publish gets the sources once, when they are bound. It must not block. Nil means that only Sources returns them.
 	Publish func([]*view.Source)
 }
 
@@ -156,6 +155,8 @@ func (s *Session) watch(ctx context.Context) error {
 	defer end.Stop()
 	var scanning sync.WaitGroup
 	defer scanning.Wait() // a scan in progress must end before Close
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which ends it, if it can
 	scans := make(chan scanned, 1)
 	busy, last := false, time.Time{}
 	scan := func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -102,11 +103,13 @@ func (w *worker) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			return // both were ready; a call after the end would delay Close
+			if n > 0 {
+				w.last(time.Now())
+			}
+			return
 		}
 		if w.tick(n, time.Now()) {
 			failures = 0
@@ -133,10 +136,13 @@ func (w *worker) backOff(failures uint64) uint64 {
 	return min(uint64(1)<<min(failures-4, 30), max(limit, 1)-1)
 }
 
-// tick takes and appends one row. It reports whether any device gave values.
-// A row is appended after a failure too: its stamps say how old the cells are.
-func (w *worker) tick(n uint64, now time.Time) bool {
-	due := w.schedule.at(n)
+// tick takes the row of tick n.
+func (w *worker) tick(n uint64, now time.Time) bool { return w.take(w.schedule.at(n), now) }
+
+// take reads the due cells and appends a row. It reports whether any device gave
+// values. A row is appended after a failure too: its stamps say how old the cells
+// are.
+func (w *worker) take(due []bool, now time.Time) bool {
 	for _, i := range w.events {
 		w.row[i] = math.NaN()
 	}
@@ -154,6 +160,22 @@ func (w *worker) tick(n uint64, now time.Time) bool {
 	ok := w.judge(start, err)
 	w.view.Ring.Append(start, w.stamps, w.row)
 	return ok
+}
+
+// last takes a row with the events since the last tick: the next session does not
+// see them.
+func (w *worker) last(now time.Time) {
+	if len(w.events) == 0 {
+		return
+	}
+	due := w.schedule.due
+	clear(due)
+	clear(w.schedule.devices)
+	for _, i := range w.events {
+		due[i] = true
+		w.schedule.devices[w.view.Columns[i].Device] = true
+	}
+	w.take(due, now)
 }
 
 // judge turns the error of a call into the stamps and outcomes of the devices. A
@@ -206,14 +228,18 @@ func (w *worker) dropImplausible(due []bool) {
 }
 
 // assign spreads the error of a Sample over the devices: a DeviceError concerns
-// one, a joined error each of its parts, anything else all. ErrColumnsChanged
-// concerns none, the values are good; it only asks for another session.
+// one, an error joined of several with a DeviceError among them each of its parts,
+// anything else all. ErrColumnsChanged concerns none, the values are good; it only
+// asks for another session.
 func (w *worker) assign(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			w.assign(e)
+		parts := joined.Unwrap()
+		if slices.ContainsFunc(parts, func(e error) bool { _, ok := deviceOf(e); return ok }) {
+			for _, e := range parts {
+				w.assign(e)
+			}
+			return
 		}
-		return
 	}
 	if errors.Is(err, collector.ErrColumnsChanged) {
 		w.notify(err)
@@ -222,17 +248,14 @@ func (w *worker) assign(err error) {
 	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
 		w.notify(err)
 	}
-	if i, ok := deviceOf(err); ok {
+	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
 		if w.keep != nil {
-			i = w.keep.device(i)
+			if i = w.keep.places[i]; i < 0 {
+				return // of a device that is not shown
+			}
 		}
-		if i >= 0 && i < len(w.errs) {
-			w.errs[i] = err
-			return
-		}
-		if w.keep != nil {
-			return // of a device that is not shown
-		}
+		w.errs[i] = err
+		return
 	}
 	for i := range w.errs {
 		w.errs[i] = err

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -26,15 +27,18 @@ import (
 // What a child can make the parent allocate is bounded. A node of 16 GPUs with
 // every field and all links stays below a hundredth of each bound.
 const (
-	maxMessage = 64 << 20 // bytes
-	maxSources = 4 << 10
-	maxDevices = 64 << 10 // of all sources
-	maxColumns = 1 << 20  // of all sources
-	maxRows    = 1024
-	maxText    = 4096 // bytes of a reason
+	maxSources  = 4 << 10
+	maxDevices  = 16 << 10 // of all sources
+	maxColumns  = 1 << 18  // of all sources
+	maxRows     = 1024
+	maxInterval = 366 * 24 * time.Hour
+	maxText     = 1024 // bytes of a reason
 
 	headerBytes = 5
 )
+
+// maxBytes is the size of a message.
+var maxBytes = [...]uint32{kindView: 16 << 20, kindStates: 8 << 20, kindMetrics: 2 << 20}
 
 type kind byte
 
@@ -52,8 +56,33 @@ type viewMessage struct{ Sources []sourceMessage }
 type sourceMessage struct {
 	Rows     int
 	Interval time.Duration
-	Devices  []collector.Device
+	Devices  devices
 	Columns  []collector.Column
+}
+
+// devices are bounded while they are read: an empty one takes 3 bytes of a message
+// and a hundred times that in memory.
+type devices []collector.Device
+
+func (l *devices) UnmarshalJSON(b []byte) error {
+	*l = nil
+	d := json.NewDecoder(bytes.NewReader(b))
+	switch t, err := d.Token(); {
+	case err != nil || t == nil: // null
+		return err
+	case t != json.Delim('['):
+		return fmt.Errorf("devices begin with %v", t)
+	}
+	for d.More() {
+		if len(*l) == maxDevices {
+			return fmt.Errorf("more than %d devices", maxDevices)
+		}
+		*l = append(*l, collector.Device{})
+		if err := d.Decode(&(*l)[len(*l)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // statesMessage is the state of the session, at least once a second. Of the
@@ -85,8 +114,8 @@ type sender struct {
 
 // send writes one message; fd is passed with it unless it is negative.
 func (s *sender) send(k kind, payload []byte, fd int) error {
-	if len(payload) > maxMessage {
-		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxMessage)
+	if len(payload) > int(maxBytes[k]) {
+		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxBytes[k])
 	}
 	b := make([]byte, headerBytes, headerBytes+len(payload))
 	binary.BigEndian.PutUint32(b, uint32(len(payload)))
@@ -128,9 +157,9 @@ func (r *receiver) next() (kind, []byte, error) {
 	if err := r.fill(header[:]); err != nil {
 		return 0, nil, err
 	}
-	n := binary.BigEndian.Uint32(header[:])
-	if n > maxMessage {
-		return 0, nil, fmt.Errorf("%w: a message of %d bytes, at most %d are read", errChannel, n, maxMessage)
+	n, k := binary.BigEndian.Uint32(header[:]), kind(header[4])
+	if int(k) >= len(maxBytes) || n > maxBytes[k] {
+		return 0, nil, fmt.Errorf("%w: a message of kind %d with %d bytes", errChannel, k, n)
 	}
 	// Memory is taken as bytes arrive: a length alone costs nothing.
 	payload := make([]byte, 0, min(n, 64<<10))
@@ -141,7 +170,7 @@ func (r *receiver) next() (kind, []byte, error) {
 			return 0, nil, unexpected(err)
 		}
 	}
-	return kind(header[4]), payload, nil
+	return k, payload, nil
 }
 
 func unexpected(err error) error {

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protodelim"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -145,10 +147,10 @@ func (c *child) run() {
 func (c *child) read() error {
 	for {
 		k, payload, err := c.conn.next()
-		if err != nil {
-			if errors.Is(err, errChannel) {
-				return err
-			}
+		switch {
+		case errors.Is(err, errChannel):
+			return err
+		case err != nil:
 			return nil //nolint:nilerr // the child has ended or is about to
 		}
 		c.heard.Store(int64(time.Since(c.born)))
@@ -222,7 +224,7 @@ func (m *viewMessage) validate() error {
 	for i := range m.Sources {
 		s := &m.Sources[i]
 		devices, columns = devices+len(s.Devices), columns+len(s.Columns)
-		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 {
+		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 || s.Interval > maxInterval {
 			return fmt.Errorf("source %d: %d devices and %d columns up to it, %d rows each %v: at most %d, %d and %d",
 				i, devices, columns, s.Rows, s.Interval, maxDevices, maxColumns, maxRows)
 		}
@@ -232,14 +234,23 @@ func (m *viewMessage) validate() error {
 				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
 			}
 			seen[id] = true
+			if !legal(s.Devices[j].Facts) {
+				return fmt.Errorf("source %d: device %q has a fact that is no label", i, id)
+			}
 		}
 		for j := range s.Columns {
-			if d := s.Columns[j].Device; d < 0 || d >= len(s.Devices) {
-				return fmt.Errorf("source %d: column %d is of device %d of %d", i, j, d, len(s.Devices))
+			c := &s.Columns[j]
+			if c.Device < 0 || c.Device >= len(s.Devices) || !legal(c.Labels) {
+				return fmt.Errorf("source %d: column %d is of device %d of %d, or has a label with an illegal name", i, j, c.Device, len(s.Devices))
 			}
 		}
 	}
 	return nil
+}
+
+// legal reports whether labels can be on a page.
+func legal(labels []collector.Label) bool {
+	return !slices.ContainsFunc(labels, func(l collector.Label) bool { return !model.LegacyValidation.IsValidLabelName(l.Name) })
 }
 
 func (c *child) onStates(payload []byte) error {
@@ -260,9 +271,10 @@ func (c *child) onStates(payload []byte) error {
 			all[d.Device] = session.DeviceStatus{State: d.State, Cause: d.Cause, Reason: d.Reason[:min(len(d.Reason), maxText)]}
 		}
 	}
-	c.said.Store(&all)
 	if m.Ended {
 		c.onEnded(&m)
+	} else {
+		c.said.Store(&all)
 	}
 	return nil
 }
@@ -405,6 +417,7 @@ func (c *child) stop(grace time.Duration) {
 		select {
 		case <-c.end:
 		case <-timer.C:
+			c.log.Warn("child does not stop when asked to and is killed")
 			c.kill(ReasonHung, "did not stop when asked to")
 		}
 	}()

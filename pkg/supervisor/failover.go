@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -75,7 +76,8 @@ type Failover struct {
 	advancing time.Duration // for how long they have, since it was last behind
 	looked    time.Time
 	began     time.Time // of serving
-	failed    bool      // the primary has been behind
+	seen      bool      // the primary has had values
+	failed    bool      // and was behind since
 	published []*view.Source
 	started   bool // something was published
 	rest      bool // what the secondary was last asked
@@ -150,7 +152,7 @@ func (f *Failover) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kept = nil
-	f.publish()
+	f.publish(time.Now())
 }
 
 // DecideNow decides without waiting for what may still come: for a page that is
@@ -228,22 +230,26 @@ func (f *Failover) decide(now time.Time) {
 			next = bySecondary
 		}
 	case byPrimary:
-		if (f.behind >= f.o.Patience || !fresh && len(gpusOf(f.primary)) == 0) && f.fresh(f.secondary, now) {
+		if (f.behind >= f.patience(f.primary) || !fresh && len(gpusOf(f.primary)) == 0) && f.fresh(f.secondary, now) {
 			next = bySecondary
 		}
 	case bySecondary:
 		ready := !f.failed || f.advancing >= f.o.Confidence || !f.fresh(f.secondary, now)
-		if fresh && ready && f.behind == 0 && complete(f.published, f.primary, now, f.o.Patience) {
+		rows := uint64(math.MaxUint64) // a cell that the primary still lacks is waited for
+		if f.advancing >= 3*f.o.Confidence {
+			rows = 0
+		}
+		if fresh && ready && f.behind == 0 && complete(f.published, f.primary, now, f.o.Patience, rows) {
 			next = byPrimary
 		}
 	}
 	if next != f.serving {
 		f.change(next, now)
 	}
-	if f.kept != nil && (f.serving == bySecondary || len(gpusOf(f.primary)) > 0 || !f.fresh(f.kept, now)) {
+	if f.kept != nil && (f.serving == bySecondary && !f.gathering(now) || len(gpusOf(f.primary)) > 0 || !f.fresh(f.kept, now)) {
 		f.kept = nil
 	}
-	f.publish()
+	f.publish(now)
 	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= f.o.Confidence && !f.lacking())
 }
 
@@ -257,27 +263,41 @@ func (f *Failover) measure(now time.Time) {
 	}
 	f.looked = now
 	age, known := f.age(f.primary, now)
+	f.seen = f.seen || known
+	patience := f.patience(f.primary)
 	switch {
+	case !f.seen: // it has not been opened yet
 	case !known:
-		f.behind, f.advancing = f.o.Patience, 0
+		f.behind, f.advancing = patience, 0
 	case age > f.tolerance():
-		f.behind = min(max(f.behind, min(age, f.o.Patience))+passed, 2*f.o.Patience)
+		f.behind = min(max(f.behind, min(age, patience))+passed, 2*patience)
 		f.advancing = 0
 	default:
 		f.behind = max(f.behind-passed, 0)
 		f.advancing += passed
 	}
-	f.failed = f.failed || f.serving != undecided && f.behind >= f.o.Patience
+	f.failed = f.failed || f.behind >= patience
+}
+
+// patience is how long GPUs may be without new values: longer than that of the
+// options if the list has slow fields only.
+func (f *Failover) patience(sources []*view.Source) time.Duration {
+	return max(f.o.Patience, 2*slowest(sources))
 }
 
 // tolerance is the age of values that advance: three intervals of the source, and
-// at most half of patience.
+// at most half of patience or one and a half intervals.
 func (f *Failover) tolerance() time.Duration {
-	interval := time.Duration(0)
-	for _, s := range gpusOf(f.primary) {
+	interval := slowest(f.primary)
+	return min(max(3*interval, time.Second), max(f.patience(f.primary)/2, interval*3/2))
+}
+
+// slowest is the longest interval of the sources with GPUs.
+func slowest(sources []*view.Source) (interval time.Duration) {
+	for _, s := range gpusOf(sources) {
 		interval = max(interval, s.Interval)
 	}
-	return min(max(3*interval, time.Second), max(f.o.Patience/2, interval))
+	return interval
 }
 
 // age returns the median age of the newest values of the GPUs of sources; false if
@@ -306,7 +326,7 @@ func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bo
 // fresh reports whether most GPUs of sources have values of now.
 func (f *Failover) fresh(sources []*view.Source, now time.Time) bool {
 	age, known := f.age(sources, now)
-	return known && age <= f.o.Patience
+	return known && age <= f.patience(sources)
 }
 
 func (f *Failover) change(next serving, now time.Time) {
@@ -333,25 +353,40 @@ func (f *Failover) change(next serving, now time.Time) {
 
 // composed is what is shown: all of the collector that serves, of the secondary only
 // sources that have rows, and of the other what the first does not have. A source
-// is shown whole or not at all.
-func (f *Failover) composed() []*view.Source {
+// is shown whole or not at all: one of the primary gives way when the secondary has
+// rows of all its GPUs, or of those that it could read by the end of gathering.
+func (f *Failover) composed(now time.Time) []*view.Source {
 	first := append(slices.Clone(f.kept), f.primary...)
-	second := f.secondary
-	switch f.serving {
-	case undecided, byPrimary:
-		known := devicesOf(first)
-		second = slices.DeleteFunc(slices.Clone(second), func(s *view.Source) bool { return overlaps(s, known) })
-	case bySecondary:
-		second = slices.DeleteFunc(slices.Clone(second), func(s *view.Source) bool { return !f.ready(s) })
-		known := devicesOf(second)
-		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) })
+	second := slices.Clone(f.secondary)
+	if f.serving == bySecondary {
+		var late []*view.Source
+		second = slices.DeleteFunc(second, func(s *view.Source) bool {
+			ready := f.ready(s, now)
+			if !ready {
+				late = append(late, s)
+			}
+			return !ready
+		})
+		known, missing := devicesOf(second), map[string]bool{}
+		if f.gathering(now) {
+			missing = devicesOf(late)
+		}
+		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) && !overlaps(s, missing) })
 	}
+	known := devicesOf(first)
+	second = slices.DeleteFunc(second, func(s *view.Source) bool { return overlaps(s, known) })
 	return append(first, second...)
 }
 
+// gathering reports whether the secondary has so recently taken over that sources
+// of it which have no rows yet are waited for.
+func (f *Failover) gathering(now time.Time) bool {
+	return f.serving == bySecondary && now.Sub(f.began) < f.patience(f.secondary)/2
+}
+
 // publish shows what is composed if it differs from before.
-func (f *Failover) publish() {
-	sources := f.composed()
+func (f *Failover) publish(now time.Time) {
+	sources := f.composed(now)
 	if f.started && slices.Equal(sources, f.published) {
 		return
 	}
@@ -381,11 +416,11 @@ func (f *Failover) lacking() bool {
 // ready reports whether a source of the secondary can replace what is shown: it has
 // a value of one of its devices, and of each reading that was shown, those that take
 // two rows included.
-func (f *Failover) ready(s *view.Source) bool {
+func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	if !latest(s, &f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
 		return false
 	}
-	return complete(f.published, []*view.Source{s}, time.Now(), 4*f.o.Patience)
+	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
 }
 
 func gpusOf(sources []*view.Source) (out []*view.Source) {

@@ -46,16 +46,15 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	c := &inside{to: &sender{conn: conn}}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c := &inside{to: &sender{conn: conn}, fail: cancel}
 	o.Memory, o.Publish = c.memory, c.publish
 	s := session.New(open, list, o)
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	go func() {
 		var b [1]byte
 		_, _ = conn.Read(b[:]) // returns at the end only: the parent sends nothing
-		cancel()
+		cancel(nil)
 	}()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -71,6 +70,9 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	}
 	c.counts(s)
 	last := statesMessage{Ended: true}
+	if err == nil && context.Cause(ctx) != context.Canceled {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		last.Cause, last.Reason = session.CauseOf(err), err.Error()
 	}
@@ -81,6 +83,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 // inside is the child's side of the control channel.
 type inside struct {
 	to     *sender
+	fail   context.CancelCauseFunc // ends the session
 	region *ring.Region
 }
 
@@ -100,7 +103,9 @@ func (c *inside) publish(sources []*view.Source) {
 	for _, s := range sources {
 		m.Sources = append(m.Sources, sourceMessage{Rows: s.Ring.Rows(), Interval: s.Interval, Devices: s.Devices, Columns: s.Columns})
 	}
-	_ = c.to.sendJSON(kindView, &m, c.region.FD()) // if the parent is gone, so is this process soon
+	if err := c.to.sendJSON(kindView, &m, c.region.FD()); err != nil {
+		c.fail(fmt.Errorf("send view: %w", err))
+	}
 	_ = c.region.CloseFD()
 }
 

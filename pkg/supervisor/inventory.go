@@ -42,7 +42,7 @@ func (v *inventory) update(sources []*view.Source, before []session.DeviceStatus
 			present[s.Devices[i].ID] = true
 		}
 	}
-	for _, st := range append(before, v.parted...) {
+	for _, st := range slices.Concat(before, v.parted) {
 		id := st.Device.ID
 		if present[id] || !session.IsBoard(st.Device) || st.State == session.Absent {
 			continue
@@ -105,8 +105,10 @@ func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 		for i := range s.Devices {
 			if d := &s.Devices[i]; d.Level == field.GPU && d.GPU != "" {
 				gpus = append(gpus, d)
-				if n, ok := v.numbers[d.ID]; ok {
+				if n, ok := v.numbers[d.ID]; ok && !taken[n] {
 					taken[n] = true
+				} else {
+					delete(v.numbers, d.ID) // it is new, or another has had its number since
 				}
 			}
 		}

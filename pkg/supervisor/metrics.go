@@ -2,9 +2,10 @@ package supervisor
 
 import (
 	"fmt"
-	"strings"
+	"maps"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -15,7 +16,11 @@ import (
 
 // counts are what a supervisor counts across sessions.
 type counts struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	counted
+}
+
+type counted struct {
 	restarts map[string]uint64
 	opens    map[bool]uint64 // by success
 	cpu      time.Duration   // of children that are gone
@@ -38,6 +43,20 @@ func (c *counts) end(l life, stuck bool) {
 	if p, ok := l.(*child); ok && !stuck {
 		c.cpu += p.cpu
 	}
+}
+
+// read returns a copy: readers of metrics hold no lock that the supervisor takes.
+func (c *counts) read() counted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cpu := c.cpu
+	if p, ok := c.life.(*child); ok {
+		cpu += p.cost.Load().cpu
+	}
+	c.shown = max(c.shown, cpu)
+	out := c.counted
+	out.restarts, out.opens = maps.Clone(c.restarts), maps.Clone(c.opens)
+	return out
 }
 
 func (c *counts) open(success bool) {
@@ -87,19 +106,16 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{s.o.Name}, labels...)...)
 	}
-	c := &s.counts
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c := s.counts.read()
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[true]), "success")
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[false]), "error")
 	if s.o.Command != nil {
 		for _, r := range reasons {
 			emit(descRestarts, prometheus.CounterValue, float64(c.restarts[r]), r)
 		}
-		cpu, up, abandoned := c.cpu, 0.0, 0.0
+		up, abandoned := 0.0, 0.0
 		if p, ok := c.life.(*child); ok {
 			used := p.cost.Load()
-			cpu += used.cpu
 			emit(descChildPID, prometheus.GaugeValue, float64(p.pid))
 			if used.resident != 0 {
 				emit(descChildMemory, prometheus.GaugeValue, float64(used.resident))
@@ -111,7 +127,6 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 				abandoned = 1
 			}
 		}
-		c.shown = max(c.shown, cpu)
 		emit(descChildUp, prometheus.GaugeValue, up)
 		emit(descChildCPU, prometheus.CounterValue, c.shown.Seconds())
 		emit(descAbandoned, prometheus.GaugeValue, abandoned)
@@ -162,37 +177,43 @@ func carry(ch chan<- prometheus.Metric, f *dto.MetricFamily) {
 	}
 }
 
-// validateFamily refuses a family of a child that would spoil the page of our own
-// metrics.
+// validateFamily refuses a family of a child that no session has, and one that would
+// spoil the page of our own metrics.
 func validateFamily(f *dto.MetricFamily, name string) error {
-	if t := f.GetType(); !isWord(f.GetName()) || !strings.HasPrefix(f.GetName(), "warpgauge_") ||
-		t != dto.MetricType_COUNTER && t != dto.MetricType_HISTOGRAM && t != dto.MetricType_GAUGE {
-		return fmt.Errorf("metric %.80q of type %v is none of ours", f.GetName(), t)
+	kind, label := session.Family(f.GetName())
+	if label == "" || f.GetType() != kind {
+		return fmt.Errorf("metric %.80q of type %v is none of a session's", f.GetName(), f.GetType())
 	}
+	seen := make(map[string]bool)
 	for _, m := range f.GetMetric() {
-		typed := f.GetType() == dto.MetricType_COUNTER && m.Counter != nil || f.GetType() == dto.MetricType_HISTOGRAM && m.Histogram != nil ||
-			f.GetType() == dto.MetricType_GAUGE && m.Gauge != nil
-		mine, last := false, ""
+		typed := kind == dto.MetricType_COUNTER && m.Counter != nil || kind == dto.MetricType_HISTOGRAM && ascends(m.Histogram)
+		values := make(map[string]string)
 		for _, l := range m.GetLabel() {
-			if !isWord(l.GetName()) || l.GetName() <= last {
-				return fmt.Errorf("label %.80q of metric %q is illegal or out of order", l.GetName(), f.GetName())
+			if !utf8.ValidString(l.GetValue()) {
+				return fmt.Errorf("value %.80q of label %.80q of metric %q is not UTF-8", l.GetValue(), l.GetName(), f.GetName())
 			}
-			last = l.GetName()
-			mine = mine || l.GetName() == "collector" && l.GetValue() == name
+			values[l.GetName()] = l.GetValue()
 		}
-		if !typed || !mine {
-			return fmt.Errorf("metric %q has no value, or is not of collector %q", f.GetName(), name)
+		own, labelled := values[label]
+		want := 2
+		if label == "collector" {
+			want = 1
 		}
+		if !typed || !labelled || values["collector"] != name || len(values) != want || len(m.GetLabel()) != want || seen[own] || m.TimestampMs != nil {
+			return fmt.Errorf("a series of metric %q has no value, not the labels of collector %q, or is there twice", f.GetName(), name)
+		}
+		seen[own] = true
 	}
 	return nil
 }
 
-// isWord reports whether s is a legal name of a metric or label of ours.
-func isWord(s string) bool {
-	for i, r := range s {
-		if (r < 'a' || r > 'z') && r != '_' && (i == 0 || r < '0' || r > '9') {
+// ascends reports whether the bounds and counts of a histogram's buckets do.
+func ascends(h *dto.Histogram) bool {
+	all := h.GetBucket()
+	for i := 1; i < len(all); i++ {
+		if !(all[i-1].GetUpperBound() < all[i].GetUpperBound()) || all[i-1].GetCumulativeCount() > all[i].GetCumulativeCount() {
 			return false
 		}
 	}
-	return s != "" && !strings.HasPrefix(s, "__")
+	return h != nil
 }

@@ -36,8 +36,8 @@ func cellOf(d *collector.Device, c *collector.Column) cell {
 
 // complete reports whether next can replace shown without a gap: every device of
 // next that is fresh in shown has a row, and every cell of it that had a value has
-// one again, or has had patientRows rows to get one.
-func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration) bool {
+// one again, or has had so many rows to get one.
+func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration, rows uint64) bool {
 	fresh := make(map[string]bool)
 	had := make(map[cell]bool)
 	var row ring.Row
@@ -45,8 +45,9 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration)
 		if !latest(src, &row) {
 			continue
 		}
+		limit := int64(max(freshFor, 2*src.Interval))
 		for i, stamp := range row.Stamps {
-			if stamp != 0 && now.UnixNano()-stamp <= int64(freshFor) {
+			if stamp != 0 && now.UnixNano()-stamp <= limit {
 				fresh[src.Devices[i].ID] = true
 			}
 		}
@@ -69,7 +70,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration)
 				return false
 			}
 		}
-		if src.Ring.Head() >= patientRows {
+		if src.Ring.Head() >= rows {
 			continue
 		}
 		for i := range src.Columns {

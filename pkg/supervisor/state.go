@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,7 +37,8 @@ func (t *state) held() string {
 // up reports whether the collector counts as up.
 func (t *state) up() bool { return t.serves || time.Now().Before(t.until) }
 
-// devices are those that were or are in service, without the absent ones.
+// devices are those that were or are in service, without the absent ones. The result
+// may be shared.
 func (t *state) devices() []session.DeviceStatus {
 	switch {
 	case t.serves:
@@ -54,7 +56,7 @@ func (t *state) devices() []session.DeviceStatus {
 	case t.handover != nil && time.Now().Before(t.until):
 		return t.handover
 	case len(t.sources) == 0:
-		return append([]session.DeviceStatus(nil), t.parted...)
+		return t.parted
 	}
 	var out []session.DeviceStatus
 	var row ring.Row
@@ -79,7 +81,7 @@ func (s *Supervisor) Status() session.CollectorStatus {
 	if s.o.Hidden && t.cause == session.CauseStandby {
 		return out
 	}
-	out.Devices = append(t.devices(), t.absent...)
+	out.Devices = slices.Concat(t.devices(), t.absent)
 	return out
 }
 
@@ -141,8 +143,8 @@ func (s *Supervisor) logStates(t *turn) {
 			continue
 		}
 		s.logged[id] = now
-		if d.State == session.Up && was == session.Released.String() || d.Device.Parent != "" {
-			continue // reported once, for the collector or for the GPU
+		if d.Device.Parent != "" {
+			continue // reported once, for the GPU
 		}
 		log := s.log.With(zap.String("device", id), zap.String("gpu", d.Device.GPU), zap.String("state", now))
 		if d.State == session.Up {

@@ -104,6 +104,7 @@ type Supervisor struct {
 	version uint64 // of wanted
 	lists   uint64 // how often the list has changed
 	waiters []waiter
+	over    bool // Run has returned
 
 	// Of Run alone.
 	shown     []*view.Source // what is published
@@ -177,8 +178,12 @@ func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	}
 	s.version++
 	s.waiters = append(s.waiters, waiter{s.version, done})
+	over := s.over
 	s.mu.Unlock()
 	poke(s.wake)
+	if over {
+		s.answer(allVersions, context.Canceled)
+	}
 	return done
 }
 
@@ -198,6 +203,16 @@ func (s *Supervisor) answer(v uint64, err error) {
 		w.done <- err
 		return true
 	})
+}
+
+// answerTurn reports to those who asked for what r is, since then included: a change
+// that leaves everything as it was starts no other session.
+func (s *Supervisor) answerTurn(r *request, err error) {
+	v := r.version
+	if now := s.request(); now.lists == r.lists && !now.rests() {
+		v = now.version
+	}
+	s.answer(v, err)
 }
 
 const allVersions = ^uint64(0)
@@ -226,7 +241,12 @@ func (s *Supervisor) request() request {
 // Run keeps the collector as it is wanted until ctx ends. Its error names what it
 // had to abandon. Call it once.
 func (s *Supervisor) Run(ctx context.Context) error {
-	defer s.answer(allVersions, context.Canceled)
+	defer func() {
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.answer(allVersions, context.Canceled)
+	}()
 	if s.o.Command != nil {
 		// The kernel sends a child its parent-death signal when the thread ends that
 		// started it, not the process.
@@ -365,7 +385,7 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 	s.setProblem(cause, e.text)
 	s.quiet.found(s.log, e.text)
 	s.notBefore = time.Now().Add(pause)
-	s.answer(t.request.version, nil)
+	s.answerTurn(t.request, nil)
 }
 
 // failed follows a session that should not have ended, or could not begin.
@@ -405,7 +425,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 		s.log.Warn("session ended, another is started", fields...)
 	}
 	s.setProblem(cause, e.text)
-	s.answer(r.version, err)
+	s.answerTurn(r, err)
 }
 
 // start begins a session.
@@ -496,7 +516,7 @@ func (t *turn) advance() {
 		}
 	}
 	if t.sources != nil && t.stopped.IsZero() && t.published.IsZero() &&
-		(now.Sub(t.bound) >= s.o.Session.Deadline || complete(s.shown, t.sources, now, s.o.FreshFor)) {
+		(now.Sub(t.bound) >= s.o.Session.Deadline || complete(s.shown, t.sources, now, s.o.FreshFor, patientRows)) {
 		t.publish(now)
 	}
 	s.show(t)

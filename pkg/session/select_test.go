@@ -1,0 +1,294 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+)
+
+func choose(t *testing.T, gpus, switches, cpus string) (out Selection) {
+	t.Helper()
+	for text, at := range map[*Selector]string{&out.GPUs: gpus, &out.Switches: switches, &out.CPUs: cpus} {
+		parsed, err := config.ParseSelector(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*text = parsed
+	}
+	return out
+}
+
+// extended is a collector with further sources.
+type extended struct {
+	collector.Collector
+	more []collector.Source
+}
+
+func (e *extended) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
+	sources, err := e.Collector.Open(ctx, fields)
+	return append(sources, e.more...), err
+}
+
+// Fields of the simulated hardware below.
+const (
+	temperature field.ID = 150
+	used        field.ID = 252
+)
+
+// hardware is a node with so many GPUs with a link, switches with two links, and
+// CPUs with four cores. mig names the instances of a GPU.
+func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.Source) {
+	add := func(s *stub) {
+		s.sample = func(row []float64, due []bool) error {
+			for i := range row {
+				if due[i] {
+					row[i] = float64(10 + i)
+				}
+			}
+			return nil
+		}
+		out = append(out, s)
+	}
+	for i := range gpus {
+		n := fmt.Sprint(i)
+		id := "GPU-" + n
+		s := &stub{
+			devices: []collector.Device{{ID: id, Level: field.GPU, GPU: n}, {ID: id + "/link0", Parent: id, Level: field.Link, GPU: n, Link: "0"}},
+			columns: []collector.Column{{Field: temperature}, {Field: used}, {Field: field.XIDErrors}, {Device: 1, Field: 1530}},
+		}
+		for j, instance := range mig[i] {
+			s.devices = append(s.devices, collector.Device{ID: id + "/" + instance, Parent: id, Level: field.Instance, GPU: n, InstanceID: instance})
+			s.columns = append(s.columns, collector.Column{Device: 2 + j, Field: used}, collector.Column{Device: 2 + j, Field: field.XIDErrors})
+		}
+		add(s)
+	}
+	for i := range switches {
+		name := fmt.Sprintf("nvswitch%d", i)
+		add(&stub{
+			devices: []collector.Device{
+				{ID: name, Level: field.Switch, Switch: name},
+				{ID: name + "/0", Parent: name, Level: field.Link, Switch: name, Link: "0"},
+				{ID: name + "/1", Parent: name, Level: field.Link, Switch: name, Link: "1"},
+			},
+			columns: []collector.Column{{Field: 701}, {Device: 1, Field: 702}, {Device: 2, Field: 702}},
+		})
+	}
+	for i := range cpus {
+		n := fmt.Sprint(i)
+		s := &stub{devices: []collector.Device{{ID: "cpu" + n, Level: field.CPU, CPU: n}}, columns: []collector.Column{{Field: 1100}}}
+		for j := range 4 {
+			core := fmt.Sprint(4*i + j)
+			s.devices = append(s.devices, collector.Device{ID: "core" + core, Parent: "cpu" + n, Level: field.Core, CPU: n, Core: core})
+			s.columns = append(s.columns, collector.Column{Device: 1 + j, Field: 1101})
+		}
+		add(s)
+	}
+	return out
+}
+
+// shown binds sources and names what the selection leaves: devices, or columns as
+// "device field".
+func shown(t *testing.T, sel Selection, sources []collector.Source) (devices, columns []string) {
+	t.Helper()
+	s := New(newNode(t, 0).factory, oneField, Options{Select: sel})
+	b, err := s.bind(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range b.workers {
+		for _, d := range w.view.Devices {
+			devices = append(devices, d.ID)
+		}
+		for _, c := range w.view.Columns {
+			columns = append(columns, fmt.Sprintf("%s %d", w.view.Devices[c.Device].ID, c.Field))
+		}
+	}
+	slices.Sort(devices)
+	return devices, columns
+}
+
+func TestSelection(t *testing.T) {
+	hgx := hardware(3, 2, 0, nil)
+	mig := hardware(3, 0, 0, map[int][]string{0: {"1", "2"}, 2: {"7", "8"}})
+	grace := hardware(1, 0, 2, nil)
+	for _, c := range []struct {
+		sources              []collector.Source
+		gpus, switches, cpus string
+		want                 string
+	}{
+		{hgx, "f", "f", "f", "GPU-0 GPU-0/link0 GPU-1 GPU-1/link0 GPU-2 GPU-2/link0 nvswitch0 nvswitch0/0 nvswitch0/1 nvswitch1 nvswitch1/0 nvswitch1/1"},
+		{hgx, "g:2", "f", "f", "GPU-2 GPU-2/link0 nvswitch0 nvswitch0/0 nvswitch0/1 nvswitch1 nvswitch1/0 nvswitch1/1"},
+		{hgx, "g:0", "g:1", "f", "GPU-0 GPU-0/link0 nvswitch1"},
+		{hgx, "g:0", "i:1", "f", "GPU-0 GPU-0/link0 nvswitch0/1 nvswitch1/1"},
+		{mig, "f", "f", "f", "GPU-0 GPU-0/1 GPU-0/2 GPU-0/link0 GPU-1 GPU-1/link0 GPU-2 GPU-2/7 GPU-2/8 GPU-2/link0"},
+		{mig, "g", "f", "f", "GPU-0 GPU-0/link0 GPU-1 GPU-1/link0 GPU-2 GPU-2/link0"},
+		{mig, "i", "f", "f", "GPU-0/1 GPU-0/2 GPU-2/7 GPU-2/8"},
+		{mig, "g:1,2+i:7", "f", "f", "GPU-1 GPU-1/link0 GPU-2 GPU-2/7 GPU-2/link0"},
+		{grace, "f", "f", "g", "GPU-0 GPU-0/link0 cpu0 cpu1"},
+		{grace, "f", "f", "i:0-2,7", "GPU-0 GPU-0/link0 core0 core1 core2 core7"},
+	} {
+		got, _ := shown(t, choose(t, c.gpus, c.switches, c.cpus), c.sources)
+		if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
+			t.Errorf("-d %s -s %s -p %s (-want +got):\n%s", c.gpus, c.switches, c.cpus, diff)
+		}
+	}
+}
+
+// With f a GPU that has instances keeps what they do not report, so that its
+// temperature stays on the page and nothing is reported twice; XIDs of the whole GPU
+// are none of its instances'.
+func TestFlexibleSelectionReportsNothingTwice(t *testing.T) {
+	mig := hardware(2, 0, 0, map[int][]string{0: {"1"}})
+	for gpus, want := range map[string][]string{
+		"f": {
+			"GPU-0 150", "GPU-0 230", "GPU-0/link0 1530", "GPU-0/1 252", "GPU-0/1 230",
+			"GPU-1 150", "GPU-1 252", "GPU-1 230", "GPU-1/link0 1530",
+		},
+		"g":   {"GPU-0 150", "GPU-0 252", "GPU-0 230", "GPU-0/link0 1530", "GPU-1 150", "GPU-1 252", "GPU-1 230", "GPU-1/link0 1530"},
+		"i:1": {"GPU-0/1 252", "GPU-0/1 230"},
+	} {
+		_, got := shown(t, choose(t, gpus, "f", "f"), mig)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-d %s (-want +got):\n%s", gpus, diff)
+		}
+	}
+}
+
+func TestSelectionOfNothing(t *testing.T) {
+	s := New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:99", "g:99", "g:99")})
+	_, err := s.bind(hardware(1, 1, 1, nil))
+	if !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "--devices=g:99") {
+		t.Errorf("bind: %v, want ErrNoDevices and the selectors", err)
+	}
+	idle := &stub{devices: devices(2), columns: []collector.Column{{Device: 1, Field: 60001}}}
+	s = New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:0", "f", "f")})
+	if _, err := s.bind([]collector.Source{idle}); !errors.Is(err, collector.ErrNothingToRead) {
+		t.Errorf("bind of a device without columns: %v, want ErrNothingToRead", err)
+	}
+}
+
+func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	s := New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)})
+	if _, err := s.bind(hardware(2, 1, 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if logs.Len() != 1 || logs.All()[0].ContextMap()["device"] != "GPU 40, GPU 41, MIG instance 3, switch 9, core 7" {
+		t.Errorf("log = %v, want one line that names what does not exist", logs.All())
+	}
+}
+
+// What is hidden is never due, and the rest keeps its value where it is not due.
+func TestHiddenColumnsAreNotRead(t *testing.T) {
+	var dues []bool
+	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60002}}}
+	src.sample = func(row []float64, due []bool) error {
+		dues = slices.Clone(due)
+		for i := range row {
+			if due[i] {
+				row[i]++
+			}
+		}
+		return nil
+	}
+	for i := range src.devices {
+		src.devices[i].GPU = fmt.Sprint(i)
+	}
+	w := testWorker(t, src, list(desc(60001, field.EachTick), desc(60002, field.Slow)), choose(t, "g:1-2", "f", "f"))
+	w.row[0], w.row[1] = 10, 20
+	var row ring.Row
+	f := func(n uint64, due []bool, want ...float64) {
+		t.Helper()
+		w.tick(n, time.Now())
+		if !w.view.Ring.Latest(&row) || !slices.Equal(row.Cells, want) || !slices.Equal(dues, due) {
+			t.Errorf("tick %d: due are %v, the row is %v, want %v and %v", n, dues, row.Cells, due, want)
+		}
+	}
+	f(0, []bool{false, true, true}, 11, 21)
+	f(1, []bool{false, true, false}, 12, 21)
+}
+
+// An error of a hidden device concerns no other; one of a device that the source
+// does not have is a bug of the collector and concerns all.
+func TestErrorsOfHiddenDevices(t *testing.T) {
+	lost := func(i int) error { return &collector.DeviceError{Device: i, Err: collector.ErrDeviceLost} }
+	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60001}}}
+	w := testWorker(t, src, oneField, choose(t, "g:1-2", "f", "f"))
+	w.notify = func(error) {}
+	n := uint64(0)
+	for _, c := range []struct {
+		in   error
+		want [2]State
+	}{
+		{nil, [2]State{Up, Up}},
+		{lost(0), [2]State{Up, Up}},
+		{lost(1), [2]State{Lost, Up}},
+		{lost(2), [2]State{Up, Lost}},
+		{fmt.Errorf("sample: %w", lost(2)), [2]State{Up, Lost}},
+		{errors.Join(lost(0), lost(1), lost(2)), [2]State{Lost, Lost}},
+		{errors.Join(lost(0), nil), [2]State{Up, Up}},
+		{collector.ErrColumnsChanged, [2]State{Up, Up}},
+		{errors.New("all"), [2]State{Stalled, Stalled}},
+		{lost(77), [2]State{Lost, Lost}},
+	} {
+		src.sample = func([]float64, []bool) error { return c.in }
+		w.tick(n, time.Now())
+		n++
+		if got := [2]State{w.device(0, time.Now()).State, w.device(1, time.Now()).State}; got != c.want {
+			t.Errorf("after %v the devices are %v, want %v", c.in, got, c.want)
+		}
+	}
+}
+
+// Two devices with one id could not be told apart; labels must be valid UTF-8.
+func TestIdentityIsMadeSound(t *testing.T) {
+	facts := []collector.Label{{Name: "driver", Value: "5\xff"}}
+	labels := []collector.Label{{Name: "peer\xff", Value: "1"}}
+	src := &stub{
+		devices: []collector.Device{
+			{ID: "a", GPU: "0"}, {ID: "a", GPU: "1"}, {ID: "", GPU: "2"}, {ID: "\xff", GPU: "3", Model: "A\xfe100", Facts: facts}, {ID: "\xfe", GPU: "4"},
+		},
+		columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 3, Field: 60001, Labels: labels}},
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	s := New(newNode(t, 0).factory, oneField, Options{Logger: zap.New(core)})
+	b, err := s.bind([]collector.Source{src, &stub{devices: []collector.Device{{ID: "a"}, {ID: "b"}}, columns: src.columns[:1]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := b.sources[0]
+	want := []collector.Device{{ID: "a", GPU: "0"}, {ID: "\uFFFD", GPU: "3", Model: "A\uFFFD100", Facts: []collector.Label{{Name: "driver", Value: "5\uFFFD"}}}}
+	if diff := cmp.Diff(want, v.Devices); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+	columns := []collector.Column{{Field: 60001}, {Device: 1, Field: 60001, Labels: []collector.Label{{Name: "peer\uFFFD", Value: "1"}}}}
+	if diff := cmp.Diff(columns, v.Columns); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	if facts[0].Value != "5\xff" || labels[0].Name != "peer\xff" {
+		t.Error("labels of the collector were changed")
+	}
+	if second := b.sources[1].Devices; len(second) != 1 || second[0].ID != "b" {
+		t.Errorf("of the second source %v are shown, want b", second)
+	}
+	if logs.Len() != 4 {
+		t.Errorf("%d lines of log, want one for each device that is left out", logs.Len())
+	}
+	if !math.IsNaN(b.workers[0].keep.row[1]) {
+		t.Error("a hidden cell is not blank")
+	}
+}

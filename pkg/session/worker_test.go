@@ -1,0 +1,330 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+)
+
+// stub is a source whose Sample is a function.
+type stub struct {
+	devices []collector.Device
+	columns []collector.Column
+	sample  func(row []float64, due []bool) error
+}
+
+func (s *stub) Devices() []collector.Device            { return s.devices }
+func (s *stub) Columns() []collector.Column            { return s.columns }
+func (s *stub) Sample(row []float64, due []bool) error { return s.sample(row, due) }
+
+func devices(n int) (ds []collector.Device) {
+	for i := range n {
+		ds = append(ds, collector.Device{ID: fmt.Sprintf("GPU-%d", i), Level: field.GPU, GPU: fmt.Sprint(i)})
+	}
+	return ds
+}
+
+// worker returns the worker of a source in a session that does not run.
+func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
+	t.Helper()
+	s := New(newNode(t, 0).factory, fields, Options{Select: sel})
+	b, err := s.bind([]collector.Source{src})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.workers[0]
+}
+
+func TestSchedule(t *testing.T) {
+	fast, slow, static := desc(60001, field.EachTick), desc(60002, field.Slow), desc(60003, field.Static)
+	l := list(fast, slow, static)
+	l.Fields[0].Interval = 100 * time.Millisecond
+	columns := []collector.Column{{Field: fast.ID}, {Field: slow.ID}, {Field: static.ID}, {Field: 60009}}
+	s := newSchedule(columns, 1, l, Options{}.withDefaults())
+	if s.tick != 100*time.Millisecond {
+		t.Fatalf("tick is %v, want that of the fastest field", s.tick)
+	}
+	count := make([]int, len(columns))
+	for n := range uint64(6000) { // ten minutes
+		for i, due := range s.at(n) {
+			if due {
+				count[i]++
+			}
+		}
+	}
+	if want := []int{6000, 20, 2, 600}; !slices.Equal(count, want) {
+		t.Errorf("columns were due %v times in ten minutes, want %v", count, want)
+	}
+	s.at(6000)
+	if due := s.at(6299); due[1] || !due[0] {
+		t.Errorf("at tick 6299: %v", due)
+	}
+	if due := s.at(6412); !due[1] { // 6300 was skipped
+		t.Error("a column whose tick was skipped is not due on the next")
+	}
+	if due := s.at(6413); due[1] {
+		t.Error("due twice")
+	}
+	s.retry()
+	if due := s.at(6414); !due[2] {
+		t.Error("not due after a failure")
+	}
+}
+
+// Two names of one reading: the shorter interval serves both. A list of slow fields
+// alone ticks at their interval.
+func TestTick(t *testing.T) {
+	f := func(d *field.Descriptor, first, second, want time.Duration) {
+		t.Helper()
+		l := list(d, d)
+		l.Fields[0].Interval, l.Fields[1].Interval = first, second
+		s := newSchedule([]collector.Column{{Field: d.ID}}, 1, l, Options{}.withDefaults())
+		if s.tick != want || len(s.groups) != 1 || s.groups[0].every != 1 {
+			t.Errorf("intervals %v and %v: tick %v with groups %+v, want %v", first, second, s.tick, s.groups, want)
+		}
+	}
+	slow := desc(60001, field.Slow)
+	f(slow, 0, 0, 30*time.Second)
+	f(slow, 5*time.Second, 0, 5*time.Second)
+	f(slow, time.Minute, 0, 30*time.Second)
+	f(slow, time.Minute, 2*time.Second, 2*time.Second)
+	f(slow, time.Millisecond, 0, MinInterval)
+	f(desc(60001, field.Static), 0, 0, StaticInterval)
+	f(desc(60001, field.EachTick), 0, 0, time.Second)
+}
+
+// A device of which nothing is due keeps its stamp and its state; one without
+// columns is as fresh as its source.
+func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
+	fast, slow := desc(60001, field.EachTick), desc(60002, field.Slow)
+	var err error
+	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: fast.ID}, {Device: 1, Field: slow.ID}}}
+	src.sample = func([]float64, []bool) error { return err }
+	w := testWorker(t, src, list(fast, slow), Selection{})
+	begin := time.Now()
+	var row ring.Row
+	f := func(n uint64, e error, want ...int) { // the tick of each device's stamp
+		t.Helper()
+		err = e
+		w.tick(n, begin.Add(time.Duration(n)*time.Second))
+		if !w.view.Ring.Latest(&row) {
+			t.Fatal("no row")
+		}
+		for i, tick := range want {
+			if at := begin.Add(time.Duration(tick) * time.Second).UnixNano(); row.Stamps[i] != at {
+				t.Errorf("tick %d: device %d has the stamp of %v, want that of tick %d", n, i, time.Unix(0, row.Stamps[i]).Sub(begin), tick)
+			}
+			if st := w.device(i, time.Now()); st.LastSample.UnixNano() != row.Stamps[i] {
+				t.Errorf("tick %d: device %d was sampled at %v, its stamp says %v", n, i, st.LastSample, row.Stamps[i])
+			}
+		}
+	}
+	f(0, nil, 0, 0, 0)
+	f(1, nil, 1, 0, 1)
+	f(29, nil, 29, 0, 29)
+	f(30, nil, 30, 30, 30)
+	f(31, errors.New("gone"), 30, 30, 30)
+	if st := w.device(1, time.Now()); st.State != Stalled || st.Cause != CauseError {
+		t.Errorf("after a failure of all the device of which nothing was due is %+v", st)
+	}
+	f(32, nil, 32, 32, 32) // all is due after a failure of all
+}
+
+func TestAListOfSlowFieldsHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 1)
+		s := start(t, n.factory, list(desc(60001, field.Slow)), Options{})
+		time.Sleep(65 * time.Second)
+		sampled := s.state(t, "GPU-0").LastSample
+		n.set(func() {
+			if got := n.devices[0].samples; got != 4 && got != 3 {
+				t.Errorf("%d calls in 65 s, want one each 30 s", got)
+			}
+			n.devices[0].hang = make(chan struct{})
+		})
+		time.Sleep(40 * time.Second)
+		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !st.LastSample.Equal(sampled) {
+			t.Errorf("the device is %+v, want stalled with the sample of %v", st, sampled)
+		}
+		close(n.devices[0].hang)
+		_, _ = s.stop()
+	})
+}
+
+// A source without columns is sampled for its state.
+func TestSourceWithoutColumns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 1)
+		lost := &stub{devices: []collector.Device{{ID: "GPU-9", Level: field.GPU}}}
+		lost.sample = func([]float64, []bool) error { return collector.ErrDeviceLost }
+		fine := &stub{devices: []collector.Device{{ID: "GPU-8", Level: field.GPU}}, sample: func([]float64, []bool) error { return nil }}
+		s := start(t, func() collector.Collector { return &extended{n.factory(), []collector.Source{lost, fine}} }, oneField, Options{})
+		time.Sleep(3 * time.Second)
+		for id, want := range map[string]State{"GPU-0": Up, "GPU-8": Up, "GPU-9": Lost} {
+			if st := s.state(t, id); st.State != want {
+				t.Errorf("%s is %+v, want %v", id, st, want)
+			}
+		}
+		_, _ = s.stop()
+	})
+}
+
+func TestErrorsOfDevices(t *testing.T) {
+	var err error
+	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60001}}}
+	src.sample = func(row []float64, _ []bool) error {
+		for i := range row {
+			row[i]++
+		}
+		return err
+	}
+	var noticed []error
+	w := testWorker(t, src, oneField, Selection{})
+	w.notify = func(err error) { noticed = append(noticed, err) }
+	if st := w.device(0, time.Now()); st.State != Stalled || st.Cause != CauseStarting {
+		t.Errorf("before the first sample: %+v", st)
+	}
+	n := uint64(0)
+	f := func(e error, notices int, want ...State) {
+		t.Helper()
+		err, noticed = e, nil
+		at := time.Now()
+		ok := w.tick(n, at)
+		n++
+		var row ring.Row
+		if !w.view.Ring.Latest(&row) || row.Time != at.UnixNano() {
+			t.Fatalf("no row for the tick after %v", e)
+		}
+		for i, s := range want {
+			if got := w.device(i, at).State; got != s {
+				t.Errorf("after %v: device %d is %v, want %v", e, i, got, s)
+			}
+			if fresh := row.Stamps[i] == at.UnixNano(); fresh != (s == Up) {
+				t.Errorf("after %v: device %d fresh is %v, state %v", e, i, fresh, s)
+			}
+		}
+		if ok != slices.Contains(want, Up) || len(noticed) != notices {
+			t.Errorf("after %v: success is %v, notices %v, want %d", e, ok, noticed, notices)
+		}
+	}
+	one := func(i int, e error) error { return &collector.DeviceError{Device: i, Err: e} }
+	f(nil, 0, Up, Up, Up)
+	f(one(1, collector.ErrDeviceLost), 1, Up, Lost, Up)
+	f(errors.Join(one(0, collector.ErrStalled), one(2, collector.ErrDeviceLost)), 1, Stalled, Up, Lost)
+	f(errors.Join(collector.ErrColumnsChanged, one(1, errors.New("x"))), 1, Up, Stalled, Up)
+	f(collector.ErrColumnsChanged, 1, Up, Up, Up)
+	f(fmt.Errorf("%w: %w", collector.ErrColumnsChanged, errors.New("code 7")), 1, Up, Up, Up)
+	f(fmt.Errorf("%w: %w", collector.ErrDeviceLost, errors.New("code 15")), 1, Lost, Lost, Lost)
+	f(collector.ErrOutdated, 1, Stalled, Stalled, Stalled)
+	f(errors.New("engine gone"), 0, Stalled, Stalled, Stalled)
+	f(one(7, errors.New("index out of range")), 0, Stalled, Stalled, Stalled)
+	f(fmt.Errorf("poll: %w", one(0, collector.ErrDeviceLost)), 1, Lost, Up, Up)
+	f(nil, 0, Up, Up, Up)
+}
+
+func TestTickDoesNotAllocate(t *testing.T) {
+	src := &stub{devices: devices(2)}
+	var l field.List
+	for i := range 100 {
+		d := desc(field.ID(60000+i), field.EachTick)
+		l.Fields = append(l.Fields, field.Field{Desc: d, Name: d.Name, Scale: 1})
+		src.columns = append(src.columns, collector.Column{Device: i % 2, Field: d.ID})
+	}
+	good := func(row []float64, _ []bool) error {
+		for i := range row {
+			row[i] = float64(i)
+		}
+		return nil
+	}
+	lost := &collector.DeviceError{Device: 0, Err: collector.ErrDeviceLost}
+	for name, sel := range map[string]Selection{"all": {}, "one of two devices": choose(t, "g:1", "f", "f"), "the lost one": choose(t, "g:0", "f", "f")} {
+		w := testWorker(t, src, l, sel)
+		n, now := uint64(0), time.Now()
+		for what, sample := range map[string]func([]float64, []bool) error{"good": good, "lost": func([]float64, []bool) error { return lost }} {
+			src.sample = sample
+			if got := testing.AllocsPerRun(100, func() { w.tick(n, now); n++ }); got != 0 {
+				t.Errorf("%s, %s: a tick allocates %v times, want 0", name, what, got)
+			}
+		}
+	}
+}
+
+func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
+	util, _, ok := field.ByName("DCGM_FI_DEV_GPU_UTIL")
+	if !ok {
+		t.Fatal("DCGM_FI_DEV_GPU_UTIL is not in the catalogue")
+	}
+	src := &stub{devices: devices(1), columns: []collector.Column{{Field: util.ID}}}
+	value, n := 0.0, uint64(0)
+	src.sample = func(row []float64, _ []bool) error { row[0] = value; return nil }
+	w := testWorker(t, src, list(util), Selection{})
+	f := func(v float64, dropped bool, count float64) {
+		t.Helper()
+		value = v
+		w.tick(n, time.Now())
+		n++
+		if math.IsNaN(w.row[0]) != dropped {
+			t.Errorf("value %v: cell is %v, want dropped %v", v, w.row[0], dropped)
+		}
+		if got := testutil.ToFloat64(w.implausible[0]); got != count {
+			t.Errorf("after %v: %v dropped, want %v", v, got, count)
+		}
+	}
+	f(0, false, 0)
+	f(100, false, 0)
+	f(808_000_000, true, 1)
+	f(-1, true, 2)
+	f(math.Inf(1), true, 3)
+	f(math.NaN(), true, 3) // blank, not implausible
+}
+
+// The cell of an event is blank before each call, other cells keep their value.
+func TestCellsBeforeACall(t *testing.T) {
+	xid, ok := field.ByID(field.XIDEvent)
+	if !ok {
+		t.Fatal("the catalogue has no XID event")
+	}
+	src := &stub{devices: devices(2), columns: []collector.Column{{Field: 60001}, {Field: xid.ID}, {Device: 1, Field: 60001}, {Device: 1, Field: xid.ID}}}
+	var before []float64
+	src.sample = func(row []float64, due []bool) error {
+		before = slices.Clone(row)
+		for i := range row {
+			if due[i] {
+				row[i] = 5
+			}
+		}
+		return nil
+	}
+	for name, sel := range map[string]Selection{"all": {}, "one device": choose(t, "g:1", "f", "f")} {
+		w := testWorker(t, src, list(desc(60001, field.EachTick), xid), sel)
+		w.tick(0, time.Now())
+		w.tick(1, time.Now())
+		if before[2] != 5 || !math.IsNaN(before[1]) || !math.IsNaN(before[3]) {
+			t.Errorf("%s: cells before the second call are %v, want the last value and blank events", name, before)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	f := func(s *stub, ok bool) {
+		t.Helper()
+		if err := validate([]collector.Source{s}); (err == nil) != ok {
+			t.Errorf("%d devices, columns %v: %v", len(s.devices), s.columns, err)
+		}
+	}
+	f(&stub{devices: devices(1), columns: []collector.Column{{}}}, true)
+	f(&stub{devices: devices(1), columns: []collector.Column{{Device: 1}}}, false)
+	f(&stub{devices: devices(1), columns: []collector.Column{{Device: -1}}}, false)
+	f(&stub{devices: make([]collector.Device, maxDevices+1), columns: []collector.Column{{}}}, false)
+	f(&stub{devices: devices(1)}, false)
+}

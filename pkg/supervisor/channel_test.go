@@ -1,0 +1,475 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+)
+
+// pair is both ends of a control channel.
+func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
+	tb.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ends := make([]*net.UnixConn, 2)
+	for i, fd := range fds {
+		if ends[i], err = connOf(os.NewFile(uintptr(fd), "control")); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = ends[i].Close() })
+	}
+	return &receiver{conn: ends[0], fd: -1}, ends[1]
+}
+
+// receiving is a child of which only the receiving end exists.
+func receiving(conn *receiver) *child {
+	return &child{
+		o: &Options{Name: "toy"}, log: zap.NewNop(), conn: conn, list: list(1), born: time.Now(),
+		news: make(chan struct{}, 1), end: make(chan struct{}),
+	}
+}
+
+// memory is a region with an empty ring for each source of a view.
+func memory(tb testing.TB, m *viewMessage) *ring.Region {
+	tb.Helper()
+	words := 0
+	for _, s := range m.Sources {
+		words += ring.Words(s.Rows, len(s.Devices), len(s.Columns))
+	}
+	r, err := ring.CreateRegion(max(words, 1))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	mem := r.Words()
+	for _, s := range m.Sources {
+		n := ring.Words(s.Rows, len(s.Devices), len(s.Columns))
+		ring.New(mem[:n:n], s.Rows, len(s.Devices), len(s.Columns))
+		mem = mem[n:]
+	}
+	tb.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// exampleView is a view with something in every part.
+func exampleView() *viewMessage {
+	return &viewMessage{Sources: []sourceMessage{
+		{
+			Rows: 16, Interval: time.Second,
+			Devices: devices{
+				{
+					ID: "GPU-1", Parent: "GPU-0", Level: field.Instance, GPU: "0", UUID: "u", PCIBusID: "00000000:3B:00.0", Node: "nvidia0",
+					Model: "Größe", InstanceProfile: "1g.10gb", InstanceID: "7", ComputeID: "1", MIGUUID: "MIG-1", Alias: "xcp", Link: "3",
+					Switch: "s", CPU: "c", Core: "o", ConnectX: "x", Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "550"}},
+				},
+				{ID: "x"},
+			},
+			Columns: []collector.Column{{Device: 1, Field: 150, Labels: []collector.Label{{Name: "peer_gpu", Value: "1"}}}, {Field: 203}},
+		},
+		{Rows: 2, Interval: time.Minute, Devices: devices{{ID: "y", Level: field.GPU}}, Columns: []collector.Column{{Field: 150}}},
+	}}
+}
+
+// A view, states and metrics come through as they were sent.
+func TestMessages(t *testing.T) {
+	parent, conn := pair(t)
+	c, to := receiving(parent), &sender{conn: conn}
+	view := exampleView()
+	region := memory(t, view)
+	read := make(chan error, 1)
+	go func() { read <- c.read() }()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(to.sendJSON(kindView, view, region.FD()))
+	check(to.sendJSON(kindStates, statesOf([]session.DeviceStatus{
+		{}, {State: session.Lost, Cause: session.CauseLost, Reason: "gone"}, {State: session.Stalled, Cause: session.CauseStarting},
+	}), -1))
+	var b bytes.Buffer
+	for _, f := range families("toy") {
+		_, err := protodelim.MarshalTo(&b, f)
+		check(err)
+	}
+	check(to.send(kindMetrics, b.Bytes(), -1))
+	check(to.sendJSON(kindStates, &statesMessage{Ended: true, Cause: session.CauseOutdated, Reason: "driver"}, -1))
+	check(conn.Close())
+	check(<-read)
+
+	sources := c.sources()
+	if len(sources) != 2 {
+		t.Fatalf("%d sources, want 2", len(sources))
+	}
+	for i, want := range view.Sources {
+		got := sources[i]
+		if diff := cmp.Diff([]collector.Device(want.Devices), got.Devices) + cmp.Diff(want.Columns, got.Columns); diff != "" {
+			t.Errorf("source %d (-sent +received):\n%s", i, diff)
+		}
+		if got.Collector != "toy" || got.Interval != want.Interval || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
+			t.Errorf("source %d is %+v", i, got)
+		}
+	}
+	// What the child writes is read, and what it never wrote is not invented.
+	r, err := ring.Attach(region.Words(), 16, 2, 2)
+	check(err)
+	at := time.Now()
+	r.Append(at.UnixNano(), []int64{at.UnixNano(), 0}, []float64{1, 2})
+	all := c.states()
+	if len(all) != 3 || all[0].State != session.Up || !all[0].LastSample.Equal(at) || all[0].Device.ID != "GPU-1" {
+		t.Errorf("states %+v, want the first up with the time of its row", all)
+	}
+	if all[1].State != session.Lost || all[1].Reason != "gone" || all[2].Cause != session.CauseStarting {
+		t.Errorf("states %+v, want the second lost and the third not sampled", all)
+	}
+	if got := c.metrics(); len(got) != len(families("toy")) || !proto.Equal(got[0], families("toy")[0]) {
+		t.Errorf("metrics %v", got)
+	}
+	if why := c.ended(); why.reason != ReasonOutdated || !errors.Is(why.err, collector.ErrOutdated) || why.text != "driver" {
+		t.Errorf("the end is %+v", why)
+	}
+}
+
+// families are one of each kind that a session has.
+func families(name string) []*dto.MetricFamily {
+	label := func(n, v string) *dto.LabelPair { return &dto.LabelPair{Name: &n, Value: &v} }
+	counter := func(n string, labels ...*dto.LabelPair) *dto.MetricFamily {
+		return &dto.MetricFamily{
+			Name: &n, Type: dto.MetricType_COUNTER.Enum(),
+			Metric: []*dto.Metric{{Label: labels, Counter: &dto.Counter{Value: proto.Float64(3)}}},
+		}
+	}
+	bucket := func(bound float64, n uint64) *dto.Bucket {
+		return &dto.Bucket{UpperBound: &bound, CumulativeCount: &n}
+	}
+	return []*dto.MetricFamily{
+		{
+			Name: proto.String("warpgauge_sample_duration_seconds"), Type: dto.MetricType_HISTOGRAM.Enum(),
+			Metric: []*dto.Metric{{
+				Label:     []*dto.LabelPair{label("collector", name), label("source", "a")},
+				Histogram: &dto.Histogram{SampleCount: proto.Uint64(2), Bucket: []*dto.Bucket{bucket(1, 1), bucket(2, 2)}},
+			}},
+		},
+		counter("warpgauge_rescan_errors_total", label("collector", name)),
+		counter("warpgauge_library_calls_total", label("call", "x"), label("collector", name)),
+	}
+}
+
+// What a session counts is what is accepted.
+func TestMetricsOfASessionAreAccepted(t *testing.T) {
+	l := newLibrary(t, "a")
+	s := session.New(l.open, list(1), session.Options{})
+	all, err := s.Metrics().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(all, families("scripted")...) {
+		if err := validateFamily(f, "scripted"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMetricsThatAreRefused(t *testing.T) {
+	const histogram, single, call = 0, 1, 2
+	f := func(what string, which int, change func(f *dto.MetricFamily)) {
+		t.Helper()
+		family := families("toy")[which]
+		change(family)
+		if err := validateFamily(family, "toy"); err == nil {
+			t.Errorf("%s is accepted: %v", what, family)
+		}
+	}
+	f("a name that no session has", call, func(f *dto.MetricFamily) { f.Name = proto.String("warpgauge_build_info") })
+	f("no name", call, func(f *dto.MetricFamily) { f.Name = nil })
+	f("another type", call, func(f *dto.MetricFamily) { f.Type = dto.MetricType_GAUGE.Enum() })
+	f("no value", call, func(f *dto.MetricFamily) { f.Metric[0].Counter = nil })
+	f("no histogram", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram = nil })
+	f("bounds that do not ascend", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[0].UpperBound = proto.Float64(2) })
+	f("a bound that is no number", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[1].UpperBound = proto.Float64(math.NaN()) })
+	f("counts that go down", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[0].CumulativeCount = proto.Uint64(9) })
+	f("another collector", single, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Value = proto.String("dcgm") })
+	f("no labels", single, func(f *dto.MetricFamily) { f.Metric[0].Label = nil })
+	f("a label too many", single, func(f *dto.MetricFamily) { f.Metric[0].Label = families("toy")[call].Metric[0].Label })
+	f("another label", call, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Name = proto.String("le") })
+	f("a label twice", call, func(f *dto.MetricFamily) { f.Metric[0].Label = append(f.Metric[0].Label, f.Metric[0].Label[0]) })
+	f("a value that is not UTF-8", call, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Value = proto.String("\xff") })
+	f("a series twice", call, func(f *dto.MetricFamily) { f.Metric = append(f.Metric, f.Metric[0]) })
+	f("a time", call, func(f *dto.MetricFamily) { f.Metric[0].TimestampMs = proto.Int64(1) })
+}
+
+func TestViewsThatAreRefused(t *testing.T) {
+	f := func(what string, change func(m *viewMessage)) {
+		t.Helper()
+		m := exampleView()
+		change(m)
+		if err := m.validate(); err == nil {
+			t.Errorf("a view with %s is accepted", what)
+		}
+	}
+	f("no sources", func(m *viewMessage) { m.Sources = nil })
+	f("too many sources", func(m *viewMessage) { m.Sources = make([]sourceMessage, maxSources+1) })
+	f("no rows", func(m *viewMessage) { m.Sources[0].Rows = 0 })
+	f("too many rows", func(m *viewMessage) { m.Sources[0].Rows = maxRows + 1 })
+	f("no interval", func(m *viewMessage) { m.Sources[1].Interval = 0 })
+	f("an interval of years", func(m *viewMessage) { m.Sources[1].Interval = math.MaxInt64 })
+	f("a device without id", func(m *viewMessage) { m.Sources[0].Devices[1].ID = "" })
+	f("an id twice", func(m *viewMessage) { m.Sources[1].Devices[0].ID = "x" })
+	f("too many devices", func(m *viewMessage) { m.Sources[1].Devices = make(devices, maxDevices) })
+	f("too many columns", func(m *viewMessage) { m.Sources[1].Columns = make([]collector.Column, maxColumns) })
+	f("a column of no device", func(m *viewMessage) { m.Sources[1].Columns[0].Device = 1 })
+	f("a column of a device before the first", func(m *viewMessage) { m.Sources[1].Columns[0].Device = -1 })
+	f("a label with an illegal name", func(m *viewMessage) { m.Sources[0].Columns[0].Labels[0].Name = "a b" })
+	f("a fact with an illegal name", func(m *viewMessage) { m.Sources[0].Devices[0].Facts[0].Name = "x\n" })
+}
+
+// What breaks a rule of the channel ends it with an error, and leaves no descriptor open.
+func TestHostileMessages(t *testing.T) {
+	f := func(what string, send func(s *sender, region *ring.Region) error, want string) {
+		t.Helper()
+		t.Run(what, func(t *testing.T) {
+			before := descriptors(t)
+			parent, conn := pair(t)
+			c := receiving(parent)
+			read := make(chan error, 1)
+			go func() { read <- c.read() }()
+			region := memory(t, exampleView())
+			if err := send(&sender{conn: conn}, region); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-read; !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want) {
+				t.Errorf("read: %v, want an error with %q", err, want)
+			}
+			c.conn.close()
+			_, _ = conn.Close(), region.Close()
+			if after := descriptors(t); after > before {
+				t.Errorf("%d descriptors are open, before %d", after, before)
+			}
+		})
+	}
+	raw := func(b ...byte) func(*sender, *ring.Region) error {
+		return func(s *sender, _ *ring.Region) error { _, err := s.conn.Write(b); return err }
+	}
+	text := func(k kind, payload string) func(*sender, *ring.Region) error {
+		return func(s *sender, _ *ring.Region) error { return s.send(k, []byte(payload), -1) }
+	}
+	f("a kind that there is not", raw(0, 0, 0, 0, 9), "kind 9")
+	f("kind 0", raw(0, 0, 0, 0, 0), "kind 0")
+	f("a view over the limit", raw(binary.BigEndian.AppendUint32(nil, maxBytes[kindView]+1)[0], 0xff, 0xff, 0xff, byte(kindView)), "bytes")
+	f("states over the limit", raw(0xff, 0xff, 0xff, 0xff, byte(kindStates)), "bytes")
+	f("a view that is no JSON", text(kindView, "{"), "view")
+	f("states that are no JSON", text(kindStates, "x"), "states")
+	f("metrics that are none", text(kindMetrics, "\x05abc"), "metrics")
+	f("metrics with a length that does not end", text(kindMetrics, strings.Repeat("\xff", 20)), "metrics")
+	f("a state that there is not", text(kindStates, `{"Devices":[{"State":9}]}`), "state 9")
+	f("a state of a device before the first", text(kindStates, `{"Devices":[{"Device":-1}]}`), "device -1")
+	f("a cause that is no word", text(kindStates, `{"Devices":[{"Cause":"a\nb"}]}`), "cause")
+	f("a cause of the end that is no word", text(kindStates, `{"Ended":true,"Cause":"A"}`), "cause")
+	f("a long cause", text(kindStates, `{"Cause":"`+strings.Repeat("a", 33)+`"}`), "cause")
+	f("too many devices", text(kindView, `{"Sources":[{"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "devices")
+	f("a view without memory", func(s *sender, _ *ring.Region) error { return s.sendJSON(kindView, exampleView(), -1) }, "open shared memory")
+	f("a view with a descriptor of something else", func(s *sender, _ *ring.Region) error {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.sendJSON(kindView, exampleView(), int(null.Fd())), null.Close())
+	}, "open shared memory")
+	f("a view with memory that can shrink", func(s *sender, _ *ring.Region) error {
+		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Ftruncate(fd, 1<<20), s.sendJSON(kindView, exampleView(), fd), unix.Close(fd))
+	}, "seals")
+	f("a view with too little memory", func(s *sender, r *ring.Region) error {
+		m := exampleView()
+		m.Sources[0].Rows = maxRows
+		return s.sendJSON(kindView, m, r.FD())
+	}, "more than the memory")
+	f("a view with rings of another shape", func(s *sender, r *ring.Region) error {
+		m := exampleView()
+		m.Sources[0].Columns = m.Sources[0].Columns[:1]
+		return s.sendJSON(kindView, m, r.FD())
+	}, "attach ring")
+	f("a second view", func(s *sender, r *ring.Region) error {
+		return errors.Join(s.sendJSON(kindView, exampleView(), r.FD()), s.sendJSON(kindView, exampleView(), r.FD()))
+	}, "second view")
+	f("a descriptor with states", func(s *sender, r *ring.Region) error {
+		return s.sendJSON(kindStates, &statesMessage{}, r.FD())
+	}, "descriptor")
+	f("two descriptors", func(s *sender, r *ring.Region) error {
+		_, _, err := s.conn.WriteMsgUnix([]byte{0, 0, 0, 2, byte(kindStates), '{', '}'}, unix.UnixRights(r.FD(), r.FD()), nil)
+		return err
+	}, "2 descriptors")
+	f("more descriptors than are read", func(s *sender, r *ring.Region) error {
+		fds := make([]int, 100)
+		for i := range fds {
+			fds[i] = r.FD()
+		}
+		_, _, err := s.conn.WriteMsgUnix([]byte{0, 0, 0, 2, byte(kindStates), '{', '}'}, unix.UnixRights(fds...), nil)
+		return err
+	}, "descriptors")
+}
+
+// descriptors counts those of this process.
+func descriptors(tb testing.TB) int {
+	tb.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		tb.Skip(err)
+	}
+	return len(all)
+}
+
+// A child that ends in the middle of a message has broken no rule.
+func TestTheEndOfTheChannel(t *testing.T) {
+	for _, b := range []string{"", "\x00\x00", "\x00\x00\x00\x09\x02{}"} {
+		parent, conn := pair(t)
+		c := receiving(parent)
+		_, err := conn.Write([]byte(b))
+		if err = errors.Join(err, conn.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.read(); err != nil {
+			t.Errorf("after %q: %v", b, err)
+		}
+	}
+}
+
+// A length alone takes no memory.
+func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
+	parent, conn := pair(t)
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, maxBytes[kindView]), byte(kindView), '{')); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if _, _, err := parent.next(); err == nil {
+				b.Error("no error")
+			}
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 1<<20 {
+		t.Errorf("%d bytes were taken", allocated)
+	}
+}
+
+func TestMessagesOverTheLimitAreNotSent(t *testing.T) {
+	_, conn := pair(t)
+	s := &sender{conn: conn}
+	if err := s.send(kindMetrics, make([]byte, maxBytes[kindMetrics]+1), -1); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxBytes[kindMetrics])) {
+		t.Errorf("send: %v, want an error with the limit", err)
+	}
+}
+
+// FuzzReceiver lets the parent read what a child gone mad may send: any bytes, with
+// descriptors of good memory among them. It neither panics nor holds more than the
+// bounds allow, and what it accepts can be read.
+func FuzzReceiver(f *testing.F) {
+	message := func(k kind, payload []byte) []byte {
+		b := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))
+		return append(append(b, byte(k)), payload...)
+	}
+	region := memory(f, exampleView())
+	f.Add(message(kindView, []byte(`{"Sources":[{"Rows":16,"Interval":1,"Devices":[{"ID":"a"},{"ID":"b"}],"Columns":[{"Device":1},{}]}]}`)), true)
+	f.Add(message(kindStates, []byte(`{"Devices":[{"Device":1,"State":2,"Cause":"lost","Reason":"gone"}],"Ended":true,"Cause":"outdated"}`)), false)
+	f.Add(message(kindStates, []byte(`{"Devices":[{"Device":1,"State":2}]}`)), true)
+	var b bytes.Buffer
+	for _, family := range families("toy") {
+		if _, err := protodelim.MarshalTo(&b, family); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(message(kindMetrics, b.Bytes()), false)
+	f.Fuzz(func(t *testing.T, stream []byte, fd bool) {
+		parent, conn := pair(t)
+		c := receiving(parent)
+		go func() {
+			var rights []byte
+			if fd {
+				rights = unix.UnixRights(region.FD())
+			}
+			if len(stream) > 0 {
+				n, _, _ := conn.WriteMsgUnix(stream[:1], rights, nil)
+				_, _ = conn.Write(stream[n:])
+			}
+			_ = conn.Close()
+		}()
+		err := c.read()
+		if err != nil && !errors.Is(err, errChannel) {
+			t.Errorf("read: %v", err)
+		}
+		c.conn.close()
+		all := c.states()
+		if len(all) > maxDevices || deviceCount(c.sources()) != len(all) {
+			t.Errorf("%d devices", len(all))
+		}
+		for _, d := range all {
+			if d.State > session.LastState || !isCause(d.Cause) || len(d.Reason) > maxText {
+				t.Errorf("%+v", d)
+			}
+		}
+		for _, family := range c.metrics() {
+			if _, label := session.Family(family.GetName()); label == "" {
+				t.Errorf("metric %q", family.GetName())
+			}
+		}
+	})
+}
+
+// FuzzDevices compares the bounded reader of devices with the library's.
+func FuzzDevices(f *testing.F) {
+	f.Add([]byte(`[{"ID":"a"},{"Facts":[{"Name":"b"}]}]`))
+	f.Add([]byte(`null`))
+	f.Add([]byte(`[]`))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`[1]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, want := decodeDevices[devices](b), decodeDevices[[]collector.Device](b)
+		if (got == nil) != (want == nil) || got != nil && !cmp.Equal([]collector.Device(*got), *want) {
+			t.Errorf("%q: got %v, want %v", b, got, want)
+		}
+	})
+}
+
+// decodeDevices returns nil if b is not a source with these devices.
+func decodeDevices[T ~[]collector.Device](b []byte) *T {
+	var s struct{ Devices T }
+	if json.Unmarshal(slices.Concat([]byte(`{"Devices":`), b, []byte("}")), &s) != nil {
+		return nil
+	}
+	if len(s.Devices) == 0 {
+		s.Devices = nil
+	}
+	return &s.Devices
+}

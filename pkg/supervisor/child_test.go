@@ -1,0 +1,3 @@
+package supervisor
+
+func beChild() {}

@@ -1,0 +1,484 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// part is a source with one device for each id; "switch…" is no GPU. Each device has
+// a column of each field.
+func part(name string, fields int, ids ...string) *view.Source {
+	s := &view.Source{Collector: name, Interval: time.Second, Ring: ring.Make(16, len(ids), fields*len(ids))}
+	for i, id := range ids {
+		level := field.GPU
+		if strings.HasPrefix(id, "switch") {
+			level = field.Switch
+		}
+		s.Devices = append(s.Devices, collector.Device{ID: id, Level: level})
+		for f := range fields {
+			s.Columns = append(s.Columns, collector.Column{Device: i, Field: field.ID(60000 + f)})
+		}
+	}
+	return s
+}
+
+// appendRow appends a row in which the devices with these stamps (0: never) have the
+// value in all columns.
+func appendRow(s *view.Source, value float64, stamps ...time.Time) {
+	ns := make([]int64, len(s.Devices))
+	for i := range ns {
+		if at := stamps[min(i, len(stamps)-1)]; !at.IsZero() {
+			ns[i] = at.UnixNano()
+		}
+	}
+	cells := make([]float64, len(s.Columns))
+	for i := range cells {
+		cells[i] = value
+	}
+	s.Ring.Append(time.Now().UnixNano(), ns, cells)
+}
+
+func names(sources []*view.Source) string {
+	var out []string
+	for _, s := range sources {
+		var ids []string
+		for _, d := range s.Devices {
+			ids = append(ids, d.ID)
+		}
+		out = append(out, s.Collector+":"+strings.Join(ids, "+"))
+	}
+	return strings.Join(out, " ")
+}
+
+// rig is two collectors that a script moves, under the clock of a bubble. It checks
+// that no device is on a page twice.
+type rig struct {
+	*Failover
+	t          *testing.T
+	dcgm, nvml []*view.Source
+
+	mu      sync.Mutex
+	shown   []string // every page, in order
+	page    []*view.Source
+	resting bool
+	calls   []bool // of Standby
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{
+		t:    t,
+		dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")},
+		nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")},
+	}
+	r.Failover = NewFailover(FailoverOptions{
+		Primary: "dcgm", Secondary: "nvml",
+		Publish: func(sources []*view.Source) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.page = sources
+			r.shown = append(r.shown, names(sources))
+			seen := map[string]bool{}
+			for _, s := range sources {
+				for _, d := range s.Devices {
+					if seen[d.ID] {
+						t.Errorf("%s is on the page twice: %s", d.ID, names(sources))
+					}
+					seen[d.ID] = true
+				}
+			}
+		},
+		Standby: func(_ context.Context, rest bool) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.resting = rest
+			r.calls = append(r.calls, rest)
+			return nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+// pass lets so many seconds pass, with a row a second from the sources that advance.
+func (r *rig) pass(seconds int, advance ...*view.Source) {
+	r.t.Helper()
+	for range seconds {
+		pass(time.Second)
+		for _, s := range advance {
+			appendRow(s, 1, time.Now())
+		}
+	}
+	pass(500 * time.Millisecond)
+}
+
+func (r *rig) both() []*view.Source { return append(slices.Clone(r.dcgm), r.nvml...) }
+
+// want compares who serves and the pages since the last call.
+func (r *rig) want(serving string, resting bool, pages ...string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := r.Serving(); got != serving || r.resting != resting {
+		r.t.Errorf("%q serves, the secondary rests: %v, want %q and %v", got, r.resting, serving, resting)
+	}
+	if !slices.Equal(r.shown, pages) {
+		r.t.Errorf("pages:\ngot  %q\nwant %q", r.shown, pages)
+	}
+	r.shown = nil
+}
+
+const (
+	pageDCGM = "dcgm:a+b dcgm:switch0"
+	pageNVML = "dcgm:switch0 nvml:a nvml:b"
+)
+
+func TestTakeoverAndReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Secondary(r.nvml) // NVML is faster
+		r.pass(2, r.nvml...)
+		r.want("nvml", false, "nvml:a nvml:b")
+		r.Primary(r.dcgm)
+		r.want("nvml", false, pageNVML) // without values it serves nothing
+		r.pass(1, r.both()...)
+		r.want("dcgm", false, pageDCGM) // the first time at once
+		r.pass(12, r.both()...)
+		r.want("dcgm", true)
+		// The engine stalls: NVML is started after 2.5 s and takes over after 5 s.
+		begin := time.Now()
+		r.pass(3)
+		r.want("dcgm", false)
+		r.pass(2, r.nvml...)
+		if took := time.Since(begin); took > 8*time.Second {
+			t.Errorf("NVML took over after %v", took)
+		}
+		r.want("nvml", false, pageNVML)
+		// It advances again, stalls again, and then advances for good.
+		r.pass(5, r.both()...)
+		r.pass(8, r.nvml...)
+		r.pass(8, r.both()...)
+		r.want("nvml", false)
+		r.pass(6, r.both()...)
+		r.want("dcgm", false, pageDCGM)
+		// It goes: its rows stay until NVML, which still runs, has the GPUs.
+		r.Primary(nil)
+		r.want("nvml", false, "nvml:a nvml:b")
+		r.mu.Lock()
+		if !slices.Equal(r.calls, []bool{true, false}) {
+			t.Errorf("Standby was called with %v, want once each", r.calls)
+		}
+		r.mu.Unlock()
+	})
+}
+
+// Values that move only now and then do not advance: the share of time counts.
+func TestValuesThatMoveNowAndThen(t *testing.T) {
+	f := func(every int, want string) {
+		t.Helper()
+		t.Run(fmt.Sprintf("every %d s", every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.Secondary(r.nvml)
+				r.Primary(r.dcgm)
+				r.pass(15, r.both()...)
+				served := map[string]int{}
+				for i := range 120 {
+					pass(time.Second)
+					for _, s := range r.nvml {
+						appendRow(s, 1, time.Now())
+					}
+					if i%every == 0 {
+						for _, s := range r.dcgm {
+							appendRow(s, 1, time.Now())
+						}
+					}
+					served[r.Serving()]++
+				}
+				if served[want] < 100 {
+					t.Errorf("served %v, want %s nearly always", served, want)
+				}
+				if changes := r.changesOf("nvml") + r.changesOf("dcgm"); changes > 1 {
+					t.Errorf("%v changes, want one at most", changes)
+				}
+			})
+		})
+	}
+	f(1, "dcgm")
+	f(3, "dcgm")
+	f(6, "nvml")
+	f(15, "nvml")
+}
+
+// changesOf is warpgauge_gpu_takeovers_total.
+func (r *rig) changesOf(name string) float64 { return metric(r.changes.WithLabelValues(name)) }
+
+// One GPU that stalls is its own problem, not the collector's.
+func TestOneGPUThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
+		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
+		r.Primary(r.dcgm)
+		r.Secondary(r.nvml)
+		last := time.Now()
+		for range 60 {
+			pass(time.Second)
+			appendRow(r.dcgm[0], 1, time.Now(), last, time.Now())
+		}
+		r.want("dcgm", true, "dcgm:a+b+c")
+	})
+}
+
+// A GPU hangs in both libraries: the others are served by NVML all the same, and the
+// source of DCGM stays as long as NVML can still get rows of all.
+func TestHealthySourcesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
+		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
+		r.Primary(r.dcgm)
+		r.pass(15, r.dcgm...)
+		begin := time.Now()
+		pass(3 * time.Second)
+		r.Secondary(r.nvml)
+		for r.Serving() == "dcgm" && time.Since(begin) < time.Minute {
+			appendRow(r.nvml[0], 1, time.Now()) // the others are slower
+			pass(250 * time.Millisecond)
+		}
+		r.want("nvml", false, "dcgm:a+b+c")
+		pass(time.Second)
+		appendRow(r.nvml[1], 1, time.Now())
+		r.want("nvml", false)
+		pass(2 * time.Second) // b and c have no rows yet, or never get one
+		r.want("nvml", false, "nvml:a nvml:b")
+		if took := time.Since(begin); took > 9*time.Second {
+			t.Errorf("the healthy GPUs were taken over after %v", took)
+		}
+		appendRow(r.nvml[2], 1, time.Now())
+		pass(time.Second)
+		r.want("nvml", false, "nvml:a nvml:b nvml:c")
+	})
+}
+
+// At no change a cell that had a value goes blank.
+func TestNoCellGoesBlankAtAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.dcgm = []*view.Source{part("dcgm", 2, "a")}
+		r.nvml = []*view.Source{part("nvml", 2, "a")}
+		half := func(s *view.Source) { // the second field is blank
+			s.Ring.Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, []float64{1, math.NaN()})
+		}
+		r.Primary(r.dcgm)
+		r.pass(15, r.dcgm...)
+		pass(5 * time.Second)
+		r.Secondary(r.nvml)
+		half(r.nvml[0])
+		pass(time.Second)
+		r.want("nvml", false, "dcgm:a") // it serves as soon as it is complete
+		appendRow(r.nvml[0], 1, time.Now())
+		pass(time.Second)
+		r.want("nvml", false, "nvml:a")
+		// DCGM advances, but has one field only at first.
+		for range 14 {
+			pass(time.Second)
+			half(r.dcgm[0])
+			appendRow(r.nvml[0], 1, time.Now())
+		}
+		r.want("nvml", false)
+		r.pass(1, r.both()...)
+		r.want("dcgm", false, "dcgm:a")
+	})
+	synctest.Test(t, func(t *testing.T) { // a field that DCGM has lost for good keeps it away for a while only
+		r := newRig(t)
+		r.dcgm, r.nvml = []*view.Source{part("dcgm", 2, "a")}, []*view.Source{part("nvml", 2, "a")}
+		r.Secondary(r.nvml)
+		r.pass(2, r.nvml...)
+		r.Primary(r.dcgm)
+		for range 45 {
+			pass(time.Second)
+			r.dcgm[0].Ring.Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, []float64{1, math.NaN()})
+			appendRow(r.nvml[0], 1, time.Now())
+		}
+		r.want("dcgm", true, "nvml:a", "dcgm:a")
+	})
+}
+
+// A primary that withdraws its GPUs while the secondary is on standby leaves no gap.
+func TestWithdrawnGPUsStayUntilTheyAreTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Primary(r.dcgm)
+		r.pass(15, r.dcgm...)
+		r.want("dcgm", true, pageDCGM)
+		r.Primary(r.dcgm[1:])
+		r.want("dcgm", true) // the same sources as before: nothing to publish
+		pass(time.Second)
+		r.want("dcgm", false)
+		r.Secondary(r.nvml)
+		r.want("dcgm", false) // it has no rows yet
+		r.pass(1, r.nvml...)
+		r.want("nvml", false, pageNVML)
+	})
+}
+
+// If none takes them over they go when patience ends, or at once with a release.
+func TestWithdrawnGPUsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Primary(r.dcgm)
+		r.pass(3, r.dcgm...)
+		r.want("dcgm", false, pageDCGM)
+		r.Primary(nil)
+		r.want("dcgm", false, "dcgm:a+b")
+		pass(6 * time.Second)
+		r.want("dcgm", false, "")
+		r.Primary(r.dcgm)
+		r.pass(1, r.dcgm...)
+		r.Primary(nil)
+		r.want("dcgm", false, pageDCGM, "dcgm:a+b")
+		r.Withdraw()
+		r.want("dcgm", false, "")
+	})
+}
+
+// A GPU that only the secondary has is shown, and keeps it active.
+func TestGPUsOfTheSecondaryOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.nvml = append(r.nvml, part("nvml", 1, "geforce"))
+		r.Primary(r.dcgm)
+		r.Secondary(r.nvml)
+		r.pass(30, r.both()...)
+		r.want("dcgm", false, pageDCGM, pageDCGM+" nvml:geforce")
+	})
+}
+
+// If neither has new values, nothing changes: a change would show nothing better.
+func TestNoChangeWithoutNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Primary(r.dcgm)
+		r.pass(15, r.dcgm...)
+		r.want("dcgm", true, pageDCGM)
+		r.Secondary(r.nvml)
+		pass(time.Minute)
+		r.want("dcgm", false)
+	})
+}
+
+// A list of slow fields alone is no stall.
+func TestSlowListsAreNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for _, s := range r.both() {
+			s.Interval = 30 * time.Second
+		}
+		r.Primary(r.dcgm)
+		r.Secondary(r.nvml)
+		for range 20 {
+			for _, s := range r.both() {
+				appendRow(s, 1, time.Now())
+			}
+			pass(30*time.Second + 100*time.Millisecond)
+		}
+		r.want("dcgm", true, pageDCGM)
+		pass(70 * time.Second)
+		if r.resting {
+			t.Error("the secondary rests although the primary has missed two readings")
+		}
+	})
+}
+
+// A clock that is set is no reason for a change.
+func TestClockThatIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Primary(r.dcgm)
+		for _, s := range r.dcgm {
+			appendRow(s, 1, time.Now().Add(time.Hour))
+		}
+		pass(time.Second)
+		r.want("", false, pageDCGM)
+		r.pass(1, r.dcgm...)
+		r.want("dcgm", false)
+	})
+}
+
+// A page that is printed once does not wait for a decision.
+func TestDecideNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var page string
+		f := NewFailover(FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func(s []*view.Source) { page = names(s) }})
+		dcgm, nvml := part("dcgm", 1, "a", "b"), part("nvml", 1, "a")
+		f.Secondary([]*view.Source{nvml})
+		appendRow(nvml, 1, time.Now())
+		f.DecideNow()
+		f.Primary([]*view.Source{dcgm})
+		appendRow(dcgm, 1, time.Now())
+		f.DecideNow()
+		if page != "dcgm:a+b" {
+			t.Errorf("the page is %q, want DCGM's", page)
+		}
+	})
+}
+
+// TestFailoverRaces is for the race detector: everything at once.
+func TestFailoverRaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pages sync.Map
+		f := NewFailover(FailoverOptions{
+			Primary: "dcgm", Secondary: "nvml",
+			Publish: func(s []*view.Source) { pages.Store(names(s), true) },
+			Standby: func(context.Context, bool) error { return errors.New("no") },
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = f.Run(ctx) })
+		for i, take := range []func([]*view.Source){f.Primary, f.Secondary} {
+			wg.Go(func() {
+				s := part(fmt.Sprint(i), 1, "a")
+				for n := 0; ctx.Err() == nil; n++ {
+					appendRow(s, 1, time.Now())
+					take([]*view.Source{s})
+					time.Sleep(time.Duration(100+i) * time.Millisecond)
+					if n%7 == 0 {
+						take(nil)
+						f.Withdraw()
+					}
+					_ = f.Serving()
+				}
+			})
+		}
+		wg.Wait()
+		pages.Range(func(page, _ any) bool {
+			if strings.Count(page.(string), ":a") > 1 {
+				t.Errorf("a page has a GPU twice: %q", page)
+			}
+			return true
+		})
+	})
+}

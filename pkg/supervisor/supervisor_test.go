@@ -1,0 +1,497 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+)
+
+// A reload, a change of devices and the return of a device leave no gap.
+func TestTheNextViewLeavesNoGap(t *testing.T) {
+	f := func(name string, limit time.Duration, change func(b *bubble, l *library), prepare ...func(l *library)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLibrary(t, "a", "b", "c")
+				b := start(t, l, Options{Session: session.Options{RescanInterval: 5 * time.Second}})
+				pass(12 * time.Second)
+				for _, p := range prepare {
+					l.set(func() { p(l) })
+				}
+				version := b.Board().Load().Version
+				stop := b.watch(limit, "a", "b")
+				change(b, l)
+				pass(10 * time.Second)
+				stop()
+				if got := b.Board().Load().Version; got == version {
+					t.Error("the view was not replaced")
+				}
+				if l.opens < 2 || !b.Status().Up {
+					t.Errorf("opened %d times, status %+v", l.opens, b.Status())
+				}
+				_, _ = b.stop()
+				if l.held() {
+					t.Error("a collector is left open")
+				}
+			})
+		})
+	}
+	reload := func(b *bubble, _ *library) {
+		if _, err := b.want(setList(list(3))); err != nil {
+			b.t.Errorf("reload: %v", err)
+		}
+		if got := shownColumns(b.Board()); !slices.Equal(got, []int{3, 3, 3}) {
+			b.t.Errorf("after a reload the sources have %v columns, want 3 each", got)
+		}
+	}
+	f("a reload", 1100*time.Millisecond, reload)
+	f("a reload with a slow Open", 3200*time.Millisecond, reload, func(l *library) { l.openFor = 2 * time.Second })
+	f("a reload with a device that has no values at first", 3200*time.Millisecond, reload, func(l *library) { l.mute["a"] = 1500 * time.Millisecond })
+	f("a reload with readings that need two rows", 2200*time.Millisecond, reload, func(l *library) { l.blank["b"] = 1 })
+	f("two reloads at once", 1100*time.Millisecond, func(b *bubble, l *library) {
+		first := b.Change(setList(list(2)))
+		reload(b, l)
+		if err := <-first; err != nil {
+			b.t.Errorf("the first reload: %v", err)
+		}
+	})
+	f("a device that vanishes", 1100*time.Millisecond, func(_ *bubble, l *library) { l.set(func() { l.ids = l.ids[:2] }) })
+	f("a device that is new", 1100*time.Millisecond, func(_ *bubble, l *library) { l.set(func() { l.ids = []string{"0", "a", "b", "c"} }) })
+	f("a driver that is loaded again", 3200*time.Millisecond, func(_ *bubble, l *library) {
+		l.set(func() { l.failure["c"] = fmt.Errorf("x: %w", collector.ErrOutdated) })
+		pass(1500 * time.Millisecond)
+		l.set(func() { delete(l.failure, "c") })
+	})
+}
+
+// What has no values in time is not waited for, and what had none before is not
+// waited for at all.
+func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b")
+		l.failure["b"] = errors.New("no")
+		b := start(t, l, Options{Session: session.Options{Deadline: 4 * time.Second}})
+		pass(3 * time.Second)
+		if took, err := b.want(setList(list(2))); took > 100*time.Millisecond || err != nil {
+			t.Errorf("a reload took %v (%v) with a device that had no values before", took, err)
+		}
+		pass(2 * time.Second)
+		l.set(func() { l.mute["a"] = time.Hour })
+		if took, err := b.want(setList(list(3))); took != 4*time.Second || err != nil {
+			t.Errorf("a reload took %v (%v) with a device that gives no values any more, want the deadline of 4 s", took, err)
+		}
+		_, _ = b.stop()
+	})
+}
+
+// A list that cannot be opened leaves the former one in service until another comes.
+func TestAListThatCannotBeOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		l.openErr = func(fields field.List) error {
+			if len(fields.Fields) == 2 {
+				return errRefused
+			}
+			return nil
+		}
+		b := start(t, l, Options{})
+		pass(3 * time.Second)
+		stop := b.watch(1100*time.Millisecond, "a")
+		_, err := b.want(setList(list(2)))
+		if err == nil || !strings.Contains(err.Error(), "engine refused") || !strings.Contains(err.Error(), "the former one stays") {
+			t.Errorf("the reload: %v, want the error of Open and that the former list stays", err)
+		}
+		pass(2 * time.Second)
+		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
+			t.Errorf("columns are %v, want the 1 of the former list", got)
+		}
+		if st := b.Status(); !st.Up || st.Cause != session.CauseError {
+			t.Errorf("status %+v, want up, with a problem", st)
+		}
+		opens := l.opens
+		pass(5 * time.Minute)
+		if l.opens != opens {
+			t.Errorf("opened %d times more", l.opens-opens)
+		}
+		stop()
+		l.set(func() { l.failure["a"] = collector.ErrOutdated }) // it is used by sessions that come later, too
+		pass(time.Second)
+		l.set(func() { delete(l.failure, "a") })
+		pass(5 * time.Second)
+		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
+			t.Errorf("columns of a later session are %v, want 1", got)
+		}
+		if _, err := b.want(setList(list(3))); err != nil {
+			t.Errorf("another list: %v", err)
+		}
+		if st := b.Status(); st.Cause != session.CauseNone {
+			t.Errorf("status with another list is %+v, want no problem", st)
+		}
+		_, _ = b.stop()
+	})
+}
+
+// At start there is no list to go back to: the list is tried again, less and less often.
+func TestTheFirstListIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		tries := 0
+		l.openErr = func(field.List) error { tries++; return errRefused }
+		b := start(t, l, Options{RestartMax: 10 * time.Second})
+		if _, err := b.want(setList(list(1))); !strings.Contains(fmt.Sprint(err), "engine refused") {
+			t.Errorf("Want: %v", err)
+		}
+		pass(time.Minute)
+		if tries < 8 || tries > 14 {
+			t.Errorf("%d tries in a minute, want about 11: after 0.1 s, 0.2 s … 10 s", tries)
+		}
+		if st := b.Status(); st.Up || st.Cause != session.CauseError || !strings.Contains(st.Reason, "engine refused") {
+			t.Errorf("status %+v", st)
+		}
+		if got := b.count("session ended"); got != 1 {
+			t.Errorf("%d lines of log for one reason, want 1", got)
+		}
+		l.set(func() { l.openErr = nil })
+		pass(10 * time.Second)
+		if st := b.Status(); !st.Up || st.Cause != session.CauseNone {
+			t.Errorf("status %+v, want up", st)
+		}
+		_, _ = b.stop()
+	})
+}
+
+func TestReleaseStandbyAndResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b")
+		b := start(t, l, Options{})
+		pass(3 * time.Second)
+		f := func(what string, change func(*Wanted), cause session.Cause, devices int) {
+			t.Helper()
+			pass(time.Second) // the first rows
+			took, err := b.want(change)
+			if err != nil || took > time.Second {
+				t.Errorf("%s: %v after %v", what, err, took)
+			}
+			st := b.Status()
+			rests := cause != session.CauseNone
+			if st.Cause != cause || st.Up == rests || len(st.Devices) != devices {
+				t.Errorf("%s: status %+v, want cause %q and %d devices", what, st, cause, devices)
+			}
+			if l.held() == rests || (len(b.Board().Load().Sources) == 0) != rests {
+				t.Errorf("%s: the library is open: %v, sources: %d", what, l.held(), len(b.Board().Load().Sources))
+			}
+			for _, d := range st.Devices {
+				if cause == session.CauseReleased && (d.State != session.Released || d.LastSample.IsZero()) {
+					t.Errorf("%s: %+v, want released", what, d)
+				}
+			}
+		}
+		f("release", release, session.CauseReleased, 2)
+		f("standby of what is released", standby, session.CauseReleased, 2)
+		f("resume of what is on standby", resume, session.CauseStandby, 0)
+		f("the end of standby", wakeUp, session.CauseNone, 2)
+		f("standby", standby, session.CauseStandby, 0)
+		f("a list while it rests", setList(list(2)), session.CauseStandby, 0)
+		f("the end of standby", wakeUp, session.CauseNone, 2)
+		if got := shownColumns(b.Board()); !slices.Equal(got, []int{2, 2}) {
+			t.Errorf("columns are %v, want those of the list that came meanwhile", got)
+		}
+		f("nothing", func(*Wanted) {}, session.CauseNone, 2)
+		f("release", release, session.CauseReleased, 2)
+		f("resume", resume, session.CauseNone, 2)
+		if got := b.count("collector is resumed"); got != 3 {
+			t.Errorf("%d lines that it is resumed, want 3", got)
+		}
+		if got := b.count("is absent") + b.count("found again"); got != 0 {
+			t.Errorf("%d lines of devices that come or go", got)
+		}
+		_, _ = b.stop()
+	})
+}
+
+// Changes of all kinds at once, from several goroutines: each is answered, and what
+// was wanted last is so in the end.
+func TestConcurrentChanges(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLibrary(t, "a", "b")
+			b := start(t, l, Options{})
+			var wg sync.WaitGroup
+			changes := []func(*Wanted){release, resume, standby, wakeUp, setList(list(1)), setList(list(2)), func(*Wanted) {}}
+			for i := range uint64(4) {
+				random := rand.New(rand.NewPCG(seed, i))
+				wg.Go(func() {
+					for range 25 {
+						time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+						if _, err := b.want(changes[random.IntN(len(changes))]); err != nil {
+							t.Errorf("seed %d: %v", seed, err)
+						}
+						_ = b.Status()
+					}
+				})
+			}
+			wg.Wait()
+			if _, err := b.want(func(w *Wanted) { *w = Wanted{List: list(5)} }); err != nil {
+				t.Error(err)
+			}
+			if got := shownColumns(b.Board()); !slices.Equal(got, []int{5, 5}) || !b.Status().Up {
+				t.Errorf("seed %d: columns are %v, status %+v, want the last list", seed, got, b.Status())
+			}
+			_, _ = b.stop()
+			if l.held() {
+				t.Errorf("seed %d: a collector is left open", seed)
+			}
+		})
+	}
+}
+
+func TestAnAbsentVendorStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		looks, there := 0, false
+		l := newLibrary(t, "a")
+		b := start(t, l, Options{RestartMax: 20 * time.Second, Present: func() (string, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			looks++
+			return "there is no /dev/toy0", there
+		}})
+		if took, err := b.want(setList(list(1))); took != 0 || err != nil {
+			t.Errorf("a reload: %v after %v", err, took)
+		}
+		pass(5 * time.Minute)
+		mu.Lock()
+		if l.opens != 0 || looks < 10 || looks > 25 {
+			t.Errorf("opened %d times after %d looks in five minutes, want none and about 20", l.opens, looks)
+		}
+		there = true
+		mu.Unlock()
+		if st := b.Status(); st.Up || st.Cause != session.CauseNotLoaded || st.Reason != "there is no /dev/toy0" {
+			t.Errorf("status %+v", st)
+		}
+		if got := b.logs.Len(); got != 1 {
+			t.Errorf("%d lines of log, want one", got)
+		}
+		pass(20 * time.Second)
+		if !b.Status().Up {
+			t.Errorf("status %+v, want up now that it is there", b.Status())
+		}
+		_, _ = b.stop()
+	})
+}
+
+func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		tries := 0
+		l.openErr = func(field.List) error { tries++; return fmt.Errorf("look for it: %w", collector.ErrNoDevices) }
+		b := start(t, l, Options{})
+		pass(5 * time.Minute)
+		if tries < 8 || tries > 20 {
+			t.Errorf("%d tries in five minutes, want about 14", tries)
+		}
+		if st := b.Status(); st.Up || st.Cause != session.CauseNoDevices {
+			t.Errorf("status %+v", st)
+		}
+		if got := b.logs.Len(); got != 1 {
+			t.Errorf("%d lines of log, want one: %v", got, b.logs.All())
+		}
+		for _, change := range []func(*Wanted){setList(list(2)), func(*Wanted) {}, release, standby, resume, wakeUp} {
+			if took, err := b.want(change); took > time.Second || err != nil {
+				t.Errorf("a change: %v after %v", err, took)
+			}
+		}
+		// A list that asks for nothing takes what the former one asked for off the page.
+		l.set(func() { l.openErr = nil })
+		pass(time.Minute)
+		if !b.Status().Up {
+			t.Fatalf("status %+v, want up", b.Status())
+		}
+		if _, err := b.want(setList(field.List{})); err != nil {
+			t.Errorf("a list without fields: %v", err)
+		}
+		if st := b.Status(); st.Cause != session.CauseNothing || len(b.Board().Load().Sources) != 0 || l.held() {
+			t.Errorf("without fields the status is %+v with %d sources", st, len(b.Board().Load().Sources))
+		}
+		_, _ = b.stop()
+	})
+}
+
+// A change that comes while a session is on its way to find nothing is answered with it.
+func TestAChangeDuringAnOpenIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, err := range []error{collector.ErrNoDevices, errRefused} {
+			l := newLibrary(t, "a")
+			l.openFor = 2 * time.Second
+			l.openErr = func(field.List) error { return err }
+			b := start(t, l, Options{})
+			pass(time.Second)
+			if took, _ := b.want(func(*Wanted) {}); took != time.Second {
+				t.Errorf("%v: answered after %v, want when the session ends", err, took)
+			}
+			_, _ = b.stop()
+			if _, err := b.want(release); !errors.Is(err, context.Canceled) {
+				t.Errorf("a change after the end: %v, want %v", err, context.Canceled)
+			}
+		}
+	})
+}
+
+func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		l.openFor = 2 * time.Second
+		b := start(t, l, Options{})
+		pass(5 * time.Second)
+		done := b.Change(setList(list(2)))
+		for range 40 {
+			pass(100 * time.Millisecond)
+			if st := b.Status(); !st.Up || len(st.Devices) != 1 || st.Devices[0].State != session.Up {
+				t.Fatalf("status %+v, want up with the device", st)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		l.set(func() { l.openFor = 20 * time.Second }) // that is no longer a handover
+		b.Change(setList(list(1)))
+		pass(10 * time.Second)
+		if st := b.Status(); st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled {
+			t.Errorf("status %+v, want not up", st)
+		}
+		_, _ = b.stop()
+	})
+}
+
+func TestStopWithACallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b")
+		b := start(t, l, Options{StopTimeout: 2 * time.Second})
+		pass(3 * time.Second)
+		hang := make(chan struct{})
+		l.set(func() { l.hang["b"] = hang })
+		pass(10 * time.Second)
+		if st := b.state("b"); st.Cause != session.CauseHung {
+			t.Errorf("the device that hangs is %+v", st)
+		}
+		// In this process no call can be ended: the former list stays.
+		if took, err := b.want(setList(list(2))); err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") || took > 2*time.Second {
+			t.Errorf("a reload: %v after %v, want the device that hangs", err, took)
+		}
+		if st := b.state("a"); st.State != session.Up {
+			t.Errorf("the other device is %+v, want up", st)
+		}
+		took, err := b.stop()
+		if err == nil || !strings.Contains(err.Error(), "library calls for b") || took != 2*time.Second+stopSlack {
+			t.Errorf("Run returned %v after %v, want the device that hangs after 2.25 s", err, took)
+		}
+		if !l.held() {
+			t.Error("the collector was closed during a call")
+		}
+		close(hang)
+		synctest.Wait()
+	})
+}
+
+// A release waits for a call that hangs, says so, and takes everything off the page
+// all the same.
+func TestReleaseWithACallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		b := start(t, l, Options{})
+		pass(3 * time.Second)
+		hang := make(chan struct{})
+		l.set(func() { l.hang["a"] = hang })
+		pass(10 * time.Second)
+		if _, err := b.want(release); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "library calls for a") {
+			t.Errorf("release: %v, want the device that hangs", err)
+		}
+		if st := b.Status(); st.Cause != session.CauseReleased || len(b.Board().Load().Sources) != 0 {
+			t.Errorf("status %+v, %d sources", st, len(b.Board().Load().Sources))
+		}
+		l.set(func() { delete(l.hang, "a") })
+		close(hang)
+		pass(time.Second)
+		if l.held() {
+			t.Error("the library is held although the call has returned")
+		}
+		if _, err := b.want(resume); err != nil {
+			t.Errorf("resume: %v", err)
+		}
+		_, _ = b.stop()
+	})
+}
+
+// A GPU that is no longer found is absent, the others keep their numbers.
+func TestInventory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b", "c")
+		b := start(t, l, Options{Session: session.Options{RescanInterval: 5 * time.Second}})
+		pass(12 * time.Second)
+		numbers := func(want string) {
+			t.Helper()
+			var got []string
+			for _, s := range b.Board().Load().Sources {
+				got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("the page has %v, want %s", got, want)
+			}
+		}
+		expected := func(want int) {
+			t.Helper()
+			if got := value(t, b.Supervisor, "warpgauge_devices_expected"); got != float64(want) {
+				t.Errorf("%v devices are expected, want %d", got, want)
+			}
+		}
+		numbers("a0 b1 c2")
+		l.set(func() { l.ids = []string{"a", "c"} }) // the driver calls them 0 and 1
+		pass(12 * time.Second)
+		numbers("a0 c2")
+		expected(3)
+		if st := b.state("b"); st.State != session.Absent || st.Cause != session.CauseVanished || st.Device.GPU != "1" || st.Device.PCIBusID != "bus b" || st.LastSample.IsZero() {
+			t.Errorf("the GPU that is gone is %+v", st)
+		}
+		if _, err := b.want(setList(list(2))); err != nil { // a reload changes nothing of that
+			t.Error(err)
+		}
+		numbers("a0 c2")
+		expected(3)
+		if got := b.count("device is absent"); got != 1 {
+			t.Errorf("%d warnings that it is absent, want one", got)
+		}
+		l.set(func() { l.ids = []string{"a", "b", "c"} })
+		pass(12 * time.Second)
+		numbers("a0 b1 c2")
+		if st := b.state("b"); st.State != session.Up || b.count("device is found again") != 1 {
+			t.Errorf("the GPU that is back is %+v", st)
+		}
+		// While a GPU is released it is not missed; it is when the release ends.
+		if _, err := b.want(release); err != nil {
+			t.Error(err)
+		}
+		expected(3)
+		l.set(func() { l.ids = []string{"b", "c"} })
+		if _, err := b.want(resume); err != nil {
+			t.Error(err)
+		}
+		numbers("b1 c2")
+		if st := b.state("a"); st.State != session.Absent {
+			t.Errorf("the GPU that went while it was released is %+v", st)
+		}
+		pass(absentFor + time.Minute)
+		expected(2)
+		_, _ = b.stop()
+	})
+}
