@@ -103,6 +103,8 @@ func readJobFile(root *os.Root, name string) content {
 		return unusable(err)
 	case !info.Mode().IsRegular(): // replaced meanwhile
 		return content{reason: ReasonNotAFile, whole: true}
+	case info.Size() > maxSize:
+		return content{reason: ReasonTooLarge, whole: true}
 	}
 	text, err := io.ReadAll(io.LimitReader(h, maxSize+1))
 	switch {
