@@ -211,7 +211,7 @@ const (
 	badName                    // of digits, but of no device
 )
 
-// nameOf tells job files by their names: digits, and after a dot digits again.
+// nameOf recognises job files by their names: digits, and after a dot digits again.
 // Numbers are written as in labels, so 00 is not a GPU.
 func nameOf(name string) nameKind {
 	gpu, instance, split := strings.Cut(name, ".")
