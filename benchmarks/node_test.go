@@ -1,5 +1,5 @@
 // Package benchmarks measures the whole way of a value, from simulated devices
-// to bytes on a socket. What one package does alone is measured beside it; the
+// to bytes on a socket. What one package does alone is measured there; the
 // README here says where, and holds results.
 package benchmarks
 

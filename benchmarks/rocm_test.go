@@ -43,7 +43,7 @@ func amdFields(b *testing.B) field.List {
 func amdNode(b *testing.B, mode string) (*rocmtest.Tree, rocm.Options) {
 	b.Helper()
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X, GPUs: amdGPUs})
-	o := rocm.Options{Root: tree.Root, Source: mode, Libraries: new(rocm.Libraries)}
+	o := rocm.Options{Root: tree.Root, Source: mode}
 	if mode == rocm.SourceSMI {
 		library := smitest.NewReal(b, tree)
 		b.Chdir(library.Dir) // its paths are relative

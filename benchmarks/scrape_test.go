@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkScrape measures requests over loopback connections that stay open:
-// the exporter while its rows stand still, beside a bare net/http handler that
+// the exporter while there are no new rows, next to a bare net/http handler that
 // writes the same bytes. Both servers take turns within each iteration, so that
 // a machine whose speed drifts does so for both; "ratio" is the throughput, ours
 // over theirs, "cpu-ratio" the CPU time of client and server together, theirs
@@ -25,7 +25,7 @@ import (
 func BenchmarkScrape(b *testing.B) {
 	// A tick per hour: one row, then an unchanged page but for our own metrics.
 	n := startNode(b, fake.Options{Profile: "dgx-h100"}, defaultCounters(b), time.Hour)
-	page := n.settledPage(b)
+	page := n.wholePage(b)
 	bare := bareHandler(b, page)
 	for _, conns := range []int{1, 64} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
@@ -52,9 +52,9 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// settledPage returns the page once our own metrics have all their series: the
+// wholePage returns the page once our own metrics have all their series: the
 // first ones lack those of the devices and of requests.
-func (n *node) settledPage(b *testing.B) []byte {
+func (n *node) wholePage(b *testing.B) []byte {
 	fetch := func() []byte {
 		resp, err := http.Get(n.url)
 		if err != nil {
@@ -70,14 +70,14 @@ func (n *node) settledPage(b *testing.B) []byte {
 	lines := func(page []byte) int { return bytes.Count(page, []byte("\n")) }
 	page := fetch()
 	for range 10 {
-		time.Sleep(1500 * time.Millisecond) // own metrics are gathered each second
+		time.Sleep(1500 * time.Millisecond) // own metrics are gathered a second after a scrape
 		next := fetch()
 		if lines(next) == lines(page) {
 			return next
 		}
 		page = next
 	}
-	b.Fatal("the page does not settle")
+	b.Fatal("the page does not stop growing")
 	return nil
 }
 

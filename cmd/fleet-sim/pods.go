@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
 )
 
@@ -33,12 +32,12 @@ type pods struct {
 	node     int
 	board    *view.Board
 	start    time.Time
-	snapshot atomic.Pointer[podresources.Snapshot]
+	snapshot atomic.Pointer[kube.Allocations]
 }
 
 func newPods(o podOptions, host string, node int, board *view.Board) *pods {
 	p := &pods{o: o, host: host, node: node, board: board, start: time.Now()}
-	p.snapshot.Store(&podresources.Snapshot{})
+	p.snapshot.Store(&kube.Allocations{})
 	return p
 }
 
@@ -60,7 +59,7 @@ func (p *pods) run(ctx context.Context, changed func()) {
 
 // answer publishes who has what now, unless that is what the last one says.
 func (p *pods) answer(now time.Time) (changed bool) {
-	var all []podresources.Pod
+	var all []kube.Pod
 	for _, s := range p.board.Load().Sources {
 		for i := range s.Devices {
 			if usable(&s.Devices[i], s.Devices) {
@@ -68,14 +67,12 @@ func (p *pods) answer(now time.Time) (changed bool) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b podresources.Pod) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
+	slices.SortFunc(all, func(a, b kube.Pod) int { return a.PodName.Compare(b.PodName) })
 	last := p.snapshot.Load()
 	if len(all) == 0 || slices.EqualFunc(all, last.Pods, same) {
 		return false
 	}
-	p.snapshot.Store(&podresources.Snapshot{Version: last.Version + 1, Time: now, Pods: all})
+	p.snapshot.Store(&kube.Allocations{Version: last.Version + 1, Time: now, Pods: all})
 	return true
 }
 
@@ -94,7 +91,7 @@ func usable(d *collector.Device, all []collector.Device) bool {
 }
 
 // of returns the pods of a device.
-func (p *pods) of(d *collector.Device, age time.Duration) (out []podresources.Pod) {
+func (p *pods) of(d *collector.Device, age time.Duration) (out []kube.Pod) {
 	id, resource, place := d.UUID, "nvidia.com/gpu", "gpu"+d.GPU
 	if d.Level == field.Instance {
 		id, resource, place = d.MIGUUID, "nvidia.com/mig-"+d.InstanceProfile, place+"-"+d.InstanceID
@@ -105,11 +102,13 @@ func (p *pods) of(d *collector.Device, age time.Duration) (out []podresources.Po
 		if p.o.perDevice > 1 {
 			share = fmt.Sprintf("%s::%d", id, i)
 		}
-		out = append(out, podresources.Pod{
-			Namespace: fmt.Sprintf("team-%d", (p.node+i)%namespaces),
-			Name:      fmt.Sprintf("%s-%d", name, p.generation(name, age)),
-			Containers: []podresources.Container{{
-				Name: "main", Devices: []podresources.Devices{{Resource: resource, IDs: []string{share}}},
+		out = append(out, kube.Pod{
+			PodName: kube.PodName{
+				Namespace: fmt.Sprintf("team-%d", (p.node+i)%namespaces),
+				Name:      fmt.Sprintf("%s-%d", name, p.generation(name, age)),
+			},
+			Containers: []kube.Container{{
+				Name: "main", Devices: []kube.Devices{{Resource: resource, IDs: []string{share}}},
 			}},
 		})
 	}
@@ -130,7 +129,7 @@ func (p *pods) generation(place string, age time.Duration) int64 {
 }
 
 // same compares what names a pod and its device; the rest follows from the script.
-func same(a, b podresources.Pod) bool {
+func same(a, b kube.Pod) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace &&
 		a.Containers[0].Devices[0].IDs[0] == b.Containers[0].Devices[0].IDs[0]
 }

@@ -32,7 +32,7 @@ struct gpucheck_device gpucheck_device(int ordinal);
 // Calls for different GPUs may run at the same time.
 struct gpucheck_result gpucheck_run(int ordinal, enum gpucheck_kernel kernel, const char *ptx);
 void gpucheck_stop(int stop);
-// gpucheck_running is how many have launched their first kernel and go on.
+// gpucheck_running is how many have launched their first kernel and keep running.
 int gpucheck_running(void);
 
 #endif

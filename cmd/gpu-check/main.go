@@ -3,7 +3,7 @@
 // them. It measures what the library calls and the exporter cost, prints a table
 // with verdicts, and ends with 1 if one of them is bad.
 //
-// It needs the driver, nvidia-smi, and the binary warpgauge beside it.
+// It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
 
 import (
@@ -40,13 +40,13 @@ const (
 func command(ctx context.Context, args []string) (int, error) {
 	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
 	var o options
-	set.StringVar(&o.exporter, "exporter", beside("warpgauge"), "the warpgauge binary")
+	set.StringVar(&o.exporter, "exporter", neighbour("warpgauge"), "the warpgauge binary")
 	set.StringVar(&o.library, "nvml-library", "", "the NVML library that warpgauge shall read; nvidia-smi has its own")
 	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
 	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
 	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
 	set.DurationVar(&o.pause, "pause", time.Second, "pause between them")
-	set.DurationVar(&o.settle, "settle", 8*time.Second, "wait from a change of the load to the first comparison")
+	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
 	set.DurationVar(&o.window, "window", 10*time.Second, "how long processor time is measured at each interval")
 	markdown := set.String("markdown", "", "also write a section for docs/verified.md to this file")
 	all := set.Bool("all", false, "also list series that nvidia-smi has no counterpart of")
@@ -82,8 +82,8 @@ func command(ctx context.Context, args []string) (int, error) {
 	return allGood, nil
 }
 
-// beside is a file next to this program.
-func beside(name string) string {
+// neighbour is a file next to this program.
+func neighbour(name string) string {
 	self, err := os.Executable()
 	if err != nil {
 		return name

@@ -20,7 +20,7 @@ type options struct {
 	cuda     string        // libcuda; "" for no load
 	rounds   int           // comparisons in each phase
 	pause    time.Duration // between them
-	settle   time.Duration // from a change of the load to the first comparison
+	warmup   time.Duration // from a change of the load to the first comparison
 	window   time.Duration // of measuring processor time
 }
 
@@ -154,7 +154,7 @@ func (r *runner) check(ctx context.Context, dir string) error {
 
 // phases compares idle and under load.
 func (r *runner) phases(ctx context.Context) error {
-	if err := wait(ctx, r.settle); err != nil {
+	if err := wait(ctx, r.warmup); err != nil {
 		return err
 	}
 	first, start := (*page)(nil), time.Now()
@@ -264,7 +264,7 @@ func (r *runner) underLoad(ctx context.Context, k kernel, on []cudaDevice, targe
 	if err != nil {
 		return err
 	}
-	if err = wait(ctx, r.settle); err == nil {
+	if err = wait(ctx, r.warmup); err == nil {
 		err = r.phase(ctx, k.name, func(rounds []round) {
 			for _, g := range targets {
 				r.rec.results = append(r.rec.results, expectLoad(k.name, k, g, r.idle, rounds[len(rounds)-1].after)...)

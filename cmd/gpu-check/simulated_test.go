@@ -49,7 +49,7 @@ func simulate(t *testing.T, c nvmltest.Config) *simulation {
 	}
 	s := &simulation{dir: dir, node: n, options: options{
 		exporter: filepath.Join(dir, "warpgauge"), library: n.Library(), smi: filepath.Join(dir, "nvidia-smi"), cuda: cuda,
-		rounds: 2, settle: 2500 * time.Millisecond, window: time.Second,
+		rounds: 2, warmup: 2500 * time.Millisecond, window: time.Second,
 	}}
 	build(t, s.exporter, "warpgauge/cmd/warpgauge")
 	build(t, s.smi, "warpgauge/collectors/nvml/nvmltest/cmd/nvidia-smi")
@@ -63,7 +63,7 @@ func TestSimulatedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	if nvmltest.OwnProcess(t) { // beside the other, whose time it is as well
+	if nvmltest.OwnProcess(t) { // next to the other, whose time it is as well
 		return
 	}
 	s := simulate(t, nvmltest.Config{GPUs: 2})

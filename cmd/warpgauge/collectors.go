@@ -35,7 +35,7 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	d := dcgmOptions(cfg, log)
 	amd := rocm.Options{
-		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Libraries: new(rocm.Libraries), Log: log.Named("rocm"),
+		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Log: log.Named("rocm"),
 	}
 	return []vendor{
 		{
@@ -48,7 +48,10 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
 		{
-			name: "rocm", setting: cfg.ROCm, isolated: true,
+			name: "rocm", setting: cfg.ROCm, isolated: cfg.ROCmSource == config.ROCmSMI,
+			present: func() (string, bool) {
+				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")
+			},
 			open:      func() collector.Collector { return rocm.New(amd) },
 			processes: func() collector.Collector { return rocm.NewProcesses(amd) },
 		},
@@ -78,7 +81,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 	if cfg.Fake.Enabled {
 		// If it is isolated the parent makes the node, too, to find mistakes in its spec
 		// at start, but never opens it.
-		f, err := simulatedVendor(cfg, time.Time{})
+		f, err := simulatedVendor(cfg, time.Time{}, log)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +101,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all := vendors(cfg, log)
 	if cfg.Fake.Enabled {
-		f, err := simulatedVendor(cfg, start)
+		f, err := simulatedVendor(cfg, start, log)
 		if err != nil {
 			return nil, err
 		}
@@ -130,9 +133,9 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 }
 
 // simulatedVendor is the row of the simulated node.
-func simulatedVendor(cfg *config.Config, start time.Time) (vendor, error) {
+func simulatedVendor(cfg *config.Config, start time.Time, log *zap.Logger) (vendor, error) {
 	c := cfg.Fake
-	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
+	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start, Log: log}
 	v := vendor{name: fake.Name, isolated: cfg.IsolateFake()}
 	var err error
 	if c.Spec != "" {

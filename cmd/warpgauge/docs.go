@@ -4,7 +4,6 @@ package main
 //go:generate go run . docs --output ../../docs/fields.md fields
 //go:generate go run . docs --output ../../docs/nvml.md nvml
 //go:generate go run . docs --output ../../docs/dcgm.md dcgm
-//go:generate go run . docs --output ../../docs/rocm.md rocm
 //go:generate go run . docs --output ../../docs/migration-names.md migration-names
 
 import (
@@ -22,10 +21,9 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
-	"warpgauge/collectors/rocm"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -39,7 +37,7 @@ import (
 func (a *app) docsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml, dcgm, rocm or migration-names",
+		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml, dcgm or migration-names",
 		ArgsUsage: "PAGE",
 		Hidden:    true,
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
@@ -62,13 +60,11 @@ func (a *app) docs(ctx context.Context, page, output string) error {
 	case "nvml":
 		err = nvml.WriteMarkdown(&text)
 	case "dcgm":
-		err = dcgm.WriteMarkdown(&text)
-	case "rocm":
-		err = rocm.WriteMarkdown(&text)
+		err = dcgmdoc.WriteMarkdown(&text)
 	case "migration-names":
 		err = writeMigration(&text, a.flags)
 	default:
-		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml, dcgm, rocm or migration-names", page)
+		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml, dcgm or migration-names", page)
 	}
 	if err != nil {
 		return err

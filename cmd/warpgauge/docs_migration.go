@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
 	"warpgauge/etc"
@@ -59,13 +59,18 @@ func writeMigration(w io.Writer, flags *config.Set) error {
 		return err
 	}
 	var sources []map[field.ID]bool
-	for _, page := range []func(io.Writer) error{dcgm.WriteMarkdown, nvml.WriteMarkdown, rocm.WriteMarkdown} {
+	for _, page := range []func(io.Writer) error{dcgmdoc.WriteMarkdown, nvml.WriteMarkdown} {
 		ids, err := suppliedBy(page)
 		if err != nil {
 			return err
 		}
 		sources = append(sources, ids)
 	}
+	amd := map[field.ID]bool{}
+	for _, s := range rocm.Supplies() {
+		amd[s.Field] = true
+	}
+	sources = append(sources, amd)
 	var b strings.Builder
 	b.WriteString(migrationHead + flags.MigrationMarkdown() + migrationFamilies)
 	for _, r := range rows {

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"warpgauge/pkg/eventually"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/programtest"
 	"warpgauge/pkg/programtest/prometheustest"
 )

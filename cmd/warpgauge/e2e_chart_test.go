@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"warpgauge/pkg/eventually"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
 // daemonSet reads one of the plain manifests, which are what the chart renders.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"warpgauge/pkg/eventually"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
 // clusterPolicy are the settings of dcgmExporter in the GPU Operator's ClusterPolicy

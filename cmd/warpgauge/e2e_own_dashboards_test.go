@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"warpgauge/pkg/eventually"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/programtest/prometheustest"
 )
 

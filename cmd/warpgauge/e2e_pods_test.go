@@ -19,7 +19,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/pkg/eventually"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
 // TestE2EPods runs the real binary beside a scripted kubelet. What the page says in

@@ -22,8 +22,8 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/podmeta/podmetatest"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
+	"warpgauge/pkg/kube/kubetest/apitest"
 	"warpgauge/pkg/programtest"
 )
 
@@ -57,8 +57,8 @@ func TestE2EShared(t *testing.T) {
 - {device: 1, pid: %d, memory: %d, busy: 50}
 `, train, 3000*mebibyte, side, 200*mebibyte, chat, 1000*mebibyte, stranger, 50*mebibyte, ghost, chat, 7*mebibyte))
 
-	k, api := kubelet.Start(t), podmetatest.Start(t, "node-1")
-	api.Pods(podmetatest.Pod("ml", "train", uidTrain, nil), podmetatest.Pod("web", "chat", uidChat, nil), podmetatest.Pod("web", "idle", uidIdle, nil))
+	k, api := kubelet.Start(t), apitest.Start(t, "node-1")
+	api.Pods(apitest.Pod("ml", "train", uidTrain, nil), apitest.Pod("web", "chat", uidChat, nil), apitest.Pod("web", "idle", uidIdle, nil))
 	start := withEnv(t, exe, "KUBECONFIG="+api.Kubeconfig(), "NODE_NAME=node-1")
 	args := withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec)
 	share := func(e *exporter) {

@@ -314,6 +314,6 @@ func sampleOnce(ctx context.Context, e *engine, o *owners, timeout time.Duration
 	if e.failover != nil {
 		e.failover.DecideNow()
 	}
-	o.settle(wctx)
+	o.wait(wctx)
 	return f(wctx, all)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -80,9 +79,7 @@ func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) []byte {
 		tree.Step(t, time.Second)
 	}
 	synctest.Wait()
-	p := r.Page(exposition.Text, false)
-	page := bytes.Clone(p.Bytes())
-	p.Release()
+	page := r.Page(exposition.Text, false)
 	cancel()
 	for range 2 {
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

@@ -86,11 +86,7 @@ func simulate(t *testing.T, factory collector.Factory, list field.List, each fun
 	}
 	time.Sleep(500 * time.Millisecond) // between two ticks of each source
 	synctest.Wait()
-	page := func(f exposition.Format) []byte {
-		p := r.Page(f, false)
-		defer p.Release()
-		return bytes.Clone(p.Bytes())
-	}
+	page := func(f exposition.Format) []byte { return r.Page(f, false) }
 	text, open, proto = page(exposition.Text), page(exposition.OpenMetrics), page(exposition.Protobuf)
 	cancel()
 	for range 2 {

@@ -74,9 +74,7 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 			await(ctx, p.engine, sampledAfter(time.Now()))
 		}
 		p.addPages() // now that the own metrics know of the devices
-		page := p.renderer.Page(format, false)
-		defer page.Release()
-		_, err := a.out.Write(page.Bytes())
+		_, err := a.out.Write(p.renderer.Page(format, false))
 		return err
 	})
 }

@@ -2,23 +2,28 @@ package main
 
 import (
 	"context"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/mapping"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 )
 
-// owners is all that says who uses a device: clients, each of which asks one that
-// knows something of it, and the table that joins their answers with the devices.
-// The clients live in this process, never in a collector's.
+// vendorNames are the names that Kubernetes gives to the devices of each vendor.
+func vendorNames() kube.Vendors { return kube.Vendors{kube.NVIDIA(), kube.AMD()} }
+
+// owners is all that says who uses a device: clients of the servers that know something
+// of it, and the table that joins their answers with the devices. The clients run in this
+// process, never in a collector's.
 type owners struct {
 	keeper    *owner.Keeper
 	clients   []client
-	health    mapping.Set
+	health    kube.Healths
 	suspicion suspicion
 	log       *zap.Logger
 }
@@ -27,16 +32,13 @@ type owners struct {
 type client struct {
 	name string
 	run  func(context.Context) error
-	// settled says that what there is to learn at the start is learned, beyond the first
-	// answer or failure; nil: that is all.
-	settled func() bool
-	// grace is how long its end is waited for. What takes longer is a system call or
-	// a server that hangs, and nothing can be lost by leaving it.
-	grace time.Duration
+	// complete reports whether all that there is to learn at the start is learned, beyond
+	// the first answer or failure; nil: that is all.
+	complete func() bool
 }
 
-// newOwners makes those that the configuration wants, nil if none. It touches
-// neither sockets nor files: whether somebody answers shows later, and never ends
+// newOwners makes the clients that the configuration asks for, nil if none. It touches
+// neither sockets nor files: whether a server answers shows later, and never ends
 // the process.
 func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
@@ -51,13 +53,16 @@ func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
 		Ignore:       a.self().is,
+		Vendors:      vendorNames(),
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
 	}
 	changed := func() { o.keeper.Notify() } // the clients do not run yet
 	if cfg.HPCJobDir != "" {
-		o.addJobs(cfg, &table, changed, log)
+		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, OnChange: changed, Log: log})
+		table.Jobs = j.Snapshot
+		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
 		o.addKubelet(cfg, &table, changed, log)
@@ -73,10 +78,83 @@ func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer
 	return o
 }
 
-// add adds a client and how it goes with it.
-func (o *owners) add(c client, health ...*mapping.Health) {
+func (o *owners) add(c client, health ...*kube.Health) {
 	o.clients = append(o.clients, c)
 	o.health = append(o.health, health...)
+}
+
+// addKubelet asks the kubelet which container has which device.
+func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+	k := kube.NewKubelet(kube.KubeletOptions{
+		Socket:   cfg.Kubernetes.Socket,
+		Period:   cfg.Kubernetes.Interval,
+		Keep:     table.Vendors.Keep(cfg.Kubernetes.ResourceNames),
+		OnChange: changed, Log: log,
+	})
+	table.Allocations = k.Snapshot
+	o.suspicion.kubelet = k
+	o.add(client{name: "pod resources", run: k.Run}, k.Health)
+}
+
+// addAPIServer asks the API server for what the kubelet does not report, if that is
+// configured. Values of processes need uids of pods, which the container runtime knows too.
+func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+	k := &cfg.Kubernetes
+	pods := k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	if !pods && !k.DRA {
+		return
+	}
+	kube.RouteKlog(log)
+	node, _ := a.lookup("NODE_NAME")
+	options := kube.APIOptions{
+		Node: node, Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
+		OnChange: changed, Log: log,
+	}
+	if k.PodLabels {
+		options.KeepLabel = k.KeepLabel
+	}
+	s := kube.NewAPIServer(options)
+	table.Metadata = s.Snapshot
+	o.add(client{name: "pod metadata", run: s.Run}, s.Health...)
+}
+
+// addRuntime asks the container runtime for the names of containers.
+func (o *owners) addRuntime(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+	if cfg.Containers.Socket == "" {
+		return
+	}
+	r := kube.NewRuntime(kube.RuntimeOptions{Socket: cfg.Containers.Socket, OnChange: changed, Log: log})
+	table.Containers = r.Snapshot
+	o.suspicion.runtime, o.suspicion.containers = r, r.Snapshot
+	o.add(client{name: "container runtime", run: r.Run}, r.Health)
+}
+
+// addProcesses finds the containers of processes, if collectors report which are on
+// which device.
+func (o *owners) addProcesses(e *engine, table *owner.Options, changed func(), log *zap.Logger) {
+	board := e.Processes()
+	if board == nil {
+		return
+	}
+	p := owner.NewProcesses(board, changed, log)
+	table.Processes = p.Snapshot
+	o.suspicion.processes = p.Snapshot
+	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
+}
+
+// polledAfter reports whether processes were polled after their collectors had reported
+// them.
+func polledAfter(e *engine, p *owner.Processes) func() bool {
+	var since time.Time
+	return func() bool {
+		if !e.readersOpened() {
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return p.Snapshot().Time.After(since)
+	}
 }
 
 // stages lists what runs, in the order of the data flow. Nil has none.
@@ -85,15 +163,15 @@ func (o *owners) stages() (out []stage) {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, stage{name: c.name, run: o.lasting(c), grace: c.grace})
+		out = append(out, stage{name: c.name, run: o.lasting(c), grace: shortGrace})
 	}
 	return append(out,
 		stage{name: "owner table", run: o.keeper.Run, grace: shortGrace},
-		stage{name: "look for changed devices", run: o.suspicion.run, grace: shortGrace})
+		stage{name: "check for changed devices", run: o.suspicion.run, grace: shortGrace})
 }
 
-// lasting makes a client a stage, which may not end while it is needed: a mapping
-// is nothing to end the exporter for.
+// lasting makes a client a stage, which may not end while it is needed: a failed
+// mapping does not end the exporter.
 func (o *owners) lasting(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.run(ctx); err != nil && ctx.Err() == nil {
@@ -102,4 +180,38 @@ func (o *owners) lasting(c client) func(context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+}
+
+// namespaceFile is where a pod with a service account finds its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ownPod is the pod that this process runs in. If an exporter gets its devices
+// by a claim, as with dynamic resource allocation, the kubelet lists it
+// as a user of all of them, which it is not.
+type ownPod struct{ namespace, name string } // empty: not known
+
+// self finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
+// a pod's host name is its name, unless it has the host's network, and then no
+// pod has that name.
+func (a *app) self() ownPod {
+	if in, _ := a.lookup("KUBERNETES_SERVICE_HOST"); in == "" {
+		return ownPod{}
+	}
+	var p ownPod
+	p.name, _ = a.lookup("POD_NAME")
+	p.namespace, _ = a.lookup("POD_NAMESPACE")
+	if p.name == "" {
+		p.name, _ = os.Hostname() // without a name there is no pod to leave out
+	}
+	if p.namespace == "" {
+		text, _ := os.ReadFile(namespaceFile) // as above
+		p.namespace = strings.TrimSpace(string(text))
+	}
+	return p
+}
+
+// is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
+// if the namespace is not known.
+func (p ownPod) is(namespace, name string) bool {
+	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

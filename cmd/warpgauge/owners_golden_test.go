@@ -13,11 +13,11 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podmeta/podmetatest"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
+	kubelet "warpgauge/pkg/kube/kubetest"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// ownersCSV asks for what users of a shared device may have of their own, for one
+// ownersCSV asks for what users of a shared device may have, for one
 // reading that they have not, and for a label.
 const ownersCSV = `DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
 DCGM_FI_DEV_FB_USED, gauge, Memory in use.
@@ -55,7 +55,7 @@ const (
 )
 
 // whole are four GPUs: one for a container, one for two containers of a pod, one
-// for two pods, one for nobody.
+// for two pods, one for none.
 func whole(gpus []collector.Device) []*v1.PodResources {
 	one := func(i int) kubelet.DevicesOf { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
 	return []*v1.PodResources{
@@ -86,7 +86,7 @@ func shares(gpus []collector.Device) []*v1.PodResources {
 
 // TestOwnersOnThePage prints one page per way in which devices are given to pods and
 // jobs: names, labels and who the device's owners are; the values of a simulation are
-// nobody's concern here. Rewrite with -update.
+// not compared here. Rewrite with -update.
 func TestOwnersOnThePage(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
 	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
@@ -152,29 +152,29 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 		name   string
 		args   []string
 		pods   []*v1.PodResources
-		api    []podmetatest.Object // pods
-		slices []podmetatest.Object
+		api    []apitest.Object // pods
+		slices []apitest.Object
 	}{
 		{
 			"labels", append(h100(4), "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid",
 				"--kubernetes-pod-label-allowlist-regex=^app,team,^pod$"),
 			whole(gpus),
-			[]podmetatest.Object{
-				podmetatest.Pod("ml", "train-0", "0a-1", map[string]string{
+			[]apitest.Object{
+				apitest.Pod("ml", "train-0", "0a-1", map[string]string{
 					"app.kubernetes.io/name": "trainer", "app": "x", "team": "vision", "secret": "no", "pod": "not this one",
 				}),
-				podmetatest.Pod("ml", "train-1", "0a-2", nil),
-				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+				apitest.Pod("ml", "train-1", "0a-2", nil),
+				apitest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
 			}, nil,
 		},
 		{
 			"virtual-labels", append(h100(4), "--kubernetes-virtual-gpus", "--process-values=false", "-o",
 				"--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid"),
 			shares(gpus),
-			[]podmetatest.Object{
-				podmetatest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
-				podmetatest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
-				podmetatest.Pod("web", "chat-8", "0a-4", map[string]string{"team": "chat"}),
+			[]apitest.Object{
+				apitest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
+				apitest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
+				apitest.Pod("web", "chat-8", "0a-4", map[string]string{"team": "chat"}),
 			}, nil,
 		},
 		{
@@ -186,7 +186,7 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 				kubelet.Pod("ml", "nic", kubelet.Container("main", claim("nic", "nic.example.com", "nic-0"))),
 				kubelet.Pod("ml", "unknown", kubelet.Container("main", claim("later", nvidia, "gpu-9"))),
 			}, nil,
-			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
 				"gpu-0": {"type": "gpu", "uuid": gpus[0].UUID}, "gpu-1": {"type": "gpu", "uuid": gpus[1].UUID},
 				"gpu-2": {"type": "gpu", "uuid": gpus[2].UUID}, "gpu-3": {"type": "gpu", "uuid": gpus[3].UUID},
 			})},
@@ -198,14 +198,14 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 				kubelet.Pod("web", "chat-7", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 				kubelet.Pod("web", "chat-8", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 			}, nil,
-			[]podmetatest.Object{podmetatest.Slice(nvidia, testNode, map[string]podmetatest.Attributes{
+			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
 				"gpu-0-mig-3g20gb-9-0": {"type": "mig", "uuid": instances[0].MIGUUID, "parentUUID": instances[0].UUID, "profile": "3g.20gb"},
 				"gpu-0-mig-1g5gb-19-6": {"type": "mig", "uuid": instances[2].MIGUUID, "parentUUID": instances[2].UUID, "profile": "1g.5gb"},
 			})},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k, api := kubelet.Start(t), podmetatest.Start(t, testNode)
+			k, api := kubelet.Start(t), apitest.Start(t, testNode)
 			k.Set(c.pods...)
 			api.Pods(c.api...)
 			api.Slices(c.slices...)
@@ -213,7 +213,7 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append([]string{
 				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
 			}, c.args...)...))
-			// Nobody asks the API server for what nobody wants to know.
+			// The API server is not asked for what is not needed.
 			for path, wanted := range map[string]bool{
 				"/api/v1/pods": c.api != nil, "/apis/resource.k8s.io/v1/resourceslices": c.slices != nil,
 			} {

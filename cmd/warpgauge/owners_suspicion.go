@@ -5,59 +5,57 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/cri"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/podresources"
-	"warpgauge/pkg/process"
 	"warpgauge/pkg/view"
 )
 
-// suspicionEvery is how often devices and processes are compared with what the
-// mappings know. It is as often as those ask at most.
-const suspicionEvery = time.Second
+// suspicionPeriod is how often devices and processes are compared with what the
+// mappings know. They do not ask more often than this.
+const suspicionPeriod = time.Second
 
 // suspicion has the kubelet and the container runtime asked at once where what they
-// said last seems to be old: devices have come or gone, or something is there
-// that they have not told of.
+// said last seems to be old: devices have come or gone, or there is a container that they
+// have not reported.
 type suspicion struct {
-	kubelet    suspect                  // nil: not asked
-	runtime    suspect                  // nil: not asked
-	containers func() *cri.Snapshot     // of the runtime
-	processes  func() *process.Snapshot // nil: not looked at
+	kubelet    suspect                 // nil: not asked
+	runtime    suspect                 // nil: not asked
+	containers func() *kube.Containers // of the runtime
+	processes  func() *owner.Usage     // nil: not known
 	board      *view.Board
 	unknown    func() []owner.Unmatched
 
 	// Of run's goroutine.
 	version   uint64 // of the View
 	unmatched []owner.Unmatched
-	strangers []string // ids of containers and uids of pods that nobody has told of, sorted
+	strangers []string // ids of containers and uids of pods that are not known, sorted
 }
 
-// suspect is who can be asked to look at once; asking never blocks.
+// suspect can be asked to poll at once; that never blocks.
 type suspect interface{ Suspect() }
 
 var (
-	_ suspect = (*podresources.Client)(nil)
-	_ suspect = (*cri.Client)(nil)
+	_ suspect = (*kube.Kubelet)(nil)
+	_ suspect = (*kube.Runtime)(nil)
 )
 
 // run compares until ctx ends.
 func (s *suspicion) run(ctx context.Context) error {
-	tick := time.NewTicker(suspicionEvery)
+	tick := time.NewTicker(suspicionPeriod)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			s.look()
+			s.check()
 		}
 	}
 }
 
-// look asks for each reason once, when it appears: an id that stays unknown does
+// check asks for each reason once, when it appears: an id that stays unknown does
 // not become known by asking again and again.
-func (s *suspicion) look() {
+func (s *suspicion) check() {
 	moved, strangers := s.moved(), s.newStrangers()
 	if s.kubelet != nil && (moved || strangers) {
 		s.kubelet.Suspect()
@@ -78,7 +76,7 @@ func (s *suspicion) moved() bool {
 }
 
 // newStrangers says that a process runs in a container, or a pod, that was not
-// there at the last look and that nobody knows.
+// there at the last check and that is not known.
 func (s *suspicion) newStrangers() bool {
 	if s.processes == nil {
 		return false
@@ -101,10 +99,10 @@ func (s *suspicion) newStrangers() bool {
 
 // known asks the runtime's last answer. Without a runtime, every process that
 // appears may be of a pod that the kubelet has just started.
-func (s *suspicion) known(u process.User) bool {
+func (s *suspicion) known(u owner.User) bool {
 	if s.containers == nil {
 		return false
 	}
-	_, known := s.containers().Containers[u.ContainerID]
+	_, known := s.containers().ByID[u.ContainerID]
 	return known
 }

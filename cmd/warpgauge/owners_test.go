@@ -14,12 +14,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/cri"
 	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/mapping"
+	"warpgauge/pkg/kube"
+	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
-	kubelet "warpgauge/pkg/podresources/podresourcestest"
-	"warpgauge/pkg/process"
 	"warpgauge/pkg/view"
 )
 
@@ -43,13 +41,13 @@ func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string)
 	}
 	var asked []string
 	for _, h := range o.health {
-		asked = append(asked, h.Name())
+		asked = append(asked, h.State().Name)
 	}
 	return o, asked
 }
 
-// Nobody is asked for what nobody wants to know.
-func TestWhoIsAsked(t *testing.T) {
+// Only what the configuration needs is asked for.
+func TestClientsOfAConfiguration(t *testing.T) {
 	f := func(args []string, want ...string) {
 		t.Helper()
 		if _, got := ownersOf(t, nil, args...); !slices.Equal(got, want) {
@@ -58,16 +56,16 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 	f(nil)
 	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
-	f([]string{"--hpc-job-mapping-dir=/jobs"}, mapping.HPCJobs)
-	f([]string{"-k"}, mapping.PodResources)
-	f([]string{"-k", "--kubernetes-enable-pod-labels"}, mapping.PodResources, mapping.PodMetadata)
-	f([]string{"-k", "--kubernetes-enable-pod-uid"}, mapping.PodResources, mapping.PodMetadata)
-	f([]string{"-k", "--kubernetes-enable-dra"}, mapping.PodResources, mapping.ResourceSlices)
-	f([]string{"-k", "--kubernetes-virtual-gpus"}, mapping.PodResources, mapping.PodMetadata, mapping.Processes)
-	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, mapping.PodResources)
-	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, mapping.PodResources, mapping.ContainerRuntime, mapping.Processes)
+	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
+	f([]string{"-k"}, kube.MappingPodResources)
+	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
+	f([]string{"-k", "--kubernetes-enable-pod-uid"}, kube.MappingPodResources, kube.MappingPodMetadata)
+	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
+	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
+	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
+	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
 	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
-		mapping.HPCJobs, mapping.PodResources, mapping.PodMetadata, mapping.ResourceSlices)
+		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }
 
 // A client that ends, for whatever reason, ends nothing else.
@@ -95,7 +93,7 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	})
 }
 
-// asked counts wishes.
+// asked counts calls.
 type asked int
 
 // Suspect implements suspect.
@@ -105,25 +103,25 @@ func TestSuspicion(t *testing.T) {
 	var (
 		board      view.Board
 		lost       []owner.Unmatched
-		users      process.Snapshot
-		containers cri.Snapshot
+		users      owner.Usage
+		containers kube.Containers
 		k, r       asked
 	)
 	s := suspicion{
 		kubelet: &k, runtime: &r, board: &board,
 		unknown:    func() []owner.Unmatched { return lost },
-		processes:  func() *process.Snapshot { return &users },
-		containers: func() *cri.Snapshot { return &containers },
+		processes:  func() *owner.Usage { return &users },
+		containers: func() *kube.Containers { return &containers },
 	}
 	f := func(what string, kubelet, runtime asked) {
 		t.Helper()
 		k, r = 0, 0
-		s.look()
+		s.check()
 		if k != kubelet || r != runtime {
 			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
 		}
 		k, r = 0, 0
-		s.look()
+		s.check()
 		if k != 0 || r != 0 {
 			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
 		}
@@ -137,17 +135,17 @@ func TestSuspicion(t *testing.T) {
 	f("another", 1, 0)
 	lost = lost[1:]
 	f("one of them was found", 0, 0)
-	users = process.Snapshot{Devices: map[string]process.DeviceUse{"GPU-1": {Users: []process.User{
+	users = owner.Usage{Devices: map[string]owner.DeviceUse{"GPU-1": {Users: []owner.User{
 		{PodUID: "u", ContainerID: "c"}, {}, {Job: "7"},
 	}}}}
-	f("a container that nobody knows", 1, 1)
-	containers = cri.Snapshot{Containers: map[string]cri.Container{"c": {Pod: "a"}}}
+	f("a container that is not known", 1, 1)
+	containers = kube.Containers{ByID: map[string]kube.RunningContainer{"c": {Pod: kube.PodName{Name: "a"}}}}
 	f("it is known", 0, 0)
-	users.Devices["GPU-2"] = process.DeviceUse{Users: []process.User{{PodUID: "u", ContainerID: "d"}}}
+	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
 	f("another container of the pod", 1, 1)
 
 	s.runtime, s.containers = nil, nil
-	f("nobody to ask for containers", 1, 0)
+	f("no runtime to ask", 1, 0)
 }
 
 func TestOwnPod(t *testing.T) {
@@ -167,7 +165,7 @@ func TestOwnPod(t *testing.T) {
 	f(in, "gpu", "", false)
 }
 
-// Dumps tell who uses what, and why that may not be known.
+// Dumps say who uses what, and why that may not be known.
 func TestDumpOfOwners(t *testing.T) {
 	k := kubelet.Start(t)
 	gpus, _ := simulatedDevices(t, "dgx-h100", 1)
@@ -179,21 +177,21 @@ func TestDumpOfOwners(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	o.settle(ctx)
+	o.wait(ctx)
 	d := o.dump(v)
 	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
 		t.Errorf("users %v", d.Devices)
 	}
-	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != mapping.PodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
+	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != kube.MappingPodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
 		t.Errorf("mappings %+v", d.Mappings)
 	}
 	if (*owners)(nil).dump(v) != nil {
-		t.Error("owners are dumped that nobody asks for")
+		t.Error("owners are dumped although they are off")
 	}
 }
 
-// One who does not answer is waited for no longer than is allowed.
-func TestSettleHasAnEnd(t *testing.T) {
+// A server that does not answer is waited for no longer than is allowed.
+func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.List, kubelet.Silence())
 	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
@@ -201,8 +199,8 @@ func TestSettleHasAnEnd(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	o.settle(ctx)
-	if ctx.Err() == nil || o.settled() {
-		t.Error("it is said to be settled although the kubelet is silent")
+	o.wait(ctx)
+	if ctx.Err() == nil || o.complete() {
+		t.Error("it counts as complete although the kubelet is silent")
 	}
 }

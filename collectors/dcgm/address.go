@@ -15,13 +15,13 @@ type address struct {
 	text string // as the library takes it
 	unix bool   // a socket's path, for dcgmConnect_v2
 	url  bool   // tcp://, unix://, vsock:// for dcgmConnect_v3
-	far  bool   // the way there is TCP, where large replies stall
+	far  bool   // reached over TCP: large replies stall
 }
 
 // parseAddress reads what --remote-hostengine-info takes: host, host:port,
 // [IPv6]:port, the path of a Unix socket, or a URL tcp://, unix://, vsock://.
 // Without a port it is 5555. v3 says whether the library has dcgmConnect_v3,
-// which URLs of vsock need; the others are taken apart where it lacks.
+// which URLs of vsock need; without it the others are taken apart.
 func parseAddress(s string, v3 bool) (address, error) {
 	scheme, rest, isURL := strings.Cut(s, "://")
 	switch {

@@ -4,25 +4,31 @@ package dcgm
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
 )
 
 // Limits of the host engine (dcgm_structs.h, DcgmFieldGroup.cpp).
 const (
-	maxFieldsPerGroup = 127 // one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP is what is taken
-	maxMembers        = 1024
+	maxFieldsPerGroup  = 127 // one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP is what is taken
+	maxProfilingFields = 64  // in one field group; with more it answers a general error (dcgmProfWatchFields_t)
+	maxMembers         = 1024
 )
 
 // How many values one call may ask for. Each costs 4 KiB of scratch. Over TCP a
 // reply of more than some 64 KiB waits for the other side's delayed
 // acknowledgement (the library does not set TCP_NODELAY): 848 values took 44 ms
-// where four calls of 212 take 3 ms.
+// while four calls of 212 take 3 ms.
 const (
-	valuesPerCall    = 1024
-	valuesPerFarCall = 200
+	valuesPerCall       = 1024
+	valuesPerRemoteCall = 200
 )
 
 // block is what is read together: fields of one interval of entities of one
@@ -31,24 +37,30 @@ type block struct {
 	kind     entityKind
 	every    time.Duration
 	keep     time.Duration // how long the engine keeps values; 0: only the newest is read
-	places   []int         // of the devices, in the node
-	entities []entity      // of places
+	devices  []int         // by entity: its index in the node
+	entities []entity
 	fields   []uint16
 
-	group handleID
-	on    *watch // nil while it is not watched
-
-	cells   []cell  // entity by entity
-	columns []int32 // by cell: the column of the part, -1 none
-	newest  []int64 // by entity: the newest time stamp of the last read, Unix µs
-	spoke   []int   // by entity: how many fields have had a value in one read, at most
-	ofNode  []bool  // by field: it is the node's, and says nothing of an entity
-	chunks  []chunk
+	cells  []cell // entity by entity
+	column int    // of the first cell; the others follow
+	chunks []chunk
+	ofNode []bool  // by field: it is the node's, and says nothing of an entity
+	newest []int64 // by entity: the newest time stamp of the last read, Unix µs
+	most   []int   // by entity: how many fields have had a value in one read, at most
+	ready  bool    // the engine has read it
 }
 
 // chunk is one call: some entities, some fields of a block. Chunks that do not
 // span all fields have one entity, so that their cells lie together.
 type chunk struct{ e0, e1, f0, f1 int }
+
+func newBlock(n *node, kind entityKind, every time.Duration, devices []int, fields []uint16) *block {
+	b := &block{kind: kind, every: every, devices: devices, fields: fields}
+	for _, d := range devices {
+		b.entities = append(b.entities, n.entities[d])
+	}
+	return b
+}
 
 // blocksOf sorts what a list asks of a node into blocks.
 func blocksOf(n *node, readings []field.Reading, o Options) []*block {
@@ -70,131 +82,155 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	}
 	var out []*block
 	for k, fields := range byKey {
-		places := n.byKind(k.kind)
-		for _, some := range slicesOf(places, maxMembers) {
+		for devices := range slices.Chunk(n.byKind(k.kind), maxMembers) {
 			for _, f := range fieldGroups(fields) {
-				b := &block{kind: k.kind, every: k.every, places: some, fields: f}
-				for _, p := range some {
-					b.entities = append(b.entities, n.entities[p])
-				}
-				out = append(out, b)
+				out = append(out, newBlock(n, k.kind, k.every, devices, f))
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b *block) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.every, b.every), cmp.Compare(a.fields[0], b.fields[0]), cmp.Compare(a.places[0], b.places[0]))
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.every, b.every), cmp.Compare(a.fields[0], b.fields[0]), cmp.Compare(a.devices[0], b.devices[0]))
 	})
 	return out
 }
 
-func slicesOf[T any](s []T, n int) [][]T {
-	return slices.Collect(slices.Chunk(s, n))
+// fieldGroups divides fields into those of one field group each.
+func fieldGroups(fields []uint16) [][]uint16 {
+	var plain, profiling []uint16
+	for _, f := range fields {
+		if profiles(field.ID(f)) {
+			profiling = append(profiling, f)
+		} else {
+			plain = append(plain, f)
+		}
+	}
+	return slices.AppendSeq(slices.Collect(slices.Chunk(plain, maxFieldsPerGroup)), slices.Chunk(profiling, maxProfilingFields))
 }
 
-// watch makes the engine read the block in the background. Fields that it
-// refuses are dropped and returned with the reason; the others are watched all
-// the same. A refusal of all is no error: the block is then empty.
-func (b *block) watch(e *engine, name string) (refused map[uint16]error, err error) {
-	b.group, err = e.createGroup(name, b.entities)
+// refusals are the fields that are left out, and why.
+type refusals map[uint16]error
+
+// log writes one line for each reason.
+func (r refusals) log(log *zap.Logger) {
+	byReason := map[string][]string{}
+	for id, err := range r {
+		name := fmt.Sprint(id)
+		if d, ok := field.ByID(field.ID(id)); ok {
+			name = d.Name
+		}
+		byReason[err.Error()] = append(byReason[err.Error()], name)
+	}
+	for reason, names := range byReason {
+		slices.Sort(names)
+		log.Info("host engine does not offer fields, they are left out", zap.String("field", strings.Join(names, " ")), zap.String("err", reason))
+	}
+}
+
+// offered leaves out the profiling fields that no GPU of a node offers, so that
+// they are not asked for to be refused. If it cannot be known what a GPU offers, for
+// another reason than that it has no profiling, the engine decides field by field.
+func offered(e *engine, n *node, list []field.Reading, refused refusals) []field.Reading {
+	gpus := n.byKind(kindGPU)
+	if len(gpus) == 0 || !slices.ContainsFunc(list, func(r field.Reading) bool { return profiles(r.Desc.ID) }) {
+		return list
+	}
+	has := map[field.ID]bool{}
+	for _, g := range gpus {
+		ids, err := e.profilingFields(n.entities[g].id)
+		if err != nil && (!unsupported(err) || !e.has("dcgmProfGetSupportedMetricGroups")) {
+			return list
+		}
+		for _, id := range ids {
+			has[id] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(r field.Reading) bool {
+		if !profiles(r.Desc.ID) || has[r.Desc.ID] {
+			return false
+		}
+		refused[uint16(r.Desc.ID)] = statusNoProfiling
+		return true
+	})
+}
+
+// watch makes the engine read the block in the background. Fields that it does not
+// know or support are taken out and noted; the others are watched. If none is left
+// the block is empty, which is no error. Any other refusal is one: a name that
+// exists, no room for another group.
+func (b *block) watch(e *engine, refused refusals) error {
+	group, err := e.createGroup(b.entities)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	refused = map[uint16]error{}
-	if err = b.accept(e, name, b.fields); err == nil {
-		return refused, nil
+	if _, err = b.accept(e, group, b.fields); !unsupported(err) {
+		return err
 	}
-	if severed(err) {
-		b.unwatch(e)
-		return nil, err
+	if b.fields, err = b.sift(e, group, b.fields, refused); err != nil {
+		return err
 	}
-	// Something in it is refused. Find out what, and watch the rest in one group.
-	kept := b.sift(e, name, b.fields, refused)
-	b.fields = kept
-	if len(kept) == 0 {
-		b.unwatch(e)
-		return refused, nil
+	if len(b.fields) == 0 {
+		e.destroyGroup(group)
+		return nil
 	}
-	if err = b.accept(e, name, kept); err != nil {
-		b.unwatch(e)
-		return refused, err
-	}
-	return refused, nil
+	_, err = b.accept(e, group, b.fields)
+	return err
 }
 
 // accept watches fields in one group, or leaves nothing behind.
-func (b *block) accept(e *engine, name string, fields []uint16) error {
-	id, err := e.createFields(name, fields)
+func (b *block) accept(e *engine, group handleID, fields []uint16) (handleID, error) {
+	id, err := e.createFields(fields)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	w := &watch{
-		kind: b.kind, entities: b.entities, fields: fields,
-		group: b.group, fieldGroup: id, every: b.every, keep: max(b.keep, 2*b.every, time.Second),
+	if err := e.watch(group, id, b.every, max(b.keep, 2*b.every, time.Second)); err != nil {
+		e.destroyFields(id)
+		return 0, err
 	}
-	if err := e.watches.add(e, w); err != nil {
-		_ = e.destroyFields(id)
-		return err
-	}
-	b.on = w
-	return nil
+	return id, nil
 }
 
 // sift returns the fields that the engine takes, halving until it knows.
-func (b *block) sift(e *engine, name string, fields []uint16, refused map[uint16]error) []uint16 {
-	err := b.accept(e, name, fields)
-	if err == nil {
-		b.release(e)
-		return fields
-	}
-	if len(fields) == 1 {
-		refused[fields[0]] = err
-		return nil
+func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusals) ([]uint16, error) {
+	id, err := b.accept(e, group, fields)
+	switch {
+	case err == nil:
+		e.unwatch(group, id)
+		e.destroyFields(id)
+		return fields, nil
+	case !unsupported(err):
+		return nil, err
+	case len(fields) == 1:
+		var why status
+		errors.As(err, &why)
+		refused[fields[0]] = why
+		return nil, nil
 	}
 	half := len(fields) / 2
-	return append(slices.Clone(b.sift(e, name, fields[:half], refused)), b.sift(e, name, fields[half:], refused)...)
-}
-
-// release takes the watch back and keeps the group.
-func (b *block) release(e *engine) {
-	if b.on == nil {
-		return
+	first, err := b.sift(e, group, fields[:half], refused)
+	if err != nil {
+		return nil, err
 	}
-	e.watches.remove(e, b.on)
-	_ = e.destroyFields(b.on.fieldGroup)
-	b.on = nil
+	second, err := b.sift(e, group, fields[half:], refused)
+	return slices.Concat(first, second), err
 }
 
-// unwatch takes back everything that watch made. Errors mean that the engine has
-// forgotten it already.
-func (b *block) unwatch(e *engine) {
-	b.release(e)
-	if b.group != 0 {
-		_ = e.destroyGroup(b.group)
-		b.group = 0
-	}
-}
-
-// cut divides the block into calls of at most room values.
-func (b *block) cut(room int) {
-	b.cells = make([]cell, len(b.entities)*len(b.fields))
-	b.newest = make([]int64, len(b.entities))
-	b.spoke = make([]int, len(b.entities))
-	b.ofNode = make([]bool, len(b.fields))
+// divide cuts the block into calls of at most room values, and makes its cells.
+func (b *block) divide(room int) {
+	ne, nf := len(b.entities), len(b.fields)
+	b.cells, b.newest, b.most, b.ofNode = make([]cell, ne*nf), make([]int64, ne), make([]int, ne), make([]bool, nf)
 	for i, id := range b.fields {
 		if d, ok := field.ByID(field.ID(id)); ok {
 			b.ofNode[i] = d.Level == field.Global
 		}
 	}
-	b.chunks = nil
-	nf := len(b.fields)
 	if nf <= room {
-		step := max(1, room/max(nf, 1))
-		for e := 0; e < len(b.entities); e += step {
-			b.chunks = append(b.chunks, chunk{e, min(e+step, len(b.entities)), 0, nf})
+		step := max(1, room/nf)
+		for e := 0; e < ne; e += step {
+			b.chunks = append(b.chunks, chunk{e, min(e+step, ne), 0, nf})
 		}
 		return
 	}
-	for e := range b.entities {
+	for e := range ne {
 		for f := 0; f < nf; f += room {
 			b.chunks = append(b.chunks, chunk{e, e + 1, f, min(f+room, nf)})
 		}
@@ -202,7 +238,7 @@ func (b *block) cut(room int) {
 }
 
 // read fills the cells. It allocates nothing unless it fails.
-func (b *block) read(e *engine, s *scratch) error {
+func (b *block) read(e *engine, s scratch) error {
 	nf := len(b.fields)
 	for _, c := range b.chunks {
 		from, to := c.e0*nf+c.f0, (c.e1-1)*nf+c.f1

@@ -3,7 +3,6 @@
 package dcgm
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -20,20 +19,23 @@ var gpuKinds = []string{
 	xidCount, peersName, healthName, "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
 }
 
-// TestEngineEndsAndReturns: a lost connection is told by every source, an engine that
-// is not there is an error each time, and with the next one all is well, beside the
-// collector that lost its own. Nothing is left of either.
+// TestEngineEndsAndReturns: a lost connection is reported by every source, an engine
+// that is not there is an error each time, and with the next one all is well. Nothing is
+// left of either.
 func TestEngineEndsAndReturns(t *testing.T) {
 	for name, h := range map[string]hardware{"Unix socket": {gpus: 2}, "TCP": {gpus: 2, tcp: true}} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, h, func(t *testing.T, m machine) {
-				lost := settled(t, m, gpuKinds...)
+				lost := started(t, m, gpuKinds...)
 				for range 2 {
 					m.stop()
 					for i := range lost.sources {
 						lost.until(t, i, "a lost connection", func(err error) bool {
 							return errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded)
 						})
+					}
+					if err := lost.Close(); err != nil {
+						t.Errorf("close what is lost: %v", err)
 					}
 					o := m.options()
 					o.ConnectTimeout = 100 * time.Millisecond
@@ -43,12 +45,8 @@ func TestEngineEndsAndReturns(t *testing.T) {
 						}
 					}
 					m.start()
-					again := settled(t, m, gpuKinds...)
-					if err := lost.Close(); err != nil {
-						t.Errorf("close what is lost: %v", err)
-					}
-					again.mustSample(t)
-					lost = again
+					lost = started(t, m, gpuKinds...)
+					lost.mustSample(t)
 				}
 				if err := lost.Close(); err != nil {
 					t.Errorf("close: %v", err)
@@ -59,75 +57,31 @@ func TestEngineEndsAndReturns(t *testing.T) {
 	}
 }
 
-// TestEngineFallsSilent: an engine that answers nobody holds up its source alone; Open
-// and Rescan end when their context does; and all goes on when the engine does.
+// TestEngineFallsSilent: a sample waits for an engine that does not answer, and all
+// is well when the engine continues.
 func TestEngineFallsSilent(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		c := settled(t, m, temperature, power)
+		c := started(t, m, temperature, power)
 		release := m.silence()
 		sampled := make(chan error, 1)
 		go func() { sampled <- c.sample(0) }()
-		for name, call := range map[string]func(context.Context) error{
-			"open": func(ctx context.Context) error {
-				_, err := New(m.options()).Open(ctx, list(t, temperature))
-				return err
-			},
-			"rescan": func(ctx context.Context) error { _, err := c.Rescan(ctx); return err },
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
-			cancel()
-		}
 		select {
 		case err := <-sampled:
-			t.Errorf("a sample of an engine that does not answer: %v", err)
-			sampled <- err
-		default:
+			t.Fatalf("a sample of an engine that does not answer: %v", err)
+		case <-time.After(50 * time.Millisecond):
 		}
 		release()
 		if err := <-sampled; err != nil && !errors.Is(err, collector.ErrStalled) {
 			t.Errorf("the sample that waited: %v", err)
 		}
 		c.until(t, 0, "values again", func(err error) bool { return err == nil })
-		settled(t, m, temperature, power)
 	})
 }
 
-// TestOneConnection: what collectors share stays while one of them has it, and the
-// engine of this process can be started again.
-func TestOneConnection(t *testing.T) {
-	for name, h := range map[string]hardware{"embedded": {gpus: 2, embedded: true}, "remote": {gpus: 2}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				for range 3 {
-					first := settled(t, m, temperature)
-					second := settled(t, m, power)
-					if first.session != second.session {
-						t.Error("two collectors have two connections")
-					}
-					if err := first.Close(); err != nil {
-						t.Error(err)
-					}
-					second.goesOn(t, m, []string{power})
-					for range 2 {
-						if err := second.Close(); err != nil {
-							t.Error(err)
-						}
-					}
-					nothingLeft(t, m)
-				}
-			})
-		})
-	}
-}
-
 // TestGroupsGivenBack: an engine has 64 groups and 64 field groups for all its clients,
-// and a connection that lives on takes no more of them with each collector.
+// and those of collectors that were closed are free again.
 func TestGroupsGivenBack(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		holder := settled(t, m, power)
 		for taken := 0; taken <= 64; {
 			c := open1(t, m.options(), gpuKinds...)
 			taken += len(c.readings(0).blocks)
@@ -135,7 +89,7 @@ func TestGroupsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		holder.goesOn(t, m, []string{power})
+		started(t, m, power).keepsReading(t, m, []string{power})
 	})
 }
 

@@ -30,6 +30,9 @@ func TestDevices(t *testing.T) {
 					if changed, err := c.Rescan(t.Context()); err != nil {
 						t.Fatal(err)
 					} else if changed {
+						if err := c.Close(); err != nil {
+							t.Fatal(err)
+						}
 						c = open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
 					}
 					return c.count()[field.Link] == 8*18-1
@@ -66,7 +69,7 @@ func TestLabelsOfOthers(t *testing.T) {
 		}
 		names = append(names, "label DCGM_FI_DEV_SERIAL")
 		facts := map[string]string{}
-		for _, l := range find(t, settled(t, m, names...), nvmltest.UUID(1)).Facts {
+		for _, l := range find(t, started(t, m, names...), nvmltest.UUID(1)).Facts {
 			facts[l.Name] = l.Value
 		}
 		if facts["DCGM_FI_DRIVER_VERSION"] != "580.65.06" || facts["DCGM_FI_DEV_SERIAL"] != nvmltest.Serial(1) {
@@ -93,7 +96,7 @@ func (c *opened) count() map[field.Level]int {
 func TestLinkComesAndGoes(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE"}
-		c := settled(t, m, names...)
+		c := started(t, m, names...)
 		links := c.count()[field.Link]
 		for _, up := range []bool{false, true} {
 			if changed, err := c.Rescan(t.Context()); changed || err != nil {
@@ -101,8 +104,11 @@ func TestLinkComesAndGoes(t *testing.T) {
 			}
 			m.setLink(1, 7, up)
 			c.untilRescan(t)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
 			links += map[bool]int{false: -1, true: 1}[up]
-			c = settled(t, m, names...)
+			c = started(t, m, names...)
 			if got := c.count()[field.Link]; got != links {
 				t.Errorf("link up %v: %d links, want %d", up, got, links)
 			}
@@ -123,8 +129,8 @@ func (c *opened) untilRescan(tb testing.TB) {
 }
 
 // TestInstances: a GPU instance with one compute instance is one device, with several
-// they are devices beside it; each has the UUID of its compute instance, which
-// Kubernetes knows, and values of its own. An instance more or less is seen.
+// they are further devices; each has the UUID of its compute instance, which
+// Kubernetes knows, and its own values. An instance more or less is seen.
 func TestInstances(t *testing.T) {
 	for name, h := range map[string]hardware{"host engine": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}}, "embedded": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}, embedded: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +142,7 @@ func TestInstances(t *testing.T) {
 					err := c.sample(0)
 					for _, d := range devices(c) {
 						for _, name := range names[1:] {
-							// GPM, by which NVIDIA's engine profiles, knows GPU instances alone where there are some.
+							// GPM, by which NVIDIA's engine profiles, knows only GPU instances if there are some.
 							profiled := m.simulation() != nil || d.GPU == "1" || d.Level == field.Instance
 							if (name == "DCGM_FI_DEV_FB_USED" || profiled) && !c.has(t, d.ID, name) {
 								err = errors.Join(err, fmt.Errorf("%s has no %s", d.ID, name))
@@ -153,7 +159,10 @@ func TestInstances(t *testing.T) {
 				for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
 					m.setMIG(0, layout...)
 					c.untilRescan(t)
-					c = settled(t, m, names...)
+					if err := c.Close(); err != nil {
+						t.Fatal(err)
+					}
+					c = started(t, m, names...)
 					c.wantInstances(t, m, layout)
 				}
 			})
@@ -180,18 +189,18 @@ func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 			continue
 		}
 		profile, _, _ := strings.Cut(d.InstanceProfile, ".")
-		place := gpu + "/" + d.InstanceID
+		id := gpu + "/" + d.InstanceID
 		kind := "instance "
 		if d.Level == field.ComputeInstance {
 			kind = "compute "
-			if d.Parent != place {
-				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, place)
+			if d.Parent != id {
+				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, id)
 			}
-			place += "/" + d.ComputeID
+			id += "/" + d.ComputeID
 		} else if d.Parent != gpu {
 			tb.Errorf("%s is part of %q, want the GPU", d.ID, d.Parent)
 		}
-		if got[kind+profile]++; d.ID != place || d.UUID != gpu || d.GPU != "0" {
+		if got[kind+profile]++; d.ID != id || d.UUID != gpu || d.GPU != "0" {
 			tb.Errorf("an instance is %+v", d)
 		}
 		at := d.InstanceID + "/" + d.ComputeID

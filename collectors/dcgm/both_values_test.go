@@ -26,7 +26,7 @@ func TestValuesOfEach(t *testing.T) {
 						m.set(gpu, name, value(gpu, i))
 					}
 				}
-				c := settled(t, m, settableNames...)
+				c := started(t, m, settableNames...)
 				for gpu := range 8 {
 					for i, name := range settableNames {
 						c.untilValue(t, nvmltest.UUID(gpu), name, value(gpu, i))
@@ -38,7 +38,7 @@ func TestValuesOfEach(t *testing.T) {
 }
 
 // TestValuesChange: a number is what it is, none of it a blank, and what the driver
-// does not tell is absent, for whatever reason; the others stay.
+// does not have is absent, for whatever reason; the others stay.
 func TestValuesChange(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		for gpu := range 2 {
@@ -46,7 +46,7 @@ func TestValuesChange(t *testing.T) {
 				m.set(gpu, name, 40)
 			}
 		}
-		c := settled(t, m, settableNames...)
+		c := started(t, m, settableNames...)
 		id := nvmltest.UUID(1)
 		others := func(but, when string) {
 			t.Helper()
@@ -98,7 +98,7 @@ func TestValuesChange(t *testing.T) {
 // TestNotDueStays: a cell that is not due keeps what it has.
 func TestNotDueStays(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		c := settled(t, m, temperature, power, energy)
+		c := started(t, m, temperature, power, energy)
 		const kept = -7
 		columns := c.sources[0].Columns()
 		for i, col := range columns {
@@ -121,7 +121,7 @@ func TestEveryField(t *testing.T) {
 	for name, h := range map[string]hardware{"host engine": {gpus: 4}, "embedded": {gpus: 4, embedded: true}} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, h, func(t *testing.T, m machine) {
-				c := settled(t, m, everything()...)
+				c := started(t, m, everything()...)
 				columns := 0
 				for _, s := range c.sources {
 					columns += len(s.Columns())
@@ -152,13 +152,13 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-// TestDriverHangs: values that stand still are said to, whatever the engine goes on to
+// TestDriverHangs: values that do not move are reported, whatever the engine continues to
 // answer with; when the driver's calls return, all is well.
 func TestDriverHangs(t *testing.T) {
 	for name, h := range map[string]hardware{"host engine": {gpus: 3}, "embedded": {gpus: 3, embedded: true}} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, h, func(t *testing.T, m machine) {
-				c := settled(t, m, temperature, power, peersName, healthName)
+				c := started(t, m, temperature, power, peersName, healthName)
 				release := m.hang()
 				c.until(t, 0, "all stalled", func(err error) bool {
 					for d := range 3 {
@@ -175,11 +175,11 @@ func TestDriverHangs(t *testing.T) {
 	}
 }
 
-// TestLossAndReturn: a GPU that is gone is lost, also for a rescan where the engine
-// lists it no longer; the others go on, and it comes back.
+// TestLossAndReturn: a GPU that is gone is lost, also for a rescan if the engine
+// lists it no longer; the others stay, and it comes back.
 func TestLossAndReturn(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
-		c := settled(t, m, settableNames...)
+		c := started(t, m, settableNames...)
 		m.lose(2)
 		c.until(t, 0, "GPU 2 lost, and no other", func(err error) bool {
 			for d := range 4 {
@@ -221,7 +221,7 @@ func TestPause(t *testing.T) {
 			return len(polls) > 5
 		})
 		if now := newest(150, 1002); now[1].status == statusOK && now[1].micros != at[1].micros {
-			t.Errorf("the engine goes on reading profiling fields: %+v, then %+v", at, now)
+			t.Errorf("the engine continues reading profiling fields: %+v, then %+v", at, now)
 		}
 		after := open1(t, m.options(), temperature, profiling)
 		after.until(t, 0, "a profiling value again", func(error) bool { return value(after) })

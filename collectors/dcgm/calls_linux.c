@@ -13,8 +13,8 @@ WG_FUNCTIONS(WG_TYPE)
 static const char *const names[] = {WG_FUNCTIONS(WG_NAME)};
 #undef WG_NAME
 
-const char *wg_function_name(int place) {
-	return place >= 0 && place < WG_FUNCTION_COUNT ? names[place] : NULL;
+const char *wg_function_name(int index) {
+	return index >= 0 && index < WG_FUNCTION_COUNT ? names[index] : NULL;
 }
 
 // The function of a name, as its type.
@@ -41,11 +41,6 @@ enum {
 int wg_init(const wg_table *t) {
 	NEED(dcgmInit);
 	return FN(dcgmInit)();
-}
-
-int wg_shutdown(const wg_table *t) {
-	NEED(dcgmShutdown);
-	return FN(dcgmShutdown)();
 }
 
 int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle) {
@@ -77,15 +72,11 @@ int wg_disconnect(const wg_table *t, uintptr_t handle) {
 	return FN(dcgmDisconnect)(handle);
 }
 
-int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out) {
+int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out) {
+	NEED(dcgmHostengineVersionInfo);
 	memset(out, 0, sizeof *out);
 	out->version = WG_VERSION(wg_version2, 2);
-	if (engine) {
-		NEED(dcgmHostengineVersionInfo);
-		return FN(dcgmHostengineVersionInfo)(handle, out);
-	}
-	NEED(dcgmVersionInfo);
-	return FN(dcgmVersionInfo)(out);
+	return FN(dcgmHostengineVersionInfo)(handle, out);
 }
 
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count) {
@@ -168,9 +159,9 @@ int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields) {
 	return FN(dcgmFieldGroupDestroy)(handle, fields);
 }
 
-int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s, int keep_n) {
+int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s) {
 	NEED(dcgmWatchFields);
-	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, keep_n);
+	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, 0);
 }
 
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields) {
@@ -189,9 +180,9 @@ wg_cell wg_decode(uint16_t type, int32_t status, int64_t micros, int64_t i64, do
 	return c;
 }
 
-// place finds where a value belongs. The answer usually comes in the order of
-// the request, so the expected place is looked at first.
-static long place(const wg_value2 *v, uint32_t expected, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf) {
+// index_of finds the cell of a value. The answer usually comes in the order of the
+// request, so the expected cell is checked first.
+static long index_of(const wg_value2 *v, uint32_t expected, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf) {
 	if (expected < ne * nf) {
 		const wg_entity *x = &e[expected / nf];
 		if (x->kind == v->entity.kind && x->id == v->entity.id && f[expected % nf] == v->field) return expected;
@@ -223,7 +214,7 @@ int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t 
 	if (r != ST_OK) return r;
 	for (uint32_t i = 0; i < ne * nf; i++) {
 		const wg_value2 *v = &scratch[i];
-		long at = v->field ? place(v, i, e, ne, f, nf) : -1;
+		long at = v->field ? index_of(v, i, e, ne, f, nf) : -1;
 		if (at >= 0) cells[at] = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl);
 	}
 	return ST_OK;
@@ -236,7 +227,7 @@ int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t n
 	if (r != ST_OK) return r;
 	for (uint32_t i = 0; i < ne * nf; i++) {
 		const wg_value2 *v = &scratch[i];
-		long at = v->field ? place(v, i, e, ne, f, nf) : -1;
+		long at = v->field ? index_of(v, i, e, ne, f, nf) : -1;
 		if (at < 0 || v->type != 's' || v->status != ST_OK) continue;
 		memcpy(texts + at * WG_STRING, v->value.str, WG_STRING - 1);
 	}

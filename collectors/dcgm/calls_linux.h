@@ -16,13 +16,11 @@ enum {
 // The functions we call, in the order of the table.
 #define WG_FUNCTIONS(F)                                                                              \
 	F(dcgmInit, (void))                                                                          \
-	F(dcgmShutdown, (void))                                                                      \
 	F(dcgmStartEmbedded_v2, (wg_embedded2 *))                                                    \
 	F(dcgmStopEmbedded, (uintptr_t))                                                             \
 	F(dcgmConnect_v2, (const char *, wg_connect2 *, uintptr_t *))                                \
 	F(dcgmConnect_v3, (const char *, wg_connect3 *, uintptr_t *))                                \
 	F(dcgmDisconnect, (uintptr_t))                                                               \
-	F(dcgmVersionInfo, (wg_version2 *))                                                          \
 	F(dcgmHostengineVersionInfo, (uintptr_t, wg_version2 *))                                     \
 	F(dcgmGetEntityGroupEntities, (uintptr_t, int32_t, uint32_t *, int *, uint32_t))             \
 	F(dcgmGetGpuInstanceHierarchy, (uintptr_t, wg_hierarchy2 *))                                 \
@@ -52,10 +50,10 @@ typedef struct {
 	void *at[WG_FUNCTION_COUNT];
 } wg_table;
 
-// wg_function_name is the symbol of a place in the table, NULL past its end.
-const char *wg_function_name(int place);
+// wg_function_name is the symbol of an index of the table, NULL past its end.
+const char *wg_function_name(int index);
 
-// One decoded value. status is DCGM's; value is NaN where there is none (blank,
+// One decoded value. status is DCGM's; value is NaN if there is none (blank,
 // refused, not numeric).
 typedef struct {
 	double value;
@@ -65,12 +63,11 @@ typedef struct {
 } wg_cell;
 
 int wg_init(const wg_table *t);
-int wg_shutdown(const wg_table *t);
 int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle);
 int wg_stop_embedded(const wg_table *t, uintptr_t handle);
 int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, unsigned timeout_ms, uintptr_t *handle);
 int wg_disconnect(const wg_table *t, uintptr_t handle);
-int wg_version(const wg_table *t, uintptr_t handle, int engine, wg_version2 *out);
+int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out);
 
 // wg_entities fills ids and count (capacity in, number out).
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count);
@@ -84,17 +81,17 @@ int wg_group_create(const wg_table *t, uintptr_t handle, const char *name, const
 int wg_group_destroy(const wg_table *t, uintptr_t handle, uintptr_t group);
 int wg_fields_create(const wg_table *t, uintptr_t handle, const char *name, const uint16_t *f, int n, uintptr_t *fields);
 int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields);
-int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s, int keep_n);
+int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields);
 
 // wg_latest reads the newest value of every field of every entity in one call.
-// cells has ne × nf places, entity by entity; scratch has room for as many
-// wg_value2. live asks the driver in place of the engine's cache, which may take
+// cells has room for ne × nf, entity by entity; scratch has room for as many
+// wg_value2. live asks the driver and not the engine's cache, which may take
 // as long as the driver does. What the answer does not hold gets status
 // DCGM_ST_NO_DATA.
 int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
               wg_value2 *scratch, wg_cell *cells);
-// wg_texts is the same for text: WG_STRING bytes a place, empty where there is
+// wg_texts is the same for text: WG_STRING bytes each, empty if there is
 // none.
 int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
              wg_value2 *scratch, char *texts);

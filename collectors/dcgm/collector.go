@@ -4,29 +4,25 @@ package dcgm
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"slices"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// Collector is DCGM.
+// Collector is DCGM: one connection to a host engine, from Open to Close.
 type Collector struct {
-	o Options
-
-	mu      sync.Mutex
-	session *session
-	sources []*source
-	fields  field.List
-	layout  layout // of the engine before it was bound
-
-	looking atomic.Bool // a rescan is under way
+	o      Options
+	engine *engine // nil unless open
+	fields field.List
+	layout layout // of the engine before it was bound
 }
 
-var _ collector.Collector = (*Collector)(nil)
+var (
+	_ collector.Collector = (*Collector)(nil)
+	_ collector.Rescanner = (*Collector)(nil)
+)
 
 // New returns an unopened collector and touches nothing.
 func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
@@ -36,130 +32,179 @@ func (*Collector) Name() string { return "dcgm" }
 
 // Open connects to the engine, finds what it has and watches what the list asks
 // for. It does not wait for values. An error says what was tried and what to do,
-// and leaves nothing open.
+// and leaves nothing open. A call of the library that hangs holds up Open, whatever
+// becomes of ctx.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s, err := process.acquire(ctx, c.o)
+	e, err := connect(c.o)
 	if err != nil {
 		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
-	type result struct {
-		layout  layout
-		sources []*source
-		err     error
+	sources, err := c.bind(ctx, e, fields)
+	if err != nil {
+		_ = e.close() // what made the error is worth more
+		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
-	done := make(chan result, 1)
-	go func() { // its calls may hang as the engine does
-		var r result
-		if r.layout, r.err = lay(s.engine, fields, c.o); r.err == nil { // first: what changes meanwhile is seen by the next rescan
-			r.sources, r.err = bind(s, fields, c.o)
-		}
-		done <- r
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil {
-			if severed(r.err) {
-				s.lose()
-			}
-			return nil, fmt.Errorf("open DCGM: %w", errors.Join(r.err, s.home.release(s)))
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.session, c.sources, c.fields, c.layout = s, r.sources, fields, r.layout
-		out := make([]collector.Source, len(r.sources))
-		for i, src := range r.sources {
-			out[i] = src
-		}
-		return out, nil
-	case <-ctx.Done():
-		go func() { // whenever the calls return
-			r := <-done
-			for _, src := range r.sources {
-				src.close()
-			}
-			_ = s.home.release(s)
-		}()
-		return nil, fmt.Errorf("open DCGM: the host engine does not answer: %w", ctx.Err())
-	}
+	c.engine, c.fields = e, fields
+	return sources, nil
 }
 
 // bind makes the sources: one of the GPUs and what is theirs, one of everything
-// else, so that GPUs can change hands without taking switches and CPUs along.
-func bind(s *session, fields field.List, o Options) (out []*source, err error) {
-	defer func() {
-		if err != nil {
-			for _, src := range out {
-				src.close()
-			}
-			out = nil
-		}
-	}()
-	nodes, err := discover(s.engine, fields, o)
+// else, so that GPUs can fail over without switches and CPUs.
+func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out []collector.Source, err error) {
+	// First of all: what changes meanwhile is seen by the next rescan.
+	if c.layout, err = layoutOf(e, fields, c.o); err != nil {
+		return nil, err
+	}
+	nodes, err := discover(e, fields, c.o)
 	if err != nil {
 		return nil, err
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: the host engine %s has no GPU, switch or CPU", collector.ErrNoDevices, c.o.engineName())
 	}
 	for _, n := range nodes {
-		parts, err := partsOf(s, n, fields.Readings(), o)
-		if err != nil {
-			return out, err
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		out = append(out, newSource(s, n.devices, parts...))
+		s, err := c.sourceOf(e, n, fields.Readings())
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			out = append(out, s)
+		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: the host engine %s has no GPU, switch or CPU", collector.ErrNoDevices, o.engineName())
+		return nil, fmt.Errorf("%w: the list asks for nothing that the devices of the host engine %s have", collector.ErrNothingToRead, c.o.engineName())
 	}
-	return out, nil
+	return out, ctx.Err()
 }
 
-// partsOf makes the parts of a source, or leaves nothing behind.
-func partsOf(s *session, n *node, list []field.Reading, o Options) (out []part, err error) {
-	defer func() {
-		if err != nil {
-			for _, p := range out {
-				p.close()
-			}
-			out = nil
-		}
-	}()
-	r, err := newReadings(s.engine, s.far, n, offered(s.engine, n, list, o.Log), o)
+// sourceOf makes the source of a node; nil if the list asks for nothing of it. That
+// the engine offers nothing of what the list asks for is an error.
+func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source, error) {
+	refused := refusals{}
+	r, err := newReadings(e, n, offered(e, n, list, refused), refused, c.o)
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, r)
-	x, err := newXIDs(s, n, list, o)
+	parts := []part{r}
+	x, err := newXIDs(e, n, list, refused, c.o)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if x != nil {
-		out = append(out, x)
+		parts = append(parts, x)
 	}
-	h, err := newHealth(s, n, list, o)
+	h, err := newHealth(e, n, list, c.o)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if h != nil {
-		out = append(out, h)
+		parts = append(parts, h)
 	}
-	if p := newPeers(s, n, list, o); p != nil {
-		out = append(out, p)
+	if p := newPeers(e, n, list, c.o); p != nil {
+		parts = append(parts, p)
+	}
+	refused.log(c.o.Log)
+	s := newSource(n.devices, parts...)
+	switch {
+	case len(s.columns) > 0:
+		return s, nil
+	case len(refused) > 0:
+		return nil, fmt.Errorf("%w: the host engine %s offers none of the %d fields", collector.ErrNothingToRead, c.o.engineName(), len(refused))
+	}
+	return nil, nil //nolint:nilnil // said in the comment
+}
+
+// Close ends the connection, and with it all that was made on it.
+func (c *Collector) Close() error {
+	e := c.engine
+	if e == nil {
+		return nil
+	}
+	c.engine = nil
+	return e.close()
+}
+
+// Rescan reports whether the engine has other devices than at Open: GPUs that were
+// bound or unbound, MIG instances, links that went up or down. It reads nothing for
+// which the engine would have to ask the driver.
+func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now, err := layoutOf(c.engine, c.fields, c.o)
+	if err != nil {
+		return false, fmt.Errorf("rescan DCGM: %w", err)
+	}
+	return !slices.Equal(c.layout, now), nil
+}
+
+// layout is which entities an engine has, as far as a list asks for them.
+type layout []located
+
+// located is an entity, what it belongs to, and NVML's ids of an instance.
+type located struct {
+	entity, parent    entity
+	instance, compute uint32
+}
+
+func layoutOf(e *engine, fields field.List, o Options) (layout, error) {
+	d := &discovery{e, fields, o}
+	var out layout
+	gpus, err := e.entities(kindGPU, !o.FakeGPUs)
+	if err != nil {
+		return nil, err
+	}
+	out = out.with(kindGPU, gpus)
+	if all, err := e.hierarchy(); err == nil {
+		for _, m := range all {
+			out = append(out, located{m.entity, m.parent, m.instance, m.compute})
+		}
+	}
+	if d.wants(field.Switch, field.Link) {
+		if ids, err := e.entities(kindSwitch, false); err == nil {
+			out = out.with(kindSwitch, ids)
+		}
+	}
+	if d.wants(field.Link) {
+		if all, err := e.linkStates(); err == nil {
+			out = out.withLinks(all)
+		}
+	}
+	if d.wants(field.CPU, field.Core) {
+		if all, err := e.cpus(); err == nil {
+			for _, c := range all {
+				out = append(out, located{entity: entity{kindCPU, c.id}, instance: uint32(len(c.cores))})
+			}
+		}
+	}
+	if d.wants(field.ConnectX) {
+		if ids, err := e.entities(kindConnectX, false); err == nil {
+			out = out.with(kindConnectX, ids)
+		}
 	}
 	return out, nil
 }
 
-// Close takes the watches back and lets the connection go.
-func (c *Collector) Close() error {
-	c.mu.Lock()
-	s, sources := c.session, c.sources
-	c.session, c.sources = nil, nil
-	c.mu.Unlock()
-	if s == nil {
-		return nil
+func (l layout) with(k entityKind, ids []uint32) layout {
+	for _, id := range ids {
+		l = append(l, located{entity: entity{k, id}})
 	}
-	for _, src := range sources {
-		src.close()
+	return l
+}
+
+func (l layout) withLinks(all []links) layout {
+	for _, owner := range all {
+		for number, state := range owner.states {
+			if state == linkUp {
+				l = append(l, located{entity: entity{kindLink, linkID(owner.owner, number)}, parent: owner.owner})
+			}
+		}
 	}
-	return s.home.release(s)
+	return l
 }

@@ -27,11 +27,10 @@ func TestConformance(t *testing.T) {
 		config   dcgmtest.Config
 		embedded bool
 	}{
-		"DGX H100":          {config: dcgmtest.Config{GPUs: 3}},
-		"DGX H100 embedded": {config: dcgmtest.Config{GPUs: 2}, embedded: true},
-		"A100 MIG":          {config: dcgmtest.Config{Preset: "a100-mig"}},
-		"GB200":             {config: dcgmtest.Config{Preset: "gb200", GPUs: 2}},
-		"PCIe, DCGM 4.2":    {config: dcgmtest.Config{Preset: "pcie", GPUs: 2, Version: "4.2.3"}},
+		"DGX H100":       {config: dcgmtest.Config{GPUs: 3}},
+		"A100 MIG":       {config: dcgmtest.Config{Preset: "a100-mig"}},
+		"GB200":          {config: dcgmtest.Config{Preset: "gb200", GPUs: 2}},
+		"PCIe, DCGM 4.2": {config: dcgmtest.Config{Preset: "pcie", GPUs: 2, Version: "4.2.3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			collectortest.Run(t, collectortest.Harness{
@@ -70,7 +69,7 @@ func TestConformanceOfNVIDIA(t *testing.T) {
 					rig := collectortest.Rig{
 						Factory: func() collector.Collector { return &witness{New(m.options()), r} },
 						LoseDevice: func(id string) {
-							c := beside(tb, m)
+							c := second(tb, m)
 							m.lose(r.gpu(tb, id))
 							c.until(tb, 0, "a lost GPU", func(err error) bool { return errors.Is(err, collector.ErrDeviceLost) })
 						},
@@ -79,7 +78,7 @@ func TestConformanceOfNVIDIA(t *testing.T) {
 							eventually.OK(tb, "the GPU again", func() error { return alive(tb, m, id) })
 						},
 						ChangeColumns: func() {
-							c := beside(tb, m)
+							c := second(tb, m)
 							m.setMIG(0, "1g", "1g")
 							c.untilRescan(tb)
 						},
@@ -112,9 +111,9 @@ func alive(tb testing.TB, m machine, id string) error {
 	return nil
 }
 
-// beside is a collector that has all that the one under test has, and tells when the
+// second is a collector that has all that the one under test has, and shows when the
 // engine has noticed something.
-func beside(tb testing.TB, m machine) *opened {
+func second(tb testing.TB, m machine) *opened {
 	tb.Helper()
 	c, err := openBriefly(tb, m.options(), everything()...)
 	if err != nil {

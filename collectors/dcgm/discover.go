@@ -3,16 +3,20 @@
 package dcgm
 
 import (
-	"errors"
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// discovery is one look at what an engine has. What one kind of entity cannot
-// tell costs that kind, and is logged once.
+// discovery finds what an engine has. A kind of entity that cannot be listed is
+// left out, and logged once.
 type discovery struct {
 	engine *engine
 	fields field.List
@@ -52,12 +56,158 @@ func (d *discovery) wants(levels ...field.Level) bool {
 	return false
 }
 
-// without tells that entities of a kind cannot be listed. A node that has none of
-// them is nothing to speak of.
+// without logs that entities of a kind cannot be listed, unless the node has none.
 func (d *discovery) without(k entityKind, err error) {
-	var s status
-	if errors.As(err, &s) && (s == statusNotSupported || s == statusNoModule || s == statusNoData) {
+	if isStatus(err, statusNotSupported, statusNoModule, statusNoData) {
 		return
 	}
 	d.o.Log.Warn("entities cannot be listed and are left out", zap.Stringer("source", k), zap.Error(err))
+}
+
+// Numbers of fields that identify a device (dcgm_fields.h).
+const (
+	fieldName  = 50
+	fieldUUID  = 54
+	fieldMinor = 55
+	fieldPCI   = 57
+)
+
+// gpus lists the GPUs and identifies them. Of two with one UUID the second is left
+// out.
+func (d *discovery) gpus() (*node, error) {
+	n := &node{}
+	ids, err := d.engine.entities(kindGPU, !d.o.FakeGPUs)
+	if err != nil || len(ids) == 0 {
+		return n, err
+	}
+	var all []entity
+	for _, id := range ids {
+		all = append(all, entity{kindGPU, id})
+	}
+	who := []uint16{fieldName, fieldUUID, fieldPCI}
+	texts, err := d.engine.texts(all, who)
+	if err != nil {
+		return nil, fmt.Errorf("identify GPUs: %w", err)
+	}
+	minors, err := d.engine.live(all, []uint16{fieldMinor})
+	if err != nil {
+		return nil, fmt.Errorf("identify GPUs: %w", err)
+	}
+	facts, err := d.facts(all)
+	if err != nil {
+		return nil, fmt.Errorf("read the labels of GPUs: %w", err)
+	}
+	for i, e := range all {
+		t := texts[i*len(who):]
+		gpu := gpuDevice(e.id, present(t[0]), present(t[1]), present(t[2]), minors[i])
+		gpu.Facts = facts[i]
+		if !n.add(gpu, e) {
+			d.o.Log.Warn("GPU has the UUID of another one and is left out", zap.Uint32("device", e.id), zap.String("uuid", gpu.ID))
+		}
+	}
+	return n, nil
+}
+
+// gpuDevice is the identity of a GPU as collectors/nvml has it, so that both name
+// one GPU alike. A GPU without UUID, which only injected ones are, is named by
+// its number.
+func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
+	number := strconv.FormatUint(uint64(id), 10)
+	d := collector.Device{Level: field.GPU, GPU: number, UUID: uuid, PCIBusID: strings.ToUpper(pci), Model: name, Node: "nvidia" + number}
+	if minor.status == statusOK && minor.value >= 0 {
+		d.Node = "nvidia" + strconv.Itoa(int(minor.value))
+	}
+	if d.ID = uuid; uuid == "" || strings.Trim(uuid, "GPU-0") == "" {
+		d.ID = "GPU " + number
+	}
+	return d
+}
+
+// present is a text that is not one of DCGM's blanks: "<<<NULL>>>",
+// "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>".
+func present(s string) string {
+	if strings.HasPrefix(s, "<<<") && strings.HasSuffix(s, ">>>") {
+		return ""
+	}
+	return s
+}
+
+// facts reads the label fields of entities: texts as they are, numbers as the
+// list scales them. What an entity does not have is left out.
+func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
+	var words, numbers []field.Field
+	for _, f := range d.fields.Labels() {
+		switch {
+		case f.Desc.ID >= field.FirstExporter:
+		case f.Desc.Kind == field.String:
+			words = append(words, f)
+		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
+			numbers = append(numbers, f)
+		}
+	}
+	out := make([][]collector.Label, len(entities))
+	texts, err := apart(d.engine.texts, entities, numbersOf(words), "")
+	if err != nil {
+		return nil, err
+	}
+	values, err := apart(d.engine.live, entities, numbersOf(numbers), cell{value: math.NaN()})
+	if err != nil {
+		return nil, err
+	}
+	for e := range entities {
+		for i, f := range words {
+			if text := present(texts[e*len(words)+i]); text != "" {
+				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
+			}
+		}
+		for i, f := range numbers {
+			if v := values[e*len(numbers)+i].value; !math.IsNaN(v) {
+				out[e] = append(out[e], collector.Label{Name: f.Name, Value: strconv.FormatFloat(v*f.Scale, 'f', -1, 64)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// apart reads fields in one call, and one by one if that fails: a field that the
+// engine does not know, or that only other kinds of entities have, fails the whole
+// call. Such a field is blank.
+func apart[T any](read func([]entity, []uint16) ([]T, error), entities []entity, fields []uint16, blank T) ([]T, error) {
+	all, err := read(entities, fields)
+	if !ofAField(err) {
+		return all, err
+	}
+	all = slices.Repeat([]T{blank}, len(entities)*len(fields))
+	for f := 0; len(fields) > 1 && f < len(fields); f++ {
+		one, err := apart(read, entities, fields[f:f+1], blank)
+		if err != nil {
+			return nil, err
+		}
+		for e := range entities {
+			all[e*len(fields)+f] = one[e]
+		}
+	}
+	return all, nil
+}
+
+func numbersOf(fields []field.Field) []uint16 {
+	out := make([]uint16, len(fields))
+	for i, f := range fields {
+		out[i] = uint16(f.Desc.ID)
+	}
+	return out
+}
+
+// globalFacts are those that hold for the whole node, for devices that have
+// no others.
+func (d *discovery) globalFacts() []collector.Label {
+	all, err := d.facts([]entity{{kindNone, 0}})
+	if err != nil {
+		return nil
+	}
+	global := map[string]bool{}
+	for _, f := range d.fields.Labels() {
+		global[f.Name] = f.Desc.Level == field.Global
+	}
+	return slices.DeleteFunc(all[0], func(l collector.Label) bool { return !global[l.Name] })
 }

@@ -53,7 +53,7 @@ func TestDGX(t *testing.T) {
 }
 
 // TestMIG: a GPU instance with one compute instance is one device; with several,
-// they are devices beside it.
+// they are further devices.
 func TestMIG(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
 	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
@@ -126,7 +126,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestOldEngine: before 4.3 the number of a link does not tell whose it is, so
+// TestOldEngine: before 4.3 the number of a link does not contain its owner, so
 // there are none, which is said once. Everything else is there.
 func TestOldEngine(t *testing.T) {
 	for version, links := range map[string]bool{"4.2.3": false, "4.3.0": true, "4.4.1": true, "4.5.2": true, "4.6.0": true} {
@@ -142,8 +142,8 @@ func TestOldEngine(t *testing.T) {
 		if want := 18 + 4*32; links && got != want || !links && got != 0 {
 			t.Errorf("%s: %d links", version, got)
 		}
-		if told := c.logs.FilterMessageSnippet("links are left out").Len(); told != 0 && links || told != 1 && !links {
-			t.Errorf("%s: told %d times that links are left out", version, told)
+		if n := c.logs.FilterMessageSnippet("links are left out").Len(); n != 0 && links || n != 1 && !links {
+			t.Errorf("%s: %d lines say that links are left out", version, n)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestBlankIdentity(t *testing.T) {
 	}
 }
 
-// TestUnsupportedGPUs: GPUs that somebody has injected are there for --fake-gpus
+// TestUnsupportedGPUs: injected GPUs are there for --fake-gpus
 // alone.
 func TestUnsupportedGPUs(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
@@ -185,7 +185,7 @@ func TestUnsupportedGPUs(t *testing.T) {
 	}
 }
 
-// TestAdapters: network adapters are looked for where the list asks for them, and
+// TestAdapters: network adapters are looked for if the list asks for them, and
 // one more or less is noticed.
 func TestAdapters(t *testing.T) {
 	const health, width, hot = "DCGM_FI_DEV_CONNECTX_HEALTH", "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_WIDTH", "DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS"
@@ -229,7 +229,7 @@ func TestAdapters(t *testing.T) {
 // TestNoAdapters: an engine that cannot list them, being too old or without the
 // module, costs nothing else.
 func TestNoAdapters(t *testing.T) {
-	for code, told := range map[int]int{-1: 1, -6: 0, -33: 0} {
+	for code, lines := range map[int]int{-1: 1, -6: 0, -33: 0} {
 		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 		e.RefuseListing(dcgmtest.KindConnectX, code)
 		c := open1(t, remote(e), temperature, "DCGM_FI_DEV_CONNECTX_HEALTH")
@@ -237,8 +237,8 @@ func TestNoAdapters(t *testing.T) {
 		if got := len(devices(c)); got != 1 {
 			t.Errorf("code %d: %d devices, want the GPU", code, got)
 		}
-		if got := c.logs.FilterMessageSnippet("entities cannot be listed").Len(); got != told {
-			t.Errorf("code %d: told %d times, want %d", code, got, told)
+		if got := c.logs.FilterMessageSnippet("entities cannot be listed").Len(); got != lines {
+			t.Errorf("code %d: logged %d times, want %d", code, got, lines)
 		}
 	}
 }

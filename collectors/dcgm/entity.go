@@ -1,5 +1,12 @@
 package dcgm
 
+import (
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
 // entityKind is DCGM's dcgm_field_entity_group_t.
 type entityKind int32
 
@@ -42,33 +49,18 @@ type cell struct {
 // migEntity is a GPU or compute instance and where it belongs.
 type migEntity struct {
 	entity, parent entity
-	uuid           string // of the GPU
 	gpuIndex       uint32 // NVML's
 	instance       uint32 // NVML's GPU instance id
 	compute        uint32 // NVML's compute instance id; all ones for a GPU instance
-	slices         uint32
 }
 
-// linkState is DCGM's dcgmNvLinkLinkState_t.
-type linkState int32
-
-const (
-	linkAbsent   linkState = 0
-	linkDisabled linkState = 1
-	linkDown     linkState = 2
-	linkUp       linkState = 3
-)
+// linkUp is DCGM's dcgmNvLinkLinkState_t of a link that works.
+const linkUp = 3
 
 // links are the states of the links of one GPU or switch, by their number.
 type links struct {
 	owner  entity
-	states []linkState
-}
-
-// metricGroup are profiling fields that can be watched together.
-type metricGroup struct {
-	major, minor uint16
-	fields       []uint16
+	states []int32
 }
 
 // incident is something that DCGM's health checks found.
@@ -83,4 +75,96 @@ type incident struct {
 type cpu struct {
 	id    uint32
 	cores []uint32
+}
+
+// node is what an engine has, as far as a field list asks for it: the devices of
+// one source, and the entity that each of them is.
+type node struct {
+	devices  []collector.Device
+	entities []entity // of devices
+}
+
+// add reports whether the device is new. A second one with the same ID, such as a
+// GPU with the UUID of another, is left out.
+func (n *node) add(d collector.Device, e entity) bool {
+	for i := range n.devices {
+		if n.devices[i].ID == d.ID {
+			return false
+		}
+	}
+	n.devices = append(n.devices, d)
+	n.entities = append(n.entities, e)
+	return true
+}
+
+// byKind returns the indexes of the devices of a kind.
+func (n *node) byKind(k entityKind) (devices []int) {
+	for i, e := range n.entities {
+		if e.kind == k {
+			devices = append(devices, i)
+		}
+	}
+	return devices
+}
+
+// askable reports whether the engine can be asked for a reading: a number that
+// it knows. Ours have numbers beyond its range, and texts are labels.
+func askable(d *field.Descriptor) bool {
+	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
+}
+
+// profiles reports whether a field is one of profiling: from 1001 on, below those
+// of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
+func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
+
+// licensed is DCGM_FI_DEV_VGPU_LICENSE_STATUS. DCGM counts it among those of virtual
+// GPUs, but reads it of the GPU that a guest sees: dcgm-exporter shows it there.
+const licensed field.ID = 526
+
+// askedOf reports whether the engine is asked for a reading by entities of a kind.
+func askedOf(d *field.Descriptor, k entityKind) bool {
+	return serves(d.Level, k) || d.ID == licensed && k == kindGPU
+}
+
+// serves reports whether the engine is asked for a reading of a level by an
+// entity of a kind. What a GPU has as a whole is not asked of its instances.
+func serves(level field.Level, k entityKind) bool {
+	switch k {
+	case kindGPU:
+		return level == field.Global || level == field.GPU || level == field.Instance || level == field.ComputeInstance
+	case kindInstance:
+		return level == field.Instance || level == field.ComputeInstance
+	case kindCompute:
+		return level == field.ComputeInstance
+	case kindLink:
+		return level == field.Link
+	case kindSwitch:
+		return level == field.Switch
+	case kindCPU:
+		return level == field.CPU
+	case kindCore:
+		return level == field.Core
+	case kindConnectX:
+		return level == field.ConnectX
+	}
+	return false
+}
+
+// every is how often the engine must read a reading for the session to find a
+// new value on each tick that it is due.
+func (o Options) every(r field.Reading) time.Duration {
+	byCost := o.Interval
+	switch r.Desc.Cost {
+	case field.Slow:
+		byCost = o.SlowInterval
+	case field.Static:
+		byCost = o.StaticInterval
+	}
+	switch {
+	case r.Interval == 0:
+		return byCost
+	case r.Default:
+		return min(r.Interval, byCost)
+	}
+	return max(r.Interval, o.Interval)
 }

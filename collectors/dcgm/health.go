@@ -3,7 +3,6 @@
 package dcgm
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,8 +16,9 @@ import (
 
 // healthWatch is one of DCGM's health systems that judge a GPU.
 type healthWatch struct {
-	system uint32 // DCGM_HEALTH_WATCH_…
-	name   string // label health_watch
+	system  uint32   // DCGM_HEALTH_WATCH_…
+	name    string   // label health_watch
+	reasons []uint32 // DCGM_FR_… that it can have (DcgmHealthWatch.cpp of DCGM 4.6 and what older ones had)
 }
 
 // healthAll is the system of incidents that belong to no other: XIDs after which
@@ -28,83 +28,94 @@ const healthAll = 0xffffffff
 // healthWatches are in the order of dcgm_structs.h. Those of switches, adapters
 // and IMEX domains are no GPU's.
 var healthWatches = [...]healthWatch{
-	{0x1, "PCIE"}, {0x2, "NVLINK"}, {0x4, "PMU"}, {0x8, "MCU"}, {0x10, "MEM"}, {0x20, "SM"},
-	{0x40, "INFOROM"}, {0x80, "THERMAL"}, {0x100, "POWER"}, {0x200, "DRIVER"}, {healthAll, "ALL"},
+	{0x1, "PCIE", []uint32{3, 98, 101, 104, 107}},
+	{0x2, "NVLINK", []uint32{13, 14, 33, 70, 71, 99, 101, 112, 119, 121, 122, 123}},
+	{0x4, "PMU", nil},
+	{0x8, "MCU", nil},
+	{0x10, "MEM", []uint32{4, 5, 6, 7, 8, 52, 80, 81, 83, 84, 85, 101, 118, 131, 132}},
+	{0x20, "SM", nil},
+	{0x40, "INFOROM", []uint32{9, 101}},
+	{0x80, "THERMAL", []uint32{10, 36, 40, 42, 43, 101}},
+	{0x100, "POWER", []uint32{11, 12, 36, 43, 101}},
+	{0x200, "DRIVER", []uint32{21, 23, 101, 125, 126, 127, 128}},
+	{healthAll, "ALL", []uint32{81, 101, 120, 131}},
 }
 
 const (
 	healthSystems = 0x3ff            // the bits of those but ALL
 	healthKeep    = 10 * time.Minute // how long the engine keeps what it judges by: DCGM's own default
+
+	reasonNone    = 0 // DCGM_FR_OK
+	reasonUnknown = 1 // DCGM_FR_UNKNOWN, for every reason that a watch has no column of
 )
 
 // health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch
-// of a GPU has a column for none and one for every reason that the session knows;
-// of these one holds the result and the others are blank. A reason that is new
-// takes a new Open, and is never forgotten.
+// of a GPU has a column for each reason that DCGM can give; one of them holds the
+// result and the others are blank.
 type health struct {
-	session *session
+	engine  *engine
 	log     *zap.Logger
 	group   handleID
-	places  []int // of the GPUs, in the node
-	ids     []uint32
-	watches []boundHealth // GPU by GPU, in the order of healthWatches
+	ids     []uint32 // of the GPUs
+	watches []boundHealth
 	cols    []collector.Column
+	answer  healthAnswer
+	cost    cost
 
-	check  *aside
-	answer *healthAnswer // of the call
-	failed bool          // and told
+	failed  bool            // the last check, which was logged
+	unknown map[uint32]bool // reasons without a column that were logged
 }
 
+// boundHealth is one watch of one GPU.
 type boundHealth struct {
-	codes  []uint32 // the first is that of none
-	first  int      // column of the first
-	chosen int      // index into codes; −1: a code that has no column yet
-	result float64
+	reasons []uint32
+	column  int // of the first reason
+	chosen  int // index into reasons
+	result  int32
 }
 
 var _ part = (*health)(nil)
 
 // newHealth makes the engine watch the health of a node's GPUs; nil if the list
 // does not ask for it, or the engine cannot.
-func newHealth(s *session, n *node, list []field.Reading, o Options) (*health, error) {
-	places := n.byKind(kindGPU)
-	if !asks(list, field.GPUHealth) || len(places) == 0 {
+func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, error) {
+	gpus := n.byKind(kindGPU)
+	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
 		return nil, nil
 	}
-	h := &health{session: s, log: o.Log, places: places}
-	entities := make([]entity, len(places))
-	for i, p := range places {
-		entities[i] = n.entities[p]
-		h.ids = append(h.ids, n.entities[p].id)
+	h := &health{engine: e, log: o.Log, cost: cost{call: "dcgmHealthCheck"}, unknown: map[uint32]bool{}}
+	var entities []entity
+	for _, d := range gpus {
+		entities = append(entities, n.entities[d])
+		h.ids = append(h.ids, n.entities[d].id)
 	}
 	var err error
-	if h.group, err = s.engine.createGroup(fmt.Sprintf("warpgauge-health-%d", nextGroup.Add(1)), entities); err != nil {
+	if h.group, err = e.createGroup(entities); err != nil {
 		return nil, fmt.Errorf("watch health: %w", err)
 	}
 	every := min(o.SlowInterval, time.Minute) // most of it looks back one minute
-	if err := s.engine.watchHealth(h.group, healthSystems, every, healthKeep); err != nil {
-		_ = s.engine.destroyGroup(h.group)
-		if severed(err) {
-			return nil, fmt.Errorf("watch health: %w", err)
-		}
+	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
+	case unsupported(err):
+		e.destroyGroup(h.group)
 		o.Log.Info("host engine does not watch health, it is left out", zap.String("field", "DCGM_EXP_GPU_HEALTH_STATUS"), zap.Error(err))
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("watch health: %w", err)
 	}
-	for i, p := range places {
+	for _, d := range gpus {
 		for _, w := range healthWatches {
-			h.bind(p, w, s.reasons(healthKey{h.ids[i], w.system}))
+			h.bind(d, w)
 		}
 	}
-	h.answer = newHealthAnswer()
-	h.check = newAside(s, "dcgmHealthCheck", func() error { return s.engine.health(h.group, h.answer) })
+	h.answer = e.newHealthAnswer()
 	return h, nil
 }
 
 // bind adds the columns of one watch of a GPU.
-func (h *health) bind(place int, w healthWatch, reasons []uint32) {
-	b := boundHealth{codes: append([]uint32{0}, reasons...), first: len(h.cols)}
-	for _, code := range b.codes {
-		h.cols = append(h.cols, collector.Column{Device: place, Field: field.GPUHealth, Labels: []collector.Label{
+func (h *health) bind(device int, w healthWatch) {
+	b := boundHealth{reasons: append([]uint32{reasonNone, reasonUnknown}, w.reasons...), column: len(h.cols)}
+	for _, code := range b.reasons {
+		h.cols = append(h.cols, collector.Column{Device: device, Field: field.GPUHealth, Labels: []collector.Label{
 			{Name: "health_error_code", Value: errorName(code)}, {Name: "health_watch", Value: w.name},
 		}})
 	}
@@ -113,67 +124,62 @@ func (h *health) bind(place int, w healthWatch, reasons []uint32) {
 
 func (h *health) columns() []collector.Column { return h.cols }
 
-// sample asks for a verdict if one is due. Without an answer all of it is blank:
-// that a GPU cannot be judged is not that it is well.
+// sample checks health if it is due. Without an answer all of it is blank: that a
+// GPU cannot be judged does not mean that it is well.
 func (h *health) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	answered, err := h.check.ask()
-	if err != nil && severed(err) { // errors.As allocates
+	start := time.Now()
+	err := h.engine.health(h.group, h.answer)
+	h.cost.add(1, start)
+	if severed(err) {
 		return err
 	}
-	h.tell(err)
-	known := answered && err == nil
-	changed := known && h.judge()
+	if err != nil && !h.failed {
+		h.log.Warn("health is unknown", zap.Error(err))
+	}
+	if h.failed = err != nil; !h.failed {
+		h.judge()
+	}
 	for i := range h.watches {
 		w := &h.watches[i]
-		for j := range w.codes {
-			if c := w.first + j; due[c] {
+		for j := range w.reasons {
+			if c := w.column + j; due[c] {
 				row[c] = math.NaN()
-				if known && j == w.chosen {
-					row[c] = w.result
+				if !h.failed && j == w.chosen {
+					row[c] = float64(w.result)
 				}
 			}
 		}
 	}
-	if changed {
-		return fmt.Errorf("%w: health has a reason that it did not have before", collector.ErrColumnsChanged)
-	}
 	return nil
 }
 
-// tell logs when checks begin to fail.
-func (h *health) tell(err error) {
-	if err != nil && !h.failed {
-		h.log.Warn("health is unknown", zap.Error(err))
-	}
-	h.failed = err != nil
-}
-
-// judge chooses for each watch the worst incident, and reports whether there is
-// one that has no column.
-func (h *health) judge() (changed bool) {
+// judge chooses for each watch the worst incident, and the last one of equals, as
+// dcgm-exporter does.
+func (h *health) judge() {
 	for i := range h.watches {
 		h.watches[i].chosen, h.watches[i].result = 0, 0
 	}
 	for i := range h.answer.len() {
 		in := h.answer.at(i)
 		w := h.watch(in)
-		if w == nil || float64(in.health) <= w.result {
+		if w == nil || in.health <= 0 || in.health < w.result {
 			continue
 		}
-		w.result = float64(in.health)
-		w.chosen = slices.Index(w.codes, in.code)
-		if w.chosen < 0 {
-			if h.session.learn(healthKey{in.entity.id, in.system}, in.code) {
-				h.log.Warn("health has a new reason", zap.Uint32("device", in.entity.id),
-					zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))
-			}
-			changed = true
+		w.result = in.health
+		w.chosen = slices.Index(w.reasons, in.code)
+		if w.chosen >= 0 {
+			continue
+		}
+		w.chosen = slices.Index(w.reasons, reasonUnknown)
+		if !h.unknown[in.code] {
+			h.unknown[in.code] = true
+			h.log.Warn("health has a reason without its own label, it is shown as DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
+				zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))
 		}
 	}
-	return changed
 }
 
 // watch finds where an incident belongs; nil if that is no watch of a GPU here.
@@ -189,49 +195,154 @@ func (h *health) watch(in incident) *boundHealth {
 	return &h.watches[gpu*len(healthWatches)+at]
 }
 
-func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.check.cost()} }
+func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.cost.sum()} }
 
-func (h *health) close() {
-	h.check.close(func() {
-		_ = h.session.engine.destroyGroup(h.group)
-		h.answer.free()
-	})
+// errorCodes are the names of DCGM's error codes (dcgmError_t in dcgm_errors.h of
+// DCGM 4.6) by number, without "DCGM_FR_". If DCGM 4 has renamed one, it is
+// called as dcgm-exporter does, by whose labels alerts are written: 10, 12 and 43
+// are CLOCKS_EVENT_THERMAL, CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION there.
+var errorCodes = [...]string{
+	0:   "OK",
+	1:   "UNKNOWN",
+	2:   "UNRECOGNIZED",
+	3:   "PCI_REPLAY_RATE",
+	4:   "VOLATILE_DBE_DETECTED",
+	5:   "VOLATILE_SBE_DETECTED",
+	6:   "PENDING_PAGE_RETIREMENTS",
+	7:   "RETIRED_PAGES_LIMIT",
+	8:   "RETIRED_PAGES_DBE_LIMIT",
+	9:   "CORRUPT_INFOROM",
+	10:  "CLOCK_THROTTLE_THERMAL",
+	11:  "POWER_UNREADABLE",
+	12:  "CLOCK_THROTTLE_POWER",
+	13:  "NVLINK_ERROR_THRESHOLD",
+	14:  "NVLINK_DOWN",
+	15:  "NVSWITCH_FATAL_ERROR",
+	16:  "NVSWITCH_NON_FATAL_ERROR",
+	17:  "NVSWITCH_DOWN",
+	18:  "NO_ACCESS_TO_FILE",
+	19:  "NVML_API",
+	20:  "DEVICE_COUNT_MISMATCH",
+	21:  "BAD_PARAMETER",
+	22:  "CANNOT_OPEN_LIB",
+	23:  "DENYLISTED_DRIVER",
+	24:  "NVML_LIB_BAD",
+	25:  "GRAPHICS_PROCESSES",
+	26:  "HOSTENGINE_CONN",
+	27:  "FIELD_QUERY",
+	28:  "BAD_CUDA_ENV",
+	29:  "PERSISTENCE_MODE",
+	30:  "LOW_BANDWIDTH",
+	31:  "HIGH_LATENCY",
+	32:  "CANNOT_GET_FIELD_TAG",
+	33:  "FIELD_VIOLATION",
+	34:  "FIELD_THRESHOLD",
+	35:  "FIELD_VIOLATION_DBL",
+	36:  "FIELD_THRESHOLD_DBL",
+	37:  "UNSUPPORTED_FIELD_TYPE",
+	38:  "FIELD_THRESHOLD_TS",
+	39:  "FIELD_THRESHOLD_TS_DBL",
+	40:  "THERMAL_VIOLATIONS",
+	41:  "THERMAL_VIOLATIONS_TS",
+	42:  "TEMP_VIOLATION",
+	43:  "THROTTLING_VIOLATION",
+	44:  "INTERNAL",
+	45:  "PCIE_GENERATION",
+	46:  "PCIE_WIDTH",
+	47:  "ABORTED",
+	48:  "TEST_DISABLED",
+	49:  "CANNOT_GET_STAT",
+	50:  "STRESS_LEVEL",
+	51:  "CUDA_API",
+	52:  "FAULTY_MEMORY",
+	53:  "CANNOT_SET_WATCHES",
+	54:  "CUDA_UNBOUND",
+	55:  "ECC_DISABLED",
+	56:  "MEMORY_ALLOC",
+	57:  "CUDA_DBE",
+	58:  "MEMORY_MISMATCH",
+	59:  "CUDA_DEVICE",
+	60:  "ECC_UNSUPPORTED",
+	61:  "ECC_PENDING",
+	62:  "MEMORY_BANDWIDTH",
+	63:  "TARGET_POWER",
+	64:  "API_FAIL",
+	65:  "API_FAIL_GPU",
+	66:  "CUDA_CONTEXT",
+	67:  "DCGM_API",
+	68:  "CONCURRENT_GPUS",
+	69:  "TOO_MANY_ERRORS",
+	70:  "NVLINK_CRC_ERROR_THRESHOLD",
+	71:  "NVLINK_ERROR_CRITICAL",
+	72:  "ENFORCED_POWER_LIMIT",
+	73:  "MEMORY_ALLOC_HOST",
+	74:  "GPU_OP_MODE",
+	75:  "NO_MEMORY_CLOCKS",
+	76:  "NO_GRAPHICS_CLOCKS",
+	77:  "HAD_TO_RESTORE_STATE",
+	78:  "L1TAG_UNSUPPORTED",
+	79:  "L1TAG_MISCOMPARE",
+	80:  "ROW_REMAP_FAILURE",
+	81:  "UNCONTAINED_ERROR",
+	82:  "EMPTY_GPU_LIST",
+	83:  "DBE_PENDING_PAGE_RETIREMENTS",
+	84:  "UNCORRECTABLE_ROW_REMAP",
+	85:  "PENDING_ROW_REMAP",
+	86:  "BROKEN_P2P_MEMORY_DEVICE",
+	87:  "BROKEN_P2P_WRITER_DEVICE",
+	88:  "NVSWITCH_NVLINK_DOWN",
+	89:  "EUD_BINARY_PERMISSIONS",
+	90:  "EUD_NON_ROOT_USER",
+	91:  "EUD_SPAWN_FAILURE",
+	92:  "EUD_TIMEOUT",
+	93:  "EUD_ZOMBIE",
+	94:  "EUD_NON_ZERO_EXIT_CODE",
+	95:  "EUD_TEST_FAILED",
+	96:  "FILE_CREATE_PERMISSIONS",
+	97:  "PAUSE_RESUME_FAILED",
+	98:  "PCIE_H_REPLAY_VIOLATION",
+	99:  "GPU_EXPECTED_NVLINKS_UP",
+	100: "NVSWITCH_EXPECTED_NVLINKS_UP",
+	101: "XID_ERROR",
+	102: "SBE_VIOLATION",
+	103: "DBE_VIOLATION",
+	104: "PCIE_REPLAY_VIOLATION",
+	105: "SBE_THRESHOLD_VIOLATION",
+	106: "DBE_THRESHOLD_VIOLATION",
+	107: "PCIE_REPLAY_THRESHOLD_VIOLATION",
+	108: "CUDA_FM_NOT_INITIALIZED",
+	109: "SXID_ERROR",
+	110: "GFLOPS_THRESHOLD_VIOLATION",
+	111: "NAN_VALUE",
+	112: "FABRIC_MANAGER_TRAINING_ERROR",
+	113: "BROKEN_P2P_PCIE_MEMORY_DEVICE",
+	114: "BROKEN_P2P_PCIE_WRITER_DEVICE",
+	115: "BROKEN_P2P_NVLINK_MEMORY_DEVICE",
+	116: "BROKEN_P2P_NVLINK_WRITER_DEVICE",
+	117: "TEST_SKIPPED",
+	118: "SRAM_THRESHOLD",
+	119: "NVLINK_EFFECTIVE_BER_THRESHOLD",
+	120: "FALLEN_OFF_BUS",
+	121: "NVLINK_SYMBOL_BER_THRESHOLD",
+	122: "IMEX_UNHEALTHY",
+	123: "FABRIC_PROBE_STATE",
+	124: "BINARY_PERMISSIONS",
+	125: "GPU_RECOVERY_RESET",
+	126: "GPU_RECOVERY_REBOOT",
+	127: "GPU_RECOVERY_DRAIN_P2P",
+	128: "GPU_RECOVERY_DRAIN_RESET",
+	129: "NCCL_ERROR",
+	130: "RETEST_REQUESTED",
+	131: "CONTAINED_ERROR",
+	132: "UNCORRECTABLE_ROW_REMAP_LIMIT",
+	133: "CPU_SDC_TEST_FAILED",
 }
 
-// healthKey is one watch of one GPU.
-type healthKey struct{ gpu, system uint32 }
-
-// reasons are those that a watch had in this session.
-func (s *session) reasons(k healthKey) []uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.health[k])
-}
-
-// learn notes a reason, and reports whether it is new.
-func (s *session) learn(k healthKey, code uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.Contains(s.health[k], code) {
-		return false
+// errorName is the label of an error code; one that is newer than the table has
+// its number in it, as in dcgm-exporter.
+func errorName(code uint32) string {
+	if code < uint32(len(errorCodes)) && errorCodes[code] != "" {
+		return "DCGM_FR_" + errorCodes[code]
 	}
-	if s.health == nil {
-		s.health = map[healthKey][]uint32{}
-	}
-	s.health[k] = append(s.health[k], code)
-	return true
-}
-
-// unsupported reports whether an answer means that the engine, or the library,
-// cannot do something at all.
-func unsupported(err error) bool {
-	var s status
-	if !errors.As(err, &s) {
-		return false
-	}
-	switch s {
-	case statusNotSupported, statusNoModule, statusNoProfiling, statusGPUUnknown, statusNoSymbol:
-		return true
-	}
-	return false
+	return fmt.Sprintf("DCGM_FR_UNKNOWN(%d)", code)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // instances adds the MIG instances of GPUs. A GPU instance with one compute
-// instance, the usual case, is one device; where it has several, they are
-// devices beside it, as in collectors/nvml.
+// instance, the usual case, is one device; if it has several, they are
+// devices in addition to it, as in collectors/nvml.
 func (d *discovery) instances(n *node) {
 	all, err := d.engine.hierarchy()
 	if err != nil {
@@ -49,11 +49,6 @@ func (d *discovery) instances(n *node) {
 			n.add(part, c.entity)
 		}
 	}
-}
-
-func (n *node) add(d collector.Device, e entity) {
-	n.devices = append(n.devices, d)
-	n.entities = append(n.entities, e)
 }
 
 func instanceDevice(gpu collector.Device, m migEntity, profile string) collector.Device {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/dl"
 	"warpgauge/pkg/eventually"
 )
@@ -25,7 +24,7 @@ import (
 type machine interface {
 	// options are those of a collector that uses the engine.
 	options() Options
-	// simulation is nil where DCGM is NVIDIA's.
+	// simulation is nil if DCGM is NVIDIA's.
 	simulation() *dcgmtest.Engine
 
 	// set gives a GPU a value of one of the fields in settable; blank makes the
@@ -46,7 +45,7 @@ type machine interface {
 
 	// hang makes calls of the driver hang: the engine answers with what it has read.
 	hang() (release func())
-	// silence makes the engine answer nobody.
+	// silence makes the engine answer no call.
 	silence() (release func())
 	// stop ends the engine, start begins another one where it was.
 	stop()
@@ -72,8 +71,14 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 }
 
 // TestMain loads NVIDIA's library before any simulated one: the loader takes what
-// has that soname and is there already.
+// has that soname and is there already. In a process of TestManyClients it is a client.
 func TestMain(m *testing.M) {
+	if library := os.Getenv(clientVariable); library != "" {
+		if client(library) != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {
 			panic(fmt.Errorf("%s is 1: %w", realVariable, err))
@@ -98,10 +103,10 @@ var settable = map[string]struct {
 	"DCGM_FI_DEV_MEMORY_TEMP":   {140, "temperature.memory", 1},
 }
 
-// settableNames in an order of their own.
+// settableNames in another order.
 var settableNames = []string{temperature, power, energy, "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_MEMORY_TEMP"}
 
-// until samples a source until done says so, which is told the error of Sample.
+// until samples a source until done, which gets the error of Sample, says so.
 func (c *opened) until(tb testing.TB, source int, what string, done func(err error) bool) {
 	tb.Helper()
 	eventually.OK(tb, what, func() error {
@@ -129,23 +134,13 @@ func (c *opened) untilValue(tb testing.TB, id, name string, want float64) {
 	})
 }
 
-// settled opens a collector anew until it has values and the columns that they need:
-// NVIDIA's engine remembers XIDs as long as it lives, and each is a reason of health.
-func settled(tb testing.TB, m machine, names ...string) *opened {
+// started opens a collector and waits until every source has values.
+func started(tb testing.TB, m machine, names ...string) *opened {
 	tb.Helper()
 	c := open1(tb, m.options(), names...)
-	eventually.OK(tb, "first values", func() error {
-		for i := range c.sources {
-			err := c.sample(i)
-			if errors.Is(err, collector.ErrColumnsChanged) {
-				c = open1(tb, m.options(), names...)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	for i := range c.sources {
+		eventually.OK(tb, "first values", func() error { return c.sample(i) })
+	}
 	return c
 }
 

@@ -1,6 +1,6 @@
 // Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through
 // DCGM: every field that the host engine has, embedded in this process or in a
-// daemon of its own.
+// separate daemon.
 //
 // All calls go through a table of addresses (calls_linux.c), because a value on
 // its way must not cost what github.com/NVIDIA/go-dcgm pays: its connection is a
@@ -11,6 +11,9 @@ package dcgm
 
 import (
 	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,11 +29,11 @@ type Options struct {
 	// ConnectTimeout is how long a connection may take; 0 means 5 s.
 	ConnectTimeout time.Duration
 
-	// Times of the sampler, by which the engine is asked to read; zero values mean
-	// the sampler's defaults: 1 s, 30 s, 5 min.
+	// Intervals of the session, at which the engine is asked to read; zero values mean
+	// the defaults: 1 s, 30 s, 5 min.
 	Interval, SlowInterval, StaticInterval time.Duration
 
-	// FakeGPUs takes GPUs into account that somebody has injected into the engine.
+	// FakeGPUs takes GPUs into account that were injected into the engine.
 	FakeGPUs bool
 	// LogFile is where an embedded engine writes its log; "" means nowhere.
 	LogFile string
@@ -57,3 +60,47 @@ func (o Options) withDefaults() Options {
 
 // severities are DCGM's DcgmLoggingSeverity_t.
 var severities = map[string]int{"": 0, "NONE": 0, "FATAL": 1, "ERROR": 2, "WARN": 3, "INFO": 4, "DEBUG": 5, "VERB": 6}
+
+// soname is DCGM 4's. Other major versions have other layouts.
+const soname = "libdcgm.so.4"
+
+// candidates are where the library is looked for, in order. A library of another
+// major version is refused by its name.
+func (o Options) candidates() ([]string, error) {
+	if o.Library == "" {
+		names := []string{soname}
+		for _, dir := range []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/dcgm/lib64", "usr/local/dcgm/lib"} {
+			names = append(names, filepath.Join("/", o.Root, dir, soname))
+		}
+		return names, nil
+	}
+	names := []string{o.Library}
+	if target, err := filepath.EvalSymlinks(o.Library); err == nil {
+		names = append(names, target)
+	}
+	for _, name := range names {
+		version, isDCGM := strings.CutPrefix(filepath.Base(name), "libdcgm.so.")
+		if isDCGM && version != "4" && !strings.HasPrefix(version, "4.") {
+			return nil, fmt.Errorf("library %s is of DCGM %s, and %s is needed", name, version, soname)
+		}
+	}
+	return names[:1], nil
+}
+
+// engineName is how messages call the engine.
+func (o Options) engineName() string {
+	if o.Engine == "" {
+		return "embedded"
+	}
+	return o.Engine
+}
+
+// shortVersion is the number in DCGM's description of itself.
+func shortVersion(info string) string {
+	for pair := range strings.SplitSeq(info, ";") {
+		if key, value, ok := strings.Cut(pair, ":"); ok && strings.TrimSpace(key) == "version" {
+			return value
+		}
+	}
+	return "unknown"
+}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -20,34 +21,34 @@ var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "
 // peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each of the others
 // over NVLink. The status is a label, so there is a column for each pair and
 // status, and one of a pair's columns has a value. The engine asks the driver
-// about all pairs when it is asked.
+// about all pairs at each call.
 type peers struct {
-	log   *zap.Logger
-	pairs [][2]uint32 // GPU and peer, by DCGM's numbers
-	cols  []collector.Column
-
-	ask    *aside
-	answer *peersAnswer // of the call
-	failed bool         // and told
+	engine *engine
+	log    *zap.Logger
+	pairs  [][2]uint32 // GPU and peer, by DCGM's numbers
+	cols   []collector.Column
+	answer peersAnswer
+	cost   cost
+	failed bool // the last call, which was logged
 }
 
 var _ part = (*peers)(nil)
 
 // newPeers makes the part of a node's GPUs; nil if the list does not ask for it,
-// or there is nobody to reach.
-func newPeers(s *session, n *node, list []field.Reading, o Options) *peers {
-	places := n.byKind(kindGPU)
-	if !asks(list, field.P2PStatus) || len(places) < 2 {
+// or there are not two.
+func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
+	const call = "dcgmGetNvLinkP2PStatus"
+	gpus := n.byKind(kindGPU)
+	if !asks(list, field.P2PStatus) || len(gpus) < 2 {
 		return nil
 	}
-	if !s.lib.has("dcgmGetNvLinkP2PStatus") {
-		o.Log.Info("library lacks dcgmGetNvLinkP2PStatus, peers are left out", zap.String("field", "DCGM_EXP_P2P_STATUS"))
+	if !e.has(call) {
+		o.Log.Info("library lacks "+call+", peers are left out", zap.String("field", "DCGM_EXP_P2P_STATUS"))
 		return nil
 	}
-	p := &peers{log: o.Log, answer: newPeersAnswer()}
-	p.ask = newAside(s, "dcgmGetNvLinkP2PStatus", func() error { return s.engine.peers(p.answer) })
-	for _, a := range places {
-		for _, b := range places {
+	p := &peers{engine: e, log: o.Log, answer: e.newPeersAnswer(), cost: cost{call: call}}
+	for _, a := range gpus {
+		for _, b := range gpus {
 			if a != b {
 				p.bind(a, n.entities[a].id, n.entities[b].id)
 			}
@@ -56,10 +57,10 @@ func newPeers(s *session, n *node, list []field.Reading, o Options) *peers {
 	return p
 }
 
-func (p *peers) bind(place int, gpu, peer uint32) {
+func (p *peers) bind(device int, gpu, peer uint32) {
 	p.pairs = append(p.pairs, [2]uint32{gpu, peer})
 	for _, status := range linkStatuses {
-		p.cols = append(p.cols, collector.Column{Device: place, Field: field.P2PStatus, Labels: []collector.Label{
+		p.cols = append(p.cols, collector.Column{Device: device, Field: field.P2PStatus, Labels: []collector.Label{
 			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.FormatUint(uint64(peer), 10)},
 		}})
 	}
@@ -67,14 +68,16 @@ func (p *peers) bind(place int, gpu, peer uint32) {
 
 func (p *peers) columns() []collector.Column { return p.cols }
 
-// sample asks if something is due. Without an answer all pairs are blank: DCGM
-// gives none at all if one GPU of the node does not answer.
+// sample reads the status if something is due. Without an answer all pairs are blank:
+// DCGM gives none at all if one GPU of the node does not answer.
 func (p *peers) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	answered, err := p.ask.ask()
-	if err != nil && severed(err) { // errors.As allocates
+	start := time.Now()
+	err := p.engine.peers(p.answer)
+	p.cost.add(1, start)
+	if severed(err) {
 		return err
 	}
 	if err != nil && !p.failed {
@@ -83,7 +86,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 	p.failed = err != nil
 	for i, pair := range p.pairs {
 		status := -1
-		if answered && err == nil {
+		if !p.failed {
 			status = p.answer.status(pair[0], pair[1])
 		}
 		for j := range linkStatuses {
@@ -98,6 +101,4 @@ func (p *peers) sample(row []float64, due []bool) error {
 	return nil
 }
 
-func (p *peers) calls() []collector.CallCost { return []collector.CallCost{p.ask.cost()} }
-
-func (p *peers) close() { p.ask.close(p.answer.free) }
+func (p *peers) calls() []collector.CallCost { return []collector.CallCost{p.cost.sum()} }

@@ -16,7 +16,7 @@ import (
 
 const peersName = "DCGM_EXP_P2P_STATUS"
 
-// TestPeers: each GPU has each other once, with the status that the engine tells.
+// TestPeers: each GPU has each other once, with the status that the engine reports.
 func TestPeers(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{GPUs: 4})
 	for status := range 7 {
@@ -25,10 +25,10 @@ func TestPeers(t *testing.T) {
 		c := open1(t, remote(e), peersName)
 		c.mustSample(t)
 		want := map[string]string{"0": linkStatuses[status] + " " + string(rune('0'+status)), "2": "OK 0", "3": "OK 0"}
-		if diff := cmp.Diff(want, c.told(field.P2PStatus, 1, "peer_gpu")); diff != "" {
+		if diff := cmp.Diff(want, c.cellsOf(field.P2PStatus, 1, "peer_gpu")); diff != "" {
 			t.Errorf("status %d (-want +got):\n%s", status, diff)
 		}
-		if got := slices.Sorted(maps.Keys(c.told(field.P2PStatus, 3, "peer_gpu"))); !slices.Equal(got, []string{"0", "1", "2"}) {
+		if got := slices.Sorted(maps.Keys(c.cellsOf(field.P2PStatus, 3, "peer_gpu"))); !slices.Equal(got, []string{"0", "1", "2"}) {
 			t.Errorf("peers of GPU 3: %q", got)
 		}
 		if err := c.Close(); err != nil {
@@ -46,16 +46,16 @@ func TestPeersUnknown(t *testing.T) {
 		if err := c.sample(0); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.told(field.P2PStatus, 0, "peer_gpu"); len(got) != 0 {
+		if got := c.cellsOf(field.P2PStatus, 0, "peer_gpu"); len(got) != 0 {
 			t.Errorf("peers without an answer: %v", got)
 		}
 	}
 	if n := c.logs.FilterMessage("peers are unknown").Len(); n != 1 {
-		t.Errorf("told %d times, want once", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 	e.Return("dcgmGetNvLinkP2PStatus", 0)
 	c.mustSample(t)
-	if got := c.told(field.P2PStatus, 0, "peer_gpu"); len(got) != 1 {
+	if got := c.cellsOf(field.P2PStatus, 0, "peer_gpu"); len(got) != 1 {
 		t.Errorf("peers afterwards: %v", got)
 	}
 }
@@ -69,21 +69,18 @@ func TestPeersNotOffered(t *testing.T) {
 		t.Error("there are columns of peers")
 	}
 	if n := c.logs.FilterMessage("library lacks dcgmGetNvLinkP2PStatus, peers are left out").Len(); n != 1 {
-		t.Errorf("told %d times, want once", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 }
 
-// TestAsideAllocatesNothing: health and peers are asked on a goroutine of their
-// own, which must cost no memory.
-func TestAsideAllocatesNothing(t *testing.T) {
+// TestNoAllocation: health and peers cost no memory.
+func TestNoAllocation(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race runtime allocates")
 	}
 	e := simulate(t, dcgmtest.Config{GPUs: 4})
 	e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
-	c := open1(t, remote(e), healthName)
-	_ = c.sample(0) // learns the reason
-	c = open1(t, remote(e), healthName, peersName)
+	c := open1(t, remote(e), healthName, peersName)
 	c.mustSample(t)
 	if n := testing.AllocsPerRun(50, func() { _ = c.sources[0].Sample(c.row[0], c.due[0]) }); n != 0 {
 		t.Errorf("%v allocations per sample", n)

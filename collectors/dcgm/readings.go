@@ -7,11 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
-
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -23,192 +19,187 @@ type readings struct {
 	node   *node
 	blocks []*block
 	cols   []collector.Column
-	buffer *scratch
+	buffer scratch
 	now    func() time.Time
+	cost   cost
 
-	fresh  []freshness // by device
-	counts []bool      // by device: something of it was due in this call
-	moved  []bool      // by device: a time stamp differs from the one of the call before
-	lost   []bool      // by device: the engine says in this call that it is lost
-	hush   []hush      // by device: of this call
+	opened  time.Time
+	devices []watched // in the order of the node's
+}
 
-	reads, nanos atomic.Int64 // what the calls cost
+// watched is what one call learns of a device, and what is known of it since Open.
+type watched struct {
+	fresh    freshness
+	nodeOnly bool // it has no field but those of the node
+
+	due     bool // something of it is due
+	moved   bool // a time stamp differs from the one of the call before
+	lost    bool // the engine says that it is lost
+	blanked blanked
 }
 
 var _ part = (*readings)(nil)
 
-// newReadings watches what the list asks for. Fields that the engine refuses are
-// left out and logged once. On an error nothing is left behind.
-func newReadings(e *engine, far bool, n *node, list []field.Reading, o Options) (_ *readings, err error) {
+// newReadings watches what the list asks for. Fields that the engine does not offer
+// are left out and noted.
+func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
 	room := valuesPerCall
-	if far {
-		room = valuesPerFarCall
+	if e.remote {
+		room = valuesPerRemoteCall
 	}
-	r := &readings{engine: e, node: n, now: time.Now}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
-	refused := map[uint16]error{}
+	r := &readings{engine: e, node: n, now: time.Now, cost: cost{call: "dcgmEntitiesGetLatestValues"}}
 	largest := 0
-	for i, b := range blocksOf(n, list, o) {
-		no, err := b.watch(e, fmt.Sprintf("warpgauge-%d-%d", nextGroup.Add(1), i))
-		if err != nil {
+	for _, b := range blocksOf(n, list, o) {
+		if err := b.watch(e, refused); err != nil {
 			return nil, fmt.Errorf("watch %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
-		}
-		for f, why := range no {
-			refused[f] = why
 		}
 		if len(b.fields) == 0 {
 			continue
 		}
-		r.blocks = append(r.blocks, b)
-		b.cut(room)
-		r.mapColumns(b)
+		b.divide(room)
 		for _, c := range b.chunks {
 			largest = max(largest, (c.e1-c.e0)*(c.f1-c.f0))
 		}
+		b.column = len(r.cols)
+		for _, d := range b.devices {
+			for _, id := range b.fields {
+				r.cols = append(r.cols, collector.Column{Device: d, Field: field.ID(id)})
+			}
+		}
+		r.blocks = append(r.blocks, b)
 	}
-	tellRefused(o.Log, refused)
-	r.buffer = newScratch(largest)
-	r.settle(o)
+	r.buffer = e.newScratch(largest)
+	r.opened = r.now()
+	r.watchOver(o)
 	return r, nil
 }
 
-// nextGroup makes names of groups unique in an engine that other clients use.
-var nextGroup atomic.Uint64
-
-// mapColumns gives each cell of a block its column.
-func (r *readings) mapColumns(b *block) {
-	b.columns = make([]int32, len(b.cells))
-	for e, place := range b.places {
-		for f, id := range b.fields {
-			b.columns[e*len(b.fields)+f] = int32(len(r.cols))
-			r.cols = append(r.cols, collector.Column{Device: place, Field: field.ID(id)})
-		}
+// watchOver prepares the judgement of each device, by its fastest block.
+func (r *readings) watchOver(o Options) {
+	r.devices = make([]watched, len(r.node.devices))
+	fastest := make([]time.Duration, len(r.devices))
+	for i := range r.devices {
+		r.devices[i].nodeOnly = true
 	}
-}
-
-// settle prepares what watches over each device: its fastest block.
-func (r *readings) settle(o Options) {
-	n := len(r.node.devices)
-	r.fresh, r.counts, r.moved, r.lost = make([]freshness, n), make([]bool, n), make([]bool, n), make([]bool, n)
-	r.hush = make([]hush, n)
-	fastest := make([]time.Duration, n)
 	for _, b := range r.blocks {
-		for _, p := range b.places {
-			if fastest[p] == 0 || b.every < fastest[p] {
-				fastest[p] = b.every
+		own := false
+		for _, ofNode := range b.ofNode {
+			own = own || !ofNode
+		}
+		for _, d := range b.devices {
+			if fastest[d] == 0 || b.every < fastest[d] {
+				fastest[d] = b.every
 			}
+			r.devices[d].nodeOnly = r.devices[d].nodeOnly && !own
 		}
 	}
-	now := r.now()
-	for i := range r.fresh {
-		every := fastest[i]
+	for i, every := range fastest {
 		if every == 0 {
 			every = o.Interval
 		}
-		r.fresh[i] = newFreshness(every, now)
-	}
-}
-
-func tellRefused(log *zap.Logger, refused map[uint16]error) {
-	byReason := map[string][]string{}
-	for id, err := range refused {
-		name := fmt.Sprint(id)
-		if d, ok := field.ByID(field.ID(id)); ok {
-			name = d.Name
-		}
-		byReason[err.Error()] = append(byReason[err.Error()], name)
-	}
-	for reason, names := range byReason {
-		slices.Sort(names)
-		log.Info("host engine does not offer fields, they are left out", zap.String("field", strings.Join(names, " ")), zap.String("err", reason))
+		r.devices[i].fresh = newFreshness(every, r.opened)
 	}
 }
 
 func (r *readings) columns() []collector.Column { return r.cols }
 
-// sample reads every block of which something is due.
+// sample reads every block of which something is due. Until the engine has read
+// each of them once it reports errStarting, so that no row lacks what follows a moment
+// later: profiling fields come a poll after the others.
 func (r *readings) sample(row []float64, due []bool) error {
-	clear(r.counts)
-	clear(r.moved)
-	clear(r.lost)
-	clear(r.hush)
+	for i := range r.devices {
+		d := &r.devices[i]
+		d.due, d.moved, d.lost, d.blanked = false, false, false, blanked{}
+	}
+	starting := false
 	for _, b := range r.blocks {
-		if !wanted(b, due) {
+		if !slices.Contains(due[b.column:b.column+len(b.cells)], true) {
 			continue
 		}
 		start := time.Now()
 		err := b.read(r.engine, r.buffer)
-		r.nanos.Add(int64(time.Since(start)))
-		r.reads.Add(int64(len(b.chunks)))
+		r.cost.add(len(b.chunks), start)
 		if err != nil {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
 		r.take(b, row, due)
+		starting = starting || b.awaited(r.now().Sub(r.opened))
 	}
-	return r.judge()
-}
-
-func wanted(b *block, due []bool) bool {
-	for _, c := range b.columns {
-		if c >= 0 && due[c] {
-			return true
-		}
+	err := r.judge(r.now())
+	if starting {
+		return errStarting
 	}
-	return false
+	return err
 }
 
 // take copies the cells of a block into the row.
 func (r *readings) take(b *block, row []float64, due []bool) {
 	nf := len(b.fields)
-	for e, place := range b.places {
-		r.counts[place] = true
-		newest, values, blanks := int64(0), 0, 0
+	answered, profiled := 0, false
+	for e, device := range b.devices {
+		d := &r.devices[device]
+		d.due = true
+		newest, values, blanks, read := int64(0), 0, 0, false
 		for i, c := range b.cells[e*nf : (e+1)*nf] {
-			newest = max(newest, c.micros)
+			read = read || c.micros != 0 || !c.status.pending()
+			if c.micros == 0 {
+				c.value = math.NaN() // never read, whatever the value says
+			}
+			if !b.ofNode[i] || d.nodeOnly {
+				newest = max(newest, c.micros)
+			}
 			switch {
 			case c.status == statusLost:
-				r.lost[place] = true
-			case b.ofNode[i]:
-			case c.status == statusOK && c.micros != 0 && math.IsNaN(c.value):
+				d.lost = true
+			case b.ofNode[i] || c.status != statusOK || c.micros == 0:
+			case math.IsNaN(c.value):
 				blanks++
-			case c.status == statusOK && c.micros != 0:
+			default:
 				values++
 			}
-			if at := b.columns[e*nf+i]; at >= 0 && due[at] {
-				if c.micros == 0 {
-					c.value = math.NaN() // never read, whatever the value says
-				}
+			if at := b.column + e*nf + i; due[at] {
 				row[at] = c.value
 			}
 		}
-		r.hush[place].add(b, e, values, blanks, newest)
-		// Each block has a clock of its own: those that are read seldom are older.
+		if read {
+			answered++
+		}
+		profiled = profiled || values > 0
+		d.blanked.add(b, e, values, blanks, newest)
+		// Each block has its own clock: those that are read seldom are older.
 		if newest != 0 && newest != b.newest[e] {
-			b.newest[e], r.moved[place] = newest, true
+			b.newest[e], d.moved = newest, true
 		}
 	}
+	// A GPU that is divided by MIG has no profiling values, its instances have.
+	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
+}
+
+// startPatience is how long the first values of a block are waited for at most.
+const startPatience = 10 * time.Second
+
+// awaited reports whether the first values of a block may still come, so long after
+// Open. A GPU may never have had an XID.
+func (b *block) awaited(since time.Duration) bool {
+	onlyXIDs := len(b.fields) == 1 && field.ID(b.fields[0]) == field.XIDErrors
+	return !b.ready && !onlyXIDs && since <= min(patience(b.every), startPatience)
 }
 
 // judge says which devices were not really sampled.
-func (r *readings) judge() error {
+func (r *readings) judge(now time.Time) error {
 	var errs []error
-	now := r.now()
-	for i := range r.fresh {
-		if !r.counts[i] {
+	for i := range r.devices {
+		d := &r.devices[i]
+		if !d.due {
 			continue
 		}
-		f := &r.fresh[i]
-		f.see(r.moved[i], now)
-		err := f.verdict(now)
+		d.fresh.see(d.moved, now)
+		err := d.fresh.verdict(now)
 		switch {
-		case r.lost[i]:
+		case d.lost:
 			err = statusLost
-		case err == nil && r.node.entities[i].kind == kindGPU && r.hush[i].fell(f.patience/2):
-			err = errFellSilent
+		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(d.fresh.patience/2):
+			err = errBlanked
 		}
 		if err != nil {
 			errs = append(errs, &collector.DeviceError{Device: i, Err: err})
@@ -217,20 +208,4 @@ func (r *readings) judge() error {
 	return errors.Join(errs...)
 }
 
-func (r *readings) calls() []collector.CallCost {
-	return []collector.CallCost{{
-		Call: "dcgmEntitiesGetLatestValues", Count: uint64(r.reads.Load()), Time: time.Duration(r.nanos.Load()),
-	}}
-}
-
-// close takes the watches back.
-func (r *readings) close() {
-	for _, b := range r.blocks {
-		b.unwatch(r.engine)
-	}
-	r.blocks = nil
-	if r.buffer != nil {
-		r.buffer.free()
-		r.buffer = nil
-	}
-}
+func (r *readings) calls() []collector.CallCost { return []collector.CallCost{r.cost.sum()} }

@@ -72,7 +72,7 @@ func TestValues(t *testing.T) {
 	f("left out of the reply", 155, dcgmtest.Omitted(), nan)
 }
 
-// numbered are lines of script that give each field of each GPU a value of its own.
+// numbered are lines of script that give each field of each GPU another value.
 func numbered(gpus int, fields []field.ID) (lines []string) {
 	for i := range gpus {
 		for j, f := range fields {
@@ -82,9 +82,9 @@ func numbered(gpus int, fields []field.ID) (lines []string) {
 	return lines
 }
 
-// TestPlaces: each value comes where it belongs, in whatever order and in however
+// TestOrder: each value gets to its cell, in whatever order and in however
 // many replies.
-func TestPlaces(t *testing.T) {
+func TestOrder(t *testing.T) {
 	names, ids := gpuFields(60)
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
@@ -106,7 +106,7 @@ func TestPlaces(t *testing.T) {
 			}
 			want, room := 1, valuesPerCall
 			if far {
-				want, room = 3, valuesPerFarCall // 3 GPUs of 60 fields fit into 200
+				want, room = 3, valuesPerRemoteCall // 3 GPUs of 60 fields fit into 200
 			}
 			if n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues(); n != want || most > room {
 				t.Errorf("far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)
@@ -222,13 +222,13 @@ func TestRefusedFields(t *testing.T) {
 		if n := e.Counts(); n.Groups != want || n.FieldGroups != want || n.Watches != want {
 			t.Errorf("%s: %+v, want %d watches", name, n, want)
 		}
-		told := c.logs.FilterMessageSnippet("does not offer").All()
-		if len(gone) > 0 && len(told) != 1 || len(gone) == 0 && len(told) != 0 {
-			t.Errorf("%s: told %v", name, told)
+		lines := c.logs.FilterMessageSnippet("does not offer").All()
+		if len(gone) > 0 && len(lines) != 1 || len(gone) == 0 && len(lines) != 0 {
+			t.Errorf("%s: logged %v", name, lines)
 		}
 		for _, n := range gone {
-			if len(told) == 1 && !slices.Contains(strings.Fields(told[0].ContextMap()["field"].(string)), n) {
-				t.Errorf("%s: %v does not name %s", name, told, n)
+			if len(lines) == 1 && !slices.Contains(strings.Fields(lines[0].ContextMap()["field"].(string)), n) {
+				t.Errorf("%s: %v does not name %s", name, lines, n)
 			}
 		}
 		if err := c.Close(); err != nil {
@@ -250,7 +250,7 @@ func TestRefusedFields(t *testing.T) {
 	f("profiling on a GPU without", func(e *dcgmtest.Engine) { e.RefuseProfiling(-36) }, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
 }
 
-// TestGroupsOfOthers: where other clients have taken all groups, Open says so.
+// TestGroupsOfOthers: if other clients have taken all groups, Open says so.
 func TestGroupsOfOthers(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	e.OtherGroups(64)
@@ -263,7 +263,7 @@ func TestGroupsOfOthers(t *testing.T) {
 	}
 }
 
-// TestStalled: values whose time stamps stand still are said to be, with their age,
+// TestStalled: values whose time stamps do not move are reported, with their age,
 // for the GPU whose they are and no other.
 func TestStalled(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 3})
@@ -319,8 +319,76 @@ func TestStalled(t *testing.T) {
 	}
 	e.Thaw(dcgmtest.Everything())
 	e.Thaw(dcgmtest.GPU(1))
+	for range 3 { // an interval of the engine's is a microsecond here, and half of the patience 1.5 s
+		if got := stalled(); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("stalled when all have just begun to move again: %v", got)
+		}
+		clock = clock.Add(time.Second / 2)
+	}
 	if got := stalled(); got != nil {
-		t.Errorf("stalled when all move again: %v", got)
+		t.Errorf("stalled when all have moved for a while: %v", got)
+	}
+}
+
+// TestFreshness: a device that stalled is fresh again when it has moved all through half
+// of its patience. One poll now and then does not end a stall.
+func TestFreshness(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	f := newFreshness(time.Second, begin) // patience 4 s
+	at := 0.0
+	step := func(seconds float64, moved, wantStalled bool) {
+		t.Helper()
+		at += seconds
+		now := begin.Add(time.Duration(at * float64(time.Second)))
+		f.see(moved, now)
+		if err := f.verdict(now); errors.Is(err, collector.ErrStalled) != wantStalled {
+			t.Errorf("after %v s: %v, want stalled: %v", at, err, wantStalled)
+		}
+	}
+	step(1, false, true) // nothing yet
+	step(9, false, true)
+	step(1, true, false) // the first poll was slow
+	for range 3 {
+		step(1, true, false)
+	}
+	step(4, false, false)
+	step(1, false, true)
+	for range 3 { // a GPU that takes 10 s for a poll
+		step(9, false, true)
+		step(1, true, true)
+	}
+	step(1, true, true)
+	step(1, true, false)
+	step(1, true, false)
+	step(5, false, true)
+	step(30, true, true) // sampled seldom while it fails
+	step(30, true, false)
+}
+
+// TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh.
+func TestNodeFieldIsNoLife(t *testing.T) {
+	const node = "DCGM_FI_DEV_COUNT"
+	if d, _, ok := field.ByName(node); !ok || d.Level != field.Global {
+		t.Fatalf("%s is no field of the node: %+v", node, d)
+	}
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, remote(e), temperature, node)
+	c.mustSample(t)
+	r := c.readings(0)
+	d := &r.devices[0]
+	for _, b := range r.blocks {
+		for i, f := range b.fields {
+			if field.ID(f) != 4 { // DCGM_FI_DEV_COUNT
+				b.cells[i].micros = 1
+			} else {
+				b.cells[i].micros = 1 << 50
+			}
+		}
+		b.newest[0], d.moved = 1, false
+		r.take(b, c.row[0], c.due[0])
+	}
+	if d.moved {
+		t.Error("the device moved by a field of the node")
 	}
 }
 
@@ -351,11 +419,11 @@ func TestFirstValue(t *testing.T) {
 	clock := time.Now()
 	r.now = func() time.Time { return clock }
 	err := c.sample(0)
-	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) || !errors.Is(err, errNoValueYet) {
+	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) || !errors.Is(err, errStarting) {
 		t.Errorf("before the first value: %v, %v", v, err)
 	}
 	clock = clock.Add(time.Minute)
-	if err := c.sample(0); errors.Is(err, errNoValueYet) || !errors.Is(err, collector.ErrStalled) {
+	if err := c.sample(0); errors.Is(err, errStarting) || !errors.Is(err, collector.ErrStalled) {
 		t.Errorf("a minute without any value: %v", err)
 	}
 }
@@ -376,26 +444,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestUnwatched: of values that nobody watches any more the engine goes on telling the
-// last one, which is no reason to take the device for alive.
-func TestUnwatched(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature)
-	c.mustSample(t)
-	r := c.readings(0)
-	clock := time.Now()
-	r.now = func() time.Time { return clock }
-	for _, b := range r.blocks {
-		b.release(r.engine)
-	}
-	_ = c.sample(0) // what it had at last
-	clock = clock.Add(time.Minute)
-	if err := c.sample(0); !errors.Is(err, collector.ErrStalled) {
-		t.Errorf("a minute after the watch was taken back: %v", err)
-	}
-}
-
-// TestLicence: the engine tells of the licence under a GPU, though it counts the field
+// TestLicence: the engine has the licence under a GPU, though it counts the field
 // among those of virtual GPUs, whose others it is not asked for.
 func TestLicence(t *testing.T) {
 	const status, others = "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE"
@@ -411,7 +460,7 @@ func TestLicence(t *testing.T) {
 	}
 }
 
-// TestFreezeHolds is of the simulation: what stands still does not go back to when it
+// TestFreezeHolds is of the simulation: what is frozen does not go back to when it
 // was asked to, and stays while other things change.
 func TestFreezeHolds(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})

@@ -21,12 +21,12 @@ import (
 // and tests may use them.
 const realVariable = "DCGM_TEST_REAL"
 
-// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine of its
-// own process has a library of its own; one that is embedded has that of this process.
+// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine in
+// another process has its own library; one that is embedded has that of this process.
 type nvidia struct {
 	tb   testing.TB
 	node *nvmltest.Node
-	host *dcgmtest.HostEngine // nil where it is embedded
+	host *dcgmtest.HostEngine // nil if it is embedded
 	o    Options
 }
 
@@ -35,7 +35,6 @@ func newReal(tb testing.TB, h hardware) machine {
 	if os.Getenv(realVariable) != "1" {
 		tb.Skipf("%s is not 1", realVariable)
 	}
-	ownProcess(tb)
 	c := nvmltest.Config{GPUs: h.gpus}
 	if h.mig != nil {
 		c.MIG = map[int][]string{0: migNames(h.mig)}

@@ -19,21 +19,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// ownProcess gives the test a DCGM process state of its own, as a binary that has
-// just been started has. The library stays loaded, as it does there.
-func ownProcess(tb testing.TB) {
-	tb.Helper()
-	before := process
-	process = &registry{turn: make(chan struct{}, 1)}
-	tb.Cleanup(func() { process = before })
-}
-
-// simulate makes an engine that this process has not met yet.
+// simulate makes an engine.
 func simulate(tb testing.TB, c dcgmtest.Config) *dcgmtest.Engine {
 	tb.Helper()
-	e := dcgmtest.New(tb, c)
-	ownProcess(tb)
-	return e
+	return dcgmtest.New(tb, c)
 }
 
 // list is a CSV of names: gauges, and labels after "label ".
@@ -121,7 +110,7 @@ func (c *opened) mustSample(tb testing.TB) {
 	}
 }
 
-// device is the place of a device in its source, by its ID.
+// device is the index of a device in its source, by its ID.
 func (c *opened) device(tb testing.TB, id string) (source, device int) {
 	tb.Helper()
 	for s, src := range c.sources {

@@ -22,7 +22,7 @@ import (
 const soakVariable = "WARPGAUGE_SOAK"
 
 // TestSoak restarts the engine again and again, while XIDs and links change and
-// collectors take over from each other as at a reload. Memory, threads and descriptors
+// one collector follows the other as at a reload. Memory, threads and descriptors
 // end where they were.
 func TestSoak(t *testing.T) {
 	length := time.Second
@@ -88,36 +88,38 @@ func (s *soak) open(t *testing.T) *opened {
 	return c
 }
 
-// take makes a collector the one in service.
-func (s *soak) take(t *testing.T, next *opened) {
+// next opens the next collector after the one in service is closed.
+func (s *soak) next(t *testing.T) {
 	t.Helper()
-	for range 5 {
-		next.mustSample(t)
-	}
 	s.c.close(t)
-	s.c = next
+	s.c = s.open(t)
+	for i := range s.c.sources {
+		s.c.until(t, i, "first values", func(err error) bool { return err == nil })
+	}
+	for range 5 {
+		s.c.mustSample(t)
+	}
 }
 
 func (s *soak) round(t *testing.T) {
 	t.Helper()
 	s.rounds++
 	if s.rounds%3 != 0 { // a reload
-		next := s.open(t)
 		s.c.mustSample(t)
-		s.take(t, next)
+		s.next(t)
 		return
 	}
 	s.m.stop()
+	for i := range s.c.sources {
+		s.c.until(t, i, "a lost connection", func(err error) bool { return errors.Is(err, collector.ErrColumnsChanged) })
+	}
 	if s.rounds%6 == 0 {
 		if _, err := openBriefly(t, s.m.options(), s.names...); err == nil {
 			t.Error("an engine that is stopped was opened")
 		}
 	}
 	s.m.start()
-	for i := range s.c.sources {
-		s.c.until(t, i, "a lost connection", func(err error) bool { return errors.Is(err, collector.ErrColumnsChanged) })
-	}
-	s.take(t, s.open(t))
+	s.next(t)
 	s.m.setLink(rand.IntN(4), rand.IntN(9), rand.IntN(2) == 0)
 	if s.rounds%90 == 0 { // scripts remember all
 		s.m.xid(rand.IntN(4), 13)

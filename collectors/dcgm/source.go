@@ -5,13 +5,32 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"warpgauge/pkg/collector"
 )
 
-// source is everything that one engine tells: parts side by side.
+// part supplies some columns of a source. Its sample is called by the goroutine
+// of that source alone.
+type part interface {
+	// columns is fixed for the part's life. Device is the index in the source's
+	// devices.
+	columns() []collector.Column
+
+	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. A value
+	// that is not to be had is NaN. An error concerns all devices of the source,
+	// unless it is a collector.DeviceError.
+	sample(row []float64, due []bool) error
+
+	// calls is what the part's library calls have cost since Open. It may run
+	// concurrently with sample and does not wait for it.
+	calls() []collector.CallCost
+}
+
+// source is everything that one engine has of the devices of a node. One GPU that
+// hangs holds up all of them, because the engine reads all GPUs in one thread.
 type source struct {
-	session *session
 	devices []collector.Device
 	columns []collector.Column
 	parts   []part
@@ -23,8 +42,8 @@ var (
 	_ collector.CallMeter = (*source)(nil)
 )
 
-func newSource(s *session, devices []collector.Device, parts ...part) *source {
-	out := &source{session: s, devices: devices, parts: parts, from: []int{0}}
+func newSource(devices []collector.Device, parts ...part) *source {
+	out := &source{devices: devices, parts: parts, from: []int{0}}
 	for _, p := range parts {
 		out.columns = append(out.columns, p.columns()...)
 		out.from = append(out.from, len(out.columns))
@@ -35,21 +54,23 @@ func newSource(s *session, devices []collector.Device, parts ...part) *source {
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample asks the parts one after the other. Once the connection is lost nothing
-// of it works again: all devices fail, and the collector is opened anew.
+// Sample calls the parts one after the other. Once the connection is lost nothing
+// of it works again: all devices fail, and the session ends. A source that is starting
+// keeps its events for its first row.
 func (s *source) Sample(row []float64, due []bool) error {
 	var errs []error
 	for i, p := range s.parts {
 		from, to := s.from[i], s.from[i+1]
 		err := p.sample(row[from:to:to], due[from:to:to])
-		if err == nil {
-			continue
+		if errors.Is(err, errStarting) {
+			return err
 		}
 		if severed(err) {
-			s.session.lose()
 			return fmt.Errorf("%w: %w", collector.ErrColumnsChanged, err)
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -61,8 +82,18 @@ func (s *source) Calls() (out []collector.CallCost) {
 	return out
 }
 
-func (s *source) close() {
-	for _, p := range s.parts {
-		p.close()
-	}
+// cost counts the calls of one function and their time.
+type cost struct {
+	call         string
+	count, nanos atomic.Int64
+}
+
+// add counts n calls that began at start and have just ended.
+func (c *cost) add(n int, start time.Time) {
+	c.count.Add(int64(n))
+	c.nanos.Add(int64(time.Since(start)))
+}
+
+func (c *cost) sum() collector.CallCost {
+	return collector.CallCost{Call: c.call, Count: uint64(c.count.Load()), Time: time.Duration(c.nanos.Load())}
 }

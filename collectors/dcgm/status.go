@@ -72,7 +72,7 @@ var meanings = map[status]string{
 	statusMultiPass:     "these profiling fields cannot be read together",
 	statusPaused:        "profiling is paused",
 	statusNoNVML:        "the host engine has no NVML",
-	statusDetached:      "the host engine has let go of the GPUs",
+	statusDetached:      "the host engine has released the GPUs",
 	statusNoSymbol:      "the library lacks the function",
 }
 
@@ -95,20 +95,31 @@ func (s status) Is(target error) bool {
 	return false
 }
 
-// severs reports whether after this answer nothing on the connection works any
+// pending reports whether the engine has not read a value yet.
+func (s status) pending() bool { return s == statusOK || s == statusNoData || s == statusNotWatched }
+
+// severed reports whether after this error nothing on the connection works any
 // more, or nothing until the engine has found its driver.
-func (s status) severs() bool {
-	return s == statusDisconnected || s == statusUninitialized || s == statusInitError || s == statusNoNVML
+func severed(err error) bool {
+	return isStatus(err, statusDisconnected, statusUninitialized, statusInitError, statusNoNVML)
 }
 
-// severed is severs for an error that may wrap an answer.
-func severed(err error) bool {
-	var s status
-	return errors.As(err, &s) && s.severs()
+// unsupported reports whether the engine or the library does not know a field or a
+// function, does not have it, or may not use it. Waiting would not change that.
+func unsupported(err error) bool {
+	return isStatus(err, statusUnknownField, statusNotSupported, statusNoPermission, statusGPUUnknown, statusNoModule,
+		statusNoProfiling, statusProfilingLib, statusMultiPass, statusNoSymbol)
 }
 
 // ofAField reports whether an answer may be about one field of several.
 func ofAField(err error) bool {
+	return isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule)
+}
+
+func isStatus(err error, any ...status) bool {
+	if err == nil {
+		return false // and allocate nothing
+	}
 	var s status
-	return errors.As(err, &s) && slices.Contains([]status{statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule}, s)
+	return errors.As(err, &s) && slices.Contains(any, s)
 }

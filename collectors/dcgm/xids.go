@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,79 +17,66 @@ import (
 )
 
 const (
-	xidSlots   = 4               // XIDs of a GPU that one row can tell of; more wait for the next tick
-	xidPending = 256             // that wait at most; what a storm brings beyond is lost, and said to be
+	xidSlots   = 4               // XIDs of a GPU that one row holds; more wait for the next tick
+	xidPending = 256             // that wait at most; what a storm brings beyond is lost, which is logged
 	xidKeep    = 5 * time.Minute // how long the engine keeps them
 )
 
 // xids supplies the event columns behind DCGM_EXP_XID_ERRORS_*. The engine keeps
 // a history of the field, so that none is lost between two ticks: a time stamp
-// that has moved makes it ask for everything since the one before.
+// that has moved makes it ask for everything since the one before. XIDs from before
+// Open are not reported.
 type xids struct {
 	engine *engine
 	block  *block
 	log    *zap.Logger
 	cols   []collector.Column
 	gpus   []xidGPU // in the order of the block's entities
-	buffer *scratch
+	buffer scratch
 
-	reads, asks           atomic.Int64 // calls for the newest, and for those since
-	readNanos, askedNanos atomic.Int64
+	reads, histories cost
 }
 
 type xidGPU struct {
-	log     *xidLog
-	reader  int
-	last    int64     // Unix µs, of the newest that was asked for
+	last    int64     // Unix µs, of the newest that was read
 	pending []float64 // codes that wait for a row
-	lost    int
+	lost    bool      // some were, which was logged
 }
 
 var _ part = (*xids)(nil)
 
-// newXIDs watches the XIDs of a node's GPUs; nil if the list does not ask for them.
-func newXIDs(s *session, n *node, list []field.Reading, o Options) (*xids, error) {
-	places := n.byKind(kindGPU)
-	if !asks(list, field.XIDEvent) || len(places) == 0 {
+// newXIDs watches the XIDs of a node's GPUs; nil if the list does not ask for them
+// or the engine does not offer them.
+func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*xids, error) {
+	gpus := n.byKind(kindGPU)
+	if !asks(list, field.XIDEvent) || len(gpus) == 0 {
 		return nil, nil
 	}
-	x := &xids{engine: s.engine, log: o.Log}
-	x.block = &block{kind: kindGPU, every: o.Interval, keep: xidKeep, places: places, fields: []uint16{uint16(field.XIDErrors)}}
-	for _, p := range places {
-		x.block.entities = append(x.block.entities, n.entities[p])
-	}
-	refused, err := x.block.watch(s.engine, fmt.Sprintf("warpgauge-xids-%d", nextGroup.Add(1)))
-	if err != nil {
+	b := newBlock(n, kindGPU, o.Interval, gpus, []uint16{uint16(field.XIDErrors)})
+	b.keep = xidKeep
+	if err := b.watch(e, refused); err != nil {
 		return nil, fmt.Errorf("watch XIDs: %w", err)
 	}
-	if len(x.block.fields) == 0 {
-		tellRefused(o.Log, refused)
+	if len(b.fields) == 0 {
 		return nil, nil
 	}
-	x.block.cut(valuesPerFarCall)
-	x.buffer = newScratch(valuesPerFarCall)
-	if err := x.block.read(s.engine, x.buffer); err != nil {
-		x.close()
+	b.divide(valuesPerRemoteCall)
+	x := &xids{engine: e, block: b, log: o.Log, buffer: e.newScratch(valuesPerRemoteCall)}
+	x.reads.call, x.histories.call = "dcgmEntitiesGetLatestValues", "dcgmGetMultipleValuesForField"
+	if err := b.read(e, x.buffer); err != nil {
 		return nil, fmt.Errorf("read XIDs: %w", err)
 	}
-	for i, p := range places {
-		g := xidGPU{log: s.xidLog(x.block.entities[i].id)}
-		g.reader, g.last = g.log.join(x.block.cells[i].micros)
-		x.gpus = append(x.gpus, g)
+	for i, d := range gpus {
+		x.gpus = append(x.gpus, xidGPU{last: b.cells[i].micros})
 		for slot := range xidSlots {
-			x.cols = append(x.cols, collector.Column{Device: p, Field: field.XIDEvent, Labels: []collector.Label{{Name: "slot", Value: strconv.Itoa(slot)}}})
+			x.cols = append(x.cols, collector.Column{Device: d, Field: field.XIDEvent, Labels: []collector.Label{{Name: "slot", Value: strconv.Itoa(slot)}}})
 		}
 	}
 	return x, nil
 }
 
 func asks(list []field.Reading, id field.ID) bool {
-	for _, r := range list {
-		if r.Desc.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(r field.Reading) bool { return r.Desc.ID == id })
 }
 
 func (x *xids) columns() []collector.Column { return x.cols }
@@ -98,8 +85,7 @@ func (x *xids) columns() []collector.Column { return x.cols }
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
 	err := x.block.read(x.engine, x.buffer)
-	x.reads.Add(int64(len(x.block.chunks)))
-	x.readNanos.Add(int64(time.Since(start)))
+	x.reads.add(len(x.block.chunks), start)
 	if err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
@@ -108,45 +94,42 @@ func (x *xids) sample(row []float64, due []bool) error {
 		g := &x.gpus[i]
 		if c := x.block.cells[i]; c.micros > g.last {
 			if err := x.fetch(g, x.block.entities[i].id, c); err != nil {
-				errs = append(errs, &collector.DeviceError{Device: x.block.places[i], Err: err})
+				errs = append(errs, &collector.DeviceError{Device: x.block.devices[i], Err: err})
 			}
 		}
-		x.put(g, row[i*xidSlots:(i+1)*xidSlots], due[i*xidSlots:])
+		g.put(row[i*xidSlots:(i+1)*xidSlots], due[i*xidSlots:])
 	}
 	return errors.Join(errs...)
 }
 
-// fetch asks for what happened since the last time.
+// fetch reads what happened since the last time.
 func (x *xids) fetch(g *xidGPU, gpu uint32, newest cell) error {
-	if math.IsNaN(newest.value) { // read, and nothing there
+	if math.IsNaN(newest.value) { // the engine has read that there is none
 		g.last = newest.micros
 		return nil
 	}
 	start := time.Now()
 	cells, err := x.engine.since(gpu, uint16(field.XIDErrors), g.last)
-	x.asks.Add(1)
-	x.askedNanos.Add(int64(time.Since(start)))
+	x.histories.add(1, start)
 	if err != nil {
 		return fmt.Errorf("read XIDs since %d µs: %w", g.last, err)
 	}
 	for _, c := range cells {
 		g.last = max(g.last, c.micros)
-		if math.IsNaN(c.value) || c.value < 0 || !g.log.tell(g.reader, c.micros, uint64(c.value)) {
-			continue
+		switch {
+		case math.IsNaN(c.value) || c.value < 0:
+		case len(g.pending) < xidPending:
+			g.pending = append(g.pending, c.value)
+		case !g.lost:
+			g.lost = true
+			x.log.Warn("more XIDs than rows can hold, some are not counted", zap.Uint32("device", gpu))
 		}
-		if len(g.pending) == xidPending {
-			if g.lost == 0 {
-				x.log.Warn("more XIDs than rows can tell of, some are not counted", zap.Uint32("device", gpu))
-			}
-			g.lost++
-			continue
-		}
-		g.pending = append(g.pending, c.value)
 	}
 	return nil
 }
 
-func (*xids) put(g *xidGPU, cells []float64, due []bool) {
+// put moves codes that wait into the due cells of a row.
+func (g *xidGPU) put(cells []float64, due []bool) {
 	n := 0
 	for i := range cells {
 		if n < len(g.pending) && due[i] {
@@ -158,16 +141,5 @@ func (*xids) put(g *xidGPU, cells []float64, due []bool) {
 }
 
 func (x *xids) calls() []collector.CallCost {
-	return []collector.CallCost{
-		{Call: "dcgmEntitiesGetLatestValues", Count: uint64(x.reads.Load()), Time: time.Duration(x.readNanos.Load())},
-		{Call: "dcgmGetMultipleValuesForField", Count: uint64(x.asks.Load()), Time: time.Duration(x.askedNanos.Load())},
-	}
-}
-
-func (x *xids) close() {
-	x.block.unwatch(x.engine)
-	if x.buffer != nil {
-		x.buffer.free()
-		x.buffer = nil
-	}
+	return []collector.CallCost{x.reads.sum(), x.histories.sum()}
 }

@@ -58,7 +58,7 @@ func wantEvents(tb testing.TB, what string, got map[string][]float64, want map[s
 	}
 }
 
-// TestXIDs: each XID is told once, however many there are between two ticks, and
+// TestXIDs: each XID is reported once, however many there are between two ticks, and
 // those from before Open are not.
 func TestXIDs(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
@@ -98,49 +98,18 @@ func TestXIDStorm(t *testing.T) {
 	}
 }
 
-// TestXIDsAtReload: while two collectors live side by side, every XID is told by
-// one of them, by the older one if it can.
-func TestXIDsAtReload(t *testing.T) {
+// TestXIDsOfLaterSession: a collector reports the XIDs since its own Open.
+func TestXIDsOfLaterSession(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	gpu := nvmltest.UUID(0)
-	older := open1(t, remote(e), temperature, xidCount)
-	e.XID(0, 1)
-	wantEvents(t, "the only one", drain(t, older), map[string][]float64{gpu: {1}})
-	e.XID(0, 2)
-	younger := open1(t, remote(e), temperature, xidCount)
-	wantEvents(t, "the older", drain(t, older), map[string][]float64{gpu: {2}})
-	wantEvents(t, "the younger", drain(t, younger), nil)
-	e.XID(0, 3)
-	wantEvents(t, "the older", drain(t, older), map[string][]float64{gpu: {3}})
-	wantEvents(t, "the younger", drain(t, younger), nil)
-	e.XID(0, 4)
-	if err := older.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantEvents(t, "the younger alone", drain(t, younger), map[string][]float64{gpu: {4}})
-}
-
-// TestXIDLog: what is forgotten for want of room counts as told.
-func TestXIDLog(t *testing.T) {
-	var l xidLog
-	first, _ := l.join(100)
-	for i := range int64(2 * xidLogSize) {
-		if !l.tell(first, 101+i, 13) {
-			t.Fatalf("XID %d was not told", i)
+	for n := range 3 {
+		c := open1(t, remote(e), temperature, xidCount)
+		wantEvents(t, "from before", drain(t, c), nil)
+		e.XID(0, 10+n)
+		wantEvents(t, "since", drain(t, c), map[string][]float64{gpu: {float64(10 + n)}})
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	second, from := l.join(1 << 40)
-	told := 0
-	for i := range int64(2 * xidLogSize) {
-		if 101+i > from && l.tell(second, 101+i, 13) {
-			told++
-		}
-	}
-	if told != 0 {
-		t.Errorf("%d of %d XIDs were told twice", told, 2*xidLogSize)
-	}
-	if l.tell(first, 100, 13) {
-		t.Error("an XID from before anybody listened was told")
 	}
 }
 

@@ -1,7 +1,11 @@
 package fake
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +18,7 @@ type builder struct {
 	world    *World
 	fields   field.List
 	readings []field.Reading
-	elapsed  time.Duration // when Open looks
+	elapsed  time.Duration // at Open
 	count    int           // GPUs at that time
 	closed   *atomic.Bool
 }
@@ -22,7 +26,7 @@ type builder struct {
 func (b *builder) source(gpu, nvswitch int) *source {
 	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch}
 	s.follow()
-	// What happened before anybody looked.
+	// What happened before Open is no event.
 	s.scripted = slices.DeleteFunc(s.scripted, func(f *fault) bool { return f.begun(b.elapsed) })
 	return s
 }
@@ -42,15 +46,15 @@ func (b *builder) gpu(i int) *source {
 	s.xids = xids{seed: hash(w.seed, forXID, uint64(i)), offset: g.offset * xidEvery, on: g.faulty && g.vendor == nvidia}
 	s.xidsSeen = s.xids.number(float64(w.uptime(b.elapsed).Microseconds()) / 1e6)
 
-	d := w.gpuDevice(i)
-	d.Facts = facts(b.fields, g.texts(d), g)
-	s.devices = append(s.devices, d)
 	slices := w.slices(i)
+	var l load // that of its instances, if there are any
 	if len(slices) == 0 {
-		s.unit(w.load(w.shape(i), uint64(i)))
-	} else {
-		s.unit(load{})
+		l = w.load(w.shape(i), uint64(i))
 	}
+	s.unit(l)
+	d := gpuDevice(w, i)
+	d.Facts = b.facts(g.texts(d), g, l)
+	s.devices = append(s.devices, d)
 	s.bind(b.readings, 0, 0, g)
 	b.labelled(s, g)
 	b.amd(s, g)
@@ -94,9 +98,10 @@ func (b *builder) instance(s *source, g *gpu, part slice) {
 
 	d := instanceDevice(s.devices[0], part)
 	d.MIGUUID = "MIG-" + uuid(w.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
-	d.Facts = facts(b.fields, in.texts(d), &in)
+	l := w.load(shape, hash(uint64(g.index), uint64(part.id)))
+	d.Facts = b.facts(in.texts(d), &in, l)
 	s.devices = append(s.devices, d)
-	unit := s.unit(w.load(shape, hash(uint64(g.index), uint64(part.id))))
+	unit := s.unit(l)
 	s.shares = append(s.shares, in.computing)
 	s.bind(b.readings, len(s.devices)-1, unit, &in)
 }
@@ -107,7 +112,7 @@ func (b *builder) link(s *source, d collector.Device, of binder) {
 	before := len(s.columns)
 	s.bind(b.readings, len(s.devices), 0, of)
 	if len(s.columns) > before {
-		d.Facts = facts(b.fields, b.world.nodeTexts(), of)
+		d.Facts = b.facts(b.world.nodeTexts(), of, s.loads[0])
 		s.devices = append(s.devices, d)
 	}
 }
@@ -118,10 +123,11 @@ func (b *builder) nvswitch(i int) *source {
 	w := b.world
 	s := b.source(-1, i)
 	n := &nvswitch{index: i, ports: w.profile.ports, port: -1}
-	d := w.switchDevice(i)
-	d.Facts = facts(b.fields, w.nodeTexts(), n)
+	d := switchDevice(w, i)
+	l := w.load(Training, hash(forOffset, uint64(i)))
+	d.Facts = b.facts(w.nodeTexts(), n, l)
 	s.devices = append(s.devices, d)
-	s.unit(w.load(Training, hash(forOffset, uint64(i))))
+	s.unit(l)
 	s.bind(b.readings, 0, 0, n)
 	for port := range w.profile.ports {
 		b.link(s, linkDevice(d, port), &nvswitch{index: i, ports: w.profile.ports, port: port})
@@ -138,9 +144,10 @@ func (b *builder) cpu(i int) *source {
 	w := b.world
 	s := b.source(-1, -1)
 	d := cpuDevice(i)
-	d.Facts = facts(b.fields, map[field.ID]string{1140: "NVIDIA", 1141: d.Model}, &cpu{mix: Training.mix()})
+	l := w.load(Training, hash(forOffset, uint64(i), 1))
+	d.Facts = b.facts(map[field.ID]string{1140: "NVIDIA", 1141: d.Model}, &cpu{mix: Training.mix()}, l)
 	s.devices = append(s.devices, d)
-	s.unit(w.load(Training, hash(forOffset, uint64(i), 1)))
+	s.unit(l)
 	s.bind(b.readings, 0, 0, &cpu{mix: Training.mix()})
 	for n := range w.profile.cores {
 		n += i * w.profile.cores
@@ -157,4 +164,80 @@ func (b *builder) cpu(i int) *source {
 		return nil
 	}
 	return s
+}
+
+// binder is a device to which fields are bound.
+type binder interface {
+	cell(d *field.Descriptor) (cell, bool)
+}
+
+// facts returns the label fields of a device that is busy with l. Texts are looked
+// up; numbers are those at Open, as the other collectors have them.
+func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collector.Label {
+	micros := b.world.uptime(b.elapsed).Microseconds()
+	var p point
+	if l.curve != nil {
+		p = l.curve.at(micros + l.offset)
+	}
+	var out []collector.Label
+	for _, f := range b.fields.Labels() {
+		text := texts[f.Desc.ID]
+		if c, ok := of.cell(f.Desc); text == "" && ok && c.op != lastXID && c.op != xidEvent {
+			c = finish(c, f.Desc, 0)
+			text = strconv.FormatFloat(c.eval(&p, float64(micros)/1e6)*scale(f), 'f', -1, 64)
+		}
+		if text != "" {
+			out = append(out, collector.Label{Name: f.Name, Value: text})
+		}
+	}
+	return out
+}
+
+func scale(f field.Field) float64 {
+	if f.Scale == 0 || math.IsNaN(f.Scale) {
+		return 1
+	}
+	return f.Scale
+}
+
+func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
+	var out []collector.Source
+	add := func(s *source) {
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	for i := range b.count {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("open simulated node: %w", err)
+		}
+		add(b.gpu(i))
+	}
+	for i := range b.world.profile.switches {
+		add(b.nvswitch(i))
+	}
+	for i := range b.world.profile.cpus {
+		add(b.cpu(i))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
+	}
+	return out, nil
+}
+
+// lacking are the names of the wanted readings that no source has a column for.
+func (b *builder) lacking(sources []collector.Source) []string {
+	has := map[field.ID]bool{}
+	for _, s := range sources {
+		for _, c := range s.Columns() {
+			has[c.Field] = true
+		}
+	}
+	var out []string
+	for _, r := range b.readings {
+		if !has[r.Desc.ID] {
+			out = append(out, r.Desc.Name)
+		}
+	}
+	return out
 }

@@ -6,8 +6,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// op says how a cell is made of a point. An enumeration and three numbers in
-// place of a closure: a sample is then a switch per cell over flat memory.
+// op is how a cell is made of a point. An enumeration and three numbers instead
+// of a closure: a sample is then a switch per cell over flat memory.
 type op uint8
 
 const (

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -26,14 +28,16 @@ type Options struct {
 	Devices int              // number of GPUs; 0 means the profile's
 	Spec    *Spec            // may be nil
 	Now     func() time.Time // clock of values and faults; nil means time.Now
-	Seed    uint64           // tells nodes of one profile apart
+	Seed    uint64           // distinguishes nodes of one profile
 	Curves  *Curves          // courses of load that several nodes share; nil: the node has its own
+
+	Log *zap.Logger // nil: none
 
 	// Isolated says that this process may be ruined: it is a child made for this
 	// collector. Without it a spec that ends processes is an error.
 	Isolated bool
 	// Start is when the exporter started, for a child that was started later: the
-	// times of faults count from it, whichever child they meet. Zero means now.
+	// times of faults count from it, in whichever child. Zero means now.
 	Start time.Time
 }
 
@@ -117,33 +121,11 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	if err != nil {
 		return nil, err
 	}
+	if lacking := b.lacking(sources); len(lacking) > 0 && w.log != nil {
+		w.log.Info("fields that no simulated device has are left out", zap.Strings("field", lacking))
+	}
 	c.opened, c.gpus = true, b.count
 	return sources, nil
-}
-
-func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
-	var out []collector.Source
-	add := func(s *source) {
-		if s != nil {
-			out = append(out, s)
-		}
-	}
-	for i := range b.count {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("open simulated node: %w", err)
-		}
-		add(b.gpu(i))
-	}
-	for i := range b.world.profile.switches {
-		add(b.nvswitch(i))
-	}
-	for i := range b.world.profile.cpus {
-		add(b.cpu(i))
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
-	}
-	return out, nil
 }
 
 // Rescan reports whether the node has another number of GPUs than at Open.

@@ -34,7 +34,7 @@ func rig(tb testing.TB, o Options) collectortest.Rig {
 	w := newWorld(tb, o)
 	board := func(id string) []Span {
 		for i := range w.gpus {
-			if w.gpuDevice(i).ID == id {
+			if gpuDevice(w, i).ID == id {
 				return One(i)
 			}
 		}

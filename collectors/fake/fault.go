@@ -3,11 +3,13 @@ package fake
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -29,7 +31,7 @@ const (
 	Devices   FaultKind = "devices"    // the node has another number of GPUs
 )
 
-// The kinds that ruin the process that they befall. They are for a World with
+// The kinds that ruin the process in which they begin. They are for a World with
 // Options.Isolated only.
 const (
 	Crash    FaultKind = "crash"    // SIGSEGV
@@ -56,12 +58,12 @@ type Fault struct {
 	Kind FaultKind
 	At   time.Duration // since the world was made
 	For  time.Duration // 0 means for ever; an XID takes no time
-	// While is a file, in the place of At and For: the fault begins when the file is
+	// While is a file, instead of At and For: the fault begins when the file is
 	// made and lasts until it is removed. Who watches what a fault does need not be
 	// in time for it.
 	While string
 
-	GPUs, Switches []Span // whom it befalls; not for OpenFails and Devices
+	GPUs, Switches []Span // the devices that have it; not for OpenFails and Devices
 
 	Delay   time.Duration     // Slow
 	Field   *field.Descriptor // Absurd, Blank; nil with Blank means every field
@@ -93,7 +95,7 @@ func (f *Fault) validate() error {
 	case f.At < 0 || f.For < 0 || f.Delay < 0:
 		return fmt.Errorf("fault %q: times must not be negative", f.Kind)
 	case f.While != "" && (f.At != 0 || f.For != 0):
-		return fmt.Errorf("fault %q: while takes the place of at and for", f.Kind)
+		return fmt.Errorf("fault %q: while replaces at and for", f.Kind)
 	case rules.targets && len(f.GPUs)+len(f.Switches) == 0:
 		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
 	case f.Kind == Slow && f.Delay == 0:
@@ -124,13 +126,13 @@ func contains(spans []Span, i int) bool {
 // fault is a Fault on the timeline of a world.
 type fault struct {
 	Fault
-	seq    int           // its place in the order in which faults were added
+	seq    int           // its position in the order in which faults were added
 	healed chan struct{} // closed when it is taken back
 	err    error         // of Lost, Stalled, Failing: made once, returned often
 	start  time.Time     // of the world
 }
 
-// begin is when f begins, after the world's start; false if nobody knows yet.
+// begin is when f begins, after the world's start; false if that is not known yet.
 func (f *fault) begin() (at time.Duration, known bool) {
 	if f.While == "" {
 		return f.At, true
@@ -148,7 +150,7 @@ func (f *fault) begun(elapsed time.Duration) bool {
 	return known && elapsed >= at
 }
 
-// active reports whether f befalls somebody, elapsed after the world's start.
+// active reports whether f is in effect, elapsed after the world's start.
 func (f *fault) active(elapsed time.Duration) bool {
 	if !f.begun(elapsed) || f.For > 0 && elapsed-f.At >= f.For {
 		return false
@@ -211,3 +213,65 @@ func (t *timeline) of(gpu, nvswitch int) []*fault {
 }
 
 var errReleased = errors.New("the simulated node was shut down")
+
+// sampleError is what Sample (or Open) returns while f is active.
+func (f *fault) sampleError() error {
+	switch f.Kind {
+	case Lost:
+		return fmt.Errorf("simulated fault: %w", collector.ErrDeviceLost)
+	case Stalled:
+		return fmt.Errorf("simulated fault: %w", collector.ErrStalled)
+	case Failing:
+		return fmt.Errorf("simulated fault: %s", messageOr(f.Message, "unknown error [code 999]"))
+	case OpenFails:
+		return fmt.Errorf("open simulated node: %s: %w", messageOr(f.Message, "no driver"), collector.ErrNotLoaded)
+	}
+	return nil
+}
+
+func messageOr(message, otherwise string) string {
+	if message == "" {
+		return otherwise
+	}
+	return message
+}
+
+// keys of a fault in the spec, in addition to at, for and kind.
+type keys struct {
+	targets  bool // device and switch
+	required []string
+	optional []string
+	moment   bool // takes no time: no key for
+	process  bool // ruins the process: only in a World that may; key once
+}
+
+var faultKeys = map[FaultKind]keys{
+	Hang:      {targets: true},
+	Slow:      {targets: true, required: []string{"delay"}},
+	Lost:      {targets: true},
+	Stalled:   {targets: true},
+	Failing:   {targets: true, optional: []string{"message"}},
+	Absurd:    {targets: true, required: []string{"field", "value"}},
+	Blank:     {targets: true, optional: []string{"field"}},
+	XID:       {targets: true, required: []string{"xid"}, moment: true},
+	Health:    {targets: true, required: []string{"watch", "state"}, optional: []string{"code"}},
+	OpenFails: {optional: []string{"message"}},
+	Devices:   {required: []string{"devices"}},
+	Crash:     {process: true},
+	Abort:     {process: true, optional: []string{"message"}},
+	Exit:      {process: true, optional: []string{"status"}},
+	Spin:      {process: true, targets: true},
+	Leak:      {process: true, required: []string{"rate"}},
+	FDs:       {process: true},
+	Garbage:   {process: true},
+	Scribble:  {process: true},
+}
+
+func faultKinds() []string {
+	var names []string
+	for k := range maps.Keys(faultKeys) {
+		names = append(names, string(k))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -197,7 +197,7 @@ func TestNaturalXIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, newWorld(t, Options{Seed: seedWithFaulty(3)}), list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS"))
 		for source := range 8 {
-			n.read(source, 0) // tells of the last one since the collector was opened
+			n.read(source, 0) // has the last one since the collector was opened
 			events := 0
 			for range 3600 / 10 {
 				v := n.read(source, 0)

@@ -1,6 +1,13 @@
 package fake
 
-import "warpgauge/pkg/field"
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
 
 // gpu is a board, or an instance of one, to which fields are bound.
 type gpu struct {
@@ -55,7 +62,7 @@ func (g *gpu) levels(d *field.Descriptor) bool {
 	return d.ID == fieldVGPULicense && !g.instance
 }
 
-// sharedByInstances: what the driver tells of an instance is its memory and its
+// sharedByInstances: what the driver reports of an instance is its memory and its
 // profiling metrics.
 func sharedByInstances(id field.ID) bool {
 	return id >= 250 && id <= 254 || id >= 1001 && id <= 1008 || id >= 1013 && id <= 1016
@@ -118,7 +125,7 @@ func isNVLink(id field.ID) bool {
 	return false
 }
 
-// amdHas lists what the collector rocm tells of an MI300X in DCGM's terms.
+// amdHas lists what the collector rocm supplies of an MI300X in DCGM's terms.
 func amdHas(id field.ID) bool {
 	switch id {
 	case 4, 52, 55,
@@ -184,4 +191,67 @@ func boolean(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// generic makes a value for a field that nothing above knows, from its unit: a
+// plausible one that moves where its kind moves. What has no unit is a flag or
+// a count of troubles, and is 0.
+func (g *gpu) generic(d *field.Descriptor) (cell, bool) {
+	c, ok := g.byUnit(d)
+	low, high := c.a, c.a+c.b
+	if ok && c.op < firstCounter && c.op != clock && (min(low, high) < d.Min || max(low, high) > d.Max) {
+		return fixed(max(d.Min, 0))
+	}
+	return c, ok
+}
+
+func (g *gpu) byUnit(d *field.Descriptor) (cell, bool) {
+	switch d.Unit {
+	case "%":
+		return linear(byLoad, 0, 100*g.mix.smActive)
+	case "ratio":
+		return linear(byLoad, 0, g.mix.smActive)
+	case "MHz":
+		return cell{op: clock, a: g.idleMHz, b: g.maxMHz, c: g.cappedMHz}, true
+	case "celsius":
+		return linear(byWarmth, g.idleCelsius, g.hotCelsius-g.idleCelsius)
+	case "W":
+		return linear(byPower, g.idleWatts, g.limitWatts-g.idleWatts)
+	case "mJ", "J":
+		k := perJoule(d.Unit)
+		return cell{op: drawn, b: k * (g.limitWatts - g.idleWatts), c: k * g.idleWatts}, true
+	}
+	switch {
+	case strings.HasSuffix(d.Unit, "/s"):
+		return linear(byLoad, 0, perByte(d.Unit)*1e9)
+	case strings.HasSuffix(d.Unit, "B") || d.Unit == "bytes":
+		return linear(worked, 0, perByte(d.Unit)*1e9)
+	}
+	return fixed(0)
+}
+
+// texts are the string fields of a board, by the ids of dcgm_fields.h.
+func (g *gpu) texts(d collector.Device) map[field.ID]string {
+	serial := fmt.Sprintf("SIM%010d", hash(g.world.seed, forSerial, uint64(g.index))%1e10)
+	out := map[field.ID]string{
+		1: nvidiaDriver, 50: d.Model, 51: g.brand, 53: serial, 54: d.UUID, 57: d.PCIBusID, 85: g.vbios,
+	}
+	if g.vendor == amd {
+		out[1] = amdDriver
+		maps.Copy(out, g.amdTexts(d))
+		return out
+	}
+	out[2] = nvmlVersion
+	out[68] = d.UUID // as CUDA_VISIBLE_DEVICES takes it
+	out[82] = g.imageVersion
+	if !g.consumer {
+		out[56], out[80] = "2.1", "7.16" // the power object has no version on these boards
+	}
+	if g.instance {
+		delete(out, 53)
+	}
+	if g.fabric {
+		out[172] = uuid(g.world.seed, uuidSwitch, 1<<32)
+	}
+	return out
 }

@@ -59,7 +59,7 @@ func pciBusID(i int) string {
 	return fmt.Sprintf("%08X:%02X:00.0", i/8, buses[i%8])
 }
 
-func (w *World) gpuDevice(i int) collector.Device {
+func gpuDevice(w *World, i int) collector.Device {
 	b := w.profile.board
 	d := collector.Device{
 		Level:    field.GPU,
@@ -102,7 +102,7 @@ func linkDevice(parent collector.Device, n int) collector.Device {
 	return d
 }
 
-func (w *World) switchDevice(i int) collector.Device {
+func switchDevice(w *World, i int) collector.Device {
 	return collector.Device{
 		ID:     "NVSWITCH-" + uuid(w.seed, uuidSwitch, uint64(i)),
 		Level:  field.Switch,

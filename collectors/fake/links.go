@@ -10,20 +10,6 @@ import (
 // What is read of NVLink or XGMI: of a board over all of its links, of a board
 // by lane, of a link.
 
-// links binds the fields of a board's links together.
-func (g *gpu) links(d *field.Descriptor) (cell, bool) {
-	if g.instance || !isNVLink(d.ID) {
-		return none()
-	}
-	if lane, ok := laneOf(d.Name); ok {
-		if lane >= g.board.links {
-			return none()
-		}
-		return g.traffic(d, 1, lane == 0)
-	}
-	return g.traffic(d, g.board.links, true)
-}
-
 // link is one link of a board, to which fields are bound.
 type link struct {
 	*gpu
@@ -44,46 +30,6 @@ func (l link) cell(d *field.Descriptor) (cell, bool) {
 	return g.traffic(d, 1, l.n == 0)
 }
 
-// traffic is what a number of links carries. A name says whether it is bytes,
-// packets or errors, and of which direction. first says whether the board's
-// first link, where a faulty board has its errors, is among them.
-func (g *gpu) traffic(d *field.Descriptor, links int, first bool) (cell, bool) {
-	name := d.Name
-	rate := g.mix.nvlink * g.linkBytes * float64(links)
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(name, w) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case has("ERROR", "CRC", "REPLAY", "RECOVERY", "DISCARD", "DROPPED", "MALFORMED", "BER", "FEC", "PLR", "WAIT"):
-		return g.linkErrors(name, first)
-	case has("PACKET"):
-		return linear(worked, 0, rate/256)
-	case has("BANDWIDTH", "THROUGHPUT", "BYTES"):
-		if !has("TX", "RX") {
-			rate *= 2 // both directions
-		}
-		k := perByte(d.Unit)
-		if strings.HasSuffix(d.Unit, "/s") || has("_PROF_") {
-			return linear(byLoad, 0, rate*k)
-		}
-		return linear(worked, 0, rate*k)
-	}
-	return fixed(0)
-}
-
-// linkErrors: the faulty board has a CRC error every three hours, replayed.
-func (g *gpu) linkErrors(name string, first bool) (cell, bool) {
-	if g.faulty && first && (strings.Contains(name, "CRC_FLIT") || strings.Contains(name, "REPLAY")) {
-		return g.every(3 * hour)
-	}
-	return fixed(0)
-}
-
 // laneOf finds the lane in names such as DCGM_FI_DEV_NVLINK_BANDWIDTH_L7 and
 // DCGM_FI_PROF_NVLINK_L7_TX_BYTES.
 func laneOf(name string) (int, bool) {
@@ -95,4 +41,146 @@ func laneOf(name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// nvswitch is a switch, or one port of it, to which fields are bound.
+type nvswitch struct {
+	index int
+	ports int // of the switch
+	port  int // from 0; −1 for the switch itself
+}
+
+// portBytes is what a port carries at full load, bytes/s each way.
+const portBytes = 25e9 * 0.35
+
+// cell returns how the field is made, false if a switch has none such.
+func (n *nvswitch) cell(d *field.Descriptor) (cell, bool) {
+	if d.Kind != field.Int64 && d.Kind != field.Double {
+		return none()
+	}
+	if n.port >= 0 {
+		if d.Level != field.Link || !strings.Contains(d.Name, "NVSWITCH_LINK") {
+			return none()
+		}
+		return n.portCell(d)
+	}
+	if d.Level != field.Switch {
+		return none()
+	}
+	return n.switchCell(d)
+}
+
+func (n *nvswitch) switchCell(d *field.Descriptor) (cell, bool) {
+	switch d.ID {
+	case 701: // mV
+		return fixed(850)
+	case 702, 703, 704:
+		return fixed(210)
+	case 705:
+		return linear(byPower, 62, 48)
+	case 706:
+		return linear(byPower, 21, 14)
+	case 707:
+		return fixed(6)
+	case 858:
+		return linear(byWarmth, 36, 22)
+	case 859:
+		return fixed(108)
+	case 860:
+		return fixed(116)
+	case 861, 862:
+		return linear(worked, 0, perByte(d.Unit)*portBytes*float64(n.ports))
+	case 863:
+		return fixed(float64(n.index))
+	case 867:
+		return fixed(float64(0x05 + n.index))
+	}
+	return fixed(0) // SXIDs, reset required, the rest of the PCI address
+}
+
+func (n *nvswitch) portCell(d *field.Descriptor) (cell, bool) {
+	switch d.ID {
+	case 780, 781:
+		return linear(worked, 0, perByte(d.Unit)*portBytes)
+	case 789, 790, 791, 792: // packets of low latency, by virtual channel
+		return linear(worked, 0, portBytes/256)
+	case 805, 806, 807, 808: // samples
+		return linear(worked, 0, portBytes/256)
+	case 865:
+		return fixed(float64(n.port))
+	case 870: // active
+		return fixed(2)
+	case 873:
+		return fixed(0x1b)
+	case 876:
+		return fixed(float64(n.port % 18))
+	case 872, 874, 875, 871:
+		return fixed(0)
+	}
+	return fixed(0) // errors
+}
+
+// cpu is a Grace CPU, or one core of it.
+type cpu struct {
+	mix  mix
+	core bool
+}
+
+func (c *cpu) cell(d *field.Descriptor) (cell, bool) {
+	switch {
+	case d.Kind != field.Int64 && d.Kind != field.Double:
+		return none()
+	case c.core && d.Level == field.Core:
+		return c.coreCell(d)
+	case !c.core && d.Level == field.CPU:
+		return c.socketCell(d)
+	}
+	return none()
+}
+
+func (c *cpu) coreCell(d *field.Descriptor) (cell, bool) {
+	k := 1.0
+	if d.Unit == "%" || d.Max == 100 {
+		k = 100
+	}
+	m := c.mix
+	switch d.ID {
+	case 1100:
+		return linear(byLoad, 0.01*k, k*(m.hostCPU+m.hostCPUSystem+m.nice))
+	case 1101:
+		return linear(byLoad, 0, k*m.hostCPU)
+	case 1102:
+		return linear(byLoad, 0, k*m.nice)
+	case 1103:
+		return linear(byLoad, 0.008*k, k*m.hostCPUSystem)
+	case 1104:
+		return fixed(0.002 * k)
+	case 1120:
+		clockUnit := 1.0 // MHz
+		if d.Unit == "kHz" || d.Unit == "KHz" {
+			clockUnit = 1e3
+		}
+		return cell{op: pstate, a: 1107 * clockUnit, b: 3375 * clockUnit}, true
+	}
+	return none()
+}
+
+func (c *cpu) socketCell(d *field.Descriptor) (cell, bool) {
+	switch d.ID {
+	case 1110:
+		return linear(byWarmth, 38, 30)
+	case 1111:
+		return fixed(95)
+	case 1112:
+		return fixed(105)
+	case 1130:
+		return linear(byPower, 55, 190)
+	case 1131:
+		return fixed(300)
+	case 1132:
+		return linear(byPower, 12, 6)
+	case 1133:
+		return linear(byPower, 260, 2100)
+	}
+	return none()
 }

@@ -145,11 +145,11 @@ func mustList(t *testing.T, csv string) field.List {
 	return list
 }
 
-// TestProcessesOfNobody: without a script there is nobody, and AMD's busy is
+// TestNoProcesses: without a script there are none, and AMD's busy is
 // another quantity.
-func TestProcessesOfNobody(t *testing.T) {
+func TestNoProcesses(t *testing.T) {
 	l := openProcesses(t, newWorld(t, Options{}))
-	l.want(t, "nobody", 0, 0, 0)
+	l.want(t, "no process", 0, 0, 0)
 	l = openProcesses(t, newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}}))
 	l.want(t, "AMD", 7, 0, 1, processes.Process{PID: 1, Memory: 1, Busy: 1, Flags: processes.Compute | processes.Occupancy})
 }
@@ -173,5 +173,5 @@ func TestBadProcesses(t *testing.T) {
 	f("{device: 8, pid: 1}", "device 8: the node has 8")
 	f("{device: 0, instance: 2, pid: 1}", "GPU 0 has no instance 2")
 	f("{device: 4, instance: 1, pid: 1}", "GPU 4 has no instance 1")
-	f("{device: 0, pid: 1, at: 1s, while: /x}", "while takes the place")
+	f("{device: 0, pid: 1, at: 1s, while: /x}", "while replaces")
 }

@@ -35,7 +35,7 @@ type source struct {
 	points []point   // by unit; those of the sample in progress
 
 	timeline *timeline
-	faults   []*fault // those of the timeline that befall this source
+	faults   []*fault // those of the timeline for this source
 
 	xids     xids
 	xidsSeen int64    // natural XIDs that were reported
@@ -128,23 +128,6 @@ func (s *source) wait() error {
 	return nil
 }
 
-// suspend holds a call up that f, which is active, befalls.
-func (w *World) suspend(f *fault, elapsed time.Duration) error {
-	switch {
-	case f.Kind == Slow:
-		return w.sleep(f.Delay, false, f.healed)
-	case f.While != "":
-		const look = 20 * time.Millisecond
-		for f.active(w.elapsed()) {
-			if err := w.sleep(look, false, f.healed); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
-}
-
 // broken returns the error of the first fault that makes Sample fail.
 func (s *source) broken(elapsed time.Duration) error {
 	if s.gpu >= 0 && s.gpu >= s.timeline.gpus(elapsed, s.world.gpus) {
@@ -228,7 +211,7 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 }
 
 // lastXID returns the newest XID, NaN if there was none: then neither NVML nor DCGM
-// has anything to tell.
+// has a value.
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
 	code, since := s.xids.code(n), s.xids.since(n)

@@ -165,7 +165,7 @@ func TestParseBadSpec(t *testing.T) {
 	f("faults:\n  - {kind: crash, device: 1}\n", `unknown key "device"`)
 	f("faults:\n  - {kind: crash, once: perhaps}\n", `want one of true, false`)
 	f("faults:\n  - {kind: hang, device: 1, once: true}\n", `unknown key "once"`)
-	f("faults:\n  - {kind: hang, device: 1, for: 1s, while: a}\n", `while takes the place of at and for`)
+	f("faults:\n  - {kind: hang, device: 1, for: 1s, while: a}\n", `while replaces at and for`)
 	f("faults:\n  - {kind: exit, status: 256}\n", `want a whole number from 0 to 255`)
 	f("profile: &p rtx4090\nseed: *p\n", "line 2, column 7: want a value", "line 2, column 7: want a whole number")
 	f("profile: rtx4090\n---\nseed: 1\n", "line 2: want one YAML document")

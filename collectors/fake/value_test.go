@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func equalRows(a, b [][]float64) bool {
 }
 
 // onlyEventsDiffer reports whether two sets of rows differ in nothing but cells
-// that are NaN in one of them: an event is told once to each reader.
+// that are NaN in one of them: each reader gets an event once.
 func onlyEventsDiffer(a, b [][]float64) bool {
 	for i := range a {
 		for j := range a[i] {
@@ -76,7 +77,7 @@ func onlyEventsDiffer(a, b [][]float64) bool {
 	return true
 }
 
-// TestRestart wants counters to go on when the exporter starts again.
+// TestRestart wants counters to continue when the exporter starts again.
 func TestRestart(t *testing.T) {
 	clock := newClock()
 	l := list(t, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
@@ -203,7 +204,7 @@ func TestTemperatureLags(t *testing.T) {
 		t.Errorf("warmth is %v one second into the load and %v after 20, want a lag of 20 s", early, later)
 	}
 	if begin, end := at(0), c.at(600*1e6-1).warmth; math.Abs(begin-end) > 0.01 {
-		t.Errorf("warmth jumps from %v to %v where the curve begins anew", end, begin)
+		t.Errorf("warmth jumps from %v to %v where the curve begins again", end, begin)
 	}
 }
 
@@ -366,11 +367,15 @@ func TestFacts(t *testing.T) {
 		t.Errorf("serial %q does not say that it is simulated", serial)
 	}
 	delete(got, "x_DCGM_FI_DEV_SERIAL")
+	if celsius, err := strconv.ParseFloat(got["x_DCGM_FI_DEV_GPU_TEMP"], 64); err != nil || celsius < 20 || celsius > 90 {
+		t.Errorf("temperature at Open is %q, want a number", got["x_DCGM_FI_DEV_GPU_TEMP"])
+	}
+	delete(got, "x_DCGM_FI_DEV_GPU_TEMP")
 	want := map[string]string{
 		"x_DCGM_FI_DRIVER_VERSION": "550.54.15-simulated", "x_DCGM_FI_NVML_VERSION": "12.550.54.15-simulated",
 		"x_DCGM_FI_DEV_BRAND": "NVIDIA", "x_DCGM_FI_DEV_OEM_INFOROM_VER": "2.1", "x_DCGM_FI_DEV_ECC_INFOROM_VER": "7.16",
 		"x_DCGM_FI_DEV_INFOROM_IMAGE_VER": "G520.0200.00.05", "x_DCGM_FI_DEV_VBIOS_VERSION": "96.00.89.00.01",
-		"x_DCGM_FI_DEV_MINOR_NUMBER": "1", "x_DCGM_FI_DEV_POWER_MGMT_LIMIT": "700", // GPU_TEMP moves, so it is no fact
+		"x_DCGM_FI_DEV_MINOR_NUMBER": "1", "x_DCGM_FI_DEV_POWER_MGMT_LIMIT": "700",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
@@ -405,7 +410,7 @@ func TestLabelledColumns(t *testing.T) {
 	}
 }
 
-// TestManyDevices wants thousands of boards, told apart.
+// TestManyDevices wants thousands of boards, all distinct.
 func TestManyDevices(t *testing.T) {
 	const boards = 4000
 	n := openNode(t, newWorld(t, Options{Devices: boards}), list(t, "DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_P2P_STATUS"))

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 )
 
 // World is one simulated node: its boards, what they are busy with, and what
@@ -23,6 +26,7 @@ type World struct {
 	seed    uint64
 	curves  *Curves
 
+	log   *zap.Logger // nil: none
 	now   func() time.Time
 	start time.Time
 	boot  time.Time // when the drivers were loaded, long before start
@@ -47,7 +51,7 @@ func NewWorld(o Options) (*World, error) {
 		return nil, fmt.Errorf("simulate %d devices: the number must be 1 to %d, or 0 for the profile's", o.Devices, maxDevices)
 	}
 	w := &World{
-		profile: p, gpus: p.gpus, seed: o.Seed, now: o.Now,
+		profile: p, gpus: p.gpus, seed: o.Seed, log: o.Log, now: o.Now,
 		curves: o.Curves, released: make(chan struct{}),
 	}
 	if w.curves == nil {
@@ -82,7 +86,7 @@ func NewWorld(o Options) (*World, error) {
 
 // bootTime is when the drivers were loaded: up to 30 days before the year of
 // start. It is the same for every start within a year, so that counters do not
-// begin anew when the exporter does.
+// begin again when the exporter does.
 func bootTime(start time.Time, seed uint64) time.Time {
 	year := time.Date(start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
 	return year.Add(-time.Hour * time.Duration(24+hash(seed, forUptime)%(29*24)))
@@ -207,7 +211,7 @@ func (w *World) slices(i int) []slice {
 	return w.profile.partition(i)
 }
 
-// load gives a unit its place on a shape's curve. The boards of a training job
+// load gives a unit its offset on a shape's curve. The boards of a training job
 // wait for each other, so theirs are close together.
 func (w *World) load(shape Shape, unit uint64) load {
 	c := w.curves.of[shape]
@@ -250,4 +254,29 @@ func (w *World) blend(i int, parts []slice) mix {
 		out.add(shape.mix(), float64(p.compute)/7)
 	}
 	return out
+}
+
+// nodeTexts are what every device of the node shares.
+func (w *World) nodeTexts() map[field.ID]string {
+	if w.profile.board.vendor == amd {
+		return map[field.ID]string{1: amdDriver}
+	}
+	return map[field.ID]string{1: nvidiaDriver, 2: nvmlVersion}
+}
+
+// suspend blocks a call during f, which is active.
+func (w *World) suspend(f *fault, elapsed time.Duration) error {
+	switch {
+	case f.Kind == Slow:
+		return w.sleep(f.Delay, false, f.healed)
+	case f.While != "":
+		const look = 20 * time.Millisecond
+		for f.active(w.elapsed()) {
+			if err := w.sleep(look, false, f.healed); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -21,13 +22,13 @@ func New(o Options) *Collector { return &Collector{o: o.withDefaults(Name)} }
 // Name is "nvml".
 func (*Collector) Name() string { return Name }
 
-// Open answers collector.ErrNotBuiltIn, wrapped.
+// Open returns collector.ErrNotBuiltIn, wrapped.
 func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("open NVML: %w: it needs %s, and a binary built without cgo, or not for Linux, loads no libraries; %s; use a binary built with CGO_ENABLED=1",
-		collector.ErrNotBuiltIn, soname, c.o.kernelSide().text())
+		collector.ErrNotBuiltIn, driver.Soname, c.o.host().Kernel().Text())
 }
 
 // Close has nothing to release.

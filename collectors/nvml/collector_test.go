@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
 )
 
@@ -42,6 +43,16 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
+// libc is the file of the C library, which is loaded anyway.
+func libc(t *testing.T) string {
+	t.Helper()
+	path, err := dl.Find([]string{"libc.so.6"})
+	if err != nil {
+		return "" // without cgo
+	}
+	return path
+}
+
 func noVariables(string) string { return "" }
 
 // temperature is a list of one field.
@@ -54,7 +65,7 @@ func temperature(t *testing.T) field.List {
 	return list
 }
 
-// TestNothingToRead: the library is left alone.
+// TestNothingToRead: the library is not loaded.
 func TestNothingToRead(t *testing.T) {
 	_, err := New(Options{Library: "/nonexistent"}).Open(t.Context(), field.List{})
 	if !errors.Is(err, collector.ErrNothingToRead) && !errors.Is(err, collector.ErrNotBuiltIn) {
@@ -84,7 +95,7 @@ func TestOpenHere(t *testing.T) {
 	t.Log(err)
 }
 
-func TestOpenHeedsItsContext(t *testing.T) {
+func TestOpenEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := New(Options{}).Open(ctx, field.List{}); !errors.Is(err, context.Canceled) {

@@ -7,28 +7,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 )
 
-// discovery finds the GPUs of a library: at Open, and again at each Rescan.
-type discovery struct {
-	lib *library
-	o   Options
-	// hold keeps the library initialised until release is called: a call that
-	// hangs must not have it shut down under itself. nil holds nothing.
-	hold func() (release func())
+// pending are the calls about GPUs that have not returned, by NVML's index.
+type pending struct {
+	patience time.Duration
 
-	mu     sync.Mutex
-	silent map[int]bool // calls that have not returned, by NVML's index; countCall
+	mu    sync.Mutex
+	calls map[int]bool
+	all   sync.WaitGroup
 }
+
+// ask calls f for each index, each on a goroutine, so that a GPU
+// which hangs delays no other. It returns when all have ended, when ctx has, or
+// when none has ended for as long as patience: if the driver attaches to GPUs
+// one after the other, the last of them may wait long and still be well. While an
+// earlier call for an index has not returned, none is made.
+//
+// It reports which have ended; what these have written can be read then. The
+// others are abandoned: late, if not nil, is called for each when
+// it ends after all, on its goroutine.
+func (p *pending) ask(ctx context.Context, indexes []int, f, late func(index int)) (ended map[int]bool) {
+	abandoned, finished := false, map[int]bool{} // under p.mu
+	done := make(chan struct{}, len(indexes))
+	p.mu.Lock()
+	if p.calls == nil {
+		p.calls = map[int]bool{}
+	}
+	n := 0
+	for _, i := range indexes {
+		if p.calls[i] {
+			continue
+		}
+		p.calls[i] = true
+		n++
+		p.all.Go(func() {
+			f(i)
+			p.mu.Lock()
+			delete(p.calls, i)
+			finished[i] = true
+			tooLate := abandoned
+			p.mu.Unlock()
+			if tooLate && late != nil {
+				late(i)
+			}
+			done <- struct{}{}
+		})
+	}
+	p.mu.Unlock()
+	p.await(ctx, n, done)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	abandoned = true
+	return maps.Clone(finished)
+}
+
+func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
+	timer := time.NewTimer(p.patience)
+	defer timer.Stop()
+	for range n {
+		select {
+		case <-done:
+			timer.Reset(p.patience)
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// has reports whether a call has not returned.
+func (p *pending) has(index int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[index]
+}
+
+// wait returns when all calls have returned.
+func (p *pending) wait() { p.all.Wait() }
 
 // countCall stands for the call that counts GPUs.
 const countCall = -1
+
+// mostGPUs is more than a node has. A library that says otherwise is not believed.
+const mostGPUs = 256
+
+// boards is what discovery asks the library.
+type boards interface {
+	count() (int, nvml.Return)
+	identify(index int) *gpu
+}
+
+// discovery finds the GPUs of a library: at Open, and again at each Rescan.
+type discovery struct {
+	lib     boards
+	o       Options
+	pending *pending
+}
 
 // gpus returns the GPUs that there are, those that do not answer with err set.
 // GPUs that the process may not use (another container's) are left out. The error
@@ -44,16 +132,14 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	}
 	// A call that is not waited for any longer writes its answer all the same.
 	answers, found := make([]*gpu, count), make([]*gpu, count)
-	ended := d.ask(ctx, all, func(i int) { answers[i] = d.lib.identify(i) })
+	ended := d.pending.ask(ctx, all, func(i int) { answers[i] = d.lib.identify(i) }, nil)
 	for i := range found {
-		if ended[i] {
+		if found[i] = newGPU(i); ended[i] {
 			found[i] = answers[i]
-			continue
+		} else {
+			d.silence(found[i])
 		}
-		found[i] = newGPU(i)
-		d.silence(found[i])
 	}
-	d.lib.met.note(found)
 	d.fillIn(found)
 	return d.usable(found)
 }
@@ -61,73 +147,31 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 // silence marks a GPU of which a call has not returned.
 func (d *discovery) silence(g *gpu) {
 	g.err = fmt.Errorf("GPU %d %w", g.index, errHangs)
-	g.silent = func() bool { return d.isSilent(g.index) }
+	g.silent = func() bool { return d.pending.has(g.index) }
 }
 
-// count asks how many GPUs there are, which hangs where the whole driver does.
+// count asks how many GPUs there are, which hangs if the whole driver does.
 func (d *discovery) count(ctx context.Context) (int, error) {
-	var n int
-	var code nvml.Return
-	if !d.ask(ctx, []int{countCall}, func(int) { n, code = d.lib.api.DeviceGetCount() })[countCall] {
+	var answer struct {
+		n    int
+		code nvml.Return
+	}
+	if !d.pending.ask(ctx, []int{countCall}, func(int) { answer.n, answer.code = d.lib.count() }, nil)[countCall] {
 		return 0, fmt.Errorf("count GPUs: NVML %w", errHangs)
 	}
-	if code != nvml.SUCCESS {
-		return 0, fmt.Errorf("count GPUs: %w", code)
-	}
-	if n == 0 {
+	switch {
+	case answer.code != nvml.SUCCESS:
+		return 0, fmt.Errorf("count GPUs: %w", answer.code)
+	case answer.n == 0:
 		return 0, fmt.Errorf("%w: the driver has none", collector.ErrNoDevices)
+	case answer.n < 0 || answer.n > mostGPUs:
+		d.o.Log.Warn("number of GPUs is implausible", zap.Int("gpus", answer.n), zap.Int("used", mostGPUs))
+		return mostGPUs, nil
 	}
-	return n, nil
+	return answer.n, nil
 }
 
-// ask calls f abreast for each index, with the library held, and reports which
-// calls have ended. Where an earlier call has not returned, none is made.
-func (d *discovery) ask(ctx context.Context, indexes []int, f func(index int)) (ended map[int]bool) {
-	d.mu.Lock()
-	if d.silent == nil {
-		d.silent = map[int]bool{}
-	}
-	indexes = slices.DeleteFunc(slices.Clone(indexes), func(i int) bool { return d.silent[i] })
-	for _, i := range indexes {
-		d.silent[i] = true
-	}
-	d.mu.Unlock()
-	releases := make([]func(), len(indexes))
-	for i := range releases {
-		releases[i] = func() {}
-		if d.hold != nil {
-			releases[i] = d.hold()
-		}
-	}
-	held := func(i int) {
-		defer releases[i]()
-		f(indexes[i])
-	}
-	answers := abreast(ctx, d.o.Patience, len(indexes), held, func(i int) { d.answered(indexes[i]) })
-	ended = map[int]bool{}
-	for i, index := range indexes {
-		if answers[i] {
-			ended[index] = true
-			d.answered(index)
-		}
-	}
-	return ended
-}
-
-func (d *discovery) answered(index int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.silent, index)
-}
-
-func (d *discovery) isSilent(index int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.silent[index]
-}
-
-// fillIn identifies GPUs that NVML says nothing about by what the kernel knows, or
-// by what NVML said earlier.
+// fillIn identifies GPUs that NVML says nothing about by what the kernel knows.
 func (d *discovery) fillIn(found []*gpu) {
 	unknown, at := make([]bool, len(found)), make([]pciAddress, len(found))
 	rest := false
@@ -141,9 +185,6 @@ func (d *discovery) fillIn(found []*gpu) {
 		return
 	}
 	known := kernelGPUs(d.o.Root)
-	if len(known) == 0 {
-		known = d.lib.met.all()
-	}
 	for i, k := range identifyRest(unknown, at, known) {
 		found[i].device.PCIBusID = k.at.String()
 	}
@@ -170,9 +211,11 @@ func (g *gpu) adopt(known []kernelGPU) {
 	d.ID = d.UUID
 }
 
-// usable leaves out the GPUs that are not for this process.
+// usable leaves out the GPUs that are not for this process, and those that cannot be
+// distinguished from another one.
 func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	forbidden := false
+	seen := map[string]int{}
 	found = slices.DeleteFunc(found, func(g *gpu) bool {
 		switch {
 		case errors.Is(g.err, nvml.ERROR_NO_PERMISSION):
@@ -182,14 +225,181 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 		case errors.Is(g.err, nvml.ERROR_INVALID_ARGUMENT), errors.Is(g.err, nvml.ERROR_NOT_FOUND):
 			return true
 		}
+		if first, twice := seen[g.device.ID]; twice {
+			d.o.Log.Warn("two GPUs have one UUID, the second is left out", zap.String("uuid", g.device.ID), zap.Int("gpu", first), zap.Int("left_out", g.index))
+			return true
+		}
+		seen[g.device.ID] = g.index
 		return false
 	})
 	switch {
 	case len(found) > 0:
 		return found, nil
 	case forbidden:
-		k := d.o.kernelSide()
-		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.noAccess(), k.advice(nvml.ERROR_NO_PERMISSION)))
+		k := d.o.host().Kernel()
+		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.NoAccess(), k.Advice(nvml.ERROR_NO_PERMISSION)))
 	}
 	return nil, fmt.Errorf("%w: the driver has none any more", collector.ErrNoDevices)
+}
+
+// inventory is what Open found, for the question whether it would find something
+// else now.
+type inventory map[string]entry // by the ID of the GPU
+
+// entry is what can change of a GPU that stays.
+type entry struct {
+	answered bool
+	layout   uint64
+}
+
+func takeInventory(gpus []*gpu) inventory {
+	out := inventory{}
+	for _, g := range gpus {
+		out[g.device.ID] = entry{g.err == nil, g.layout}
+	}
+	return out
+}
+
+// grown reports whether a new Open is of use: GPUs came, answer again or are
+// partitioned in another way. That a GPU has stopped answering is for its source to
+// say; there is nothing new to open.
+func (v inventory) grown(now inventory) bool {
+	for id, is := range now {
+		was, known := v[id]
+		if is.answered && (!known || !was.answered || is.layout != was.layout && is.layout != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// shrunk reports whether a GPU is gone.
+func (v inventory) shrunk(now inventory) bool {
+	for id := range v {
+		if _, there := now[id]; !there {
+			return true
+		}
+	}
+	return false
+}
+
+// goneFor is how long a GPU that has left the driver's list keeps its source, which
+// says that it is lost. A new Open renumbers the GPUs behind it, because the driver
+// does, and its last XID is on no page then.
+const goneFor = 10 * time.Minute
+
+// pciAddress is where a board is. Its function is 0, as on every NVIDIA GPU.
+type pciAddress struct{ domain, bus, device uint32 }
+
+// String is the address as DCGM and NVML spell it.
+func (a pciAddress) String() string {
+	return fmt.Sprintf("%08X:%02X:%02X.0", a.domain, a.bus, a.device)
+}
+
+// parsePCI reads an address, also as the kernel spells it ("0000:3b:00.0").
+func parsePCI(s string) (a pciAddress, ok bool) {
+	var function uint32
+	n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &a.domain, &a.bus, &a.device, &function)
+	return a, err == nil && n == 4 && function == 0
+}
+
+func comparePCI(a, b pciAddress) int {
+	return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus), cmp.Compare(a.device, b.device))
+}
+
+// kernelGPU is a GPU as the kernel driver knows it, whether NVML answers or not.
+type kernelGPU struct {
+	at                 pciAddress
+	uuid, model, minor string // "" if the driver does not say
+}
+
+// kernelGPUs reads /proc/driver/nvidia/gpus, ordered by address. Excluded GPUs,
+// which NVML does not count, are left out. There are none on WSL.
+func kernelGPUs(root string) []kernelGPU {
+	var out []kernelGPU
+	dir := filepath.Join("/", root, "proc/driver/nvidia/gpus")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		at, ok := parsePCI(e.Name())
+		if !ok {
+			continue
+		}
+		g := kernelGPU{at: at}
+		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "information"))
+		if err == nil && !g.read(string(text)) {
+			continue
+		}
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b kernelGPU) int { return comparePCI(a.at, b.at) })
+	return out
+}
+
+// read takes in the file "information", of lines such as "GPU UUID: 	 GPU-…". It
+// reports false for a GPU that is excluded.
+func (g *kernelGPU) read(text string) (counts bool) {
+	counts = true
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case strings.ContainsAny(value, "?"): // a UUID that was not read yet
+		case key == "GPU UUID":
+			g.uuid = value
+		case key == "Model":
+			g.model = value
+		case key == "Device Minor":
+			g.minor = value
+		case key == "GPU Excluded":
+			counts = value != "Yes"
+		}
+	}
+	return counts
+}
+
+// identifyRest finds out who the GPUs are that NVML says nothing about: those of
+// the kernel's that no other one is. NVML numbers GPUs in the order of their PCI
+// addresses, so the candidates for an index lie between its neighbours; if
+// there are as many as indexes to fill, they fill them in order.
+//
+// unknown[i] is true for an index that NVML has not answered for; at[i] is the
+// address of one that it has.
+func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]kernelGPU {
+	out := map[int]kernelGPU{}
+	for first := 0; first < len(unknown); first++ {
+		if !unknown[first] {
+			continue
+		}
+		end := first
+		for end < len(unknown) && unknown[end] {
+			end++
+		}
+		var candidates []kernelGPU
+		for _, k := range kernel {
+			if (first == 0 || comparePCI(at[first-1], k.at) < 0) && (end == len(unknown) || comparePCI(k.at, at[end]) < 0) {
+				candidates = append(candidates, k)
+			}
+		}
+		if len(candidates) == end-first && inOrder(unknown, at) {
+			for i, k := range candidates {
+				out[first+i] = k
+			}
+		}
+		first = end
+	}
+	return out
+}
+
+// inOrder reports whether the addresses that are known ascend.
+func inOrder(unknown []bool, at []pciAddress) bool {
+	var known []pciAddress
+	for i, a := range at {
+		if !unknown[i] {
+			known = append(known, a)
+		}
+	}
+	return slices.IsSortedFunc(known, comparePCI)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,20 +20,33 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// discoveryOn is a discovery on a simulated node, and the library is its own.
-func discoveryOn(tb testing.TB, n *nvmltest.Node) *discovery {
+// simulatedNode is a discovery on a simulated node.
+type simulatedNode struct {
+	*discovery
+	lib *library
+}
+
+// discoveryOn opens the library of a simulated node.
+func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	tb.Helper()
 	o := at(n).withDefaults(Name)
-	l, err := process.acquire(tb.Context(), o)
+	l, err := process.open(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	d := &discovery{lib: l, o: o, pending: &pending{patience: o.Patience}}
 	tb.Cleanup(func() {
-		if err := process.release(); err != nil {
+		d.pending.wait()
+		if err := l.close(); err != nil {
 			tb.Error(err)
 		}
 	})
-	return &discovery{lib: l, o: o}
+	return &simulatedNode{d, l}
+}
+
+// collector is one that has the library open.
+func (d *simulatedNode) collector() *Collector {
+	return &Collector{o: d.o, lib: d.lib, pending: d.pending, gpus: *d.discovery}
 }
 
 func (d *discovery) mustFind(tb testing.TB) []*gpu {
@@ -76,16 +88,16 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for i, g := range gpus {
-		if g.index != i || g.handle == nil || g.raw == 0 || g.arch != nvml.DEVICE_ARCH_HOPPER || !g.migCapable || g.mig || g.err != nil {
+		if g.index != i || g.handle == nil || !g.migCapable || g.mig || g.err != nil {
 			t.Errorf("GPU %d: %+v", i, g)
 		}
 	}
 }
 
-// TestDiscoveryOfLittle: a board that tells no more than who it is.
+// TestDiscoveryOfLittle: a board that has no more than its identity.
 func TestDiscoveryOfLittle(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetArchitecture", "nvmlDeviceGetMigMode"} {
+	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode"} {
 		n.Return(0, f, "NOT_SUPPORTED")
 	}
 	g := discoveryOn(t, n).mustFind(t)[0]
@@ -94,12 +106,12 @@ func TestDiscoveryOfLittle(t *testing.T) {
 	if diff := cmp.Diff(want, g.device); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if g.arch != nvml.DEVICE_ARCH_UNKNOWN || g.migCapable || g.mig || g.err != nil {
+	if g.migCapable || g.mig || g.err != nil {
 		t.Errorf("got %+v", g)
 	}
 }
 
-// TestDiscoveryOfTheBroken: a GPU that is lost is there, by the kernel's word, and
+// TestDiscoveryOfTheBroken: a GPU that is lost is there, identified by the kernel, and
 // the others are as ever.
 func TestDiscoveryOfTheBroken(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 4})
@@ -112,7 +124,7 @@ func TestDiscoveryOfTheBroken(t *testing.T) {
 		if diff := cmp.Diff([]collector.Device{h100(0), h100(1), h100(2), h100(3)}, devicesOf(gpus)); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", function, code, diff)
 		}
-		if g := gpus[1]; !errors.Is(g.err, want) || g.handle != nil || g.raw != 0 {
+		if g := gpus[1]; !errors.Is(g.err, want) || g.handle != nil {
 			t.Errorf("%s %s: %v, want %v", function, code, g.err, want)
 		}
 		for _, i := range []int{0, 2, 3} {
@@ -139,7 +151,7 @@ func TestDiscoveryOfTheForbidden(t *testing.T) {
 	}
 	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST")
 	if diff := cmp.Diff([]collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t))); diff != "" {
-		t.Errorf("beside a lost one (-want +got):\n%s", diff)
+		t.Errorf("next to a lost one (-want +got):\n%s", diff)
 	}
 	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
 	n.Return(2, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
@@ -167,9 +179,7 @@ func TestDiscoveryOfNone(t *testing.T) {
 func TestDiscoveryHangs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	d := discoveryOn(t, n)
-	d.o.Patience = 500 * time.Millisecond
-	var held atomic.Int64
-	d.hold = func() func() { held.Add(1); return func() { held.Add(-1) } }
+	d.pending.patience = 500 * time.Millisecond
 	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")
 	defer release()
 	for range 2 {
@@ -184,24 +194,18 @@ func TestDiscoveryHangs(t *testing.T) {
 	if got := n.Hanging(); got != 1 {
 		t.Errorf("%d calls hang, want 1", got)
 	}
-	if got := held.Load(); got != 1 {
-		t.Errorf("the library is held %d times while a call hangs, want once", got)
-	}
 	g := d.mustFind(t)[1]
 	release()
 	eventually.True(t, "the call's answer", func() bool { return !g.silent() })
-	if got := held.Load(); got != 0 {
-		t.Errorf("the library is held %d times after the last call", got)
-	}
 	if g := d.mustFind(t)[1]; g.err != nil {
 		t.Errorf("after it has answered: %v", g.err)
 	}
 }
 
-func TestDiscoveryHeedsItsContext(t *testing.T) {
+func TestDiscoveryEndsWithItsContext(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	d := discoveryOn(t, n)
-	d.o.Patience = time.Hour
+	d.pending.patience = time.Hour
 	release := n.Hang(nvmltest.Host, "nvmlDeviceGetCount_v2")
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -4,243 +4,358 @@ package nvml
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 const (
-	// listenEvery is how often an event set is asked. It is asked without
-	// waiting: a wait would keep a thread of the process in the library for each
-	// GPU, and Close waiting for it.
-	listenEvery = 250 * time.Millisecond
+	// pollEvery is how often an event set is read, without waiting for an event.
+	pollEvery = 250 * time.Millisecond
 
 	// Pauses between attempts to open an event set again.
-	firstListenPause = time.Second
-	lastListenPause  = time.Minute
+	firstPause = time.Second
+	lastPause  = time.Minute
 
-	// listenPatience is how long a new source waits for the event set of its GPU,
-	// and Close for the end of the listening. A GPU that hangs keeps neither.
-	listenPatience = time.Second
+	// mostWaiting bounds the XIDs that wait for a row. A row takes a few on each
+	// tick, so a storm is spread over the ticks that follow; what it brings beyond
+	// this is lost, and logged to be.
+	mostWaiting = 256
+
+	// maxCodes bounds the different XIDs that are remembered; a driver knows less than 200.
+	maxCodes = 1024
+
+	// noInstance is NVML's id of a GPU or compute instance for "none".
+	noInstance = 0xffffffff
 )
 
 // errNoEvents says that a GPU, or its driver, has no XID events.
 var errNoEvents = errors.New("XID events are not supported")
 
-// eventSet is an event set of the library with one GPU in it. One goroutine at a
-// time uses it.
+// xid is one that NVML has reported.
+type xid struct {
+	code   uint64
+	gi, ci uint32 // what it concerns; noInstance: the whole GPU
+}
+
+// eventSet is an event set of NVML with one GPU in it.
 type eventSet interface {
-	// next returns an event that waits, and none if there is none. It does not
-	// wait for one.
-	next() (heardEvent, error)
-	close()
+	Wait(timeout uint32) (nvml.EventData, nvml.Return)
+	Free() nvml.Return
 }
 
-// heardEvent is what an event set tells.
-type heardEvent struct {
-	kind  eventKind
-	event event // of kind xidEvent
-}
-
-type eventKind int
-
-const (
-	noEvent    eventKind = iota
-	xidEvent             // an XID
-	migEvent             // MIG was configured anew
-	otherEvent           // nothing that anybody asked for
-)
-
-// board listens to the events of one GPU, on a goroutine of its own, so that a
-// GPU whose calls hang leaves the others audible.
-type board struct {
-	eventLog
-	uuid string
-	log  *zap.Logger
-
-	stop  chan struct{}
-	done  chan struct{}
-	again chan struct{} // a new source has come: an event set may open now
-	asked chan struct{} // closed when the first attempt to open an event set has ended
-
-	linksUp atomic.Uint64 // NVLinks that were seen active
-
-	// Under boards.mu.
-	refs int
-
-	// Under eventLog.mu.
+// xids are the XIDs of one GPU since Open, read from an event set by the goroutine of
+// its source. XIDs that occur while no set is open are not seen; that is
+// logged, and none is made up.
+type xids struct {
 	open func() (eventSet, error)
-	none error // why the GPU has no events; nil while it may have
+	log  *zap.Logger
+	now  func() time.Time
+
+	set    eventSet // nil while none is open
+	polled time.Time
+	retry  time.Time // not before that is a set opened again
+	pause  time.Duration
+	deaf   bool // and it is logged that no set is open
+	cost   meter
+
+	waiting      []xid // for a row, from the oldest
+	lost         uint64
+	last         []xid // the newest of each GPU instance and compute instance, the newest at the end
+	codes        map[uint64]struct{}
+	reconfigured bool // MIG was configured in another way
 }
 
-// boards are the GPUs of a library that somebody listens to. All collectors that
-// share a library share them: at a reload there are two collectors for a while,
-// and one event set per GPU.
-type boards struct {
-	mu   sync.Mutex
-	held map[string]*board // by UUID
-}
-
-// join returns the GPU's board and listens if nobody does yet. open makes an
-// event set; the one that came with the newest join is used, because handles of
-// an earlier one may be outdated. hold, if not nil, is called when the listening
-// begins and what it returns when that ends: a call that hangs must not have its
-// library shut down. log names the GPU.
-func (b *boards) join(uuid string, open func() (eventSet, error), hold func() (release func()), log *zap.Logger) *board {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if x := b.held[uuid]; x != nil {
-		x.refs++
-		x.mu.Lock()
-		x.open = open
-		x.mu.Unlock()
-		select {
-		case x.again <- struct{}{}:
-		default:
-		}
-		return x
+// newXIDs opens an event set of a GPU; nil if neither XIDs, health nor changes of MIG are
+// wanted, or the GPU has no events.
+func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids {
+	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
+		return nil
 	}
-	x := &board{
-		uuid: uuid, log: log, refs: 1,
-		stop: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}), again: make(chan struct{}, 1),
-		open: open,
+	x, err := openXIDs(func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }, log)
+	if err != nil {
+		log.Info("no XID events of this GPU", zap.Error(err))
+		return nil
 	}
-	if b.held == nil {
-		b.held = make(map[string]*board)
-	}
-	b.held[uuid] = x
-	release := func() {}
-	if hold != nil {
-		release = hold()
-	}
-	go func() {
-		defer close(x.done)
-		defer release() // before that, so that the last reference is not ours
-		x.listen()
-	}()
 	return x
 }
 
-// leave gives the board back. The last one ends the listening; a call into the
-// library that hangs is abandoned.
-func (b *boards) leave(x *board) {
-	b.mu.Lock()
-	x.refs--
-	last := x.refs == 0
-	if last {
-		delete(b.held, x.uuid)
+// openXIDs opens an event set. A GPU that may have events, but not now, is no error.
+func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
+	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: meter{call: "nvmlEventSetWait_v2"}}
+	set, err := open()
+	switch {
+	case errors.Is(err, errNoEvents):
+		return nil, err
+	case err != nil:
+		x.fail(x.now(), err)
 	}
-	b.mu.Unlock()
-	if !last {
+	x.set = set
+	return x, nil
+}
+
+// eventSymbols are there since driver 450, which brought the second version of
+// the wait: the first does not say which instance an event concerns.
+var eventSymbols = [...]string{
+	"nvmlDeviceGetSupportedEventTypes", "nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlEventSetFree",
+}
+
+// openEvents registers a GPU for XIDs and, if the driver has them, for changes
+// of the MIG configuration. Other events are left out: what they say is
+// read from the GPU anyway, and changes of clocks come by the thousand.
+func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Device) (eventSet, error) {
+	for _, symbol := range eventSymbols {
+		if !has(symbol) {
+			return nil, fmt.Errorf("%w: the driver has no %s", errNoEvents, symbol)
+		}
+	}
+	types, ret := gpu.GetSupportedEventTypes()
+	switch {
+	case ret == nvml.ERROR_NOT_SUPPORTED, ret == nvml.SUCCESS && types&nvml.EventTypeXidCriticalError == 0:
+		return nil, errNoEvents
+	case ret != nvml.SUCCESS:
+		return nil, fmt.Errorf("read supported event types: %w", ret)
+	}
+	set, ret := api.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("create event set: %w", ret)
+	}
+	if ret = gpu.RegisterEvents(nvml.EventTypeXidCriticalError, set); ret == nvml.SUCCESS && types&nvml.EventMigConfigChange != 0 {
+		// Alone, for NOT_SUPPORTED registers none of the types asked for.
+		if ret = gpu.RegisterEvents(nvml.EventMigConfigChange, set); ret == nvml.ERROR_NOT_SUPPORTED {
+			ret = nvml.SUCCESS
+		}
+	}
+	if ret == nvml.SUCCESS {
+		return set, nil
+	}
+	_ = set.Free() // the set is gone either way
+	if ret == nvml.ERROR_NOT_SUPPORTED {
+		return nil, errNoEvents
+	}
+	return nil, fmt.Errorf("register for events: %w", ret)
+}
+
+// poll reads the events that wait, unless it has done so a moment ago.
+func (x *xids) poll() {
+	now := x.now()
+	if now.Sub(x.polled) < pollEvery {
 		return
 	}
-	close(x.stop)
-	if !closedIn(x.done, listenPatience) {
-		x.log.Warn("event set does not answer, abandoned")
+	x.polled = now
+	if x.set == nil {
+		x.reopen(now)
+	}
+	if x.set == nil {
+		return
+	}
+	if err := x.drain(); err != nil {
+		_ = x.set.Free() // the set is gone either way
+		x.set = nil
+		x.fail(now, err)
 	}
 }
 
-// unsupported waits for the first answer of the GPU and returns why it has no
-// events, nil if it has. One that does not answer may have.
-func (x *board) unsupported() error {
-	if !closedIn(x.asked, listenPatience) {
-		return nil
+func (x *xids) reopen(now time.Time) {
+	if now.Before(x.retry) {
+		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.none
-}
-
-// listen keeps an event set open until stop. Events that occur while none is
-// open are not seen; that is logged, and none is made up.
-func (x *board) listen() {
-	var answered, deaf sync.Once
-	defer answered.Do(func() { close(x.asked) })
-	for pause := firstListenPause; ; pause = min(2*pause, lastListenPause) {
-		opened := time.Now()
-		err := x.session(func() { answered.Do(func() { close(x.asked) }) })
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, errNoEvents):
-			x.mu.Lock()
-			x.none = err
-			x.mu.Unlock()
-			return
-		}
-		answered.Do(func() { close(x.asked) })
-		if time.Since(opened) > lastListenPause {
-			pause, deaf = firstListenPause, sync.Once{}
-		}
-		deaf.Do(func() { x.log.Warn("XIDs of this GPU are not seen until an event set opens again", zap.Error(err)) })
-		timer := time.NewTimer(pause)
-		select {
-		case <-x.stop:
-			timer.Stop()
-			return
-		case <-x.again:
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-}
-
-// session opens an event set and listens to it until it fails, or until stop,
-// when it returns nil.
-func (x *board) session(opened func()) error {
-	x.mu.Lock()
-	open := x.open
-	x.mu.Unlock()
-	set, err := open()
+	set, err := x.open()
 	if err != nil {
-		return err
+		x.fail(now, err)
+		return
 	}
-	defer set.close()
-	x.heard.Store(true)
-	defer x.heard.Store(false)
-	opened()
-	for {
-		if err := x.drain(set); err != nil {
-			return err
-		}
-		if closedIn(x.stop, listenEvery) {
-			return nil
-		}
+	x.set, x.pause, x.deaf = set, 0, false
+}
+
+// fail notes that no event set is open.
+func (x *xids) fail(now time.Time, err error) {
+	x.pause = min(max(2*x.pause, firstPause), lastPause)
+	x.retry = now.Add(x.pause)
+	if !x.deaf {
+		x.deaf = true
+		x.log.Warn("XIDs of this GPU are not seen until an event set opens again", zap.Error(err))
 	}
 }
 
-// drain logs the events that wait. A storm must not keep us from the end.
-func (x *board) drain(set eventSet) error {
-	for range logSize {
-		e, err := set.next()
-		if err != nil || e.kind == noEvent {
-			return err
-		}
-		switch e.kind {
-		case xidEvent:
-			// Once per code: what a GPU says before it hangs is in no row.
-			if x.add(e.event) {
-				x.log.Warn("XID", zap.Uint64("xid", e.event.code), zap.String("meaning", field.XIDText(int(min(e.event.code, 1<<30)))))
-			}
-		case migEvent:
-			x.reconfigured()
+// drain takes the events that wait. A storm is read in portions.
+func (x *xids) drain() error {
+	for range mostWaiting {
+		start := time.Now()
+		e, ret := x.set.Wait(0)
+		x.cost.add(start)
+		switch {
+		case ret == nvml.ERROR_TIMEOUT:
+			return nil
+		case ret != nvml.SUCCESS:
+			return fmt.Errorf("wait for events: %w", ret)
+		case e.EventType == nvml.EventTypeXidCriticalError:
+			x.add(xid{e.EventData, e.GpuInstanceId, e.ComputeInstanceId})
+		case e.EventType == nvml.EventMigConfigChange:
+			x.reconfigured = true
 		}
 	}
 	return nil
 }
 
-// closedIn waits for c to be closed, but no longer than d. It reports whether it was.
-func closedIn(c <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-c:
-		return true
-	case <-timer.C:
-		return false
+// add takes an XID, and logs the first of each code: what a GPU says before it hangs is
+// in no row.
+func (x *xids) add(e xid) {
+	if len(x.waiting) == mostWaiting {
+		x.waiting = x.waiting[1:]
+		x.lost++
+	}
+	x.waiting = append(x.waiting, e)
+	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
+	x.last = append(x.last, e)
+	if _, known := x.codes[e.code]; !known && len(x.codes) < maxCodes {
+		x.codes[e.code] = struct{}{}
+		x.log.Warn("XID", zap.Uint64("xid", e.code), zap.String("meaning", field.XIDText(int(min(e.code, 1<<30)))))
 	}
 }
+
+func (x *xids) close() {
+	if x.set != nil {
+		_ = x.set.Free() // the set is gone either way
+		x.set = nil
+	}
+}
+
+// Event columns of a device: how many XIDs of one tick a row can hold. More
+// wait for the next tick.
+const (
+	slotsOfGPU      = 4
+	slotsOfInstance = 2
+)
+
+// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, blank until there was
+// one, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
+// when the driver says that MIG was configured in another way. It is the last part of a source:
+// the XID of a GPU that is lost comes with the failure.
+type eventsPart struct {
+	*xids
+	instances []instance
+	cols      []collector.Column
+	latest    []int   // columns of XIDErrors
+	slots     [][]int // event columns by device
+	used      []int   // by device, of the row in hand
+	logged    uint64  // events that were logged to be lost
+}
+
+var _ part = (*eventsPart)(nil)
+
+// newEventsPart makes the part of a GPU's events, nil if it has none. The devices of its
+// source are the GPU and then its instances, in order.
+func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {
+	if x == nil {
+		return nil
+	}
+	devices := 1 + len(g.instances)
+	p := &eventsPart{xids: x, instances: g.instances, slots: make([][]int, devices), used: make([]int, devices)}
+	for _, r := range fields {
+		for d := range devices {
+			switch r.Desc.ID {
+			case field.XIDErrors:
+				p.latest = append(p.latest, p.addColumn(d, r.Desc.ID))
+			case field.XIDEvent:
+				n := slotsOfGPU
+				if d > 0 {
+					n = slotsOfInstance
+				}
+				for i := range n {
+					p.slots[d] = append(p.slots[d], p.addColumn(d, r.Desc.ID, collector.Label{Name: "slot", Value: strconv.Itoa(i)}))
+				}
+			}
+		}
+	}
+	return p
+}
+
+func (p *eventsPart) addColumn(device int, id field.ID, labels ...collector.Label) int {
+	p.cols = append(p.cols, collector.Column{Device: device, Field: id, Labels: labels})
+	return len(p.cols) - 1
+}
+
+// device returns which device of the source an XID concerns: the instance with both
+// ids, else one of the same GPU instance, as dcgm-exporter has GPU instances only,
+// else the GPU.
+func (p *eventsPart) device(e xid) int {
+	found := 0
+	for i, in := range p.instances {
+		ci := uint32(noInstance) // a GPU instance that is split
+		if in.ci >= 0 {
+			ci = uint32(in.ci)
+		}
+		switch {
+		case e.gi == noInstance || uint32(in.gi) != e.gi:
+		case ci == e.ci:
+			return 1 + i
+		case found == 0:
+			found = 1 + i
+		}
+	}
+	return found
+}
+
+func (p *eventsPart) columns() []collector.Column { return p.cols }
+
+// pollNow makes the next sample read the event set, however long the last time is ago.
+func (p *eventsPart) pollNow() { p.polled = time.Time{} }
+
+func (p *eventsPart) sample(row []float64, due []bool) error {
+	p.poll()
+	p.fillLatest(row, due)
+	p.fillEvents(row, due)
+	if p.reconfigured {
+		return collector.ErrColumnsChanged
+	}
+	return nil
+}
+
+// fillLatest writes the last XIDs.
+func (p *eventsPart) fillLatest(row []float64, due []bool) {
+	for _, i := range p.latest {
+		if !due[i] {
+			continue
+		}
+		row[i] = math.NaN()
+		for _, e := range p.last { // the newest of several at the end
+			if p.device(e) == p.cols[i].Device {
+				row[i] = float64(e.code)
+			}
+		}
+	}
+}
+
+// fillEvents writes XIDs that are in no row yet, in order, until one finds no
+// free cell that is due.
+func (p *eventsPart) fillEvents(row []float64, due []bool) {
+	clear(p.used)
+	n := 0
+	for _, e := range p.waiting {
+		d := p.device(e)
+		if slots := p.slots[d]; len(slots) > 0 {
+			if p.used[d] == len(slots) || !due[slots[p.used[d]]] {
+				break
+			}
+			row[slots[p.used[d]]] = float64(e.code)
+			p.used[d]++
+		}
+		n++
+	}
+	p.waiting = slices.Delete(p.waiting, 0, n)
+	if p.lost > p.logged {
+		p.log.Warn("XIDs came faster than rows can hold them, some are not counted", zap.Uint64("lost", p.lost-p.logged))
+		p.logged = p.lost
+	}
+}
+
+func (p *eventsPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -19,21 +20,16 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// scriptedEvents is an event set that tells what the test says, and the opener
-// of such sets.
-type scriptedEvents struct {
-	mu      sync.Mutex
-	waiting []heardEvent
-	fail    error // of next
-	refuse  error // of open
+// fakeEvents is an event set with the events of the test, and the opener of such sets.
+type fakeEvents struct {
+	waiting []nvml.EventData
+	fail    nvml.Return // of Wait
+	refuse  error       // of open
 	opened  int
-	closed  int
-	hang    chan struct{} // next blocks until it is closed
+	freed   int
 }
 
-func (s *scriptedEvents) open() (eventSet, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *fakeEvents) open() (eventSet, error) {
 	if s.refuse != nil {
 		return nil, s.refuse
 	}
@@ -41,44 +37,27 @@ func (s *scriptedEvents) open() (eventSet, error) {
 	return s, nil
 }
 
-func (s *scriptedEvents) next() (heardEvent, error) {
-	s.mu.Lock()
-	hang := s.hang
-	s.mu.Unlock()
-	if hang != nil {
-		<-hang
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return heardEvent{}, s.fail
-	}
-	if len(s.waiting) == 0 {
-		return heardEvent{}, nil
+func (s *fakeEvents) Wait(timeout uint32) (nvml.EventData, nvml.Return) {
+	switch {
+	case timeout != 0:
+		panic("an event is waited for")
+	case s.fail != nvml.SUCCESS:
+		return nvml.EventData{}, s.fail
+	case len(s.waiting) == 0:
+		return nvml.EventData{}, nvml.ERROR_TIMEOUT
 	}
 	e := s.waiting[0]
 	s.waiting = s.waiting[1:]
-	return e, nil
+	return e, nvml.SUCCESS
 }
 
-func (s *scriptedEvents) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed++
+func (s *fakeEvents) Free() nvml.Return {
+	s.freed++
+	return nvml.SUCCESS
 }
 
-func (s *scriptedEvents) set(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-}
-
-func (s *scriptedEvents) xid(code uint64, gi, ci uint32) {
-	s.set(func() { s.waiting = append(s.waiting, heardEvent{xidEvent, event{code: code, gi: gi, ci: ci}}) })
-}
-
-func (s *scriptedEvents) mig() {
-	s.set(func() { s.waiting = append(s.waiting, heardEvent{kind: migEvent}) })
+func (s *fakeEvents) xid(code uint64, gi, ci uint32) {
+	s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: code, GpuInstanceId: gi, ComputeInstanceId: ci})
 }
 
 func readings(ids ...field.ID) []field.Reading {
@@ -93,19 +72,30 @@ func readings(ids ...field.ID) []field.Reading {
 	return out
 }
 
-const testUUID = "GPU-11111111-2222-3333-4444-555555555555"
-
-// joinScripted makes a part of a GPU with two MIG instances, 3/0 and 5/0.
-func joinScripted(b *boards, s *scriptedEvents, log *zap.Logger) *eventsPart {
-	place := placement{[]instanceID{{gi: 3, ci: 0, device: 1}, {gi: 5, ci: 0, device: 2}}}
-	return newEventsPart(b, b.join(testUUID, s.open, nil, log), 3, place, readings(field.XIDErrors, field.XIDEvent), log)
+// fakeXIDs are the XIDs of a GPU with the event set.
+func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
+	t.Helper()
+	x, err := openXIDs(s.open, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
-// sampled is what a row says: the last XIDs and the events, by device.
+// fakeEventsPart is the part of a GPU with two MIG instances, 3/0 and 5/0.
+func fakeEventsPart(t *testing.T, s *fakeEvents, log *zap.Logger) *eventsPart {
+	t.Helper()
+	g := &gpu{instances: []instance{{gi: 3, ci: 0}, {gi: 5, ci: 0}}}
+	return newEventsPart(fakeXIDs(t, s, log), g, readings(field.XIDErrors, field.XIDEvent))
+}
+
+// sampled is what a row has: the last XIDs and the events, by device.
 type sampled struct{ Last, Events map[int][]float64 }
 
+// sampleEvents samples when it is time to read the event set again.
 func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 	t.Helper()
+	time.Sleep(pollEvery)
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 	for i := range row {
 		row[i], due[i] = math.NaN(), true
@@ -140,20 +130,12 @@ func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 	}
 }
 
-// heard lets the listening goroutines ask once more.
-func heard() {
-	time.Sleep(listenEvery)
-	synctest.Wait()
-}
-
 type byDevice = map[int][]float64
 
 func TestEventsOfARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{}
-		p := joinScripted(&b, s, zap.NewNop())
-		heard()
+		s := &fakeEvents{}
+		p := fakeEventsPart(t, s, zap.NewNop())
 		wantEvents(t, "before any XID", p, sampled{})
 
 		s.xid(31, noInstance, noInstance)
@@ -161,7 +143,6 @@ func TestEventsOfARow(t *testing.T) {
 		s.xid(43, 5, 7)          // a compute instance that is no device of ours
 		s.xid(94, 9, 0)          // an instance that is none
 		s.xid(45, 3, noInstance) // a whole GPU instance
-		heard()
 		last := byDevice{0: {94}, 1: {45}, 2: {43}}
 		wantEvents(t, "after five XIDs", p, sampled{last, byDevice{0: {31, 94}, 1: {13, 45}, 2: {43}}})
 		wantEvents(t, "one tick later", p, sampled{Last: last})
@@ -170,14 +151,13 @@ func TestEventsOfARow(t *testing.T) {
 			s.xid(100+code, noInstance, noInstance)
 		}
 		s.xid(109, 3, 0)
-		heard()
 		last = byDevice{0: {105}, 1: {109}, 2: {43}}
 		wantEvents(t, "the first row of a storm", p, sampled{last, byDevice{0: {100, 101, 102, 103}}})
 		wantEvents(t, "the second row of a storm", p, sampled{last, byDevice{0: {104, 105}, 1: {109}}})
 		wantEvents(t, "after a storm", p, sampled{Last: last})
 		p.close()
-		if s.opened != 1 || s.closed != 1 {
-			t.Errorf("%d event sets were opened, %d closed, want 1 and 1", s.opened, s.closed)
+		if s.opened != 1 || s.freed != 1 {
+			t.Errorf("%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
 		}
 	})
 }
@@ -185,12 +165,11 @@ func TestEventsOfARow(t *testing.T) {
 // TestEventsNotDue: an event waits for a row in which its cell is due.
 func TestEventsNotDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{}
-		p := joinScripted(&b, s, zap.NewNop())
+		s := &fakeEvents{}
+		p := fakeEventsPart(t, s, zap.NewNop())
 		defer p.close()
 		s.xid(31, noInstance, noInstance)
-		heard()
+		time.Sleep(pollEvery)
 		row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 		if err := p.sample(row, due); err != nil {
 			t.Fatal(err)
@@ -205,30 +184,28 @@ func TestEventsNotDue(t *testing.T) {
 func TestEventsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.WarnLevel)
-		var b boards
-		s := &scriptedEvents{}
-		p := joinScripted(&b, s, zap.New(core))
+		s := &fakeEvents{}
+		p := fakeEventsPart(t, s, zap.New(core))
 		defer p.close()
 		const more = 10
-		for i := range uint64(logSize + more) {
+		for i := range uint64(mostWaiting + more) {
 			s.xid(1+i%3, noInstance, noInstance)
 		}
-		heard()
-		heard() // a storm is read in portions
-		var told int
-		for range logSize {
+		total := 0
+		for range mostWaiting {
 			got, err := sampleEvents(t, p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			told += len(got.Events[0])
+			total += len(got.Events[0])
 		}
-		if told != logSize {
-			t.Errorf("rows told of %d XIDs, want %d", told, logSize)
+		var lost uint64
+		for _, l := range logged.FilterMessageSnippet("faster").All() {
+			n, _ := l.ContextMap()["lost"].(uint64)
+			lost += n
 		}
-		lines := logged.FilterField(zap.Uint64("lost", more)).All()
-		if len(lines) != 1 {
-			t.Errorf("got %d lines that say that %d are lost, want 1", len(lines), more)
+		if total+int(lost) != mostWaiting+more || lost == 0 {
+			t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, mostWaiting+more)
 		}
 		if n := logged.FilterMessage("XID").Len(); n != 3 {
 			t.Errorf("got %d lines about XIDs of 3 codes, want one for each", n)
@@ -238,153 +215,155 @@ func TestEventsLost(t *testing.T) {
 
 func TestEventsOfMIG(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{}
-		p := joinScripted(&b, s, zap.NewNop())
-		s.xid(31, 3, 0)
-		s.xid(79, noInstance, noInstance)
-		heard()
-		wantEvents(t, "before the change", p, sampled{byDevice{0: {79}, 1: {31}}, byDevice{0: {79}, 1: {31}}})
-		s.mig()
-		heard()
+		s := &fakeEvents{}
+		p := fakeEventsPart(t, s, zap.NewNop())
+		defer p.close()
+		s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventTypeClock})
+		wantEvents(t, "another event", p, sampled{})
+		s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventMigConfigChange})
 		for range 2 {
 			if _, err := sampleEvents(t, p); !errors.Is(err, collector.ErrColumnsChanged) {
 				t.Errorf("sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
 			}
 		}
-		again := joinScripted(&b, s, zap.NewNop())
-		wantEvents(t, "the new source, whose instances are new", again, sampled{Last: byDevice{0: {79}}})
-		p.close()
-		again.close()
 	})
 }
 
-// TestEventsUnsupported: a GPU without events says so to everyone who comes, and
-// is asked once.
-func TestEventsUnsupported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		asked := 0
-		open := func() (eventSet, error) { asked++; return nil, errNoEvents }
-		first := b.join(testUUID, open, nil, zap.NewNop())
-		second := b.join(testUUID, open, nil, zap.NewNop())
-		for i, x := range []*board{first, second} {
-			if err := x.unsupported(); !errors.Is(err, errNoEvents) {
-				t.Errorf("source %d of a GPU without events is told %v", i, err)
-			}
-		}
-		time.Sleep(time.Hour)
-		b.leave(first)
-		b.leave(second)
-		if asked != 1 {
-			t.Errorf("a GPU without events was asked %d times", asked)
-		}
-	})
-}
-
-// TestEventsInterrupted: a set that fails is opened again, and while there is
-// none the last XID is unknown.
+// TestEventsInterrupted: a set that fails is opened again, and the last XID stays.
 func TestEventsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.WarnLevel)
-		var b boards
-		s := &scriptedEvents{}
-		p := joinScripted(&b, s, zap.New(core))
+		s := &fakeEvents{}
+		p := fakeEventsPart(t, s, zap.New(core))
 		s.xid(79, noInstance, noInstance)
-		heard()
 		wantEvents(t, "before the failure", p, sampled{byDevice{0: {79}}, byDevice{0: {79}}})
-		gone := errors.New("GPU is lost")
-		s.set(func() { s.fail, s.refuse = gone, gone })
-		heard()
-		wantEvents(t, "while the event set does not open", p, sampled{})
-		time.Sleep(10 * time.Minute)
+		s.fail, s.refuse = nvml.ERROR_GPU_IS_LOST, errors.New("GPU is lost")
+		for range 20 {
+			wantEvents(t, "while the event set does not open", p, sampled{Last: byDevice{0: {79}}})
+			time.Sleep(30 * time.Second)
+		}
 		if n := logged.FilterMessageSnippet("not seen").Len(); n != 1 {
 			t.Errorf("got %d lines about one interruption, want 1: %v", n, logged.All())
 		}
-		s.set(func() { s.fail, s.refuse = nil, nil })
-		time.Sleep(lastListenPause)
-		heard()
+		s.fail, s.refuse = nvml.SUCCESS, nil
+		time.Sleep(lastPause)
 		wantEvents(t, "when it is open again", p, sampled{Last: byDevice{0: {79}}})
 		s.xid(31, noInstance, noInstance)
-		heard()
 		wantEvents(t, "an XID after that", p, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
 		p.close()
-		if s.opened != s.closed {
-			t.Errorf("%d event sets were opened and %d closed", s.opened, s.closed)
+		if s.opened != 2 || s.opened != s.freed {
+			t.Errorf("%d event sets were opened and %d freed", s.opened, s.freed)
 		}
 	})
 }
 
-// TestEventsAgain: a new source has its GPU's event set opened at once.
-func TestEventsAgain(t *testing.T) {
+// TestXIDOfALostGPU: the row of the tick in which calls begin to answer that the GPU is
+// lost has the XID, however short a time ago the event set was read.
+func TestXIDOfALostGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{refuse: errors.New("GPU is lost")}
-		p := joinScripted(&b, s, zap.NewNop())
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		s.set(func() { s.refuse = nil })
-		heir := joinScripted(&b, s, zap.NewNop())
-		p.close()
-		heard()
-		s.xid(31, noInstance, noInstance)
-		heard()
-		wantEvents(t, "an XID after the GPU came back", heir, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
-		heir.close()
+		events := &fakeEvents{}
+		temperature := newStub(map[field.ID]float64{150: 40})
+		s := newSource([]collector.Device{{GPU: "0"}}, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
+		defer s.close()
+		row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
+		f := func(when string, want error, code float64) {
+			t.Helper()
+			row[1] = math.NaN()
+			err := s.Sample(row, due)
+			if want == nil && err != nil || !errors.Is(err, want) {
+				t.Errorf("%s: got error %v, want %v", when, err, want)
+			}
+			if row[1] != code && !(math.IsNaN(row[1]) && math.IsNaN(code)) {
+				t.Errorf("%s: the event's cell is %v, want %v", when, row[1], code)
+			}
+		}
+		nan := math.NaN()
+		f("all is well", nil, nan)
+		events.xid(79, noInstance, noInstance)
+		f("the event set was read a moment ago", nil, nan)
+		temperature.err = collector.ErrDeviceLost
+		f("lost", collector.ErrDeviceLost, 79)
+		events.waiting = []nvml.EventData{{EventType: nvml.EventMigConfigChange}}
+		f("lost, and MIG has changed", collector.ErrDeviceLost, nan)
+		temperature.err = errors.New("some call failed")
+		f("MIG has changed", collector.ErrColumnsChanged, nan)
 	})
 }
 
-// TestEventsHang: a call that hangs delays neither a new source nor Close for
-// ever, and its library stays held until it returns.
-func TestEventsHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core, logged := observer.New(zap.WarnLevel)
-		var b boards
-		held := 0
-		hold := func() func() { held++; return func() { held-- } }
-		release := make(chan struct{})
-		start := time.Now()
-		x := b.join(testUUID, func() (eventSet, error) { <-release; return nil, errNoEvents }, hold, zap.New(core))
-		if err := x.unsupported(); err != nil {
-			t.Errorf("a GPU that does not answer is said to have no events: %v", err)
-		}
-		b.leave(x)
-		if took := time.Since(start); took > 2*listenPatience {
-			t.Errorf("a GPU that hangs kept Open and Close for %v", took)
-		}
-		if logged.FilterMessageSnippet("abandoned").Len() != 1 {
-			t.Errorf("nothing is logged about a call that was abandoned: %v", logged.All())
-		}
-		synctest.Wait()
-		if held != 1 {
-			t.Errorf("the library is held %d times while a call hangs, want once", held)
-		}
-		close(release)
-		synctest.Wait()
-		if held != 0 {
-			t.Errorf("the library is held %d times in the end", held)
-		}
-	})
+// mockedSet is fakeEvents as go-nvml has event sets.
+type mockedSet struct {
+	mock.EventSet
+	*fakeEvents
 }
 
-// TestEventsAllocations: a sample allocates nothing.
-func TestEventsAllocations(t *testing.T) {
-	var b boards
-	s := &scriptedEvents{}
-	p := joinScripted(&b, s, zap.NewNop())
-	defer p.close()
-	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	for i := range due {
-		due[i] = true
+func (s *mockedSet) Free() nvml.Return { return s.fakeEvents.Free() }
+
+func (s *mockedSet) Wait(timeout uint32) (nvml.EventData, nvml.Return) {
+	return s.fakeEvents.Wait(timeout)
+}
+
+// mockedEvents is a GPU with those event types, and what was registered.
+type mockedEvents struct {
+	types      uint64
+	typesCode  nvml.Return
+	createCode nvml.Return
+	register   map[uint64]nvml.Return // by type
+
+	registered []uint64
+	set        fakeEvents
+}
+
+func (m *mockedEvents) open(lacks string) (eventSet, error) {
+	api := &mock.Interface{EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return &mockedSet{fakeEvents: &m.set}, m.createCode }}
+	gpu := &mock.Device{
+		GetSupportedEventTypesFunc: func() (uint64, nvml.Return) { return m.types, m.typesCode },
+		RegisterEventsFunc: func(types uint64, _ nvml.EventSet) nvml.Return {
+			m.registered = append(m.registered, types)
+			return m.register[types]
+		},
 	}
-	p.board.add(event{code: 31, gi: 3})
-	n := testing.AllocsPerRun(100, func() {
-		p.board.add(event{code: 31, gi: 3})
-		if err := p.sample(row, due); err != nil {
-			t.Error(err)
+	return openEvents(func(symbol string) bool { return symbol != lacks }, api, gpu)
+}
+
+func TestOpenEvents(t *testing.T) {
+	const xid, mig = nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange
+	for _, tt := range []struct {
+		name       string
+		mocked     mockedEvents
+		lacks      string
+		err        error
+		registered []uint64
+		freed      int
+	}{
+		{name: "all types", mocked: mockedEvents{types: nvml.EventTypeAll}, registered: []uint64{xid, mig}},
+		{name: "no MIG", mocked: mockedEvents{types: xid | nvml.EventTypeClock}, registered: []uint64{xid}},
+		{name: "MIG after all not", mocked: mockedEvents{types: xid | mig, register: map[uint64]nvml.Return{mig: nvml.ERROR_NOT_SUPPORTED}}, registered: []uint64{xid, mig}},
+		{name: "no XIDs", mocked: mockedEvents{types: nvml.EventTypePState}, err: errNoEvents},
+		{name: "XIDs after all not", mocked: mockedEvents{types: xid, register: map[uint64]nvml.Return{xid: nvml.ERROR_NOT_SUPPORTED}}, registered: []uint64{xid}, err: errNoEvents, freed: 1},
+		{name: "no events", mocked: mockedEvents{typesCode: nvml.ERROR_NOT_SUPPORTED}, err: errNoEvents},
+		{name: "lost", mocked: mockedEvents{typesCode: nvml.ERROR_GPU_IS_LOST}, err: nvml.ERROR_GPU_IS_LOST},
+		{name: "no memory", mocked: mockedEvents{types: xid, createCode: nvml.ERROR_MEMORY}, err: nvml.ERROR_MEMORY},
+		{name: "lost meanwhile", mocked: mockedEvents{types: xid, register: map[uint64]nvml.Return{xid: nvml.ERROR_GPU_IS_LOST}}, registered: []uint64{xid}, err: nvml.ERROR_GPU_IS_LOST, freed: 1},
+		{name: "lost a moment later", mocked: mockedEvents{types: xid | mig, register: map[uint64]nvml.Return{mig: nvml.ERROR_UNKNOWN}}, registered: []uint64{xid, mig}, err: nvml.ERROR_UNKNOWN, freed: 1},
+		{name: "an old library", mocked: mockedEvents{types: xid}, lacks: "nvmlEventSetWait_v2", err: errNoEvents},
+	} {
+		_, err := tt.mocked.open(tt.lacks)
+		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+			t.Errorf("%s: got error %v, want %v", tt.name, err, tt.err)
 		}
-	})
-	if n != 0 {
-		t.Errorf("%v allocations per sample with an XID, want 0", n)
+		if diff := cmp.Diff(tt.registered, tt.mocked.registered); diff != "" {
+			t.Errorf("%s: registered for (-want +got):\n%s", tt.name, diff)
+		}
+		if tt.mocked.set.freed != tt.freed {
+			t.Errorf("%s: %d event sets were freed, want %d", tt.name, tt.mocked.set.freed, tt.freed)
+		}
+	}
+}
+
+// TestEventsUnsupported: a GPU without events is asked once.
+func TestEventsUnsupported(t *testing.T) {
+	s := &fakeEvents{refuse: errNoEvents}
+	if x, err := openXIDs(s.open, zap.NewNop()); x != nil || !errors.Is(err, errNoEvents) {
+		t.Errorf("got %v, %v", x, err)
 	}
 }

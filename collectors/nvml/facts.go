@@ -3,8 +3,13 @@
 package nvml
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +22,7 @@ import (
 
 // describe sets the values of the list's label fields of GPUs and their instances.
 // A GPU that hangs meanwhile is one that does not answer from then on.
-func (d *discovery) describe(ctx context.Context, gpus []*gpu, list field.List) {
+func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) {
 	labels := list.Labels()
 	if len(labels) == 0 {
 		return
@@ -33,11 +38,12 @@ func (d *discovery) describe(ctx context.Context, gpus []*gpu, list field.List) 
 	for _, i := range ask {
 		facts[i] = new([][]collector.Label)
 	}
-	ended := d.ask(ctx, ask, func(i int) { *facts[i] = d.lib.facts(at[i], labels) })
+	lib := c.lib // also of a call that is abandoned
+	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = lib.facts(at[i], labels) }, nil)
 	for _, i := range ask {
 		g := at[i]
 		if !ended[i] {
-			d.silence(g)
+			c.gpus.silence(g)
 			continue
 		}
 		g.device.Facts = (*facts[i])[0]
@@ -90,7 +96,7 @@ func (l *library) numbers(g *gpu, labels []field.Field) map[field.ID]float64 {
 	if len(fields) == 0 {
 		return out
 	}
-	p, err := newReadings(l, g.raw, []target{{raw: g.raw, level: field.GPU}}, fields, nil, zap.NewNop())
+	p, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, fields, nil, zap.NewNop())
 	if err != nil || p == nil {
 		return out
 	}
@@ -118,9 +124,6 @@ func factor(f field.Field) float64 {
 	return f.Scale
 }
 
-// tidy makes a label's value of what a driver has written into a buffer.
-func tidy(s string) string { return strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") }
-
 // instanceText is what differs between a GPU and an instance of it.
 func instanceText(d *collector.Device, id field.ID, board func(field.ID) string) string {
 	switch id {
@@ -136,7 +139,7 @@ func instanceText(d *collector.Device, id field.ID, board func(field.ID) string)
 	return board(id)
 }
 
-// text is a text of a GPU, "" where it has none.
+// text is a text of a GPU, "" if it has none.
 func (l *library) text(g *gpu, id field.ID) string {
 	d := &g.device
 	switch id {
@@ -189,4 +192,71 @@ func (l *library) ask(symbol string, call func() (string, nvml.Return)) string {
 
 func (l *library) infoROM(g *gpu, object nvml.InforomObject) string {
 	return l.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return g.handle.GetInforomVersion(object) })
+}
+
+// brandNames are DCGM's names of nvmlBrandType_t, in its order.
+func brandNames() []string {
+	return []string{
+		"Unknown", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan", "NVIDIA Virtual Applications", "NVIDIA Virtual PC",
+		"NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation", "NVIDIA vGaming", "Quadro RTX", "NVIDIA RTX",
+		"NVIDIA", "GeForce RTX", "Titan RTX",
+	}
+}
+
+func (l *library) brand(g *gpu) string {
+	if !l.has("nvmlDeviceGetBrand") {
+		return ""
+	}
+	brand, code := g.handle.GetBrand()
+	if code != nvml.SUCCESS {
+		return ""
+	}
+	if names := brandNames(); brand >= 0 && int(brand) < len(names) {
+		return names[brand]
+	}
+	return "Unknown"
+}
+
+// cluster is the UUID of the NVLink cluster; "" outside of one, for which NVML has zeros.
+func (l *library) cluster(g *gpu) string {
+	var id [16]uint8
+	switch {
+	case l.has("nvmlDeviceGetGpuFabricInfoV"):
+		info, code := g.handle.GetGpuFabricInfoV().V2()
+		if code != nvml.SUCCESS {
+			return ""
+		}
+		id = info.ClusterUuid
+	case l.has("nvmlDeviceGetGpuFabricInfo"):
+		info, code := g.handle.GetGpuFabricInfo()
+		if code != nvml.SUCCESS {
+			return ""
+		}
+		id = info.ClusterUuid
+	}
+	if id == [16]uint8{} {
+		return ""
+	}
+	return uuidText(id)
+}
+
+// uuidText groups 16 bytes as UUIDs are written.
+func uuidText(id [16]uint8) string {
+	h := hex.EncodeToString(id[:])
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+// platform is where a GPU is built in. A chassis without a number says ones.
+func (l *library) platform(g *gpu, id field.ID) string {
+	p, code := l.platformInfo(g.handle)
+	serial, _, _ := bytes.Cut(p.ChassisSerialNumber[:], []byte{0})
+	switch {
+	case code != nvml.SUCCESS:
+		return ""
+	case id == factGUID:
+		return fmt.Sprintf("0x%016x", binary.NativeEndian.Uint64(p.IbGuid[:]))
+	case !slices.ContainsFunc(serial, func(b byte) bool { return b != 0xff }):
+		return ""
+	}
+	return string(serial)
 }

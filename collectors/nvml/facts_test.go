@@ -3,9 +3,12 @@
 package nvml
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/nvml/nvmltest"
@@ -38,7 +41,7 @@ func describe(t *testing.T, n *nvmltest.Node) map[string][]collector.Label {
 	t.Helper()
 	d := discoveryOn(t, n)
 	gpus := d.mustFind(t)
-	d.describe(t.Context(), gpus, listOf(t, factsCSV))
+	d.collector().describe(t.Context(), gpus, listOf(t, factsCSV))
 	out := map[string][]collector.Label{}
 	for _, x := range devicesOf(gpus) {
 		out[x.ID] = x.Facts
@@ -124,11 +127,11 @@ func TestFactsAreText(t *testing.T) {
 func TestFactsHang(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	d := discoveryOn(t, n)
-	d.o.Patience = 500 * time.Millisecond
+	d.pending.patience = 500 * time.Millisecond
 	gpus := d.mustFind(t)
 	release := n.Hang(1, "nvmlDeviceGetSerial")
 	defer release()
-	d.describe(t.Context(), gpus, listOf(t, factsCSV))
+	d.collector().describe(t.Context(), gpus, listOf(t, factsCSV))
 	if gpus[0].err != nil || len(gpus[0].device.Facts) == 0 {
 		t.Errorf("GPU 0: %v, %v", gpus[0].err, gpus[0].device.Facts)
 	}
@@ -141,6 +144,12 @@ func TestFactsHang(t *testing.T) {
 
 func TestBrandNames(t *testing.T) {
 	names := brandNames()
+	for _, odd := range []nvml.BrandType{-1, 17, math.MinInt32} {
+		g := &gpu{handle: &mock.Device{GetBrandFunc: func() (nvml.BrandType, nvml.Return) { return odd, nvml.SUCCESS }}}
+		if got := libraryWith("nvmlDeviceGetBrand").brand(g); got != "Unknown" {
+			t.Errorf("brand %d is %q, want Unknown", odd, got)
+		}
+	}
 	for brand, want := range map[int]string{0: "Unknown", 2: "Tesla", 5: "GeForce", 11: "NVIDIA vGaming", 14: "NVIDIA", 15: "GeForce RTX", 16: "Titan RTX"} {
 		if names[brand] != want {
 			t.Errorf("brand %d is %q, want %q", brand, names[brand], want)

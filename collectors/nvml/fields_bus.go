@@ -15,8 +15,8 @@ const (
 
 const (
 	fromCounter = "from a counter; fallback: nvmlDeviceGetPcieThroughput"
-	blocks      = "NVML measures for 20 ms in each call, so a goroutine of its own asks; DCGM does not supply it any more"
-	forGPM      = "only where GPM does not supply it"
+	blocks      = "NVML measures for 20 ms in each call, so a separate goroutine asks; DCGM does not supply it any more"
+	forGPM      = "only if GPM does not supply it"
 )
 
 var pcieReadings = []reading{
@@ -48,7 +48,7 @@ var fabricReadings = []reading{
 	{id: 171, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricError, boards: "Hopper and newer with NVSwitch"},
 	{id: 173, terms: of(getFabricInfo, 2), boards: "Hopper and newer with NVSwitch"},
 	{id: 174, terms: of(getFabricInfo, 3), boards: "Hopper and newer with NVSwitch"},
-	{id: 175, terms: of(getFabricInfo, 4), boards: "Hopper and newer with NVSwitch", since: 580},
+	{id: 175, terms: of(getFabricSummary, 0), boards: "Hopper and newer with NVSwitch"},
 	{id: 285, terms: value(170), boards: withC2C},
 	{id: 286, terms: value(171), boards: withC2C, note: firstLink},
 	{id: 287, terms: value(172), boards: withC2C, note: firstLink},
@@ -64,8 +64,8 @@ var fabricReadings = []reading{
 	{id: 1523, terms: value(230)},
 }
 
-// mostLinks is NVML_NVLINK_MAX_LINKS of the GPUs whose links have fields of their
-// own in DCGM's numbering.
+// mostLinks is NVML_NVLINK_MAX_LINKS of the GPUs for whose links DCGM has
+// separate fields.
 const mostLinks = 18
 
 // Fields of nvmlDeviceGetFieldValues. Traffic is in KiB.
@@ -101,9 +101,9 @@ func nvlinkReadings() []reading {
 	return append(out, perLink()...)
 }
 
-// errorsOfAllLinks adds up a field that is told by link.
+// errorsOfAllLinks adds up a field that is counted by link.
 func errorsOfAllLinks(id field.ID, of uint32) reading {
-	r := reading{id: id, anyOf: true, boards: olderLinks, note: "the sum of all links; DCGM tells that of link 0"}
+	r := reading{id: id, anyOf: true, boards: olderLinks, note: "the sum of all links; DCGM has that of link 0"}
 	for n := range uint32(mostLinks) {
 		r.terms = append(r.terms, value(of, n)...)
 	}

@@ -2,7 +2,8 @@ package nvml
 
 import "warpgauge/pkg/field"
 
-// What a GPU is, its clocks and temperatures. Arguments are enums of nvml.h.
+// What a GPU is and does: identity, clocks, temperatures, power, load, memory.
+// Arguments are enums of nvml.h.
 
 const (
 	clockGraphics, clockSM, clockMemory, clockVideo                  = 0, 1, 2, 3 // nvmlClockType_t
@@ -27,7 +28,7 @@ var identityReadings = []reading{
 	{id: 63, terms: append(of(getComputeCapability, 0), of(getComputeCapability, 1)...), how: asCapability},
 	{id: 65, terms: of(getComputeMode, 0), how: asComputeMode},
 	{id: 66, terms: of(getPersistenceMode, 0)},
-	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out where there is no MIG; DCGM says 0"},
+	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
 	{id: 69, terms: of(getMaxMIGDevices, 0), boards: "Ampere and newer with MIG"},
 	{id: 70, terms: of(getCPUAffinity, 0), note: maskNote},
 	{id: 71, terms: of(getCPUAffinity, 1), note: maskNote},
@@ -44,10 +45,10 @@ var identityReadings = []reading{
 	{id: 500, terms: of(getVirtualizationMode, 0)},
 	{id: 522, terms: of(getVGPUType, 0), boards: vgpuHosts},
 	{id: 525, terms: of(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
-	{id: 526, terms: of(getGridLicence, 0), note: "0 where licensing does not concern the GPU, as in DCGM"},
+	{id: 526, terms: of(getGridLicence, 0), note: "0 if licensing does not concern the GPU, as in DCGM"},
 	{id: 526, terms: of(getVGPULicence, 0), boards: vgpuHosts},
 	{id: 527, terms: of(getVGPUFrameRate, 0), boards: vgpuHosts},
-	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank where the vGPU is not of a MIG instance"},
+	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank if the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{
@@ -132,3 +133,87 @@ var smoothingReadings = func() []reading {
 	}
 	return out
 }()
+
+// Memory: framebuffer, BAR1, ECC, retired pages, remapped rows.
+
+const mebibyte = 1 << 20
+
+var memoryReadings = []reading{
+	{id: 90, terms: of(getBAR1Info, 0), how: unlessZero, div: mebibyte},
+	{id: 92, terms: ofTotal(getBAR1Info, 2), how: unlessNone, div: mebibyte},
+	{id: 93, terms: ofTotal(getBAR1Info, 1), how: unlessNone, div: mebibyte},
+	{id: 250, terms: of(getMemoryInfo, 0), how: unlessZero, div: mebibyte, boards: sharedMemory},
+	{id: 251, terms: ofTotal(getMemoryInfo, 1), how: unlessNone, div: mebibyte, boards: sharedMemory},
+	{id: 252, terms: ofTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
+	{id: 253, terms: ofTotal(getMemoryInfo, 3), how: unlessNone, div: mebibyte, boards: sharedMemory},
+	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}, {call: getMemoryInfo, pick: 3}}, how: usedShare, boards: sharedMemory},
+	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}}, how: usedShare, boards: sharedMemory},
+}
+
+// ofTotal is a part of the total that the call gives first.
+func ofTotal(c call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
+
+const sharedMemory = "not if the GPU shares the host's memory"
+
+// Enums of nvml.h.
+const (
+	corrected, uncorrected = 0, 1 // nvmlMemoryErrorType_t
+	volatileECC, aggregate = 0, 1 // nvmlEccCounterType_t
+	singleBitPages         = 0    // NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+)
+
+const (
+	withECC       = "with ECC"
+	upToVolta     = "with ECC, up to Turing"
+	ampereRemaps  = "Ampere and newer with ECC"
+	eccModeAsCall = "a call by itself: if ECC is off NVML leaves the field as it was (NVIDIA bug 2009232)"
+)
+
+// eccReadings: the totals are fields, the counts by location calls, as in DCGM.
+func eccReadings() []reading {
+	out := []reading{
+		{id: 300, terms: of(getECCMode, 0), boards: withECC, note: eccModeAsCall},
+		{id: 301, terms: of(getECCMode, 1), boards: withECC, note: eccModeAsCall},
+		{id: 310, terms: value(3), boards: withECC},
+		{id: 311, terms: value(4), boards: withECC},
+		{id: 312, terms: value(5), boards: withECC},
+		{id: 313, terms: value(6), boards: withECC},
+	}
+	const l1, l2, dram, registers, texture, shared, cbu, sram = 0, 1, 2, 3, 4, 5, 6, 7 // nvmlMemoryLocation_t
+	for _, block := range []struct {
+		first     field.ID
+		kind      uint32
+		locations []uint32
+	}{
+		{314, volatileECC, []uint32{l1, l2, dram, registers, texture}},
+		{324, aggregate, []uint32{l1, l2, dram, registers, texture}},
+		{334, volatileECC, []uint32{shared, cbu}},
+		{338, aggregate, []uint32{shared, cbu}},
+		{342, volatileECC, []uint32{sram}},
+		{344, aggregate, []uint32{sram}},
+	} {
+		id := block.first
+		for _, location := range block.locations {
+			for _, kind := range []uint32{corrected, uncorrected} {
+				out = append(out, reading{id: id, terms: of(getECCCount, 0, kind, block.kind, location), boards: withECC})
+				id++
+			}
+		}
+	}
+	return append(out, []reading{
+		{id: 346, terms: of(getSRAMErrors, 0), boards: ampereRemaps},
+		{id: 385, terms: of(getRowHistogram, 0), boards: ampereRemaps},
+		{id: 386, terms: of(getRowHistogram, 1), boards: ampereRemaps},
+		{id: 387, terms: of(getRowHistogram, 2), boards: ampereRemaps},
+		{id: 388, terms: of(getRowHistogram, 3), boards: ampereRemaps},
+		{id: 389, terms: of(getRowHistogram, 4), boards: ampereRemaps},
+		{id: 390, terms: of(getRetiredPages, 0, singleBitPages), boards: upToVolta},
+		{id: 391, terms: value(30), boards: upToVolta},
+		{id: 392, terms: value(31), boards: upToVolta},
+		{id: 393, terms: value(143), boards: ampereRemaps},
+		{id: 394, terms: value(142), boards: ampereRemaps},
+		{id: 395, terms: value(145), boards: ampereRemaps},
+		{id: 396, terms: value(144), boards: ampereRemaps},
+		{id: 1507, terms: of(getUnrepairableMemory, 0), boards: "Hopper and newer"},
+	}...)
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -16,10 +15,25 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// gpmLeast is how far apart two samples must be: the driver refreshes GPM's
-// counters every 100 ms, says nvml.h. It is a little less, so that a tick of
-// 100 ms which comes early does not wait for the next one.
-const gpmLeast = 95 * time.Millisecond
+const (
+	// gpmLeast is how far apart two samples must be: the driver refreshes GPM's
+	// counters every 100 ms, says nvml.h. It is a little less, so that a tick of
+	// 100 ms which comes early does not wait for the next one.
+	gpmLeast = 95 * time.Millisecond
+
+	// gpmAtOnce is how many metrics are read in one call: NVML before driver 570 has
+	// room for 98.
+	gpmAtOnce = 64
+
+	// wholeDevice stands for all of a device rather than a GPU instance of it.
+	wholeDevice = -1
+)
+
+// gpmCalls is what GPM's samples are made and read by: go-nvml, or a test.
+type gpmCalls interface {
+	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
+	GpmMetricsGet(m *nvml.GpmMetricsGetType) nvml.Return
+}
 
 // gpmPart supplies DCGM_FI_PROF_* from NVML's GPU performance monitor (GPM). A
 // value is the mean over the time since the field was read last, so fields with
@@ -29,27 +43,18 @@ const gpmLeast = 95 * time.Millisecond
 // Whether GPM streams (nvmlGpmSetStreamingEnabled) is left as it is: samples do not
 // need it, and the setting is the device's, not ours.
 type gpmPart struct {
-	batch    *gpmCalls
-	cols     []collector.Column // as the metrics of batch
-	scales   []gpmScale         // by column
-	subjects []gpmSubject
-	groups   []gpmGroup // by subject
+	api      gpmCalls
+	cols     []collector.Column
+	metrics  []uint32   // by column
+	scales   []gpmScale // by column
+	subjects []*gpmSubject
+	groups   []*gpmGroup
 	watch    *migWatch
 	log      *zap.Logger
 	now      func() time.Time
 
-	takes, reads meterPair
-}
-
-type meterPair struct{ count, nanos atomic.Uint64 }
-
-func (m *meterPair) add(count, nanos uint64) {
-	m.count.Add(count)
-	m.nanos.Add(nanos)
-}
-
-func (m *meterPair) cost(call string) collector.CallCost {
-	return collector.CallCost{Call: call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())}
+	scratch      nvml.GpmMetricsGetType
+	takes, reads meter
 }
 
 // gpmScale makes a field's value of GPM's.
@@ -58,12 +63,12 @@ type gpmScale struct {
 	whole  bool // the field is an integer
 }
 
-func (s gpmScale) of(v float64, code nvml.Return) float64 {
-	if code != nvml.SUCCESS || math.IsInf(v, 0) || v < 0 {
+func (s gpmScale) of(v float64) float64 {
+	if math.IsInf(v, 0) || v < 0 {
 		return math.NaN()
 	}
 	if s.factor == fromPercent {
-		v /= 100 // rounds as written: 94 × 0.01 is 0.9400000000000001
+		v /= percent // rounds as written: 94 × 0.01 is 0.9400000000000001
 	} else {
 		v *= s.factor
 	}
@@ -76,130 +81,139 @@ func (s gpmScale) of(v float64, code nvml.Return) float64 {
 // gpmSubject is what samples are taken of: a GPU, to which its links belong, or an
 // instance.
 type gpmSubject struct {
-	raw      uintptr
-	instance uint32 // of raw; wholeDevice otherwise
+	handle   nvml.Device
+	instance int // id of a GPU instance of it, or wholeDevice
 	device   int
-	mig      bool // an instance, which may be gone
-	groups   int
-	// buffers are one more than groups, so that there is always one that no group
-	// keeps as its older sample.
-	buffers []uint64
+	mig      bool             // an instance, which may be gone
+	spare    []nvml.GpmSample // that no group keeps as its older sample
 
-	newer int         // buffer of the run in hand
-	taken int         // number of its take; −1 if none
-	state nvml.Return // of the newest, for the log
+	newest *gpmSample  // of the sample in hand; nil before it is taken
+	code   nvml.Return // what NVML answered to it
+	state  nvml.Return // of the newest, for the log
+}
+
+// gpmSample is a sample that groups keep until they take the next one.
+type gpmSample struct {
+	nvml.GpmSample
+	of    *gpmSubject
+	users int
+}
+
+func (s *gpmSample) release() {
+	if s == nil {
+		return
+	}
+	if s.users--; s.users == 0 {
+		s.of.spare = append(s.of.spare, s.GpmSample)
+	}
+}
+
+// take takes a sample.
+func (s *gpmSubject) take() nvml.Return {
+	last := len(s.spare) - 1
+	s.newest = &gpmSample{GpmSample: s.spare[last], of: s, users: 1}
+	s.spare = s.spare[:last]
+	if s.instance == wholeDevice {
+		s.code = s.newest.Get(s.handle)
+	} else {
+		s.code = s.newest.MigGet(s.handle, s.instance)
+	}
+	return s.code
 }
 
 // gpmGroup is columns of one subject that are due together.
 type gpmGroup struct {
-	subject  int
-	first, n int // columns
-	older    int // buffer; −1 before the first sample
-	at       time.Time
-	due      bool // in the run in hand
-	read     int  // number; −1 if there is nothing to compare with
+	subject *gpmSubject
+	first   int // of its columns
+	n       int
+	older   *gpmSample // nil before the first sample
+	at      time.Time
 }
 
 var _ part = (*gpmPart)(nil)
 
 func (p *gpmPart) columns() []collector.Column { return p.cols }
 
+// sample takes a sample of each subject with columns that are due, and reads what has
+// an older one.
 func (p *gpmPart) sample(row []float64, due []bool) error {
 	now := p.now()
-	p.plan(due, now)
-	p.batch.run()
-	if len(p.batch.takes) == 0 {
-		return nil
-	}
-	takes, takeNanos, reads, readNanos := p.batch.spent()
-	p.takes.add(takes, takeNanos)
-	p.reads.add(reads, readNanos)
-	for i := range p.groups {
-		if g := &p.groups[i]; g.due {
-			p.fill(g, row, due, now)
-		}
-	}
-	return p.err()
-}
-
-// plan wants a sample of each subject with columns that are due, and reads of the
-// groups that have an older one.
-func (p *gpmPart) plan(due []bool, now time.Time) {
-	p.batch.begin()
-	for i := range p.subjects {
-		p.subjects[i].taken = -1
-	}
-	for i := range p.groups {
-		g := &p.groups[i]
-		g.due = slices.Contains(due[g.first:g.first+g.n], true) && (g.older < 0 || now.Sub(g.at) >= gpmLeast)
-		if !g.due {
+	for _, g := range p.groups {
+		if !slices.Contains(due[g.first:g.first+g.n], true) || g.older != nil && now.Sub(g.at) < gpmLeast {
 			continue
 		}
-		s := &p.subjects[g.subject]
-		if s.taken < 0 {
-			s.newer = p.spare(g.subject)
-			s.taken = p.batch.take(s.raw, s.instance, s.buffers[s.newer])
+		if g.subject.newest == nil {
+			start := time.Now()
+			g.subject.take()
+			p.takes.add(start)
 		}
-		g.read = -1
-		if g.older >= 0 {
-			g.read = p.batch.read(s.buffers[g.older], s.buffers[s.newer], g.first, g.n, s.taken)
-		}
+		p.fill(g, row, due)
+		g.at = now
 	}
-}
-
-// spare is a buffer of a subject that none of its groups keeps.
-func (p *gpmPart) spare(subject int) int {
-	for b := range p.subjects[subject].buffers {
-		kept := false
-		for i := range p.groups {
-			g := &p.groups[i]
-			kept = kept || g.subject == subject && g.older == b
-		}
-		if !kept {
-			return b
-		}
-	}
-	return 0 // there is one more than groups
+	return p.finish()
 }
 
 // fill writes the due cells of a group, and keeps the sample for the next time. One
 // that failed is no start for the next mean.
-func (p *gpmPart) fill(g *gpmGroup, row []float64, due []bool, now time.Time) {
-	s := &p.subjects[g.subject]
-	read := g.read >= 0 && p.batch.taken(s.taken) == nvml.SUCCESS
+func (p *gpmPart) fill(g *gpmGroup, row []float64, due []bool) {
+	s := g.subject
 	for i := g.first; i < g.first+g.n; i++ {
-		if !due[i] {
-			continue
-		}
-		row[i] = math.NaN()
-		if read {
-			row[i] = p.scales[i].of(p.batch.value(i))
+		if due[i] {
+			row[i] = math.NaN()
 		}
 	}
-	g.older, g.at = s.newer, now
-	if p.batch.taken(s.taken) != nvml.SUCCESS {
-		g.older = -1
+	older := g.older
+	g.older = nil
+	if s.code == nvml.SUCCESS {
+		g.older = s.newest
+		s.newest.users++
+		for at := g.first; older != nil && at < g.first+g.n; at += gpmAtOnce {
+			p.read(older, s.newest, at, min(gpmAtOnce, g.first+g.n-at))
+			for i := range int(p.scratch.NumMetrics) {
+				m := &p.scratch.Metrics[i]
+				if due[at+i] && nvml.Return(m.NvmlReturn) == nvml.SUCCESS {
+					row[at+i] = p.scales[at+i].of(m.Value)
+				}
+			}
+		}
+	}
+	older.release()
+}
+
+// read reads the metrics of n columns into scratch.
+func (p *gpmPart) read(older, newer *gpmSample, first, n int) {
+	start := time.Now()
+	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(n), older.GpmSample, newer.GpmSample
+	for i := range n {
+		p.scratch.Metrics[i] = nvml.GpmMetric{MetricId: p.metrics[first+i], Value: math.NaN()}
+	}
+	code := p.api.GpmMetricsGet(&p.scratch)
+	p.reads.add(start)
+	for i := range n {
+		if code != nvml.SUCCESS {
+			p.scratch.Metrics[i].NvmlReturn = uint32(code)
+		}
 	}
 }
 
-// err says what the answers of the run mean for the GPU, and logs what changed.
-func (p *gpmPart) err() error {
+// finish says what the answers to the samples mean for the GPU, and logs what changed.
+func (p *gpmPart) finish() error {
 	var out error
-	for i := range p.subjects {
-		s := &p.subjects[i]
-		if s.taken < 0 {
+	for _, s := range p.subjects {
+		if s.newest == nil {
 			continue
 		}
-		code := p.batch.taken(s.taken)
-		if code != s.state {
-			p.tell(s, code)
+		s.newest.release()
+		s.newest = nil
+		if s.code != s.state {
+			p.logState(s)
 		}
 		switch {
 		case out != nil:
-		case lost(code), isFatal(code):
-			out = gpmError(code)
-		case code != nvml.SUCCESS && s.mig && p.watch.changed():
-			out = fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
+		case lost(s.code), isFatal(s.code):
+			out = gpmError(s.code)
+		case s.code != nvml.SUCCESS && s.mig && p.watch.changed():
+			out = fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, s.code)
 		}
 	}
 	return out
@@ -213,23 +227,132 @@ func gpmError(code nvml.Return) error {
 	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
-func (p *gpmPart) tell(s *gpmSubject, code nvml.Return) {
-	s.state = code
-	if code == nvml.SUCCESS {
-		p.log.Info("profiling samples are there again", zap.Int("device", s.device))
+func (p *gpmPart) logState(s *gpmSubject) {
+	s.state = s.code
+	if s.code == nvml.SUCCESS {
+		p.log.Info("profiling samples are available again", zap.Int("device", s.device))
 		return
 	}
-	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(code))
+	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(s.code))
 }
 
 func (p *gpmPart) calls() []collector.CallCost {
-	return []collector.CallCost{p.takes.cost("nvmlGpmSampleGet"), p.reads.cost("nvmlGpmMetricsGet")}
+	return []collector.CallCost{p.takes.cost(), p.reads.cost()}
 }
 
-func (p *gpmPart) close() { p.batch.close() }
+func (p *gpmPart) close() {
+	for _, g := range p.groups {
+		g.older.release()
+		g.older = nil
+	}
+	for _, s := range p.subjects {
+		for _, sample := range s.spare {
+			_ = sample.Free() // it is gone either way
+		}
+		s.spare = nil
+	}
+}
 
-// wants reports whether a field is read of a device of a level.
-func (p profiling) wants(d *field.Descriptor, level field.Level) bool {
+// newGPM makes the part of a GPU's profiling fields, nil if there are none. The
+// first of targets is the GPU; those of instances are as in g.instances.
+func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *zap.Logger) (part, error) {
+	log = log.With(zap.String("source", g.device.ID))
+	p := &gpmPart{
+		api: l.api, log: log, now: time.Now, watch: newMIGWatch(l, g),
+		takes: meter{call: "nvmlGpmSampleGet"}, reads: meter{call: "nvmlGpmMetricsGet"},
+	}
+	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
+	if len(plans) == 0 {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	if reason := l.withoutGPM(g); reason != "" {
+		log.Info("profiling fields of GPM are left out", zap.String("reason", reason))
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	for _, plan := range plans {
+		err := p.add(plan)
+		switch {
+		case err == nil:
+			continue
+		case !ends(err):
+			log.Info("profiling fields of GPM are left out", zap.String("reason", err.Error()))
+			err = nil
+		}
+		p.close()
+		return nil, err
+	}
+	if len(p.cols) == 0 {
+		p.close()
+		log.Info("profiling fields of GPM are left out", zap.String("reason", "the driver serves none of them"))
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return p, nil
+}
+
+// withoutGPM says why a GPU has no GPM, "" if it has.
+func (l *library) withoutGPM(g *gpu) string {
+	if !l.hasAll("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet") {
+		return "driver " + l.versions().driver + " has no GPM (525 and newer have)"
+	}
+	support, code := g.handle.GpmQueryDeviceSupport()
+	switch {
+	case code != nvml.SUCCESS:
+		return "nvmlGpmQueryDeviceSupport: " + code.Error()
+	case support.IsSupportedDevice == 0:
+		return "the GPU has no GPM (Hopper and newer have); with DCGM there are profiling fields of older GPUs, too"
+	}
+	return ""
+}
+
+// gpmCandidate is a column that GPM could supply.
+type gpmCandidate struct {
+	target
+	field.Reading
+	profiling
+
+	metric uint32
+	code   nvml.Return // what GPM answered to it when it was tried
+}
+
+// gpmPlan is the candidates of one subject.
+type gpmPlan struct {
+	*gpmSubject
+	all []gpmCandidate
+}
+
+// planGPM lists what GPM could supply, by what samples are taken of. Without perInstance
+// the library takes none of GPU instances.
+func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool) []*gpmPlan {
+	var out []*gpmPlan
+	for _, t := range targets {
+		s := subjectOf(g, t)
+		if s == nil || s.instance != wholeDevice && !perInstance {
+			continue
+		}
+		var all []gpmCandidate
+		for _, f := range fields {
+			row, ok := profilingOf(f.Desc.ID)
+			if !ok || !row.suits(f.Desc, t.level) {
+				continue
+			}
+			if m := row.metricOf(int(t.link)); m != 0 {
+				all = append(all, gpmCandidate{target: t, Reading: f, profiling: row, metric: m})
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(out, func(p *gpmPlan) bool { return p.handle == s.handle && p.instance == s.instance })
+		if i < 0 {
+			i, out = len(out), append(out, &gpmPlan{gpmSubject: s})
+		}
+		out[i].all = append(out[i].all, all...)
+	}
+	return out
+}
+
+// suits reports whether a field is read of a device of a level.
+func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	switch {
 	case p.perLink, level == field.Link:
 		return p.perLink && level == field.Link
@@ -237,4 +360,109 @@ func (p profiling) wants(d *field.Descriptor, level field.Level) bool {
 		return true
 	}
 	return d.Level >= level && d.Level <= field.ComputeInstance
+}
+
+// subjectOf is what samples for a target are taken of, nil if there are none. A GPU
+// instance is asked for by its id on the GPU: that is the sum of its compute instances.
+func subjectOf(g *gpu, t target) *gpmSubject {
+	s := &gpmSubject{handle: g.handle, instance: wholeDevice, device: t.device}
+	switch t.level {
+	case field.Instance:
+		s.mig, s.instance = true, g.instances[t.device-1].gi
+	case field.ComputeInstance:
+		s.mig, s.handle = true, g.instances[t.device-1].handle
+	case field.VGPU:
+		return nil
+	}
+	return s
+}
+
+// add adds the columns of a plan that GPM knows, in groups of those that are due together.
+func (p *gpmPart) add(plan *gpmPlan) error {
+	p.subjects = append(p.subjects, plan.gpmSubject)
+	if err := p.allocate(plan.gpmSubject, 2); err != nil {
+		return err
+	}
+	if err := p.try(plan); err != nil {
+		return err
+	}
+	groups := 0
+	for ; len(plan.all) > 0; groups++ {
+		like := plan.all[0].Reading
+		g := &gpmGroup{subject: plan.gpmSubject, first: len(p.cols)}
+		plan.all = slices.DeleteFunc(plan.all, func(c gpmCandidate) bool {
+			if c.Interval != like.Interval || c.Default != like.Default {
+				return false
+			}
+			p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})
+			p.scales = append(p.scales, gpmScale{c.scale, c.Desc.Kind == field.Int64})
+			p.metrics = append(p.metrics, c.metric)
+			return true
+		})
+		g.n = len(p.cols) - g.first
+		p.groups = append(p.groups, g)
+	}
+	return p.allocate(plan.gpmSubject, groups-1) // each keeps one, and one is taken
+}
+
+// allocate makes buffers for n samples.
+func (p *gpmPart) allocate(s *gpmSubject, n int) error {
+	for range n {
+		b, code := p.api.GpmSampleAlloc()
+		if code != nvml.SUCCESS {
+			return fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
+		}
+		s.spare = append(s.spare, b)
+	}
+	return nil
+}
+
+// try takes two samples and drops the candidates that GPM does not know. Their values
+// mean nothing: no time is between them.
+func (p *gpmPart) try(plan *gpmPlan) error {
+	s := plan.gpmSubject
+	s.take()
+	older := s.newest
+	defer older.release()
+	code := s.take()
+	newer := s.newest
+	s.newest = nil
+	defer newer.release()
+	if lost(code) || isFatal(code) {
+		return gpmError(code)
+	}
+	metrics := p.metrics
+	defer func() { p.metrics = metrics }()
+	p.metrics = nil
+	for _, c := range plan.all {
+		p.metrics = append(p.metrics, c.metric)
+	}
+	for at := 0; at < len(plan.all); at += gpmAtOnce {
+		n := min(gpmAtOnce, len(plan.all)-at)
+		if code == nvml.SUCCESS {
+			p.read(older, newer, at, n)
+		}
+		for i := range n {
+			if plan.all[at+i].code = code; code == nvml.SUCCESS {
+				plan.all[at+i].code = nvml.Return(p.scratch.Metrics[i].NvmlReturn)
+			}
+		}
+	}
+	plan.drop()
+	return nil
+}
+
+// drop forgets candidates that GPM says it has not. INVALID_ARGUMENT means that of a
+// metric which is newer than the driver, but of all of them it may as well be said
+// of samples without time between.
+func (p *gpmPlan) drop() {
+	invalid := func(c gpmCandidate) bool { return c.code == nvml.ERROR_INVALID_ARGUMENT }
+	all := !slices.ContainsFunc(p.all, func(c gpmCandidate) bool { return !invalid(c) })
+	p.all = slices.DeleteFunc(p.all, func(c gpmCandidate) bool {
+		switch c.code {
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
+			return true
+		}
+		return invalid(c) && !all
+	})
 }

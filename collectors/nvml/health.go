@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -22,11 +24,10 @@ const infoROMEvery = time.Hour
 // blank. Health changes from one row to the next without a new Open. A watch of
 // which nothing is known has no column, and one that is unknown now has blanks.
 type healthPart struct {
-	inputs   part // readings of the GPU; nil if no XID is all there is
-	boards   *boards
-	board    *board            // its XIDs; nil if it has none
+	inputs   part              // readings of the GPU; nil if it has none
+	xids     *xids             // nil if it has none
 	links    func() linkStates // its NVLinks; nil if it has none
-	linkCost callCounter
+	linkCost meter
 	linksUp  uint64 // those that were seen active
 	now      func() time.Time
 	infoROM  time.Time // when it was last asked for
@@ -40,7 +41,7 @@ type healthPart struct {
 type boundWatch struct {
 	columns []int // by reason; the first is for none
 	rules   []boundRule
-	xids    []boundXID
+	codes   []boundXID
 	down    int // index into columns for a link that went down; 0: links are not asked for
 	chosen  int // of the sample in hand
 	result  float64
@@ -49,7 +50,7 @@ type boundWatch struct {
 type boundRule struct {
 	judge     func(in, grown []float64) float64
 	reason    int   // index into columns
-	cells     []int // of the inputs' row; −1 where the GPU has no such reading
+	cells     []int // of the inputs' row; −1 if the GPU has no such reading
 	in, grown []float64
 	trails    []trail
 }
@@ -76,11 +77,32 @@ func healthInputs() []field.Reading {
 	return out
 }
 
-// newHealthPart makes the part. inputs are what the GPU has of healthInputs; nil
-// if nothing. x are its events, nil if it has none. The part owns both. links asks
-// for its NVLinks, nil if it has none.
-func newHealthPart(inputs part, b *boards, x *board, links func() linkStates) *healthPart {
-	p := &healthPart{inputs: inputs, boards: b, board: x, links: links, now: time.Now}
+// newHealth makes the part of a GPU's health; nil if it is not wanted or nothing
+// is known of it. With MIG, links count as down whatever they do, so they are not
+// asked for (DcgmHealthWatch::MonitorNVLinkStatus does the same).
+func newHealth(l *library, g *gpu, fields []field.Reading, x *xids) (part, error) {
+	if !wanted(fields, field.GPUHealth) {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	inputs, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, healthInputs(), nil, zap.NewNop())
+	if err != nil {
+		return nil, err
+	}
+	var links func() linkStates
+	if !g.mig && l.links(g.handle).known != 0 {
+		links = func() linkStates { return l.links(g.handle) }
+	}
+	if inputs == nil && x == nil && links == nil {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return newHealthPart(inputs, x, links), nil
+}
+
+// newHealthPart makes the part. inputs, which it owns, are what the GPU has of
+// healthInputs; nil if nothing. x are its XIDs, nil if it has none. links asks for its NVLinks, nil
+// if it has none.
+func newHealthPart(inputs part, x *xids, links func() linkStates) *healthPart {
+	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: meter{call: "nvmlDeviceGetNvLinkState"}}
 	at := map[field.ID]int{}
 	if inputs != nil {
 		for i, c := range inputs.columns() {
@@ -105,7 +127,7 @@ func newHealthPart(inputs part, b *boards, x *board, links func() linkStates) *h
 	if x != nil {
 		w := p.addWatch("ALL")
 		for _, r := range xidRules() {
-			w.xids = append(w.xids, boundXID{r, p.addReason(w, "ALL", r.code)})
+			w.codes = append(w.codes, boundXID{r, p.addReason(w, "ALL", r.code)})
 		}
 	}
 	return p
@@ -163,6 +185,9 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 		return nil
 	}
 	now := p.now()
+	if p.xids != nil {
+		p.xids.poll()
+	}
 	if p.inputs != nil {
 		p.ask(now)
 		if err := p.inputs.sample(p.row, p.due); err != nil {
@@ -185,7 +210,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// ask makes the inputs due, the InfoROM seldom.
+// ask makes the inputs due, the InfoROM rarely.
 func (p *healthPart) ask(now time.Time) {
 	infoROM := p.infoROM.IsZero() || now.Sub(p.infoROM) >= infoROMEvery
 	if infoROM {
@@ -206,12 +231,11 @@ func (w *boundWatch) judge(p *healthPart, now time.Time) {
 		r := &w.rules[i]
 		w.consider(r.reason, r.result(p.row, now))
 	}
-	for i := range w.xids {
-		x := &w.xids[i]
-		switch {
-		case p.board.has(x.xid):
+	for i := range w.codes {
+		x := &w.codes[i]
+		if _, occurred := p.xids.codes[x.xid]; occurred {
 			w.consider(x.reason, x.xidRule.result)
-		case p.board.heard.Load():
+		} else if p.xids.set != nil {
 			w.consider(x.reason, healthPass)
 		}
 	}
@@ -226,11 +250,7 @@ func (p *healthPart) judgeLinks() float64 {
 	if s.known == 0 {
 		return math.NaN()
 	}
-	up := s.active
-	if p.board != nil { // which knows of the time before a reload
-		up |= p.board.linksUp.Or(s.active)
-	}
-	p.linksUp |= up
+	p.linksUp |= s.active
 	return known(0, p.linksUp&s.known&^s.active != 0, healthFail)
 }
 
@@ -262,7 +282,7 @@ func (p *healthPart) calls() []collector.CallCost {
 		out = p.inputs.calls()
 	}
 	if p.links != nil {
-		out = append(out, p.linkCost.cost("nvmlDeviceGetNvLinkState"))
+		out = append(out, p.linkCost.cost())
 	}
 	return out
 }
@@ -270,8 +290,5 @@ func (p *healthPart) calls() []collector.CallCost {
 func (p *healthPart) close() {
 	if p.inputs != nil {
 		p.inputs.close()
-	}
-	if p.board != nil {
-		p.boards.leave(p.board)
 	}
 }

@@ -1,9 +1,8 @@
-//go:build linux && cgo
-
 package nvml
 
 import (
 	"math"
+	"time"
 
 	"warpgauge/pkg/field"
 )
@@ -22,7 +21,7 @@ const healthOK = "DCGM_FR_OK"
 type healthRule struct {
 	watch, code string     // labels health_watch and health_error_code
 	inputs      []field.ID // nil: the state of the GPU's links
-	// judge returns a result, or NaN where the inputs do not tell. in are the
+	// judge returns a result, or NaN if the inputs do not say. in are the
 	// inputs' readings, grown what a counter has grown by in the last minute.
 	judge func(in, grown []float64) float64
 }
@@ -49,8 +48,8 @@ const (
 // healthRules are the watches that NVML can judge and when they do not pass. They
 // are those of DCGM's health module (modules/health/DcgmHealthWatch.cpp of
 // https://github.com/NVIDIA/DCGM) as far as NVML knows what they ask, with the
-// codes that dcgm-exporter prints. Where two apply, the worse is shown, and of
-// equals the first. PMU, MCU and SM are missing: NVML tells nothing about them.
+// codes that dcgm-exporter prints. If two apply, the worse is shown, and of
+// equals the first. PMU, MCU and SM are missing: NVML says nothing about them.
 func healthRules() []healthRule {
 	return []healthRule{
 		{"PCIE", "DCGM_FR_PCI_REPLAY_RATE", []field.ID{202, 237, 238}, judgeReplays},
@@ -91,7 +90,7 @@ type xidRule struct {
 }
 
 // xidRules are the XIDs that DCGM calls devastating. One that occurred stays until
-// the library is let go, as it has to be for a reset of the GPU.
+// the collector is closed, as it has to be for a reset of the GPU.
 func xidRules() []xidRule {
 	const other = "DCGM_FR_XID_ERROR"
 	return []xidRule{
@@ -106,8 +105,8 @@ func xidRules() []xidRule {
 	}
 }
 
-// known returns result where something is true, pass where it is known not to
-// be, and NaN where v is blank.
+// known returns result if something is true, pass if it is known not to
+// be, and NaN if v is blank.
 func known(v float64, is bool, result float64) float64 {
 	switch {
 	case math.IsNaN(v):
@@ -222,4 +221,63 @@ func judgeFabricManager(in, _ []float64) float64 {
 		return healthFail
 	}
 	return math.NaN()
+}
+
+const (
+	// trailSpan is how far back a rise is searched for: a minute, as DCGM's health
+	// watches do, and something for readings that are taken every 30 s or so.
+	trailSpan = 75 * time.Second
+	trailStep = 10 * time.Second // between two points that are kept
+	trailMost = int(trailSpan/trailStep) + 2
+)
+
+// trail is the recent past of a counter.
+type trail struct {
+	points [trailMost]trailPoint // from the oldest
+	n      int
+}
+
+type trailPoint struct {
+	at time.Time
+	v  float64
+}
+
+// rise takes the counter's value and returns what it has grown by in the last
+// minute; if readings are further apart, what it grew by in a minute on
+// average since the one before. NaN means that it is not known: v is blank, or it
+// is the first and not 0.
+func (t *trail) rise(now time.Time, v float64) float64 {
+	if math.IsNaN(v) {
+		return v
+	}
+	if t.n > 0 && v < t.points[t.n-1].v {
+		t.n = 0 // the counter was reset
+	}
+	for t.n > 1 && now.Sub(t.points[0].at) > trailSpan {
+		t.n = copy(t.points[:], t.points[1:t.n])
+	}
+	first := t.points[0]
+	switch {
+	case t.n == 0:
+		t.keep(now, v)
+		if v == 0 {
+			return 0
+		}
+		return math.NaN()
+	case now.Sub(t.points[t.n-1].at) >= trailStep:
+		t.keep(now, v)
+	}
+	grown := v - first.v
+	if span := now.Sub(first.at); span > trailSpan {
+		grown *= float64(time.Minute) / float64(span)
+	}
+	return grown
+}
+
+func (t *trail) keep(now time.Time, v float64) {
+	if t.n == trailMost {
+		t.n = copy(t.points[:], t.points[1:])
+	}
+	t.points[t.n] = trailPoint{now, v}
+	t.n++
 }

@@ -102,7 +102,7 @@ func TestHealthRules(t *testing.T) {
 		if want == "" {
 			delete(expected, watch)
 		}
-		p := newHealthPart(newStub(values), nil, nil, nil)
+		p := newHealthPart(newStub(values), nil, nil)
 		defer p.close()
 		if diff := cmp.Diff(expected, watches(t, p)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -149,7 +149,7 @@ func TestHealthRises(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			stub := newStub(healthy())
-			p := newHealthPart(stub, nil, nil, nil)
+			p := newHealthPart(stub, nil, nil)
 			defer p.close()
 			var got string
 			for _, s := range steps {
@@ -179,7 +179,7 @@ func TestHealthRises(t *testing.T) {
 	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
 }
 
-// TestHealthAbsent: what a GPU cannot tell has no column.
+// TestHealthAbsent: what a GPU does not have has no column.
 func TestHealthAbsent(t *testing.T) {
 	f := func(ids []field.ID, want ...string) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestHealthAbsent(t *testing.T) {
 			values[id] = healthy()[id]
 		}
 		var got []string
-		for _, c := range newHealthPart(newStub(values), nil, nil, nil).columns() {
+		for _, c := range newHealthPart(newStub(values), nil, nil).columns() {
 			if c.Labels[0].Value == healthOK {
 				got = append(got, c.Labels[1].Value)
 			}
@@ -204,18 +204,15 @@ func TestHealthAbsent(t *testing.T) {
 
 func TestHealthXIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{}
-		x := b.join(testUUID, s.open, nil, zap.NewNop())
-		p := newHealthPart(nil, &b, x, nil)
+		s := &fakeEvents{}
+		p := newHealthPart(nil, fakeXIDs(t, s, zap.NewNop()), nil)
 		defer p.close()
-		heard()
 		f := func(want string, codes ...uint64) {
 			t.Helper()
 			for _, c := range codes {
 				s.xid(c, noInstance, noInstance)
 			}
-			heard()
+			time.Sleep(pollEvery)
 			if diff := cmp.Diff(map[string]string{"ALL": want}, watches(t, p)); diff != "" {
 				t.Errorf("after XIDs %v (-want +got):\n%s", codes, diff)
 			}
@@ -229,42 +226,29 @@ func TestHealthXIDs(t *testing.T) {
 	})
 }
 
-// TestHealthLinks: a link that goes down fails, one that never was up does not,
-// and a reload does not make it forgotten.
+// TestHealthLinks: a link that goes down fails, one that never was up does not.
 func TestHealthLinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b boards
-		s := &scriptedEvents{}
-		states := linkStates{active: 0b0111, known: 0b1111}
-		open := func() part {
-			return newHealthPart(nil, &b, b.join(testUUID, s.open, nil, zap.NewNop()), func() linkStates { return states })
+	states := linkStates{active: 0b0111, known: 0b1111}
+	p := newHealthPart(nil, nil, func() linkStates { return states })
+	defer p.close()
+	f := func(when, want string, now linkStates) {
+		t.Helper()
+		states = now
+		if got := watches(t, p)["NVLINK"]; got != want {
+			t.Errorf("%s: NVLINK is %q, want %q", when, got, want)
 		}
-		p := open()
-		heard()
-		f := func(when, want string, now linkStates) {
-			t.Helper()
-			states = now
-			if got := watches(t, p)["NVLINK"]; got != want {
-				t.Errorf("%s: NVLINK is %q, want %q", when, got, want)
-			}
-		}
-		f("three of four links are up", "pass", states)
-		f("one goes down", "fail NVLINK_DOWN", linkStates{active: 0b0101, known: 0b1111})
-		f("nothing is known", "", linkStates{})
-		heir := open()
-		p.close()
-		p = heir
-		f("after a reload", "fail NVLINK_DOWN", linkStates{active: 0b0101, known: 0b1111})
-		f("all are up", "pass", linkStates{active: 0b1111, known: 0b1111})
-		p.close()
-	})
+	}
+	f("three of four links are up", "pass", states)
+	f("one goes down", "fail NVLINK_DOWN", linkStates{active: 0b0101, known: 0b1111})
+	f("nothing is known", "", linkStates{})
+	f("all are up", "pass", linkStates{active: 0b1111, known: 0b1111})
 }
 
 // TestHealthInfoROM: the InfoROM is asked for once an hour.
 func TestHealthInfoROM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stub := newStub(healthy())
-		p := newHealthPart(stub, nil, nil, nil)
+		p := newHealthPart(stub, nil, nil)
 		for range 5 * 120 {
 			watches(t, p)
 			time.Sleep(30 * time.Second)
@@ -284,7 +268,7 @@ func TestHealthInfoROM(t *testing.T) {
 
 func TestHealthErrors(t *testing.T) {
 	stub := newStub(healthy())
-	p := newHealthPart(stub, nil, nil, nil)
+	p := newHealthPart(stub, nil, nil)
 	defer p.close()
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 	if err := p.sample(row, due); err != nil || len(stub.asked) > 0 {

@@ -10,26 +10,24 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/dl"
 )
 
-// library is a loaded NVML. It is shared by the collectors of this process; each
-// holds one reference, from acquire to release.
+// library is a loaded NVML.
 type library struct {
 	api  nvml.Interface
 	path string      // as the loader resolved it
 	file os.FileInfo // of path when it was loaded
 	dl   *dl.Library // the same library, for addresses
 
-	of atomic.Pointer[versions] // the initialisation in force; nil before the first. Calls that were abandoned read it, too
-
-	events boards   // GPUs that somebody listens to
-	met    rollCall // GPUs that there were
+	of atomic.Pointer[versions] // the initialisation in force; nil before the first
 
 	mu      sync.Mutex
 	symbols map[string]bool // that were looked up
@@ -46,7 +44,7 @@ func (l *library) versions() versions {
 }
 
 // has reports whether the library defines a symbol. go-nvml binds at the first
-// call, and the loader ends the process where the symbol is missing, so this is
+// call, and the loader ends the process if the symbol is missing, so this is
 // asked before each call of one that a supported driver may lack.
 func (l *library) has(symbol string) bool {
 	l.mu.Lock()
@@ -64,181 +62,92 @@ func (l *library) hasAll(symbols ...string) bool {
 	return !slices.ContainsFunc(symbols, func(s string) bool { return !l.has(s) })
 }
 
-// registry is the NVML of this process. There is one for all collectors, and it
-// is package-level state, because what it guards is process-wide:
-//
-//   - go-nvml's calls are undefined symbols of the executable. The loader binds
-//     each, at its first call, to the first library that defines it, for ever, and
-//     then never unloads that library. A process therefore has one NVML in its life.
-//   - go-nvml picks the versions of symbols in its own package-level variables when
-//     a library is loaded. It is loaded once, before anything else is called, so
-//     that two collectors, side by side during a reload, do not race for them.
-//
-// A library stays initialised while a collector has acquired it, and beyond that
-// while something holds it: a call that hangs must not have it shut down under
-// itself, and what listens to events is handed from one collector to the next.
-type registry struct {
-	turn  chan struct{} // holds a token while someone is inside; NVML may hang in there
-	bound *library      // the NVML of this process; nil before the first success
-	live  bool          // bound is initialised
-
-	mu    sync.Mutex // never held during a call
-	refs  int        // collectors
-	holds int
-	free  chan struct{} // closed when holds comes to 0 or a collector joins; nil: nobody waits
-}
-
-var process = &registry{turn: make(chan struct{}, 1)}
-
-func (r *registry) enter(ctx context.Context) error {
-	select {
-	case r.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for an earlier call to load NVML: %w", ctx.Err())
-	}
-}
-
-func (r *registry) leave() { <-r.turn }
-
-// acquire loads and initialises NVML, or joins the collectors that have it
-// already. An error says what was tried and what to do; nothing stays open then.
-// It wraps collector.ErrNotLoaded, or collector.ErrOutdated where only another
-// process can use the driver's library.
-func (r *registry) acquire(ctx context.Context, o Options) (*library, error) {
-	if err := r.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer r.leave()
-	var err error
-	switch {
-	case r.bound == nil:
-		r.bound, err = load(o)
-	case !r.live:
-		err = r.revive(o)
-	default:
-		if code := r.bound.greet(); code != nvml.SUCCESS {
-			err = fmt.Errorf("%w: NVML was initialised before the driver went (nvmlSystemGetDriverVersion: %w)", collector.ErrOutdated, code)
+// firstOf is the address of the first of these functions that the library has, nil
+// if it has none.
+func (l *library) firstOf(names []generation) unsafe.Pointer {
+	for _, name := range names {
+		if f, err := l.dl.Lookup(name.symbol); err == nil {
+			return f
 		}
 	}
+	return nil
+}
+
+// binding is which NVML this process is bound to. It is package-level state, because
+// go-nvml's is process-wide:
+//
+//   - go-nvml's calls are undefined symbols of the executable. The loader binds
+//     each, at its first call, to the first library that defines it, and never
+//     unloads that library again. A process therefore has one NVML in its life.
+//   - go-nvml picks the versions of symbols in its own package-level variables when
+//     a library is loaded. It is loaded once, before anything else is called.
+//
+// How often it is initialised NVML counts itself: each collector that opens it
+// initialises it, and shuts it down at its Close.
+type binding struct {
+	turn chan struct{} // holds a token while the library is loaded or initialised, in which NVML may hang
+	lib  *library      // nil before the first success
+}
+
+var process = &binding{turn: make(chan struct{}, 1)}
+
+// open loads and initialises NVML, or initialises the one that this process is
+// bound to. An error says what was tried and what to do; nothing stays open then.
+// It wraps collector.ErrNotLoaded, or collector.ErrOutdated if only another
+// process can use the driver's library. Each success needs a close.
+func (b *binding) open(ctx context.Context, o Options) (*library, error) {
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for an earlier call to load NVML: %w", ctx.Err())
+	}
+	if b.lib != nil {
+		return b.lib, b.lib.initialize(o)
+	}
+	lib, err := load(o)
 	if err != nil {
 		return nil, err
 	}
-	r.live = true
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refs++
-	r.wake()
-	return r.bound, nil
+	b.lib = lib
+	return lib, nil
 }
 
-// hold keeps a library that is in use initialised until release is called, once.
-func (r *registry) hold(*library) (release func() error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.holds++
-	return r.letGo
-}
-
-func (r *registry) letGo() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.holds--; r.holds == 0 {
-		r.wake()
+// close gives back one initialisation. The last closes NVML's descriptors, so
+// that the driver can be reset or unloaded; the library's code stays mapped.
+func (l *library) close() error {
+	if code := shutdown(l.dl); code != nvml.SUCCESS && code != nvml.ERROR_UNINITIALIZED {
+		return fmt.Errorf("shut down NVML (%s): %w", l.path, code)
 	}
 	return nil
 }
 
-// wake lets those who wait look again. r.mu is held.
-func (r *registry) wake() {
-	if r.free != nil {
-		close(r.free)
-		r.free = nil
-	}
-}
-
-// release gives back what acquire gave. The last one waits until nothing holds
-// the library and closes NVML's descriptors, so that the driver can be reset or
-// unloaded. The library's code stays mapped.
-func (r *registry) release() error {
-	r.mu.Lock()
-	r.refs--
-	r.mu.Unlock()
-	for {
-		_ = r.enter(context.Background()) // cannot fail
-		wait, used := r.whatHolds()
-		if wait == nil {
-			defer r.leave()
-			if used || !r.live {
-				return nil
-			}
-			return r.close()
-		}
-		r.leave()
-		<-wait
-	}
-}
-
-// whatHolds reports whether a collector uses the library; if none does but
-// something holds it, wait is closed when that may have changed.
-func (r *registry) whatHolds() (wait <-chan struct{}, used bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refs > 0 || r.holds == 0 {
-		return nil, r.refs > 0
-	}
-	if r.free == nil {
-		r.free = make(chan struct{})
-	}
-	return r.free, false
-}
-
-func (r *registry) close() error {
-	r.live = false
-	if code := shutdown(r.bound.dl); code != nvml.SUCCESS && code != nvml.ERROR_UNINITIALIZED {
-		return fmt.Errorf("shut down NVML (%s): %w", r.bound.path, code)
-	}
-	return nil
-}
-
-// revive initialises the library that this process is bound to once more: the
+// initialize initialises the library that this process is bound to once more: the
 // driver may have been reset or loaded again since.
-func (r *registry) revive(o Options) error {
-	code := initialize(r.bound.dl)
+func (l *library) initialize(o Options) error {
+	code := l.start()
 	if code == nvml.SUCCESS {
-		if code = r.bound.greet(); code == nvml.SUCCESS {
-			return nil
-		}
-		_ = shutdown(r.bound.dl) // the code before it is the reason
+		return nil
 	}
-	was := r.bound.versions()
-	err := explain(o, r.bound.path, was.nvml, code)
-	if other := r.other(o); other != "" {
+	was := l.versions()
+	err := o.host().Explain(l.path, was.nvml, code)
+	if other := l.other(o.host()); other != "" {
 		return fmt.Errorf("%w: this process is bound to %s of driver %s, and there is %s now: restart warpgauge, or run it with --isolation=process (%w)",
-			collector.ErrOutdated, r.bound.path, was.driver, other, err)
+			collector.ErrOutdated, l.path, was.driver, other, err)
 	}
 	return err
 }
 
-// other names a library that a new process would use rather than the one that
-// this process is bound to, or "".
-func (r *registry) other(o Options) string {
-	for _, name := range o.candidates() {
-		if name == soname {
-			name = r.bound.path // what the loader found by that name
-		}
-		st, err := os.Stat(name)
-		if err == nil && !os.SameFile(st, r.bound.file) && elfProblem(name) == "" {
-			return name
-		}
+// start initialises the library and reads the versions, which shows whether the
+// initialisation holds. After an error the library is as it was.
+func (l *library) start() nvml.Return {
+	code := initialize(l.dl)
+	if code != nvml.SUCCESS {
+		return code
 	}
-	return ""
-}
-
-// greet asks for the versions, which shows whether the initialisation holds.
-func (l *library) greet() nvml.Return {
 	driver, code := textOf(l.dl, "nvmlSystemGetDriverVersion")
 	if code != nvml.SUCCESS {
+		_ = shutdown(l.dl) // the code before it is the reason
 		return code
 	}
 	own, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion")
@@ -246,32 +155,47 @@ func (l *library) greet() nvml.Return {
 	return nvml.SUCCESS
 }
 
+// other names a library that a new process would use rather than the one that
+// this process is bound to, or "".
+func (l *library) other(h driver.Host) string {
+	for _, name := range h.Candidates() {
+		if name == driver.Soname {
+			name = l.path // what the loader found by that name
+		}
+		st, err := os.Stat(name)
+		if err == nil && !os.SameFile(st, l.file) && driver.Problem(name) == "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // load tries the candidates and binds go-nvml to the first that can be
 // initialised. What fails before that is unloaded again: nothing is bound to it.
 func load(o Options) (*library, error) {
-	var tried attempts
-	for _, name := range o.candidates() {
-		l, err := try(o, name)
+	var tried driver.Attempts
+	for _, name := range o.host().Candidates() {
+		l, err := try(o.host(), name)
 		if err == nil {
-			if err = bind(l); err == nil {
+			if err = l.bind(); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.versions().driver))
-				if lacks := lackingIn(l.has); len(lacks) > 0 {
+				if lacks := slices.DeleteFunc(symbols(), l.has); len(lacks) > 0 {
 					o.Log.Debug("the driver lacks functions, and fields that need them are absent", zap.Strings("lacks", lacks))
 				}
 				return l, nil
 			}
 		}
-		if tried.add(name, err) {
+		if tried.Add(name, err) {
 			break
 		}
 	}
-	return nil, tried.err(o)
+	return nil, tried.Err(o.host())
 }
 
 // try loads and initialises one candidate.
-func try(o Options, name string) (*library, error) {
-	if problem := elfProblem(name); problem != "" {
-		return nil, &unusableError{name, problem}
+func try(h driver.Host, name string) (*library, error) {
+	if problem := driver.Problem(name); problem != "" {
+		return nil, &driver.UnusableError{Path: name, Problem: problem}
 	}
 	d, err := dl.Open([]string{name})
 	if err != nil {
@@ -279,7 +203,7 @@ func try(o Options, name string) (*library, error) {
 	}
 	l := &library{path: d.Path(), dl: d, symbols: make(map[string]bool)}
 	if l.file, err = os.Stat(l.path); err == nil {
-		err = l.check(o)
+		err = l.check(h)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -288,21 +212,18 @@ func try(o Options, name string) (*library, error) {
 }
 
 // check initialises the library, or leaves it as it was.
-func (l *library) check(o Options) error {
+func (l *library) check(h driver.Host) error {
 	for _, s := range required {
 		if !l.has(s) {
-			return &unusableError{l.path, "it lacks " + s + ", so it is no NVML of a driver that is supported (470 or newer)"}
+			return &driver.UnusableError{Path: l.path, Problem: "it lacks " + s + ", so it is no NVML of a driver that is supported (470 or newer)"}
 		}
 	}
-	code := initialize(l.dl)
+	code := l.start()
 	if code == nvml.SUCCESS {
-		if code = l.greet(); code == nvml.SUCCESS {
-			return nil
-		}
-		_ = shutdown(l.dl) // the code before it is the reason
+		return nil
 	}
 	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // needs no initialisation
-	return &initError{code, explain(o, l.path, version, code)}
+	return &driver.InitError{Code: code, Err: h.Explain(l.path, version, code)}
 }
 
 // required is what must be there for anything to work; all of it is in NVML of
@@ -315,13 +236,12 @@ var required = [...]string{
 // bind makes l, which is initialised, the one that go-nvml calls. go-nvml loads a
 // library only together with an initialisation; that one is given back, and its
 // Shutdown, which would unload the library and rewrite its globals, never called.
-func bind(l *library) error {
+func (l *library) bind() error {
 	l.api = nvml.New(nvml.WithLibraryPath(l.path))
 	code := l.api.Init()
+	_ = shutdown(l.dl) // one of two, or the one that there is after an error
 	if code != nvml.SUCCESS {
-		_ = shutdown(l.dl) // the code before it is the reason
-		return errors.Join(&initError{code, fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
+		return errors.Join(&driver.InitError{Code: code, Err: fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
 	}
-	_ = shutdown(l.dl) // the one of two
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/eventually"
@@ -73,12 +74,9 @@ func mustHold(t *testing.T, n *nvmltest.Node, want bool) {
 	if want != (held.Inits > 0) || want != (len(files) > 0) {
 		t.Errorf("held: %+v, open: %v; want any: %v", held, files, want)
 	}
-	if held.Inits > 1 {
-		t.Errorf("initialised %d times, want once however many collectors there are", held.Inits)
-	}
 }
 
-func TestCollectorsShareTheLibrary(t *testing.T) {
+func TestBothCollectorsInOneProcess(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	for range 2 { // closed and opened again
 		first, sources := open(t, at(n))
@@ -86,15 +84,14 @@ func TestCollectorsShareTheLibrary(t *testing.T) {
 			t.Fatalf("%d sources, want 2", len(sources))
 		}
 		mustHold(t, n, true)
-		second, others := open(t, at(n))
-		mustHold(t, n, true)
+		second := NewProcesses(at(n))
+		others, err := second.Open(t.Context(), field.List{})
+		must(t, err)
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}
 		mustHold(t, n, true)
-		if rows := sampleAll(t, others); len(rows[1]) != 1 || !(rows[1][0] > 0) {
-			t.Errorf("rows %v after the other collector was closed", rows)
-		}
+		sampleAll(t, others)
 		if err := second.Close(); err != nil {
 			t.Error(err)
 		}
@@ -205,9 +202,6 @@ func TestDriverThatIsReloaded(t *testing.T) {
 	if _, err := c.Rescan(t.Context()); !errors.Is(err, collector.ErrOutdated) {
 		t.Errorf("Rescan without a driver: %v, want %v", err, collector.ErrOutdated)
 	}
-	if _, err := New(at(n)).Open(t.Context(), temperature(t)); !errors.Is(err, collector.ErrOutdated) {
-		t.Errorf("a second Open beside the first: %v, want %v", err, collector.ErrOutdated)
-	}
 	must(t, c.Close())
 	if _, err := New(at(n)).Open(t.Context(), temperature(t)); !errors.Is(err, collector.ErrNotLoaded) || errors.Is(err, collector.ErrOutdated) {
 		t.Errorf("Open without a driver: %v, want %v", err, collector.ErrNotLoaded)
@@ -217,14 +211,14 @@ func TestDriverThatIsReloaded(t *testing.T) {
 	sampleAll(t, sources)
 }
 
-// TestDriverThatIsUpgraded: this process is bound to the old library for ever.
+// TestDriverThatIsUpgraded: this process is bound to the old library for its life.
 func TestDriverThatIsUpgraded(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
 		return
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	o := at(n)
-	o.Library = n.Install(filepath.Join(t.TempDir(), soname))
+	o.Library = n.Install(filepath.Join(t.TempDir(), driver.Soname))
 	c, _ := open(t, o)
 	must(t, c.Close())
 	n.Unload()
@@ -232,7 +226,7 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "999.10.01") {
 		t.Errorf("the driver alone was upgraded: %v, want a mismatch that a new process would not mend", err)
 	}
-	next := n.Install(filepath.Join(t.TempDir(), soname)) // the library, too
+	next := n.Install(filepath.Join(t.TempDir(), driver.Soname)) // the library, too
 	must(t, os.Rename(next, o.Library))
 	_, err := New(o).Open(t.Context(), temperature(t))
 	if !errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "--isolation=process") {
@@ -255,13 +249,13 @@ func TestTheNextCandidate(t *testing.T) {
 	o := at(n)
 	o.Library, o.withoutLoader = "", true
 	bad := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(bad, soname), []byte("\x7fELF\x01 and no more"), 0o600))
+	must(t, os.WriteFile(filepath.Join(bad, driver.Soname), []byte("\x7fELF\x01 and no more"), 0o600))
 	gone := t.TempDir()
-	good := filepath.Dir(n.Install(filepath.Join(t.TempDir(), soname)))
+	good := filepath.Dir(n.Install(filepath.Join(t.TempDir(), driver.Soname)))
 	o.DriverRoots = []string{bad, gone, good}
 	c, sources := open(t, o)
 	sampleAll(t, sources)
-	if want := filepath.Join(good, soname); c.lib.path != want {
+	if want := filepath.Join(good, driver.Soname); c.lib.path != want {
 		t.Errorf("loaded %s, want %s", c.lib.path, want)
 	}
 }
@@ -294,29 +288,41 @@ func TestAnInitThatHangs(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForWhatHolds: else NVML would be shut down under a call, and a
-// release answered while the driver is still held.
-func TestCloseWaitsForWhatHolds(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	c, _ := open(t, at(n))
-	let := process.hold(c.lib)
+// TestCloseWaitsForACallThatHangs: else NVML would be shut down under it.
+func TestCloseWaitsForACallThatHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")
+	defer release()
+	o := at(n)
+	o.Patience = 300 * time.Millisecond
+	c, _ := open(t, o)
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()
 	select {
 	case err := <-closed:
-		t.Fatalf("closed (%v) while held", err)
+		t.Fatalf("closed (%v) during a call", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	mustHold(t, n, true)
-	second, sources := open(t, at(n)) // joins
-	must(t, let())
-	if err := <-closed; err != nil {
-		t.Errorf("Close: %v", err)
-	}
-	sampleAll(t, sources)
-	mustHold(t, n, true)
-	must(t, second.Close())
+	release()
+	must(t, <-closed)
 	mustHold(t, n, false)
+}
+
+// TestAFailedOpenDuringACallThatHangs: Open returns, and the library is closed when the
+// call does.
+func TestAFailedOpenDuringACallThatHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	release := n.Hang(nvmltest.Host, "nvmlDeviceGetCount_v2")
+	defer release()
+	o := at(n)
+	o.Patience = 100 * time.Millisecond
+	if _, err := New(o).Open(t.Context(), temperature(t)); !errors.Is(err, errHangs) {
+		t.Errorf("got %v, want %v", err, errHangs)
+	}
+	mustHold(t, n, true)
+	release()
+	eventually.True(t, "the library is closed", func() bool { return n.Held().Inits == 0 })
 }
 
 func TestLookedUpOnce(t *testing.T) {
@@ -324,7 +330,7 @@ func TestLookedUpOnce(t *testing.T) {
 	c, _ := open(t, at(n))
 	for range 2 {
 		if !c.lib.has("nvmlDeviceGetName") || c.lib.has("nvmlNoSuchFunction") || c.lib.hasAll("nvmlDeviceGetName", "nvmlNoSuchFunction") {
-			t.Error("has tells what is not so")
+			t.Error("has reports what is not so")
 		}
 	}
 	if v := c.lib.versions(); v.driver == "" || !slices.Contains(strings.SplitAfterN(v.nvml, ".", 2), v.driver) {

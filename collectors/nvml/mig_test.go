@@ -54,7 +54,7 @@ func TestDiscoveryOfInstances(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, in := range gpus[0].instances {
-		if in.raw == 0 || in.handle == nil {
+		if in.handle == nil {
 			t.Errorf("instance %s has no handle", in.device.ID)
 		}
 		if split := in.device.Level == field.Instance && in.gi == 3; split != (in.ci == -1) {
@@ -117,42 +117,70 @@ func TestRescan(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
 	d := discoveryOn(t, n)
 	found := takeInventory(d.mustFind(t))
-	f := func(what string, want bool) {
+	f := func(what string, before inventory, grown, shrunk bool) {
 		t.Helper()
-		if got, err := d.changed(t.Context(), found); err != nil || got != want {
-			t.Errorf("%s: changed = %v, %v; want %v", what, got, err, want)
+		now := takeInventory(d.mustFind(t))
+		if before.grown(now) != grown || before.shrunk(now) != shrunk {
+			t.Errorf("%s: grown = %v, shrunk = %v; want %v, %v", what, before.grown(now), before.shrunk(now), grown, shrunk)
 		}
 	}
-	f("as it was", false)
+	f("as it was", found, false, false)
 	n.Lose(1)
-	f("a GPU is lost: its source says so", false)
+	f("a GPU is lost: its source says so", found, false, false)
 	lost := takeInventory(d.mustFind(t))
 	n.Restore(1)
-	f("a GPU that was lost for a while", false)
-	if got, err := d.changed(t.Context(), lost); err != nil || !got {
-		t.Errorf("a GPU that was lost at Open is back: changed = %v, %v", got, err)
-	}
-	n.Remove(2)
-	f("a GPU is gone", true)
-	n.Restore(2)
+	f("a GPU that was lost for a while", found, false, false)
+	f("a GPU that was lost at Open is back", lost, true, false)
+	n.Remove(0)
+	f("a GPU is gone, and the others have other indexes", found, false, true)
+	n.Restore(0)
 	n.SetMIG(0, "1g.10gb", "2g.20gb")
-	f("other instances", true)
+	f("other instances", found, true, false)
 	n.SetMIG(0, "1g.10gb", "1g.10gb")
-	f("the instances of before", false)
+	f("the instances of before", found, false, false)
 	n.SetMIG(2)
-	f("MIG mode was switched on", true)
+	f("MIG mode was switched on", found, true, false)
 	n.NoMIG(2)
 	n.NoMIG(0)
-	f("MIG mode was switched off", true)
+	f("MIG mode was switched off", found, true, false)
+}
+
+// TestRescanOfAGPUThatIsGone: its source stays for a while, and no GPU has another
+// number before.
+func TestRescanOfAGPUThatIsGone(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+	c, sources := open(t, at(n))
+	rescan := func(when string, want bool) {
+		t.Helper()
+		if got, err := c.Rescan(t.Context()); err != nil || got != want {
+			t.Errorf("%s: Rescan = %v, %v; want %v", when, got, err, want)
+		}
+	}
+	rescan("with all GPUs", false)
+	n.XID(0, 79)
+	n.Remove(0)
+	rescan("when one is gone", false)
+	row, due := make([]float64, 1), []bool{true}
+	if err := sources[0].Sample(row, due); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Errorf("its source: %v, want %v", err, collector.ErrDeviceLost)
+	}
+	if err := sources[1].Sample(row, due); err != nil || sources[1].Devices()[0].GPU != "1" {
+		t.Errorf("the next: GPU %s, %v", sources[1].Devices()[0].GPU, err)
+	}
+	c.gone = c.gone.Add(-goneFor)
+	rescan("later", true)
+	n.Restore(0)
+	rescan("when it is back", false)
+	n.Remove(0)
+	rescan("when it is gone again", false)
 }
 
 // TestRescanDisturbsNothing: it sets nothing and takes no samples.
 func TestRescanDisturbsNothing(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}}})
-	d := discoveryOn(t, n)
-	found := takeInventory(d.mustFind(t))
+	c, _ := open(t, at(n))
 	n.ResetCalls()
-	if _, err := d.changed(t.Context(), found); err != nil {
+	if _, err := c.Rescan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var total uint64
@@ -164,7 +192,7 @@ func TestRescanDisturbsNothing(t *testing.T) {
 	}
 }
 
-// TestMIGPart: between rescans a source sees that its GPU is partitioned anew.
+// TestMIGPart: between rescans a source sees that its GPU is partitioned in another way.
 func TestMIGPart(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
 	d := discoveryOn(t, n)
@@ -173,7 +201,7 @@ func TestMIGPart(t *testing.T) {
 		func() { n.SetMIG(0, "1g.10gb", "2g.20gb") },
 		func() { n.SetMIG(1, "7g.80gb") },
 	} {
-		p := d.lib.newMIGPart(gpus[i])
+		p := newMIGPart(d.lib, gpus[i])
 		now := time.Now()
 		p.now = func() time.Time { return now }
 		for range 3 {
@@ -200,7 +228,7 @@ func TestMIGPart(t *testing.T) {
 func TestLayoutUnknown(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb"}}})
 	d := discoveryOn(t, n)
-	w := d.lib.newMIGWatch(d.mustFind(t)[0])
+	w := newMIGWatch(d.lib, d.mustFind(t)[0])
 	for _, f := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"} {
 		n.Return(0, f, "UNKNOWN")
 		if w.changed() {
@@ -208,16 +236,13 @@ func TestLayoutUnknown(t *testing.T) {
 		}
 		n.Clear(0)
 	}
-	if n := testing.AllocsPerRun(20, func() { w.changed() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
 }
 
 func TestBoardWithoutMIG(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "t4", GPUs: 1})
 	d := discoveryOn(t, n)
 	g := d.mustFind(t)[0]
-	if g.migCapable || g.mig || d.lib.newMIGPart(g) != nil {
+	if g.migCapable || g.mig || newMIGPart(d.lib, g) != nil {
 		t.Errorf("a T4 has MIG: %+v", g)
 	}
 }

@@ -3,96 +3,102 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"math"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/programtest"
 )
 
-// oddSource is a library of functions that answer what drivers should not. It
-// declares nvmlFieldValue_t anew rather than include our header, so that a
-// mistake there shows here.
-const oddSource = `
-#include <stdint.h>
-struct value { unsigned id, scope; int64_t stamp, latency; unsigned type; int code; union { double d; int si; unsigned ui; uint64_t ull; int64_t sll; unsigned short us; } v; };
+// libraryWith is a library that has these symbols alone.
+func libraryWith(has ...string) *library {
+	l := &library{symbols: map[string]bool{}}
+	for _, s := range symbols() {
+		l.symbols[s] = slices.Contains(has, s)
+	}
+	return l
+}
 
-static void set(struct value *f, unsigned type) { f->type = type; f->code = 0; f->stamp = 1000000; }
-
-int nvmlDeviceGetFieldValues(void *dev, int n, struct value *f) {
-	for (int i = 0; i < n; i++, f++) {
-		switch (f->id) {
-		case 3: break;                                    // left as it was: ECC is off
-		case 82: set(f, 0); f->v.ui = 57; break;          // an integer whose type says double
-		case 83: set(f, 3); f->v.ull = ~0ull; break;      // not available
-		case 186: set(f, 1); f->v.ui = ~0u; break;        // not available
-		case 143: set(f, 6); f->v.us = 3; break;          // a short
-		case 142: set(f, 5); f->v.si = 4; break;
-		case 145: set(f, 4); f->v.sll = 1; break;
-		case 144: set(f, 9); f->v.ull = 1; break;         // of a type to come
-		case 74: set(f, 0); f->v.d = 1e9; break;          // a double indeed
-		case 75: set(f, 2); f->v.ull = 1ull << 53; break;
-		case 76: set(f, 3); f->code = 999; break;
-		case 197: set(f, 1); f->v.ui = 5; break;          // a counter of 32 bits
-		default: f->code = 2;                             // unknown to this driver
+// oddValues are field values as drivers should not return them.
+func oddValues(all []nvml.FieldValue) nvml.Return {
+	for i := range all {
+		f := &all[i]
+		set := func(kind nvml.ValueType, bits uint64) {
+			f.ValueType, f.NvmlReturn, f.Timestamp = uint32(kind), uint32(nvml.SUCCESS), 1000000
+			binary.NativeEndian.PutUint64(f.Value[:], bits)
+		}
+		switch f.FieldId {
+		case 3: // left as it was: ECC is off
+		case 82:
+			set(nvml.VALUE_TYPE_DOUBLE, 57) // an integer whose type says double
+		case 83:
+			set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, math.MaxUint64) // not available
+		case 186:
+			set(nvml.VALUE_TYPE_UNSIGNED_INT, math.MaxUint32) // not available
+		case 143:
+			set(nvml.VALUE_TYPE_UNSIGNED_SHORT, 3)
+		case 142:
+			set(nvml.VALUE_TYPE_SIGNED_INT, 4)
+		case 145:
+			set(nvml.VALUE_TYPE_SIGNED_LONG_LONG, 1)
+		case 144:
+			set(9, 1) // of a type to come
+		case 74:
+			set(nvml.VALUE_TYPE_DOUBLE, math.Float64bits(1e9)) // a double indeed
+		case 75:
+			set(nvml.VALUE_TYPE_UNSIGNED_LONG, 1<<53)
+		case 76:
+			set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, 0)
+			f.NvmlReturn = uint32(nvml.ERROR_UNKNOWN)
+		case 197:
+			set(nvml.VALUE_TYPE_UNSIGNED_INT, 5) // a counter of 32 bits
+		default:
+			f.NvmlReturn = uint32(nvml.ERROR_INVALID_ARGUMENT) // unknown to this driver
 		}
 	}
-	return 0;
+	return nvml.SUCCESS
 }
-int nvmlDeviceGetPowerUsage(void *dev, unsigned *v) { *v = 0; return 0; }
-int nvmlDeviceGetPerformanceState(void *dev, unsigned *v) { *v = 32; return 0; }
-int nvmlDeviceGetClockInfo(void *dev, unsigned type, unsigned *v) { *v = type == 1 ? 0 : ~0u; return 0; }
-int nvmlDeviceGetMaxClockInfo(void *dev, unsigned type, unsigned *v) { *v = 0; return 0; }
-int nvmlDeviceGetUtilizationRates(void *dev, unsigned *v) { v[0] = 808530000; v[1] = ~0u; return 0; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, uint64_t *v) { *v = ~0ull; return 0; }
-int nvmlDeviceGetRetiredPages(void *dev, unsigned cause, unsigned *n, uint64_t *pages) { *n = 6; return 7; } // insufficient size
-int nvmlDeviceValidateInforom(void *dev) { return 14; } // corrupted
-int nvmlDeviceGetCpuAffinity(void *dev, unsigned n, unsigned long *words) {
-	words[0] = ~0ul; words[1] = 0xffffffff; words[2] = 1ul << 63; words[3] = 0x8000000000000001;
-	return n == 4 ? 0 : 2;
-}
-struct fabric { unsigned version; unsigned char cluster[16]; int status; unsigned clique; unsigned char state; unsigned mask; unsigned char summary; };
-int nvmlDeviceGetGpuFabricInfoV(void *dev, struct fabric *f) { // knows the second version only
-	if (f->version != (36 | 2 << 24)) return 25;
-	f->state = 3; f->status = 0; f->clique = 11; f->mask = 2; // does not touch the summary
-	return 0;
-}
-int nvmlDeviceGetMemoryInfo(void *dev, uint64_t *m) { m[0] = 0; m[1] = 0; m[2] = 0; return 0; }
-`
 
-// oddLibrary compiles and loads oddSource.
-func oddLibrary(t *testing.T) *library {
-	t.Helper()
-	programtest.Find(t, "cc")
-	dir := t.TempDir()
-	source, file := filepath.Join(dir, "odd.c"), filepath.Join(dir, "odd.so")
-	if err := os.WriteFile(source, []byte(oddSource), 0o600); err != nil {
-		t.Fatal(err)
+// oddDevice answers what drivers should not.
+func oddDevice() device {
+	const none = math.MaxUint32
+	return &handle{
+		lib: libraryWith("nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetClockInfo",
+			"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetRetiredPages",
+			"nvmlDeviceValidateInforom", "nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryInfo"),
+		Device: &mock.Device{
+			GetFieldValuesFunc:      oddValues,
+			GetPowerUsageFunc:       func() (uint32, nvml.Return) { return 0, nvml.SUCCESS },
+			GetPerformanceStateFunc: func() (nvml.Pstates, nvml.Return) { return nvml.PSTATE_UNKNOWN, nvml.SUCCESS },
+			GetClockInfoFunc: func(c nvml.ClockType) (uint32, nvml.Return) {
+				if c == nvml.CLOCK_SM {
+					return 0, nvml.SUCCESS
+				}
+				return none, nvml.SUCCESS
+			},
+			GetMaxClockInfoFunc: func(nvml.ClockType) (uint32, nvml.Return) { return 0, nvml.SUCCESS },
+			GetUtilizationRatesFunc: func() (nvml.Utilization, nvml.Return) {
+				return nvml.Utilization{Gpu: 808530000, Memory: none}, nvml.SUCCESS
+			},
+			GetCurrentClocksThrottleReasonsFunc: func() (uint64, nvml.Return) { return math.MaxUint64, nvml.SUCCESS },
+			GetRetiredPagesFunc:                 func(nvml.PageRetirementCause) ([]uint64, nvml.Return) { return make([]uint64, 6), nvml.SUCCESS },
+			ValidateInforomFunc:                 func() nvml.Return { return nvml.ERROR_CORRUPTED_INFOROM },
+			GetCpuAffinityFunc: func(int) ([]uint, nvml.Return) {
+				return []uint{math.MaxUint, 0xffffffff, 1 << 63, 0x8000000000000001}, nvml.SUCCESS
+			},
+			GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.SUCCESS },
+		},
 	}
-	if err := simulated.CC(dir, "-shared", "-fPIC", "-o", file, source); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dl.Open([]string{file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &library{dl: d, symbols: map[string]bool{}}
 }
 
 // TestOddities: what drivers answer that is no value does not become one.
 func TestOddities(t *testing.T) {
-	l := oddLibrary(t)
+	odd := oddDevice()
 	var fields []field.Reading
 	for _, name := range tabled() {
 		d, _, _ := field.ByName(name)
@@ -100,16 +106,12 @@ func TestOddities(t *testing.T) {
 			fields = append(fields, field.Reading{Desc: d})
 		}
 	}
-	const someDevice = 0x1000
-	p, err := newReadings(l, someDevice, []target{{raw: someDevice, level: field.GPU}}, fields, nil, zap.NewNop())
+	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, fields, nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	for i := range due {
-		due[i] = true
-	}
+	row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
 	for range 2 {
 		if err := p.sample(row, due); err != nil {
 			t.Fatal(err)
@@ -148,10 +150,6 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_CPU_AFFINITY_1":                      0xffffffff,
 		"DCGM_FI_DEV_CPU_AFFINITY_2":                      math.MinInt64,
 		"DCGM_FI_DEV_CPU_AFFINITY_3":                      nan,
-		"DCGM_FI_DEV_FABRIC_MANAGER_STATUS":               3,
-		"DCGM_FI_DEV_FABRIC_MANAGER_ERROR_CODE":           0,
-		"DCGM_FI_DEV_FABRIC_CLIQUE_ID":                    11,
-		"DCGM_FI_DEV_FABRIC_HEALTH_MASK":                  2,
 		"DCGM_FI_DEV_FB_TOTAL":                            nan,
 		"DCGM_FI_DEV_FB_FREE":                             nan,
 		"DCGM_FI_DEV_FB_USED":                             nan,

@@ -3,9 +3,12 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -21,58 +24,52 @@ type processPart struct {
 	subjects []processSubject
 	now      func() time.Time
 	begin    time.Time
-	meters   [numAsks]meterPair
+	meters   [numAsks]meter
 }
 
 // processSubject is what has processes: a GPU, or a MIG device.
 type processSubject struct {
 	device int
 	query  *processQuery
-	busy   *busyMeans // nil where drivers do not tell: with MIG
+	busy   *busyMeans // nil if drivers do not say: with MIG
 	log    *zap.Logger
-	told   [2]nvml.Return // what was logged last of lists and of samples
+	state  [2]nvml.Return // what was logged last of lists and of samples
 
-	samples []busySample
-	list    []processes.Process
+	list []processes.Process
 }
 
 var _ part = (*processPart)(nil)
 
 // newProcessPart makes the part of a GPU's processes. With MIG the GPU has those
-// that are in none of its instances. Where a GPU instance is split, its compute
+// that are in none of its instances. If a GPU instance is split, its compute
 // instances have them.
-func newProcessPart(l *library, g *gpu, log *zap.Logger) (*processPart, error) {
+func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 	p := &processPart{now: time.Now, begin: time.Now()}
-	board := processSubject{log: log.With(zap.String("device", g.device.ID))}
-	if !g.mig {
-		board.busy = new(busyMeans)
+	for i := range p.meters {
+		p.meters[i].call = processCalls[i][0].symbol
 	}
-	err := p.add(l, g.raw, g.mig, board)
+	p.add(0, newProcessQuery(l, g.handle, g.mig, !g.mig), log.With(zap.String("device", g.device.ID)))
 	for i, in := range g.instances {
-		if in.ci >= 0 && err == nil {
-			err = p.add(l, in.raw, false, processSubject{device: 1 + i, log: log.With(zap.String("device", in.device.ID))})
+		if in.ci >= 0 {
+			p.add(1+i, newProcessQuery(l, in.handle, false, false), log.With(zap.String("device", in.device.ID)))
 		}
 	}
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
+	return p
 }
 
-func (p *processPart) add(l *library, raw uintptr, outside bool, s processSubject) (err error) {
-	if s.query, err = newProcessQuery(l.dl, raw, outside, s.busy != nil); err != nil {
-		return err
+func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
+	s := processSubject{device: device, query: q, log: log}
+	if q.busy != nil || q.busyOld {
+		s.busy = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
-	p.cols = processes.AppendColumns(p.cols, s.device)
-	return nil
+	p.cols = processes.AppendColumns(p.cols, device)
 }
 
 func (p *processPart) columns() []collector.Column { return p.cols }
 
 // sample asks each subject in turn. One that has no list to give is blank, one that
-// does not answer has an error of its own.
+// does not answer has a separate error.
 func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	var errs error
@@ -81,10 +78,7 @@ func (p *processPart) sample(row []float64, due []bool) error {
 		if !due[at] {
 			continue
 		}
-		err := p.subjects[i].sample(row[at:at+processes.Width], now, now.Sub(p.begin))
-		for call := range p.meters {
-			p.meters[call].add(p.subjects[i].query.spent(call))
-		}
+		err := p.subjects[i].sample(row[at:at+processes.Width], now, now.Sub(p.begin), &p.meters)
 		if err != nil && ends(err) {
 			return err
 		}
@@ -93,12 +87,12 @@ func (p *processPart) sample(row []float64, due []bool) error {
 	return errs
 }
 
-func (s *processSubject) sample(block []float64, now time.Time, up time.Duration) error {
+func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]meter) error {
 	var since uint64
 	if s.busy != nil {
 		since = s.busy.begin(now, up)
 	}
-	s.query.ask(since)
+	s.query.ask(since, meters)
 	lists, err := s.listed()
 	if err != nil {
 		return err
@@ -106,7 +100,7 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	if err := s.weigh(); err != nil {
 		return err
 	}
-	s.say(lists)
+	s.logState(lists)
 	if lists != nvml.SUCCESS {
 		processes.Blank(block)
 		return nil //nolint:nilerr // it has answered: there is no list
@@ -115,11 +109,11 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	return nil
 }
 
-// listed judges the answers of the lists. A device answers where one of them does.
+// listed judges the answers of the lists. A device answers if one of them does.
 func (s *processSubject) listed() (nvml.Return, error) {
 	reason := nvml.ERROR_FUNCTION_NOT_FOUND
 	for i := range numLists {
-		switch code := s.query.code(i); {
+		switch code := s.query.codes[i]; {
 		case isFatal(code):
 			return code, fatal(code)
 		case lost(code):
@@ -139,14 +133,13 @@ func (s *processSubject) listed() (nvml.Return, error) {
 
 // weigh takes what is said of how busy processes are.
 func (s *processSubject) weigh() error {
-	code := s.query.code(askBusy)
+	code := s.query.codes[askBusy]
 	switch {
 	case s.busy == nil:
 	case isFatal(code):
 		return fatal(code)
 	case code == nvml.SUCCESS:
-		s.samples = s.query.appendSamples(s.samples[:0])
-		s.busy.take(s.samples)
+		s.busy.take(s.query.samples)
 	case code == nvml.ERROR_NOT_FOUND:
 		s.busy.idle()
 	}
@@ -157,23 +150,21 @@ func (s *processSubject) weigh() error {
 // NVML's lists is missing.
 func (s *processSubject) gather() (count int) {
 	s.list = s.list[:0]
-	n, nameless := s.query.processes()
-	for i := range n {
-		pid, memory, lists := s.query.process(i)
-		p := processes.Process{PID: pid, Memory: memory, Busy: math.NaN(), Flags: flagsOf(lists)}
+	for _, f := range s.query.found {
+		p := processes.Process{PID: int(f.pid), Memory: f.memory, Busy: math.NaN(), Flags: flagsOf(f.lists)}
 		if s.busy != nil {
-			p.Busy = s.busy.mean(pid)
+			p.Busy = s.busy.mean(p.PID)
 		}
 		s.list = append(s.list, p)
 	}
 	for i := range numLists {
-		switch s.query.code(i) {
+		switch s.query.codes[i] {
 		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND: // there are none of that kind
 		default:
 			return -1
 		}
 	}
-	return n + nameless
+	return len(s.query.found) + s.query.nameless
 }
 
 func flagsOf(lists uint) (f processes.Flags) {
@@ -185,17 +176,17 @@ func flagsOf(lists uint) (f processes.Flags) {
 	return f
 }
 
-// say logs when a device begins or ceases to tell.
-func (s *processSubject) say(lists nvml.Return) {
-	busy := s.query.code(askBusy)
+// logState logs when a device begins or ceases to list its processes.
+func (s *processSubject) logState(lists nvml.Return) {
+	busy := s.query.codes[askBusy]
 	if busy == nvml.ERROR_NOT_FOUND || s.busy == nil {
 		busy = nvml.SUCCESS
 	}
 	now := [2]nvml.Return{lists, busy}
-	if now == s.told {
+	if now == s.state {
 		return
 	}
-	s.told = now
+	s.state = now
 	switch {
 	case lists != nvml.SUCCESS:
 		s.log.Info("processes are not known", zap.Error(lists))
@@ -209,14 +200,195 @@ func (s *processSubject) say(lists nvml.Return) {
 func (p *processPart) calls() []collector.CallCost {
 	out := make([]collector.CallCost, numAsks)
 	for i := range out {
-		out[i] = p.meters[i].cost(processCalls[i][0].symbol)
+		out[i] = p.meters[i].cost()
 	}
 	return out
 }
 
-func (p *processPart) close() {
-	for i := range p.subjects {
-		p.subjects[i].query.close()
+func (*processPart) close() {}
+
+// processQuery asks for the processes of a GPU or a MIG device. It allocates
+// when there are more processes than ever before. For one goroutine.
+type processQuery struct {
+	device  nvml.Device
+	outside bool                     // processes that are in an instance are left out
+	lists   [numLists]unsafe.Pointer // addresses of the functions, nil for those that the library lacks
+	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if it is not to be asked
+	busyOld bool                     // go-nvml's nvmlDeviceGetProcessUtilization may be asked
+	buf     []byte
+
+	// The newest answers.
+	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
+	found    []foundProcess
+	nameless int // processes with the number 0, which are not in found
+	samples  []busySample
+}
+
+// foundProcess is a process; it is there once, however many lists name it.
+type foundProcess struct {
+	pid    uint32
+	lists  uint    // bit 1 << list of each list that names it
+	memory float64 // bytes, NaN if it is not available
+}
+
+// Layout of the structs that the functions fill, in bytes, after nvml.h.
+const (
+	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Drivers from
+	// 535.43 to 535.86 fill _v3's with eight bytes more each, without another name for
+	// it, and there were reports of eight less:
+	// https://github.com/XuehaiPan/nvitop/pull/79 and 226. go-nvml's buffers are too
+	// short for the former.
+	infoMemory, infoInstance, infoSize = 8, 16, 24
+	infoShort, infoLong                = infoInstance, infoSize + 8
+
+	samplePID, sampleSM, sampleSize = 8, 12, 40 // nvmlProcessUtilizationInfo_v1_t
+
+	entrySize = sampleSize // the largest of them
+	filler    = 0xa5
+)
+
+const (
+	usualProcesses = 128
+	mostProcesses  = 16384
+)
+
+// newProcessQuery makes one of a GPU or MIG device. outside asks for the processes
+// alone that are in no instance of it, busy also for how busy they are.
+func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuery {
+	q := &processQuery{device: d, outside: outside, buf: make([]byte, usualProcesses*entrySize)}
+	for i := range q.lists {
+		q.lists[i] = l.firstOf(processCalls[i][:])
 	}
-	p.subjects = nil
+	if busy {
+		q.busy = l.firstOf(processCalls[askBusy][:1])
+		q.busyOld = l.has(processCalls[askBusy][1].symbol)
+	}
+	return q
+}
+
+func (q *processQuery) room() int { return len(q.buf) / entrySize }
+
+// grow makes room for n entries, and reports false if there is room for the most.
+func (q *processQuery) grow(n int) bool {
+	n = min(max(n+n/4, 2*q.room()), mostProcesses)
+	if n <= q.room() {
+		return false
+	}
+	q.buf = make([]byte, n*entrySize)
+	return true
+}
+
+// ask asks for all lists and then for samples newer than since. It ends early if an
+// answer concerns the whole GPU or driver. It may hang when the driver does.
+func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
+	q.found, q.samples, q.nameless = q.found[:0], q.samples[:0], 0
+	for i := range q.codes {
+		q.codes[i] = nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	for list, f := range q.lists {
+		if f == nil {
+			continue
+		}
+		count, code := q.fill(&meters[list], func(room int) (int, nvml.Return) { return listProcesses(f, q.device, q.buf, room) })
+		q.codes[list] = code
+		if isFatal(code) {
+			return
+		}
+		if code == nvml.SUCCESS {
+			q.readList(list, count)
+		}
+	}
+	if q.busy != nil {
+		count, code := q.fill(&meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(q.busy, q.device, since, q.buf, room) })
+		q.codes[askBusy] = code
+		for i := range count {
+			e := q.buf[i*sampleSize:]
+			q.addSample(binary.NativeEndian.Uint64(e), binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:]))
+		}
+		if !q.busyOld || !never(code) {
+			return
+		}
+		q.busy = nil // for good: it is the driver's, or the device's, nature
+	}
+	if q.busyOld {
+		start := time.Now()
+		samples, code := q.device.GetProcessUtilization(since)
+		meters[askBusy].add(start)
+		if code == nvml.ERROR_INSUFFICIENT_SIZE && len(samples) == 0 { // go-nvml's word for none
+			code = nvml.ERROR_NOT_FOUND
+		}
+		q.codes[askBusy] = code
+		for _, s := range samples {
+			q.addSample(s.TimeStamp, s.Pid, s.SmUtil)
+		}
+	}
+}
+
+func (q *processQuery) addSample(stamp uint64, pid, percent uint32) {
+	q.samples = append(q.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(stamp)})
+}
+
+// fill makes a call that fills the buffer, again with more room if there is more, and returns
+// how many entries it has after a success.
+func (q *processQuery) fill(m *meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
+	for {
+		for i := range q.buf {
+			q.buf[i] = filler
+		}
+		start := time.Now()
+		count, code := call(q.room())
+		m.add(start)
+		switch {
+		case code == nvml.ERROR_INSUFFICIENT_SIZE && q.grow(min(count, mostProcesses)):
+		case code == nvml.SUCCESS && count > q.room():
+			return 0, nvml.ERROR_INSUFFICIENT_SIZE
+		case code != nvml.SUCCESS:
+			return 0, code
+		default:
+			return count, code
+		}
+	}
+}
+
+// readList takes the processes of a list. How long each of its entries is that the
+// driver has written shows the last byte that is no filler: before the list is known its
+// version is not.
+func (q *processQuery) readList(list, count int) {
+	end := count * infoLong
+	for end > 0 && q.buf[end-1] == filler {
+		end--
+	}
+	size := infoLong
+	switch {
+	case end <= count*infoShort:
+		size = infoShort
+	case end <= count*infoSize:
+		size = infoSize
+	}
+	for i := range count {
+		e := q.buf[i*size:]
+		pid := binary.NativeEndian.Uint32(e)
+		inInstance := size > infoShort && binary.NativeEndian.Uint32(e[infoInstance:]) != noInstance
+		switch {
+		case q.outside && inInstance:
+		case pid == 0:
+			q.nameless++
+		default:
+			q.addProcess(pid, known64(binary.NativeEndian.Uint64(e[infoMemory:])), list)
+		}
+	}
+}
+
+// addProcess adds a process, or what another list says of one: each list says all that
+// it has.
+func (q *processQuery) addProcess(pid uint32, memory float64, list int) {
+	i := slices.IndexFunc(q.found, func(f foundProcess) bool { return f.pid == pid })
+	if i < 0 {
+		i, q.found = len(q.found), append(q.found, foundProcess{pid: pid, memory: memory})
+	}
+	f := &q.found[i]
+	if math.IsNaN(f.memory) || memory > f.memory {
+		f.memory = memory
+	}
+	f.lists |= 1 << list
 }

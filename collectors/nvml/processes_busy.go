@@ -18,8 +18,8 @@ type busySample struct {
 // since the call before. For one goroutine.
 //
 // A driver leaves out a process that had nothing to do, and says one thing of each
-// other: its mean since the time that was asked for, with the time of its own last
-// activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). Where there are
+// other: its mean since the time that was asked for, with the time of its last
+// activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). If there are
 // several samples of one process, each stands for the time since the one before
 // it, but no longer than samples are apart. Some entries are garbage: drivers have
 // returned buffers that they did not write
@@ -35,21 +35,21 @@ type busyMeans struct {
 	known   bool
 	from    int64        // since, when it was asked for
 	window  float64      // from there to the newest sample, µs
-	period  float64      // µs between samples of one process, +Inf where there is one of each
+	period  float64      // µs between samples of one process, +Inf if there is one of each
 	limit   int64        // no stamp is newer
 	samples []busySample // by process and time
 }
 
 const (
 	clockSlack = time.Second     // a stamp may be so much newer than our time: two clocks, and a call between
-	clockStep  = time.Second / 2 // the wall clock was set if it went by so much more or less than the monotonic one
+	clockStep  = time.Second / 2 // the system clock was set if it advanced so much more or less than the monotonic one
 	// Samples of one process that are closer are no sampling: drivers take one in a
 	// sixth of a second to a second, says nvml.h of nvmlUtilization_t.
 	leastPeriod = 100_000 // µs
 )
 
 // begin returns since when samples are wanted. up is now by the monotonic clock. The
-// driver stamps samples by the wall clock: when that was set, older stamps mean
+// driver stamps samples by the system clock: when that was set, older stamps mean
 // nothing any more.
 func (b *busyMeans) begin(now time.Time, up time.Duration) (since uint64) {
 	now = now.Round(0) // without a monotonic reading
@@ -65,7 +65,7 @@ func (b *busyMeans) begin(now time.Time, up time.Duration) (since uint64) {
 // idle takes the answer that there is no sample.
 func (b *busyMeans) idle() {
 	if b.ready && b.since > 0 {
-		// Whatever was before the answer before, it told; and nothing came since. The
+		// The answer before covered what was before it; and nothing came since. The
 		// next samples are not of that time.
 		b.since += (b.called - b.answered).Microseconds()
 	}
@@ -92,7 +92,7 @@ func (b *busyMeans) take(samples []busySample) {
 			}
 		}
 	}
-	if !good { // a buffer that nobody has written says nothing, of the idle neither
+	if !good { // a buffer that was not written says nothing, of the idle neither
 		return
 	}
 	b.window = float64(b.since - b.from)
@@ -118,7 +118,7 @@ func (b *busyMeans) mean(pid int) float64 {
 		if !b.plausible(s) || b.from == 0 {
 			return math.NaN()
 		}
-		if s.stamp <= last { // told before, or twice
+		if s.stamp <= last { // seen before, or twice
 			continue
 		}
 		sum += s.percent * min(float64(s.stamp-last), b.period)

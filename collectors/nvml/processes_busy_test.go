@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// busyRig is a driver with a clock of its own, in seconds.
+// busyRig is a driver with its clock, in seconds.
 type busyRig struct {
 	t   *testing.T
 	b   busyMeans
 	t0  time.Time
-	set time.Duration // by how much the wall clock was set
+	set time.Duration // by how much the system clock was set
 }
 
 func newBusyRig(t *testing.T) *busyRig {
@@ -57,7 +57,7 @@ func TestBusyOneSampleEach(t *testing.T) {
 	r.asked("first", 0, -1)
 	r.take(r.sample(1, 40, -3), r.sample(2, 7, -0.2))
 	r.want("the first answer is of a time that is not known", 1, math.NaN())
-	r.want("and tells of nobody", 3, math.NaN())
+	r.want("and lists none", 3, math.NaN())
 	r.asked("since the newest sample", 1, -0.2)
 	r.take(r.sample(2, 30, 0.7), r.sample(1, 50, 0.1))
 	r.want("as the driver says", 1, 50)
@@ -108,11 +108,11 @@ func TestBusyGarbage(t *testing.T) {
 	r.want("in the future", 2, math.NaN())
 	r.want("before all time", 3, math.NaN())
 	r.want("good", 4, 25)
-	r.want("told before", 5, 0)
+	r.want("seen before", 5, 0)
 	r.asked("garbage moves nothing", 2, 0.9)
 	r.take(r.sample(1, 4e9, 1.9), busySample{}, busySample{})
 	r.want("nothing but garbage", 1, math.NaN())
-	r.want("nobody is idle by that", 6, math.NaN())
+	r.want("none is idle by that", 6, math.NaN())
 	r.asked("nor was it an answer", 3, 0.9)
 	r.take(r.sample(4, 30, 2.9))
 	r.want("since the last answer", 4, 30)
@@ -141,14 +141,14 @@ func TestBusyWithoutAnswer(t *testing.T) {
 	r.want("the mean since the last answer", 1, 12)
 }
 
-// TestBusyClockIsSet: stamps are of the wall clock. After it was set back the
+// TestBusyClockIsSet: stamps are of the system clock. After it was set back the
 // driver has nothing "newer" for hours, which is not idle.
 func TestBusyClockIsSet(t *testing.T) {
 	for _, set := range []time.Duration{-time.Hour, time.Hour} {
 		r := newBusyRig(t)
 		r.ask(0)
 		r.take(r.sample(1, 50, 0))
-		r.asked("the clock goes on", 1, 0)
+		r.asked("the clock advances", 1, 0)
 		r.take(r.sample(1, 50, 1))
 		r.want("before", 1, 50)
 		r.set = set

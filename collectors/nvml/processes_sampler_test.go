@@ -76,7 +76,7 @@ func awaitProcesses(t *testing.T, what string, s *supervisor.Supervisor, counts 
 	})
 }
 
-// TestProcessesThroughTheSampler: what befalls a GPU concerns its own processes
+// TestProcessesThroughTheSampler: what happens to a GPU concerns its own processes
 // only, and is over when it is over.
 func TestProcessesThroughTheSampler(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
@@ -95,7 +95,7 @@ func TestProcessesThroughTheSampler(t *testing.T) {
 	let := n.Hang(1, nvmltest.Every)
 	awaitProcesses(t, "one hangs", s, counts{a: 0, b: 1, c: 2}, states{a: up, b: session.Stalled, c: up})
 	n.SetProcesses(2, nvmltest.Process{PID: 9})
-	awaitProcesses(t, "the others go on", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: session.Stalled, c: up})
+	awaitProcesses(t, "the others keep running", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: session.Stalled, c: up})
 	let()
 	awaitProcesses(t, "it answers again", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
 

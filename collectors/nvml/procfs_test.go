@@ -77,7 +77,7 @@ func TestIdentifyRest(t *testing.T) {
 	four := []uint32{10, 20, 30, 40}
 	f("one in the middle", []uint32{10, 0, 30, 40}, four, map[int]uint32{1: 20})
 	f("the ends", []uint32{0, 20, 30, 0}, four, map[int]uint32{0: 10, 3: 40})
-	f("two beside each other", []uint32{10, 0, 0, 40}, four, map[int]uint32{1: 20, 2: 30})
+	f("two next to each other", []uint32{10, 0, 0, 40}, four, map[int]uint32{1: 20, 2: 30})
 	f("all", []uint32{0, 0, 0, 0}, four, map[int]uint32{0: 10, 1: 20, 2: 30, 3: 40})
 	f("one gap that fits and one that does not", []uint32{0, 20, 0}, four, map[int]uint32{0: 10})
 	f("none of the kernel's", []uint32{10, 0}, nil, map[int]uint32{})

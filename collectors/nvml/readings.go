@@ -5,23 +5,23 @@ package nvml
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// readingsPart supplies what is in the table of readings: of a GPU, its instances
-// and its links. Each sample is one crossing into C.
+// readingsPart supplies what is in the table of readings: of a GPU, its instances,
+// links and vGPUs.
 type readingsPart struct {
-	cols   []collector.Column
-	cells  []cell
-	batch  *batch // nil where there is nothing to ask
-	meters []meter
-	pcie   *throughput // what is asked beside; nil if nothing is
+	cols  []collector.Column
+	cells []cell
+	batch *batch
+	pcie  *throughput // what is measured in the background; nil if nothing is
 }
 
 var _ part = (*readingsPart)(nil)
@@ -36,70 +36,38 @@ type cell struct {
 	uneasy bool // answered with a trouble when it was bound, too
 	climb  climb
 	speed  speed
-	slow   int // index into throughput's columns + 1; 0 if it is asked here
-}
-
-// input is one result that a cell is made of, and which call or value of the batch
-// gives it.
-type input struct {
-	term       term
-	slot, unit int
-	isValue    bool
-}
-
-// meter counts what one kind of call has cost.
-type meter struct {
-	call         string
-	count, nanos atomic.Uint64
+	slow   int // index into throughput's results + 1; 0 if it is asked for here
 }
 
 func (p *readingsPart) columns() []collector.Column { return p.cols }
 
 func (p *readingsPart) sample(row []float64, due []bool) error {
-	if p.batch == nil {
-		return p.beside(row, due)
-	}
 	p.batch.clear()
 	for i := range p.cells {
 		if due[i] {
 			p.cells[i].want(p.batch)
 		}
 	}
-	code := p.batch.run()
-	p.count()
-	if code != nvml.SUCCESS {
+	if code := p.batch.run(); code != nvml.SUCCESS {
 		return fatal(code)
 	}
-	if err := p.read(row, due); err != nil {
+	asked, err := p.read(row, due)
+	if err != nil {
 		return err
 	}
-	return p.beside(row, due)
+	return p.readSlow(row, due, asked)
 }
 
-// count adds what the newest run has cost.
-func (p *readingsPart) count() {
-	for i := range p.meters {
-		if n, d := p.batch.cost(i); n > 0 {
-			p.meters[i].count.Add(n)
-			p.meters[i].nanos.Add(d)
-		}
-	}
-}
-
-// want marks what a cell needs as due.
+// want makes what a cell needs due.
 func (c *cell) want(b *batch) {
-	for i := range c.inputs {
-		if in := &c.inputs[i]; in.isValue {
-			b.wantValue(in.unit)
-		} else {
-			b.wantCall(in.unit)
-		}
+	for _, in := range c.inputs {
+		b.want(in)
 	}
 }
 
-// read fills the due cells. Where every answer is a trouble of the kind that
-// concerns the GPU rather than a call, it is an error.
-func (p *readingsPart) read(row []float64, due []bool) error {
+// read fills the due cells and reports whether there was one. If every answer is a
+// trouble of the kind that concerns the GPU rather than a call, it is an error.
+func (p *readingsPart) read(row []float64, due []bool) (asked bool, err error) {
 	answers := 0
 	var trouble nvml.Return
 	for i := range p.cells {
@@ -107,11 +75,12 @@ func (p *readingsPart) read(row []float64, due []bool) error {
 		if !due[i] || c.slow > 0 {
 			continue
 		}
+		asked = true
 		v, code := c.value(p.batch)
 		row[i] = v
 		switch {
 		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
-			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
+			return true, fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
 		case !c.uneasy:
@@ -119,15 +88,15 @@ func (p *readingsPart) read(row []float64, due []bool) error {
 		}
 	}
 	if answers == 0 && trouble != nvml.SUCCESS {
-		return fmt.Errorf("no call is answered: %w", trouble)
+		return true, fmt.Errorf("no call is answered: %w", trouble)
 	}
-	return nil
+	return asked, nil
 }
 
 // value makes the cell's value. The code is that of the first input that has none.
 func (c *cell) value(b *batch) (float64, nvml.Return) {
-	for i := range c.inputs {
-		v, code := b.result(c.inputs[i].slot)
+	for i, in := range c.inputs {
+		v, code := b.result(in)
 		if code != nvml.SUCCESS {
 			return math.NaN(), code
 		}
@@ -150,16 +119,17 @@ func (c *cell) value(b *batch) (float64, nvml.Return) {
 func (c *cell) moment(b *batch) moment {
 	var m moment
 	for _, in := range c.inputs {
-		if in.isValue {
-			driver, own := b.stamp(in.unit)
-			m = moment{max(m.driver, driver), own}
+		if in.field {
+			m = moment{max(m.driver, b.fields[in.unit].stamp), int64(b.at)}
 		}
 	}
 	return m
 }
 
-// beside fills the cells that another goroutine asks for.
-func (p *readingsPart) beside(row []float64, due []bool) error {
+// readSlow fills the cells that are measured in the background. If they are all that is
+// due, no call is made here that shows whether the GPU answers, so a measurement that
+// does not end is an error then.
+func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
 	if p.pcie == nil {
 		return nil
 	}
@@ -174,6 +144,9 @@ func (p *readingsPart) beside(row []float64, due []bool) error {
 	if !wanted {
 		return nil
 	}
+	if !asked && p.pcie.overdue(now) {
+		return fmt.Errorf("%s does not return: %w", getPCIeThroughput.name(), collector.ErrStalled)
+	}
 	p.pcie.measure(now)
 	if code := p.pcie.trouble(); code != nvml.SUCCESS {
 		return fatal(code)
@@ -182,13 +155,9 @@ func (p *readingsPart) beside(row []float64, due []bool) error {
 }
 
 func (p *readingsPart) calls() []collector.CallCost {
-	var out []collector.CallCost
-	for i := range p.meters {
-		m := &p.meters[i]
-		out = append(out, collector.CallCost{Call: m.call, Count: m.count.Load(), Time: time.Duration(m.nanos.Load())})
-	}
+	out := p.batch.costs()
 	if p.pcie != nil {
-		out = append(out, p.pcie.cost())
+		out = append(out, p.pcie.cost.cost())
 	}
 	return out
 }
@@ -197,9 +166,209 @@ func (p *readingsPart) close() {
 	if p.pcie != nil {
 		p.pcie.close()
 	}
-	if p.batch != nil {
-		p.batch.close()
-		p.batch = nil
+}
+
+// candidate is a column that may come to be, and the rows of the table that are still
+// to be tried for it; the first is in hand.
+type candidate struct {
+	target
+	desc *field.Descriptor
+	rows []*reading
+	cell cell // of the row in hand
+}
+
+// columnID is a column without further labels.
+type columnID struct {
+	device int
+	field  field.ID
+}
+
+// columnsOf are the columns of a part; nil has none.
+func columnsOf(p part) map[columnID]bool {
+	out := map[columnID]bool{}
+	if p != nil {
+		for _, c := range p.columns() {
+			out[columnID{c.Device, c.Field}] = true
+		}
+	}
+	return out
+}
+
+// newReadings makes the part that supplies what the table has of fields: of gpu and of targets,
+// which are the GPU itself, its instances, links and vGPUs; except, by device and
+// field, what others supply already. nil if there is nothing of it. Everything is
+// asked for once: what a device does not have gets no column, and is named in the
+// log. It may hang when the driver does.
+// Errors: collector.ErrDeviceLost, collector.ErrOutdated.
+func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, log *zap.Logger) (part, error) {
+	b := &binder{gpu: gpu}
+	defer func() { b.drop() }()
+	for rest := candidates(targets, fields, except); len(rest) > 0; {
+		var err error
+		if rest, err = b.round(rest); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.measureSlow(); err != nil {
+		return nil, err
+	}
+	if len(b.lacking) > 0 {
+		log.Info("fields that the device does not have are left out", zap.Strings("field", b.lacking))
+	}
+	if len(b.found) == 0 {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return b.part(), nil
+}
+
+// candidates lists the columns that the table could make.
+func candidates(targets []target, fields []field.Reading, except map[columnID]bool) []*candidate {
+	var out []*candidate
+	for _, f := range fields {
+		for _, t := range targets {
+			if rows := rowsAt(t.level, f.Desc.ID); len(rows) > 0 && !except[columnID{t.device, f.Desc.ID}] {
+				out = append(out, &candidate{target: t, desc: f.Desc, rows: rows})
+			}
+		}
+	}
+	return out
+}
+
+// rowsAt are the rows of a field for a device of a level: a GPU has what its
+// instances have, links have what is theirs.
+func rowsAt(level field.Level, id field.ID) []*reading {
+	var out []*reading
+	for _, r := range byField()[id] {
+		at := r.levelOf()
+		if at == level || at == field.Instance && level == field.GPU {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// binder finds out what a device has.
+type binder struct {
+	gpu     device
+	found   []*candidate
+	slow    []*candidate // of nvmlDeviceGetPcieThroughput
+	lacking []string
+	pcie    *throughput
+}
+
+// round asks for the rows in hand, and returns the candidates that have another one.
+func (b *binder) round(all []*candidate) ([]*candidate, error) {
+	batch := newBatch(b.gpu)
+	var here []*candidate
+	for _, c := range all {
+		if c.rows[0].call() == getPCIeThroughput {
+			b.slow = append(b.slow, c)
+			continue
+		}
+		c.plan(batch)
+		here = append(here, c)
+	}
+	for _, c := range here {
+		c.cell.want(batch)
+	}
+	if code := batch.run(); code != nvml.SUCCESS {
+		return nil, fatal(code)
+	}
+	var again []*candidate
+	for _, c := range here {
+		switch {
+		case c.accept(batch):
+			b.found = append(b.found, c)
+		case len(c.rows) > 1:
+			c.rows = c.rows[1:]
+			again = append(again, c)
+		default:
+			b.lack(c)
+		}
+	}
+	return again, nil
+}
+
+// lack notes a field once.
+func (b *binder) lack(c *candidate) {
+	if !slices.Contains(b.lacking, c.desc.Name) {
+		b.lacking = append(b.lacking, c.desc.Name)
+	}
+}
+
+// plan makes the cell of the row in hand. Terms that this library has no function
+// for are left out, which accept judges.
+func (c *candidate) plan(b *batch) {
+	r := c.rows[0]
+	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: newSpeed()}
+	for _, t := range r.terms {
+		if in, ok := b.add(t, c.of, c.link); ok {
+			c.cell.inputs = append(c.cell.inputs, in)
+		}
+	}
+}
+
+// accept reports whether the device has the row in hand, and takes the first
+// value, from which rates begin.
+func (c *candidate) accept(b *batch) bool {
+	cell := &c.cell
+	complete := len(cell.inputs) == len(cell.terms)
+	cell.inputs = slices.DeleteFunc(cell.inputs, func(in input) bool {
+		_, code := b.result(in)
+		if never(code) || cell.how == perSecondWide && code == nvml.SUCCESS && !b.fields[in.unit].wide {
+			complete = false
+			return true
+		}
+		cell.uneasy = cell.uneasy || troubled(code)
+		return false
+	})
+	if len(cell.inputs) == 0 || !complete && !cell.anyOf {
+		return false
+	}
+	cell.in = make([]float64, len(cell.inputs))
+	_, _ = cell.value(b) // a value that is not available now may be later
+	return true
+}
+
+// part makes the part, with a batch of only what is asked for from now on.
+func (b *binder) part() *readingsPart {
+	out := &readingsPart{batch: newBatch(b.gpu), pcie: b.pcie}
+	b.pcie = nil // the part's now
+	for _, c := range b.found {
+		for i, in := range c.cell.inputs {
+			c.cell.inputs[i], _ = out.batch.add(in.term, c.of, c.link)
+		}
+		out.cols = append(out.cols, collector.Column{Device: c.device, Field: c.desc.ID})
+		out.cells = append(out.cells, c.cell)
+	}
+	return out
+}
+
+// measureSlow binds PCIe throughput.
+func (b *binder) measureSlow() error {
+	if len(b.slow) == 0 {
+		return nil
+	}
+	t, has, err := newThroughput(b.gpu, b.slow)
+	if err != nil {
+		return err
+	}
+	b.pcie = t
+	for i, c := range b.slow {
+		if !has[i] {
+			b.lack(c)
+			continue
+		}
+		c.cell = cell{reading: c.rows[0], whole: true, level: c.level, slow: i + 1}
+		b.found = append(b.found, c)
+	}
+	return nil
+}
+
+// drop ends what was begun and is in no part.
+func (b *binder) drop() {
+	if b.pcie != nil {
+		b.pcie.close()
 	}
 }
 
@@ -211,7 +380,8 @@ func fatal(code nvml.Return) error {
 	return fmt.Errorf("%w: %w", collector.ErrOutdated, code)
 }
 
-// isFatal is fatal() of batch.c.
+// isFatal reports whether an answer concerns every call: there is no use in the
+// others, and on a GPU that is gone each may take long.
 func isFatal(code nvml.Return) bool {
 	switch code {
 	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:

@@ -7,27 +7,49 @@ import (
 	"fmt"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 )
+
+// part supplies some columns of a GPU's source. Its sample is called by the
+// goroutine of that source alone.
+type part interface {
+	// columns is fixed for the part's life. Device is the index in the source's
+	// devices.
+	columns() []collector.Column
+
+	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. A value
+	// that is not available is NaN. An error concerns the whole GPU, unless it is a
+	// collector.DeviceError.
+	sample(row []float64, due []bool) error
+
+	// calls is what the part's library calls have cost since Open. It may run
+	// concurrently with sample and does not wait for it.
+	calls() []collector.CallCost
+
+	// close ends what the part has begun, and waits for a call that hangs.
+	close()
+}
+
+// target is a device that a part asks: a GPU, one of its instances, links or vGPUs.
+type target struct {
+	device int    // index in the source's devices
+	of     device // of a link that of its GPU
+	level  field.Level
+	link   uint32 // of a link, from 0
+}
 
 // source is a GPU with its instances and links, sampled part by part.
 type source struct {
 	devices []collector.Device
 	cols    []collector.Column
 	parts   []span
+	events  *eventsPart // the last of parts, nil if there is none
 }
 
 // span is a part and where its cells are in the row.
 type span struct {
 	part
 	from, to int
-	last     bool // it is a lastPart
-}
-
-// lastPart is sampled after all others, and also when one of these found the GPU
-// lost: it makes no calls, and what it says then matters most.
-type lastPart interface {
-	part
-	last()
 }
 
 var (
@@ -35,18 +57,20 @@ var (
 	_ collector.CallMeter = (*source)(nil)
 )
 
-// newSource joins the parts of a GPU, which are sampled in this order; nil is no
-// part. The source owns them.
-func newSource(devices []collector.Device, parts ...part) *source {
-	s := &source{devices: devices}
+// newSource joins the parts of a GPU, which are sampled in this order, and its
+// events, which come last. The source owns them. nil is no part.
+func newSource(devices []collector.Device, events *eventsPart, parts ...part) *source {
+	s := &source{devices: devices, events: events}
+	if events != nil {
+		parts = append(parts, events)
+	}
 	for _, p := range parts {
 		if p == nil {
 			continue
 		}
 		at := len(s.cols)
 		s.cols = append(s.cols, p.columns()...)
-		_, last := p.(lastPart)
-		s.parts = append(s.parts, span{p, at, len(s.cols), last})
+		s.parts = append(s.parts, span{p, at, len(s.cols)})
 	}
 	return s
 }
@@ -55,37 +79,34 @@ func (s *source) Devices() []collector.Device { return s.devices }
 
 func (s *source) Columns() []collector.Column { return s.cols }
 
-// Sample samples the parts in turn. One that cannot tell its values costs its own;
-// when the GPU is lost or the driver is another, there is no use in the rest, but
-// for what comes last.
+// Sample samples the parts in turn. One that cannot read its values costs its own;
+// when the GPU is lost or the driver is another, there is no use in the rest, except
+// the events: the XID of a GPU that is lost is in the row that says so.
 func (s *source) Sample(row []float64, due []bool) error {
-	err := s.sampleParts(row, due, false)
-	if e := s.sampleParts(row, due, true); e != nil && (err == nil || !ends(err)) {
-		err = errors.Join(err, e)
+	var err error
+	for i := range s.parts {
+		p := &s.parts[i]
+		last := s.events != nil && i == len(s.parts)-1
+		if last && err != nil {
+			s.events.pollNow()
+		}
+		if !last && err != nil && ends(err) {
+			continue
+		}
+		if e := p.sample(row[p.from:p.to], due[p.from:p.to]); e != nil {
+			switch {
+			case err != nil && ends(err): // which is the reason
+			case ends(e):
+				err = e
+			default:
+				err = errors.Join(err, e)
+			}
+		}
 	}
 	if err != nil && ends(err) {
 		return fmt.Errorf("sample GPU %s: %w", s.devices[0].GPU, err)
 	}
 	return err
-}
-
-func (s *source) sampleParts(row []float64, due []bool, last bool) error {
-	var first error
-	for i := range s.parts {
-		p := &s.parts[i]
-		if p.last != last {
-			continue
-		}
-		err := p.sample(row[p.from:p.to], due[p.from:p.to])
-		switch {
-		case err == nil:
-		case ends(err):
-			return err
-		default:
-			first = errors.Join(first, err)
-		}
-	}
-	return first
 }
 
 // ends reports whether an error leaves nothing to ask for.
@@ -123,7 +144,7 @@ func (s *source) close() {
 type silentSource struct {
 	devices []collector.Device
 	err     error
-	silent  func() bool // whether it still does not answer; nil if only a rescan can tell
+	silent  func() bool // whether it still does not answer; nil if only a rescan can find out
 }
 
 var _ collector.Source = (*silentSource)(nil)
@@ -138,4 +159,13 @@ func (s *silentSource) Sample([]float64, []bool) error {
 		return fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
 	}
 	return s.err
+}
+
+// closeAll ends sources.
+func closeAll(sources []collector.Source) {
+	for _, s := range sources {
+		if s, ok := s.(*source); ok {
+			s.close()
+		}
+	}
 }

@@ -51,15 +51,15 @@ func TestEveryCallIsAskedFor(t *testing.T) {
 		}
 		for _, versions := range needs {
 			if !slices.ContainsFunc(versions, func(s string) bool { return asked[s] }) {
-				t.Errorf("%s: %s calls %s, which nobody asks for: a driver without it would end the process", c.at, c.method, strings.Join(versions, " or "))
+				t.Errorf("%s: %s calls %s, which is not looked up: a driver without it would end the process", c.at, c.method, strings.Join(versions, " or "))
 			}
 		}
 	}
 }
 
-// TestIntroduced holds the list of functions against the source, and against that
-// of the simulated library.
-func TestIntroduced(t *testing.T) {
+// TestSymbols holds the list of functions against the source, and the tables against
+// those of the simulated library.
+func TestSymbols(t *testing.T) {
 	def, err := os.ReadFile("nvmltest/lib/functions.def")
 	if err != nil {
 		t.Fatal(err)
@@ -70,17 +70,24 @@ func TestIntroduced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]int{}
+	var want []string
 	for _, name := range namedSymbols(t) {
-		if branch, ok := since[name]; ok { // else it is a type
-			want[name] = branch
+		if _, ok := since[name]; ok { // else it is a type
+			want = append(want, name)
 		}
 	}
-	if diff := cmp.Diff(want, introduced()); diff != "" {
-		t.Errorf("symbols.go (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, symbols()); diff != "" {
+		t.Errorf("symbols (-source +list):\n%s", diff)
 	}
-	if got := lackingIn(func(s string) bool { return s != "nvmlInit_v2" }); !slices.Equal(got, []string{"nvmlInit_v2"}) {
-		t.Errorf("lackingIn = %v", got)
+	for _, table := range functions {
+		for i, g := range table {
+			if branch := since[g.symbol]; g.since != 0 && g.since != branch && g.since != 580 || g.since == 0 && branch > oldestDriver {
+				t.Errorf("%s is there since driver %d, the table says %d", g.symbol, branch, g.since)
+			}
+			if f, ok := askers[g.symbol]; !ok || f == nil && g.symbol != "nvmlDeviceGetFieldValues" {
+				t.Errorf("%s, name %d of its call, has no asker", g.symbol, i)
+			}
+		}
 	}
 }
 
@@ -122,7 +129,7 @@ func checkPackage(t *testing.T) *checkedPackage {
 			return os.Open(exports[path])
 		}),
 	}
-	_, _ = conf.Check("warpgauge/collectors/nvml", p.fset, p.files, p.info) // errors are told above
+	_, _ = conf.Check("warpgauge/collectors/nvml", p.fset, p.files, p.info) // errors are reported above
 	return p
 }
 
@@ -145,11 +152,7 @@ type goCall struct{ at, method string }
 func (p *checkedPackage) callsOfGoNVML() (out []goCall) {
 	for _, f := range p.files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			sel, ok := call.Fun.(*ast.SelectorExpr)
+			sel, ok := n.(*ast.SelectorExpr) // a call, or a method that a table calls
 			if !ok {
 				return true
 			}
@@ -158,7 +161,7 @@ func (p *checkedPackage) callsOfGoNVML() (out []goCall) {
 				return true
 			}
 			if name := methodName(fn, p.info.Selections[sel]); !harmless[name] {
-				at := p.fset.Position(call.Pos())
+				at := p.fset.Position(sel.Pos())
 				out = append(out, goCall{fmt.Sprintf("%s:%d", at.Filename, at.Line), name})
 			}
 			return true
@@ -181,13 +184,13 @@ func methodName(fn *types.Func, sel *types.Selection) string {
 // harmless calls no function of NVML, or nvmlErrorString, which is required.
 var harmless = map[string]bool{
 	"Interface.New": true, "Interface.WithLibraryPath": true, "Return.Error": true, "Return.String": true,
-	"Interface.ErrorString": true, "Interface.Extensions": true,
+	"Interface.ErrorString": true, "Interface.Extensions": true, "Interface.STRUCT_VERSION": true,
 }
 
 var nvmlFunction = regexp.MustCompile(`^nvml[A-Z]\w*$`)
 
-// askers ask whether the library has a function before anything else.
-var askers = [...]string{"has", "hasAll", "ask"}
+// lookups ask whether the library has a function before anything else.
+var lookups = [...]string{"has", "hasAll", "ask"}
 
 // askedFor are the names of functions of NVML that has is called with, or that
 // stand in a list, which loops ask for.
@@ -203,8 +206,10 @@ func (p *checkedPackage) askedFor() map[string]bool {
 	for _, f := range p.files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
+			case *ast.ValueSpec:
+				return n.Names[0].Name != "otherSymbols"
 			case *ast.CallExpr:
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(askers[:], sel.Sel.Name) {
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(lookups[:], sel.Sel.Name) {
 					for _, a := range n.Args {
 						note(a)
 					}

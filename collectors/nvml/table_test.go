@@ -36,8 +36,8 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s: call %d has no name", d.Name, term.call)
 				continue
 			}
-			if g := functions[term.call][0]; term.pick >= g.shape.results() && term.call != getFieldValues {
-				t.Errorf("%s: result %d of %s, which gives %d", d.Name, term.pick, g.symbol, g.shape.results())
+			if g := functions[term.call][0]; term.pick >= g.results && term.call != getFieldValues {
+				t.Errorf("%s: result %d of %s, which gives %d", d.Name, term.pick, g.symbol, g.results)
 			}
 		}
 		level := d.Level

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -31,7 +31,7 @@ func want(units []unit, fields field.List) []unit {
 			}
 		}
 		if len(keep) == 0 && u.device.Level == field.Link {
-			continue // a node has dozens of links, and most lists no use for them
+			continue // a node has dozens of links, which most lists do not ask for
 		}
 		out = append(out, unit{u.device, keep})
 	}
@@ -39,9 +39,9 @@ func want(units []unit, fields field.List) []unit {
 }
 
 // readings are the raw readings that the columns can need, each once.
-func readings(units []unit) []raw.Reading {
-	seen := map[raw.Reading]bool{}
-	var out []raw.Reading
+func readings(units []unit) []sysfs.Reading {
+	seen := map[sysfs.Reading]bool{}
+	var out []sysfs.Reading
 	for _, u := range units {
 		for _, s := range u.specs {
 			for _, t := range s.terms {
@@ -57,11 +57,11 @@ func readings(units []unit) []raw.Reading {
 	return out
 }
 
-// binder makes columns of specs, now that it is known what there is.
+// binder binds specs to the readings that there are.
 type binder struct {
-	slots   map[raw.Reading]int // of those that a reader has
-	metrics *gpumetrics.Metrics // as read at Open, or nil: could have anything
-	bus     bool                // there is pcie_bw
+	slots   map[sysfs.Reading]int // of those that the reader has
+	metrics *gpumetrics.Metrics   // as read at Open, or nil: could have anything
+	bus     bool                  // there is pcie_bw
 }
 
 // cell is a column's terms.
@@ -108,7 +108,7 @@ func (b *binder) group(terms []term) int {
 		if !ok {
 			continue
 		}
-		if len(t.raw) > 0 || b.tells(&t) {
+		if len(t.raw) > 0 || b.hadValue(&t) {
 			return t.group
 		}
 		if could < 0 {
@@ -118,8 +118,8 @@ func (b *binder) group(terms []term) int {
 	return could
 }
 
-// tells reports whether gpu_metrics had a value for the term at Open.
-func (b *binder) tells(t *term) bool {
+// hadValue reports whether gpu_metrics had a value for the term at Open.
+func (b *binder) hadValue(t *term) bool {
 	if b.metrics == nil {
 		return false
 	}
@@ -136,7 +136,7 @@ func (b *binder) tells(t *term) bool {
 // possible reports whether the term could ever have a value with this board and
 // driver. That it has none just now does not count.
 func (b *binder) possible(t term) (term, bool) {
-	has := func(r raw.Reading) bool { _, ok := b.slots[r]; return ok }
+	has := func(r sysfs.Reading) bool { _, ok := b.slots[r]; return ok }
 	had := func(f gpumetrics.Field) bool { return b.metrics == nil || b.metrics.Has(f) }
 	switch t.op {
 	case opFixed:
@@ -144,13 +144,13 @@ func (b *binder) possible(t term) (term, bool) {
 	case opBus:
 		return t, b.bus
 	case opSum:
-		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r raw.Reading) bool { return !has(r) })
+		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0
 	case opHeld, opMovedReasons:
 		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
 	}
 	if len(t.raw) > 0 {
-		return t, !slices.ContainsFunc(t.raw, func(r raw.Reading) bool { return !has(r) })
+		return t, !slices.ContainsFunc(t.raw, func(r sysfs.Reading) bool { return !has(r) })
 	}
 	return t, slices.ContainsFunc(t.metric, had)
 }

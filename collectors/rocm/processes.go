@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/processes"
@@ -28,11 +27,10 @@ const (
 // in /sys, whatever Options.Source says: ROCm SMI has nothing else. Its devices
 // have the ids that those of Collector have.
 type Processes struct {
-	log     *zap.Logger
-	root    string
+	o       Options
 	files   *sysfs.Reader
 	sources []*processSource
-	found   []raw.GPU
+	found   []sysfs.GPU
 }
 
 var (
@@ -45,10 +43,8 @@ func NewProcesses(o Options) *Processes {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	return &Processes{
-		log: o.Log.With(zap.String("collector", ProcessesName)), root: o.Root,
-		files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log}),
-	}
+	o.Log = o.Log.With(zap.String("collector", ProcessesName))
+	return &Processes{o: o, files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log})}
 }
 
 // Name is "rocm-processes".
@@ -56,20 +52,15 @@ func (*Processes) Name() string { return ProcessesName }
 
 // Open finds the GPUs. It has one source for each, with its partitions, whose
 // columns are those of package processes, whatever the list asks for.
-// Errors: those of Collector.Open, and collector.ErrNothingToRead where no GPU has
+// Errors: those of Collector.Open, and collector.ErrNothingToRead if no GPU has
 // a compute side.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	gpus, _, err := c.files.Find(ctx)
+	found, err := find(ctx, c.files, c.o)
 	if err != nil {
-		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
+		return nil, err
 	}
-	if len(gpus) == 0 {
-		return nil, nothing(c.root)
-	}
-	c.found = gpus
+	c.found = found.GPUs
+	gpus := found.GPUs
 	var out []collector.Source
 	columns := 0
 	for i := range gpus {
@@ -83,7 +74,7 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	return out, nil
 }
 
-// Rescan finds the GPUs anew and says whether they are others.
+// Rescan finds the GPUs again and reports whether they are others.
 func (c *Processes) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
 
 // Close closes all files.
@@ -93,7 +84,7 @@ func (c *Processes) Close() error {
 		errs = append(errs, s.list.Close())
 	}
 	c.sources = nil
-	return errors.Join(append(errs, c.files.Close())...)
+	return errors.Join(errs...)
 }
 
 // processSource is the processes on one GPU.
@@ -106,7 +97,7 @@ type processSource struct {
 	said    string
 
 	room        []processes.Process
-	looks, time atomic.Int64
+	scans, time atomic.Int64
 }
 
 var (
@@ -114,13 +105,13 @@ var (
 	_ collector.CallMeter = (*processSource)(nil)
 )
 
-// source makes one. Where a GPU has several partitions, each has its processes, and
-// the board has none beside them.
-func (c *Processes) source(n node, g *raw.GPU) *processSource {
+// source makes one. If a GPU has several partitions, each has its processes, and
+// the board has none.
+func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	board := n.board(g)
 	s := &processSource{
 		devices: []collector.Device{board}, list: c.files.Processes(g),
-		log: c.log.With(zap.String("device", board.ID)),
+		log: c.o.Log.With(zap.String("device", board.ID)),
 	}
 	for i, inst := range g.Instances {
 		device := 0
@@ -137,12 +128,12 @@ func (c *Processes) source(n node, g *raw.GPU) *processSource {
 func (s *processSource) Devices() []collector.Device { return s.devices }
 func (s *processSource) Columns() []collector.Column { return s.columns }
 
-// Sample lists the processes anew. It allocates by their number.
-// Errors: collector.ErrDeviceLost, or what KFD answers.
+// Sample lists the processes again. It allocates by their number.
+// Errors: collector.ErrDeviceLost, or another of the system.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := time.Now()
-	err := s.list.Look()
-	s.looks.Add(1)
+	err := s.list.Scan()
+	s.scans.Add(1)
 	s.time.Add(int64(time.Since(begin)))
 	switch {
 	case errors.Is(err, collector.ErrDeviceLost):
@@ -212,5 +203,5 @@ func (s *processSource) say(what string) {
 
 // Calls is what reading KFD's files has cost.
 func (s *processSource) Calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "kfd/proc", Count: uint64(s.looks.Load()), Time: time.Duration(s.time.Load())}}
+	return []collector.CallCost{{Call: "kfd/proc", Count: uint64(s.scans.Load()), Time: time.Duration(s.time.Load())}}
 }

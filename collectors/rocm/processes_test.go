@@ -80,7 +80,7 @@ func computes(pid int, memory, busy float64) processes.Process {
 func TestProcesses(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
 	units := float64(304) // compute units of an MI300X
-	l.want(t, "nobody", 0, 0, 0)
+	l.want(t, "no process", 0, 0, 0)
 	l.tree.Start(t, rocmtest.Process{PID: 100, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5 << 30, CUs: 152}, {GPU: 1, VRAM: 1 << 20}}})
 	l.tree.Start(t, rocmtest.Process{PID: 101, Uses: []rocmtest.Use{{GPU: 1, VRAM: 7, CUs: 400}}})
 	l.tree.Start(t, rocmtest.Process{PID: 102}) // has KFD open and uses nothing
@@ -97,7 +97,7 @@ func TestProcesses(t *testing.T) {
 	l.want(t, "all contexts of a program", 1, 0, 2, computes(101, 7, 100), computes(103, 40, 0))
 }
 
-// TestProcessesOfPartitions: each has its own; the board has none beside them.
+// TestProcessesOfPartitions: each has its own; the board has none.
 func TestProcessesOfPartitions(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X, Partition: "CPX", GPUs: 1})
 	s := l.sources[0]
@@ -130,9 +130,9 @@ func TestProcessesOfPartitions(t *testing.T) {
 	}
 }
 
-// TestProcessesThatAreNotTold: what KFD does not tell is blank, never none and
+// TestProcessesThatAreNotKnown: what KFD does not show is blank, never none and
 // never 0.
-func TestProcessesThatAreNotTold(t *testing.T) {
+func TestProcessesThatAreNotKnown(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
 	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5, CUs: 304}, {GPU: 1, VRAM: 6, CUs: 304}}})
 	remove := func(name string) {
@@ -150,7 +150,7 @@ func TestProcessesThatAreNotTold(t *testing.T) {
 	l.want(t, "memory cannot be read", 0, 0, 1, computes(8, math.NaN(), math.NaN()))
 	l.want(t, "the other GPU", 1, 0, 1, computes(8, 6, 100))
 	remove("vram")
-	l.want(t, "a process that was never told of the GPU", 0, 0, 0)
+	l.want(t, "a process that does not use the GPU", 0, 0, 0)
 
 	l.tree.GPUs[1].Set(t, "power/runtime_status", "suspended\n")
 	l.want(t, "a board that sleeps is not woken", 1, 0, 1, computes(8, 6, math.NaN()))

@@ -1,9 +1,9 @@
-// Package rocm is the collector of AMD GPUs. It reads them through ROCm SMI
-// where that is installed, and from /sys without it; both readers answer alike
-// (package raw is the seam), and gpu_metrics is decoded here in either case.
+// Package rocm is the collector of AMD GPUs. It reads them from /sys (package
+// sysfs) and decodes gpu_metrics (package gpumetrics). With SourceSMI it calls
+// ROCm SMI for what that returns reliably; both readers return the same values.
 //
 // One source is one GPU: a board, or one die of a board that has two, with its
-// partitions and XGMI links. What it can tell is in table.go: each column is a
+// partitions and XGMI links. What it can supply is in table.go: each column is a
 // list of terms over raw readings and members of gpu_metrics, of which the first
 // that has a value counts.
 package rocm
@@ -12,45 +12,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/internal/probe"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// Where values are read.
+// Sources of the values.
 const (
-	SourceAuto  = "auto"  // through the library where it loads, else from /sys
-	SourceSMI   = "smi"   // through the library only
-	SourceSysfs = "sysfs" // from /sys; the library is never loaded
+	SourceSysfs = "sysfs" // from /sys, in this process; no library is loaded
+	SourceSMI   = "smi"   // through ROCm SMI, which may end or block the process
 )
 
-// Options change where the collector looks and how it reads.
+// Options change what the collector reads and how.
 type Options struct {
-	Root    string // directory that holds /sys; "" means "/"
-	Source  string // SourceAuto …; "" means SourceAuto
-	Library string // file or soname of librocm_smi64; "" means the usual ones
-	// Libraries are shared by the collectors of a process, since a library has
-	// one state; nil means that there is no other collector.
-	Libraries *Libraries
-	Log       *zap.Logger // nil: none
+	Root    string      // directory that holds /sys; "" means "/"
+	Source  string      // SourceSMI; anything else means SourceSysfs
+	Library string      // file or soname of librocm_smi64; "" means the usual ones
+	Log     *zap.Logger // nil: none
 }
+
+// Present reports whether the node has an AMD GPU that amdgpu drives, below root
+// ("" means "/"). It reads a few short files of /sys and loads nothing.
+func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Present() }
 
 // Collector is the AMD GPUs of a node.
 type Collector struct {
 	o       Options
 	files   *sysfs.Reader
-	smi     raw.Reader // nil: not used
+	smi     *smi // nil: not used
 	sources []*source
-	found   []raw.GPU
+	found   []sysfs.GPU
+	peeks   sync.WaitGroup
 }
 
 var (
@@ -60,9 +62,6 @@ var (
 
 // New returns an unopened collector and touches nothing.
 func New(o Options) *Collector {
-	if o.Source == "" {
-		o.Source = SourceAuto
-	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -72,45 +71,58 @@ func New(o Options) *Collector {
 // Name is "rocm".
 func (*Collector) Name() string { return Name }
 
-// Open finds the GPUs in /sys, starts the library where it is wanted, and binds
-// the list. It reads no value but gpu_metrics, and does not wait for a GPU that
-// hangs in it.
-// Errors: collector.ErrNotLoaded (no driver, or no library where it must be
-// used), collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
+// Open finds the GPUs in /sys, starts the library if it is wanted, and binds the
+// list. It reads no value but gpu_metrics, and does not wait for a GPU that hangs
+// in it.
+// Errors: collector.ErrNotLoaded (no driver, or no library with SourceSMI),
+// collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	gpus, host, err := c.files.Find(ctx)
+	found, err := find(ctx, c.files, c.o)
 	if err != nil {
-		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	if len(gpus) == 0 {
-		return nil, nothing(c.o.Root)
-	}
-	if err := c.startLibrary(ctx, gpus); err != nil {
 		return nil, err
 	}
-	c.found = gpus
-	out := make([]collector.Source, len(gpus))
-	for i, tables := range c.openGPUs(ctx, gpus) {
-		s, err := c.source(ctx, node{i, len(gpus)}, &gpus[i], host, fields, tables)
-		if err != nil {
-			return nil, errors.Join(err, c.Close())
+	if c.o.Source == SourceSMI {
+		if c.smi, err = startSMI(c.o.Library); err != nil {
+			return nil, fmt.Errorf("start ROCm SMI, which --rocm-source=smi asks for: %w", err)
 		}
+		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.path))
+	}
+	c.found = found.GPUs
+	gpus := found.GPUs
+	out := make([]collector.Source, len(gpus))
+	for i, metrics := range c.peekAll(ctx, gpus) {
+		s := c.source(node{i, len(gpus)}, &gpus[i], found.Driver, fields, metrics)
 		c.sources = append(c.sources, s)
 		out[i] = s
 	}
-	// Who waits along the way goes on without the rest when ctx ends. That is right
-	// at a deadline, which a GPU that hangs may have used up.
+	// peekAll returns early when ctx ends. That is right at a deadline, which a GPU
+	// that hangs may have used up.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, errors.Join(fmt.Errorf("open AMD GPUs: %w", err), c.Close())
 	}
 	return out, nil
 }
 
-// nothing says why there is no GPU.
-func nothing(root string) error {
+// find finds the GPUs and logs the cards that are left out.
+func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, error) {
+	if err := ctx.Err(); err != nil {
+		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
+	found, err := files.Find(ctx)
+	if err != nil {
+		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
+	if len(found.GPUs) == 0 {
+		return sysfs.Found{}, noGPU(o.Root)
+	}
+	for _, card := range found.LeftOut {
+		o.Log.Warn("gpu is left out", zap.String("card", card))
+	}
+	return found, nil
+}
+
+// noGPU says why there is no GPU.
+func noGPU(root string) error {
 	driver := probe.Host{Root: root}.AMD()
 	if !driver.Loaded {
 		return fmt.Errorf("look for AMD GPUs: %w: %s; on a node with AMD GPUs load the driver (modprobe amdgpu)", collector.ErrNotLoaded, driver.Text)
@@ -119,34 +131,12 @@ func nothing(root string) error {
 		collector.ErrNoDevices, driver.Text, filepath.Join("/", root, "sys/class/drm"))
 }
 
-// startLibrary starts ROCm SMI where it is wanted. Without it /sys serves, unless
-// the user wants nothing else.
-func (c *Collector) startLibrary(ctx context.Context, gpus []raw.GPU) error {
-	if c.o.Source == SourceSysfs {
-		return nil
-	}
-	smi, err := openSMI(ctx, smiOptions{
-		Library: c.o.Library, Sys: filepath.Join("/", c.o.Root, "sys"), GPUs: gpus, Shared: c.o.Libraries, Log: c.o.Log,
-	})
-	switch {
-	case err == nil:
-		c.smi = smi
-		return nil
-	case c.o.Source == SourceSMI:
-		return fmt.Errorf("start ROCm SMI, which --rocm-source=smi asks for: %w", err)
-	case ctx.Err() != nil:
-		return err
-	}
-	c.o.Log.Info("reading AMD GPUs from /sys without ROCm SMI", zap.String("source", SourceSysfs), zap.NamedError("reason", err))
-	return nil
-}
-
 // metricsPatience is how long Open waits for gpu_metrics of all GPUs, to know
-// which columns there are. Who does not answer gets all that there could be.
+// which columns there are. A GPU that does not answer gets all that there could be.
 const metricsPatience = time.Second
 
-// openGPUs reads gpu_metrics of each GPU; nil where that fails or takes too long.
-func (c *Collector) openGPUs(ctx context.Context, gpus []raw.GPU) []*gpumetrics.Metrics {
+// peekAll reads gpu_metrics of each GPU; nil if that fails or takes too long.
+func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics.Metrics {
 	out := make([]*gpumetrics.Metrics, len(gpus))
 	type answer struct {
 		i int
@@ -154,7 +144,7 @@ func (c *Collector) openGPUs(ctx context.Context, gpus []raw.GPU) []*gpumetrics.
 	}
 	answers := make(chan answer, len(gpus))
 	for i := range gpus {
-		go func() { answers <- answer{i, c.peek(ctx, &gpus[i])} }()
+		c.peeks.Go(func() { answers <- answer{i, c.peek(&gpus[i])} })
 	}
 	patience := time.NewTimer(metricsPatience)
 	defer patience.Stop()
@@ -172,11 +162,8 @@ func (c *Collector) openGPUs(ctx context.Context, gpus []raw.GPU) []*gpumetrics.
 }
 
 // peek reads gpu_metrics once on a descriptor of its own.
-func (c *Collector) peek(ctx context.Context, g *raw.GPU) *gpumetrics.Metrics {
-	files, err := c.openFiles(ctx, g, nil)
-	if err != nil {
-		return nil
-	}
+func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
+	files := c.files.Open(g, nil)
 	defer files.Close() //nolint:errcheck // only read
 	m := new(gpumetrics.Metrics)
 	if files.Suspended() || files.Metrics(m) != nil {
@@ -185,45 +172,86 @@ func (c *Collector) peek(ctx context.Context, g *raw.GPU) *gpumetrics.Metrics {
 	return m
 }
 
-func (c *Collector) openFiles(ctx context.Context, g *raw.GPU, wanted []raw.Reading) (raw.Files, error) {
-	h, err := c.files.Open(ctx, g, wanted)
-	if err != nil {
-		return nil, err
+// source binds the list to a GPU. m is its gpu_metrics at Open, nil if not known.
+func (c *Collector) source(n node, g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) *source {
+	s := &source{gpu: *g, log: c.o.Log, partitions: gpumetrics.NA}
+	if m != nil {
+		s.partitions = m.Raw(gpumetrics.NumPartition, 0)
 	}
-	files, ok := h.(raw.Files)
-	if !ok {
-		return nil, errors.New("reader of /sys has no files")
+	s.time.reset()
+	units := want(n.units(g, driver, fields, m), fields)
+	wanted := readings(units)
+	s.files = c.files.Open(g, wanted)
+	s.reader = c.reader(s.files, g, wanted)
+	s.due, s.frame.values = make([]bool, len(wanted)), make([]float64, len(wanted))
+	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus()}
+	for i, has := range s.reader.Has() {
+		s.frame.values[i] = math.NaN()
+		if has {
+			b.slots[wanted[i]] = i
+		}
 	}
-	return files, nil
+	bus := false
+	for _, u := range units {
+		device := len(s.devices)
+		s.devices = append(s.devices, u.device)
+		for i := range u.specs {
+			cell, ok := b.bind(&u.specs[i])
+			if !ok {
+				continue
+			}
+			s.columns = append(s.columns, collector.Column{Device: device, Field: u.specs[i].field, Labels: u.specs[i].labels})
+			s.cells = append(s.cells, cell)
+			bus = bus || cell.bus
+		}
+	}
+	if bus {
+		s.bus = startBus(s.files, busInterval(fields))
+	}
+	return s
 }
 
-// Rescan finds the GPUs anew and says whether they are others.
+// reader is the library's if that is used and lists the GPU, else the files.
+func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) reader {
+	if c.smi == nil {
+		return files
+	}
+	r, ok := c.smi.open(files, g, wanted)
+	if !ok {
+		c.o.Log.Warn("reading a gpu from /sys: ROCm SMI does not list it", zap.String("device", g.PCI))
+		return files
+	}
+	return r
+}
+
+// Rescan finds the GPUs again and reports whether they are others.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
 
-func rescan(ctx context.Context, files *sysfs.Reader, found []raw.GPU) (bool, error) {
-	gpus, _, err := files.Find(ctx)
+func rescan(ctx context.Context, files *sysfs.Reader, before []sysfs.GPU) (bool, error) {
+	found, err := files.Find(ctx)
 	if err != nil {
 		return false, fmt.Errorf("look for AMD GPUs: %w", err)
 	}
-	return !slices.EqualFunc(gpus, found, sameGPU), nil
+	return !slices.EqualFunc(found.GPUs, before, sameGPU), nil
 }
 
 // sameGPU reports whether a GPU has the labels and columns that it had.
-func sameGPU(a, b raw.GPU) bool {
+func sameGPU(a, b sysfs.GPU) bool {
 	return a.PCI == b.PCI && a.UniqueID == b.UniqueID && a.Card == b.Card && a.Compute == b.Compute && a.Memory == b.Memory &&
 		slices.Equal(a.Instances, b.Instances)
 }
 
-// Close ends the schedules, closes all files and gives the library back.
+// Close ends all goroutines, closes all files and ends the library.
 func (c *Collector) Close() error {
+	c.peeks.Wait()
 	var errs []error
 	for _, s := range c.sources {
 		errs = append(errs, s.close())
 	}
 	c.sources = nil
 	if c.smi != nil {
-		errs = append(errs, c.smi.Close())
+		errs = append(errs, c.smi.close())
 		c.smi = nil
 	}
-	return errors.Join(append(errs, c.files.Close())...)
+	return errors.Join(errs...)
 }

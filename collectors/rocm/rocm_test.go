@@ -77,7 +77,7 @@ func rigOn(tb testing.TB, tree *rocmtest.Tree, of rocmtest.Options, o Options) c
 	return r
 }
 
-// hang puts a pipe that nobody feeds in the place of a file.
+// hang replaces a file with a pipe that has no writer.
 func hang(tb testing.TB, g *rocmtest.GPU) (release func()) {
 	tb.Helper()
 	const key = "hwmon/power1_cap"

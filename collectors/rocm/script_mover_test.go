@@ -22,7 +22,7 @@ type mover struct {
 	pid int
 }
 
-// stopMover makes the values stand still.
+// stopMover stops the values.
 func stopMover(t *testing.T) *mover {
 	t.Helper()
 	pid, err := strconv.Atoi(os.Getenv("FAKE_AMD_MOVER"))

@@ -67,7 +67,7 @@ func TestUnderScript(t *testing.T) {
 		if diff := cmp.Diff(s.Devices(), library.sources[i].Devices()); diff != "" {
 			t.Errorf("source %d: devices (-sys +library):\n%s", i, diff)
 		}
-		if library.sources[i].(*source).smi == nil {
+		if _, ok := library.sources[i].(*source).reader.(*smiReader); !ok {
 			t.Errorf("source %d is not read through the library", i)
 		}
 		want := instances
@@ -83,7 +83,7 @@ func TestUnderScript(t *testing.T) {
 		library.sample()
 		for i := range files.rows {
 			sameRows(t, files, library, i)
-			told(t, files, i)
+			compareFiles(t, files, i)
 		}
 		m.step()
 	}
@@ -110,9 +110,9 @@ func sameRows(t *testing.T, files, library *opened, i int) {
 	}
 }
 
-// told compares values with the files that they are from, as anybody reads them.
+// compareFiles compares values with the files that they are from, read the plain way.
 // Others may be of another moment: the mover may have been stopped between two.
-func told(t *testing.T, files *opened, i int) {
+func compareFiles(t *testing.T, files *opened, i int) {
 	t.Helper()
 	d := files.sources[i].Devices()[0]
 	for name, f := range map[string]struct {

@@ -5,7 +5,6 @@ package rocm
 import (
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -17,36 +16,31 @@ func BenchmarkReaders(b *testing.B) {
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(b, tree)
 	b.Chdir(lib.Dir)
-	files := sysfs.New(sysfs.Options{Root: tree.Root})
-	gpus, _, err := files.Find(b.Context())
+	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	library, err := openSMI(b.Context(), smiOptions{Library: lib.Path, Sys: tree.Sys(), GPUs: gpus})
+	g := &found.GPUs[0]
+	library, err := startSMI(lib.Path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer library.Close()
-	var wanted []raw.Reading
-	h, err := library.Open(b.Context(), &gpus[0], everything())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i, has := range h.Has() {
+	defer library.close()
+	var wanted []sysfs.Reading
+	all := everything()
+	probe := sysfs.New(sysfs.Options{Root: tree.Root}).Open(g, all)
+	for i, has := range probe.Has() {
 		if has {
-			wanted = append(wanted, everything()[i])
+			wanted = append(wanted, all[i])
 		}
 	}
-	if err := h.Close(); err != nil {
-		b.Fatal(err)
-	}
-	for name, reader := range map[string]raw.Reader{"smi": library, "sysfs": files} {
+	_ = probe.Close()
+	files := sysfs.New(sysfs.Options{Root: tree.Root}).Open(g, wanted)
+	defer files.Close()
+	r, _ := library.open(sysfs.New(sysfs.Options{Root: tree.Root}).Open(g, wanted), g, wanted)
+	defer r.Close()
+	for name, h := range map[string]reader{"smi": r, "sysfs": files} {
 		b.Run(name, func(b *testing.B) {
-			h, err := reader.Open(b.Context(), &gpus[0], wanted)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer h.Close()
 			values, due := make([]float64, len(wanted)), make([]bool, len(wanted))
 			for i := range due {
 				due[i] = true

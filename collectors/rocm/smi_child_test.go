@@ -4,7 +4,7 @@ package rocm
 
 import (
 	"bufio"
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,16 +19,16 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/programtest"
 )
 
 // What a process does that is a test only by the way it is started.
 const (
 	childVariable = "WARPGAUGE_SMI_CHILD"
-	childAsks     = "asks"  // asks the library, unguarded, for one thing
 	childHolds    = "holds" // waits inside a call for device 0, with its lock
 )
 
@@ -58,8 +58,8 @@ func TestChild(t *testing.T) {
 		t.Skip("started by other tests only")
 	}
 	// A child before this one may have been killed with the GPU's lock. rsmi_init then
-	// takes it over for the thread that calls it, and any other waits for ever, before
-	// ROCm 6.1.1: production starts the library twice (smi_start.go), this does not.
+	// takes it over for the thread that calls it, and any other waits without end, before
+	// ROCm 6.1.1: production starts the library twice (smi.start), this does not.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
@@ -70,74 +70,66 @@ func TestChild(t *testing.T) {
 	if s := lib.start(0); s != smiSuccess {
 		t.Fatal(s)
 	}
-	ask := smiAsk{function: smiTemperature, argument: uint32(raw.SensorJunction)}
-	if f[0] == childAsks {
-		if _, err := fmt.Sscan(f[2], &ask.function); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscan(f[3], &ask.argument); err != nil {
-			t.Fatal(err)
-		}
-	}
 	fmt.Fprintln(os.Stdout, "asking")
-	answer := make([]smiAnswer, 1)
-	lib.batch(0, []smiAsk{ask}, answer)
-	fmt.Fprintln(os.Stdout, "answered", answer[0].status)
+	status := lib.call(0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, new([2]uint64))
+	fmt.Fprintln(os.Stdout, "answered", status)
 }
 
-// The guards are there for a reason: without them the process ends. Where the
-// installed library has no asserts, or has learnt, there is nothing to show.
-func TestUnguardedLibraryAborts(t *testing.T) {
+// abortProgram calls one function of a library for device 0.
+const abortProgram = `
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+int main(int argc, char **argv) {
+	static uint64_t out[8192];
+	uint32_t pages = 0;
+	void *lib = dlopen(argv[1], RTLD_NOW);
+	int (*init)(uint64_t) = (int (*)(uint64_t))dlsym(lib, "rsmi_init");
+	void *f = dlsym(lib, argv[2]);
+	if (!init || !f || init(0))
+		return 2;
+	if (strstr(argv[2], "pages")) {
+		((int (*)(uint32_t, uint32_t *, void *))f)(0, &pages, 0);
+		return 10 + ((int (*)(uint32_t, uint32_t *, void *))f)(0, &pages, out);
+	}
+	return 10 + ((int (*)(uint32_t, uint32_t, void *))f)(0, argc > 3, out); // block 1 is UMC, clock 0 that of graphics
+}
+`
+
+// What the library is not asked for ends the process: such text is common, so a
+// child process would end again and again. A build without asserts has nothing to
+// show.
+func TestLibraryAborts(t *testing.T) {
+	cc := programtest.Find(t, "cc")
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	lib := smitest.NewReal(t, tree)
-	build, err := inspectSMI(lib.Path)
-	if err != nil {
+	if text, err := os.ReadFile(lib.Path); err != nil || !bytes.Contains(text, []byte("__assert_fail")) {
+		t.Skipf("the installed library has no asserts (%v)", err)
+	}
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "abort.c"), filepath.Join(dir, "abort")
+	if err := os.WriteFile(source, []byte(abortProgram), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !build.asserts {
-		t.Skip("the installed library has no asserts")
+	if out, err := exec.CommandContext(t.Context(), cc, "-o", program, source, "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	g := tree.GPUs[0]
-	f := func(function smiFunction, argument uint32, file, text string) {
+	f := func(file, text string, args ...string) {
 		t.Helper()
 		g.Set(t, file, text)
 		defer g.Reset(t, file)
-		said, err := untilAssertion(child(t, lib, childAsks, fmt.Sprint(uint32(function)), fmt.Sprint(argument)))
-		if err != nil {
-			t.Errorf("%v with %q: %v, want an abort\n%s", function, text, err, said)
+		lib := smitest.NewReal(t, tree) // with locks that no process has left behind
+		c := exec.CommandContext(t.Context(), program, append([]string{lib.Path}, args...)...)
+		c.Dir = lib.Dir
+		if out, err := c.CombinedOutput(); !strings.Contains(string(out), "Assertion") {
+			t.Errorf("%v with %q: %v, want an abort\n%s", args, text, err, out)
 		}
 	}
-	f(smiECCCount, 1, "ras/umc_err_count", "ue: 0\nce: 0\nde: 0\n")
-	f(smiECCCount, 1, "ras/umc_err_count", rocmtest.Inaccessible)
-	f(smiBadPages, 0, "ras/gpu_vram_bad_pages", "garbage\n")
-	f(smiClock, 0, "pp_dpm_sclk", "S: 19Mhz *\n0: 500Mhz\n1: 2100Mhz\n")
-}
-
-// untilAssertion runs a command until it says that an assertion has failed, after
-// which C's library calls abort and does not come back. What follows is Go's, which
-// catches the signal and prints stacks: the command is killed and not waited for.
-func untilAssertion(c *exec.Cmd) (said string, err error) {
-	out, err := c.StderrPipe()
-	if err != nil {
-		return "", err
-	}
-	c.Stdout = c.Stderr
-	if err := c.Start(); err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	lines := bufio.NewScanner(out)
-	asserted := false
-	for !asserted && lines.Scan() {
-		text.WriteString(lines.Text() + "\n")
-		asserted = strings.Contains(lines.Text(), "Assertion")
-	}
-	_ = c.Process.Kill() // it may have ended
-	err = c.Wait()
-	if !asserted {
-		return text.String(), fmt.Errorf("no assertion has failed: %w", cmp.Or(err, lines.Err(), errors.New("it ended as if nothing were wrong")))
-	}
-	return text.String(), nil
+	f("ras/umc_err_count", "ue: 0\nce: 0\nde: 0\n", "rsmi_dev_ecc_count_get", "umc")
+	f("ras/umc_err_count", rocmtest.Inaccessible, "rsmi_dev_ecc_count_get", "umc")
+	f("ras/gpu_vram_bad_pages", "garbage\n", "rsmi_dev_memory_reserved_pages_get")
+	f("pp_dpm_sclk", "S: 19Mhz *\n0: 500Mhz\n1: 2100Mhz\n", "rsmi_dev_gpu_clk_freq_get")
 }
 
 // hold starts a process that waits in a call for GPU 0, and returns when it is
@@ -199,21 +191,12 @@ func TestRealLibraryAfterAKilledProcess(t *testing.T) {
 	}
 	tree.GPUs[0].Reset(t, "hwmon/temp2_input")
 	lib.Enter(t)
-	o := smiOptionsFor(t, tree, lib.Path)
-	r := mustOpenSMI(t, o)
+	s, gpus := mustStart(t, tree, lib.Path), boards(t, tree)
 	onThreads(t, 8, func() {
-		for i, g := range o.GPUs {
-			h, err := r.Open(t.Context(), &g, []raw.Reading{{Kind: raw.Temperature, Index: raw.SensorJunction}})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			v, err := readAll(h)
+		for i, g := range gpus {
+			v, err := readAll(s.reader(t, g, sysfs.Reading{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}))
 			if want := float64(tree.GPUs[i].State.JunctionC); err != nil || v[0] != want {
 				t.Errorf("GPU %d: %v, %v, want %v", i, v, err, want)
-			}
-			if err := h.Close(); err != nil {
-				t.Error(err)
 			}
 		}
 	})
@@ -236,27 +219,21 @@ func onThreads(t *testing.T, n int, f func()) {
 	wg.Wait()
 }
 
-// While a living process holds a GPU's lock, Open says so after the library's
-// five seconds, or sooner where its context ends; it works when the process is gone.
-func TestRealLibraryBesideAHolder(t *testing.T) {
+// While a living process holds a GPU's lock, the start fails after the library's
+// five seconds; it works when the process is gone.
+func TestRealLibraryNextToAHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the library's five seconds")
 	}
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree)
-	if b, err := inspectSMI(lib.Path); err != nil || b.threadLocks {
-		t.Skip("the installed library keeps its locks to itself")
+	if smiThreadLocks(lib.Path) {
+		t.Skip("the locks of the installed library are its process's own")
 	}
 	c := hold(t, lib, tree.GPUs[0])
 	lib.Enter(t)
-	o := smiOptionsFor(t, tree, lib.Path)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := openSMI(ctx, o); !errors.Is(err, errSMIStarting) {
-		t.Errorf("openSMI with an ended context = %v, want errSMIStarting", err)
-	}
-	if _, err := openSMI(t.Context(), o); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
-		t.Errorf("openSMI = %v, want status 8 and a word about /dev/shm", err)
+	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
+		t.Errorf("startSMI = %v, want status 8 and /dev/shm", err)
 	}
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -265,6 +242,6 @@ func TestRealLibraryBesideAHolder(t *testing.T) {
 		t.Fatal("a killed process ends well")
 	}
 	tree.GPUs[0].Reset(t, "hwmon/temp2_input")
-	r := mustOpenSMI(t, o)
-	mustRead(t, mustHandle(t, r, o.GPUs[0], raw.Reading{Kind: raw.Temperature, Index: raw.SensorJunction}))
+	s := mustStart(t, tree, lib.Path)
+	mustRead(t, s.reader(t, boards(t, tree)[0], sysfs.Reading{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}))
 }

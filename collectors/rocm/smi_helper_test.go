@@ -6,91 +6,106 @@ import (
 	"math"
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 )
 
 // boards are the tree's GPUs as the collector finds them.
-func boards(t *testing.T, tree *rocmtest.Tree) []raw.GPU {
+func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
-	gpus, _, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
+	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gpus
+	return found.GPUs
 }
 
-func smiOptionsFor(t *testing.T, tree *rocmtest.Tree, library string) smiOptions {
-	t.Helper()
-	return smiOptions{Library: library, Sys: tree.Sys(), GPUs: boards(t, tree), Shared: new(Libraries)}
+// started is a library that is started over a tree.
+type started struct {
+	*smi
+	tree *rocmtest.Tree
 }
 
-func mustOpenSMI(t *testing.T, o smiOptions) *smiReader {
+func mustStart(t *testing.T, tree *rocmtest.Tree, library string) *started {
 	t.Helper()
-	r, err := openSMI(t.Context(), o)
+	s, err := startSMI(library)
 	if err != nil {
-		t.Fatalf("openSMI: %v", err)
+		t.Fatalf("startSMI: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+		if err := s.close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
 	})
-	return r.(*smiReader)
+	return &started{s, tree}
 }
 
-func mustHandle(t *testing.T, r raw.Reader, g raw.GPU, wanted ...raw.Reading) raw.Handle {
+// files opens a GPU without the library.
+func files(t *testing.T, tree *rocmtest.Tree, g sysfs.GPU, wanted ...sysfs.Reading) *sysfs.Handle {
 	t.Helper()
-	h, err := r.Open(t.Context(), &g, wanted)
-	if err != nil {
-		t.Fatalf("Open(%s): %v", g.PCI, err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	h := sysfs.New(sysfs.Options{Root: tree.Root}).Open(&g, wanted)
+	t.Cleanup(func() { _ = h.Close() })
 	return h
 }
 
-// readAll reads everything that h was opened for.
-func readAll(h raw.Handle) ([]float64, error) {
-	n := len(h.Has())
+// reader opens a GPU that the library lists.
+func (s *started) reader(t *testing.T, g sysfs.GPU, wanted ...sysfs.Reading) *smiReader {
+	t.Helper()
+	r, ok := s.open(files(t, s.tree, g, wanted...), &g, wanted)
+	if !ok {
+		t.Fatalf("the library does not list %s", g.PCI)
+	}
+	return r
+}
+
+// asked reports for each wanted reading whether the library is asked for it.
+func (r *smiReader) asked() []bool {
+	asked := make([]bool, len(r.has))
+	for _, c := range r.cells {
+		asked[c.cell] = true
+	}
+	return asked
+}
+
+// readAll reads everything that r was opened for.
+func readAll(r reader) ([]float64, error) {
+	n := len(r.Has())
 	values, due := make([]float64, n), make([]bool, n)
 	for i := range due {
 		values[i], due[i] = -1, true
 	}
-	return values, h.Read(values, due)
+	return values, r.Read(values, due)
 }
 
-func mustRead(t *testing.T, h raw.Handle) []float64 {
+func mustRead(t *testing.T, r reader) []float64 {
 	t.Helper()
-	v, err := readAll(h)
+	v, err := readAll(r)
 	if err != nil {
 		t.Fatalf("Read: %v", err)
 	}
 	return v
 }
 
-// same compares readings: NaN is NaN, and one reader divides where the other
-// multiplies.
-func same(a, b float64) bool {
-	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*math.Abs(b)
-}
+// same compares readings: NaN is NaN.
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
 // everything is what a library can be asked for.
-func everything() []raw.Reading {
-	var all []raw.Reading
-	for k := range raw.Kinds {
-		for i := range raw.Blocks {
-			if _, ok := smiReadingOf(raw.Reading{Kind: k, Index: i}); ok {
-				all = append(all, raw.Reading{Kind: k, Index: i})
+func everything() []sysfs.Reading {
+	var all []sysfs.Reading
+	for k := range sysfs.Kinds {
+		for i := range sysfs.Blocks {
+			if _, ok := smiAskFor(sysfs.Reading{Kind: k, Index: i}); ok {
+				all = append(all, sysfs.Reading{Kind: k, Index: i})
 			}
 		}
 	}
 	return all
+}
+
+func radeons(t *testing.T, n int) *rocmtest.Tree {
+	t.Helper()
+	return rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: n})
 }
 
 // fakeFor is a fake whose devices are those of the tree: index i is GPU i.

@@ -1,236 +1,255 @@
 package rocm
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
-	"time"
 
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/dl"
 )
 
-// errSMIStarting is Open's answer while rsmi_init, which another Open began, has
-// not returned. No second one is begun beside it.
-var errSMIStarting = errors.New("rsmi_init has not returned")
+// smiFunction is a function of ROCm SMI.
+type smiFunction uint8
 
-// startPatience is how long Open waits for rsmi_init. Older libraries wait five
-// seconds for a lock that another process holds, and are started twice.
-const startPatience = 8 * time.Second
+const (
+	smiInit smiFunction = iota
+	smiShutDown
+	smiNumDevices
+	smiPCIID
+	smiTemperature
+	smiPowerAverage
+	smiPowerCap
+	smiPowerCapRange
+	smiMemoryBusy
+	smiMemoryTotal
+	smiPCIReplay
+	smiFanRPM
+	smiFanSpeed
+	smiVoltage
+	smiFunctionCount
+)
 
-// Libraries are the ROCm SMI libraries of a process. A library has one state,
-// whoever calls it: rsmi_init counts references, only the first looks for GPUs,
-// and rsmi_shut_down frees what calls of others use. So the collectors that live
-// side by side during a reload share one start of it through this.
-//
-// The zero value is ready; it may be used by several goroutines.
-type Libraries struct {
-	mu sync.Mutex
-	of map[string]*smiShared // by the name that the user gave
+// smiSignature is what a function for a device takes and returns; numbers are
+// those of smi_linux.go.
+type smiSignature uint8
+
+const (
+	smiU32     smiSignature = iota // f(device, uint32_t *)
+	smiU64                         // f(device, uint64_t *)
+	smiU64Of                       // f(device, which, uint64_t *)
+	smiU64x2Of                     // f(device, which, uint64_t *, uint64_t *)
+	smiMetric                      // f(device, which, metric, int64_t *)
+	smiSignatures
+)
+
+// smiFunctionTable has the library's names.
+var smiFunctionTable = [smiFunctionCount]struct { //nolint:gochecknoglobals // a constant
+	name      string
+	signature smiSignature
+}{
+	smiInit:          {name: "rsmi_init"},
+	smiShutDown:      {name: "rsmi_shut_down"},
+	smiNumDevices:    {name: "rsmi_num_monitor_devices"},
+	smiPCIID:         {"rsmi_dev_pci_id_get", smiU64},
+	smiTemperature:   {"rsmi_dev_temp_metric_get", smiMetric},
+	smiPowerAverage:  {"rsmi_dev_power_ave_get", smiU64Of},
+	smiPowerCap:      {"rsmi_dev_power_cap_get", smiU64Of},
+	smiPowerCapRange: {"rsmi_dev_power_cap_range_get", smiU64x2Of},
+	smiMemoryBusy:    {"rsmi_dev_memory_busy_percent_get", smiU32},
+	smiMemoryTotal:   {"rsmi_dev_memory_total_get", smiU64Of},
+	smiPCIReplay:     {"rsmi_dev_pci_replay_counter_get", smiU64},
+	smiFanRPM:        {"rsmi_dev_fan_rpms_get", smiU64Of},
+	smiFanSpeed:      {"rsmi_dev_fan_speed_get", smiU64Of},
+	smiVoltage:       {"rsmi_dev_volt_metric_get", smiMetric},
 }
 
-// open returns the library for a name ("" means the usual ones), started, with
-// its list of GPUs; close gives it back. sys is the /sys directory; gpus are the
-// PCI addresses that are there, so that a list that is out of date is seen.
-// It may be called from several goroutines and returns when ctx ends, also if
-// the library hangs; its thread is abandoned then, and the next open waits for
-// it instead of beginning again.
-// Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, errSMIStarting, wrapped.
-func (l *Libraries) open(ctx context.Context, named, sys string, gpus []string) (*smiShared, error) {
-	l.mu.Lock()
-	if l.of == nil {
-		l.of = map[string]*smiShared{}
+// smiRequired are the functions that nothing works without: those that start and
+// end the library, and those that return which GPU an index means.
+func smiRequired() []smiFunction {
+	return []smiFunction{smiInit, smiShutDown, smiNumDevices, smiPCIID}
+}
+
+func (f smiFunction) String() string {
+	if f < smiFunctionCount {
+		return smiFunctionTable[f].name
 	}
-	s := l.of[named]
-	if s == nil {
-		s = &smiShared{named: named, opt: "/opt", patience: startPatience}
-		l.of[named] = s
+	return fmt.Sprintf("function %d", uint8(f))
+}
+
+// smiAsk is how the library is asked for a reading.
+type smiAsk struct {
+	function smiFunction
+	a, b     uint32 // which sensor or memory, and which metric of a sensor
+	second   bool   // the reading is the second output
+}
+
+// smiUnset is what an output holds before the call. Some releases return success
+// without having written it, and newer ones open /dev/kfd if they find a 0 in it
+// after a read that failed.
+const smiUnset = 1 << 63
+
+// smiAskFor returns how to ask for a reading, and whether the library is asked for
+// it at all. It reads the same files as package sysfs, which reads the rest:
+//   - clocks, RAS errors and bad pages: builds with asserts, such as Debian's, end
+//     the process over text that they do not expect (a clock in deep sleep, a GPU in
+//     reset, deferred errors), https://github.com/ROCm/rocm_smi_lib/issues/182;
+//   - how busy the GPU is: an empty file, as during a reset, is a success with 0;
+//   - power of the socket: the library wants a label that not all boards have;
+//   - used memory: newer releases open /dev/kfd if the board has none of its own,
+//     which makes the exporter a process on the GPU.
+func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
+	const critical, emergency = 5, 7 // RSMI_TEMP_CRITICAL, RSMI_TEMP_EMERGENCY
+	switch r.Kind {
+	// The library counts sensors and memories as package sysfs does.
+	case sysfs.Temperature:
+		return smiAsk{function: smiTemperature, a: uint32(r.Index)}, r.Index < sysfs.Sensors
+	case sysfs.TemperatureCrit:
+		return smiAsk{function: smiTemperature, a: uint32(r.Index), b: critical}, r.Index < sysfs.Sensors
+	case sysfs.TemperatureStop:
+		return smiAsk{function: smiTemperature, a: uint32(r.Index), b: emergency}, r.Index < sysfs.Sensors
+	case sysfs.PowerAverage:
+		return smiAsk{function: smiPowerAverage}, r.Index == 0
+	case sysfs.PowerCap:
+		return smiAsk{function: smiPowerCap}, r.Index == 0
+	case sysfs.PowerCapMax:
+		return smiAsk{function: smiPowerCapRange}, r.Index == 0
+	case sysfs.PowerCapMin:
+		return smiAsk{function: smiPowerCapRange, second: true}, r.Index == 0
+	case sysfs.MemoryBusy:
+		return smiAsk{function: smiMemoryBusy}, r.Index == 0
+	case sysfs.MemoryTotal:
+		return smiAsk{function: smiMemoryTotal, a: uint32(r.Index)}, r.Index < sysfs.Memories
+	case sysfs.Replays:
+		return smiAsk{function: smiPCIReplay}, r.Index == 0
+	case sysfs.FanRPM:
+		return smiAsk{function: smiFanRPM}, r.Index == 0
+	case sysfs.FanDuty:
+		return smiAsk{function: smiFanSpeed}, r.Index == 0
+	case sysfs.Voltage:
+		return smiAsk{function: smiVoltage}, r.Index == 0
+	default:
+		return smiAsk{}, false
 	}
-	l.mu.Unlock()
-	if err := s.acquire(ctx, sys, gpus); err != nil {
-		return nil, err
+}
+
+// smiStatus is rsmi_status_t.
+type smiStatus int32
+
+// smiStatusError is a status that is not success.
+type smiStatusError struct{ status smiStatus }
+
+func (e smiStatusError) Error() string { return e.status.String() }
+
+const (
+	smiSuccess     smiStatus = 0
+	smiUnsupported smiStatus = 2
+	smiInitError   smiStatus = 8
+)
+
+func (s smiStatus) String() string {
+	names := [...]string{
+		"SUCCESS", "INVALID_ARGS", "NOT_SUPPORTED", "FILE_ERROR", "PERMISSION", "OUT_OF_RESOURCES",
+		"INTERNAL_EXCEPTION", "INPUT_OUT_OF_BOUNDS", "INIT_ERROR", "NOT_YET_IMPLEMENTED", "NOT_FOUND",
+		"INSUFFICIENT_SIZE", "INTERRUPT", "UNEXPECTED_SIZE", "NO_DATA", "UNEXPECTED_DATA", "BUSY",
+		"REFCOUNT_OVERFLOW",
 	}
-	return s, nil
+	if s >= 0 && int(s) < len(names) {
+		return fmt.Sprintf("RSMI_STATUS_%s [code %d]", names[s], int(s))
+	}
+	return fmt.Sprintf("ROCm SMI status %d", int(s))
 }
 
-// smiShared is one library and its users.
-type smiShared struct {
-	named, opt string
-	patience   time.Duration
-
-	mu       sync.Mutex
-	users    int
-	starting *smiStart // the start in progress, if any
-	up       bool      // between rsmi_init and rsmi_shut_down
-	stale    bool      // a GPU was lost: the list of GPUs must be made anew
-	listed   []string  // the GPUs that were there when the list was made
-	renewed  time.Time // when a reading last asked for a new list
-
-	// Written by the start in progress while the gate is shut, read inside it.
-	lib        *smiLibrary
-	build      smiBuild
-	generation uint64
-	index      map[string]smiIndex // by PCI address
-
-	gate gate
+// smiFailed is the error of a call's status, nil for success.
+func smiFailed(f smiFunction, s smiStatus) error {
+	if s == smiSuccess {
+		return nil
+	}
+	return fmt.Errorf("call %s: %w", f, smiStatusError{s})
 }
 
-// smiIndex is where the library has a GPU.
-type smiIndex struct {
-	at      uint32
-	monitor string // directory of its sensors
+// notLoaded is the error if none of the names can be loaded.
+func notLoaded(names []string, err error) error {
+	var oe *dl.OpenError
+	if errors.As(err, &oe) && oe.Absent() {
+		return fmt.Errorf("load ROCm SMI: %w: the loader finds no %s", collector.ErrNotLoaded, strings.Join(names, ", "))
+	}
+	if errors.Is(err, dl.ErrUnavailable) {
+		return fmt.Errorf("load ROCm SMI: %w: %w", collector.ErrNotBuiltIn, err)
+	}
+	return fmt.Errorf("load ROCm SMI: %w: unusable library: %w", collector.ErrNotLoaded, err)
 }
 
-// smiStart is one run of rsmi_init, or of rsmi_shut_down.
-type smiStart struct {
-	since time.Time
-	done  chan struct{}
-	err   error // after done
+// smiSonames are the names of the library, in order of preference. AMD's
+// packages number it 5, 6 and, from ROCm 6.1 on, 7; distributions and builds
+// without version tags say 1. The number does not determine the layouts.
+func smiSonames() []string {
+	return []string{
+		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
+		"librocm_smi64.so.1", "librocm_smi64.so",
+	}
 }
 
-// acquire makes the caller a user of the started library.
-func (s *smiShared) acquire(ctx context.Context, sys string, gpus []string) error {
-	gpus = slices.Sorted(slices.Values(gpus))
-	begun := false
-	for {
-		s.mu.Lock()
-		j := s.starting
-		if j == nil {
-			if begun || s.currentLocked(gpus) {
-				s.users++
-				s.mu.Unlock()
-				return nil
+// smiNames are the names to give to the loader: what the user named, and nothing
+// else, or the sonames, and then the files in AMD's directories, which the loader
+// often does not know. dir is the parent of these: "/opt".
+func smiNames(named, dir string) []string {
+	if named != "" {
+		return []string{named}
+	}
+	names := smiSonames()
+	for _, d := range smiDirectories(dir) {
+		for _, s := range smiSonames() {
+			// A loader's complaint about every absent name would bury the one that matters.
+			if found, err := filepath.Glob(filepath.Join(d, s)); err == nil {
+				names = append(names, found...)
 			}
-			j = s.beginLocked(func(ctx context.Context) error { return s.start(ctx, sys, gpus) })
-			begun = true
-		}
-		s.mu.Unlock()
-		if err := j.wait(ctx, s.patience); err != nil {
-			return err
 		}
 	}
+	return names
 }
 
-// currentLocked reports whether the library is started and its list of GPUs is
-// that of gpus, as far as it could be.
-func (s *smiShared) currentLocked(gpus []string) bool {
-	return s.up && !s.stale && slices.Equal(s.listed, gpus)
-}
-
-// beginLocked runs f on a goroutine and a thread of its own, which nobody joins.
-// ctx bounds how long f waits for calls to end, not the library.
-func (s *smiShared) beginLocked(f func(ctx context.Context) error) *smiStart {
-	j := &smiStart{since: time.Now(), done: make(chan struct{})}
-	s.starting = j
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
-		defer cancel()
-		j.err = onThread(func() error { return f(ctx) })
-		s.mu.Lock()
-		s.starting = nil
-		s.mu.Unlock()
-		close(j.done)
-	}()
-	return j
-}
-
-// wait returns the end of the start, or an error when ctx ends or the start has
-// lasted longer than anybody should wait.
-func (j *smiStart) wait(ctx context.Context, patience time.Duration) error {
-	t := time.NewTimer(time.Until(j.since.Add(patience)))
-	defer t.Stop()
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		return fmt.Errorf("start ROCm SMI: %w after %v: %w", errSMIStarting, time.Since(j.since).Round(time.Millisecond), context.Cause(ctx))
-	case <-t.C:
-		return fmt.Errorf("start ROCm SMI: %w after %v", errSMIStarting, time.Since(j.since).Round(time.Millisecond))
+// smiDirectories are those of the installed releases: the one that the system
+// administrator chose, then the others, newest first.
+func smiDirectories(dir string) []string {
+	releases, err := filepath.Glob(filepath.Join(dir, "rocm-*"))
+	if err != nil {
+		return nil
 	}
+	slices.SortFunc(releases, func(a, b string) int {
+		return -cmp.Or(slices.Compare(numbers(filepath.Base(a)), numbers(filepath.Base(b))), strings.Compare(a, b))
+	})
+	var dirs []string
+	for _, r := range append([]string{filepath.Join(dir, "rocm")}, releases...) {
+		dirs = append(dirs, filepath.Join(r, "lib"), filepath.Join(r, "lib64"))
+	}
+	return dirs
 }
 
-// release ends what acquire began. The last user ends the library, after a start
-// that is in progress; where a call hangs inside, it is left as it is. It waits no
-// longer than d.
-func (s *smiShared) release(d time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	s.mu.Lock()
-	s.users--
-	for ended := false; ; {
-		j := s.starting
-		if j == nil {
-			if ended || s.users > 0 || !s.up {
-				s.mu.Unlock()
-				return
-			}
-			j, ended = s.beginLocked(s.end), true
+// numbers are the numbers of a name: 6, 2, 4 of "rocm-6.2.4".
+func numbers(name string) []int {
+	var n []int
+	for _, s := range strings.FieldsFunc(name, func(r rune) bool { return r < '0' || r > '9' }) {
+		if v, err := strconv.Atoi(s); err == nil {
+			n = append(n, v)
 		}
-		s.mu.Unlock()
-		select {
-		case <-j.done:
-		case <-ctx.Done():
-			return
-		}
-		s.mu.Lock()
 	}
+	return n
 }
 
-// lost says that a GPU answers no more, so that the next open looks for GPUs anew.
-func (s *smiShared) lost() {
-	s.mu.Lock()
-	s.stale = true
-	s.mu.Unlock()
-}
-
-// down says what keeps calls out: a start that will end soon, or one that failed
-// or has lasted too long, after which who reads had better open again.
-func (s *smiShared) down() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if j := s.starting; j != nil && time.Since(j.since) < s.patience {
-		return errSMIDown
-	}
-	return fmt.Errorf("%w: %w", errSMIDown, collector.ErrColumnsChanged)
-}
-
-// renewInterval is how often the library is started anew at most because a GPU
-// has come back. Sampling pauses for each start, and some versions leave two
-// files for each GPU in /tmp.
-const renewInterval = 30 * time.Second
-
-// renew begins to make the list of GPUs anew, and does not wait for it.
-func (s *smiShared) renew(sys string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.starting != nil || s.users == 0 || time.Since(s.renewed) < renewInterval {
-		return
-	}
-	s.renewed = time.Now()
-	gpus := s.listed
-	s.beginLocked(func(ctx context.Context) error { return s.start(ctx, sys, gpus) })
-}
-
-// describe says which library this is, for the log.
-func (s *smiShared) describe() string {
-	if !s.gate.enter(0) {
-		return "library that is being started"
-	}
-	defer s.gate.leave()
-	var b strings.Builder
-	b.WriteString(s.lib.path)
-	if s.lib.has(smiPower) {
-		b.WriteString(", ROCm 6 or later")
-	} else {
-		b.WriteString(", ROCm 5")
-	}
-	if s.build.asserts {
-		b.WriteString(", built with asserts")
-	}
-	if !s.build.threadLocks {
-		b.WriteString(", locks in /dev/shm")
-	}
-	return b.String()
+// smiThreadLocks reports whether the library knows the flag for device locks that
+// only its own threads see (6.1.2 and later). Older ones leave locks behind in
+// /dev/shm. The variable came with the flag, in one change, and only its name can
+// be seen from outside. The variable itself is left alone: setting it is not safe
+// while other threads read the environment.
+func smiThreadLocks(path string) bool {
+	text, err := os.ReadFile(path)
+	return err == nil && bytes.Contains(text, []byte("RSMI_MUTEX_THREAD_ONLY"))
 }

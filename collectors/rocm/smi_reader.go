@@ -1,96 +1,242 @@
 package rocm
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"runtime"
+	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/pkg/collector"
 )
 
-// smiOptions say which library and what for.
-type smiOptions struct {
-	Library string     // file or soname; "" means the usual ones
-	Sys     string     // the /sys directory; "" means "/sys". The library has its own idea of it
-	GPUs    []raw.GPU  // what is there
-	Shared  *Libraries // those of the process; nil means none of anybody else
-	Log     *zap.Logger
+// maxSMIDevices bounds how many devices of the library are asked for their
+// address, whatever count it returns.
+const maxSMIDevices = 256
+
+// smi is a started librocm_smi64. Its list of GPUs is that of the last rsmi_init:
+// indices never shift before the next one, which is that of another collector.
+type smi struct {
+	lib   *smiLibrary
+	index map[string]uint32 // by PCI address
 }
 
-// smiReader reads GPUs through librocm_smi64. What the library must not be asked
-// or cannot tell is not had: the caller asks sysfs.
-type smiReader struct {
-	shared *smiShared
-	sys    string
-	closed sync.Once
-	log    *zap.Logger
-}
-
-var (
-	_ raw.Reader = (*smiReader)(nil)
-	_ raw.Handle = (*smiHandle)(nil)
-	_ raw.Meter  = (*smiHandle)(nil)
-)
-
-// openSMI loads and starts the library, or joins who has it started already. It
-// returns when ctx ends, also if the library hangs.
-// Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, errSMIStarting, wrapped.
-func openSMI(ctx context.Context, o smiOptions) (raw.Reader, error) {
-	if o.Shared == nil {
-		o.Shared = new(Libraries)
-	}
-	if o.Sys == "" {
-		o.Sys = "/sys"
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	gpus := make([]string, 0, len(o.GPUs))
-	for _, g := range o.GPUs {
-		gpus = append(gpus, g.PCI)
-	}
-	s, err := o.Shared.open(ctx, o.Library, o.Sys, gpus)
+// startSMI loads and starts the library; close ends it. It waits for rsmi_init,
+// which takes seconds if another process holds a lock and may hang.
+// Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
+func startSMI(library string) (*smi, error) {
+	lib, err := loadSMI(smiNames(library, "/opt"))
 	if err != nil {
 		return nil, err
 	}
-	o.Log.Info("reading through ROCm SMI", zap.String("file", s.describe()))
-	return &smiReader{shared: s, sys: o.Sys, log: o.Log}, nil
+	s := &smi{lib: lib}
+	started := make(chan error)
+	go func() {
+		// After an error the thread ends with this goroutine: it may own device
+		// locks, and the kernel gives those of an ended thread to the next that asks.
+		runtime.LockOSThread()
+		err := s.start()
+		if err == nil {
+			runtime.UnlockOSThread()
+		}
+		started <- err
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// closePatience is how long Close waits for rsmi_shut_down.
-const closePatience = 2 * time.Second
+// start calls rsmi_init and lists the GPUs. Libraries with locks in /dev/shm keep,
+// on the thread that ran it, the lock of each GPU whose last holder was killed, and
+// all other threads would wait for it without end; rsmi_shut_down on that thread
+// releases them, and the second rsmi_init finds them sound.
+func (s *smi) start() error {
+	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks that other processes do not see, so
+	// that none of theirs, alive or dead, can hold up ours.
+	const threadOnly = 0x400000000000000
+	if smiThreadLocks(s.lib.path) {
+		if err := explainInit(s.lib.start(threadOnly)); err != nil {
+			return err
+		}
+		return s.list()
+	}
+	if err := explainInit(s.lib.start(0)); err != nil {
+		return err
+	}
+	if st := s.lib.stop(); st != smiSuccess {
+		return smiFailed(smiShutDown, st)
+	}
+	if err := explainInit(s.lib.start(0)); err != nil {
+		return err
+	}
+	return s.list()
+}
 
-// Close gives the library back. It waits for rsmi_shut_down, but not for one
-// that hangs.
-func (r *smiReader) Close() error {
-	r.closed.Do(func() { r.shared.release(closePatience) })
+// explainInit adds the causes of the one status that has several.
+func explainInit(st smiStatus) error {
+	err := smiFailed(smiInit, st)
+	if st != smiInitError {
+		return err
+	}
+	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
+}
+
+// list asks which GPU each index means. Of two indices for one address the first
+// counts.
+func (s *smi) list() error {
+	n, st := s.lib.devices()
+	if st != smiSuccess {
+		return errors.Join(smiFailed(smiNumDevices, st), smiFailed(smiShutDown, s.lib.stop()))
+	}
+	s.index = map[string]uint32{}
+	out := new([2]uint64)
+	for i := range min(n, maxSMIDevices) {
+		if s.lib.call(i, smiAsk{function: smiPCIID}, out) != smiSuccess {
+			continue // it left while the list was made
+		}
+		if pci, part := splitPCIID(out[0]); part == 0 {
+			if _, ok := s.index[pci]; !ok {
+				s.index[pci] = i
+			}
+		}
+	}
 	return nil
 }
 
-// Open prepares the readings of a GPU and calls no function of the library.
-func (r *smiReader) Open(_ context.Context, g *raw.GPU, wanted []raw.Reading) (raw.Handle, error) {
-	s := r.shared
-	if !s.gate.enter(gatePatience) {
-		return nil, fmt.Errorf("open GPU %q: %w", g.PCI, errSMIDown)
-	}
-	defer s.gate.leave()
-	at, known := s.index[g.PCI]
-	if !known {
-		return nil, fmt.Errorf("open GPU %q: ROCm SMI does not list it", g.PCI)
-	}
-	h := &smiHandle{shared: s, sys: r.sys, gpu: *g}
-	h.bind(at, wanted)
-	return h, nil
+// splitPCIID takes an rsmi_dev_pci_id_get apart: domain in bits 63:32, partition
+// in 31:28, bus in 15:8, device in 7:3, function in 2:0.
+func splitPCIID(id uint64) (pci string, partition int) {
+	return fmt.Sprintf("%04x:%02x:%02x.%x", id>>32, id>>8&0xff, id>>3&0x1f, id&7), int(id >> 28 & 0xf)
 }
 
-// gatePatience is how long a reading waits while the library is started anew,
-// which takes some ten milliseconds where nothing is wrong.
-const gatePatience = 400 * time.Millisecond
+// close is rsmi_shut_down. All readers must be closed.
+func (s *smi) close() error { return smiFailed(smiShutDown, s.lib.stop()) }
 
-// errSMIDown says that the library cannot be called: it is being started anew,
-// or that went wrong.
-var errSMIDown = errors.New("ROCm SMI is not started")
+// smiReader reads one GPU: through the library what that is asked for and the
+// driver has a file of, the rest from files.
+type smiReader struct {
+	files   *sysfs.Handle
+	lib     *smiLibrary
+	device  uint32
+	sensors string // directory of the sensors that the library reads
+
+	has   []bool
+	cells []smiCell
+	rest  []bool // due ones that are read from files
+	out   *[2]uint64
+
+	count, nanos [smiFunctionCount]atomic.Uint64
+}
+
+// smiCell is a reading that is asked of the library.
+type smiCell struct {
+	cell    int
+	reading sysfs.Reading
+	ask     smiAsk
+}
+
+var _ collector.CallMeter = (*smiReader)(nil)
+
+// open returns a reader of the GPU, false if the library does not list it.
+func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*smiReader, bool) {
+	device, ok := s.index[g.PCI]
+	if !ok {
+		return nil, false
+	}
+	r := &smiReader{files: files, lib: s.lib, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: new([2]uint64)}
+	// A function for a sensor that is not there follows a null pointer before
+	// ROCm 6: only readings that have a file are asked for.
+	r.sensors = files.Sensors()
+	for i, w := range wanted {
+		if ask, ok := smiAskFor(w); ok && r.has[i] && s.lib.has(ask.function) {
+			r.cells = append(r.cells, smiCell{i, w, ask})
+		}
+	}
+	return r, true
+}
+
+// Has is that of the files: the library reads nothing else.
+func (r *smiReader) Has() []bool { return r.has }
+
+// Read reads files, then calls the library. A call that does not return stalls
+// Read, and nothing else.
+// Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if the GPU's sensors
+// have got another number, which the library only finds when it is started again.
+// Due cells are NaN then.
+func (r *smiReader) Read(values []float64, due []bool) error {
+	copy(r.rest, due)
+	for i := range r.cells {
+		r.rest[r.cells[i].cell] = false
+	}
+	err := r.files.Read(values, r.rest)
+	if err == nil && r.files.Sensors() != r.sensors {
+		err = fmt.Errorf("sensors are at %q, were at %q: %w", r.files.Sensors(), r.sensors, collector.ErrColumnsChanged)
+	}
+	if err == nil && !r.ask(values, due) && !r.files.Exists() {
+		err = collector.ErrDeviceLost
+	}
+	if err == nil {
+		return nil
+	}
+	for i := range due {
+		if due[i] {
+			values[i] = math.NaN()
+		}
+	}
+	return err
+}
+
+// ask makes the calls that are due and reports whether one of them succeeded, or
+// none was made.
+func (r *smiReader) ask(values []float64, due []bool) bool {
+	asked, answered := false, false
+	for i := range r.cells {
+		c := &r.cells[i]
+		if !due[c.cell] {
+			continue
+		}
+		begin := time.Now()
+		status := r.lib.call(r.device, c.ask, r.out)
+		r.count[c.ask.function].Add(1)
+		r.nanos[c.ask.function].Add(uint64(time.Since(begin)))
+		asked, answered = true, answered || status == smiSuccess
+		values[c.cell] = c.value(status, r.out)
+	}
+	if asked && !answered {
+		_ = r.files.Close() // the next Read finds out where sensors are now; Close never fails
+	}
+	return answered || !asked
+}
+
+// value converts an output to the reading, NaN if it has none.
+func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
+	v := out[0]
+	if c.ask.second {
+		v = out[1]
+	}
+	signed := smiFunctionTable[c.ask.function].signature == smiMetric
+	if status != smiSuccess || v == smiUnset || !signed && v == math.MaxUint64 {
+		return math.NaN()
+	}
+	if signed {
+		return c.reading.Convert(float64(int64(v)))
+	}
+	return c.reading.Convert(float64(v))
+}
+
+// Calls returns what the calls have cost since Open.
+func (r *smiReader) Calls() []collector.CallCost {
+	var calls []collector.CallCost
+	for f := range smiFunctionCount {
+		if n := r.count[f].Load(); n > 0 {
+			calls = append(calls, collector.CallCost{Call: f.String(), Count: n, Time: time.Duration(r.nanos[f].Load())})
+		}
+	}
+	return calls
+}
+
+// Close closes the files.
+func (r *smiReader) Close() error { return r.files.Close() }

@@ -1,36 +1,56 @@
 package rocm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// reader reads the raw readings of one GPU: *sysfs.Handle or *smiReader. One
+// goroutine uses it, but for Calls of a collector.CallMeter.
+type reader interface {
+	// Has returns for each wanted reading whether it could ever have a value.
+	Has() []bool
+	// Read stores the due readings in values, NaN for what is blank now.
+	// Errors: collector.ErrDeviceLost, collector.ErrColumnsChanged, wrapped.
+	Read(values []float64, due []bool) error
+	Close() error
+}
+
+var (
+	_ reader = (*sysfs.Handle)(nil)
+	_ reader = (*smiReader)(nil)
 )
 
 // source is one GPU with its partitions and links.
 type source struct {
-	gpu     raw.GPU
+	gpu     sysfs.GPU
 	log     *zap.Logger
 	devices []collector.Device
 	columns []collector.Column
 	cells   []cell
 
-	smi   raw.Handle // nil: all is read from /sys
-	files raw.Files
-	split int    // readings before are smi's
-	due   []bool // by slot
-	bus   *bus   // nil: nobody asked
+	reader reader
+	files  *sysfs.Handle // gpu_metrics, pcie_bw and the power state, whatever the reader
+	due    []bool        // by reading
+	bus    *bus          // nil: not wanted
 
 	frame      frame
 	time       timebase
-	partitions uint64 // as gpu_metrics told them at Open
+	partitions uint64 // as gpu_metrics had them at Open
 	said       [sayings]string
 }
 
@@ -39,21 +59,18 @@ var (
 	_ collector.CallMeter = (*source)(nil)
 )
 
-// What a source logs when it changes.
+// The states of which a source logs changes.
 const (
 	sayPower = iota
 	sayMetrics
-	sayLibrary
-	sayFiles
 	sayings
 )
 
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample reads what is due: gpu_metrics once, through the library in one
-// crossing, and the rest from kept descriptors. A suspended board is left alone:
-// its cells are blank.
+// Sample reads what is due: gpu_metrics once, and every other file or function of
+// the library once. A suspended board is left alone: its cells are blank.
 // Errors: collector.ErrDeviceLost, collector.ErrStalled, collector.ErrColumnsChanged.
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
@@ -88,7 +105,7 @@ func (s *source) blank(row []float64, due []bool) {
 	}
 }
 
-// plan marks the raw readings of the columns that are due and says whether they
+// plan marks the raw readings of the columns that are due and reports whether they
 // need gpu_metrics.
 func (s *source) plan(due []bool) (metrics bool) {
 	clear(s.due)
@@ -105,8 +122,7 @@ func (s *source) plan(due []bool) (metrics bool) {
 	return metrics
 }
 
-// read fills the frame. Errors are those of the whole GPU; what one reader
-// cannot tell is blank and logged when that changes.
+// read fills the frame. Errors are those of the whole GPU.
 func (s *source) read(metrics bool) error {
 	f := &s.frame
 	if metrics {
@@ -117,26 +133,12 @@ func (s *source) read(metrics bool) error {
 	if s.bus != nil {
 		f.bus = s.bus.latest()
 	}
-	if err := s.readWith(s.files, sayFiles, f.values[s.split:], s.due[s.split:]); err != nil {
-		return err
-	}
-	if s.smi == nil {
+	if !slices.Contains(s.due, true) {
 		return nil
 	}
-	return s.readWith(s.smi, sayLibrary, f.values[:s.split], s.due[:s.split])
-}
-
-func (s *source) readWith(h raw.Handle, saying int, values []float64, due []bool) error {
-	if !slices.Contains(due, true) {
-		return nil
-	}
-	err := h.Read(values, due)
-	// The library has forgotten the GPU, or cannot be started any more: another
-	// Open finds out who can read it.
-	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrColumnsChanged) {
+	if err := s.reader.Read(f.values, s.due); err != nil {
 		return fmt.Errorf("read GPU %q: %w", s.gpu.PCI, err)
 	}
-	s.sayErr(saying, err)
 	return nil
 }
 
@@ -157,7 +159,7 @@ func (s *source) readMetrics() error {
 	f.now, frozen = s.time.read(&f.metrics)
 	f.era = s.time.era
 	if frozen {
-		return fmt.Errorf("read gpu_metrics of GPU %q: the firmware's time stamp stands still: %w", s.gpu.PCI, collector.ErrStalled)
+		return fmt.Errorf("read gpu_metrics of GPU %q: the firmware's time stamp does not move: %w", s.gpu.PCI, collector.ErrStalled)
 	}
 	return s.divided()
 }
@@ -214,15 +216,86 @@ func (s *source) say(about int, what string) {
 	}
 }
 
-// Calls returns what the library's functions and the files have cost.
+// Calls returns what the library's functions have cost.
 func (s *source) Calls() []collector.CallCost {
-	var out []collector.CallCost
-	for _, h := range []raw.Handle{s.smi, s.files} {
-		if m, ok := h.(raw.Meter); ok {
-			for _, c := range m.Calls() {
-				out = append(out, collector.CallCost{Call: c.Name, Count: c.Count, Time: c.Time})
+	if m, ok := s.reader.(collector.CallMeter); ok {
+		return m.Calls()
+	}
+	return nil
+}
+
+// close ends the schedule of pcie_bw and closes the reader. It can be called twice.
+func (s *source) close() error {
+	if s.bus != nil {
+		s.bus.close()
+	}
+	return s.reader.Close()
+}
+
+// bus reads pcie_bw on a schedule: the driver sleeps for a second in each read,
+// which no tick can wait for.
+type bus struct {
+	files  *sysfs.Handle
+	values [2]atomic.Uint64 // bits of bytes per second: sent, received
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// minBusInterval leaves the driver a pause: each read takes a second.
+const minBusInterval = 2 * time.Second
+
+func startBus(files *sysfs.Handle, every time.Duration) *bus {
+	ctx, stop := context.WithCancel(context.Background())
+	b := &bus{files: files, stop: stop}
+	b.store(math.NaN(), math.NaN())
+	b.ended.Go(func() { b.run(ctx, max(every, minBusInterval)) })
+	return b
+}
+
+func (b *bus) run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		sent, received := math.NaN(), math.NaN()
+		if !b.files.Suspended() {
+			sent, received, _ = b.files.Bus() // NaN after an error
+		}
+		b.store(sent, received)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (b *bus) store(sent, received float64) {
+	b.values[0].Store(math.Float64bits(sent))
+	b.values[1].Store(math.Float64bits(received))
+}
+
+// latest is the result of the last read; NaN before the first and after one that
+// failed.
+func (b *bus) latest() [2]float64 {
+	return [2]float64{math.Float64frombits(b.values[0].Load()), math.Float64frombits(b.values[1].Load())}
+}
+
+// close ends the schedule. It waits for a read in progress, which takes a second.
+func (b *bus) close() {
+	b.stop()
+	b.ended.Wait()
+}
+
+// busInterval is the shortest that a row about PCIe traffic asks for.
+func busInterval(fields field.List) time.Duration {
+	shortest := time.Hour
+	for _, r := range fields.Readings() {
+		switch r.Desc.ID {
+		case dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB:
+			if r.Interval > 0 {
+				shortest = min(shortest, r.Interval)
 			}
 		}
 	}
-	return out
+	return shortest
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
+	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -30,19 +30,19 @@ const (
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
 // boardSpecs are the columns that a GPU can have.
-func boardSpecs(g *raw.GPU, n node) []spec {
+func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(), fabricSpecs(), hardwareSpecs(g), processSpecs(raw.Whole, units(g)),
+		busSpecs(), errorSpecs(), throttleSpecs(), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
 	)
 }
 
-// node is what a GPU knows of the others.
+// node is the position of a GPU among all of them.
 type node struct {
 	index, count int
 }
 
-func units(g *raw.GPU) int {
+func units(g *sysfs.GPU) int {
 	sum := 0
 	for _, i := range g.Instances {
 		sum += i.Units
@@ -56,7 +56,7 @@ func fixed(id field.ID, v float64, labels ...collector.Label) spec {
 
 func one(id field.ID, terms ...term) spec { return spec{field: id, terms: terms} }
 
-func identitySpecs(g *raw.GPU, n node) []spec {
+func identitySpecs(g *sysfs.GPU, n node) []spec {
 	out := []spec{fixed(dcgmCount, float64(n.count)), fixed(dcgmIndex, float64(n.index))}
 	if minor, err := strconv.Atoi(strings.TrimPrefix(g.Card, "card")); err == nil {
 		out = append(out, fixed(dcgmMinor, float64(minor)))
@@ -72,27 +72,27 @@ func clockSpecs() []spec {
 	sources := []struct {
 		name   string
 		clock  uint8
-		metric term // stands in where the driver has no file
+		metric term // used if the driver has no file
 	}{
-		{"gfx", raw.ClockGraphics, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
-		{"mem", raw.ClockMemory, metric(gm.CurrentUclk, 0, 1)},
-		{"fabric", raw.ClockFabric, metric(gm.CurrentFclk, 0, 1)},
-		{"soc", raw.ClockSystem, over(opMax, 1, 0, gm.Clocks, gm.CurrentSocclk)},
-		{"video", raw.ClockVideo, over(opMax, 1, 0, gm.Clocks, gm.CurrentVclk0)},
-		{"decode", raw.ClockDecode, over(opMax, 1, 0, gm.Clocks, gm.CurrentDclk0)},
+		{"gfx", sysfs.ClockGraphics, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
+		{"mem", sysfs.ClockMemory, metric(gm.CurrentUclk, 0, 1)},
+		{"fabric", sysfs.ClockFabric, metric(gm.CurrentFclk, 0, 1)},
+		{"soc", sysfs.ClockSystem, over(opMax, 1, 0, gm.Clocks, gm.CurrentSocclk)},
+		{"video", sysfs.ClockVideo, over(opMax, 1, 0, gm.Clocks, gm.CurrentVclk0)},
+		{"decode", sysfs.ClockDecode, over(opMax, 1, 0, gm.Clocks, gm.CurrentDclk0)},
 	}
 	var out []spec
 	for i, s := range sources {
 		terms := func(scale float64) []term {
 			m := s.metric
 			m.scale *= scale
-			return []term{read(raw.Clock, s.clock, scale), m}
+			return []term{read(sysfs.Clock, s.clock, scale), m}
 		}
 		if dcgm := []field.ID{dcgmSMClock, dcgmMemClock, 0, 0, dcgmVideoClock, 0}[i]; dcgm != 0 {
 			out = append(out, one(dcgm, terms(1)...))
 		}
 		if dcgm := []field.ID{dcgmMaxSMClock, dcgmMaxMemClock, 0, 0, dcgmMaxVideoClock, 0}[i]; dcgm != 0 {
-			out = append(out, one(dcgm, read(raw.ClockMax, s.clock, 1)))
+			out = append(out, one(dcgm, read(sysfs.ClockMax, s.clock, 1)))
 		}
 		out = append(out, spec{field.AMDClock, label("clock", s.name), terms(toHertz)})
 	}
@@ -103,25 +103,25 @@ func clockSpecs() []spec {
 }
 
 func temperatureSpecs() []spec {
-	// MI300 has no edge sensor: the junction's takes its place there.
-	gpu := func(k raw.Kind) []term {
-		return []term{read(k, raw.SensorEdge, 1), read(k, raw.SensorJunction, 1).orElse(1)}
+	// MI300 has no edge sensor: the junction's is shown instead.
+	gpu := func(k sysfs.Kind) []term {
+		return []term{read(k, sysfs.SensorEdge, 1), read(k, sysfs.SensorJunction, 1).orElse(1)}
 	}
 	out := []spec{
-		one(dcgmMemoryTemp, read(raw.Temperature, raw.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1)),
+		one(dcgmMemoryTemp, read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1)),
 		one(dcgmGPUTemp,
-			read(raw.Temperature, raw.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
-			read(raw.Temperature, raw.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
+			read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
+			read(sysfs.Temperature, sysfs.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
 			metric(gm.TemperatureGfx, 0, 1).orElse(2)),
-		one(dcgmSlowdownTemp, gpu(raw.TemperatureCrit)...),
-		one(dcgmShutdownTemp, gpu(raw.TemperatureStop)...),
+		one(dcgmSlowdownTemp, gpu(sysfs.TemperatureCrit)...),
+		one(dcgmShutdownTemp, gpu(sysfs.TemperatureStop)...),
 	}
 	sensor := func(name string, terms ...term) {
 		out = append(out, spec{field.AMDTemperature, label("sensor", name), terms})
 	}
-	sensor("edge", read(raw.Temperature, raw.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1))
-	sensor("junction", read(raw.Temperature, raw.SensorJunction, 1), metric(gm.TemperatureHotspot, 0, 1))
-	sensor("mem", read(raw.Temperature, raw.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1))
+	sensor("edge", read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1))
+	sensor("junction", read(sysfs.Temperature, sysfs.SensorJunction, 1), metric(gm.TemperatureHotspot, 0, 1))
+	sensor("mem", read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1))
 	sensor("vrgfx", metric(gm.TemperatureVRGfx, 0, 1))
 	sensor("vrsoc", metric(gm.TemperatureVRSoc, 0, 1))
 	sensor("vrmem", metric(gm.TemperatureVRMem, 0, 1))
@@ -133,10 +133,10 @@ func temperatureSpecs() []spec {
 }
 
 // powerSpecs: a power or energy of 0 is how the driver says that the other die
-// of the package tells it (MI250): a board that is on draws some.
+// of the package reports it (MI250): a board that is on draws some.
 func powerSpecs() []spec {
-	average := []term{read(raw.PowerAverage, 0, 1).told(), metric(gm.AverageSocketPower, 0, 1).told()}
-	instant := []term{read(raw.PowerInput, 0, 1).told(), metric(gm.CurrentSocketPower, 0, 1).told()}
+	average := []term{read(sysfs.PowerAverage, 0, 1).nonzeroOnly(), metric(gm.AverageSocketPower, 0, 1).nonzeroOnly()}
+	instant := []term{read(sysfs.PowerInput, 0, 1).nonzeroOnly(), metric(gm.CurrentSocketPower, 0, 1).nonzeroOnly()}
 	either := slices.Clone(average)
 	for _, t := range instant {
 		either = append(either, t.orElse(1))
@@ -144,12 +144,12 @@ func powerSpecs() []spec {
 	return []spec{
 		one(dcgmPower, either...),
 		one(dcgmPowerInstant, instant...),
-		one(dcgmEnergy, metric(gm.EnergyAccumulator, 0, toMillijoule).told()),
-		one(dcgmPowerLimit, read(raw.PowerCap, 0, 1).told()),
-		one(dcgmPowerEnforced, read(raw.PowerCap, 0, 1).told()),
-		one(dcgmPowerLimitMin, read(raw.PowerCapMin, 0, 1)),
-		one(dcgmPowerLimitMax, read(raw.PowerCapMax, 0, 1).told()),
-		one(dcgmPowerLimitDef, read(raw.PowerCapDefault, 0, 1).told()),
+		one(dcgmEnergy, metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()),
+		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
+		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimitMin, read(sysfs.PowerCapMin, 0, 1)),
+		one(dcgmPowerLimitMax, read(sysfs.PowerCapMax, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimitDef, read(sysfs.PowerCapDefault, 0, 1).nonzeroOnly()),
 	}
 }
 
@@ -165,8 +165,8 @@ func utilisationSpecs() []spec {
 		metric(gm.AverageMMActivity, 0, 1),
 	}
 	return []spec{
-		one(dcgmGPUUtil, read(raw.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
-		one(dcgmMemUtil, read(raw.MemoryBusy, 0, 1), metric(gm.AverageUmcActivity, 0, 1)),
+		one(dcgmGPUUtil, read(sysfs.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
+		one(dcgmMemUtil, read(sysfs.MemoryBusy, 0, 1), metric(gm.AverageUmcActivity, 0, 1)),
 		one(dcgmEncUtil, video...),
 		one(dcgmDecUtil, video...),
 		one(dcgmEngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
@@ -177,18 +177,18 @@ func utilisationSpecs() []spec {
 }
 
 func memorySpecs() []spec {
-	total := raw.Reading{Kind: raw.MemoryTotal, Index: raw.MemoryVRAM}
-	used := raw.Reading{Kind: raw.MemoryUsed, Index: raw.MemoryVRAM}
+	total := sysfs.Reading{Kind: sysfs.MemoryTotal, Index: sysfs.MemoryVRAM}
+	used := sysfs.Reading{Kind: sysfs.MemoryUsed, Index: sysfs.MemoryVRAM}
 	out := []spec{
-		one(dcgmFBTotal, read(raw.MemoryTotal, raw.MemoryVRAM, toMiB).told()),
-		one(dcgmFBUsed, read(raw.MemoryUsed, raw.MemoryVRAM, toMiB)),
+		one(dcgmFBTotal, read(sysfs.MemoryTotal, sysfs.MemoryVRAM, toMiB).nonzeroOnly()),
+		one(dcgmFBUsed, read(sysfs.MemoryUsed, sysfs.MemoryVRAM, toMiB)),
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
-	for i, name := range []string{raw.MemoryVRAM: "vram", raw.MemoryVisible: "visible", raw.MemoryGTT: "gtt"} {
+	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
-			spec{field.AMDMemoryUsed, label("memory", name), []term{read(raw.MemoryUsed, uint8(i), 1)}},
-			spec{field.AMDMemorySize, label("memory", name), []term{read(raw.MemoryTotal, uint8(i), 1).told()}})
+			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
+			spec{field.AMDMemorySize, label("memory", name), []term{read(sysfs.MemoryTotal, uint8(i), 1).nonzeroOnly()}})
 	}
 	return out
 }
@@ -196,11 +196,11 @@ func memorySpecs() []spec {
 func busSpecs() []spec {
 	bus := func(direction int, scale float64) term { return term{op: opBus, first: direction, scale: scale} }
 	return []spec{
-		one(dcgmReplays, read(raw.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
-		one(dcgmLinkGen, read(raw.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
-		one(dcgmLinkWidth, read(raw.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
-		one(dcgmMaxLinkGen, read(raw.LinkSpeedMax, 0, 1).generation()),
-		one(dcgmMaxLinkWidth, read(raw.LinkWidthMax, 0, 1)),
+		one(dcgmReplays, read(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
+		one(dcgmLinkGen, read(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
+		one(dcgmLinkWidth, read(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
+		one(dcgmMaxLinkGen, read(sysfs.LinkSpeedMax, 0, 1).generation()),
+		one(dcgmMaxLinkWidth, read(sysfs.LinkWidthMax, 0, 1)),
 		one(dcgmPCIeTx, bus(0, 1)),
 		one(dcgmPCIeRx, bus(1, 1)),
 		one(dcgmPCIeTxKB, bus(0, toKB)),
@@ -214,32 +214,182 @@ func busSpecs() []spec {
 }
 
 func errorSpecs() []spec {
-	sum := func(kinds ...raw.Kind) term {
+	sum := func(kinds ...sysfs.Kind) term {
 		t := term{op: opSum, scale: 1}
 		for _, k := range kinds {
-			for b := range raw.Blocks {
-				t.raw = append(t.raw, raw.Reading{Kind: k, Index: b})
+			for b := range sysfs.Blocks {
+				t.raw = append(t.raw, sysfs.Reading{Kind: k, Index: b})
 			}
 		}
 		return t
 	}
 	out := []spec{
-		one(dcgmSBE, sum(raw.Correctable)),
-		one(dcgmDBE, sum(raw.Uncorrectable)),
-		one(dcgmRetired, read(raw.BadPages, raw.PageRetired, 1)),
-		one(dcgmRetiredPending, read(raw.BadPages, raw.PagePending, 1)),
-		one(dcgmRemapFailure, term{op: opAny, raw: []raw.Reading{{Kind: raw.BadPages, Index: raw.PageFailed}}, scale: 1}),
+		one(dcgmSBE, sum(sysfs.Correctable)),
+		one(dcgmDBE, sum(sysfs.Uncorrectable)),
+		one(dcgmRetired, read(sysfs.BadPages, sysfs.PageRetired, 1)),
+		one(dcgmRetiredPending, read(sysfs.BadPages, sysfs.PagePending, 1)),
+		one(dcgmRemapFailure, term{op: opAny, raw: []sysfs.Reading{{Kind: sysfs.BadPages, Index: sysfs.PageFailed}}, scale: 1}),
 	}
-	for b := range raw.Blocks {
+	for b := range sysfs.Blocks {
 		for i, severity := range []string{"ce", "de", "ue"} {
-			kind := []raw.Kind{raw.Correctable, raw.Deferred, raw.Uncorrectable}[i]
+			kind := []sysfs.Kind{sysfs.Correctable, sysfs.Deferred, sysfs.Uncorrectable}[i]
 			out = append(out, spec{field.AMDRASErrors,
-				[]collector.Label{{Name: "block", Value: raw.BlockName(b)}, {Name: "severity", Value: severity}},
+				[]collector.Label{{Name: "block", Value: sysfs.BlockName(b)}, {Name: "severity", Value: severity}},
 				[]term{read(kind, b, 1)}})
 		}
 	}
-	for i, state := range []string{raw.PageRetired: "retired", raw.PagePending: "pending", raw.PageFailed: "failed"} {
-		out = append(out, spec{field.AMDBadPages, label("state", state), []term{read(raw.BadPages, uint8(i), 1)}})
+	for i, state := range []string{sysfs.PageRetired: "retired", sysfs.PagePending: "pending", sysfs.PageFailed: "failed"} {
+		out = append(out, spec{field.AMDBadPages, label("state", state), []term{read(sysfs.BadPages, uint8(i), 1)}})
 	}
 	return out
+}
+
+// throttleSpecs: boards up to MI200 and Radeons report bits, MI300 from revision
+// 1.6 on how many cycles it was held back.
+func throttleSpecs() []spec {
+	const cycles = gm.AccumulationCounter
+	count := func(op op, f ...gm.Field) term { return over(op, 1, 0, 1, f...) }
+	status := func(mask uint64) term { return count(opMask, gm.IndepThrottleStatus).bits(mask) }
+	out := []spec{
+		one(field.ClockEventReasons, count(opReasons, gm.IndepThrottleStatus), count(opMovedReasons, residencyFields...)),
+		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
+		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
+		one(field.AMDAccumulationCycles, metric(cycles, 0, 1)),
+		{field.AMDThrottleActive, label("reason", "power"), []term{status(throttlePower), count(opMoved, gm.PPTResidency)}},
+		{field.AMDThrottleActive, label("reason", "current"), []term{status(throttleCurrent)}},
+		{field.AMDThrottleActive, label("reason", "thermal"), []term{
+			status(throttleThermal), count(opMoved, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency),
+		}},
+		{field.AMDThrottleActive, label("reason", "prochot"), []term{status(throttleProchot), count(opMoved, gm.ProchotResidency)}},
+	}
+	residency := func(reason string, fields ...gm.Field) {
+		var terms []term
+		for _, f := range fields {
+			terms = append(terms, metric(f, 0, 1))
+		}
+		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), terms})
+	}
+	residency("prochot", gm.ProchotResidency, gm.ResidencyProchot)
+	residency("ppt", gm.PPTResidency)
+	residency("socket_thermal", gm.SocketThmResidency)
+	residency("vr_thermal", gm.VRThmResidency)
+	residency("hbm_thermal", gm.HBMThmResidency)
+	residency("spl", gm.ResidencySPL) // these of APUs
+	residency("fppt", gm.ResidencyFPPT)
+	residency("sppt", gm.ResidencySPPT)
+	residency("core_thermal", gm.ResidencyThmCore)
+	residency("gfx_thermal", gm.ResidencyThmGfx)
+	residency("soc_thermal", gm.ResidencyThmSoc)
+	return out
+}
+
+// fabricSpecs: what a GPU writes over XGMI it sends.
+func fabricSpecs() []spec {
+	rate := func(scale float64, f ...gm.Field) term { return over(opRate, scale, 0, gm.XGMILinks, f...) }
+	out := []spec{
+		one(dcgmLinksTotal, rate(toMB, gm.XGMIReadAcc, gm.XGMIWriteAcc)),
+		one(dcgmLinksTx, rate(toMB, gm.XGMIWriteAcc)),
+		one(dcgmLinksRx, rate(toMB, gm.XGMIReadAcc)),
+		one(dcgmLinksTxBytes, rate(toBytes, gm.XGMIWriteAcc)),
+		one(dcgmLinksRxBytes, rate(toBytes, gm.XGMIReadAcc)),
+		one(field.AMDXGMILinkWidth, metric(gm.XGMILinkWidth, 0, 1)),
+		one(field.AMDXGMILinkSpeed, metric(gm.XGMILinkSpeed, 0, fromGB)),
+	}
+	for i := range gm.XGMILinks {
+		link := collector.Label{Name: "link", Value: strconv.Itoa(i)}
+		out = append(out,
+			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "read"}, link}, []term{metric(gm.XGMIReadAcc, i, toBytes)}},
+			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "write"}, link}, []term{metric(gm.XGMIWriteAcc, i, toBytes)}},
+			spec{field.AMDXGMILinkUp, []collector.Label{link}, []term{metric(gm.XGMILinkStatus, i, 1)}})
+	}
+	return out
+}
+
+// linkSpecs are the columns of XGMI link i as a device of its own.
+func linkSpecs(i int) []spec {
+	rate := func(f ...gm.Field) term { return over(opRate, toMB, i, 1, f...) }
+	return []spec{
+		one(dcgmLink, rate(gm.XGMIReadAcc, gm.XGMIWriteAcc)),
+		one(dcgmLinkTx, rate(gm.XGMIWriteAcc)),
+		one(dcgmLinkRx, rate(gm.XGMIReadAcc)),
+	}
+}
+
+func hardwareSpecs(g *sysfs.GPU) []spec {
+	out := []spec{
+		one(dcgmFan, read(sysfs.FanDuty, 0, toPercent)),
+		one(field.AMDFan, read(sysfs.FanRPM, 0, 1), metric(gm.FanSpeed, 0, 1)),
+		{field.AMDVoltage, label("rail", "gfx"), []term{read(sysfs.Voltage, 0, 1), metric(gm.VoltageGfx, 0, toVolt)}},
+		{field.AMDVoltage, label("rail", "soc"), []term{metric(gm.VoltageSoc, 0, toVolt)}},
+		{field.AMDVoltage, label("rail", "mem"), []term{metric(gm.VoltageMem, 0, toVolt)}},
+	}
+	if len(g.Instances) < 2 { // else they are the instances'
+		out = append(out, engineSpecs(0)...)
+	}
+	return out
+}
+
+// engineSpecs are the engines of a partition. Revisions before 1.6 have none.
+func engineSpecs(partition int) []spec {
+	var out []spec
+	engine := func(id field.ID, name string, i int, f gm.Field, perPartition int, whole gm.Field) {
+		terms := []term{metric(f, partition*perPartition+i, fromPercent)}
+		if partition == 0 && i < whole.Len() {
+			terms = append(terms, metric(whole, i, fromPercent))
+		}
+		out = append(out, spec{id, label(name, strconv.Itoa(i)), terms})
+	}
+	for i := range gm.VCNs {
+		engine(field.AMDVCNBusy, "instance", i, gm.XCPVCNBusy, gm.VCNs, gm.VCNActivity)
+	}
+	for i := range gm.JPEGsOfXCP {
+		engine(field.AMDJPEGBusy, "instance", i, gm.XCPJPEGBusy, gm.JPEGsOfXCP, gm.JPEGActivity)
+	}
+	for i := range gm.XCCs {
+		at := partition*gm.XCCs + i
+		xcc := collector.Label{Name: "xcc", Value: strconv.Itoa(i)}
+		out = append(out,
+			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
+			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
+		for _, r := range []struct {
+			name string
+			f    gm.Field
+		}{
+			{"host_limit", gm.XCPBelowHostLimit}, {"power", gm.XCPBelowLimitPPT}, {"thermal", gm.XCPBelowLimitThm},
+			{"low_utilization", gm.XCPLowUtilization}, {"any", gm.XCPBelowLimitTotal},
+		} {
+			out = append(out, spec{field.AMDBelowLimit, []collector.Label{{Name: "reason", Value: r.name}, xcc}, []term{metric(r.f, at, 1)}})
+		}
+	}
+	return out
+}
+
+// processSpecs are of the processes on an instance, or on the whole GPU.
+func processSpecs(index uint8, units int) []spec {
+	out := []spec{
+		one(field.AMDProcesses, read(sysfs.Processes, index, 1)),
+		one(field.AMDProcessMemory, read(sysfs.ProcessMemory, index, 1)),
+	}
+	if units > 0 {
+		out = append(out, fixed(field.AMDComputeUnits, float64(units)),
+			one(field.AMDOccupancy, read(sysfs.ProcessUnits, index, 1/float64(units))))
+	}
+	return out
+}
+
+// instanceSpecs are the columns of a partition: what the driver and KFD report of
+// it alone. The rest is the board's.
+func instanceSpecs(i sysfs.Instance) []spec {
+	index := uint8(i.ID)
+	total := sysfs.Reading{Kind: sysfs.InstanceTotal, Index: index}
+	used := sysfs.Reading{Kind: sysfs.ProcessMemory, Index: index}
+	out := []spec{
+		one(dcgmFBTotal, read(sysfs.InstanceTotal, index, toMiB).nonzeroOnly()),
+		one(dcgmFBUsed, read(sysfs.ProcessMemory, index, toMiB)),
+		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
+		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
+		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
+	}
+	out = append(out, engineSpecs(i.ID)...)
+	return append(out, processSpecs(index, i.Units)...)
 }

@@ -17,7 +17,7 @@ type timebase struct {
 	decided  bool
 	driver0  uint64 // where the comparison began
 	stamp0   uint64
-	start    time.Time // for boards that tell neither
+	start    time.Time // for boards that have neither
 
 	moved nanos // stamp when it last moved, and the driver's clock then
 	at    nanos
@@ -27,7 +27,7 @@ const (
 	stampUnit    = 10          // ns
 	compareSpan  = nanos(1e9)  // long enough that the age of the table does not matter
 	tolerance    = 20          // a twentieth
-	frozenForNow = nanos(10e9) // a stamp that stands still so long means that nothing is measured
+	frozenForNow = nanos(10e9) // a stamp that has not moved for so long means that nothing is measured
 )
 
 // reset begins a new era: what was counted before does not compare.
@@ -45,7 +45,7 @@ func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
 	}
 	usable := stamp != gm.NA && stamp != 0
 	if t.firmware && !usable || stamp < t.stamp0 || driver < t.driver0 || !t.start.IsZero() {
-		t.reset() // the GPU was reset, or tells its time in another way
+		t.reset() // the GPU was reset, or has another source of time
 	}
 	if usable {
 		t.compare(driver, stamp)

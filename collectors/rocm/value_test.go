@@ -81,11 +81,11 @@ func TestDCGMValues(t *testing.T) {
 		"DCGM_FI_DEV_RETIRED_DBE": 1, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
 		"DCGM_FI_DEV_COUNT": 2, "DCGM_FI_DEV_NVML_INDEX": 0,
 		"DCGM_FI_DEV_FAN_SPEED": absent, "DCGM_FI_DEV_XID_ERRORS": absent, "DCGM_FI_DEV_FB_RESERVED": absent,
-		"DCGM_FI_PROF_PCIE_TX_BYTES": absent, // nobody named an interval
+		"DCGM_FI_PROF_PCIE_TX_BYTES": absent, // no row names an interval
 	} {
 		s.want(0, name, "", want)
 	}
-	// The package's power is its first die's to tell, and counts once.
+	// The package's power is reported by its first die, and counts once.
 	s.want(1, "DCGM_FI_DEV_POWER_USAGE", "", nan)
 	s.want(1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "", nan)
 	s.want(1, "DCGM_FI_DEV_GPU_UTIL", "", 37)
@@ -94,9 +94,9 @@ func TestDCGMValues(t *testing.T) {
 	s.want(0, "amd_gpu_clock_hertz", "clock=gfx", 1234e6)
 }
 
-// MI300 has no edge sensor: the junction's takes its place and is there on its
-// own, too. What the driver says is all ones it does not have.
-func TestJunctionTakesThePlaceOfEdge(t *testing.T) {
+// MI300 has no edge sensor: the junction's is shown instead, and also under its own
+// label. A value of all ones means that the driver does not have it.
+func TestJunctionInsteadOfEdge(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
 	s.state(func(s *rocmtest.State) {
 		s.JunctionC, s.Watts, s.VRSocC, s.VCN[2] = 71, 512, math.MaxUint16, math.MaxUint16
@@ -110,7 +110,7 @@ func TestJunctionTakesThePlaceOfEdge(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", 512)
 	s.want(0, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "", 512)
 
-	// A board with an edge sensor never shows another in its place.
+	// A board with an edge sensor never shows another instead.
 	s = simulate(t, rocmtest.Options{Model: rocmtest.MI250X, Metrics: "1.1"})
 	s.tree.GPUs[0].Set(t, "hwmon/temp1_input", "")
 	s.state(func(s *rocmtest.State) { s.EdgeC, s.JunctionC = math.MaxUint16, 90 })
@@ -118,7 +118,7 @@ func TestJunctionTakesThePlaceOfEdge(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_GPU_TEMP", "", nan)
 }
 
-// Nothing is judged for ever: a file that says nothing now may later.
+// Support is decided at each sample: a file that is empty now may have a value later.
 func TestUnsupportedIsDecidedPerSample(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
 	g := s.tree.GPUs[0]
@@ -168,7 +168,7 @@ func TestSharesOfTime(t *testing.T) {
 	s.wantOf(uuidOf(s.tree.GPUs[0])+"/link1", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "", 1000)
 	step(400, 90) // wraps
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
-	s.sample() // no time has passed: what was said still stands
+	s.sample() // no time has passed: the last rate holds
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
 	step(800, 10) // over a second: now the firmware's stamp is the time
 	step(1000, 60)
@@ -202,7 +202,7 @@ func TestThrottling(t *testing.T) {
 	s.want(0, "amd_gpu_throttle_active", "reason=prochot", 0)
 	s.want(0, "amd_gpu_throttle_active", "reason=thermal", 1)
 
-	// Boards before tell bits.
+	// Older boards report bits.
 	s = simulate(t, rocmtest.Options{Model: rocmtest.MI250X})
 	for bits, want := range map[uint64]float64{
 		0: 0, 1: reasonPower, 1 << 16: reasonSlow, 1 << 36: reasonThermal, 1 << 46: reasonSlow | reasonBrake, 1<<7 | 1<<34: reasonPower | reasonThermal,
@@ -257,7 +257,7 @@ func TestSuspended(t *testing.T) {
 	g := s.tree.GPUs[0]
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
 	g.Set(t, "power/runtime_status", "suspended\n")
-	pipe := g.FIFO(t, "gpu_metrics") // who reads it hangs
+	pipe := g.FIFO(t, "gpu_metrics") // a reader of it hangs
 	s.sample()
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", nan)
 	pipe.Close()
@@ -267,7 +267,7 @@ func TestSuspended(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
 }
 
-// A firmware that has stopped measuring while the driver goes on is said.
+// Firmware that has stopped measuring while the driver keeps running is reported.
 func TestStalled(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
 	src := s.sources[0].(*source)
@@ -278,7 +278,7 @@ func TestStalled(t *testing.T) {
 	if !src.time.firmware {
 		t.Fatal("the firmware's stamp keeps time, and is not used")
 	}
-	src.time.at -= frozenForNow + 1 // as if it had stood still so long
+	src.time.at -= frozenForNow + 1 // as if it had not moved for so long
 	row := slices.Clone(s.rows[0])
 	err := src.Sample(row, slices.Repeat([]bool{true}, len(row)))
 	if !errors.Is(err, collector.ErrStalled) {
@@ -288,8 +288,8 @@ func TestStalled(t *testing.T) {
 	s.sample()
 }
 
-// A GPU that is divided anew at run time asks for another Open.
-func TestDividedAnew(t *testing.T) {
+// A change of partitions at run time asks for another Open.
+func TestPartitionsChange(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
 	s.sample()
 	other := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1, Partition: "DPX"})

@@ -64,7 +64,7 @@ func TestClockEvents(t *testing.T) {
 	step(10_313, 1<<60) // neither: no float64 cell holds its low bits
 	check("power_cap", 0, 2)
 	if got := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin); !same(got, nan) {
-		t.Errorf("a device that does not tell has the count %v, want none", got)
+		t.Errorf("a device without the reading has the count %v, want none", got)
 	}
 }
 

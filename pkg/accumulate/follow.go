@@ -10,36 +10,180 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// maxOverlap bounds how long two rings of the same device can hold the same
-// instants. A time further back than this is a clock that was set back.
-const maxOverlap = int64(10 * time.Minute)
-
-// follow reads one ring of the current View and feeds what it says to the states.
+// follow reads one ring of the current View and feeds its rows to the states.
 type follow struct {
-	id      uint64 // tells rings apart; never used twice
 	source  *view.Source
 	rows    *ring.Follower
 	devices []deviceTap // as Source.Devices
+	// before is the number of the first row that came after the ring was bound. A source
+	// that takes over from another one, such as DCGM when it answers again, may have
+	// sampled all the while: of the rows before, those that are not newer than what was
+	// counted are skipped.
+	before uint64
 
 	histograms []histogramTap
 	xids       []xidTap
 	clocks     []clockTap
 }
 
+// maxOverlap bounds how long the rings of two sources can hold the same instants. A
+// time further back than this is a clock that was set back.
+const maxOverlap = int64(10 * time.Minute)
+
 // deviceTap says for a device of a follow which rows are new.
 type deviceTap struct {
-	progress *progress // nil if another source supplies the device
-	resume   progress  // where an earlier ring ended; cleared when that is passed
-	stamp    int64     // of the last row read
-	sampled  bool      // the device was sampled in the row in hand
-	told     bool      // events in the row in hand are new
+	*progress       // nil if another source of the View supplies the device
+	last      int64 // stamp of the device in the last row read
+	sampled   bool  // the device was sampled in the row in hand
+	news      bool  // events in the row in hand are new
 }
 
 // progress is how far the rows of a device have been counted, through all rings
-// that it had. A ring that takes over may hold rows from before.
+// that it had.
 type progress struct {
 	stamp int64 // the device's, of the last row counted
 	time  int64 // of the last row read
+}
+
+// bind replaces the follows by those of v. A ring that stays is read on from
+// where it was; the states of series are claimed from those there are.
+func (s *Store) bind(v *view.View) {
+	old := make(map[*ring.Ring]*follow, len(s.follows))
+	for _, f := range s.follows {
+		old[f.source.Ring] = f
+	}
+	s.view, s.follows = v, make([]*follow, 0, len(v.Sources))
+	s.states.view++
+	for _, src := range v.Sources {
+		if !wellFormed(src) {
+			continue
+		}
+		f := old[src.Ring]
+		delete(old, src.Ring)
+		s.follows = append(s.follows, s.newFollow(src, f))
+	}
+	for _, f := range old {
+		s.goneOverruns += f.rows.Overruns()
+	}
+	s.states.bound(s.axis.now)
+}
+
+// wellFormed reports whether the rows have the shape that the source promises.
+func wellFormed(src *view.Source) bool {
+	if src.Ring == nil || src.Ring.Stamps() != len(src.Devices) || src.Ring.Cells() != len(src.Columns) {
+		return false
+	}
+	for _, c := range src.Columns {
+		if c.Device < 0 || c.Device >= len(src.Devices) {
+			return false
+		}
+	}
+	return true
+}
+
+// newFollow binds src. earlier is the follow of the same ring in the last View,
+// or nil.
+func (s *Store) newFollow(src *view.Source, earlier *follow) *follow {
+	f := &follow{source: src, devices: make([]deviceTap, len(src.Devices))}
+	if earlier == nil {
+		f.rows, f.before = src.Ring.Follow(), src.Ring.Head()
+	} else {
+		f.rows, f.before = earlier.rows, earlier.before
+	}
+	for i, d := range src.Devices {
+		if p, ok := claim(&s.states, key{d.ID, stateProgress, ""}, always, func() *progress { return new(progress) }); ok {
+			f.devices[i].progress = p
+		}
+		if earlier != nil {
+			f.devices[i].last = earlier.devices[i].last
+		}
+	}
+	for i := range src.Columns {
+		if f.devices[src.Columns[i].Device].progress != nil {
+			s.tap(f, i)
+		}
+	}
+	return f
+}
+
+// tap connects a column to every series that is computed from it.
+func (s *Store) tap(f *follow, cell int) {
+	col := &f.source.Columns[cell]
+	switch col.Field {
+	case field.XIDEvent:
+		s.tapXIDs(f, cell, col)
+	case field.ClockEventReasons:
+		s.tapClocks(f, cell, col)
+	}
+	for i := range f.source.Fields.Fields {
+		if fd := &f.source.Fields.Fields[i]; fd.Type == field.Histogram && fd.Desc.ID == col.Field {
+			s.tapHistogram(f, cell, col, fd)
+		}
+	}
+}
+
+func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *field.Field) {
+	h, ok := claim(&s.states, keyOf(f.source.Devices[col.Device].ID, fd.Name, col.Labels),
+		func(h *Histogram) bool { return h.fits(fd) },
+		func() *Histogram { return newHistogram(fd) })
+	if ok {
+		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, field.NewScale(fd.Scale), fd, col.Labels})
+	}
+}
+
+// tapXIDs connects an event column. The columns of a device, of which there may
+// be several so that events of one tick do not hide each other, share a state.
+func (s *Store) tapXIDs(f *follow, cell int, col *collector.Column) {
+	for i := range f.xids {
+		if t := &f.xids[i]; t.device == col.Device {
+			t.cells = append(t.cells, cell)
+			return
+		}
+	}
+	fields := wanted(f.source.Fields, field.XIDErrorsCount, field.XIDErrorsTotal)
+	if len(fields) == 0 {
+		return
+	}
+	x, ok := claim(&s.states, key{f.source.Devices[col.Device].ID, stateXIDs, ""},
+		always, func() *xids { return newXIDs(s.xidWindow) })
+	if ok {
+		f.xids = append(f.xids, xidTap{x, col.Device, []int{cell}, fields})
+	}
+}
+
+func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
+	fields := wanted(f.source.Fields, field.ClockEventsCount, field.ClockEventsTotal)
+	if len(fields) == 0 {
+		return
+	}
+	c, ok := claim(&s.states, keyOf(f.source.Devices[col.Device].ID, stateClocks, col.Labels),
+		always, func() *clocks { return newClocks(s.clockWindow) })
+	if ok {
+		f.clocks = append(f.clocks, clockTap{c, col.Device, cell, fields, col.Labels})
+	}
+}
+
+// wanted returns the fields of the list with one of the ids, each name once.
+func wanted(list field.List, ids ...field.ID) []*field.Field {
+	var out []*field.Field
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		for _, id := range ids {
+			if f.Desc.ID == id && f.Type != field.Label && !named(out, f.Name) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func named(fields []*field.Field, name string) bool {
+	for _, f := range fields {
+		if f.Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 type histogramTap struct {
@@ -73,39 +217,28 @@ func (f *follow) next(row *ring.Row) {
 		if d.progress == nil {
 			continue
 		}
-		stamp := row.Stamps[i]
-		d.sampled = stamp > 0 && stamp != d.stamp && !counted(&d.resume.stamp, stamp)
-		d.told = !counted(&d.resume.time, row.Time)
-		d.stamp = stamp
+		stamp, overlap := row.Stamps[i], row.N < f.before
+		d.sampled = stamp > 0 && stamp != d.last && !(overlap && counted(d.progress.stamp, stamp))
+		d.news = !(overlap && counted(d.progress.time, row.Time))
+		d.last = stamp
 		if d.sampled {
 			d.progress.stamp = stamp
 		}
-		if d.told {
+		if d.news {
 			d.progress.time = row.Time
 		}
 	}
 }
 
-// counted reports whether an earlier ring, which ended at until, has told of time
-// t. Rows come in order, so the first new one ends the overlap: until is cleared,
-// and a clock that is set back later makes no difference.
-func counted(until *int64, t int64) bool {
-	if *until == 0 || t <= 0 {
-		return false
-	}
-	if t <= *until && *until-t <= maxOverlap {
-		return true
-	}
-	*until = 0
-	return false
-}
+// counted reports whether a row of time t was counted, if all up to until were.
+func counted(until, t int64) bool { return t > 0 && t <= until && until-t <= maxOverlap }
 
 // take counts a row. It reports whether there are new series.
 func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 	f.next(row)
 	for i := range f.histograms {
 		t := &f.histograms[i]
-		// The sampler has dropped what is not plausible, but the memory can be
+		// The session has dropped what is not plausible, but the memory can be
 		// shared with a process gone mad, and a sum never forgets.
 		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && cell >= t.field.Desc.Min && cell <= t.field.Desc.Max {
 			t.observe(t.scale.Of(cell))
@@ -121,12 +254,12 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 	}
 	for i := range f.xids {
 		t := &f.xids[i]
-		if !f.devices[t.device].told {
+		if !f.devices[t.device].news {
 			continue
 		}
 		for _, c := range t.cells {
 			if cell := row.Cells[c]; !math.IsNaN(cell) {
-				grew = t.count(cell, a.position(row.Time), a.now, f.id) || grew
+				grew = t.count(cell, a.position(row.Time), a.now) || grew
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package accumulate
 
 import (
 	"slices"
+	"sort"
 
 	"warpgauge/pkg/field"
 )
@@ -50,7 +51,7 @@ func newHistogram(f *field.Field) *Histogram {
 }
 
 // fits reports whether h counts what f asks for. After a reload that changed
-// the buckets it does not, and the series starts anew.
+// the buckets it does not, and the series starts again.
 func (h *Histogram) fits(f *field.Field) bool {
 	shape := nativeShapeOf(f.Desc.Max*f.Scale, f.Scale)
 	return h.reading == f.Desc.ID && h.scale == f.Scale && slices.Equal(h.Bounds, f.Buckets) &&
@@ -65,26 +66,11 @@ func (h *Histogram) observe(v float64) {
 	}
 	h.Count++
 	h.Sum += v
-	h.Counts[classicIndex(h.Bounds, v)]++
+	h.Counts[sort.SearchFloat64s(h.Bounds, v)]++ // the first bound that is not below v
 	if v <= h.ZeroThreshold {
 		h.ZeroCount++
 		return
 	}
 	i := int(nativeIndex(v, h.Schema) - h.First)
 	h.Positive[min(i, len(h.Positive)-1)]++
-}
-
-// classicIndex returns the first bucket whose upper bound is not below v. It is
-// a binary search without calls: this is the inner loop of Sync.
-func classicIndex(bounds []float64, v float64) int {
-	lo, hi := 0, len(bounds)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if bounds[mid] < v {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
 }

@@ -21,8 +21,8 @@ func (s *Store) publish() {
 	p.overruns.Store(overruns)
 	p.rows.Store(s.rows)
 	p.series.Store(int64(len(s.series)))
-	p.inUse.Store(int64(s.memory.inUse))
-	p.kept.Store(int64(len(s.memory.held) - s.memory.inUse))
+	p.inUse.Store(int64(s.states.inUse))
+	p.kept.Store(int64(len(s.states.held) - s.states.inUse))
 }
 
 // Overruns returns how many rows were overwritten before they were read, as of
@@ -52,7 +52,7 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descStates
 }
 
-// Collect implements prometheus.Collector. It may run beside Sync.
+// Collect implements prometheus.Collector. It may run during Sync.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	p := &s.published
 	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(p.overruns.Load()))

@@ -67,7 +67,7 @@ func TestMetricsBesideSync(t *testing.T) {
 }
 
 // TestSyncBesideAppend reads while the ring is written; whatever is lost must be
-// told as an overrun.
+// counted as an overrun.
 func TestSyncBesideAppend(t *testing.T) {
 	const rows = 20_000
 	b := newBoard(64, "GPU-a")

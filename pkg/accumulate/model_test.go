@@ -11,11 +11,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// world simulates a sampler: one device whose value changes each second, and
-// the rings that see it. Beside it the plain account of what happened.
+// world simulates the sources of a device whose value changes each second: one, or two
+// between which the View changes. It keeps a plain account of what happened.
 type world struct {
 	*rand.Rand
-	rings  []*board // that are written: one, or in make-before-break two
+	rings  []*board // that are written: one, or two of two collectors
 	listed *board   // the one in the current View, or nil
 
 	want   prometheus.Histogram
@@ -99,14 +99,18 @@ func TestModel(t *testing.T) {
 		for range 600 {
 			now++
 			switch n := len(w.rings); w.IntN(20) {
-			case 0: // make
+			case 0: // the second collector begins
 				if n < 2 {
 					w.rings = append(w.rings, newBoard(1024, "GPU-a"))
 				}
-			case 1: // switch to the new ring, then break the old one
+			case 1: // it takes over, and the first ends or stands by
 				if n == 2 && w.listed == w.rings[0] {
 					publish(w.rings[1])
-					w.rings = w.rings[1:]
+					if w.IntN(2) == 0 {
+						w.rings = w.rings[1:]
+					} else {
+						w.rings[0], w.rings[1] = w.rings[1], w.rings[0]
+					}
 				}
 			case 2: // a View for the sake of another device
 				if n > 0 {

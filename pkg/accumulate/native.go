@@ -1,6 +1,9 @@
 package accumulate
 
-import "math"
+import (
+	"math"
+	"sort"
+)
 
 const (
 	maxSchema = 3   // 8 buckets per power of two, each 9 % wider than the one before
@@ -74,37 +77,20 @@ func ceilLog2(v float64) int {
 	return min(max(exp, minExponent+octavesBelowMax), maxExponent)
 }
 
-// The lower bounds of the 8 buckets of schema 3 between two powers of two, as
-// the low 52 bits of a float64: 2^(k/8), to the bit as Prometheus has them, which
-// is up to one unit in the last place below the nearest float64
-// (model/histogram/generic.go and client_golang's histogram.go).
-var eighths = [8]uint64{
-	0x0_0000_0000_0000,
-	0x1_72b8_3c7d_517b,
-	0x3_06fe_0a31_b715,
-	0x4_bfda_d536_2a27,
-	0x6_a09e_667f_3bcc,
-	0x8_ace5_422a_a0db,
-	0xa_e89f_995a_d3ac,
-	0xd_5818_dcfb_a486,
+// eighths are the lower bounds of the 8 buckets of schema 3 between 1/2 and 1: 2^(k/8-1),
+// to the bit as Prometheus has them, which is up to one unit in the last place below
+// the nearest float64 (model/histogram/generic.go and client_golang's histogram.go).
+var eighths = []float64{
+	0.5, 0.5452538663326288, 0.5946035575013605, 0.6484197773255048,
+	0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,
 }
-
-// eighthOf maps the first 4 bits of a mantissa to the last of eighths that may
-// lie below it. No two of eighths share their first 4 bits.
-var eighthOf = [16]uint8{0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 7, 7, 7}
 
 // nativeIndex returns the index of the native bucket of v at a schema of at
 // most 3. v must be a positive, finite, normal number. Bucket i at schema s
 // holds 2^((i-1)/2^s) < v ≤ 2^(i/2^s).
 func nativeIndex(v float64, schema int32) int32 {
-	const mantissaBits, bias = 52, 1023
-	bits := math.Float64bits(v)
-	mantissa := bits & (1<<mantissaBits - 1)
-	k := int32(eighthOf[mantissa>>(mantissaBits-4)])
-	if mantissa > eighths[k] {
-		k++ // above its lower bound, not on it
-	}
-	fine := (int32(bits>>mantissaBits)-bias)<<maxSchema + k
+	frac, exp := math.Frexp(v)
+	fine := int32(sort.SearchFloat64s(eighths, frac)) + int32(exp-1)<<maxSchema
 	// 2^(3-s) buckets of schema 3 make one of schema s, the last of them at i·2^(3-s).
 	shift := uint(maxSchema - schema)
 	return (fine + 1<<shift - 1) >> shift

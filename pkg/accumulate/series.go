@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// list makes the set of series anew.
+// list makes the set of series.
 func (s *Store) list() {
 	s.series = nil
 	window := label("window_size_in_ms", strconv.FormatInt(s.xidWindow.Milliseconds(), 10))
@@ -60,7 +60,7 @@ func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector
 
 // listClocks lists a series for every reason. Unlike in dcgm-exporter, those that
 // did not occur are there, at zero: increase() sees the first onset, and a quiet
-// GPU can be told from one that does not say. And the value is the number of
+// GPU can be distinguished from one without the reading. And the value is the number of
 // events, not of samples, so it does not depend on the interval.
 func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window collector.Label) {
 	for i := range t.reasons {

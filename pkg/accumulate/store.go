@@ -4,7 +4,7 @@
 // that what it has counted survives the sampling side.
 //
 // A Store belongs to one goroutine at a time; only its own metrics may be read
-// beside it. Someone has to call Sync more often than the writers lap the rings
+// at the same time. Sync has to be called more often than the writers lap the rings
 // (a ring holds at least 16 and at most 1,024 rows), scrape or no scrape.
 package accumulate
 
@@ -46,10 +46,9 @@ type Store struct {
 	clockWindow time.Duration
 
 	axis    axis
-	memory  memory
+	states  states
 	view    *view.View // the one that follows are bound to
 	follows []*follow
-	lastID  uint64 // of a follow
 	row     ring.Row
 
 	series  []Series
@@ -65,7 +64,7 @@ func New(o Options) *Store {
 	return &Store{
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
-		memory:      memory{held: make(map[key]*held)},
+		states:      states{held: make(map[key]*held)},
 	}
 }
 
@@ -75,7 +74,7 @@ func New(o Options) *Store {
 // an hour a View without them.
 func (s *Store) Sync(v *view.View, now time.Time) {
 	s.axis.advance(now)
-	changed := s.read() // of a ring that leaves, too: nobody would read its last rows later
+	changed := s.read() // of a ring that leaves, too: its last rows are not read later
 	if v != s.view {
 		s.bind(v)
 		s.read()
@@ -87,7 +86,7 @@ func (s *Store) Sync(v *view.View, now time.Time) {
 	for _, f := range s.follows {
 		f.refresh(s.axis.now)
 	}
-	s.memory.tick(s.axis.now)
+	s.states.tick(s.axis.now)
 	s.publish()
 }
 

@@ -18,7 +18,7 @@ func TestWindow(t *testing.T) {
 	f(0, 0)
 	w.add(7, 7, width, 1)
 	w.add(7, 8, width, 2)
-	w.add(100, 120, width, 1) // told late
+	w.add(100, 120, width, 1) // read late
 	f(120, 4)
 	f(307, 4)
 	f(309, 4)
@@ -96,7 +96,7 @@ func TestAxis(t *testing.T) {
 		t.Errorf("position of nonsense: got %d, want %d", got, want)
 	}
 	a.advance(wall.Add(time.Minute))
-	a.advance(wall) // without a monotonic reading: now stands still
+	a.advance(wall) // without a monotonic reading: now does not move
 	if got, want := a.position(wall.UnixNano()), int64(time.Minute); got != want {
 		t.Errorf("position of now after the clock was set back: got %d, want %d", got, want)
 	}

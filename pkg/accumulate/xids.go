@@ -13,16 +13,11 @@ const (
 	// knows less than 200; what comes after is counted as otherXID.
 	maxXIDs  = 64
 	otherXID = -1 // label xid="other", with codes that make no sense
-
-	// takeoverSlack is how far apart the rows of an old and a new ring may be
-	// that tell of the same XID: in make-before-break both have subscribed to
-	// the driver's events, and each row tells of it on its own tick.
-	takeoverSlack = int64(2 * time.Second)
 )
 
 // knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so
 // that increase() sees the first event; a series that appears with value 1 has
-// not increased. They are those that NVIDIA's catalogue tells operators to act
+// not increased. They are those that NVIDIA's catalogue advises operators to act
 // upon or that jobs raise most: https://docs.nvidia.com/deploy/xid-errors/
 var knownXIDs = []int64{
 	13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79,
@@ -42,8 +37,6 @@ type xidCode struct {
 	total    float64
 	inWindow float64 // NaN if none
 	recent   window
-	at       int64  // position of the last event
-	by       uint64 // the follow that told of it
 }
 
 func newXIDs(span time.Duration) *xids {
@@ -54,17 +47,13 @@ func newXIDs(span time.Duration) *xids {
 	return x
 }
 
-// count counts the XID in a cell, which happened at position at. by numbers the
-// follow that it comes from. It reports whether the device has new series.
-func (x *xids) count(cell float64, at, now int64, by uint64) (grew bool) {
+// count counts the XID in a cell, which happened at position at. It reports whether
+// the device has new series.
+func (x *xids) count(cell float64, at, now int64) (grew bool) {
 	if cell == 0 || math.IsNaN(cell) {
 		return false // no XID has the code 0
 	}
 	c := x.find(cell)
-	if c.seen && c.by != by && at-c.at < takeoverSlack {
-		return false
-	}
-	c.at, c.by = at, by
 	c.total++
 	c.recent.add(at, now, x.width, 1)
 	grew = !c.seen
@@ -78,7 +67,7 @@ func (x *xids) find(cell float64) *xidCode {
 		code = int64(cell)
 	}
 	i, ok := x.index(code)
-	if !ok && len(x.codes) >= maxXIDs-1 { // the last place is for the others
+	if !ok && len(x.codes) >= maxXIDs-1 { // the last is for the others
 		code = otherXID
 		i, ok = x.index(code)
 	}

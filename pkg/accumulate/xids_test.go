@@ -62,7 +62,7 @@ func TestXIDs(t *testing.T) {
 	}
 }
 
-// TestXIDOfALostDevice: the row that tells of XID 79 is the one in which the
+// TestXIDOfALostDevice: the row with XID 79 is the one in which the
 // device could not be sampled any more.
 func TestXIDOfALostDevice(t *testing.T) {
 	b := newBoard(64, "GPU-a")
@@ -84,13 +84,13 @@ func TestXIDOfALostDevice(t *testing.T) {
 func TestXIDCodesAreBounded(t *testing.T) {
 	x := newXIDs(time.Minute)
 	for code := 1.0; code <= 500; code++ {
-		x.count(code, 0, 0, 1)
+		x.count(code, 0, 0)
 	}
 	for _, odd := range []float64{-3, 1.5, inf, -inf, 1e300} {
-		x.count(odd, 0, 0, 1)
+		x.count(odd, 0, 0)
 	}
-	x.count(0, 0, 0, 1)
-	x.count(nan, 0, 0, 1)
+	x.count(0, 0, 0)
+	x.count(nan, 0, 0)
 	if len(x.codes) != maxXIDs {
 		t.Errorf("got %d codes, want %d", len(x.codes), maxXIDs)
 	}
@@ -112,37 +112,6 @@ func TestXIDCodesAreBounded(t *testing.T) {
 func TestKnownXIDs(t *testing.T) {
 	if !slices.IsSorted(knownXIDs) || len(slices.Compact(slices.Clone(knownXIDs))) != len(knownXIDs) || len(knownXIDs) >= maxXIDs/2 {
 		t.Errorf("known XIDs must ascend and leave room for others: %v", knownXIDs)
-	}
-}
-
-// TestXIDDuringTakeover: the old and the new ring both tell of one event, each
-// on its own tick.
-func TestXIDDuringTakeover(t *testing.T) {
-	old, next := newBoard(64, "GPU-a"), newBoard(64, "GPU-a")
-	s := New(Options{})
-	old.row(at(0))
-	s.Sync(viewOf(old), at(0))
-	*next.cell(0, cellXID) = 31
-	next.row(at(0.9)) // before the old one's last row
-	*old.cell(0, cellXID) = 31
-	*old.cell(0, cellXID2) = 48
-	old.row(at(1))
-	*next.cell(0, cellXID) = 48
-	next.row(at(1.9))
-	v := viewOf(next)
-	s.Sync(v, at(2))
-	for _, xid := range []string{"31", "48"} {
-		if got := value(s, "GPU-a", xidTotal, "xid", xid); got != 1 {
-			t.Errorf("xid %s: total is %v, want 1", xid, got)
-		}
-	}
-	*next.cell(0, cellXID) = 48
-	next.row(at(10))
-	*next.cell(0, cellXID) = 48
-	next.row(at(10.1))
-	s.Sync(v, at(11))
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 3 {
-		t.Errorf("xid 48 after two more: total is %v, want 3", got)
 	}
 }
 

@@ -76,11 +76,11 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
-			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI, or from /sys without it." + vendor,
+			Metavar: "auto|true|false", Usage: "Read AMD GPUs (--rocm-source)." + vendor,
 		},
 		{
-			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmAuto, ROCmSMI, ROCmSysfs),
-			Metavar: "SOURCE", Usage: "Where AMD GPUs are read. auto: through ROCm SMI where it loads, else from /sys; smi: through ROCm SMI only; sysfs: from /sys, the library is never loaded.",
+			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAuto),
+			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; smi: through ROCm SMI, in a child process; auto: the same as sysfs.",
 		},
 		{
 			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),

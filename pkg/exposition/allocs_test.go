@@ -10,19 +10,19 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func withoutAllocs(t *testing.T, what string, f func()) {
+func wantAllocs(t *testing.T, what string, most float64, f func()) {
 	t.Helper()
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	if n := testing.AllocsPerRun(100, f); n != 0 {
-		t.Errorf("%s: %v allocations", what, n)
+	if n := testing.AllocsPerRun(100, f); n > most {
+		t.Errorf("%s: %v allocations, want at most %v", what, n, most)
 	}
 }
 
-// TestRenderDoesNotAllocate renders after each tick, in the steady state: with
+// TestRenderAllocatesOnlyThePage renders after each tick, in the steady state: with
 // every kind of series, owners, values of users, a Store and metrics.
-func TestRenderDoesNotAllocate(t *testing.T) {
+func TestRenderAllocatesOnlyThePage(t *testing.T) {
 	f := gpus(4, 20)
 	f.Fields.Fields = append(f.Fields.Fields,
 		metric(descXID, "DCGM_FI_DEV_XID_ERRORS", field.Gauge, ""),
@@ -47,22 +47,24 @@ func TestRenderDoesNotAllocate(t *testing.T) {
 	})
 	n := 0
 	for _, format := range []Format{Text, OpenMetrics, Protobuf} {
-		for _, gzip := range []bool{false, true} {
-			fresh := func() {
-				n++
-				f.vary(n)
-				f.tick(time.Now())
-				owners.shares = next[n%2]
-				r.Page(format, gzip).Release()
-			}
-			for range 200 { // buffers grow to what the longest values need
-				fresh()
-			}
-			withoutAllocs(t, "render "+format.String(), fresh)
-			withoutAllocs(t, "cached "+format.String(), func() { r.Page(format, gzip).Release() })
+		fresh := func() {
+			n++
+			f.vary(n)
+			f.tick(time.Now())
+			owners.shares = next[n%2]
+			r.Page(format, false)
 		}
+		for range 200 { // the size becomes what the longest values need
+			fresh()
+		}
+		most := 2.0
+		if format == Protobuf { // histograms are made as messages: 4 here, some dozen objects each
+			most = 100
+		}
+		wantAllocs(t, "render "+format.String(), most, fresh)
+		wantAllocs(t, "cached "+format.String(), 0, func() { r.Page(format, false) })
 	}
-	withoutAllocs(t, "sync", func() {
+	wantAllocs(t, "sync", 0, func() {
 		f.tick(time.Now())
 		r.Sync(time.Now())
 	})

@@ -29,11 +29,11 @@ func forSizes(b *testing.B, sizes [][2]int, run func(b *testing.B, f *feed)) {
 func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 	r := New(boardOf(f), Options{Hostname: "node-1"})
 	render := func(n int) {
+		age(r)
 		p := r.Page(format, gzip)
 		if n == 0 {
-			b.SetBytes(int64(len(p.Bytes())))
+			b.SetBytes(int64(len(p)))
 		}
-		p.Release()
 	}
 	for n := range 4 { // buffers grow
 		f.vary(n)
@@ -53,7 +53,7 @@ func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 }
 
 // BenchmarkRenderShared renders GPUs that four users share each, two readings of
-// which are told per user and change with every tick.
+// which are split per user and change with every tick.
 func BenchmarkRenderShared(b *testing.B) {
 	forSizes(b, benchSizes[:2], func(b *testing.B, f *feed) {
 		owners := &testOwners{by: map[string][]Owner{}, split: []field.ID{2000, 2001}}
@@ -80,15 +80,17 @@ func BenchmarkRenderShared(b *testing.B) {
 		}
 		for n := range 4 { // the layout is made, buffers grow
 			next(n)
-			r.Page(Text, false).Release()
+			age(r)
+			r.Page(Text, false)
 		}
 		n := 4
 		for b.Loop() {
 			b.StopTimer()
 			next(n)
+			age(r)
 			n++
 			b.StartTimer()
-			r.Page(Text, false).Release()
+			r.Page(Text, false)
 		}
 		if want := len(f.Devices)*(4*(len(f.row)/len(f.Devices)-2)+2) + len(series); r.layout.stats.series != want {
 			b.Fatalf("%d series, want %d", r.layout.stats.series, want)
@@ -180,7 +182,7 @@ func BenchmarkCachedPage(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					r.Page(Text, false).Release()
+					r.Page(Text, false)
 				}
 			})
 		})
@@ -190,10 +192,11 @@ func BenchmarkCachedPage(b *testing.B) {
 func BenchmarkLayout(b *testing.B) {
 	forSizes(b, benchSizes, func(b *testing.B, f *feed) {
 		v := viewOf(1, f)
-		roster := newRoster(v)
+		var s snapshot
+		s.reset(v, time.Minute, time.Now())
 		o := Options{Hostname: "node-1", HostnameLabel: "hostname"}
 		for b.Loop() {
-			if l := build(&o, v, roster, nil, nil); l.stats.series != len(f.row) {
+			if l := build(&o, v, &s, nil, nil); l.stats.series != len(f.row) {
 				b.Fatal("series are missing")
 			}
 		}
@@ -205,7 +208,7 @@ func BenchmarkValue(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		v    float64
-	}{{"whole", 81559}, {"thousandths", 691.337}, {"any", 0.8414709848078965}} {
+	}{{"whole", 81559}, {"any", 0.8414709848078965}} {
 		buf := make([]byte, 0, 32)
 		b.Run(c.name+"/ours", func(b *testing.B) {
 			for b.Loop() {

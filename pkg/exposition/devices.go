@@ -1,6 +1,7 @@
 package exposition
 
 import (
+	"slices"
 	"strings"
 
 	"warpgauge/pkg/collector"
@@ -38,7 +39,7 @@ func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []colle
 		always("cpu", d.CPU)
 	case field.ConnectX:
 		always("connectx", d.ConnectX)
-	default: // no set of its own: what the device has, as on a GPU
+	default: // no own set: what the device has, as on a GPU
 		o.gpuLabels(d, given, given)
 	}
 	given(o.HostnameLabel, o.Hostname)
@@ -76,7 +77,7 @@ func (o *Options) owners(d *collector.Device) []Owner {
 	return o.Owners.Owners(d)
 }
 
-// split reports whether a reading of the device is told per user.
+// split reports whether a reading of the device is split per user.
 func (o *Options) split(d *collector.Device, f field.ID) bool {
 	return o.Owners != nil && ownable(d) && o.Owners.Split(d, f)
 }
@@ -87,4 +88,63 @@ func ownable(d *collector.Device) bool {
 		return false
 	}
 	return true
+}
+
+// deviceLabels makes the label sets of one device after the other.
+type deviceLabels struct {
+	b      *builder
+	device *collector.Device
+	fixed  []collector.Label
+	owners []Owner
+	bare   map[bareKind][]*labelSet // of columns without labels
+}
+
+// bareKind is what the labels of such columns depend on.
+type bareKind struct{ xid, single bool }
+
+func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
+
+// of returns the label sets of a column: one per owner, one if there is none or
+// if each owner has a value.
+func (l *deviceLabels) of(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
+	l.turn(d)
+	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.split(d, f)}, l.owners
+	if kind.single {
+		owners = []Owner{{}}
+	}
+	if len(column) > 0 {
+		return l.make(owners, column, xid)
+	}
+	if l.bare[kind] == nil {
+		l.bare[kind] = l.make(owners, nil, xid)
+	}
+	return l.bare[kind]
+}
+
+// turn begins the labels of a device.
+func (l *deviceLabels) turn(d *collector.Device) {
+	if l.device == d {
+		return
+	}
+	l.device, l.fixed, l.owners = d, l.b.o.fixedLabels(l.fixed[:0], d), l.b.o.owners(d)
+	l.bare = map[bareKind][]*labelSet{}
+}
+
+func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) []*labelSet {
+	sets := make([]*labelSet, 0, len(owners))
+	for i := range owners {
+		set := l.one(&owners[i], column, xid)
+		if !slices.Contains(sets, set) { // owners with the same labels are one
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// one is the label set of a series of one owner.
+func (l *deviceLabels) one(o *Owner, column []collector.Label, xid bool) *labelSet {
+	labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, pod: o.PodLabels, owner: o.Labels, xid: xid}
+	set := l.b.intern(labels.set())
+	l.b.layout.stats.labels += labels.dropped
+	return set
 }

@@ -36,35 +36,26 @@ const (
 	dialects
 )
 
-// family is what one HELP and TYPE speak of.
+// family is the series under one HELP and TYPE.
 type family struct {
 	name string
 	help string // printable
 	kind kind
 
-	cells      []cellSeries
-	shares     []shareSeries
-	xids       []cellSeries // with err_code and err_msg
-	values     []valueSeries
+	samples    []sampleSeries
+	xids       []sampleSeries // with err_code and err_msg
 	histograms []histogramSeries
 
 	head  [dialects][]byte // HELP and TYPE lines
 	proto []byte           // name, help and type; made when first wanted
 }
 
-// cellSeries shows a cell of a row.
-type cellSeries struct {
+// sampleSeries shows one number.
+type sampleSeries struct {
 	labels *labelSet
 	scale  field.Scale
-	cell   int32 // in snapshot.cells
-	device int32 // in snapshot.live
-}
-
-// valueSeries shows a number that is accumulated.
-type valueSeries struct {
-	labels *labelSet
-	value  *float64
-	device int32
+	value  *float64 // in the snapshot, or of an accumulated series; NaN is left out
+	device int32    // in snapshot.live
 }
 
 type histogramSeries struct {
@@ -89,16 +80,16 @@ func newBoundTexts(bounds []float64) *boundTexts {
 }
 
 func (f *family) size() int {
-	return len(f.cells) + len(f.shares) + len(f.xids) + len(f.values) + len(f.histograms)
+	return len(f.samples) + len(f.xids) + len(f.histograms)
 }
 
-// finish renders the head lines. taken tells names of other families.
+// finish renders the head lines. taken reports whether another family has a name.
 func (f *family) finish(taken func(name string) bool) {
 	f.head[classic] = appendHead(nil, f.name, f.help, f.kind.text(), false)
 
 	// A counter's sample in OpenMetrics must be called as its family plus _total.
 	// DCGM's counters have no such ending, and a series must not have another
-	// name for who negotiates another format, so there they are of unknown type.
+	// name in another format, so there they are of unknown type.
 	// Prometheus keeps types for people to read only.
 	name, word := f.name, f.kind.openMetrics()
 	if f.kind == counter {

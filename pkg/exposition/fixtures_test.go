@@ -175,12 +175,21 @@ func (s *testSelf) Text() []byte        { return s.text }
 func (s *testSelf) OpenMetrics() []byte { return s.openMetrics }
 func (s *testSelf) Protobuf() []byte    { return s.protob }
 
-// page returns a copy of the newest page.
-func page(t testing.TB, r *Renderer, f Format) string {
+// pageOf returns the newest page, as a scrape gets it that comes minRenderInterval
+// after the last.
+func pageOf(t testing.TB, r *Renderer, f Format) string {
 	t.Helper()
-	p := r.Page(f, false)
-	defer p.Release()
-	return string(p.Bytes())
+	age(r)
+	return string(r.Page(f, false))
+}
+
+// age makes all pages old enough to be replaced if there are newer rows.
+func age(r *Renderer) {
+	for i := range r.pages {
+		if p := r.pages[i].Load(); p != nil {
+			p.made = time.Time{}
+		}
+	}
 }
 
 // node is a view with every level of device, awkward text, and everything that

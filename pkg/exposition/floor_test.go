@@ -27,8 +27,8 @@ func counting(order ...int) *feed {
 	return newFeed(list, []collector.Device{{ID: "a", Level: field.GPU}, {ID: "b", Level: field.GPU}}, placed)
 }
 
-// TestCountersDoNotGoBack when another source tells them, whatever the order of its
-// columns, and begin where they were.
+// TestCountersDoNotGoBack: when another source takes a device over, whatever the order
+// of its columns, its counters start at what was shown.
 func TestCountersDoNotGoBack(t *testing.T) {
 	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)
@@ -53,51 +53,72 @@ func TestCountersDoNotGoBack(t *testing.T) {
 	by := func(src *feed) *view.View { return viewOf(1, src) }
 	one, two := by(nvml), by(dcgm)
 	f("NVML: energy of a, of b, power, replays", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
-	f("a counter that begins anew", one, nvml, []float64{100, 500, 300, 7}, 100, 500, 300, 7)
-	f("on it goes", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
+	f("a counter that was restarted", one, nvml, []float64{100, 500, 300, 7}, 100, 500, 300, 7)
+	f("it counts", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
 	f("DCGM is behind: replays, power, energy of b, of a", two, dcgm, []float64{6, 200, 499, 999}, 7, 200, 500, 1000)
 	f("no new row", two, dcgm, nil, 7, 200, 500, 1000)
 	f("one is not there", two, dcgm, []float64{6, 200, 499, nan}, 7, 200, 500, nan)
 	f("two are there, one further", two, dcgm, []float64{7, 100, 501, 999}, 7, 100, 501, 1000)
 	f("further", two, dcgm, []float64{8, 100, 502, 1001}, 8, 100, 502, 1001)
-	f("what was passed may begin anew", two, dcgm, []float64{0, 100, 0, 0}, 0, 100, 0, 0)
-	f("on it goes", two, dcgm, []float64{9, 100, 503, 1002}, 9, 100, 503, 1002)
+	f("what was passed may be restarted", two, dcgm, []float64{0, 100, 0, 0}, 0, 100, 0, 0)
+	f("it counts", two, dcgm, []float64{9, 100, 503, 1002}, 9, 100, 503, 1002)
 
 	f("NVML is behind", one, nvml, []float64{900, 400, 300, 5}, 1002, 503, 300, 9)
 	f("and DCGM again, behind what was shown", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
-	now = now.Add(floorSpan - 2*time.Second)
-	other := counting(1) // of a device that has nothing to do with it
-	other.Devices = []collector.Device{{ID: "c", Level: field.GPU}, {ID: "d", Level: field.GPU}}
-	two = viewOf(3, dcgm, other)
-	f("still, also when another source comes", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
-	now = now.Add(time.Second)
-	f("it has begun anew", two, dcgm, []float64{6, 200, 499, 950}, 6, 200, 499, 950)
+	now = now.Add(staleAfter - 2*time.Second)
+	f("also when the last row is as old as a row may be", two, dcgm, []float64{6, 200, 499, 950}, 9, 200, 503, 1002)
+	now = now.Add(staleAfter)
+	f("for longer than that: it was restarted", two, dcgm, []float64{6, 200, 499, 950}, 6, 200, 499, 950)
 
 	now = now.Add(staleAfter)
 	s.take(two, staleAfter, now)
 	f("a counter that the last page did not have", one, nvml, []float64{1, 1, 300, 1}, 1, 1, 300, 1)
 }
 
-// A source that stays, and one of another device, have nothing to do with it.
+// TestFailoverAndBack: NVML takes over from a DCGM engine that stopped, whose last
+// reading may be up to an interval newer than NVML's first, and gives the device back.
+// What is shown never falls, whichever source it comes from.
+func TestFailoverAndBack(t *testing.T) {
+	const staleAfter, interval = 30 * time.Second, 10 * time.Second
+	energy := func(at time.Duration) float64 { return 1000 + 300*at.Seconds() }
+	start := time.Unix(1_800_000_000, 0)
+	dcgm, nvml := counting(0), counting(0)
+	first, second := viewOf(1, dcgm), viewOf(2, nvml)
+	var s snapshot
+	shown := 0.0
+	for at := time.Duration(0); at < 5*time.Minute; at += time.Second {
+		served := first
+		if at > time.Minute && at < 3*time.Minute {
+			served = second
+		}
+		dcgm.row[0] = energy(at.Truncate(interval))
+		nvml.row[0] = energy((at + interval/2).Truncate(interval) - interval)
+		dcgm.tick(start.Add(at))
+		nvml.tick(start.Add(at))
+		s.take(served, staleAfter, start.Add(at))
+		if s.cells[0] < shown {
+			t.Errorf("after %v: %v, before %v", at, s.cells[0], shown)
+		}
+		shown = s.cells[0]
+	}
+	if want := energy(4*time.Minute + 50*time.Second); shown != want {
+		t.Errorf("in the end %v, want %v", shown, want)
+	}
+}
+
+// Counters of other devices have nothing to do with it.
 func TestOtherCountersHaveNoFloor(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	stays, goes := counting(0), counting(1)
-	comes := counting(0)
+	goes, comes := counting(1), counting(0)
 	comes.Devices = []collector.Device{{ID: "c", Level: field.GPU}, {ID: "d", Level: field.GPU}}
-	for i, src := range []*feed{stays, goes, comes} {
-		src.row[0] = float64(100 - i)
+	for _, src := range []*feed{goes, comes} {
+		src.row[0] = 100
 		src.tick(now)
 	}
 	var s snapshot
-	s.take(viewOf(1, stays, goes), time.Minute, now)
-	s.take(viewOf(2, stays, comes), time.Minute, now)
-	if len(s.least) != 0 {
-		t.Errorf("floors %v", s.least)
-	}
-	stays.row[0] = 1
-	stays.tick(now)
-	s.take(viewOf(2, stays, comes), time.Minute, now)
-	if s.cells[0] != 1 || s.cells[1] != 98 {
-		t.Errorf("cells are %v, want 1 and 98", s.cells)
+	s.take(viewOf(1, goes), time.Minute, now)
+	s.take(viewOf(2, comes), time.Minute, now)
+	if len(s.floors) != 0 {
+		t.Errorf("floors %v", s.floors)
 	}
 }

@@ -2,15 +2,27 @@
 // Prometheus reads.
 //
 // A layout says which families and series there are and holds their label text,
-// rendered once; it is built anew only when sources, fields, owners, accumulated
+// rendered once; a new one is built only when sources, fields, owners, accumulated
 // series or the set of values per user change. A page is the layout plus the newest
-// row of each ring and those values, rendered at most once per generation, format
-// and compression, and shared by everybody who asks meanwhile.
+// row of each ring and those values. It is immutable and shared by all scrapes until
+// the next one is rendered.
 //
-// All methods of a Renderer may be called by any number of goroutines. Its locks
-// are held while the processor works, never while anything is waited for: not
-// for a GPU, a sampler, a disk or a client.
+// A page is rendered when a scrape finds the last one out of date, and for new rows
+// at most once per minRenderInterval and format: what is served is at most that much
+// older than the rows, however many sources there are. A change of devices, owners,
+// accumulated series or own metrics is on the next page at once.
+//
+// All methods of a Renderer may be called by any number of goroutines. Its lock
+// is held while the processor works, never while anything is waited for: not
+// for a GPU, a session, a disk or a client.
 package exposition
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+)
 
 // Format is an exposition format that this package writes.
 type Format uint8
@@ -59,4 +71,67 @@ func (f Format) bytes() Format {
 		return OpenMetrics
 	}
 	return Text
+}
+
+// Negotiate returns the format to answer an Accept header with. What cannot be
+// served (protobuf as text, unknown versions) or understood is answered with
+// Text, as Prometheus' own client libraries do.
+func Negotiate(accept string) Format {
+	header := http.Header{"Accept": {acceptable(accept)}}
+	got := expfmt.NegotiateIncludingOpenMetrics(header)
+	switch got.FormatType() {
+	case expfmt.TypeProtoDelim:
+		return Protobuf
+	case expfmt.TypeOpenMetrics:
+		if strings.Contains(string(got), "version="+expfmt.OpenMetricsVersion_0_0_1) {
+			return OpenMetrics001
+		}
+		return OpenMetrics
+	}
+	return Text
+}
+
+// acceptable removes what the client says it does not accept, with q=0; expfmt
+// takes that for a low preference.
+func acceptable(accept string) string {
+	if !strings.Contains(accept, "=0") {
+		return accept
+	}
+	var kept []string
+	for item := range strings.SplitSeq(accept, ",") {
+		if !refused(item) {
+			kept = append(kept, item)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+// AcceptsGzip reports whether an Accept-Encoding header allows gzip. No header
+// and what cannot be understood mean no.
+func AcceptsGzip(acceptEncoding string) bool {
+	wildcard := false
+	for item := range strings.SplitSeq(acceptEncoding, ",") {
+		coding, _, _ := strings.Cut(item, ";")
+		switch coding = strings.TrimSpace(coding); {
+		case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
+			return !refused(item) // says more than a * does
+		case coding == "*":
+			wildcard = !refused(item)
+		}
+	}
+	return wildcard
+}
+
+// refused reports whether an item of an Accept… header has the weight 0.
+func refused(item string) bool {
+	_, params, _ := strings.Cut(item, ";")
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "q") {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		return value != "" && strings.Trim(value, "0.") == "" && strings.Contains(value, "0")
+	}
+	return false
 }

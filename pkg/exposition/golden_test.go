@@ -34,15 +34,15 @@ func golden(t *testing.T, name, got string) {
 
 func TestGolden(t *testing.T) {
 	r := newNode(t)
-	golden(t, "node.prom", page(t, r, Text))
-	golden(t, "node.openmetrics", page(t, r, OpenMetrics))
-	golden(t, "node.protobuf.txt", describe(t, page(t, r, Protobuf)))
+	golden(t, "node.prom", pageOf(t, r, Text))
+	golden(t, "node.openmetrics", pageOf(t, r, OpenMetrics))
+	golden(t, "node.protobuf.txt", describe(t, pageOf(t, r, Protobuf)))
 
 	old := newNode(t, func(o *Options) {
 		o.OldNamespace, o.ReplaceBlanksInModel, o.HostnameLabel = true, true, "Hostname"
 	})
-	golden(t, "old-namespace.prom", page(t, old, Text))
-	golden(t, "no-hostname.prom", page(t, newNode(t, func(o *Options) { o.Hostname = "" }), Text))
+	golden(t, "old-namespace.prom", pageOf(t, old, Text))
+	golden(t, "no-hostname.prom", pageOf(t, newNode(t, func(o *Options) { o.Hostname = "" }), Text))
 }
 
 // describe prints a protobuf page, one metric per line, in a form that does not

@@ -3,6 +3,9 @@ package exposition
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/common/model"
 
 	"warpgauge/pkg/collector"
 )
@@ -15,7 +18,7 @@ const (
 	errMsg  = "err_msg"
 )
 
-// bucketLabel tells the buckets of a histogram apart, so nothing else may have
+// bucketLabel distinguishes the buckets of a histogram, so nothing else may have
 // that name.
 const bucketLabel = "le"
 
@@ -124,7 +127,7 @@ func (s *labelSet) renderText() {
 	s.text[2] = closePairs(appendPairs([]byte{','}, parts[2]))
 }
 
-// key returns what tells two sets apart.
+// key returns a text that is different for different sets.
 func (s *labelSet) key() string {
 	if !s.xid {
 		return string(s.text[0])
@@ -145,3 +148,37 @@ func appendPairs(b []byte, pairs []collector.Label) []byte {
 
 // closePairs ends labels that end with a comma.
 func closePairs(b []byte) []byte { return append(b[:len(b)-1], "} "...) }
+
+// printable replaces what a page cannot carry: what is not UTF-8, and NUL, which
+// ends the input of Prometheus' text parser.
+func printable(s string) string {
+	const replacement = string(utf8.RuneError)
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
+}
+
+// appendLabelValue appends a label value between quotes. Text and OpenMetrics
+// escape the same three characters.
+func appendLabelValue(b []byte, s string) []byte {
+	b = append(b, '"')
+	b = appendEscaped(b, s, true)
+	return append(b, '"')
+}
+
+// escapers escape backslash and newline, and the double quote if the format wants
+// that: in label values, and in OpenMetrics' HELP but not in that of text 0.0.4.
+var escapers = map[bool]*strings.Replacer{
+	false: strings.NewReplacer(`\`, `\\`, "\n", `\n`),
+	true:  strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`),
+}
+
+func appendEscaped(b []byte, s string, quote bool) []byte {
+	return append(b, escapers[quote].Replace(s)...)
+}
+
+// isLabelName reports whether s may be the name of a label of ours: legal in
+// every format and not one that Prometheus keeps for itself.
+func isLabelName(s string) bool {
+	return model.LegacyValidation.IsValidLabelName(s) && !strings.HasPrefix(s, "__")
+}
+
+func isMetricName(s string) bool { return model.LegacyValidation.IsValidMetricName(s) }

@@ -47,7 +47,7 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 	f := newFeed(field.List{Fields: []field.Field{metric(descTemp, "T", field.Gauge, "")}}, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}})
 	f.row[0] = 1
 	f.tick(time.Now())
-	got := page(t, New(boardOf(f), o), Text)
+	got := pageOf(t, New(boardOf(f), o), Text)
 	got, found := strings.CutPrefix(got, "# TYPE T gauge\nT")
 	if !found || strings.Count(got, "\n") != 1 {
 		t.Errorf("page is %q", got)
@@ -130,11 +130,11 @@ func TestXIDLabels(t *testing.T) {
 			`X{a="1",` + e + `,err_k="2",` + m + `,z="3"} ` + code + "\n" +
 			`X{a="1",` + e + `,` + m + `} ` + code + "\n" +
 			"X{" + e + "," + m + `,z="1"} ` + code + "\n"
-		text := page(t, r, Text)
+		text := pageOf(t, r, Text)
 		if diff := cmp.Diff(want, text); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		if diff := cmp.Diff(parse(t, text, Text).Values, parse(t, page(t, r, Protobuf), Protobuf).Values); diff != "" {
+		if diff := cmp.Diff(parse(t, text, Text).Values, parse(t, pageOf(t, r, Protobuf), Protobuf).Values); diff != "" {
 			t.Errorf("protobuf says something else (-text +protobuf)\n%s", diff)
 		}
 	}
@@ -160,9 +160,9 @@ func FuzzLabels(f *testing.F) {
 		r.store = &testStore{series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
 			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}
 
-		text := parse(t, page(t, r, Text), Text)
+		text := parse(t, pageOf(t, r, Text), Text)
 		for _, format := range []Format{OpenMetrics, Protobuf} {
-			other := parse(t, page(t, r, format), format)
+			other := parse(t, pageOf(t, r, format), format)
 			if diff := cmp.Diff(text.Values, other.Values); diff != "" {
 				t.Errorf("%v says something else: %s", format, diff)
 			}

@@ -35,31 +35,31 @@ type layoutStats struct {
 type builder struct {
 	o        *Options
 	layout   *layout
-	roster   *roster
+	snap     *snapshot
 	families map[string]*family
 	sets     map[string]*labelSet
 	bounds   map[*float64]*boundTexts
-	placed   map[place]int32 // device of the last series with that name and labels
+	claimed  map[identity]int32 // device of the last series with that name and labels
 }
 
-// place is what makes a series one of its own: sets are interned, so pointers
-// compare as texts do.
-type place struct {
+// identity is what no two series of a page may share: sets are interned, so
+// pointers compare as texts do.
+type identity struct {
 	family *family
 	labels *labelSet
 }
 
 // build makes the layout for v, the accumulated series of it and what users take
-// of its devices, which may be nil.
-func build(o *Options, v *view.View, r *roster, accumulated []accumulate.Series, shares *Shares) *layout {
+// of its devices, which may be nil. The values lie in s, which is of v.
+func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *Shares) *layout {
 	b := &builder{
 		o:        o,
 		layout:   &layout{view: v},
-		roster:   r,
+		snap:     s,
 		families: map[string]*family{},
 		sets:     map[string]*labelSet{},
 		bounds:   map[*float64]*boundTexts{},
-		placed:   map[place]int32{},
+		claimed:  map[identity]int32{},
 	}
 	for i, s := range v.Sources {
 		b.addSource(i, s)
@@ -92,7 +92,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 		}
 		xid := c.Field == field.XIDErrors
 		sets := labels.of(&s.Devices[c.Device], c.Field, c.Labels, xid)
-		at, device := b.roster.at(index, i, c.Device)
+		at, device := b.snap.roster.at(index, i, c.Device)
 		for _, f := range fields {
 			b.addCell(f, sets, xid, at, device)
 		}
@@ -118,13 +118,13 @@ func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device
 		b.layout.stats.misfits += len(sets)
 		return
 	}
-	list := &fam.cells
+	list := &fam.samples
 	if xid {
 		list = &fam.xids
 	}
 	for _, set := range sets {
 		if b.claim(fam, set, device) {
-			*list = append(*list, cellSeries{labels: set, scale: field.NewScale(f.Scale), cell: at, device: device})
+			*list = append(*list, sampleSeries{labels: set, scale: field.NewScale(f.Scale), value: &b.snap.cells[at], device: device})
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 			b.layout.stats.misfits++
 			continue
 		}
-		_, device := b.roster.at(source, 0, s.Device)
+		_, device := b.snap.roster.at(source, 0, s.Device)
 		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Field.Desc.ID, s.Labels, false), device)
 	}
 }
@@ -163,7 +163,7 @@ func (b *builder) addSeries(s *accumulate.Series, sets []*labelSet, device int32
 		case s.Histogram != nil:
 			fam.histograms = append(fam.histograms, histogramSeries{labels: set, state: s.Histogram, bounds: b.boundsOf(s.Histogram.Bounds), device: device})
 		default:
-			fam.values = append(fam.values, valueSeries{labels: set, value: s.Value, device: device})
+			fam.samples = append(fam.samples, sampleSeries{labels: set, scale: field.NewScale(1), value: s.Value, device: device})
 		}
 	}
 }
@@ -191,13 +191,13 @@ func (b *builder) family(f *field.Field, k kind) *family {
 // or only such as are never on the same page, being those of the same device
 // from another source.
 func (b *builder) claim(f *family, set *labelSet, device int32) bool {
-	at := place{f, set}
-	last, taken := b.placed[at]
-	if taken && (last >= device || b.roster.first[last] != b.roster.first[device]) {
+	id := identity{f, set}
+	last, taken := b.claimed[id]
+	if taken && (last >= device || b.snap.roster.first[last] != b.snap.roster.first[device]) {
 		b.layout.stats.duplicates++
 		return false
 	}
-	b.placed[at] = device
+	b.claimed[id] = device
 	return true
 }
 
@@ -250,4 +250,53 @@ func (b *builder) intern(set *labelSet) *labelSet {
 	b.sets[key] = set
 	b.layout.sets = append(b.layout.sets, set)
 	return set
+}
+
+// addShares adds a series for every Share, metric field of its reading and source
+// that has its device: of those sources one at most is on a page.
+func (b *builder) addShares(shares *Shares) {
+	if shares == nil || len(shares.Series) == 0 {
+		return
+	}
+	of := map[string][]int{}
+	for i := range shares.Series {
+		id := shares.Series[i].Device
+		of[id] = append(of[id], i)
+	}
+	for i, s := range b.layout.view.Sources {
+		b.addSharesOf(i, s, shares, of)
+	}
+}
+
+func (b *builder) addSharesOf(index int, s *view.Source, shares *Shares, of map[string][]int) {
+	byReading := metricsByReading(s)
+	labels := b.newDeviceLabels()
+	for d := range s.Devices {
+		if !ownable(&s.Devices[d]) {
+			continue
+		}
+		_, device := b.snap.roster.at(index, 0, d)
+		for _, at := range of[s.Devices[d].ID] {
+			share := &shares.Series[at]
+			fields := byReading[share.Field]
+			if len(fields) == 0 {
+				continue
+			}
+			labels.turn(&s.Devices[d])
+			set := labels.one(&share.Owner, nil, false)
+			for _, f := range fields {
+				b.addShare(f, set, &b.snap.shares[at], device)
+			}
+		}
+	}
+}
+
+func (b *builder) addShare(f *field.Field, set *labelSet, value *float64, device int32) {
+	fam := b.family(f, kindOf(f.Type))
+	switch {
+	case fam == nil:
+		b.layout.stats.misfits++
+	case b.claim(fam, set, device):
+		fam.samples = append(fam.samples, sampleSeries{labels: set, scale: field.NewScale(f.Scale), value: value, device: device})
+	}
 }

@@ -30,7 +30,7 @@ func TestLayout(t *testing.T) {
 	f := func(what, want string, stats layoutStats, feeds ...*feed) {
 		t.Helper()
 		r := New(boardOf(feeds...), Options{})
-		if diff := cmp.Diff(want, page(t, r, Text)); diff != "" {
+		if diff := cmp.Diff(want, pageOf(t, r, Text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 		if r.layout.stats != stats {
@@ -87,7 +87,7 @@ func TestLayout(t *testing.T) {
 func TestTotal(t *testing.T) {
 	f := func(want string, fields ...field.Field) {
 		t.Helper()
-		if got := page(t, New(boardOf(one("0", fields, descTemp)), Options{}), OpenMetrics); got != want+"# EOF\n" {
+		if got := pageOf(t, New(boardOf(one("0", fields, descTemp)), Options{}), OpenMetrics); got != want+"# EOF\n" {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
@@ -136,7 +136,7 @@ T{cpu="0"} 1
 # TYPE V untyped
 V{cpu="0",xid="79"} 7
 `
-	if diff := cmp.Diff(want, page(t, r, Text)); diff != "" {
+	if diff := cmp.Diff(want, pageOf(t, r, Text)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if want := (layoutStats{series: 5, duplicates: 2, misfits: 5}); r.layout.stats != want {
@@ -152,7 +152,7 @@ func TestSharedText(t *testing.T) {
 	f := gpus(8, 60)
 	f.tick(time.Now())
 	r := New(boardOf(f), Options{})
-	if got := strings.Count(page(t, r, Text), "\n"); got != 8*60+2*60 {
+	if got := strings.Count(pageOf(t, r, Text), "\n"); got != 8*60+2*60 {
 		t.Errorf("%d lines", got)
 	}
 	if len(r.layout.sets) != 8 {

@@ -16,14 +16,14 @@ func TestMetrics(t *testing.T) {
 	f := one("0", []field.Field{metric(descTemp, "T", field.Gauge, "")}, descTemp, descTemp)
 	f.Devices[0].Facts = labelsFrom("cpu", "9")
 	r := New(boardOf(f), Options{Registerer: registry})
-	size := len(page(t, r, Text))
-	page(t, r, Text) // shared
+	size := len(pageOf(t, r, Text))
+	pageOf(t, r, Text) // shared
 	f.tick(time.Now())
-	page(t, r, Text)
-	r.Page(Protobuf, true).Release()
+	pageOf(t, r, Text)
+	r.Page(Protobuf, true)
 
 	want := `
-# HELP warpgauge_exposition_layout_builds_total Times that the page's layout was built anew: sources, fields, owners or accumulated series changed.
+# HELP warpgauge_exposition_layout_builds_total Times that a new layout of the page was built: sources, fields, owners or accumulated series changed.
 # TYPE warpgauge_exposition_layout_builds_total counter
 warpgauge_exposition_layout_builds_total 1
 # HELP warpgauge_exposition_left_out What the page's layout has no room for: a second series with the same name and labels (duplicate_series), a series that does not fit its family or has no legal name (misfit_series), a label whose name is taken or illegal (label).
@@ -47,7 +47,7 @@ warpgauge_exposition_series 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	if got := testutil.ToFloat64(r.metrics.pages[Text][0].bytes); got != float64(size) {
+	if got := testutil.ToFloat64(r.metrics.bytes.WithLabelValues("text", "identity")); got != float64(size) {
 		t.Errorf("page has %v bytes, want %d", got, size)
 	}
 	if n, err := testutil.GatherAndCount(registry, "warpgauge_exposition_render_duration_seconds"); n != 6 || err != nil {

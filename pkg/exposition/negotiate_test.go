@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -62,28 +61,6 @@ func TestContentType(t *testing.T) {
 	}
 }
 
-func TestNegotiateRemembers(t *testing.T) {
-	r := New(boardOf(), Options{})
-	for _, accept := range []string{"", accept242, accept3, accept3Native, "garbage"} {
-		want := Negotiate(accept)
-		r.Negotiate(accept)
-		if allocs := testing.AllocsPerRun(100, func() {
-			if got := r.Negotiate(accept); got != want {
-				t.Errorf("got %v for %q, want %v", got, accept, want)
-			}
-		}); allocs != 0 {
-			t.Errorf("%v allocations for %q", allocs, accept)
-		}
-	}
-	for i := range 10 * memoEntries {
-		r.Negotiate(fmt.Sprintf("text/plain;n=%d", i))
-	}
-	r.Negotiate(strings.Repeat("x", memoBytes+1))
-	if n := len(*r.accepts.known.Load()); n > memoEntries {
-		t.Errorf("%d headers remembered, want at most %d", n, memoEntries)
-	}
-}
-
 func TestAcceptsGzip(t *testing.T) {
 	f := func(header string, want bool) {
 		t.Helper()
@@ -109,11 +86,6 @@ func TestAcceptsGzip(t *testing.T) {
 	f("gzipped", false)
 	f("gzip;q", true)
 	f(",;,", false)
-
-	header := "deflate, br;q=0.5, gzip;q=0.8"
-	if allocs := testing.AllocsPerRun(100, func() { AcceptsGzip(header) }); allocs != 0 {
-		t.Errorf("%v allocations", allocs)
-	}
 }
 
 func FuzzNegotiate(f *testing.F) {

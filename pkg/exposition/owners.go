@@ -13,7 +13,7 @@ type Owners interface {
 	// Owners returns the users of a device. Each becomes a copy of the device's
 	// series with these labels added; none means one series without them.
 	Owners(d *collector.Device) []Owner
-	// Split reports whether a reading of the device is told per user, by Shares:
+	// Split reports whether a reading of the device is split per user, by Shares:
 	// then the device's own series stays single and without owners.
 	Split(d *collector.Device, f field.ID) bool
 	// Shares returns the newest values per user; nil if there are none.
@@ -26,8 +26,8 @@ type Owner struct {
 	Labels    []collector.Label // after everything else
 }
 
-// Shares is what each user of a device takes of a reading: series beside those
-// of the device. Immutable: whoever changes a value publishes another one, so
+// Shares is what each user of a device takes of a reading: series next to those
+// of the device. Immutable: a change of a value is another Shares, so
 // that a page is known by the Shares it was made from.
 type Shares struct {
 	// Set changes when Series do and is never 0. Shares of one Set have the same

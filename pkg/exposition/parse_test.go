@@ -86,9 +86,9 @@ func describeHistogram(whole *promhistogram.Histogram) string {
 
 func TestAllFormatsSayTheSame(t *testing.T) {
 	r := newNode(t)
-	text := parse(t, page(t, r, Text), Text)
-	open := parse(t, page(t, r, OpenMetrics), OpenMetrics)
-	proto := parse(t, page(t, r, Protobuf), Protobuf)
+	text := parse(t, pageOf(t, r, Text), Text)
+	open := parse(t, pageOf(t, r, OpenMetrics), OpenMetrics)
+	proto := parse(t, pageOf(t, r, Protobuf), Protobuf)
 
 	if len(text.Values) < 40 {
 		t.Errorf("only %d series", len(text.Values))
@@ -130,7 +130,7 @@ func TestAllFormatsSayTheSame(t *testing.T) {
 }
 
 func TestNativeHistograms(t *testing.T) {
-	got := parse(t, page(t, newNode(t), Protobuf), Protobuf).Histograms
+	got := parse(t, pageOf(t, newNode(t), Protobuf), Protobuf).Histograms
 	native, empty := 0, 0
 	for name, h := range got {
 		switch {
@@ -174,10 +174,10 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }
 
 func TestExpfmtReadsIt(t *testing.T) {
 	r := newNode(t)
-	want := parse(t, page(t, r, Text), Text)
+	want := parse(t, pageOf(t, r, Text), Text)
 	for _, f := range []Format{Text, Protobuf} {
 		format := expfmt.NewFormat(map[Format]expfmt.FormatType{Text: expfmt.TypeTextPlain, Protobuf: expfmt.TypeProtoDelim}[f])
-		in := expfmt.NewDecoder(strings.NewReader(page(t, r, f)), format)
+		in := expfmt.NewDecoder(strings.NewReader(pageOf(t, r, f)), format)
 		families, last := 0, ""
 		for {
 			var mf dto.MetricFamily

@@ -1,10 +1,14 @@
 package exposition
 
 import (
+	"fmt"
 	"math"
 
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
+	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 )
 
@@ -74,15 +78,8 @@ func (f *family) appendProtobuf(b []byte, s *snapshot) []byte {
 	b, start := openMessage(b)
 	b = append(b, f.proto...)
 	samples := len(b)
-	b = f.appendCellMetrics(b, s)
-	b = f.appendShareMetrics(b, s)
+	b = f.appendSampleMetrics(b, s)
 	b = f.appendXIDMetrics(b, s)
-	for i := range f.values {
-		c := &f.values[i]
-		if !math.IsNaN(*c.value) && s.live[c.device] {
-			b = f.appendMetric(b, c.labels.proto[0], *c.value)
-		}
-	}
 	for i := range f.histograms {
 		c := &f.histograms[i]
 		if c.state.Count != 0 && s.live[c.device] {
@@ -95,26 +92,12 @@ func (f *family) appendProtobuf(b []byte, s *snapshot) []byte {
 	return closeMessage(b, start)
 }
 
-func (f *family) appendCellMetrics(b []byte, s *snapshot) []byte {
-	for i := range f.cells {
-		c := &f.cells[i]
-		v := s.cells[c.cell]
-		if v != v || !s.live[c.device] {
-			continue
+func (f *family) appendSampleMetrics(b []byte, s *snapshot) []byte {
+	for i := range f.samples {
+		c := &f.samples[i]
+		if v := *c.value; v == v && s.live[c.device] {
+			b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
 		}
-		b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
-	}
-	return b
-}
-
-func (f *family) appendShareMetrics(b []byte, s *snapshot) []byte {
-	for i := range f.shares {
-		c := &f.shares[i]
-		v := s.shares[c.value]
-		if v != v || !s.live[c.device] {
-			continue
-		}
-		b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
 	}
 	return b
 }
@@ -129,7 +112,7 @@ func (f *family) appendMetric(b, labels []byte, v float64) []byte {
 func (f *family) appendXIDMetrics(b []byte, s *snapshot) []byte {
 	for i := range f.xids {
 		c := &f.xids[i]
-		v := s.cells[c.cell]
+		v := *c.value
 		if v != v || !s.live[c.device] {
 			continue
 		}
@@ -201,11 +184,60 @@ func appendDouble(b []byte, field protowire.Number, v float64) []byte {
 	return protowire.AppendFixed64(b, math.Float64bits(v))
 }
 
-func appendUint(b []byte, field protowire.Number, v uint64) []byte {
-	b = protowire.AppendTag(b, field, protowire.VarintType)
-	return protowire.AppendVarint(b, v)
+// maxGap is how many empty buckets a span of native buckets may bridge: a delta
+// for an empty bucket is a byte or two, a new span four to six.
+const maxGap = 2
+
+// appendHistogramMetric appends a Metric with classic and native buckets; a
+// scraper takes those that it is configured for. Histograms are few, so that
+// client_model's messages are fast enough for them.
+func appendHistogramMetric(b []byte, c *histogramSeries) []byte {
+	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
+	b = append(b, c.labels.proto[0]...)
+	b, body := openMessage(protowire.AppendTag(b, metricHistogram, protowire.BytesType))
+	b, err := proto.MarshalOptions{}.MarshalAppend(b, histogramMessage(c.state))
+	if err != nil {
+		panic(fmt.Sprintf("exposition: encode histogram: %v", err)) // there is no string in it
+	}
+	b = closeMessage(b, body)
+	return closeMessage(b, metric)
 }
 
-func appendSint(b []byte, field protowire.Number, v int64) []byte {
-	return appendUint(b, field, protowire.EncodeZigZag(v))
+func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
+	m := &dto.Histogram{SampleCount: &h.Count, SampleSum: &h.Sum}
+	below := uint64(0)
+	for i, bound := range h.Bounds { // without +Inf, as client_golang: its count is that of the histogram
+		below += h.Counts[i]
+		m.Bucket = append(m.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(below), UpperBound: proto.Float64(bound)})
+	}
+	if len(h.Positive) == 0 {
+		return m
+	}
+	m.Schema, m.ZeroThreshold, m.ZeroCount = &h.Schema, &h.ZeroThreshold, &h.ZeroCount
+	end := -int(h.First) // so that the first offset is the bucket's index itself
+	last := int64(0)
+	for from, to := nextSpan(h.Positive, 0); from < to; from, to = nextSpan(h.Positive, to) {
+		m.PositiveSpan = append(m.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(from - end)), Length: proto.Uint32(uint32(to - from))})
+		for _, n := range h.Positive[from:to] {
+			m.PositiveDelta = append(m.PositiveDelta, int64(n)-last)
+			last = int64(n)
+		}
+		end = to
+	}
+	return m
+}
+
+// nextSpan returns the first run of buckets at or after i that begins and ends
+// with a count and bridges gaps of at most maxGap. It is empty if there is none.
+func nextSpan(counts []uint64, i int) (from, to int) {
+	for i < len(counts) && counts[i] == 0 {
+		i++
+	}
+	from, to = i, i
+	for ; i < len(counts) && i-to <= maxGap; i++ {
+		if counts[i] != 0 {
+			to = i + 1
+		}
+	}
+	return from, to
 }

@@ -1,6 +1,9 @@
 package exposition
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,10 +15,10 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Self is the part of the page that speaks of this process. It is gathered in
-// the background, so asking for it never blocks. All bytes are immutable.
+// Self is the part of the page about this process. It is gathered in the
+// background, so asking for it never blocks. All bytes are immutable.
 type Self interface {
-	Version() uint64     // changes when the bytes have changed
+	Version() uint64     // changes when the bytes have changed; each scrape calls it
 	Text() []byte        // families in text 0.0.4
 	OpenMetrics() []byte // families in OpenMetrics 1.0 without the final # EOF
 	Protobuf() []byte    // length-delimited MetricFamily messages
@@ -31,7 +34,7 @@ type Options struct {
 	StaleAfter           time.Duration // series of a device that was sampled longer ago are left out; 0 means 30 s
 
 	Store  *accumulate.Store // what is accumulated; nil for nothing
-	Owners Owners            // who uses devices; nil for nobody
+	Owners Owners            // who uses devices; nil for no owners
 	Self   Self              // our own metrics; nil for none
 
 	Registerer prometheus.Registerer // of metrics about rendering; nil for none
@@ -40,6 +43,11 @@ type Options struct {
 const (
 	defaultHostnameLabel = "hostname"
 	defaultStaleAfter    = 30 * time.Second
+
+	// minRenderInterval is how long a page is served though there are newer rows.
+	// Sources tick one after the other, so with 200 of them there is always a newer
+	// row; rendering all of them again for each would be most of the work.
+	minRenderInterval = 100 * time.Millisecond
 )
 
 // store is what a Renderer asks of accumulate.Store, whose methods want one
@@ -57,21 +65,38 @@ type Renderer struct {
 	board   *view.Board
 	o       Options
 	metrics *metrics
-	accepts memo
+	zips    sync.Pool // of *gzip.Writer
 
-	slots [formats][2]slot // by Format.bytes, and plain or gzip
+	pages        [formats]atomic.Pointer[page] // the newest, by Format.bytes
+	storeVersion atomic.Uint64                 // of the series after the last Sync
 
-	storeVersion atomic.Uint64 // of the series after the last Sync
-
-	// mu guards what follows. Whoever holds it only computes. Lock order: zipMu, mu.
+	// mu guards what follows. Its holder only computes.
 	mu     sync.Mutex
 	store  store // nil if nothing is accumulated
 	snap   snapshot
 	layout *layout
+}
 
-	zipMu sync.Mutex // guards zip and out
-	zip   *gzip.Writer
-	out   appender
+// page is a rendered page, immutable but for its compressed twin, which is made
+// when it is first wanted.
+type page struct {
+	data    []byte
+	of      origin
+	rows    uint64    // sum of the heads of all rings when it was made; each only grows
+	made    time.Time // when rendering began
+	expires int64     // Unix ns: the first device on it becomes stale
+
+	once   sync.Once
+	zipped []byte
+}
+
+// origin is what a page was made from, but for the rows.
+type origin struct {
+	view   *view.View
+	store  uint64
+	owners uint64
+	shares *Shares
+	self   uint64
 }
 
 // New returns a Renderer of the Views that hang on board. It panics if
@@ -84,119 +109,188 @@ func New(board *view.Board, o Options) *Renderer {
 		o.StaleAfter = defaultStaleAfter
 	}
 	r := &Renderer{board: board, o: o, metrics: newMetrics(o.Registerer)}
+	r.zips.New = func() any {
+		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+		if err != nil {
+			panic(fmt.Sprintf("exposition: make compressor: %v", err)) // only for an illegal level
+		}
+		return w
+	}
 	if o.Store != nil {
 		r.store = o.Store
-	}
-	for f := range r.slots {
-		for z := range r.slots[f] {
-			s := &r.slots[f][z]
-			s.spare = make([]*Page, 0, maxSpare)
-		}
 	}
 	return r
 }
 
-// Page returns the newest page, compressed with gzip if zipped. Never nil; the
-// caller must Release it. If nothing has changed since the last call, no lock
-// is taken and nothing allocated; else one caller renders and the others of
-// that moment wait for it.
-func (r *Renderer) Page(f Format, zipped bool) *Page {
-	f = f.bytes()
-	compressed := 0
-	if zipped {
-		compressed = 1
+// Page returns the newest page, compressed with gzip if zipped. It must not be
+// changed. If the last one is still up to date, no lock is taken; else one caller
+// renders and the others of that moment wait for it.
+func (r *Renderer) Page(f Format, zipped bool) []byte {
+	p := r.newest(f.bytes(), time.Now())
+	if !zipped {
+		return p.data
 	}
-	s := &r.slots[f][compressed]
-	if p := s.fresh(r.generation(r.board.Load()), time.Now().UnixNano()); p != nil {
+	p.once.Do(func() {
+		start := time.Now()
+		p.zipped = r.compress(p.data)
+		r.metrics.rendered(f, "gzip", len(p.zipped), time.Since(start))
+	})
+	return p.zipped
+}
+
+// newest returns the page to serve at now.
+func (r *Renderer) newest(f Format, now time.Time) *page {
+	of, rows := r.origin()
+	if p := r.pages[f].Load(); p.serves(of, rows, now) {
 		return p
 	}
-	if zipped {
-		return r.compress(f, s)
-	}
-	return r.render(f, s)
-}
-
-// generation returns what a page of v would now be made from.
-func (r *Renderer) generation(v *view.View) generation {
-	g := generation{view: v, store: r.storeVersion.Load()}
-	for _, s := range v.Sources {
-		g.rows += s.Ring.Head()
-	}
-	if r.o.Owners != nil {
-		g.owners = r.o.Owners.Version()
-		g.shares = r.o.Owners.Shares()
-	}
-	if r.o.Self != nil {
-		g.self = r.o.Self.Version()
-	}
-	return g
-}
-
-// render makes a page unless another goroutine has done so meanwhile. The
-// generation is read before anything else is: what comes in while we render is
-// on the page but not in its generation, so the next caller renders again.
-func (r *Renderer) render(f Format, s *slot) *Page {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	g := r.generation(r.board.Load())
-	if p := s.fresh(g, now.UnixNano()); p != nil {
-		return p
+	// Read before everything else: what comes in while we render may be on the page
+	// but is not in its origin, so the next scrape renders again.
+	of, rows = r.origin()
+	last := r.pages[f].Load()
+	if last.serves(of, rows, now) {
+		return last // another caller has rendered it meanwhile
 	}
-	r.snap.take(g.view, r.o.StaleAfter, now)
-	r.refresh(g, now) // after the rows, so that it counts them all
-	r.snap.shares = g.shares.values()
-	g.store = r.storeVersion.Load()
+	p := r.render(f, of, now, last)
+	p.rows = rows
+	r.pages[f].Store(p)
+	return p
+}
 
-	p := s.blank()
-	p.data = r.assemble(p.data[:0], f)
-	p.generation, p.expires = g, r.snap.expires
-	s.publish(p)
-	r.metrics.rendered(f, false, len(p.data), time.Since(now))
+// serves reports whether p, which may be nil, is still the page of an origin.
+func (p *page) serves(of origin, rows uint64, now time.Time) bool {
+	return p != nil && p.of == of && now.UnixNano() < p.expires &&
+		(p.rows == rows || now.Sub(p.made) < minRenderInterval)
+}
+
+// origin returns what a page would now be made from, and the sum of all heads.
+func (r *Renderer) origin() (of origin, rows uint64) {
+	of = origin{view: r.board.Load(), store: r.storeVersion.Load()}
+	for _, s := range of.view.Sources {
+		rows += s.Ring.Head()
+	}
+	if r.o.Owners != nil {
+		of.owners = r.o.Owners.Version()
+		of.shares = r.o.Owners.Shares()
+	}
+	if r.o.Self != nil {
+		of.self = r.o.Self.Version()
+	}
+	return of, rows
+}
+
+// render makes a page. The caller holds mu.
+func (r *Renderer) render(f Format, of origin, now time.Time, last *page) *page {
+	start := time.Now()
+	r.snap.take(of.view, r.o.StaleAfter, now)
+	r.refresh(of.view, of.owners, of.shares, now) // after the rows, so that it counts them all
+	copy(r.snap.shares, of.shares.values())
+	of.store = r.storeVersion.Load()
+
+	p := &page{of: of, made: now, expires: r.snap.expires}
+	if last != nil {
+		p.data = make([]byte, 0, len(last.data)+len(last.data)/16) // values differ in length
+	}
+	p.data = r.assemble(p.data, f)
+	r.metrics.rendered(f, "identity", len(p.data), time.Since(start))
 	return p
 }
 
 // refresh brings the accumulated series up to date, and the layout if sources,
 // series or owners are not those that it was built for. The caller holds mu.
-func (r *Renderer) refresh(g generation, now time.Time) {
+func (r *Renderer) refresh(v *view.View, owners uint64, shares *Shares, now time.Time) {
 	var series []accumulate.Series
 	if r.store != nil {
-		r.store.Sync(g.view, now)
+		r.store.Sync(v, now)
 		r.storeVersion.Store(r.store.Version())
 		series = r.store.Series()
 	}
 	version := r.storeVersion.Load()
-	if l := r.layout; l != nil && l.view == g.view && l.store == version && l.owners == g.owners && l.shares == g.shares.set() {
+	if l := r.layout; l != nil && l.view == v && l.store == version && l.owners == owners && l.shares == shares.set() {
 		return
 	}
-	if r.snap.view != g.view {
-		r.snap.reset(g.view, now)
+	if r.snap.view != v {
+		r.snap.reset(v, r.o.StaleAfter, now)
 	}
-	l := build(&r.o, g.view, r.snap.roster, series, g.shares)
-	l.store, l.owners, l.shares = version, g.owners, g.shares.set()
+	r.snap.shares = make([]float64, len(shares.values()))
+	l := build(&r.o, v, &r.snap, series, shares)
+	l.store, l.owners, l.shares = version, owners, shares.set()
 	r.layout = l
 	r.metrics.laidOut(l.stats)
 }
 
 // assemble appends the page of the current layout and snapshot.
 func (r *Renderer) assemble(b []byte, f Format) []byte {
+	self := r.o.Self
 	switch f {
 	case OpenMetrics:
 		b = r.layout.appendText(b, open, &r.snap)
-		if r.o.Self != nil {
-			b = append(b, r.o.Self.OpenMetrics()...)
+		if self != nil {
+			b = append(b, self.OpenMetrics()...)
 		}
 		return append(b, "# EOF\n"...)
 	case Protobuf:
 		b = r.layout.appendProtobuf(b, &r.snap)
-		if r.o.Self != nil {
-			b = append(b, r.o.Self.Protobuf()...)
+		if self != nil {
+			b = append(b, self.Protobuf()...)
 		}
 		return b
 	}
 	b = r.layout.appendText(b, classic, &r.snap)
-	if r.o.Self != nil {
-		b = append(b, r.o.Self.Text()...)
+	if self != nil {
+		b = append(b, self.Text()...)
 	}
 	return b
+}
+
+// compress returns plain, compressed.
+func (r *Renderer) compress(plain []byte) []byte {
+	var out bytes.Buffer
+	w, _ := r.zips.Get().(*gzip.Writer)
+	defer r.zips.Put(w)
+	w.Reset(&out)
+	_, err := w.Write(plain)
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("exposition: compress into memory: %v", err)) // a Buffer never fails
+	}
+	return bytes.Clone(out.Bytes()) // a slow reader holds no spare room
+}
+
+// syncEvery is how often Run reads the rings. A ring holds the rows of a minute, at
+// least 16 and at most 1,024: ten seconds at the fastest tick.
+const syncEvery = time.Second
+
+// Run reads the rows for what is accumulated between scrapes, and builds a new
+// layout when one is needed, so that the next scrape need not. It returns ctx's
+// error when ctx is done. A Renderer works without it, but then rows are lost if
+// scrapes are further apart than the rings are long.
+func (r *Renderer) Run(ctx context.Context) error {
+	ticker := time.NewTicker(syncEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			r.Sync(time.Now())
+		}
+	}
+}
+
+// Sync reads all rows that are in the rings now, and builds a new layout if one
+// is needed.
+func (r *Renderer) Sync(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var owners uint64
+	var shares *Shares
+	if r.o.Owners != nil {
+		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
+	}
+	r.refresh(r.board.Load(), owners, shares, now)
 }

@@ -21,7 +21,7 @@ func share(device string, f field.ID, pod string) Share {
 	return Share{Device: device, Field: f, Owner: Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
 }
 
-// shared is a GPU with two users: its temperature is told per user, its power is
+// shared is a GPU with two users: its temperature is split per user, its power is
 // not, and one family has another scale.
 func shared() (*feed, *testOwners) {
 	fields := field.List{Fields: []field.Field{
@@ -46,12 +46,12 @@ func TestShares(t *testing.T) {
 	r := New(boardOf(f), Options{Owners: owners})
 	want := func(text string) {
 		t.Helper()
-		got := page(t, r, Text)
+		got := pageOf(t, r, Text)
 		if diff := cmp.Diff(text, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		for _, format := range []Format{OpenMetrics, Protobuf} {
-			if diff := cmp.Diff(parse(t, got, Text).Values, parse(t, page(t, r, format), format).Values); diff != "" {
+			if diff := cmp.Diff(parse(t, got, Text).Values, parse(t, pageOf(t, r, format), format).Values); diff != "" {
 				t.Errorf("%v says something else (-text +it):\n%s", format, diff)
 			}
 		}
@@ -77,7 +77,7 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
 
-// TestSplitHistogram: what is accumulated of a reading that is told per user is
+// TestSplitHistogram: what is accumulated of a reading that is split per user is
 // the device's only; of another it is the owners'.
 func TestSplitHistogram(t *testing.T) {
 	f, owners := shared()
@@ -87,7 +87,7 @@ func TestSplitHistogram(t *testing.T) {
 	}
 	r := New(boardOf(f), Options{Owners: owners})
 	r.store = &testStore{series: []accumulate.Series{value(descTemp, "OF_A"), value(descPower, "OF_B")}}
-	got := page(t, r, Text)
+	got := pageOf(t, r, Text)
 	for _, want := range []string{"\nOF_A 1\n", "\n" + `OF_B{pod="x"} 1` + "\n" + `OF_B{pod="y"} 1` + "\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -100,7 +100,7 @@ func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	f, owners := shared()
 	owners.shares = &Shares{Set: 1, Series: []Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
 	r := New(boardOf(f), Options{Owners: owners})
-	if got := page(t, r, Text); !strings.Contains(got, "\nA 70\n# TYPE") {
+	if got := pageOf(t, r, Text); !strings.Contains(got, "\nA 70\n# TYPE") {
 		t.Errorf("got\n%s", got)
 	}
 	if n := r.layout.stats.duplicates; n != 2 { // in both families
@@ -113,7 +113,7 @@ func TestWhatNobodyCanHave(t *testing.T) {
 	f, owners := shared()
 	f.Devices[0].Level = field.Switch
 	r := New(boardOf(f), Options{Owners: owners})
-	if got := page(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch=""} 70`) {
+	if got := pageOf(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch=""} 70`) {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -129,7 +129,7 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 		r := New(boardOf(first, second), Options{Owners: owners, StaleAfter: 5 * time.Second})
 		count := func(want int) {
 			t.Helper()
-			if n := strings.Count(page(t, r, Text), `A{team="x"`); n != want {
+			if n := strings.Count(pageOf(t, r, Text), `A{team="x"`); n != want {
 				t.Errorf("%d series of users, want %d", n, want)
 			}
 		}
@@ -160,7 +160,7 @@ func TestPodLabels(t *testing.T) {
 	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
 	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
 		`{gpu="0",c="2",f="1"} `, 3)
-	// An owner's label is worth more than one that somebody gave his pod.
+	// An owner's label is worth more than one that a user gave to the pod.
 	f(labelsOf{pod: labelsFrom("namespace", "p", "x", "", "le", "1", "err_code", "q"), owner: labelsFrom("namespace", "o"), xid: true}, `{,,namespace="o"} `, 3)
 	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
 }
@@ -177,7 +177,7 @@ func TestHammerShares(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 200 {
-				values := parse(t, page(t, r, Protobuf), Protobuf).Values
+				values := parse(t, pageOf(t, r, Protobuf), Protobuf).Values
 				for series, v := range values {
 					if !strings.HasPrefix(series, `{__name__="A"`) || !strings.Contains(series, "pod=") {
 						continue

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -46,7 +47,7 @@ func (r *roster) at(source, column, device int) (cell, dev int32) {
 }
 
 // snapshot is the newest row of every ring, one after the other, and which
-// devices belong on a page.
+// devices belong on a page. Layouts point into cells and shares.
 type snapshot struct {
 	view    *view.View
 	roster  *roster
@@ -58,24 +59,22 @@ type snapshot struct {
 	taken   []bool    // by device: it or one before it with the same ID is live
 	expires int64     // Unix ns at which the next device becomes stale
 
-	least []floor // of counters that another source has told before
+	floors []floor
 }
 
-// take reads the rings of v. All cells of a source come from one row.
+// take reads the rings of v. All cells of a source come from one row; a ring whose
+// writer is too fast to be read leaves the row before.
 func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 	if s.view != v {
-		s.reset(v, now)
+		s.reset(v, staleAfter, now)
 	}
-	s.expires = math.MaxInt64
 	for i, source := range v.Sources {
 		if source.Ring.Latest(&s.row) {
 			copy(s.cells[s.roster.cells[i]:][:len(source.Columns)], s.row.Cells)
 			copy(s.stamps[s.roster.devices[i]:][:len(source.Devices)], s.row.Stamps)
-		} else if source.Ring.Head() != 0 {
-			s.expires = 0 // lapped again and again: keep the row before, look again at once
 		}
 	}
-	s.lift(now)
+	s.applyFloors(now)
 	s.judge(int64(staleAfter), now.UnixNano())
 }
 
@@ -83,6 +82,7 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 // as a stale one lies behind is not fresh either: the clock was set back, or the
 // process that writes the ring has gone mad, and the value could stay for ever.
 func (s *snapshot) judge(staleAfter, now int64) {
+	s.expires = math.MaxInt64
 	for d, stamp := range s.stamps {
 		ends := stamp + staleAfter
 		fresh := stamp != 0 && ends > now && stamp-staleAfter <= now
@@ -96,16 +96,101 @@ func (s *snapshot) judge(staleAfter, now int64) {
 	}
 }
 
-func (s *snapshot) reset(v *view.View, now time.Time) {
+// reset begins the rows of another View.
+func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) {
 	r := newRoster(v)
-	*s = snapshot{view: v, roster: r, row: s.row, least: s.floors(v, r, now)}
-	cells, devices := 0, 0
+	*s = snapshot{view: v, roster: r, row: s.row, floors: s.nextFloors(v, r, now.Add(2*staleAfter))}
+	cells := 0
 	for _, source := range v.Sources {
 		cells += len(source.Columns)
-		devices += len(source.Devices)
 	}
 	s.cells = make([]float64, cells)
-	s.stamps = make([]int64, devices)
-	s.live = make([]bool, devices)
-	s.taken = make([]bool, devices)
+	s.stamps = make([]int64, len(r.first))
+	s.live = make([]bool, len(r.first))
+	s.taken = make([]bool, len(r.first))
+}
+
+// floor is the least that a counter shows after a change of the View.
+//
+// Prometheus takes a counter that goes back for one that was restarted, and adds
+// all of it to every rate. The next source of a device may have read a counter up
+// to an interval earlier than the last one did (a DCGM engine and NVML never read
+// at the same time). So what was shown last stays until the next source has passed
+// it. That ends after twice the time after which a device is stale: a counter that
+// is still lower then has been restarted, and is shown as it is.
+type floor struct {
+	cell  int32
+	least float64
+	until time.Time
+}
+
+// counterKey is a counter of a device, whichever source has it.
+type counterKey struct {
+	device string
+	field  field.ID
+	labels string
+}
+
+// nextFloors returns the floors of v, whose cells are numbered by r: what s shows
+// of the same counters.
+func (s *snapshot) nextFloors(v *view.View, r *roster, until time.Time) (out []floor) {
+	if s.view == nil {
+		return nil
+	}
+	shown := map[counterKey]float64{}
+	s.roster.counters(s.view, func(key counterKey, cell, device int32) {
+		if s.live[device] && !math.IsNaN(s.cells[cell]) {
+			shown[key] = s.cells[cell]
+		}
+	})
+	r.counters(v, func(key counterKey, cell, _ int32) {
+		if least, known := shown[key]; known {
+			out = append(out, floor{cell, least, until})
+		}
+	})
+	return out
+}
+
+// applyFloors raises cells to their floors, and drops the floors that are passed.
+func (s *snapshot) applyFloors(now time.Time) {
+	kept := s.floors[:0]
+	for _, f := range s.floors {
+		v := s.cells[f.cell]
+		if v > f.least || !now.Before(f.until) {
+			continue
+		}
+		if v < f.least { // a blank stays one
+			s.cells[f.cell] = f.least
+		}
+		kept = append(kept, f)
+	}
+	s.floors = kept
+}
+
+// counters calls f for each cell of v that is shown as a counter of a device.
+func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int32)) {
+	for i, s := range v.Sources {
+		shown := metricsByReading(s)
+		for at := range s.Columns {
+			c := &s.Columns[at]
+			if c.Device < 0 || c.Device >= len(s.Devices) || !hasCounter(shown[c.Field]) {
+				continue
+			}
+			key := counterKey{device: s.Devices[c.Device].ID, field: c.Field}
+			for _, l := range c.Labels {
+				key.labels += l.Name + "\x00" + l.Value + "\x00"
+			}
+			cell, device := r.at(i, at, c.Device)
+			f(key, cell, device)
+		}
+	}
+}
+
+func hasCounter(fields []*field.Field) bool {
+	for _, f := range fields {
+		if f.Type == field.Counter {
+			return true
+		}
+	}
+	return false
 }

@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestFreshness tells stamps relative to now, in seconds, from pages they belong on.
+// TestFreshness checks with which stamps, relative to now, a device is on the page.
 func TestFreshness(t *testing.T) {
 	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)

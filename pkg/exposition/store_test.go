@@ -21,7 +21,7 @@ func TestRealStore(t *testing.T) {
 		f.tick(time.Now())
 	}
 	r := New(boardOf(f), Options{Store: accumulate.New(accumulate.Options{})})
-	text := page(t, r, Text)
+	text := pageOf(t, r, Text)
 	want := parse(t, text, Text).Values
 	for _, line := range []string{"P{cpu=\"0\"} 999", `H_bucket{cpu="0",le="100"} `, `H_count{cpu="0"} `} {
 		if !strings.Contains(text, line) {
@@ -29,7 +29,7 @@ func TestRealStore(t *testing.T) {
 		}
 	}
 	for _, format := range []Format{OpenMetrics, Protobuf} {
-		got := parse(t, page(t, r, format), format)
+		got := parse(t, pageOf(t, r, format), format)
 		for name, v := range want {
 			if got.Values[name] != v {
 				t.Errorf("%v: %s is %v, want %v", format, name, got.Values[name], v)

@@ -3,6 +3,8 @@ package exposition
 import (
 	"math"
 	"strconv"
+
+	"warpgauge/pkg/field"
 )
 
 // appendText appends all families in one of the two line-based formats. They
@@ -19,10 +21,8 @@ func (f *family) appendText(b []byte, d dialect, s *snapshot) []byte {
 	start := len(b)
 	b = append(b, f.head[d]...)
 	samples := len(b)
-	b = f.appendCells(b, s)
-	b = f.appendShares(b, s)
+	b = f.appendSamples(b, s)
 	b = f.appendXIDs(b, s)
-	b = f.appendValues(b, s)
 	b = f.appendHistograms(b, d, s)
 	if len(b) == samples {
 		return b[:start]
@@ -30,26 +30,11 @@ func (f *family) appendText(b []byte, d dialect, s *snapshot) []byte {
 	return b
 }
 
-func (f *family) appendCells(b []byte, s *snapshot) []byte {
-	for i := range f.cells {
-		c := &f.cells[i]
-		v := s.cells[c.cell]
+func (f *family) appendSamples(b []byte, s *snapshot) []byte {
+	for i := range f.samples {
+		c := &f.samples[i]
+		v := *c.value
 		if v != v || !s.live[c.device] { // blank, or the device is stale
-			continue
-		}
-		b = append(b, f.name...)
-		b = append(b, c.labels.text[0]...)
-		b = appendValue(b, c.scale.Of(v))
-		b = append(b, '\n')
-	}
-	return b
-}
-
-func (f *family) appendShares(b []byte, s *snapshot) []byte {
-	for i := range f.shares {
-		c := &f.shares[i]
-		v := s.shares[c.value]
-		if v != v || !s.live[c.device] {
 			continue
 		}
 		b = append(b, f.name...)
@@ -63,7 +48,7 @@ func (f *family) appendShares(b []byte, s *snapshot) []byte {
 func (f *family) appendXIDs(b []byte, s *snapshot) []byte {
 	for i := range f.xids {
 		c := &f.xids[i]
-		v := s.cells[c.cell]
+		v := *c.value
 		if v != v || !s.live[c.device] {
 			continue
 		}
@@ -77,20 +62,6 @@ func (f *family) appendXIDs(b []byte, s *snapshot) []byte {
 		b = appendLabelValue(b, xidText(v))
 		b = append(b, c.labels.text[2]...)
 		b = appendValue(b, c.scale.Of(v))
-		b = append(b, '\n')
-	}
-	return b
-}
-
-func (f *family) appendValues(b []byte, s *snapshot) []byte {
-	for i := range f.values {
-		c := &f.values[i]
-		if math.IsNaN(*c.value) || !s.live[c.device] {
-			continue
-		}
-		b = append(b, f.name...)
-		b = append(b, c.labels.text[0]...)
-		b = appendValue(b, *c.value)
 		b = append(b, '\n')
 	}
 	return b
@@ -137,4 +108,63 @@ func (f *family) appendBuckets(b []byte, c *histogramSeries, bounds []string) []
 		b = append(b, '\n')
 	}
 	return b
+}
+
+// xidText says what an XID means, for label err_msg. It allocates nothing.
+func xidText(code float64) string {
+	if math.Abs(code) > math.MaxInt32 {
+		code = -1
+	}
+	return field.XIDText(int(code))
+}
+
+// appendValue appends a sample's value: an integer as decimal digits, anything
+// else in the shortest form that reads back as the same float64, with an
+// exponent only where the number would be hard to read without. All three text
+// dialects of Prometheus read it.
+func appendValue(b []byte, v float64) []byte {
+	const tooBigForInt64 = 1 << 63
+	switch {
+	case v == math.Trunc(v) && math.Abs(v) < tooBigForInt64:
+		return strconv.AppendInt(b, int64(v), 10)
+	case v-v != 0: // NaN or ±Inf
+		return appendSpecial(b, v)
+	}
+	if a := math.Abs(v); a < 1e-6 || a >= 1e21 {
+		return strconv.AppendFloat(b, v, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(b, v, 'f', -1, 64)
+}
+
+func appendSpecial(b []byte, v float64) []byte {
+	switch {
+	case v > 0:
+		return append(b, "+Inf"...)
+	case v < 0:
+		return append(b, "-Inf"...)
+	}
+	return append(b, "NaN"...)
+}
+
+// appendBound appends the upper bound of a bucket as text 0.0.4 has it, like
+// client_golang: 1, 0.25, 1e+06.
+func appendBound(b []byte, v float64) []byte {
+	if math.IsInf(v, 1) {
+		return append(b, "+Inf"...)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}
+
+// appendCanonicalBound appends the upper bound of a bucket as OpenMetrics wants
+// it, recognisable as a float: 1.0, 0.25, 1e+06.
+func appendCanonicalBound(b []byte, v float64) []byte {
+	start := len(b)
+	b = appendBound(b, v)
+	for _, c := range b[start:] {
+		switch c {
+		case '.', 'e', 'I', 'N':
+			return b
+		}
+	}
+	return append(b, '.', '0')
 }

@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -63,16 +63,16 @@ func (n *node8) tick(v int) {
 
 // kubeletPods are 142 pods of which 8 have a GPU each, or 32 a quarter of one. The
 // rest is listed without devices.
-func kubeletPods(replicas int) []podresources.Pod {
-	var out []podresources.Pod
+func kubeletPods(replicas int) []kube.Pod {
+	var out []kube.Pod
 	for i := range benchPods {
-		p := podresources.Pod{Namespace: fmt.Sprintf("team-%d", i%10), Name: fmt.Sprintf("worker-%05d-abcde", i), Containers: []podresources.Container{{Name: "main"}}}
+		p := kube.Pod{PodName: kube.PodName{Namespace: fmt.Sprintf("team-%d", i%10), Name: fmt.Sprintf("worker-%05d-abcde", i)}, Containers: []kube.Container{{Name: "main"}}}
 		if i < benchGPUs*replicas {
 			id := uuid(i % benchGPUs)
 			if replicas > 1 {
 				id += fmt.Sprintf("::%d", i/benchGPUs)
 			}
-			p.Containers[0].Devices = []podresources.Devices{{Resource: "nvidia.com/gpu", IDs: []string{id}}}
+			p.Containers[0].Devices = []kube.Devices{{Resource: "nvidia.com/gpu", IDs: []string{id}}}
 		}
 		out = append(out, p)
 	}
@@ -80,14 +80,14 @@ func kubeletPods(replicas int) []podresources.Pod {
 }
 
 // snapshots are two answers of the kubelet that differ in one pod.
-func snapshots(replicas int) [2]*podresources.Snapshot {
-	var out [2]*podresources.Snapshot
+func snapshots(replicas int) [2]*kube.Allocations {
+	var out [2]*kube.Allocations
 	for i := range out {
 		pods := kubeletPods(replicas)
 		pods[0].Name += fmt.Sprint(i)
-		// podresources keeps those with devices only.
-		pods = slices.DeleteFunc(pods, func(p podresources.Pod) bool { return p.Containers[0].Devices == nil })
-		out[i] = &podresources.Snapshot{Version: uint64(i + 1), Pods: pods}
+		// kube.Kubelet keeps those with devices only.
+		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Containers[0].Devices == nil })
+		out[i] = &kube.Allocations{Version: uint64(i + 1), Pods: pods}
 	}
 	return out
 }
@@ -104,12 +104,12 @@ func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
 	}
 }
 
-// BenchmarkTable joins anew after a pod has changed.
+// BenchmarkTable joins again after a pod has changed.
 func BenchmarkTable(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		n, answers := newNode8(), snapshots(replicas)
 		now := answers[0]
-		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return now }, Virtual: replicas > 1})
+		k := New(n.board, Options{Allocations: func() *kube.Allocations { return now }, Virtual: replicas > 1})
 		at := time.Now()
 		for i := 0; b.Loop(); i++ {
 			now = answers[i%2]
@@ -123,13 +123,13 @@ func BenchmarkRebuild(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		n, answers := newNode8(), snapshots(replicas)
 		now := answers[0]
-		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return now }, Virtual: replicas > 1})
+		k := New(n.board, Options{Allocations: func() *kube.Allocations { return now }, Virtual: replicas > 1})
 		r := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
 		at := time.Now()
 		for i := 0; b.Loop(); i++ {
 			now = answers[i%2]
 			k.Refresh(at)
-			r.Page(exposition.Text, false).Release()
+			r.Page(exposition.Text, false)
 		}
 	})
 }
@@ -139,13 +139,13 @@ func BenchmarkRebuild(b *testing.B) {
 func BenchmarkScrapeWithOwners(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		n, answers := newNode8(), snapshots(replicas)
-		k := New(n.board, Options{PodResources: func() *podresources.Snapshot { return answers[0] }, Virtual: replicas > 1})
+		k := New(n.board, Options{Allocations: func() *kube.Allocations { return answers[0] }, Virtual: replicas > 1})
 		with := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
 		without := exposition.New(n.board, exposition.Options{Hostname: "node-1", StaleAfter: time.Hour})
 		scrape := func(r *exposition.Renderer, times int) time.Duration {
 			start := time.Now()
 			for range times {
-				r.Page(exposition.Text, false).Release()
+				r.Page(exposition.Text, false)
 			}
 			return time.Since(start)
 		}
@@ -211,7 +211,7 @@ func plainSeries() (out []plain) {
 	return out
 }
 
-func mapped(series []plain, pods []podresources.Pod) (out []plain) {
+func mapped(series []plain, pods []kube.Pod) (out []plain) {
 	type user struct{ namespace, pod, container, vgpu string }
 	by := map[string][]user{}
 	for _, p := range pods {

@@ -5,33 +5,37 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
 )
 
-// devices are those of a View that somebody can be given, by what ids call them.
+// devices are those of a View that can have users, by what ids call them.
 type devices struct {
-	all    []*collector.Device // by id once, in the order of the View
-	byID   map[string]*collector.Device
-	parts  map[string][]*collector.Device // instances of a GPU, compute instances of an instance
-	byUUID map[string]*collector.Device   // GPUs
-	byMIG  map[string]*collector.Device
-	byNode map[string]*collector.Device // GPUs of NVIDIA: "nvidia0"
-	byNum  map[string]*collector.Device // GPUs of NVIDIA by label gpu: "0"
-	byPCI  map[string]*collector.Device // GPUs
-	byName map[string]*collector.Device // partitions by their platform device: "amdgpu_xcp_1"
-	nvidia []*collector.Device          // GPUs of NVIDIA
+	vendors  kube.Vendors
+	all      []*collector.Device // by id once, in the order of the View
+	byID     map[string]*collector.Device
+	parts    map[string][]*collector.Device // instances of a GPU, compute instances of an instance
+	byUUID   map[string]*collector.Device   // GPUs
+	byMIG    map[string]*collector.Device
+	byNode   map[string]*collector.Device   // GPUs whose device file has a vendor's prefix: "nvidia0"
+	byNum    map[string]*collector.Device   // the same by label gpu: "0"
+	byPCI    map[string]*collector.Device   // GPUs
+	byName   map[string]*collector.Device   // partitions by their platform device: "amdgpu_xcp_1"
+	byVendor map[string][]*collector.Device // GPUs whose device file has a vendor's prefix
 }
 
-func newDevices(v *view.View) *devices {
+func newDevices(v *view.View, vendors kube.Vendors) *devices {
 	n := &devices{
-		byID:   map[string]*collector.Device{},
-		parts:  map[string][]*collector.Device{},
-		byUUID: map[string]*collector.Device{},
-		byMIG:  map[string]*collector.Device{},
-		byNode: map[string]*collector.Device{},
-		byNum:  map[string]*collector.Device{},
-		byPCI:  map[string]*collector.Device{},
-		byName: map[string]*collector.Device{},
+		vendors:  vendors,
+		byID:     map[string]*collector.Device{},
+		parts:    map[string][]*collector.Device{},
+		byUUID:   map[string]*collector.Device{},
+		byMIG:    map[string]*collector.Device{},
+		byNode:   map[string]*collector.Device{},
+		byNum:    map[string]*collector.Device{},
+		byPCI:    map[string]*collector.Device{},
+		byName:   map[string]*collector.Device{},
+		byVendor: map[string][]*collector.Device{},
 	}
 	for _, s := range v.Sources {
 		for i := range s.Devices {
@@ -64,10 +68,12 @@ func (n *devices) add(d *collector.Device) {
 func (n *devices) addGPU(d *collector.Device) {
 	first(n.byUUID, foldUUID(d.UUID), d)
 	first(n.byPCI, strings.ToUpper(d.PCIBusID), d)
-	if strings.HasPrefix(d.Node, "nvidia") {
-		first(n.byNode, d.Node, d)
-		first(n.byNum, d.GPU, d)
-		n.nvidia = append(n.nvidia, d)
+	for _, v := range n.vendors {
+		if _, is := cutPrefix(d.Node, v.Node); is {
+			first(n.byNode, d.Node, d)
+			first(n.byNum, d.GPU, d)
+			n.byVendor[v.Name] = append(n.byVendor[v.Name], d)
+		}
 	}
 }
 
@@ -78,13 +84,17 @@ func first(to map[string]*collector.Device, key string, d *collector.Device) {
 	}
 }
 
-// ownable reports whether a device can have users of its own or inherit some.
+// ownable reports whether a device can have users or inherit some.
 func ownable(d *collector.Device) bool {
 	switch d.Level {
 	case field.Switch, field.CPU, field.Core, field.ConnectX:
 		return false
 	}
 	return true
+}
+
+func isInstance(d *collector.Device) bool {
+	return d.Level == field.Instance || d.Level == field.ComputeInstance
 }
 
 // Why an id of the kubelet names no device: values of the label reason.
@@ -96,9 +106,9 @@ const (
 )
 
 // find returns the devices that an id names, as a rule one, or why there is none.
-func (n *devices) find(resource string, id ID) (found []*collector.Device, reason string) {
-	if id.Form == FormAll && len(n.nvidia) > 0 {
-		return n.nvidia, ""
+func (n *devices) find(resource string, id deviceID) (found []*collector.Device, reason string) {
+	if id.form == formAll && len(n.byVendor[id.vendor.Name]) > 0 {
+		return n.byVendor[id.vendor.Name], ""
 	}
 	d, reason := n.one(resource, id)
 	if d == nil {
@@ -107,27 +117,27 @@ func (n *devices) find(resource string, id ID) (found []*collector.Device, reaso
 	return []*collector.Device{d}, ""
 }
 
-func (n *devices) one(resource string, id ID) (d *collector.Device, reason string) {
-	switch id.Form {
-	case FormUUID:
-		d = n.byUUID[id.Name]
-	case FormMIG:
-		if d = n.byMIG[id.Name]; d == nil {
+func (n *devices) one(resource string, id deviceID) (d *collector.Device, reason string) {
+	switch id.form {
+	case formUUID:
+		d = n.byUUID[id.name]
+	case formMIG:
+		if d = n.byMIG[id.name]; d == nil {
 			return nil, reasonInstance
 		}
-	case FormMIGLegacy:
-		return n.instance(n.byUUID[id.Name], id.Instance, id.Compute)
-	case FormNode:
-		if id.Instance != "" {
-			return n.instance(n.byNode[id.Name], id.Instance, "")
+	case formMIGLegacy:
+		return n.instance(n.byUUID[id.name], id.instance, id.compute)
+	case formNode:
+		if id.instance != "" {
+			return n.instance(n.byNode[id.name], id.instance, "")
 		}
-		d = n.byNode[id.Name]
-	case FormIndex:
-		d = n.byNum[id.Name]
-	case FormPCI:
-		d = n.address(resource, id.Name)
-	case FormPartition:
-		d = n.byName[id.Name]
+		d = n.byNode[id.name]
+	case formIndex:
+		d = n.byNum[id.name]
+	case formPCI:
+		d = n.address(resource, id.name)
+	case formPartition:
+		d = n.byName[id.name]
 	}
 	if d == nil {
 		return nil, reasonDevice
@@ -135,7 +145,7 @@ func (n *devices) one(resource string, id ID) (d *collector.Device, reason strin
 	return d, ""
 }
 
-// instance returns a GPU's instance by its id, or a compute instance of it where
+// instance returns a GPU's instance by its id, or a compute instance of it if
 // one is asked for and there are several.
 func (n *devices) instance(gpu *collector.Device, instance, compute string) (*collector.Device, string) {
 	if gpu == nil {
@@ -158,17 +168,66 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 	return nil, reasonInstance
 }
 
-// address returns the GPU at an address. AMD's plugin calls the first partition of
-// a divided GPU by the GPU's address, and only the others by names of their own.
+// address returns the GPU at an address, or its first partition, see
+// kube.Vendor.FirstPartition.
 func (n *devices) address(resource, pci string) *collector.Device {
 	d := n.byPCI[pci]
-	if d == nil || !strings.HasPrefix(resource, vendorAMD) {
-		return d
-	}
-	for _, part := range n.parts[d.ID] {
-		if part.InstanceID == "0" {
-			return part
+	for _, v := range n.vendors {
+		if d == nil || !v.FirstPartition || !v.Owns(resource) {
+			continue
+		}
+		for _, part := range n.parts[d.ID] {
+			if part.InstanceID == "0" {
+				return part
+			}
 		}
 	}
 	return d
+}
+
+// claimed returns the device of a claim, or why there is none.
+func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason string) {
+	switch {
+	case s.Kind == kube.MIGDevice && s.UUID != "":
+		if d = n.byMIG[foldUUID(s.UUID)]; d == nil {
+			return nil, reasonInstance
+		}
+		return d, ""
+	case s.Kind == kube.MIGDevice: // one that is made when a claim asks for it
+		return n.onlyPart(n.byUUID[foldUUID(s.ParentUUID)], func(d *collector.Device) bool { return d.InstanceProfile == s.Profile && s.Profile != "" })
+	case s.Kind == kube.GPUPartition: // without a render node, one that is made on demand: it is not known which it became
+		return n.onlyPart(n.byPCI[pciOf(s)], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
+	}
+	if d = n.byUUID[foldUUID(s.UUID)]; d == nil {
+		d = n.byPCI[pciOf(s)]
+	}
+	if d == nil {
+		return nil, reasonDevice
+	}
+	return d, ""
+}
+
+func pciOf(s kube.SliceDevice) string {
+	address, _ := parsePCI(s.PCIBusID)
+	return address
+}
+
+// onlyPart returns the GPU's instance that matches, if there is only one: the slice of an
+// instance that is made on demand does not say which it became.
+func (n *devices) onlyPart(gpu *collector.Device, matches func(*collector.Device) bool) (found *collector.Device, reason string) {
+	if gpu == nil {
+		return nil, reasonDevice
+	}
+	for _, d := range n.parts[gpu.ID] {
+		if matches(d) {
+			if found != nil {
+				return nil, reasonInstance
+			}
+			found = d
+		}
+	}
+	if found == nil {
+		return nil, reasonInstance
+	}
+	return found, ""
 }

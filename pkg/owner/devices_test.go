@@ -2,20 +2,20 @@ package owner
 
 import (
 	"testing"
+	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/podmeta"
 	"warpgauge/pkg/view"
 )
 
 // TestFind has a row for each form of an id and each place that it may mean.
 func TestFind(t *testing.T) {
-	n := newDevices(boardOf(machine()...).Load())
+	n := newDevices(boardOf(machine()...).Load(), both)
 	f := func(resource, text, want, reason string) {
 		t.Helper()
-		id, ok := ParseID(text)
+		id, ok := parseID(both, text)
 		if !ok {
 			t.Fatalf("%q is no id", text)
 		}
@@ -64,9 +64,9 @@ func TestFind(t *testing.T) {
 	f("amd.com/cpx_nps4", "amdgpu_xcp_9", "", reasonDevice)
 	f("amd.com/gpu", "nvidia0", uuid(0), "") // the name says whose it is
 
-	none := newDevices(&view.View{})
+	none := newDevices(&view.View{}, both)
 	for _, text := range []string{"all", "tegra", uuid(0), "nvidia0", "0/vgpu1", "0000:c1:00.0", "amdgpu_xcp_1"} {
-		id, _ := ParseID(text)
+		id, _ := parseID(both, text)
 		if found, reason := none.find(nvidia, id); len(found) != 0 || reason != reasonDevice {
 			t.Errorf("without devices %s means %v (%s)", text, found, reason)
 		}
@@ -77,55 +77,54 @@ func TestFind(t *testing.T) {
 // only the second knows is found, too.
 func TestSeveralCollectors(t *testing.T) {
 	plain, known := instance(gpu(0), 4, "1g.10gb", ""), instance(gpu(0), 4, "other", mig(4))
-	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}})
-	id, _ := ParseID(mig(4))
+	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}}, both)
+	id, _ := parseID(both, mig(4))
 	found, _ := n.find("nvidia.com/gpu", id)
 	if len(found) != 1 || found[0].InstanceProfile != "1g.10gb" {
 		t.Errorf("found %+v", found)
 	}
-	if len(n.all) != 2 || len(n.parts[uuid(0)]) != 1 || len(n.nvidia) != 1 {
-		t.Errorf("%d devices, %d instances, %d GPUs", len(n.all), len(n.parts[uuid(0)]), len(n.nvidia))
+	if len(n.all) != 2 || len(n.parts[uuid(0)]) != 1 || len(n.byVendor["NVIDIA"]) != 1 {
+		t.Errorf("%d devices, %d instances, %d GPUs", len(n.all), len(n.parts[uuid(0)]), len(n.byVendor["NVIDIA"]))
 	}
 }
 
 func TestClaimed(t *testing.T) {
-	n := newDevices(boardOf(machine()...).Load())
-	f := func(driver, name string, d podmeta.Device, want, reason string) {
+	n := newDevices(boardOf(machine()...).Load(), both)
+	f := func(name string, d kube.SliceDevice, want, reason string) {
 		t.Helper()
-		found, why := n.claimed(driver, name, d)
+		found, why := n.claimed(d)
 		got := ""
 		if found != nil {
 			got = found.ID
 		}
 		if got != want || why != reason {
-			t.Errorf("%s %s %+v is %q (%s), want %q (%s)", driver, name, d, got, why, want, reason)
+			t.Errorf("%s %+v is %q (%s), want %q (%s)", name, d, got, why, want, reason)
 		}
 	}
-	f(driverNVIDIA, "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1), Index: -1}, uuid(1), "")
-	f(driverNVIDIA, "gpu-1", podmeta.Device{Type: "gpu", PCIBusID: "0000:1b:00.0"}, uuid(1), "")
-	f(driverNVIDIA, "gpu-7", podmeta.Device{Type: "gpu", UUID: uuid(7)}, "", reasonDevice)
-	f(driverNVIDIA, "gpu-7", podmeta.Device{Type: "gpu"}, "", reasonDevice)
-	f(driverNVIDIA, "gpu-vfio-0", podmeta.Device{Type: "vfio", UUID: uuid(0)}, uuid(0), "")
-	f(driverNVIDIA, "gpu-2-mig-9-4-1", podmeta.Device{Type: "mig", UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}, uuid(2)+"/1", "")
-	f(driverNVIDIA, "gpu-2-mig-9-4-1", podmeta.Device{Type: "mig", UUID: mig(77), ParentUUID: uuid(2)}, "", reasonInstance)
+	f("gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}, uuid(1), "")
+	f("gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, PCIBusID: "0000:1b:00.0"}, uuid(1), "")
+	f("gpu-7", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(7)}, "", reasonDevice)
+	f("gpu-7", kube.SliceDevice{Kind: kube.WholeGPU}, "", reasonDevice)
+	f("gpu-vfio-0", kube.SliceDevice{UUID: uuid(0)}, uuid(0), "")
+	f("gpu-2-mig-9-4-1", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}, uuid(2)+"/1", "")
+	f("gpu-2-mig-9-4-1", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(77), ParentUUID: uuid(2)}, "", reasonInstance)
 	// Made on demand: clear only if there is one of the profile.
-	f(driverNVIDIA, "gpu-2-mig-1g10gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "1g.10gb"}, uuid(2)+"/0", "")
-	f(driverNVIDIA, "gpu-2-mig-7g80gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "7g.80gb"}, "", reasonInstance)
-	f(driverNVIDIA, "gpu-2-mig-x", podmeta.Device{Type: "mig", ParentUUID: uuid(2)}, "", reasonInstance)
-	f(driverNVIDIA, "gpu-9-mig-x", podmeta.Device{Type: "mig", ParentUUID: uuid(9), Profile: "1g.10gb"}, "", reasonDevice)
+	f("gpu-2-mig-1g10gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "1g.10gb"}, uuid(2)+"/0", "")
+	f("gpu-2-mig-7g80gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "7g.80gb"}, "", reasonInstance)
+	f("gpu-2-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2)}, "", reasonInstance)
+	f("gpu-9-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(9), Profile: "1g.10gb"}, "", reasonDevice)
 
-	f(driverAMD, "gpu-1-128", podmeta.Device{Type: "gpu", PCIBusID: "0000:c1:00.0"}, amd(0).ID, "")
-	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Attributes: map[string]string{"renderIndex": "130"}}, amd(1).ID+"/1", "")
-	f(driverAMD, "any", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Attributes: map[string]string{"renderIndex": "131"}}, amd(1).ID+"/2", "")
-	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, amd(1).ID+"/1", "")
-	f(driverAMD, "gpu-3-199", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, "", reasonInstance)
-	f(driverAMD, "gpu-1-cpx-nps4", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0"}, "", reasonInstance) // which one nobody says
-	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c9:00.0"}, "", reasonDevice)
-	f(driverAMD, "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "bad"}, "", reasonDevice)
+	f("gpu-1-128", kube.SliceDevice{Kind: kube.WholeGPU, PCIBusID: "0000:c1:00.0"}, amd(0).ID, "")
+	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD130"}, amd(1).ID+"/1", "")
+	f("any", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD131"}, amd(1).ID+"/2", "")
+	f("gpu-3-199", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD199"}, "", reasonInstance)
+	f("gpu-1-cpx-nps4", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0"}, "", reasonInstance) // not known which one
+	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c9:00.0"}, "", reasonDevice)
+	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "bad"}, "", reasonDevice)
 
 	twice := append(machine(), instance(gpu(2), 5, "1g.10gb", mig(5)))
-	n = newDevices(boardOf(twice...).Load())
-	f(driverNVIDIA, "gpu-2-mig-1g10gb-0", podmeta.Device{Type: "mig", ParentUUID: uuid(2), Profile: "1g.10gb"}, "", reasonInstance)
+	n = newDevices(boardOf(twice...).Load(), both)
+	f("gpu-2-mig-1g10gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "1g.10gb"}, "", reasonInstance)
 }
 
 // TestMIGUUIDsAreRemembered: a collector that takes over may not tell them.

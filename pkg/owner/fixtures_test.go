@@ -8,16 +8,14 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/cri"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/hpc"
-	"warpgauge/pkg/podmeta"
-	"warpgauge/pkg/podresources"
-	"warpgauge/pkg/process"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
+
+var both = kube.Vendors{kube.NVIDIA(), kube.AMD()}
 
 func uuid(i int) string { return fmt.Sprintf("GPU-%08x-1111-2222-3333-44444444444a", i) }
 
@@ -91,23 +89,23 @@ func boardOf(devices ...collector.Device) *view.Board {
 type rig struct {
 	*Keeper
 	board *view.Board
-	pods  atomic.Pointer[podresources.Snapshot]
-	meta  atomic.Pointer[podmeta.Snapshot]
-	cri   atomic.Pointer[cri.Snapshot]
-	jobs  atomic.Pointer[hpc.Snapshot]
-	used  atomic.Pointer[process.Snapshot]
+	pods  atomic.Pointer[kube.Allocations]
+	meta  atomic.Pointer[kube.Metadata]
+	cri   atomic.Pointer[kube.Containers]
+	jobs  atomic.Pointer[Jobs]
+	used  atomic.Pointer[Usage]
 }
 
-// newRig returns a rig whose clients know nothing yet. Processes are looked at only
-// if change asks for it by setting o.Processes to looked.
+// newRig returns a rig whose clients know nothing yet. Processes are among
+// them.
 func newRig(change func(o *Options), devices ...collector.Device) *rig {
 	r := &rig{board: boardOf(devices...)}
-	r.pods.Store(&podresources.Snapshot{})
-	r.meta.Store(&podmeta.Snapshot{})
-	r.cri.Store(&cri.Snapshot{})
-	r.jobs.Store(&hpc.Snapshot{})
-	r.used.Store(&process.Snapshot{})
-	o := Options{PodResources: r.pods.Load, PodMeta: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
+	r.pods.Store(&kube.Allocations{})
+	r.meta.Store(&kube.Metadata{})
+	r.cri.Store(&kube.Containers{})
+	r.jobs.Store(&Jobs{})
+	r.used.Store(&Usage{})
+	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true, Vendors: both}
 	if change != nil {
 		change(&o)
 	}
@@ -129,14 +127,14 @@ func all(changes ...func(*Options)) func(*Options) {
 
 // give makes the kubelet say who has what: "ns/pod/container: resource id id".
 func (r *rig) give(lines ...string) *rig {
-	next := &podresources.Snapshot{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)}
+	next := &kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)}
 	r.pods.Store(next)
 	r.Refresh(time.Now())
 	return r
 }
 
-func podsOf(lines ...string) []podresources.Pod {
-	var out []podresources.Pod
+func podsOf(lines ...string) []kube.Pod {
+	var out []kube.Pod
 	at := map[string]int{}
 	for _, line := range lines {
 		who, what, _ := strings.Cut(line, ": ")
@@ -145,13 +143,13 @@ func podsOf(lines ...string) []podresources.Pod {
 		if !known {
 			i = len(out)
 			at[names[0]+"/"+names[1]] = i
-			out = append(out, podresources.Pod{Namespace: names[0], Name: names[1]})
+			out = append(out, kube.Pod{PodName: kube.PodName{Namespace: names[0], Name: names[1]}})
 		}
-		c := podresources.Container{Name: names[2]}
+		c := kube.Container{Name: names[2]}
 		if claim, found := strings.CutPrefix(ids[0], "claim="); found { // claim=name driver pool device
-			c.Claims = []podresources.Claim{{Namespace: names[0], Name: claim, Driver: ids[1], Pool: ids[2], Device: ids[3]}}
+			c.Claims = []kube.Claim{{Namespace: names[0], Name: claim, Device: kube.DeviceName{Driver: ids[1], Pool: ids[2], Device: ids[3]}}}
 		} else {
-			c.Devices = []podresources.Devices{{Resource: ids[0], IDs: ids[1:]}}
+			c.Devices = []kube.Devices{{Resource: ids[0], IDs: ids[1:]}}
 		}
 		out[i].Containers = append(out[i].Containers, c)
 	}
@@ -161,12 +159,12 @@ func podsOf(lines ...string) []podresources.Pod {
 // know makes the API server tell pods: "ns/pod uid label=value …".
 func (r *rig) know(lines ...string) *rig {
 	last := r.meta.Load()
-	next := &podmeta.Snapshot{Version: last.Version + 1, PodsTime: time.Now(), SlicesTime: time.Now(), Pods: map[podmeta.PodName]podmeta.Pod{}, ByUID: map[string]podmeta.PodName{}, Slices: last.Slices}
+	next := &kube.Metadata{Version: last.Version + 1, PodsTime: time.Now(), SlicesTime: time.Now(), Pods: map[kube.PodName]kube.PodMeta{}, ByUID: map[string]kube.PodName{}, Slices: last.Slices}
 	for _, line := range lines {
 		words := strings.Fields(line)
 		ns, pod, _ := strings.Cut(words[0], "/")
-		name := podmeta.PodName{Namespace: ns, Name: pod}
-		p := podmeta.Pod{UID: words[1], Labels: map[string]string{}}
+		name := kube.PodName{Namespace: ns, Name: pod}
+		p := kube.PodMeta{UID: words[1], Labels: map[string]string{}}
 		for _, l := range words[2:] {
 			k, v, _ := strings.Cut(l, "=")
 			p.Labels[k] = v
@@ -179,11 +177,11 @@ func (r *rig) know(lines ...string) *rig {
 }
 
 // describe makes the API server tell a device of a ResourceSlice.
-func (r *rig) describe(driver, pool, name string, d podmeta.Device) *rig {
+func (r *rig) describe(driver, pool, name string, d kube.SliceDevice) *rig {
 	last := r.meta.Load()
 	next := *last
 	next.Version++
-	next.Slices = map[podmeta.DeviceName]podmeta.Device{{Driver: driver, Pool: pool, Device: name}: d}
+	next.Slices = map[kube.DeviceName]kube.SliceDevice{{Driver: driver, Pool: pool, Device: name}: d}
 	for k, v := range last.Slices {
 		next.Slices[k] = v
 	}
@@ -194,11 +192,11 @@ func (r *rig) describe(driver, pool, name string, d podmeta.Device) *rig {
 
 // run makes the container runtime name containers: "id ns/pod/container uid".
 func (r *rig) run(lines ...string) *rig {
-	next := &cri.Snapshot{Version: r.cri.Load().Version + 1, Containers: map[string]cri.Container{}}
+	next := &kube.Containers{Version: r.cri.Load().Version + 1, ByID: map[string]kube.RunningContainer{}}
 	for _, line := range lines {
 		words := strings.Fields(line)
 		names := strings.Split(words[1], "/")
-		next.Containers[words[0]] = cri.Container{Namespace: names[0], Pod: names[1], Name: names[2], PodUID: words[2]}
+		next.ByID[words[0]] = kube.RunningContainer{Pod: kube.PodName{Namespace: names[0], Name: names[1]}, Name: names[2], PodUID: words[2]}
 	}
 	r.cri.Store(next)
 	r.Refresh(time.Now())
@@ -207,19 +205,19 @@ func (r *rig) run(lines ...string) *rig {
 
 // schedule makes the job directory name jobs.
 func (r *rig) schedule(jobs map[string][]string) *rig {
-	r.jobs.Store(&hpc.Snapshot{Version: r.jobs.Load().Version + 1, Time: time.Now(), Jobs: jobs})
+	r.jobs.Store(&Jobs{Version: r.jobs.Load().Version + 1, Time: time.Now(), ByDevice: jobs})
 	r.Refresh(time.Now())
 	return r
 }
 
 // use makes processes known on a device.
-func (r *rig) use(device string, complete bool, users ...process.User) *rig {
+func (r *rig) use(device string, complete bool, users ...User) *rig {
 	last := r.used.Load()
-	next := &process.Snapshot{Version: last.Version + 1, Time: time.Now(), Devices: map[string]process.DeviceUse{}}
+	next := &Usage{Version: last.Version + 1, Time: time.Now(), Devices: map[string]DeviceUse{}}
 	for id, u := range last.Devices {
 		next.Devices[id] = u
 	}
-	next.Devices[device] = process.DeviceUse{Time: time.Now(), Complete: complete, Users: users}
+	next.Devices[device] = DeviceUse{Time: time.Now(), Complete: complete, Users: users}
 	r.used.Store(next)
 	r.Refresh(time.Now())
 	return r
@@ -266,9 +264,7 @@ func labelText(o exposition.Owner) string {
 // memory: 40, 80 % and 1000 MiB.
 func (r *rig) page(tb testing.TB, f exposition.Format) string {
 	tb.Helper()
-	p := exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false)
-	defer p.Release()
-	return string(p.Bytes())
+	return string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false))
 }
 
 // measure puts the devices on the board with values.

@@ -6,34 +6,34 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"warpgauge/pkg/kube"
 
 	"google.golang.org/grpc/codes"
 
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/podresources"
-	"warpgauge/pkg/podresources/podresourcestest"
+	"warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/view"
 )
 
-// TestAKubeletThatFlapsChangesNoLabel scrapes from many sides while the kubelet
-// shuffles its answer, fails, talks nonsense, is silent, dies and comes back without
+// TestAKubeletThatFlapsChangesNoLabel scrapes concurrently while the kubelet
+// shuffles its answer, fails, sends nonsense, dies and comes back without
 // its pods: all pages are the same, byte for byte.
 func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
-	kubelet := podresourcestest.Start(t)
+	kubelet := kubetest.Start(t)
 	kubelet.Shuffle(true)
-	pods := podresourcestest.Many(142, 8)
+	pods := kubetest.Many(142, 8)
 	kubelet.Set(append(pods,
-		podresourcestest.Pod("ml", "a", podresourcestest.Container("main", podresourcestest.Devices("nvidia.com/gpu", uuid(0)+"::0", uuid(0)+"::1", uuid(1)))),
-		podresourcestest.Pod("ml", "b", podresourcestest.Container("main", podresourcestest.Devices("nvidia.com/gpu", uuid(0)+"::2"))),
+		kubetest.Pod("ml", "a", kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", uuid(0)+"::0", uuid(0)+"::1", uuid(1)))),
+		kubetest.Pod("ml", "b", kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", uuid(0)+"::2"))),
 	)...)
 	var k *Keeper
-	client := podresources.New(podresources.Options{
-		Socket: kubelet.Socket(), Keep: Keep(nil), Period: 10 * time.Millisecond, Timeout: 200 * time.Millisecond,
+	client := kube.NewKubelet(kube.KubeletOptions{
+		Socket: kubelet.Socket(), Keep: both.Keep(nil), Period: 10 * time.Millisecond,
 		OnChange: func() { k.Notify() },
 	})
 	board := &view.Board{}
 	measure(t, board, machine()[:8]...)
-	k = New(board, Options{PodResources: client.Snapshot, Virtual: true})
+	k = New(board, Options{Allocations: client.Snapshot, Virtual: true, Vendors: both})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running, scrapers sync.WaitGroup
 	running.Go(func() { _ = client.Run(ctx) })
@@ -43,15 +43,11 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 
 	a := gpu(0)
 	for len(k.Owners(&a)) != 3 {
-		kubelet.Await(podresourcestest.List, 1)
+		kubelet.Await(kubetest.List, 1)
 		k.Refresh(time.Now())
 	}
 	r := exposition.New(board, exposition.Options{Owners: k, StaleAfter: time.Hour})
-	page := func() string {
-		p := r.Page(exposition.Text, false)
-		defer p.Release()
-		return string(p.Bytes())
-	}
+	page := func() string { return string(r.Page(exposition.Text, false)) }
 	want, version := page(), k.Version()
 	var ended atomic.Bool
 	for range 50 {
@@ -61,7 +57,7 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 					t.Errorf("the page is another one:\n%s", got)
 					return
 				}
-				time.Sleep(time.Millisecond) // a scraper's pause, nobody waits for it
+				time.Sleep(time.Millisecond) // a scraper's pause
 			}
 		})
 	}
@@ -71,14 +67,13 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 	}{
 		{"shuffled", func() {}},
 		{"rate limited", func() {
-			kubelet.On(podresourcestest.List, podresourcestest.Fail(codes.ResourceExhausted, "rejected by rate limit"))
+			kubelet.On(kubetest.List, kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit"))
 		}},
-		{"nonsense", func() { kubelet.On(podresourcestest.List, podresourcestest.Say([]byte{0xff, 0xff, 0xff})) }},
-		{"silence", func() { kubelet.On(podresourcestest.List, podresourcestest.Silence()) }},
-		{"restarted, pods not yet found", func() { kubelet.On(podresourcestest.List, nil); kubelet.Restart() }},
+		{"nonsense", func() { kubelet.On(kubetest.List, kubetest.Say([]byte{0xff, 0xff, 0xff})) }},
+		{"restarted, pods not yet found", func() { kubelet.On(kubetest.List, nil); kubelet.Restart() }},
 	} {
 		step.change()
-		kubelet.Await(podresourcestest.List, 2) // the first answer was dealt with when the second is asked for
+		kubelet.Await(kubetest.List, 2) // the first answer was dealt with when the second is asked for
 		if v := k.Version(); v != version {
 			t.Errorf("%s: version %d, was %d", step.name, v, version)
 		}

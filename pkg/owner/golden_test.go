@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/podmeta"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden pages")
@@ -41,7 +41,7 @@ func shared(t *testing.T, change ...func(*Options)) *rig {
 	measure(t, r.board, machine()[:8]...)
 	r.know("ml/train-0 uid-t team=vision", "ml/infer-0 uid-i app.kubernetes.io/name=\"chat\"", "ml/infer-1 uid-j team=chat").
 		run("c1 ml/train-0/main uid-t", "c2 ml/train-0/side uid-t").
-		describe(driverNVIDIA, "node-1", "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1)}).
+		describe("gpu.nvidia.com", "node-1", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give(
 			"ml/train-0/main: nvidia.com/gpu.shared "+uuid(0)+"::0", "ml/train-0/side: nvidia.com/gpu.shared "+uuid(0)+"::1", "ml/infer-0/main: nvidia.com/gpu.shared "+uuid(0)+"::2",
 			"ml/infer-1/main: claim=big gpu.nvidia.com node-1 gpu-1",
@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 		"virtual.prom":             virtual,
 		"virtual-copies.prom":      all(virtual, withoutProcesses),
 		"virtual-uid-old.prom":     all(virtual, func(o *Options) { o.PodUID, o.OldNamespace = true, true }),
-		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.PodMeta, o.Containers = nil, nil }),
+		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.Metadata, o.Containers = nil, nil }),
 	} {
 		r := shared(t, change)
 		text := r.page(t, exposition.Text)

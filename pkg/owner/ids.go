@@ -2,31 +2,35 @@ package owner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"warpgauge/pkg/kube"
 )
 
-// Form is how an id names a device.
-type Form uint8
+// form is how an id names a device.
+type form uint8
 
-// The forms that device plugins use.
+// The forms that device plugins use. Prefixes are those of kube.Vendor.
 const (
-	FormUUID      Form = iota + 1 // GPU-…
-	FormMIG                       // MIG-…, the UUID of a MIG device
-	FormMIGLegacy                 // MIG-GPU-…/3/0: GPU, GPU instance, compute instance; drivers before R470
-	FormNode                      // nvidia0, nvidia0/gi3: GKE's plugin
-	FormIndex                     // 0/vgpu1
-	FormPCI                       // 0000:3b:00.0: AMD's plugin, and those that pass GPUs through
-	FormPartition                 // amdgpu_xcp_1: AMD's plugin
-	FormAll                       // all: NVIDIA's plugin on WSL, which has one device for all GPUs; tegra: on Tegra, likewise
+	formUUID      form = iota + 1 // GPU-…
+	formMIG                       // MIG-…, the UUID of a MIG device
+	formMIGLegacy                 // MIG-GPU-…/3/0: GPU, GPU instance, compute instance; drivers before R470
+	formNode                      // nvidia0, nvidia0/gi3: GKE's plugin
+	formIndex                     // 0/vgpu1
+	formPCI                       // 0000:3b:00.0: AMD's plugin, and those that pass GPUs through
+	formPartition                 // amdgpu_xcp_1: AMD's plugin
+	formAll                       // all: one device for all GPUs
 )
 
-// ID is what a device plugin calls a device, taken apart.
-type ID struct {
-	Form     Form
-	Name     string // in the form in which devices are looked up: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
-	Instance string // id of the GPU instance, if the id names one by number
-	Compute  string // id of the compute instance, likewise
-	Replica  string // which share of the device; "" if it is not shared, or not numbered
+// deviceID is what a device plugin calls a device, taken apart.
+type deviceID struct {
+	form     form
+	name     string       // in the form in which devices are looked up: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
+	instance string       // id of the GPU instance, if the id names one by number
+	compute  string       // id of the compute instance, likewise
+	replica  string       // which share of the device; empty if it is not shared, or not numbered
+	vendor   *kube.Vendor // of formAll
 }
 
 // What separates the share from the device: that of NVIDIA's plugin and that of GKE's.
@@ -35,81 +39,79 @@ const (
 	vgpuMark    = "/vgpu"
 )
 
-// ParseID takes an id of the kubelet apart. ok is false for what is none of the
-// forms.
-func ParseID(id string) (out ID, ok bool) {
+// parseID takes an id of the kubelet apart. ok is false for an id of no known form.
+func parseID(vendors kube.Vendors, id string) (out deviceID, ok bool) {
 	if base, replica, found := strings.Cut(id, replicaMark); found {
-		if !isWord(replica) {
-			return ID{}, false
+		if replica != "" && !isWord(replica) {
+			return deviceID{}, false
 		}
-		out, ok = parseUUID(base)
-		if !ok {
-			out, ok = parsePlain(base)
-		}
-		out.Replica = replica
-		return out, ok && out.Form != FormIndex
+		out, ok = parseName(vendors, base)
+		out.replica = replica
+		return out, ok
 	}
 	if base, replica, found := strings.Cut(id, vgpuMark); found {
-		out, ok = parseNode(base)
-		if !ok && isNumber(base) {
-			out, ok = ID{Form: FormIndex, Name: base}, true
+		if isNumber(base) {
+			out, ok = deviceID{form: formIndex, name: base}, true
+		} else if out, ok = parseName(vendors, base); out.form != formNode {
+			return deviceID{}, false
 		}
-		if ok && isNumber(replica) {
-			out.Replica = replica
+		if isNumber(replica) {
+			out.replica = replica
 		}
 		return out, ok
 	}
-	if out, ok = parseUUID(id); ok {
-		return out, true
-	}
-	return parsePlain(id)
+	return parseName(vendors, id)
 }
 
-// parsePlain is for forms that are neither UUIDs nor shares of GKE's.
-func parsePlain(id string) (ID, bool) {
-	if out, ok := parseNode(id); ok {
-		return out, true
+// parseName takes an id without a share apart.
+func parseName(vendors kube.Vendors, id string) (deviceID, bool) {
+	for i := range vendors {
+		if out, ok := parseVendorID(&vendors[i], id); ok {
+			return out, true
+		}
 	}
 	if address, ok := parsePCI(id); ok {
-		return ID{Form: FormPCI, Name: address}, true
+		return deviceID{form: formPCI, name: address}, true
 	}
-	if number, found := strings.CutPrefix(id, "amdgpu_xcp_"); found && isNumber(number) {
-		return ID{Form: FormPartition, Name: id}, true
-	}
-	if id == "all" || id == "tegra" {
-		return ID{Form: FormAll, Name: id}, true
-	}
-	return ID{}, false
+	return deviceID{}, false
 }
 
-func parseUUID(id string) (ID, bool) {
-	if rest, found := strings.CutPrefix(id, "MIG-GPU-"); found {
+func parseVendorID(v *kube.Vendor, id string) (deviceID, bool) {
+	if rest, found := cutPrefix(id, v.MIG+v.UUID); found && v.MIG != "" && v.UUID != "" {
 		parts := strings.Split(rest, "/")
-		if len(parts) != 3 || !isUUID(parts[0]) || !isNumber(parts[1]) || !isNumber(parts[2]) {
-			return ID{}, false
+		ok := len(parts) == 3 && isUUID(parts[0]) && isNumber(parts[1]) && isNumber(parts[2])
+		if !ok {
+			return deviceID{}, false
 		}
-		return ID{Form: FormMIGLegacy, Name: foldUUID("GPU-" + parts[0]), Instance: parts[1], Compute: parts[2]}, true
+		return deviceID{form: formMIGLegacy, name: foldUUID(v.UUID + parts[0]), instance: parts[1], compute: parts[2]}, true
 	}
-	if rest, found := strings.CutPrefix(id, "MIG-"); found && isUUID(rest) {
-		return ID{Form: FormMIG, Name: foldUUID(id)}, true
+	if rest, found := cutPrefix(id, v.MIG); found && isUUID(rest) {
+		return deviceID{form: formMIG, name: foldUUID(id)}, true
 	}
-	if rest, found := strings.CutPrefix(id, "GPU-"); found && isUUID(rest) {
-		return ID{Form: FormUUID, Name: foldUUID(id)}, true
+	if rest, found := cutPrefix(id, v.UUID); found && isUUID(rest) {
+		return deviceID{form: formUUID, name: foldUUID(id)}, true
 	}
-	return ID{}, false
+	if rest, found := cutPrefix(id, v.Node); found {
+		number, instance, divided := strings.Cut(rest, "/gi")
+		if isNumber(number) && (!divided || isNumber(instance)) {
+			return deviceID{form: formNode, name: v.Node + number, instance: instance}, true
+		}
+	}
+	if number, found := cutPrefix(id, v.Partition); found && isNumber(number) {
+		return deviceID{form: formPartition, name: id}, true
+	}
+	if slices.Contains(v.All, id) {
+		return deviceID{form: formAll, name: id, vendor: v}, true
+	}
+	return deviceID{}, false
 }
 
-// parseNode takes nvidia0 and nvidia0/gi3 apart.
-func parseNode(id string) (ID, bool) {
-	number, found := strings.CutPrefix(id, "nvidia")
-	if !found {
-		return ID{}, false
+// cutPrefix is strings.CutPrefix for a prefix that may be missing.
+func cutPrefix(s, prefix string) (string, bool) {
+	if prefix == "" {
+		return "", false
 	}
-	number, instance, divided := strings.Cut(number, "/gi")
-	if !isNumber(number) || divided && !isNumber(instance) {
-		return ID{}, false
-	}
-	return ID{Form: FormNode, Name: "nvidia" + number, Instance: instance}, true
+	return strings.CutPrefix(s, prefix)
 }
 
 // parsePCI returns an address as devices carry it: a domain of eight digits,
@@ -145,14 +147,9 @@ func isUUID(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "0123456789abcdefABCDEF-:.") == ""
 }
 
-// isWord reports whether s may number a share: whatever a plugin thinks of, in
-// the letters of a Kubernetes name.
+// isWord reports whether s can number a share: any letters of a Kubernetes name.
 func isWord(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !(c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.') {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r|0x20 >= 'a' && r|0x20 <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	})
 }

@@ -7,46 +7,49 @@ import (
 
 // TestParseID has a row for each form that a device plugin uses.
 func TestParseID(t *testing.T) {
-	f := func(text string, want ID) {
+	f := func(text string, want deviceID) {
 		t.Helper()
-		got, ok := ParseID(text)
+		got, ok := parseID(both, text)
+		got.vendor = nil
 		if !ok || got != want {
-			t.Errorf("ParseID(%q) = %+v, %v, want %+v", text, got, ok, want)
+			t.Errorf("parseID(%q) = %+v, %v, want %+v", text, got, ok, want)
 		}
 	}
 	const gpu, mig = "GPU-0e1b8f3c-5d2a-4b7e-9f60-1a2b3c4d5e6f", "MIG-2ce7a541-c516-5dbc-a76e-26cc100d9b55"
 	gpuName, migName := strings.ToLower(gpu), strings.ToLower(mig)
 
 	// NVIDIA's plugin: https://github.com/NVIDIA/k8s-device-plugin, internal/rm.
-	f(gpu, ID{Form: FormUUID, Name: gpuName})
-	f(gpu+"::7", ID{Form: FormUUID, Name: gpuName, Replica: "7"})
-	f(gpu+"::0", ID{Form: FormUUID, Name: gpuName, Replica: "0"})
-	f(mig, ID{Form: FormMIG, Name: migName})
-	f(mig+"::7", ID{Form: FormMIG, Name: migName, Replica: "7"})
-	f("MIG-"+gpu+"/7/0", ID{Form: FormMIGLegacy, Name: gpuName, Instance: "7", Compute: "0"})
-	f("MIG-"+gpu+"/13/1::2", ID{Form: FormMIGLegacy, Name: gpuName, Instance: "13", Compute: "1", Replica: "2"})
-	f("all", ID{Form: FormAll, Name: "all"}) // WSL
-	f("all::3", ID{Form: FormAll, Name: "all", Replica: "3"})
-	f("tegra", ID{Form: FormAll, Name: "tegra"})
+	f(gpu, deviceID{form: formUUID, name: gpuName})
+	f(gpu+"::7", deviceID{form: formUUID, name: gpuName, replica: "7"})
+	f(gpu+"::0", deviceID{form: formUUID, name: gpuName, replica: "0"})
+	f(mig, deviceID{form: formMIG, name: migName})
+	f(mig+"::7", deviceID{form: formMIG, name: migName, replica: "7"})
+	f("MIG-"+gpu+"/7/0", deviceID{form: formMIGLegacy, name: gpuName, instance: "7", compute: "0"})
+	f("MIG-"+gpu+"/13/1::2", deviceID{form: formMIGLegacy, name: gpuName, instance: "13", compute: "1", replica: "2"})
+	f("all", deviceID{form: formAll, name: "all"}) // WSL
+	f("all::3", deviceID{form: formAll, name: "all", replica: "3"})
+	f(gpu+"::", deviceID{form: formUUID, name: gpuName}) // an empty share (audit C5)
+	f("all::", deviceID{form: formAll, name: "all"})
+	f("tegra", deviceID{form: formAll, name: "tegra"})
 
 	// GKE's: https://github.com/GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia.
-	f("nvidia0", ID{Form: FormNode, Name: "nvidia0"})
-	f("nvidia12", ID{Form: FormNode, Name: "nvidia12"})
-	f("nvidia0/gi3", ID{Form: FormNode, Name: "nvidia0", Instance: "3"})
-	f("nvidia1/vgpu2", ID{Form: FormNode, Name: "nvidia1", Replica: "2"})
-	f("nvidia1/gi13/vgpu2", ID{Form: FormNode, Name: "nvidia1", Instance: "13", Replica: "2"})
-	f("nvidia1::4", ID{Form: FormNode, Name: "nvidia1", Replica: "4"})
-	f("0/vgpu1", ID{Form: FormIndex, Name: "0", Replica: "1"})
-	f("3/vgpu", ID{Form: FormIndex, Name: "3"})
-	f("3/vgpu-x", ID{Form: FormIndex, Name: "3"}) // no number follows
+	f("nvidia0", deviceID{form: formNode, name: "nvidia0"})
+	f("nvidia12", deviceID{form: formNode, name: "nvidia12"})
+	f("nvidia0/gi3", deviceID{form: formNode, name: "nvidia0", instance: "3"})
+	f("nvidia1/vgpu2", deviceID{form: formNode, name: "nvidia1", replica: "2"})
+	f("nvidia1/gi13/vgpu2", deviceID{form: formNode, name: "nvidia1", instance: "13", replica: "2"})
+	f("nvidia1::4", deviceID{form: formNode, name: "nvidia1", replica: "4"})
+	f("0/vgpu1", deviceID{form: formIndex, name: "0", replica: "1"})
+	f("3/vgpu", deviceID{form: formIndex, name: "3"})
+	f("3/vgpu-x", deviceID{form: formIndex, name: "3"}) // no number follows
 
 	// AMD's: https://github.com/ROCm/k8s-device-plugin, internal/pkg/amdgpu.
-	f("0000:19:00.0", ID{Form: FormPCI, Name: "00000000:19:00.0"})
-	f("0000:3b:0a.7", ID{Form: FormPCI, Name: "00000000:3B:0A.7"})
-	f("00000001:3B:00.0", ID{Form: FormPCI, Name: "00000001:3B:00.0"})
-	f("10001:ff:1f.0", ID{Form: FormPCI, Name: "00010001:FF:1F.0"}) // behind Intel's VMD
-	f("amdgpu_xcp_30", ID{Form: FormPartition, Name: "amdgpu_xcp_30"})
-	f("GPU-5a1c0de0000000AB", ID{Form: FormUUID, Name: "gpu-5a1c0de0000000ab"}) // ROCm's form of a UUID
+	f("0000:19:00.0", deviceID{form: formPCI, name: "00000000:19:00.0"})
+	f("0000:3b:0a.7", deviceID{form: formPCI, name: "00000000:3B:0A.7"})
+	f("00000001:3B:00.0", deviceID{form: formPCI, name: "00000001:3B:00.0"})
+	f("10001:ff:1f.0", deviceID{form: formPCI, name: "00010001:FF:1F.0"}) // behind Intel's VMD
+	f("amdgpu_xcp_30", deviceID{form: formPartition, name: "amdgpu_xcp_30"})
+	f("GPU-5a1c0de0000000AB", deviceID{form: formUUID, name: "gpu-5a1c0de0000000ab"}) // ROCm's form of a UUID
 }
 
 func TestParseIDRefuses(t *testing.T) {
@@ -55,11 +58,11 @@ func TestParseIDRefuses(t *testing.T) {
 		"GPU-abc ", " GPU-abc", "MIG-GPU-abc", "MIG-GPU-abc/1", "MIG-GPU-abc/1/2/3", "MIG-GPU-abc/a/0", "MIG-GPU-/1/0",
 		"nvidia", "nvidiactl", "nvidia-1", "nvidia0/gi", "nvidia0/gia", "nvidia0/gi1/ci0", "nvidia0/", "/vgpu1", "a/vgpu1", "nvidia1234567890",
 		"0::1", "0000:19:00", "0000:19:00.8", "000:19:00.0", "000000001:19:00.0", "0000:1g:00.0", "0000:19:00.0 ", "0000-19-00.0",
-		"amdgpu_xcp_", "amdgpu_xcp_a", "All", "all::", "All::1", "renderD128", "card0", "dev-1",
+		"amdgpu_xcp_", "amdgpu_xcp_a", "All", "All::1", "renderD128", "card0", "dev-1",
 		strings.Repeat("9", 100), "GPU-" + strings.Repeat("a", 100), "nvidia.com/gpu",
 	} {
-		if got, ok := ParseID(text); ok {
-			t.Errorf("ParseID(%q) = %+v, want none", text, got)
+		if got, ok := parseID(both, text); ok {
+			t.Errorf("parseID(%q) = %+v, want none", text, got)
 		}
 	}
 }
@@ -71,42 +74,42 @@ func FuzzParseID(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, ok := ParseID(text)
+		id, ok := parseID(both, text)
 		if !ok {
 			return
 		}
-		if id.Form == 0 || id.Name == "" || len(id.Name) > len(text)+8 {
-			t.Errorf("ParseID(%q) = %+v", text, id)
+		if id.form == 0 || id.name == "" || len(id.name) > len(text)+8 {
+			t.Errorf("parseID(%q) = %+v", text, id)
 		}
-		for _, part := range []string{id.Instance, id.Compute, id.Replica} {
+		for _, part := range []string{id.instance, id.compute, id.replica} {
 			if !strings.Contains(text, part) {
-				t.Errorf("ParseID(%q) invents %q", text, part)
+				t.Errorf("parseID(%q) invents %q", text, part)
 			}
 		}
-		if strings.ContainsAny(id.Name+id.Instance+id.Compute+id.Replica, " \n\"\\{}=,\x00") {
-			t.Errorf("ParseID(%q) = %+v", text, id)
+		if strings.ContainsAny(id.name+id.instance+id.compute+id.replica, " \n\"\\{}=,\x00") {
+			t.Errorf("parseID(%q) = %+v", text, id)
 		}
-		if id.Form == FormUUID || id.Form == FormMIG || id.Form == FormMIGLegacy { // they are written in upper case, Name is not
+		if id.replica == "" && strings.HasSuffix(text, replicaMark) || id.form == formUUID || id.form == formMIG || id.form == formMIGLegacy { // they are written in upper case, Name is not
 			return
 		}
-		again := id.Name
-		if id.Instance != "" {
-			again += "/gi" + id.Instance
+		again := id.name
+		if id.instance != "" {
+			again += "/gi" + id.instance
 		}
 		switch {
-		case id.Form == FormIndex:
-			again += vgpuMark + id.Replica
-		case id.Replica != "":
-			again += replicaMark + id.Replica
+		case id.form == formIndex:
+			again += vgpuMark + id.replica
+		case id.replica != "":
+			again += replicaMark + id.replica
 		}
-		if back, ok := ParseID(again); !ok || back != id {
-			t.Errorf("ParseID(%q) = %+v, ParseID(%q) = %+v, %v", text, id, again, back, ok)
+		if back, ok := parseID(both, again); !ok || back != id {
+			t.Errorf("parseID(%q) = %+v, parseID(%q) = %+v, %v", text, id, again, back, ok)
 		}
 	})
 }
 
 func TestKeep(t *testing.T) {
-	keep := Keep([]string{"example.com/gpu", "nvidia.com/rtx"})
+	keep := both.Keep([]string{"example.com/gpu", "nvidia.com/rtx"})
 	f := func(resource string, want bool) {
 		t.Helper()
 		if got := keep(resource); got != want {
@@ -125,11 +128,11 @@ func TestKeep(t *testing.T) {
 	} {
 		f(r, false)
 	}
-	if Keep(nil)("example.com/gpu") {
-		t.Error("a resource counts that nobody named")
+	if both.Keep(nil)("example.com/gpu") {
+		t.Error("a resource counts that is not configured")
 	}
 	for driver, want := range map[string]bool{"gpu.nvidia.com": true, "gpu.amd.com": true, "compute-domain.nvidia.com": false, "": false, "dra.net": false} {
-		if got := KeepDriver(driver); got != want {
+		if got := both.Driver(driver) != nil; got != want {
 			t.Errorf("driver %q counts: %v, want %v", driver, got, want)
 		}
 	}

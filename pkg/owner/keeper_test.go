@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,13 +17,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"warpgauge/pkg/podresources"
 	"warpgauge/pkg/view"
 )
 
 // set makes the kubelet's answer another one, and nothing else.
 func (r *rig) set(lines ...string) {
-	r.pods.Store(&podresources.Snapshot{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
+	r.pods.Store(&kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
 }
 
 // running starts Run, in a bubble of synctest, and ends it with the test.
@@ -45,7 +45,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 		synctest.Wait()
 		r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
 		if n := len(r.owners(t, uuid(0))); n != 0 {
-			t.Errorf("%d owners before anybody was told", n)
+			t.Errorf("%d owners before the notification", n)
 		}
 		r.Notify()
 		r.Notify() // never blocks
@@ -55,7 +55,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 			t.Errorf("after Notify (-want +got):\n%s", diff)
 		}
 		r.set()
-		time.Sleep(lookEvery + rest) // nobody told
+		time.Sleep(checkPeriod + rest) // without a notification
 		synctest.Wait()
 		if n := len(r.owners(t, uuid(0))); n != 0 {
 			t.Errorf("%d owners long after they are gone", n)
@@ -63,7 +63,7 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestRunTakesOldValuesAway: nobody tells that a process collector hangs.
+// TestRunTakesOldValuesAway: no client reports that a process collector hangs.
 func TestRunTakesOldValuesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
@@ -93,7 +93,7 @@ func TestRunCoalesces(t *testing.T) {
 			r.Notify()
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(checkPeriod)
 		synctest.Wait()
 		builds := testutil.ToFloat64(r.metrics.builds) - before
 		if most := float64(time.Second/rest) + 2; builds < 2 || builds > most {
@@ -121,9 +121,9 @@ func TestVersion(t *testing.T) {
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
 	step("a pod", true, func() { r.give(one) })
 	step("the same answer under another version", false, func() { r.give(one) })
-	step("a device that nobody has", false, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(8)) })
+	step("a device that is not there", false, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(8)) })
 	step("a pod without devices is known", false, func() { r.know("ml/b uid-b x=y") })
-	step("the pod's uid, that nobody shows", false, func() { r.know("ml/a uid-a") })
+	step("the pod's uid, which is not shown", false, func() { r.know("ml/a uid-a") })
 	step("the pod's labels", true, func() { r.know("ml/a uid-a x=y") })
 	step("the same labels", false, func() { r.know("ml/a uid-a x=y") })
 	step("a container's name that changes nothing", false, func() { r.run("c1 ml/a/main uid-a") })
@@ -162,11 +162,11 @@ func TestNobodyIsAsked(t *testing.T) {
 	k.Refresh(time.Now())
 	d := gpu(0)
 	if k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0 {
-		t.Error("somebody is known")
+		t.Error("there are users")
 	}
-	k = New(boardOf(machine()...), Options{PodResources: func() *podresources.Snapshot {
-		return &podresources.Snapshot{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}
-	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true})
+	k = New(boardOf(machine()...), Options{Allocations: func() *kube.Allocations {
+		return &kube.Allocations{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}
+	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true, Vendors: both})
 	k.Refresh(time.Now())
 	if n := len(k.Owners(&d)); n != 1 {
 		t.Errorf("%d owners", n)

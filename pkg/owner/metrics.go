@@ -22,7 +22,7 @@ func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
 		keeper: k,
 		builds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_owner_table_builds_total",
-			Help: "Times that the table of who uses which device was made anew: an answer of the kubelet, the API server, the container runtime or the job directory has changed, or the devices have.",
+			Help: "Times that the table of who uses which device was rebuilt: an answer of the kubelet, the API server, the container runtime or the job directory has changed, or the devices have.",
 		}),
 		duration: prometheus.NewSummary(prometheus.SummaryOpts{
 			Name: "warpgauge_owner_table_build_duration_seconds",
@@ -48,7 +48,7 @@ var (
 		"1 for each user of a device: the container that the kubelet has given the device or one of its shares, or the batch job. Join it with the device's series.",
 		append(append([]string{}, deviceLabels...), "namespace", "pod", "pod_uid", "container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
 	descOwners = prometheus.NewDesc("warpgauge_device_owners",
-		"How many containers and batch jobs a device has been given to. More than one: it is shared. Absent until everybody who is asked has answered once.", deviceLabels, nil)
+		"How many containers and batch jobs a device has been given to. More than one: it is shared. Absent until all clients have answered once.", deviceLabels, nil)
 	descVersion = prometheus.NewDesc("warpgauge_owner_table_version",
 		"Grows when the labels that series have from owners change.", nil, nil)
 	descUnmatched = prometheus.NewDesc("warpgauge_owner_unmatched_ids",
@@ -104,7 +104,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		for _, labels := range t.ownersOf(d) {
 			unique(descOwner, 1, append(named(d), labels...)...)
 		}
-		if answered { // else a device that somebody has would be nobody's
+		if answered { // else a device that has a user would count as free
 			unique(descOwners, t.count(d), named(d)...)
 		}
 	}

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"warpgauge/pkg/kube"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
-
-	"warpgauge/pkg/podresources"
 )
 
 // TestMetrics compares all but the times with testdata/metrics.prom.
@@ -22,7 +21,7 @@ func TestMetrics(t *testing.T) {
 	r := shared(t, func(o *Options) { o.Registerer = registry })
 	r.know("ml/train-0 uid-t team=vision pod=x a.b=1 a-b=2")
 	pods := append(r.pods.Load().Pods, podsOf("ml/lost/main: nvidia.com/gpu "+uuid(8)+" dev-1 "+mig(8), "ml/twin/main: claim=c gpu.nvidia.com node-1 gpu-9")...)
-	r.pods.Store(&podresources.Snapshot{Version: 100, Time: time.Now(), Pods: pods})
+	r.pods.Store(&kube.Allocations{Version: 100, Time: time.Now(), Pods: pods})
 	r.Refresh(r.used.Load().Time)
 
 	path := filepath.Join("testdata", "metrics.prom")
@@ -64,7 +63,7 @@ func TestMetrics(t *testing.T) {
 func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	r := newRig(func(o *Options) { o.Registerer, o.Claims = registry, true }, machine()...)
-	r.pods.Store(&podresources.Snapshot{})
+	r.pods.Store(&kube.Allocations{})
 	f := func(who string, want bool) {
 		t.Helper()
 		r.Refresh(time.Now())
@@ -73,8 +72,8 @@ func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
 			t.Errorf("%s: %d counts of owners, %v", who, n, err)
 		}
 	}
-	f("nobody", false)
-	r.pods.Store(&podresources.Snapshot{Version: 1, Time: time.Now()})
+	f("no answer", false)
+	r.pods.Store(&kube.Allocations{Version: 1, Time: time.Now()})
 	f("the kubelet alone", false)
 	r.schedule(nil)
 	f("the kubelet and the job directory", false)

@@ -4,11 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"
-
-	"warpgauge/pkg/podmeta"
-	"warpgauge/pkg/podresources"
 )
 
 // TestModes says who is on the series of a device that is shared in each of the
@@ -32,7 +30,7 @@ func TestModes(t *testing.T) {
 	}
 	const res = "nvidia.com/gpu "
 	main := []string{"container=main namespace=ml pod=a"}
-	f("nobody", nil, uuid(0), nil, nil)
+	f("no pod", nil, uuid(0), nil, nil)
 	f("one container", []string{"ml/a/main: " + res + uuid(0)}, uuid(0), main, main)
 	f("another's device", []string{"ml/a/main: " + res + uuid(0)}, uuid(1), nil, nil)
 	f("a share", []string{"ml/a/main: " + res + uuid(0) + "::3"}, uuid(0), main, []string{"container=main namespace=ml pod=a vgpu=3"})
@@ -96,7 +94,7 @@ func TestPodUID(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	want("nobody knows", "")
+	want("not known", "")
 	r.run("c1 ml/a/main of-runtime")
 	want("the runtime knows", "of-runtime")
 	r.run("c1 ml/a/main of-runtime", "c0 ml/a/main of-the-one-before")
@@ -110,56 +108,56 @@ func TestPodUID(t *testing.T) {
 
 	without := newRig(nil, machine()...).know("ml/a of-api").give("ml/a/main: nvidia.com/gpu " + uuid(0))
 	if got := without.owners(t, uuid(0)); strings.Contains(got[0], "uid") {
-		t.Errorf("nobody asked for a uid, got %q", got)
+		t.Errorf("uids are off, got %q", got)
 	}
 }
 
 func TestClaims(t *testing.T) {
 	common := " dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1"
 	given := []string{"ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0"}
-	slice := podmeta.Device{Type: "gpu", UUID: uuid(0)}
+	slice := kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(0)}
 	f := func(what string, r *rig, device string, want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	r := newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).give(given...)
+	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
 	f("a GPU", r, uuid(0), "container=main"+common+" namespace=ml pod=a")
-	f("one that nobody claims", r, uuid(1))
+	f("one that is not claimed", r, uuid(1))
 
-	r = newRig(func(o *Options) { o.Claims = false }, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).give(given...)
+	r = newRig(func(o *Options) { o.Claims = false }, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
 	f("claims do not count", r, uuid(0))
 
-	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
 		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/a/side: claim=c1 gpu.nvidia.com node-1 gpu-0")
 	f("one claim of two containers", r, uuid(0), strings.TrimSpace(common)+" namespace=ml pod=a")
 
-	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
 		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
 	f("one claim of two pods", r, uuid(0))
 
-	r = newRig(virtual, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice).
+	r = newRig(virtual, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
 		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
 	f("one claim of two pods, virtual", r, uuid(0), "container=main"+common+" namespace=ml pod=a", "container=main"+common+" namespace=ml pod=b")
 
 	// Of two claims of a container what they have in common is told.
-	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-0", slice)
+	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice)
 	pods := podsOf("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
 	other := pods[0].Containers[0].Claims[0]
 	other.Name = "c2"
 	pods[0].Containers[0].Claims = append(pods[0].Containers[0].Claims, other)
-	r.pods.Store(&podresources.Snapshot{Version: 1, Pods: pods})
+	r.pods.Store(&kube.Allocations{Version: 1, Pods: pods})
 	r.Refresh(time.Now())
 	f("two claims", r, uuid(0), "container=main dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1 namespace=ml pod=a")
 
-	r = newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-2-mig-x", podmeta.Device{Type: "mig", UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}).
+	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-2-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}).
 		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-2-mig-x")
 	f("an instance", r, uuid(2)+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-2-mig-x dra_driver_name=gpu.nvidia.com "+
 		"dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb dra_pool_name=node-1 namespace=ml pod=a")
 	f("its GPU", r, uuid(2))
 
-	r = newRig(nil, machine()...).describe(driverAMD, "node-1", "gpu-3-130", podmeta.Device{Type: "partition", PCIBusID: "0000:c2:00.0", Profile: "cpx_nps4"}).
+	r = newRig(nil, machine()...).describe("gpu.amd.com", "node-1", "gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", Profile: "cpx_nps4", RenderNode: "renderD130"}).
 		give("ml/a/main: claim=c1 gpu.amd.com node-1 gpu-3-130")
 	f("AMD's partition", r, amd(1).ID+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-3-130 dra_driver_name=gpu.amd.com dra_pool_name=node-1 namespace=ml pod=a")
 
@@ -197,7 +195,7 @@ func TestJobs(t *testing.T) {
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
 
-// TestIgnore: an exporter that claims every device is nobody's user.
+// TestIgnore: an exporter that claims every device is no user.
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))
@@ -224,7 +222,7 @@ func TestUnmatched(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	r := newRig(nil, machine()...).describe(driverNVIDIA, "node-1", "gpu-1", podmeta.Device{Type: "gpu", UUID: uuid(1)}).
+	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give("ml/a/main: nvidia.com/gpu.shared "+uuid(0)+"::3", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-1").
 		schedule(map[string][]string{"0": {"4711"}})
 	f := func(device string, want ...string) {

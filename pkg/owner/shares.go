@@ -9,11 +9,10 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podmeta"
-	"warpgauge/pkg/process"
+	"warpgauge/pkg/kube"
 )
 
-// Readings that are told per user: DCGM's numbers, which other vendors' devices
+// Readings that are shown per user: DCGM's numbers, which other vendors' devices
 // have, too.
 const (
 	gpuUtil field.ID = 203 // DCGM_FI_DEV_GPU_UTIL, percent
@@ -30,9 +29,9 @@ func (k *Keeper) share(now time.Time) {
 		return
 	}
 	t := k.table.Load()
-	s := sharer{r: k.renderer(t), people: &t.people, runtime: &k.who}
-	if k.o.PodMeta != nil {
-		s.meta = k.o.PodMeta()
+	s := sharer{r: k.renderer(t), people: &t.people, runtime: &k.runtime}
+	if k.o.Metadata != nil {
+		s.meta = k.o.Metadata()
 	}
 	for _, d := range t.devices.all {
 		if d.Level == field.Link || !t.answers[d.ID].split {
@@ -63,14 +62,12 @@ func equalShares(a, b exposition.Share) bool {
 	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
 }
 
-func sameValue(a, b float64) bool { return a == b || a != a && b != b }
-
 // sharer adds up what users take.
 type sharer struct {
 	r       *renderer
 	people  *people
 	runtime *runtimeNames
-	meta    *podmeta.Snapshot // nil: not asked
+	meta    *kube.Metadata // nil: there is no such client
 
 	series []exposition.Share
 	values []float64
@@ -79,17 +76,17 @@ type sharer struct {
 // usage is the processes of one pod on a device.
 type usage struct {
 	device *collector.Device
-	users  []process.User // of the pod
-	fresh  bool           // what is known is not too old
-	// idle says that who has no process here uses nothing, and busy that the library
-	// tells how busy processes are, so far as one can see.
+	users  []User // of the pod
+	fresh  bool   // what is known is not too old
+	// idle says that a user without a process here uses nothing, and busy that the library
+	// reports how busy processes are, as far as is known.
 	idle, busy bool
 }
 
 // device adds the series of all pods that have the device.
-func (s *sharer) device(d *collector.Device, uses []use, on process.DeviceUse, fresh bool) {
+func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh bool) {
 	strangers := false // pods whose name is not known
-	of := map[podmeta.PodName][]process.User{}
+	of := map[kube.PodName][]User{}
 	busy := len(on.Users) == 0 && !isInstance(d)
 	for _, u := range on.Users {
 		name, known := s.pod(u)
@@ -109,14 +106,14 @@ func (s *sharer) device(d *collector.Device, uses []use, on process.DeviceUse, f
 }
 
 // pod returns whose a process is.
-func (s *sharer) pod(u process.User) (podmeta.PodName, bool) {
+func (s *sharer) pod(u User) (kube.PodName, bool) {
 	if s.meta != nil && u.PodUID != "" {
 		if name, known := s.meta.ByUID[u.PodUID]; known {
 			return name, true
 		}
 	}
 	if c, known := s.runtime.container(u.ContainerID); known {
-		return podmeta.PodName{Namespace: c.Namespace, Name: c.Pod}, true
+		return c.Pod, true
 	}
 	name, known := s.runtime.pods[u.PodUID]
 	return name, known && u.PodUID != ""
@@ -129,7 +126,7 @@ func (s *sharer) pods(uses []use, on usage) {
 		s.add(uses, on, on.users)
 		return
 	}
-	of := map[string][]process.User{}
+	of := map[string][]User{}
 	for _, u := range on.users {
 		c, _ := s.runtime.container(u.ContainerID)
 		of[c.Name] = append(of[c.Name], u)
@@ -145,14 +142,14 @@ func (s *sharer) pods(uses []use, on usage) {
 }
 
 // add adds the series of one user, who has the uses together.
-func (s *sharer) add(uses []use, on usage, users []process.User) {
+func (s *sharer) add(uses []use, on usage, users []User) {
 	owner := s.r.owner(uses, true)
 	for _, reading := range []struct {
 		field field.ID
 		value float64
 	}{
-		{gpuUtil, on.sum(users, on.busy, func(u *process.User) float64 { return u.SM })},
-		{fbUsed, on.sum(users, true, func(u *process.User) float64 { return u.Memory }) / mebibyte},
+		{gpuUtil, on.sum(users, on.busy, func(u *User) float64 { return u.SM })},
+		{fbUsed, on.sum(users, true, func(u *User) float64 { return u.Memory }) / mebibyte},
 	} {
 		s.series = append(s.series, exposition.Share{Device: on.device.ID, Field: reading.field, Owner: owner})
 		s.values = append(s.values, reading.value)
@@ -162,7 +159,7 @@ func (s *sharer) add(uses []use, on usage, users []process.User) {
 // sum adds up one value of users. That of none is 0 where it is known that they
 // have no process and told says that the library tells the value; where one is not
 // known, neither is the sum.
-func (on *usage) sum(users []process.User, told bool, value func(*process.User) float64) float64 {
+func (on *usage) sum(users []User, told bool, value func(*User) float64) float64 {
 	if !on.fresh || len(users) == 0 && !(on.idle && told) {
 		return math.NaN()
 	}

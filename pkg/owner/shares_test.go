@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/podmeta"
-	"warpgauge/pkg/process"
+	"warpgauge/pkg/kube"
 )
 
 // TestReadings: the numbers are those of the catalogue, in the units that we convert to.
@@ -34,8 +33,8 @@ const mib = 1 << 20
 var nan = math.NaN()
 
 // proc is processes of a container of a pod.
-func proc(uid, container string, sm, memory float64) process.User {
-	return process.User{PodUID: uid, ContainerID: container, Processes: 1, SM: sm, Memory: memory}
+func proc(uid, container string, sm, memory float64) User {
+	return User{PodUID: uid, ContainerID: container, Processes: 1, SM: sm, Memory: memory}
 }
 
 // shown are the values of users of a device: "labels: utilisation memory". What is
@@ -75,7 +74,7 @@ const (
 )
 
 func TestSharesOfPods(t *testing.T) {
-	f := func(what string, complete bool, users []process.User, want ...string) {
+	f := func(what string, complete bool, users []User, want ...string) {
 		t.Helper()
 		r := twoPods().use(uuid(0), complete, users...)
 		if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
@@ -83,30 +82,30 @@ func TestSharesOfPods(t *testing.T) {
 		}
 	}
 	a, b := proc("uid-a", "c1", 30, 100*mib), proc("uid-b", "c2", 12.5, 50.5*mib)
-	f("both", true, []process.User{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("several containers", true, []process.User{a, proc("uid-a", "c9", 1, mib), b}, ofA+": 31 101", ofB+": 12.5 50.5")
-	f("one idle", true, []process.User{a}, ofA+": 30 100", ofB+": 0 0")
-	f("one without a process so far as is known", false, []process.User{a}, ofA+": 30 100")
+	f("both", true, []User{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("several containers", true, []User{a, proc("uid-a", "c9", 1, mib), b}, ofA+": 31 101", ofB+": 12.5 50.5")
+	f("one idle", true, []User{a}, ofA+": 30 100", ofB+": 0 0")
+	f("one without a process so far as is known", false, []User{a}, ofA+": 30 100")
 	f("all idle", true, nil, ofA+": 0 0", ofB+": 0 0")
 	f("nothing known", false, nil)
-	f("processes outside of pods", true, []process.User{a, b, proc("", "", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a container outside of Kubernetes", true, []process.User{a, proc("", "docker", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
-	f("a pod that has no device", true, []process.User{a, b, proc("uid-c", "c3", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a pod that nobody knows may be one of ours, created anew", true, []process.User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
-	f("utilisation is not told", true, []process.User{proc("uid-a", "c1", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
-	f("utilisation is told of one", true, []process.User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
-	f("a part of a sum is not told", true, []process.User{a, proc("uid-a", "c9", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
-	f("zero is a value", true, []process.User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
+	f("processes outside of pods", true, []User{a, b, proc("", "", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a container outside of Kubernetes", true, []User{a, proc("", "docker", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
+	f("a pod that has no device", true, []User{a, b, proc("uid-c", "c3", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a pod that is not known may be one of ours, created again", true, []User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
+	f("utilisation is not told", true, []User{proc("uid-a", "c1", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
+	f("utilisation is known of one", true, []User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
+	f("a part of a sum is not told", true, []User{a, proc("uid-a", "c9", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
+	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 
 // TestSharesWithoutNames: a pod whose uid is not known has no values, and a 0 least
 // of all.
 func TestSharesWithoutNames(t *testing.T) {
 	given := []string{"ml/a/main: nvidia.com/gpu " + uuid(0), "ml/b/main: nvidia.com/gpu " + uuid(0)}
-	users := []process.User{proc("uid-a", "c1", 30, 100*mib)}
+	users := []User{proc("uid-a", "c1", 30, 100*mib)}
 	r := newRig(virtual, machine()...).give(given...).use(uuid(0), true, users...)
 	if got := r.shown(uuid(0)); got != nil {
-		t.Errorf("nobody knows uids, got %q", got)
+		t.Errorf("no uids are known, got %q", got)
 	}
 	if !r.Split(r.device(t, uuid(0)), gpuUtil) {
 		t.Error("the device's own series are copied for pods of which nothing is known")
@@ -124,10 +123,10 @@ func TestSharesWithoutNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 30 100", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
 		t.Errorf("the API server has other uids (-want +got):\n%s", diff)
 	}
-	// podmeta knows both uids of a static pod.
+	// the API server knows both uids of a static pod.
 	m := *r.meta.Load()
 	m.Version++
-	m.ByUID["hash"] = podmeta.PodName{Namespace: "ml", Name: "a"}
+	m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"}
 	r.meta.Store(&m)
 	r.run().use(uuid(0), true, proc("hash", "c9", 5, mib))
 	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 5 1", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
@@ -137,7 +136,7 @@ func TestSharesWithoutNames(t *testing.T) {
 
 // TestSharesOfContainers: a pod of which two containers have the GPU.
 func TestSharesOfContainers(t *testing.T) {
-	f := func(what string, names []string, users []process.User, want ...string) {
+	f := func(what string, names []string, users []User, want ...string) {
 		t.Helper()
 		r := newRig(virtual, machine()...).know("ml/a uid-a").
 			give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1").
@@ -149,15 +148,15 @@ func TestSharesOfContainers(t *testing.T) {
 	const tail = " namespace=ml pod=a pod_uid=uid-a"
 	known := []string{"c1 ml/a/main uid-a", "c2 ml/a/side uid-a", "c3 ml/a/proxy uid-a"}
 	main, side := proc("uid-a", "c1", 30, 100*mib), proc("uid-a", "c2", 5, 10*mib)
-	f("names are known", known, []process.User{main, side}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 5 10")
-	f("one idle", known, []process.User{main}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0")
-	f("names are not known: once, not per container", nil, []process.User{main, side}, strings.TrimSpace(tail)+": 35 110")
-	f("one name is not known", known[:1], []process.User{main, side}, strings.TrimSpace(tail)+": 35 110")
-	f("a container that was not given the GPU", known, []process.User{main, proc("uid-a", "c3", 2, mib)},
+	f("names are known", known, []User{main, side}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 5 10")
+	f("one idle", known, []User{main}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0")
+	f("names are not known: once, not per container", nil, []User{main, side}, strings.TrimSpace(tail)+": 35 110")
+	f("one name is not known", known[:1], []User{main, side}, strings.TrimSpace(tail)+": 35 110")
+	f("a container that was not given the GPU", known, []User{main, proc("uid-a", "c3", 2, mib)},
 		"container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0", "container=proxy"+tail+": 2 1")
-	f("a container that has just been started", known, []process.User{main, proc("uid-a", "c4", 2, mib)},
+	f("a container that has just been started", known, []User{main, proc("uid-a", "c4", 2, mib)},
 		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1") // side may be the one: no 0
-	f("a process in the pod but in no container", known, []process.User{main, proc("uid-a", "", 2, mib)},
+	f("a process in the pod but in no container", known, []User{main, proc("uid-a", "", 2, mib)},
 		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1")
 }
 
@@ -177,7 +176,7 @@ func TestSplit(t *testing.T) {
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
 	side := "ml/a/side: nvidia.com/gpu " + uuid(0)
 	other := "ml/b/main: nvidia.com/gpu " + uuid(0)
-	f("nobody", virtual, false)
+	f("no user", virtual, false)
 	f("one container", virtual, false, one)
 	f("two shares of one container", virtual, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
 	f("two containers", virtual, true, one, side)
@@ -215,7 +214,7 @@ func TestSharesOfInstances(t *testing.T) {
 	r.use(id, true, proc("uid-a", "c1", nan, 3*mib))
 	f("memory only", ofA+": - 3", ofB+": - 0")
 	r.use(id, true)
-	f("nobody there", ofA+": - 0", ofB+": - 0")
+	f("no process there", ofA+": - 0", ofB+": - 0")
 	r.use(id, true, proc("uid-a", "c1", 9, 3*mib))
 	f("utilisation, too", ofA+": 9 3", ofB+": 0 0")
 	if got := r.shown(uuid(2)); got != nil {
@@ -271,14 +270,14 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 		r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::1")
 	})
 	step("labels of a pod that are not shown", false, false, func() { r.know("ml/a uid-a x=y", "ml/c uid-c") })
-	step("nobody shares", true, false, func() { r.give() })
+	step("not shared", true, false, func() { r.give() })
 	if len(last.Series) != 0 {
 		t.Errorf("left: %+v", last.Series)
 	}
 
 	without := newRig(all(virtual, withoutProcesses), machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
 	if without.Shares() != nil {
-		t.Error("values of users though nobody looks at processes")
+		t.Error("values of users without a client for processes")
 	}
 }
 
@@ -289,7 +288,7 @@ func TestSumsAreExact(t *testing.T) {
 	for round := range 200 {
 		r := newRig(virtual, machine()...)
 		var given, known, named []string
-		var users []process.User
+		var users []User
 		bytes, busy := 0.0, 0.0
 		for p := range 1 + random.IntN(6) {
 			pod := fmt.Sprintf("ml/p%d", p)

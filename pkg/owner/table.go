@@ -1,38 +1,36 @@
 package owner
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/cri"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/hpc"
-	"warpgauge/pkg/podmeta"
-	"warpgauge/pkg/podresources"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
 )
 
-// inputs are the newest Snapshots; nil where nobody is asked.
+// inputs are the newest snapshots; nil if there is no such client.
 type inputs struct {
-	pods *podresources.Snapshot
-	meta *podmeta.Snapshot
-	cri  *cri.Snapshot
-	jobs *hpc.Snapshot
+	pods       *kube.Allocations
+	meta       *kube.Metadata
+	containers *kube.Containers
+	jobs       *Jobs
 }
 
 // source says what a table was made from: equal sources make equal tables.
 type source struct {
-	view                  *view.View
-	pods, meta, cri, jobs uint64
+	view                         *view.View
+	pods, meta, containers, jobs uint64
 }
 
 func (k *Keeper) read() inputs {
-	return inputs{newest(k.o.PodResources), newest(k.o.PodMeta), newest(k.o.Containers), newest(k.o.Jobs)}
+	return inputs{newest(k.o.Allocations), newest(k.o.Metadata), newest(k.o.Containers), newest(k.o.Jobs)}
 }
 
-// answered reports whether all who are asked for users have answered at least once.
+// answered reports whether all clients that know users have answered at least once.
 func (k *Keeper) answered() bool {
 	in := k.read()
 	return (in.pods == nil || !in.pods.Time.IsZero()) &&
@@ -55,8 +53,8 @@ func (in *inputs) source(v *view.View) source {
 	if in.meta != nil {
 		s.meta = in.meta.Version
 	}
-	if in.cri != nil {
-		s.cri = in.cri.Version
+	if in.containers != nil {
+		s.containers = in.containers.Version
 	}
 	if in.jobs != nil {
 		s.jobs = in.jobs.Version
@@ -78,31 +76,31 @@ type table struct {
 	losses    losses
 }
 
-// answer is what series of a device show.
+// answer is what the series of a device show.
 type answer struct {
 	owners []exposition.Owner
 	split  bool
 }
 
-// build joins. Call it with mu held, or before anybody else has the Keeper.
+// build joins. Call it with mu held, or before New returns.
 func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
-	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, jobs: map[string][]string{}}
+	t := &table{from: in.source(v), devices: newDevices(v, k.o.Vendors), answers: map[string]answer{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	var files map[string][]string
 	if in.jobs != nil {
-		files = in.jobs.Jobs
+		files = in.jobs.ByDevice
 	}
 	j := joined{}
 	if in.pods != nil {
 		j = k.join(t.devices, in)
 	}
 	t.uses, t.unmatched = j.uses, j.unmatched
-	k.who.read(in.cri)
-	t.people = k.people(t.uses, in.meta, &t.losses)
+	k.runtime.read(in.containers)
+	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
 	for _, d := range t.devices.all {
 		uses := t.usesOf(d)
-		found := jobs(d, files)
+		found := jobsOf(d, files)
 		if len(found) > 0 {
 			t.jobs[d.ID] = found
 		}
@@ -141,14 +139,218 @@ func (k *Keeper) splits(uses []use) bool {
 	return !samePod(uses)
 }
 
-func isInstance(d *collector.Device) bool {
-	return d.Level == field.Instance || d.Level == field.ComputeInstance
-}
-
 func equalAnswers(a, b answer) bool {
 	return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
 }
 
 func equalOwners(a, b exposition.Owner) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels)
+}
+
+// Unmatched is an id of the kubelet that names no device.
+type Unmatched struct {
+	Namespace, Pod, Container string
+	Resource                  string // or driver of the claim
+	ID                        string // or pool/device of the claim
+	Reason                    string // form, device, instance or claim
+}
+
+// joined is what the kubelet said, by device.
+type joined struct {
+	uses      map[string][]use // by id of the device; sorted, each once
+	unmatched []Unmatched
+}
+
+// join finds the devices that pods have.
+func (k *Keeper) join(n *devices, in inputs) joined {
+	j := joined{uses: map[string][]use{}}
+	var described map[kube.DeviceName]kube.SliceDevice
+	if in.meta != nil {
+		described = in.meta.Slices
+	}
+	for _, p := range in.pods.Pods {
+		if k.o.Ignore != nil && k.o.Ignore(p.Namespace, p.Name) {
+			continue
+		}
+		for _, c := range p.Containers {
+			u := use{pod: p.PodName, container: c.Name}
+			for _, d := range c.Devices {
+				k.joinDevices(&j, n, u, d)
+			}
+			for i := range c.Claims {
+				if k.o.Claims && k.o.Vendors.Driver(c.Claims[i].Device.Driver) != nil {
+					j.joinClaim(n, u, c.Claims[i], described)
+				}
+			}
+		}
+	}
+	for id, uses := range j.uses {
+		slices.SortFunc(uses, compareUses)
+		j.uses[id] = slices.CompactFunc(uses, equalUses)
+	}
+	sortUnmatched(j.unmatched)
+	return j
+}
+
+func (k *Keeper) joinDevices(j *joined, n *devices, u use, d kube.Devices) {
+	u.source = d.Resource
+	for _, text := range d.IDs {
+		id, ok := parseID(k.o.Vendors, text)
+		if !ok {
+			j.miss(u, text, reasonForm)
+			continue
+		}
+		found, reason := n.find(d.Resource, id)
+		if known := n.byID[k.instances[id.name]]; len(found) == 0 && id.form == formMIG && known != nil {
+			found = append(found, known)
+		}
+		if len(found) == 0 {
+			j.miss(u, text, reason)
+		}
+		u.replica = id.replica
+		for _, device := range found {
+			j.add(device, u)
+		}
+	}
+}
+
+func (j *joined) joinClaim(n *devices, u use, c kube.Claim, described map[kube.DeviceName]kube.SliceDevice) {
+	u.source = c.Device.Driver
+	text := c.Device.Pool + "/" + c.Device.Device
+	s, known := described[c.Device]
+	if !known {
+		j.miss(u, text, reasonClaim)
+		return
+	}
+	device, reason := n.claimed(s)
+	if device == nil {
+		j.miss(u, text, reason)
+		return
+	}
+	u.claim = claimLabels(c, s)
+	j.add(device, u)
+}
+
+func (j *joined) add(d *collector.Device, u use) { j.uses[d.ID] = append(j.uses[d.ID], u) }
+
+func (j *joined) miss(u use, id, reason string) {
+	j.unmatched = append(j.unmatched, Unmatched{
+		Namespace: u.pod.Namespace, Pod: u.pod.Name, Container: u.container, Resource: u.source, ID: id, Reason: reason,
+	})
+}
+
+// mostInstances bounds the memory of MIG UUIDs: more than a node has in years.
+const mostInstances = 4096
+
+// remember keeps which instance a MIG UUID meant: a collector that takes over may
+// not be able to tell. Call it with mu held.
+func (k *Keeper) remember(n *devices) {
+	if len(k.instances)+len(n.byMIG) > mostInstances {
+		clear(k.instances)
+	}
+	for uuid, d := range n.byMIG {
+		k.instances[uuid] = d.ID
+	}
+}
+
+// jobsOf returns the jobs of a device: a file that is named by a GPU's index is
+// valid for the GPU and its links, one that names an instance for the instance.
+func jobsOf(d *collector.Device, files map[string][]string) []string {
+	switch {
+	case len(files) == 0 || d.GPU == "":
+		return nil
+	case isInstance(d):
+		return files[d.GPU+"."+d.InstanceID]
+	}
+	return files[d.GPU]
+}
+
+// sortUnmatched sorts, so that tables can be compared.
+func sortUnmatched(list []Unmatched) {
+	slices.SortFunc(list, func(a, b Unmatched) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.Resource, b.Resource))
+	})
+}
+
+// runtimeNames are the container runtime's answer by pods.
+type runtimeNames struct {
+	of         *kube.Containers
+	pods       map[string]kube.PodName          // by uid
+	uids       map[kube.PodName]string          // "" if the runtime knows several pods of the name, one after the other
+	containers map[kube.PodName]map[string]bool // names
+}
+
+// read sorts an answer by pods, unless that was done.
+func (r *runtimeNames) read(s *kube.Containers) {
+	if s == r.of && r.pods != nil {
+		return
+	}
+	*r = runtimeNames{of: s, pods: map[string]kube.PodName{}, uids: map[kube.PodName]string{}, containers: map[kube.PodName]map[string]bool{}}
+	if s == nil {
+		return
+	}
+	for _, c := range s.ByID {
+		name := c.Pod
+		r.pods[c.PodUID] = name
+		if uid, known := r.uids[name]; known && uid != c.PodUID {
+			r.uids[name] = ""
+		} else {
+			r.uids[name] = c.PodUID
+		}
+		if r.containers[name] == nil {
+			r.containers[name] = map[string]bool{}
+		}
+		r.containers[name][c.Name] = true
+	}
+}
+
+// container returns what the runtime says of a container.
+func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
+	if r.of == nil || id == "" {
+		return kube.RunningContainer{}, false
+	}
+	c, known := r.of.ByID[id]
+	return c, known
+}
+
+// people knows pods: their uids and labels.
+type people struct {
+	uids   map[kube.PodName]string
+	labels map[kube.PodName][]collector.Label
+}
+
+// people looks up the pods that have devices. The API server comes first: of a static pod
+// the runtime knows another uid. A pod that neither knows any more keeps what it had, see
+// last: its metadata leaves with it, when the kubelet no longer lists it.
+func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people, lost *losses) people {
+	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}}
+	for _, list := range uses {
+		for i := range list {
+			name := list[i].pod
+			if _, done := p.uids[name]; done {
+				continue
+			}
+			uid, running := k.runtime.uids[name]
+			if before := last.uids[name]; !running || uid != "" && before != "" && meta != nil {
+				uid = before
+			}
+			p.uids[name] = uid
+			if meta == nil {
+				continue
+			}
+			pod, known := meta.Pods[name]
+			if known {
+				p.uids[name] = pod.UID
+			}
+			switch {
+			case !k.o.PodLabels:
+			case known:
+				p.labels[name] = podLabels(pod.Labels, k.reserved, lost)
+			default:
+				p.labels[name] = last.labels[name]
+			}
+		}
+	}
+	return p
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/podmeta"
+	"warpgauge/pkg/kube"
 )
 
-// use is a container's hold on a device, as the kubelet tells it: one for each
+// use is one use of a device by a container, as the kubelet reports it: one for each
 // share, and for each claim.
 type use struct {
-	pod       podmeta.PodName
+	pod       kube.PodName
 	container string
 	replica   string
 	source    string            // resource name, or driver of the claim
@@ -20,16 +20,12 @@ type use struct {
 
 func compareUses(a, b use) int {
 	return cmp.Or(
-		comparePods(a.pod, b.pod),
+		a.pod.Compare(b.pod),
 		cmp.Compare(a.container, b.container),
 		compareReplicas(a.replica, b.replica),
 		cmp.Compare(a.source, b.source),
 		slices.CompareFunc(a.claim, b.claim, compareLabels),
 	)
-}
-
-func comparePods(a, b podmeta.PodName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // compareReplicas puts 2 before 10.
@@ -82,4 +78,31 @@ func (u *use) claimLabel(name string) string {
 		}
 	}
 	return ""
+}
+
+// String says who the use is of.
+func (u *use) String() string {
+	out := "pod " + u.pod.Namespace + "/" + u.pod.Name + ", container " + u.container + " ("
+	if u.replica != "" {
+		out += "share " + u.replica + ", "
+	}
+	out += u.source
+	if claim := u.claimLabel("dra_claim_name"); claim != "" {
+		out += ", claim " + u.claimLabel("dra_claim_namespace") + "/" + claim
+	}
+	return out + ")"
+}
+
+// claimLabels are the labels of a claim's device, by name.
+func claimLabels(c kube.Claim, s kube.SliceDevice) []collector.Label {
+	out := []collector.Label{
+		{Name: "dra_claim_name", Value: c.Name},
+		{Name: "dra_claim_namespace", Value: c.Namespace},
+		{Name: "dra_device_name", Value: c.Device.Device},
+		{Name: "dra_driver_name", Value: c.Device.Driver},
+	}
+	if s.Kind == kube.MIGDevice {
+		out = append(out, collector.Label{Name: "dra_mig_device_uuid", Value: s.UUID}, collector.Label{Name: "dra_mig_profile", Value: s.Profile})
+	}
+	return append(out, collector.Label{Name: "dra_pool_name", Value: c.Device.Pool})
 }

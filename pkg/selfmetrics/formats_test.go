@@ -91,7 +91,7 @@ const (
 func openMetrics(p *Page) []byte { return append(slices.Clone(p.OpenMetrics()), "# EOF\n"...) }
 
 // TestFormatsSayTheSame: Prometheus reads the same series, under the same
-// names, from each format; protobuf has native histograms besides.
+// names, from each format; protobuf has native histograms in addition.
 func TestFormatsSayTheSame(t *testing.T) {
 	for name, g := range map[string]prometheus.Gatherer{"every type": pedantic(), "process": NewRegistry("1", "2")} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestOpenMetricsHasNoEnd(t *testing.T) {
 	}
 }
 
-// TestCountersKeepTheirNames: all that the process tells of itself is called
+// TestCountersKeepTheirNames: all own metrics of the process are called
 // the same in OpenMetrics, which asks for _total.
 func TestCountersKeepTheirNames(t *testing.T) {
 	reg := NewRegistry("1", "2")

@@ -1,16 +1,19 @@
-// Package selfmetrics keeps what warpgauge tells of itself ready as bytes. A
-// Page gathers a Prometheus registry in the background and renders it in every
-// format; a scrape copies the bytes that are there, so that no collector of own
-// metrics, /proc among them, can delay it. The package also makes the registry
-// that the process starts with, and the table of metrics for the documentation.
+// Package selfmetrics keeps warpgauge's own metrics ready as bytes. A Page gathers
+// a Prometheus registry in the background and renders it in every format; a scrape
+// copies the bytes that are there, so that no collector of own metrics, /proc among
+// them, can delay it. The package also makes the registry that the process starts
+// with, and the table of metrics for the documentation.
+//
+// A gathering costs milliseconds, more than everything else that an exporter does
+// between scrapes. So it is done each second only while scrapes come that often,
+// else after each scrape and every five seconds: what a scrape shows of the
+// process is at most that old.
 package selfmetrics
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,21 +23,16 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// restPerWork keeps the gatherings at 2 % of a core: after those that took a
-	// second there is a rest of 49.
+	// idle is how many intervals pass between gatherings when no scrape comes, or
+	// gathering is expensive.
+	idle = 5
+	// restPerWork keeps gatherings at 2 % of a core, as far as idle allows.
 	restPerWork = 49
-	// steady is how many gatherings in a row must be slow before the rest grows. A
-	// single one has waited for a core, most likely, and cost no more than the others;
-	// the page would be old just when the machine is in trouble.
-	steady = 3
-	// maxInterval bounds that rest. One that waits, rather than works, for
-	// longer than this says little about what it costs.
-	maxInterval = 30 * time.Second
 )
 
 // Options of New. The zero value is usable.
 type Options struct {
-	Interval   time.Duration         // between gatherings; 0 means 1 s. Longer by itself while they stay expensive, up to 30 s
+	Interval   time.Duration         // least time between gatherings; 0 means 1 s. Without scrapes it is five times as long
 	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
 	Logger     *zap.Logger           // nil logs nothing
 }
@@ -47,15 +45,19 @@ type Page struct {
 	gatherer prometheus.Gatherer
 	interval time.Duration
 	log      *zap.Logger
-	failing  bool // the last gathering had errors
-
-	recent [steady]time.Duration // how long the last gatherings took, as a ring
-	next   int                   // of recent
+	failing  bool          // the last gathering had errors
+	asked    chan struct{} // holds a token if there was a scrape since the last gathering
 
 	errors   prometheus.Counter
 	duration prometheus.Summary
 
 	current atomic.Pointer[rendering]
+}
+
+// rendering is one gathering in every format; immutable once published.
+type rendering struct {
+	version                     uint64
+	text, openMetrics, protobuf []byte
 }
 
 // New gathers g once, so that the first page is complete, and returns the Page.
@@ -64,7 +66,8 @@ func New(g prometheus.Gatherer, o Options) *Page {
 	p := &Page{
 		gatherer: g,
 		interval: cmp.Or(max(o.Interval, 0), defaultInterval),
-		log:      o.Logger,
+		log:      cmp.Or(o.Logger, zap.NewNop()).Named("selfmetrics"),
+		asked:    make(chan struct{}, 1),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_self_gather_errors_total",
 			Help: "Gatherings of warpgauge's own metrics in which a collector or a family failed. The others are on the page.",
@@ -74,10 +77,6 @@ func New(g prometheus.Gatherer, o Options) *Page {
 			Help: "Time to gather and render warpgauge's own metrics, which is done in the background.",
 		}),
 	}
-	if p.log == nil {
-		p.log = zap.NewNop()
-	}
-	p.log = p.log.Named("selfmetrics")
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(p.errors, p.duration)
 	}
@@ -88,23 +87,27 @@ func New(g prometheus.Gatherer, o Options) *Page {
 
 // Run gathers until ctx ends, and returns nil. Call it once.
 func (p *Page) Run(ctx context.Context) error {
-	timer := time.NewTimer(p.interval)
-	defer timer.Stop()
+	rest := p.interval
 	for {
-		select {
-		case <-ctx.Done():
+		gathered := time.Now()
+		if !wait(ctx, rest, nil) || !wait(ctx, idle*p.interval-time.Since(gathered), p.asked) {
 			return nil
-		case <-timer.C:
-			timer.Reset(p.rest(p.refresh()))
 		}
+		rest = min(max(p.interval, restPerWork*p.refresh()), idle*p.interval)
 	}
 }
 
-// rest returns how long to wait after a gathering that took so long.
-func (p *Page) rest(took time.Duration) time.Duration {
-	p.recent[p.next] = took
-	p.next = (p.next + 1) % steady
-	return max(p.interval, min(slices.Min(p.recent[:]), maxInterval/restPerWork)*restPerWork)
+// wait returns after d, or earlier if there is a token. It reports false if ctx ends.
+func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-token:
+	}
+	return true
 }
 
 // refresh gathers, renders and publishes. It returns how long that took.
@@ -113,18 +116,16 @@ func (p *Page) refresh() time.Duration {
 	families, err := p.gatherer.Gather() // with an error, too, come the families that are good
 	last := p.current.Load()
 	next, renderErr := render(families, last)
-	p.tell(errors.Join(err, renderErr))
-	if !next.equal(last) {
-		next.version = last.version + 1
-		p.current.Store(next)
-	}
+	p.report(errors.Join(err, renderErr))
+	next.version = last.version + 1
+	p.current.Store(next)
 	took := time.Since(start)
 	p.duration.Observe(took.Seconds())
 	return took
 }
 
-// tell counts an error, and logs when errors begin and end.
-func (p *Page) tell(err error) {
+// report counts an error, and logs when errors begin and end.
+func (p *Page) report(err error) {
 	if err != nil {
 		p.errors.Inc()
 	}
@@ -137,8 +138,15 @@ func (p *Page) tell(err error) {
 	p.failing = err != nil
 }
 
-// Version grows with every change of the bytes; it is at least 1.
-func (p *Page) Version() uint64 { return p.current.Load().version }
+// Version grows with every gathering; it is at least 1. Each scrape calls it, which
+// is how Run knows that there are any.
+func (p *Page) Version() uint64 {
+	select {
+	case p.asked <- struct{}{}:
+	default: // Run knows already
+	}
+	return p.current.Load().version
+}
 
 // Text returns the families in the text format 0.0.4.
 func (p *Page) Text() []byte { return p.current.Load().text }
@@ -148,13 +156,3 @@ func (p *Page) OpenMetrics() []byte { return p.current.Load().openMetrics }
 
 // Protobuf returns the families as length-delimited MetricFamily messages.
 func (p *Page) Protobuf() []byte { return p.current.Load().protobuf }
-
-// rendering is one gathering in every format; immutable once published.
-type rendering struct {
-	version                     uint64
-	text, openMetrics, protobuf []byte
-}
-
-func (r *rendering) equal(o *rendering) bool {
-	return o.version != 0 && bytes.Equal(r.text, o.text) && bytes.Equal(r.openMetrics, o.openMetrics) && bytes.Equal(r.protobuf, o.protobuf)
-}

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// NewRegistry returns a registry that holds what every process tells: the Go
-// runtime, the process, and warpgauge_build_info. Empty arguments are told as
+// NewRegistry returns a registry with the metrics that every process has: of the Go
+// runtime, the process, and warpgauge_build_info. Empty arguments are shown as
 // "unknown".
 func NewRegistry(version, revision string) *prometheus.Registry {
 	r := prometheus.NewRegistry()

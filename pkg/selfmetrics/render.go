@@ -13,8 +13,8 @@ import (
 )
 
 // render encodes the families in every format. A family that one format cannot
-// express is left out of all, so that all say the same. last tells how large
-// the result may become.
+// express is left out of all, so that all say the same. The result may
+// become about as large as last.
 func render(families []*dto.MetricFamily, last *rendering) (*rendering, error) {
 	text, openMetrics, protobuf := bufferLike(last.text), bufferLike(last.openMetrics), bufferLike(last.protobuf)
 	names := make(map[string]bool, len(families))

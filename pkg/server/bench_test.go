@@ -2,18 +2,17 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"warpgauge/pkg/exposition"
 )
@@ -33,89 +32,17 @@ func benchPage() *exposition.Renderer {
 // bare is the rival: what remains of the server when everything but the page
 // and its headers is left out.
 func bare(s *Server) http.Handler {
-	page := s.pages.Page(exposition.Text, false)
-	body := bytes.Clone(page.Bytes())
-	page.Release()
+	body := s.pages.Page(exposition.Text, false)
 	contentType := []string{exposition.Text.ContentType()}
 	length := []string{strconv.Itoa(len(body))}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h["Content-Type"] = contentType
 		h["Content-Length"] = length
-		h["Vary"] = vary
-		h["X-Content-Type-Options"] = nosniff
+		h["Vary"] = []string{"Accept, Accept-Encoding"}
+		h["X-Content-Type-Options"] = []string{"nosniff"}
 		w.Write(body)
 	})
-}
-
-// sink is a ResponseWriter that is used again and allocates nothing.
-type sink struct {
-	h http.Header
-	n int
-}
-
-func (s *sink) Header() http.Header         { return s.h }
-func (s *sink) WriteHeader(int)             {}
-func (s *sink) Write(p []byte) (int, error) { s.n += len(p); return len(p), nil }
-
-func TestScrapeOfAnUnchangedPageAllocatesNothing(t *testing.T) {
-	s := New(benchPage(), Options{MaxConcurrentScrapes: 4})
-	r, err := http.NewRequest(http.MethodGet, "http://x/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &sink{h: http.Header{}}
-	for _, encoding := range []string{"", "gzip"} {
-		for _, accept := range []string{"", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"} {
-			r.Header["Accept"] = []string{accept}
-			r.Header["Accept-Encoding"] = []string{encoding}
-			n := testing.AllocsPerRun(100, func() {
-				clear(w.h)
-				s.serve(w, r)
-			})
-			if n != 0 {
-				t.Errorf("Accept %q, Accept-Encoding %q: %v allocations per scrape, want 0", accept, encoding, n)
-			}
-		}
-	}
-	if w.n == 0 {
-		t.Error("nothing was served")
-	}
-}
-
-// Over a connection, with all that the server hooks into net/http.
-func TestScrapeAllocatesAsABareHandlerDoes(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	p := newPair(t)
-	const rounds = 10
-	ours, rival := math.Inf(1), math.Inf(-1)
-	for range rounds {
-		ours, rival = min(ours, mallocs(t, p.ours)), max(rival, mallocs(t, p.bare))
-	}
-	// net/http reads ahead while a handler runs, and allocates an error for it, unless
-	// the next request came first. That is up to the scheduler and no whole number.
-	if ours > rival+0.5 {
-		t.Errorf("%.2f allocations per scrape at the least, a bare handler has %.2f at the most", ours, rival)
-	}
-}
-
-// mallocs returns how many allocations a scrape costs, those of all goroutines.
-// testing.AllocsPerRun cuts the fraction off: 16.99 would be one less than 17.00.
-func mallocs(t *testing.T, c *scrapeConn) float64 {
-	t.Helper()
-	const scrapes = 200
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range scrapes {
-		if err := c.scrape(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / scrapes
 }
 
 // pair is our server and a bare one, with a connection to each.
@@ -132,15 +59,14 @@ func newPair(tb testing.TB) *pair {
 		tb.Fatal(err)
 	}
 	ours := s.httpServer(tb.Context())
-	wrapped := &listener{Listener: l, conns: s.conns}
-	serve(tb, ours, wrapped)
+	serve(tb, ours, netutil.LimitListener(l, s.conns.slots()))
 
 	l2, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	rival := s.httpServer(tb.Context())
-	rival.Handler, rival.ConnContext, rival.ConnState = bare(s), nil, nil
+	rival.Handler, rival.ConnState = bare(s), nil
 	serve(tb, rival, l2)
 
 	p := &pair{oursAddress: l.Addr().String(), bareAddress: l2.Addr().String()}

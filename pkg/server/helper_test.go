@@ -49,7 +49,7 @@ func ask(s *Server, method, path string, header ...string) *httptest.ResponseRec
 }
 
 // start runs a server on a free port until the test ends. stop ends it earlier
-// and tells what Run returned.
+// and returns what Run returned.
 func start(t *testing.T, pages Pages, o Options) (s *Server, address string, stop func() error) {
 	t.Helper()
 	if o.Addresses == nil {

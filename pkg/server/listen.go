@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/prometheus/exporter-toolkit/web"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/net/netutil"
 )
 
 // Listen checks the web config file and opens the listening sockets, so that
 // what a person must put right shows before anything else has started. Run
-// calls it where that has not been done; after Listen, only Run closes the
+// calls it if that has not been done; after Listen, only Run closes the
 // sockets. Clients that connect before Run are answered when it runs.
 func (s *Server) Listen(ctx context.Context) error {
 	s.mu.Lock()
@@ -35,7 +40,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	s.tls = tls
 	for _, l := range open {
-		s.listeners = append(s.listeners, &listener{Listener: l, conns: s.conns})
+		s.listeners = append(s.listeners, netutil.LimitListener(l, s.conns.slots()))
 	}
 	return nil
 }
@@ -107,4 +112,27 @@ func closeAll(ls []net.Listener) {
 	for _, l := range ls {
 		_ = l.Close() // closed on the way out of an error
 	}
+}
+
+// readWebConfig checks the file as exporter-toolkit will read it, certificates
+// and password hashes included, and reports whether it switches TLS on.
+func readWebConfig(file string) (tls bool, err error) {
+	if file == "" {
+		return false, nil
+	}
+	if err := web.Validate(file); err != nil {
+		return false, fmt.Errorf("read web config file %q: %w", file, err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("read web config file %q: %w", file, err)
+	}
+	var c web.Config
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		return false, fmt.Errorf("read web config file %q: %w", file, err)
+	}
+	c.TLSConfig.SetDirectory(filepath.Dir(file))
+	// The file is valid, so the only error left is that it has no TLS in it.
+	_, err = web.ConfigToTLSConfig(&c.TLSConfig)
+	return err == nil, nil
 }

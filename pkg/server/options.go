@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,23 +22,22 @@ type Options struct {
 	// handshake and request, so that certificates and users can change.
 	WebConfigFile string
 
-	ReadHeaderTimeout time.Duration // for a request's header; 0 means 5s
-	ReadTimeout       time.Duration // for a whole request; 0 means 10s
-	WriteTimeout      time.Duration // from the end of the header to the end of the answer; 0 means 30s
-	IdleTimeout       time.Duration // of a kept-alive connection between requests; 0 means 120s
-	DrainTimeout      time.Duration // what Run gives requests under way when it ends; 0 means 5s
+	ReadTimeout  time.Duration // for a request, and at most 5 s of it for the header; 0 means 10s
+	WriteTimeout time.Duration // from the end of the header to the end of the answer; 0 means 30s
+	IdleTimeout  time.Duration // of a kept-alive connection between requests; 0 means 120s
+	DrainTimeout time.Duration // what Run gives requests under way when it ends; 0 means 5s
 
-	MaxConnections       int // open connections of all listeners together; 0 means 512
+	MaxConnections       int // open connections, those that are being ended apart; 0 means 512
 	MaxConcurrentScrapes int // scrapes at a time, more are answered 503; 0 means no limit
 
-	// Status tells what /health and /readyz answer. nil means available and ready.
+	// Status returns what /health and /readyz answer. nil means available and ready.
 	Status func() Status
 	// Reload reads the configuration again; its error is shown to the client.
 	// It is called for one request at a time; its context ends after a minute
 	// or when the server stops, not when the client goes away. nil forbids
 	// /-/reload.
 	Reload func(context.Context) error
-	// Release lets a collector go, or all where the name is empty, for a time: 0
+	// Release releases a collector, or all if the name is empty, for a time: 0
 	// means the usual one, a negative one until Resume. It returns when nothing is
 	// held any more; its error says what still is. Its context ends after half a
 	// minute. An error that wraps ErrUnknownCollector is the client's mistake.
@@ -71,20 +68,18 @@ type Status struct {
 }
 
 const (
-	maxHeaderBytes   = 16 << 10 // net/http adds 4 KiB
-	maxBodyBytes     = 4 << 10  // see boundBody
-	maxStreams       = 16       // requests at a time on one HTTP/2 connection
-	evictionGrace    = 5 * time.Second
-	reloadTimeout    = time.Minute
-	releaseTimeout   = 30 * time.Second
-	drainWaitTimeout = 500 * time.Millisecond // see Server.drain
+	maxHeaderBytes    = 16 << 10 // net/http adds 4 KiB
+	maxStreams        = 16       // requests at a time on one HTTP/2 connection
+	readHeaderTimeout = 5 * time.Second
+	reloadTimeout     = time.Minute // also for pausing profiling
+	releaseTimeout    = 30 * time.Second
+	drainWaitTimeout  = 500 * time.Millisecond // see Server.drain
 )
 
 func (o *Options) setDefaults() {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{":9400"}
 	}
-	defaultTo(&o.ReadHeaderTimeout, 5*time.Second)
 	defaultTo(&o.ReadTimeout, 10*time.Second)
 	defaultTo(&o.WriteTimeout, 30*time.Second)
 	defaultTo(&o.IdleTimeout, 120*time.Second)
@@ -103,23 +98,5 @@ func (o *Options) setDefaults() {
 func defaultTo(d *time.Duration, v time.Duration) {
 	if *d <= 0 {
 		*d = v
-	}
-}
-
-// httpServer is the net/http server for one listener. Each listener has its own
-// because exporter-toolkit wraps the handler of the server it is given.
-func (s *Server) httpServer(base context.Context) *http.Server {
-	return &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: s.o.ReadHeaderTimeout,
-		ReadTimeout:       s.o.ReadTimeout,
-		WriteTimeout:      s.o.WriteTimeout,
-		IdleTimeout:       s.o.IdleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       withConn,
-		ConnState:         s.conns.connState,
-		ErrorLog:          httpErrorLog(s.log),
 	}
 }

@@ -42,8 +42,8 @@ func TestReleaseAndResume(t *testing.T) {
 	f(full, "POST", "/-/resume", 200, "resumed\n", `resume ""`)
 	f(full, "POST", "/-/resume?collector=nvml", 200, "resumed\n", `resume "nvml"`)
 
-	f(full, "GET", "/-/release", 405, "release and resume with POST or PUT\n", "")
-	f(full, "GET", "/-/resume", 405, "release and resume with POST or PUT\n", "")
+	f(full, "GET", "/-/release", 405, "Method Not Allowed\n", "")
+	f(full, "GET", "/-/resume", 405, "Method Not Allowed\n", "")
 	f(plain, "POST", "/-/release", 403, "release over HTTP is not enabled\n", "")
 	f(plain, "POST", "/-/resume", 403, "release over HTTP is not enabled\n", "")
 	f(full, "POST", "/-/release", 403, "cross-origin request detected from Sec-Fetch-Site header\n", "", "Sec-Fetch-Site", "cross-site")

@@ -1,14 +1,21 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log" //nolint:depguard // the type that http.Server takes
+	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+	"go.uber.org/zap/zapcore"
 )
 
 // Run serves until ctx ends or a listener breaks, then stops accepting, lets
@@ -48,8 +55,25 @@ func (s *Server) Run(ctx context.Context) error {
 	return first
 }
 
+// httpServer is the net/http server for one listener. Each listener has its own
+// because exporter-toolkit wraps the handler of the server it is given.
+func (s *Server) httpServer(base context.Context) *http.Server {
+	return &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		ReadHeaderTimeout: min(readHeaderTimeout, s.o.ReadTimeout),
+		ReadTimeout:       s.o.ReadTimeout,
+		WriteTimeout:      s.o.WriteTimeout,
+		IdleTimeout:       s.o.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnState:         s.conns.changed,
+		ErrorLog:          httpErrorLog(s.log),
+	}
+}
+
 // serveOn serves one listener until its server is shut down, which is no error.
-func (s *Server) serveOn(srv *http.Server, l *listener) error {
+func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 	defer func() { _ = l.Close() }() // the server may have closed it
 	flags := &web.FlagConfig{
 		WebListenAddresses: &s.o.Addresses,
@@ -87,7 +111,7 @@ func (s *Server) drain(servers []*http.Server) {
 	wg.Wait()
 }
 
-func (s *Server) url(l *listener) string {
+func (s *Server) url(l net.Listener) string {
 	if l.Addr().Network() != "tcp" {
 		return l.Addr().String()
 	}
@@ -96,4 +120,31 @@ func (s *Server) url(l *listener) string {
 		scheme = "https"
 	}
 	return scheme + "://" + l.Addr().String() + "/metrics"
+}
+
+// httpErrorLog takes what net/http says about single connections. Clients can
+// cause it at will (a failed TLS handshake, say), so it is for debugging; a
+// panic in a handler is our bug and an error.
+func httpErrorLog(l *zap.Logger) *log.Logger { return log.New(errorWriter{l}, "", 0) }
+
+type errorWriter struct{ log *zap.Logger }
+
+func (w errorWriter) Write(p []byte) (int, error) {
+	level := zap.DebugLevel
+	if bytes.Contains(p, []byte("panic serving")) {
+		level = zap.ErrorLevel
+	}
+	if e := w.log.Check(level, "net/http: "+string(bytes.TrimSpace(p))); e != nil {
+		e.Write()
+	}
+	return len(p), nil
+}
+
+// toolkitLog is for exporter-toolkit, whose informational lines repeat ours.
+func toolkitLog(l *zap.Logger) *slog.Logger {
+	core := l.Core()
+	if warnings, err := zapcore.NewIncreaseLevelCore(core, zap.WarnLevel); err == nil {
+		core = warnings // an error says that the core's level is higher already
+	}
+	return slog.New(zapslog.NewHandler(core, zapslog.WithName(l.Name())))
 }

@@ -1,110 +1,108 @@
 package server
 
 import (
+	"container/list"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"warpgauge/pkg/exposition"
 )
 
-// Header values of /metrics, shared by all answers like nosniff.
-var (
-	vary      = []string{"Accept, Accept-Encoding"}
-	encodings = []string{"gzip"}
-)
-
-const formats = int(exposition.OpenMetrics001) + 1 // the last
-
-// scraper is what answers of /metrics share.
-type scraper struct {
-	max     int64         // scrapes at a time; 0 means no limit
-	running *atomic.Int64 // scrapes in the handler
-	types   [formats][]string
-	lengths *[formats][2]lengthHeader
-}
-
-func newScraper(limit int) scraper {
-	s := scraper{max: int64(limit), running: new(atomic.Int64), lengths: new([formats][2]lengthHeader)}
-	for f := range exposition.Format(formats) {
-		s.types[f] = []string{f.ContentType()}
-	}
-	return s
-}
-
-// serveMetrics lends the newest page for as long as it takes to send it.
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) int {
-	if !s.scrape.enter() {
+// serveMetrics sends the newest page.
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if n := s.scrapes.Add(1); s.o.MaxConcurrentScrapes > 0 && n > int64(s.o.MaxConcurrentScrapes) {
+		s.scrapes.Add(-1)
 		w.Header().Set("Retry-After", "1")
-		return writeText(w, r, http.StatusServiceUnavailable, "too many scrapes at a time\n")
+		writeText(w, http.StatusServiceUnavailable, "too many scrapes at a time\n")
+		return
 	}
-	defer s.scrape.leave()
+	defer s.scrapes.Add(-1)
 	start := time.Now()
-	f := s.pages.Negotiate(headerList(r.Header, "Accept"))
+	f := exposition.Negotiate(headerList(r.Header, "Accept"))
 	gzip := exposition.AcceptsGzip(headerList(r.Header, "Accept-Encoding"))
 	page := s.pages.Page(f, gzip)
-	defer page.Release()
 
-	body := page.Bytes()
-	s.scrape.setHeader(w.Header(), f, gzip, len(body))
+	h := w.Header()
+	h.Set("Content-Type", f.ContentType())
+	h.Set("Content-Length", strconv.Itoa(len(page)))
+	h.Set("Vary", "Accept, Accept-Encoding")
+	if gzip {
+		h.Set("Content-Encoding", "gzip")
+	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		if _, err := w.Write(body); err != nil { //nolint:gosec // nothing of the request is in the page
+		end := s.sending.begin(page, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a recorder has none
+		})
+		_, err := w.Write(page) //nolint:gosec // nothing of the request is in the page
+		end()
+		if err != nil {
 			s.stats.aborted.Inc()
 		}
 	}
 	s.stats.scrape.Observe(time.Since(start).Seconds())
-	return http.StatusOK
-}
-
-func (s *scraper) enter() bool {
-	if n := s.running.Add(1); s.max > 0 && n > s.max {
-		s.running.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (s *scraper) leave() { s.running.Add(-1) }
-
-// setHeader assigns values made beforehand: Header.Set would make a new slice
-// for each.
-func (s *scraper) setHeader(h http.Header, f exposition.Format, gzip bool, size int) {
-	compressed := 0
-	if gzip {
-		compressed = 1
-		h["Content-Encoding"] = encodings
-	}
-	h["Content-Type"] = s.types[f]
-	h["Vary"] = vary
-	h["Content-Length"] = s.lengths[f][compressed].value(size)
-}
-
-// lengthHeader keeps the last Content-Length of one kind of page. It changes
-// when the page does, so that scrapes between ticks find theirs ready.
-type lengthHeader struct{ last atomic.Pointer[length] }
-
-type length struct {
-	n     int
-	value []string
-}
-
-func (h *lengthHeader) value(n int) []string {
-	if l := h.last.Load(); l != nil && l.n == n {
-		return l.value
-	}
-	l := &length{n, []string{strconv.Itoa(n)}}
-	h.last.Store(l)
-	return l.value
 }
 
 // headerList joins the lines of a header that may be sent in several.
-func headerList(h http.Header, name string) string {
-	v := h[name]
-	if len(v) == 1 {
-		return v[0]
+func headerList(h http.Header, name string) string { return strings.Join(h[name], ",") }
+
+// maxSendingBytes bounds the memory of the pages that are being sent. Clients that
+// read slowly hold a page each, and the pages of 200 GPUs have 6 MB.
+const maxSendingBytes = 64 << 20
+
+// sending keeps account of the pages that are being sent. When they take too much
+// memory together, the scrapes that have taken longest are cut off. A page that
+// many clients read counts once.
+type sending struct {
+	mu      sync.Mutex
+	bytes   int
+	readers map[*byte]int // by the first byte of a page
+	scrapes list.List     // of scrape, the one that began first is first
+}
+
+type scrape struct {
+	page []byte
+	cut  func()
+}
+
+// begin notes that page is being sent, until end. It may call cut in between.
+func (s *sending) begin(page []byte, cut func()) (end func()) {
+	if len(page) == 0 {
+		return func() {}
 	}
-	return strings.Join(v, ",")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers == nil {
+		s.readers = map[*byte]int{}
+	}
+	if s.readers[&page[0]]++; s.readers[&page[0]] == 1 {
+		s.bytes += len(page)
+	}
+	e := s.scrapes.PushBack(scrape{page, cut})
+	for first := s.scrapes.Front(); s.bytes > maxSendingBytes && first != e; first = s.scrapes.Front() {
+		s.removeLocked(first).cut()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.removeLocked(e)
+	}
+}
+
+// removeLocked takes a scrape out, unless it was cut off before.
+func (s *sending) removeLocked(e *list.Element) scrape {
+	before := s.scrapes.Len()
+	sc, _ := s.scrapes.Remove(e).(scrape)
+	if s.scrapes.Len() == before {
+		return sc
+	}
+	first := &sc.page[0]
+	if s.readers[first]--; s.readers[first] == 0 {
+		delete(s.readers, first)
+		s.bytes -= len(sc.page)
+	}
+	return sc
 }

@@ -25,7 +25,7 @@ import (
 
 // DCGM_TEST_REAL=1 makes the benchmarks use the library that the loader finds and
 // the engine that DCGM_TEST_ENGINE names, which must have 8 GPUs without MIG.
-// DCGM_TEST_ENGINE_PID is its process, whose CPU time is then told, too.
+// DCGM_TEST_ENGINE_PID is its process, whose CPU time is then reported, too.
 
 func realEngine() (address string, ok bool) {
 	return os.Getenv("DCGM_TEST_ENGINE"), os.Getenv("DCGM_TEST_REAL") == "1"

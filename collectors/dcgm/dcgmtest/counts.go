@@ -5,16 +5,16 @@ import "maps"
 // Counts are what clients of all processes have from the engine. What a process
 // that was killed had stays counted.
 type Counts struct {
-	Inits         int // dcgmInit without dcgmShutdown
+	Inits         int // processes that are initialised
 	Connections   int
 	Embedded      int
 	Groups        int
 	FieldGroups   int
-	Watches       int // pairs of group and field group that have something of their own
+	Watches       int // pairs of group and field group that have something that no other has
 	HealthWatches int // groups
 }
 
-// Counts tells what clients have now.
+// Counts returns what clients have now.
 func (e *Engine) Counts() Counts {
 	n := func(w int) int { return int(e.word(w)) }
 	return Counts{
@@ -60,7 +60,7 @@ func (e *Engine) TotalCalls() (n int) {
 	return n
 }
 
-// ResetCalls begins to count calls anew, and what MostValues tells.
+// ResetCalls sets the counts of calls, and what MostValues returns, to zero.
 func (e *Engine) ResetCalls() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,7 +76,7 @@ func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
 // Paused reports whether profiling is paused.
 func (e *Engine) Paused() bool { return e.word(wordPaused) != 0 }
 
-// Log is the file that an embedded engine was told to log to ("" none) and the
+// Log is the file that an embedded engine was made to log to ("" none) and the
 // severity; false if none was started.
 func (e *Engine) Log() (file string, severity int, ok bool) {
 	s := e.word(wordSeverity)

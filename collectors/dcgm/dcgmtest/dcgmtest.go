@@ -7,8 +7,8 @@
 // script (see README.md); an Engine writes that script and changes it. The library
 // sees a change at its next call, in this process and in every other.
 //
-// Each Engine has a library of its own. UUIDs and PCI addresses are those of
-// nvmltest, so that a simulated NVML beside it has the same GPUs.
+// Each Engine has its own library. UUIDs and PCI addresses are those of
+// nvmltest, so that a simulated NVML next to it has the same GPUs.
 package dcgmtest
 
 import (
@@ -71,7 +71,7 @@ func New(tb testing.TB, c Config) *Engine {
 
 // Write puts a library and its script into a directory, where they stay: for
 // programs that are started with --dcgm-library=DIR/libdcgm.so.4. What a method
-// cannot do is told to fail, which must not return.
+// cannot do is passed to fail, which must not return.
 func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	c = c.withDefaults()
 	built, err := build(c.Library, c.Without)

@@ -50,7 +50,7 @@ type content struct {
 // Library is the path of the simulated libdcgm.so.4, for --dcgm-library.
 func (e *Engine) Library() string { return e.lib.Path }
 
-// Close ends what hangs. The error tells of a script that could not be read, of
+// Close ends what hangs. The error names a script that could not be read, of
 // structs with a version of none of DCGM's headers, and of limits that were run
 // into.
 func (e *Engine) Close() error {
@@ -82,7 +82,7 @@ func (e *Engine) Trouble() error {
 	return errors.Join(errs...)
 }
 
-// change applies f and tells the library.
+// change applies f and makes the library read it.
 func (e *Engine) change(f func() error) {
 	e.mu.Lock()
 	err := f()

@@ -86,7 +86,7 @@ func (e *Engine) Failed() string {
 }
 
 // Restart loses all connections and everything that the engine keeps for them, as
-// when its process is started anew. Embedded engines live on only in name: their
+// when its process is started again. Embedded engines live on only in name: their
 // calls fail, too.
 func (e *Engine) Restart() {
 	if err := e.lib.Control.Next(wordEngine); err != nil {
@@ -150,11 +150,11 @@ type freeze struct {
 }
 
 // Freeze stops an entity's values, and with All or Everything those of many: the
-// engine goes on answering with the last ones. A GPU takes its instances and links
+// engine continues answering with the last ones. A GPU takes its instances and links
 // along.
 func (e *Engine) Freeze(of Entity) { e.FreezeAt(of, time.Now()) }
 
-// FreezeAt is Freeze, told late: values that were answered since then are not taken
+// FreezeAt is Freeze, asked for late: values that were answered since then are not taken
 // back, the last of them stay.
 func (e *Engine) FreezeAt(of Entity, asked time.Time) {
 	e.change(func() error {

@@ -21,7 +21,7 @@ import (
 //go:embed hostengine/hostengine.c
 var hostEngineSource []byte
 
-// HostEngine is NVIDIA's own libdcgm.so.4 as a host engine, in a process of its own
+// HostEngine is NVIDIA's own libdcgm.so.4 as a host engine, in a separate process
 // that has a simulated NVML.
 type HostEngine struct {
 	tb      testing.TB
@@ -90,12 +90,12 @@ func (e *HostEngine) Stop() {
 	<-e.process.Ended()
 }
 
-// Freeze makes it answer nobody until release is called: connections to it stay, and
+// Freeze makes it answer no call until release is called: connections to it stay, and
 // new ones are still taken by the kernel.
 func (e *HostEngine) Freeze() (release func()) {
 	e.tb.Helper()
 	e.process.Signal(e.tb, syscall.SIGSTOP)
-	eventually.OK(e.tb, "every thread of the host engine stands still", e.stopped)
+	eventually.OK(e.tb, "every thread of the host engine is stopped", e.stopped)
 	return func() { e.process.Signal(e.tb, syscall.SIGCONT) }
 }
 

@@ -1,3 +1,5 @@
+// Package probe finds the kernel driver of a vendor in the file tree of a machine. It loads
+// nothing. No state, no goroutines.
 package probe
 
 import (
@@ -15,32 +17,6 @@ type Driver struct {
 // Host is the file tree in which drivers show themselves. Root is where it is
 // mounted, "" for "/".
 type Host struct{ Root string }
-
-// NVIDIA looks for the NVIDIA kernel driver and its control device.
-func (h Host) NVIDIA() Driver {
-	version, ctl := h.path("/proc/driver/nvidia/version"), h.path("/dev/nvidiactl")
-	text, err := os.ReadFile(version)
-	hasVersion, hasCtl := err == nil, exists(ctl)
-	switch {
-	case hasVersion && hasCtl:
-		return Driver{true, "NVIDIA driver " + nvidiaVersion(string(text)) + " and " + ctl}
-	case hasVersion:
-		return Driver{true, "NVIDIA driver " + nvidiaVersion(string(text)) + " but no " + ctl}
-	case hasCtl:
-		return Driver{true, ctl + " but no " + version}
-	default:
-		return Driver{false, "no NVIDIA driver (neither " + version + " nor " + ctl + ")"}
-	}
-}
-
-// NVIDIAVersion is the version of the NVIDIA kernel driver that is loaded.
-func (h Host) NVIDIAVersion() (version string, loaded bool) {
-	text, err := os.ReadFile(h.path("/proc/driver/nvidia/version"))
-	if err != nil {
-		return "", false
-	}
-	return nvidiaVersion(string(text)), true
-}
 
 // AMD looks for the compute side of the amdgpu driver, or, where that is not
 // configured, for graphics cards of AMD that the driver serves.
@@ -77,22 +53,4 @@ func hasAMDCard(drm string) bool {
 		}
 	}
 	return false
-}
-
-// nvidiaVersion takes the driver's version from the first line of
-// /proc/driver/nvidia/version. The words before it differ between the open and
-// the closed driver; it is the first that consists of numbers and dots.
-func nvidiaVersion(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	for _, word := range strings.Fields(line) {
-		if isVersion(word) {
-			return word
-		}
-	}
-	return "of unknown version"
-}
-
-func isVersion(word string) bool {
-	return strings.Contains(word, ".") && strings.Trim(word, "0123456789.") == "" &&
-		word[0] != '.' && word[len(word)-1] != '.'
 }

@@ -18,7 +18,7 @@ import (
 const headers = "vendor"
 
 // Build compiles the library, unless that was done on this machine before, and
-// returns its file, which nobody may change. It exports the symbols that are given,
+// returns its file, which must not be changed. It exports the symbols that are given,
 // or with nil all that are not static. Several processes may build at once.
 func (l *Library) Build(exports []string) (string, error) {
 	files, err := l.files()

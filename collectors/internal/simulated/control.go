@@ -36,7 +36,7 @@ const (
 
 // Control is the Go side of a control file, which it reads and writes with pread and
 // pwrite. Words are 64 bits in the machine's order. A goroutine may read and write
-// while others do; words that are counted up here, with Next, nobody else changes.
+// while others do; words that are counted up here, with Next, nothing else changes.
 type Control struct {
 	mu   sync.Mutex // over Next
 	file *os.File
@@ -50,7 +50,7 @@ func newControl(path string) (*Control, error) {
 	return &Control{file: f}, f.Truncate(controlSize)
 }
 
-// Close closes the file; libraries go on.
+// Close closes the file; libraries keep theirs.
 func (c *Control) Close() error { return c.file.Close() }
 
 // Read returns a word.

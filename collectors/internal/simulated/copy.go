@@ -8,7 +8,7 @@ import (
 )
 
 // Copy is a scripted library at a place of its own, with its script and its control
-// file beside it.
+// file next to it.
 type Copy struct {
 	Path    string // of the library
 	Control *Control
@@ -17,7 +17,7 @@ type Copy struct {
 }
 
 // Copy puts a copy of a build into a directory, in the place of one that may be there;
-// whoever has loaded that keeps it. There is no script yet.
+// a process that has loaded that keeps it. There is no script yet.
 func (l *Library) Copy(dir, built string) (*Copy, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"warpgauge/collectors/internal/simulated"
 )
 
-// TestCopy: a copy is a file of its own, which finds its script, and hears of each
+// TestCopy: a copy is a file of its own, which finds its script, and sees each
 // new one.
 func TestCopy(t *testing.T) {
 	l, dir := tiny(t), filepath.Join(t.TempDir(), "sim")
@@ -76,7 +76,7 @@ func TestCopy(t *testing.T) {
 	}
 	f(simulated.FirstOwn+7, 1<<63+1)
 	if err := simulated.Tell(t.TempDir(), simulated.Generation); err == nil {
-		t.Error("a directory without a library was told")
+		t.Error("a directory without a library was accepted")
 	}
 }
 

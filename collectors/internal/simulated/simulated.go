@@ -1,11 +1,11 @@
 // Package simulated is what the simulated libraries of NVML, DCGM, ROCm SMI and CUDA
 // share: how they are compiled when a test needs them and kept for the next test, and
-// how a Go program tells one that is loaded, in whatever process, what to answer.
+// how a Go program sets the answers of one that is loaded, in whatever process.
 //
-// A simulated library that is told so reads a script, a text of lines. It finds the
-// script through a file that lies beside it, NAME.node; beside the script lies a file
+// A simulated library with a script reads it: a text of lines. It finds the
+// script through a file next to it, NAME.node; next to the script is a file
 // of 64-bit words, SCRIPT.control, which the library maps. A word that changes makes
-// it read the script again at its next call; in others it tells what is done with it.
+// it read the script again at its next call; in others it reports what is done with it.
 // lib holds the C side of that, which each library is compiled with.
 //
 // Nothing here runs in production.
@@ -53,7 +53,7 @@ func (l *Library) link() []string {
 	return append([]string{"-shared", "-pthread", "-Wl,-soname," + l.File, "-ldl"}, l.Link...)
 }
 
-// Directory is where builds are kept, one per user. What else a test keeps beside
+// Directory is where builds are kept, one per user. What else a test keeps next to
 // them has a name with a dash.
 func Directory() (string, error) {
 	base, err := os.UserCacheDir()

@@ -11,7 +11,7 @@ import (
 // childVariable names the test that a process was started for.
 const childVariable = "WARPGAUGE_NVMLTEST_TEST"
 
-// OwnProcess runs the calling test in a process of its own, for a library that
+// OwnProcess runs the calling test in a separate process, for a library that
 // differs from the one that this process is bound to. It is the test's first call:
 //
 //	if nvmltest.OwnProcess(t) {
@@ -36,11 +36,11 @@ func OwnProcess(t *testing.T) (done bool) {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
-		t.Fatalf("in a process of its own: %v\n%s", err, out)
+		t.Fatalf("in a separate process: %v\n%s", err, out)
 	case strings.Contains(string(out), "--- SKIP: "+t.Name()):
-		t.Skipf("in a process of its own:\n%s", out)
+		t.Skipf("in a separate process:\n%s", out)
 	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
-		t.Fatalf("the process of its own did not run the test:\n%s", out)
+		t.Fatalf("the separate process did not run the test:\n%s", out)
 	}
 	return true
 }

@@ -38,7 +38,7 @@ func (c *clock) line() string {
 	return fmt.Sprintf("time epoch %d", c.epoch)
 }
 
-// Freeze stops the simulated time at that many seconds: every value stands still.
+// Freeze stops the simulated time at that many seconds: no value changes.
 func (n *Node) Freeze(seconds float64) {
 	n.change(func() error { n.clock.frozen, n.clock.at = true, seconds; return nil })
 }
@@ -48,7 +48,7 @@ func (n *Node) Advance(d time.Duration) {
 	n.change(func() error { n.clock.at = n.clock.now() + d.Seconds(); return nil })
 }
 
-// Thaw lets the time run on from where it stands.
+// Thaw lets the time run again.
 func (n *Node) Thaw() {
 	n.change(func() error {
 		n.clock = clock{epoch: monotonic() - int64(n.clock.now()*1e9)}
@@ -80,7 +80,7 @@ func Square(low, high float64, period time.Duration, duty float64) Load {
 	return Load{fmt.Sprintf("square %g %g %g %g", low, high, period.Seconds(), duty)}
 }
 
-// SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters go on from
+// SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters continue from
 // where they are.
 func (n *Node) SetLoad(gpu int, l Load) {
 	n.change(func() error {

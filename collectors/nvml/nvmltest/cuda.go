@@ -11,7 +11,7 @@ import (
 //go:embed cuda/cuda.c
 var cudaSource embed.FS
 
-// WriteCUDA puts a simulated libcuda.so.1 beside the library of a Node that Write
+// WriteCUDA puts a simulated libcuda.so.1 next to the library of a Node that Write
 // has made. What multiplies through it raises the load of the Node's GPUs.
 func (n *Node) WriteCUDA() (string, error) {
 	source, err := fs.Sub(cudaSource, "cuda")

@@ -16,7 +16,7 @@ const (
 // keptEvents is how far a listener may be behind.
 const keptEvents = 1024
 
-// noInstance is what NVML says where an event concerns the whole GPU.
+// noInstance is what NVML says if an event concerns the whole GPU.
 const noInstance = 0xFFFFFFFF
 
 // XID tells those who listen of an XID on a GPU.

@@ -181,7 +181,7 @@ func TestScriptError(t *testing.T) {
 	}
 }
 
-// A script by the environment, which cannot be read: only a process of its own can
+// A script by the environment, which cannot be read: only another process can
 // have a library without a Node.
 func TestScriptByEnvironment(t *testing.T) {
 	if nvmltest.OwnProcess(t) {

@@ -128,7 +128,7 @@ func (n *Node) Unload() {
 }
 
 // LoadDriver brings the driver back, in another version if one is given. The
-// library stays what it was; where its version no longer fits, initialisation
+// library stays what it was; if its version no longer fits, initialisation
 // answers LIB_RM_VERSION_MISMATCH, as on a node after an upgrade.
 func (n *Node) LoadDriver(version string) {
 	n.change(func() error {

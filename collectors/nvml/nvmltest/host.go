@@ -75,7 +75,7 @@ func (n *Node) makeDriverFiles(version string) error {
 	return nil
 }
 
-// information is what the kernel module tells of a GPU, whatever NVML does.
+// information is what the kernel module says of a GPU, whatever NVML does.
 func (n *Node) information(gpu int) string {
 	return fmt.Sprintf("Model: \t\t %s\nIRQ:   \t\t %d\nGPU UUID: \t %s\nVideo BIOS: \t 96.00.74.00.01\nBus Type: \t PCIe\n"+
 		"DMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Firmware: \t %s\nGPU Excluded:\t No\n",

@@ -10,7 +10,7 @@ import (
 	"warpgauge/collectors/internal/simulated"
 )
 
-// library is the copy of a build that this process uses, in a directory of its own.
+// library is the copy of a build that this process uses, in a separate directory.
 type library struct {
 	options Options
 	built   string // what it is a copy of

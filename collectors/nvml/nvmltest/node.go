@@ -98,7 +98,7 @@ func (n *Node) Root() string { return n.dir }
 func (n *Node) GPUs() int { return n.gpus }
 
 // Close takes the node away and removes its files. The library then shows the
-// Node before it, if there is one. The error tells of a script that the library
+// Node before it, if there is one. The error is of a script that the library
 // could not read.
 func (n *Node) Close() error {
 	n.mu.Lock()

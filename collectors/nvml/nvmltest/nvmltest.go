@@ -59,7 +59,7 @@ func (c Config) withDefaults() Config {
 }
 
 // New makes a Node, which the library shows until the test ends or another Node is
-// made. It skips the test where there is no C compiler, unless WARPGAUGE_REQUIRE
+// made. It skips the test if there is no C compiler, unless WARPGAUGE_REQUIRE
 // names cc.
 func New(tb testing.TB, c Config) *Node {
 	tb.Helper()
@@ -92,7 +92,7 @@ func Start(c Config, fail func(error)) (*Node, error) {
 	return n, nodes.push(n)
 }
 
-// Write puts a library of its own, with a Node that it alone shows, into a
+// Write puts a separate library, with a Node that it alone shows, into a
 // directory: for programs that are started with --nvml-library=DIR/libnvidia-ml.so.1.
 // It stays there until the directory is removed.
 func Write(dir string, c Config, fail func(error)) (*Node, error) {

@@ -62,7 +62,7 @@ type Held struct {
 	Samples   int // of GPM
 }
 
-// Held tells what is held now: the zero value where everything was let go.
+// Held is what is held now: the zero value when everything was released.
 func (n *Node) Held() Held {
 	return Held{Inits: n.word(wordInits), Files: n.word(wordFiles), EventSets: n.word(wordEventSets), Samples: n.word(wordSamples)}
 }

@@ -3,7 +3,7 @@
 #
 # ROCm SMI finds GPUs by reading files under /sys only; it opens no device node
 # to enumerate or to sample. This script has such a tree written by rocmfake (Go,
-# beside this file: the simulation that the tests use), puts it over /sys in a
+# next to this file: the simulation that the tests use), puts it over /sys in a
 # private mount namespace, and runs a command there. Nothing outside that
 # namespace changes.
 #
@@ -32,7 +32,7 @@
 #
 # The command gets FAKE_AMD_SYS=<tree>: a test may write any file there and the
 # library will read it on its next call. FAKE_AMD_MOVER is the process that moves
-# the values: they stand still from kill -STOP to kill -CONT. Ways to misbehave on
+# the values: they do not move from kill -STOP to kill -CONT. Ways to misbehave on
 # purpose:
 #   * move a FIFO over a file (mkfifo f && mv f .../temp2_input): the read blocks
 #     until something writes it (a hung driver), or takes as long as the writer
@@ -91,8 +91,8 @@ else
 fi
 ((create)) || args+=(--stay)
 
-# It says where the tree is once all of it is there, and goes on moving the values
-# until the command, whose PID is that of this script, is gone, also where somebody
+# It says where the tree is once all of it is there, and keeps moving the values
+# until the command, whose PID is that of this script, is gone, also if a user
 # has stopped it by then; then it removes a temporary tree.
 exec {ready}< <(exec setpriv --pdeathsig CONT "$work" "${args[@]}" </dev/null 2>"$tree/log")
 mover=$!

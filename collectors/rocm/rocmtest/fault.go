@@ -88,7 +88,7 @@ func newFIFO(tb testing.TB, path string) *FIFO {
 // FIFO is a file whose readers wait.
 type FIFO struct{ f *os.File }
 
-// Feed lets one reader go on with text.
+// Feed gives text to one reader.
 func (p *FIFO) Feed(tb testing.TB, text string) {
 	tb.Helper()
 	if _, err := p.f.WriteString(text); err != nil {
@@ -96,7 +96,7 @@ func (p *FIFO) Feed(tb testing.TB, text string) {
 	}
 }
 
-// Close lets all readers go on; they see the end of the file.
+// Close releases all readers; they see the end of the file.
 func (p *FIFO) Close() {
 	_ = p.f.Close() // that of the test's end may be the second
 }

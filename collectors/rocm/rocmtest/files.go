@@ -148,7 +148,7 @@ func (g *GPU) fixed() map[string]string {
 	} {
 		f["fw_version/"+fw+"_fw_version"] = "0x000000a5"
 	}
-	if m.name == "" { // no field-replaceable unit tells it
+	if m.name == "" { // no field-replaceable unit has it
 		for _, k := range []string{"product_name", "product_number", "serial_number", "unique_id"} {
 			delete(f, k)
 		}

@@ -135,7 +135,7 @@ func (g *GPU) Reset(tb testing.TB, key string) {
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().IsRegular():
-		err = os.Truncate(path, 0) // who has it open goes on
+		err = os.Truncate(path, 0) // readers that have it open keep it
 	case err == nil:
 		err = remove(path)
 	case os.IsNotExist(err):

@@ -68,12 +68,12 @@ func (t *Tree) neighbours(node int) []int {
 	return to
 }
 
-// processorOf is the processor beside the GPU of a node.
+// processorOf is the processor next to the GPU of a node.
 func (t *Tree) processorOf(node int) int {
 	return t.GPUs[(node-processors)/len(t.GPUs[0].Instances)].numa()
 }
 
-// numa is the processor beside the GPU, which is its node of memory and of KFD.
+// numa is the processor next to the GPU, which is its node of memory and of KFD.
 func (g *GPU) numa() int { return g.Index * processors / len(g.tree.GPUs) }
 
 // linkNodes makes or removes link number n of a node.

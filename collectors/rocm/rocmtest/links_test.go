@@ -29,7 +29,7 @@ func linksOf(t *testing.T, tr *Tree, from int) string {
 	return strings.Join(out, " ")
 }
 
-// Beside each of two processors, which are nodes 0 and 1, is half of the GPUs.
+// Next to each of two processors, which are nodes 0 and 1, is half of the GPUs.
 func TestNodesReachEachOther(t *testing.T) {
 	f := func(tr *Tree, want map[int]string) {
 		t.Helper()

@@ -32,9 +32,9 @@ func (g *GPU) write() error {
 	return nil
 }
 
-// taken reports whether somebody else says what is in the file of a key: a test,
-// or whoever has put a pipe there by hand. A pipe is not written to: that would
-// wait for its reader, or let one go on that is meant to hang.
+// taken reports whether the content of the file of a key is set elsewhere: by a
+// test, or by a pipe that a user has put there. A pipe is not written to: that would
+// wait for its reader, or release one that is meant to hang.
 func (g *GPU) taken(key string) bool {
 	if g.pinned[key] {
 		return true
@@ -43,7 +43,7 @@ func (g *GPU) taken(key string) bool {
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// live are the texts that change. The power of an MI250X package is told by its
+// live are the texts that change. The power of an MI250X package is reported by its
 // first die only.
 func (g *GPU) live() map[string]string {
 	s, m := &g.State, g.spec

@@ -75,7 +75,7 @@ func encode(revision string, g *GPU) ([]byte, error) {
 	}
 	w := &blob{b: []byte{0, 0, byte(format), byte(content)}}
 	m, state := g.spec, g.State
-	if g.Index%m.dies != 0 { // the package's power is its first die's to tell
+	if g.Index%m.dies != 0 { // the package's power is reported by its first die
 		state.Watts, state.Energy = 0, 0
 	}
 	s := &state

@@ -50,7 +50,7 @@ const period = 20 * time.Second
 // which each GPU has its own phase, and the counters count it.
 func (s State) moved(m spec, phase int, d time.Duration) State {
 	// An event on the bus once a minute, an error of memory twice a minute, both
-	// from the start: what a test sees within seconds, it has told itself.
+	// from the start: what a test sees within seconds, it has set itself.
 	s.Replays += happened(s.Nanos, d, time.Minute)
 	s.Correctable += happened(s.Nanos, d, time.Minute/2)
 	s.Nanos += uint64(d)

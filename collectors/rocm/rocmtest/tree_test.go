@@ -48,7 +48,7 @@ func TestValuesMove(t *testing.T) {
 		before := g.State
 		tr.Step(t, time.Second)
 		if g.State.Energy <= before.Energy || g.State.Nanos != before.Nanos+1e9 {
-			t.Fatalf("counters stand still: %+v", g.State)
+			t.Fatalf("counters do not move: %+v", g.State)
 		}
 	}
 	if len(seen) < 8 {
@@ -119,7 +119,7 @@ func TestBuildRefuses(t *testing.T) {
 		}
 	}
 	if _, err := ParseModel("mi9000"); err == nil {
-		t.Error("no error for a board that nobody knows")
+		t.Error("no error for an unknown board")
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	kubelets "warpgauge/pkg/podresources/podresourcestest"
+	kubelets "warpgauge/pkg/kube/kubetest"
 )
 
 // nodes are those of the pictures: three of Kubernetes, one of a batch system. What

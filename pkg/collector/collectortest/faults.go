@@ -83,7 +83,13 @@ func checkHang(tb *subtest) {
 		blocked <- err
 	}
 	opened := make(chan error, 1)
-	go func() { opened <- openAndClose(h, rig) }()
+	next := rig.Factory()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+		defer cancel()
+		_, err := next.Open(ctx, h.Fields)
+		opened <- err
+	}()
 	if err, ok := within(h.Patience, opened); !ok {
 		tb.Errorf("open hangs with device %q", id)
 		defer func() { tb.Logf("open in the end: %v", <-opened) }()
@@ -91,6 +97,9 @@ func checkHang(tb *subtest) {
 		tb.Errorf("open while device %q hangs: %v", id, err)
 	}
 	release()
+	if err := next.Close(); err != nil { // it may wait for a call that hangs
+		tb.Errorf("close what was opened while device %q hung: %v", id, err)
+	}
 	if _, ok := within(h.Patience, blocked); !ok {
 		tb.Fatalf("sample of device %q did not return when it no longer hung", id)
 	}

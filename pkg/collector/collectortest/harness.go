@@ -33,6 +33,8 @@ type Harness struct {
 	// Patience is how long the suite waits for a call that must return, before
 	// it says that it hangs; 0 means eventually.Patience. It bounds a failing run only.
 	Patience time.Duration
+	// Allocates is set for a collector whose library's Go binding allocates in its calls.
+	Allocates bool
 }
 
 // Rig is the hardware of one subtest. Devices are named by collector.Device.ID.

@@ -1,6 +1,6 @@
 // Package processes is how the processes on a device travel in rows of numbers.
 // What reads them (a collector whose sources supply nothing else) and what makes
-// use of them (pkg/process) share it, and nothing else.
+// use of them (pkg/owner) share it, and nothing else.
 //
 // Each device of such a source has a block of Width columns, as AppendColumns
 // makes it: one cell with the number of processes that the library counts, then

@@ -2,9 +2,16 @@
 // clients.
 #include "fake.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 struct field_group {
 	uintptr_t id, owner;
@@ -52,7 +59,7 @@ struct connection *connection_of(dcgmHandle_t h) {
 	return NULL;
 }
 
-// note_last remembers when values were read last that nobody watches any more.
+// note_last remembers when values were read last that have no watch any more.
 static void note_last(const struct values *before) {
 	int64_t now = now_micros();
 	for (size_t i = 0; i < before->capacity; i++) {
@@ -63,10 +70,10 @@ static void note_last(const struct values *before) {
 	}
 }
 
-// count_watches tells how many watches have something that no later one of their client
+// count_watches counts how many watches have something that no later one of their client
 // has: the others are none of the engine's.
 static void count_watches(void) {
-	static int told;
+	static int counted;
 	struct values later = {0}; // by entity and field: code is whose
 	int now = 0;
 	for (int i = watch_count - 1; i >= 0; i--) {
@@ -84,11 +91,11 @@ static void count_watches(void) {
 		now += own;
 	}
 	free_values(&later);
-	for (; told < now; told++) plus(WORD_WATCHES);
-	for (; told > now; told--) minus(WORD_WATCHES);
+	for (; counted < now; counted++) plus(WORD_WATCHES);
+	for (; counted > now; counted--) minus(WORD_WATCHES);
 }
 
-// rebuild makes the table of what is watched anew. The engine knows of one watch by a
+// rebuild fills the table of what is watched. The engine knows of one watch by a
 // client of an entity's field: the last one says how often.
 static void rebuild(void) {
 	struct values before = watch_table;
@@ -125,6 +132,48 @@ int64_t last_read(int kind, int64_t id, int field) {
 	return v ? (int64_t)v->base : 0;
 }
 
+// name_file is where the name of a field group is kept for all processes, as one engine
+// keeps it for all its clients: next to the script.
+static bool name_file(char *path, size_t size, const char *name) {
+	const char *script = find_script();
+	if (!script) return false;
+	snprintf(path, size, "%s.names", script);
+	mkdir(path, 0700);
+	size_t at = strlen(path);
+	snprintf(path + at, size - at, "/%s", name);
+	for (char *c = path + at + 1; *c; c++)
+		if (*c == '/') *c = '_';
+	return true;
+}
+
+// take_name reports whether no client of the engine has the name. One of a process that
+// has ended, or of an engine before this one, counts no longer.
+static bool take_name(const struct connection *c, const char *name) {
+	char path[4600];
+	if (c->embedded || !name_file(path, sizeof path, name)) return true;
+	FILE *f = fopen(path, "r");
+	if (f) {
+		int pid;
+		uint64_t engine;
+		bool taken = fscanf(f, "%d %" SCNu64, &pid, &engine) == 2 && engine == c->engine && (!kill(pid, 0) || errno != ESRCH);
+		fclose(f);
+		if (taken) return false;
+		unlink(path);
+	}
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	if (fd < 0) return errno != EEXIST;
+	dprintf(fd, "%d %" PRIu64 "\n", (int)getpid(), c->engine);
+	close(fd);
+	return true;
+}
+
+static void drop_field_group(struct field_group *f) {
+	char path[4600];
+	if (f->owner != EMBEDDED_HANDLE && name_file(path, sizeof path, f->name)) unlink(path);
+	*f = (struct field_group){0};
+	minus(WORD_FIELD_GROUPS);
+}
+
 static void drop_watch(int i) {
 	free(watches[i].members);
 	free(watches[i].ended);
@@ -145,10 +194,7 @@ static void forget(struct connection *c) {
 	for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
 		if (groups[i].id && groups[i].owner == c->handle) drop_group(&groups[i]);
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++)
-		if (field_groups[i].id && field_groups[i].owner == c->handle) {
-			field_groups[i] = (struct field_group){0};
-			minus(WORD_FIELD_GROUPS);
-		}
+		if (field_groups[i].id && field_groups[i].owner == c->handle) drop_field_group(&field_groups[i]);
 	rebuild();
 }
 
@@ -168,15 +214,20 @@ static struct connection *free_connection(void) {
 	return NULL;
 }
 
+// A second dcgmInit does nothing, and one dcgmShutdown undoes all (DcgmApi.cpp).
+static bool initialised;
+
 dcgmReturn_t dcgmInit(void) {
 	ENTER(dcgmInit);
-	plus(WORD_INITS);
+	if (!initialised) plus(WORD_INITS);
+	initialised = true;
 	return leave(DCGM_ST_OK);
 }
 
 dcgmReturn_t dcgmShutdown(void) {
 	ENTER(dcgmShutdown);
-	if (atomic_load(word(WORD_INITS))) minus(WORD_INITS);
+	if (initialised) minus(WORD_INITS);
+	initialised = false;
 	return leave(DCGM_ST_OK);
 }
 
@@ -238,7 +289,7 @@ dcgmReturn_t dcgmDisconnect(dcgmHandle_t h) {
 
 static dcgmReturn_t attach(const char *address, unsigned timeout_ms, dcgmHandle_t *out) {
 	if (!address || !*address) return leave(DCGM_ST_BADPARAM);
-	if (!atomic_load(word(WORD_INITS))) return leave(DCGM_ST_UNINITIALIZED);
+	if (!initialised) return leave(DCGM_ST_UNINITIALIZED);
 	if (S->silent) {
 		leave(DCGM_ST_OK);
 		nanosleep(&(struct timespec){timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000}, NULL);
@@ -353,12 +404,13 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *i
 	if (n < 1) return leave(DCGM_ST_BADPARAM);
 	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // as the real one, one too early
 	for (int i = 0; i < n; i++)
-		if (!S->types[ids[i]]) return leave(DCGM_ST_UNKNOWN_FIELD);
+		if (!S->types[ids[i]]) return leave(DCGM_ST_BADPARAM); // as the real one (DcgmFieldGroup.cpp)
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++) {
 		if (field_groups[i].id && !strcmp(field_groups[i].name, name)) return leave(DCGM_ST_DUPLICATE_KEY);
 		if (!field_groups[i].id && !room) room = &field_groups[i];
 	}
 	if (!room) return beyond_limit(DCGM_ST_MAX_LIMIT);
+	if (!take_name(c, name)) return leave(DCGM_ST_DUPLICATE_KEY);
 	*room = (struct field_group){.id = serial++, .owner = c->handle, .count = n};
 	strncpy(room->name, name, sizeof room->name - 1);
 	memcpy(room->fields, ids, (size_t)n * sizeof *ids);
@@ -372,8 +424,7 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t id) {
 	struct field_group *f = field_group_of(id);
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (!f) return leave(DCGM_ST_NO_DATA);
-	*f = (struct field_group){0};
-	minus(WORD_FIELD_GROUPS);
+	drop_field_group(f);
 	return leave(DCGM_ST_OK);
 }
 

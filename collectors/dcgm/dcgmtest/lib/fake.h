@@ -14,7 +14,7 @@
 #include "simulated.h"
 
 // Words of our own in the control file; library.go has the same list. FN_EVERY means
-// all functions but the clean-up where it answers a code.
+// all functions but the clean-up if it answers a code.
 enum {
 	WORD_ENGINE = WORD_FIRST_OWN, // a change loses every connection and all that the engine knows
 	WORD_INITS,
@@ -22,7 +22,7 @@ enum {
 	WORD_EMBEDDED, // engines that run in a process
 	WORD_GROUPS,
 	WORD_FIELD_GROUPS,
-	WORD_WATCHES, // pairs of group and field group that have something of their own
+	WORD_WATCHES, // pairs of group and field group that have something that no other has
 	WORD_HEALTH_WATCHES,
 	WORD_PAUSED,
 	WORD_FAIL_AT,   // calls until the one that fails; 0 none
@@ -168,7 +168,7 @@ struct connection {
 struct connection *connection_of(dcgmHandle_t h);
 void sweep(void); // forgets what engines that are gone knew
 // watched returns when the first value of a watched field comes, and how often;
-// false where nobody watches it.
+// false if it has no watch.
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
 int64_t last_read(int kind, int64_t id, int field); // of what was watched once, µs; 0: never
 struct group {

@@ -170,7 +170,7 @@ static void read_field(struct state *s, struct line *l) {
 }
 
 // A freeze holds from the call that finds it, not from when it was asked for: what
-// was answered in between may be newer, and values that stand still do not go back.
+// was answered in between may be newer, and frozen values do not go back.
 static void read_freeze(struct state *s, struct line *l) {
 	struct entity of = entity(l);
 	struct freeze f = {of.kind, of.id, (int64_t)integer(l), now_micros()};

@@ -39,7 +39,7 @@ static void grow(struct values *t) {
 	free(old.slots);
 }
 
-// put_value returns the entry, made anew or emptied.
+// put_value returns the entry, new or emptied.
 struct value *put_value(struct values *t, int kind, int64_t id, int field) {
 	if (2 * (t->used + 1) > t->capacity) grow(t);
 	struct value *v = &t->slots[slot_of(t, kind, id, field)];

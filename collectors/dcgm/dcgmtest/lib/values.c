@@ -42,7 +42,7 @@ static const struct xid *last_xid(int64_t gpu, int64_t micros) {
 	return out;
 }
 
-// anything is a value of a field of which the script says nothing: one that tells
+// anything is a value of a field of which the script says nothing: one made of
 // field and entity, if that is plausible.
 static double anything(int64_t id, int field) {
 	struct range r = S->ranges[field];

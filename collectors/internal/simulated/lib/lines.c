@@ -51,7 +51,7 @@ void *append(void *list, int *count, size_t size) {
 	void **p = list;
 	void *bigger = realloc(*p, ((size_t)*count + 1) * size);
 	if (!bigger)
-		abort(); // a test that is out of memory has nothing to go on with
+		abort(); // a test that is out of memory cannot continue
 	*p = bigger;
 	return memset((char *)bigger + (size_t)(*count)++ * size, 0, size);
 }

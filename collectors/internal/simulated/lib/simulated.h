@@ -34,8 +34,8 @@ uint64_t generation(void);
 void count_call(enum function f);
 void set_text(const char *text);    // for Control.Text
 void complain(const char *problem); // of the script
-// find_script returns the script's path, of the file NAME.node beside the library or
-// of the variable WARPGAUGE_FAKE_…, and maps the control file beside it; NULL where
+// find_script returns the script's path, of the file NAME.node next to the library or
+// of the variable WARPGAUGE_FAKE_…, and maps the control file next to it; NULL where
 // neither names one. One thread at a time.
 const char *find_script(void);
 void pause_us(uint64_t us);

@@ -1,6 +1,6 @@
 // A simulated libcuda.so.1: as much of CUDA's driver API as gpu-check calls. It
 // multiplies on the CPU, and tells the simulated NVML of the load by adding to its
-// script, whose name is in the file libcuda.so.1.node beside this library.
+// script, whose name is in the file libcuda.so.1.node next to this library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static double simulated_time(void) {
 	return ((double)t.tv_sec * 1e9 + (double)t.tv_nsec - (double)epoch) / 1e9;
 }
 
-// read_script takes from the script what CUDA tells of GPUs, too.
+// read_script takes from the script what CUDA reports of GPUs, too.
 static CUresult read_script(void) {
 	char line[1024];
 	FILE *f = fopen(script, "re");

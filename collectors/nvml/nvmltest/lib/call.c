@@ -104,7 +104,7 @@ static nvmlReturn_t begin(struct call *c, enum function f, bool needs_init) {
 	return c->s ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-// finish releases the script where the call ends here.
+// finish releases the script if the call ends here.
 static nvmlReturn_t finish(struct call *c, nvmlReturn_t r) { return r == NVML_SUCCESS ? r : leave(c, r); }
 
 nvmlReturn_t enter_any(struct call *c, enum function f, nvmlDevice_t d) {
@@ -124,7 +124,7 @@ nvmlReturn_t enter_host(struct call *c, enum function f, bool needs_init) {
 	return r == NVML_SUCCESS ? finish(c, obey(c, false, NULL)) : r;
 }
 
-// enter_again goes on with a device that the call has found by itself.
+// enter_again continues with a device that the call has found by itself.
 nvmlReturn_t enter_again(struct call *c, nvmlDevice_t d) { return finish(c, obey(c, true, d)); }
 
 nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {

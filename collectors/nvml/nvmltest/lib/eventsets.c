@@ -72,7 +72,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, 
 	LEAVE(r);
 }
 
-// take gives the oldest event that the set has not told of.
+// take gives the oldest event that the set has not reported.
 static nvmlReturn_t take(const struct state *s, struct nvmlEventSet_st *set, nvmlEventData_t *out) {
 	nvmlReturn_t r = NVML_ERROR_TIMEOUT;
 	pthread_mutex_lock(&lock);

@@ -3,7 +3,7 @@
 #ifndef NVMLTEST_FAKE_H
 #define NVMLTEST_FAKE_H
 
-#define NVML_NO_UNVERSIONED_FUNC_DEFS // v1 functions are functions of their own
+#define NVML_NO_UNVERSIONED_FUNC_DEFS // v1 functions are separate functions
 #include <nvml.h>
 
 #include "simulated.h"
@@ -115,14 +115,14 @@ struct event {
 	unsigned gi, ci;
 };
 
-// What a GPU is to another, where it differs from the key p2p.
+// What a GPU is to another, if it differs from the key p2p.
 struct peer {
 	int from, to, index, status;
 };
 
 struct block;
 
-// A script that was read. It does not change; whoever uses it holds a reference.
+// A script that was read. It does not change; its users hold a reference.
 struct state {
 	int references; // under the lock of state.c
 	uint64_t generation;

@@ -141,7 +141,7 @@ static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *f, dou
 }
 
 // since_1970 is the simulated time as nvml.h has it, in microseconds since 1970: the
-// CPU's time while nobody has frozen the simulated one or moved it on.
+// CPU's time while no test has frozen the simulated one or advanced it.
 static long long since_1970(const struct call *c) {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static uint64_t epoch; // of the running time that zero is of

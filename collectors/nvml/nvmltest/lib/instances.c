@@ -28,7 +28,7 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t d, unsigned *out) {
 	LEAVE(NVML_SUCCESS);
 }
 
-// Where the GPU has no MIG at all this is not supported.
+// If the GPU has no MIG at all this is not supported.
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *out) {
 	GPU(nvmlDeviceGetMaxMigDeviceCount, d);
 	LEAVE(get_uint(&c, K_MIG_MAX, out));

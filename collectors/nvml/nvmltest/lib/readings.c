@@ -106,7 +106,7 @@ nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t d, nvmlClockType_t type, nvmlClockI
 	LEAVE((unsigned)type < 4 && (unsigned)id < 4 ? get_uint(&c, keys[id] + (int)type, out) : NVML_ERROR_INVALID_ARGUMENT);
 }
 
-// list answers how many there are where the caller's room does not do.
+// list answers how many there are if the caller's room is too small.
 static nvmlReturn_t list(const struct call *c, int key, int elements, unsigned *count, unsigned *out) {
 	unsigned have = 0, v;
 	if (!count)

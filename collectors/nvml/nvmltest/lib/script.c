@@ -18,7 +18,7 @@ struct block {
 void *keep(struct state *s, size_t size) {
 	struct block *b = calloc(1, sizeof *b + size);
 	if (!b)
-		abort(); // a test that is out of memory has nothing to go on with
+		abort(); // a test that is out of memory cannot continue
 	b->next = s->blocks;
 	s->blocks = b;
 	return b->memory;

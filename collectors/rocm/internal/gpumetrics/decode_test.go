@@ -61,7 +61,7 @@ type reading struct {
 	i int
 }
 
-// What each revision says, beside what all revisions of its kind say.
+// What each revision has in addition to what all revisions of its kind have.
 func expected(revision string) map[reading]float64 {
 	nan := math.NaN()
 	w := map[reading]float64{{gpumetrics.SystemClockCounter, 0}: 30040}
@@ -271,7 +271,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// The first form of 1.6 is told from the second by its size.
+// The first form of 1.6 differs from the second in its size.
 func TestEarly16(t *testing.T) {
 	b := make([]byte, 384)
 	copy(b, []byte{0x80, 0x01, 1, 6})

@@ -5,6 +5,85 @@ import (
 	"math"
 )
 
+// layout is one revision's structure. Revision 1.6 has two: the first that
+// kernels had was changed before boards came out, under the same number.
+type layout struct {
+	format, content uint8
+	size            int
+	runs            []run
+	scale           [fields]float64
+	width           [fields]uint8 // bytes; 0 = the revision does not have the field
+}
+
+// run is a row of members of one width that land side by side in Metrics.
+type run struct {
+	offset uint16 // in the file
+	word   uint16 // in Metrics
+	count  uint8
+	width  uint8
+}
+
+// builder lays members out one behind the other, each aligned to its width, as
+// C compilers do on every machine that amdgpu runs on.
+type builder struct {
+	l     layout
+	at    int
+	start *[fields + 1]uint16
+}
+
+const headerSize = 4
+
+func newBuilder(start *[fields + 1]uint16, format, content uint8) *builder {
+	b := &builder{l: layout{format: format, content: content}, at: headerSize, start: start}
+	for i := range b.l.scale {
+		b.l.scale[i] = 1
+	}
+	return b
+}
+
+// put adds an array of count members, which becomes elements first… of the field.
+func (b *builder) put(width, count int, f Field, first int) {
+	b.at = (b.at + width - 1) &^ (width - 1)
+	if f != none {
+		if first+count > f.Len() {
+			panic("gpumetrics: more members than the field has")
+		}
+		b.l.runs = append(b.l.runs, run{
+			offset: uint16(b.at), word: b.start[f] + uint16(first), count: uint8(count), width: uint8(width),
+		})
+		b.l.width[f] = uint8(width)
+	}
+	b.at += width * count
+}
+
+func (b *builder) each(width int, list []Field) {
+	for _, f := range list {
+		b.put(width, 1, f, 0)
+	}
+}
+
+func (b *builder) u8(list ...Field)      { b.each(1, list) }
+func (b *builder) u16(list ...Field)     { b.each(2, list) }
+func (b *builder) u32(list ...Field)     { b.each(4, list) }
+func (b *builder) u64(list ...Field)     { b.each(8, list) }
+func (b *builder) u16s(n int, f Field)   { b.put(2, n, f, 0) }
+func (b *builder) u64s(n int, f Field)   { b.put(8, n, f, 0) }
+func (b *builder) skip(width, count int) { b.put(width, count, none, 0) }
+
+// unit sets by what the number in the file is multiplied.
+func (b *builder) unit(scale float64, list ...Field) {
+	for _, f := range list {
+		b.l.scale[f] = scale
+	}
+}
+
+// done ends the structure: its size is a multiple of its widest member's, which
+// is eight bytes in every revision.
+func (b *builder) done() layout {
+	b.l.size = (b.at + 7) &^ 7
+	return b.l
+}
+
 // words is the sum of Len over all fields.
 const words = 949
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
@@ -33,21 +32,19 @@ func TestReadAllocatesNothing(t *testing.T) {
 func BenchmarkTick(b *testing.B) {
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
 	r := New(Options{Root: tree.Root})
-	gpus, _, err := r.Find(context.Background())
+	found, err := r.Find(context.Background())
+	gpus := found.GPUs
 	if err != nil {
 		b.Fatal(err)
 	}
 	wanted := everything(1)
-	h, err := r.Open(context.Background(), &gpus[0], wanted)
-	if err != nil {
-		b.Fatal(err)
-	}
+	h := r.Open(&gpus[0], wanted)
 	defer h.Close()
 	values, due, m := make([]float64, len(wanted)), make([]bool, len(wanted)), new(gpumetrics.Metrics)
 	has := h.Has()
 	cells := 0
 	for i, w := range wanted {
-		fast := w.Kind < raw.Correctable && w.Kind != raw.TemperatureCrit && w.Kind != raw.TemperatureStop
+		fast := w.Kind < Correctable && w.Kind != TemperatureCrit && w.Kind != TemperatureStop
 		due[i] = fast && has[i]
 		if due[i] {
 			cells++
@@ -55,7 +52,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := h.(raw.Files).Metrics(m); err != nil {
+		if err := h.Metrics(m); err != nil {
 			b.Fatal(err)
 		}
 		if err := h.Read(values, due); err != nil {

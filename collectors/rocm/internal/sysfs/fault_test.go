@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector"
 )
@@ -27,14 +26,12 @@ func TestWithoutBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := New(Options{Root: tree.Root})
-	gpus, _, err := r.Find(context.Background())
+	found, err := r.Find(context.Background())
+	gpus := found.GPUs
 	if err != nil || len(gpus) != 1 {
 		t.Fatal(gpus, err)
 	}
-	h, err := r.Open(context.Background(), &gpus[0], []raw.Reading{{Kind: raw.Voltage}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := r.Open(&gpus[0], []Reading{{Kind: Voltage}})
 	defer h.Close()
 	v := []float64{nan}
 	if err := h.Read(v, []bool{true}); err != nil || !same(v[0], float64(tree.GPUs[0].State.MilliVolts)/1000) {
@@ -54,7 +51,7 @@ func TestSuspended(t *testing.T) {
 		}
 	}
 	var asked sync.WaitGroup
-	for range 2 { // the schedule of pcie_bw asks beside the source
+	for range 2 { // the schedule of pcie_bw asks as well as the source
 		asked.Go(func() {
 			for range 100 {
 				f.h.Suspended()
@@ -82,12 +79,12 @@ func TestBrokenFiles(t *testing.T) {
 		cells   []int
 		healthy bool // a text without its line end is whole
 	}{
-		{"gpu_busy_percent", []int{f.at(raw.Busy, 0)}, true},
-		{"mem_info_vram_used", []int{f.at(raw.MemoryUsed, raw.MemoryVRAM)}, true},
-		{"hwmon/temp2_input", []int{f.at(raw.Temperature, raw.SensorJunction)}, true},
-		{"pp_dpm_sclk", []int{f.at(raw.Clock, raw.ClockGraphics), f.at(raw.ClockMax, raw.ClockGraphics)}, false},
-		{"ras/gfx_err_count", []int{f.at(raw.Correctable, raw.BlockGFX), f.at(raw.Uncorrectable, raw.BlockGFX), f.at(raw.Deferred, raw.BlockGFX)}, false},
-		{"ras/gpu_vram_bad_pages", []int{f.at(raw.BadPages, 0), f.at(raw.BadPages, 1), f.at(raw.BadPages, 2)}, false},
+		{"gpu_busy_percent", []int{f.at(Busy, 0)}, true},
+		{"mem_info_vram_used", []int{f.at(MemoryUsed, MemoryVRAM)}, true},
+		{"hwmon/temp2_input", []int{f.at(Temperature, SensorJunction)}, true},
+		{"pp_dpm_sclk", []int{f.at(Clock, ClockGraphics), f.at(ClockMax, ClockGraphics)}, false},
+		{"ras/gfx_err_count", []int{f.at(Correctable, BlockGFX), f.at(Uncorrectable, BlockGFX), f.at(Deferred, BlockGFX)}, false},
+		{"ras/gpu_vram_bad_pages", []int{f.at(BadPages, 0), f.at(BadPages, 1), f.at(BadPages, 2)}, false},
 	} {
 		for name, text := range map[string]string{
 			"empty": "", "blank": "\n \n", "inaccessible": rocmtest.Inaccessible, "huge": strings.Repeat("7", 40000), "binary": "\x00\xff\x01\n",
@@ -125,13 +122,13 @@ func TestBrokenFiles(t *testing.T) {
 func TestAbsentFileComes(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	f.read()
-	f.want(raw.FanRPM, 0, nan)
+	f.want(FanRPM, 0, nan)
 	f.tree.GPUs[0].Set(t, "hwmon/fan1_input", "1500\n")
 	f.read()
-	f.want(raw.FanRPM, 0, nan)
+	f.want(FanRPM, 0, nan)
 	f.clock.t = f.clock.t.Add(absentFor)
 	f.read()
-	f.want(raw.FanRPM, 0, 1500)
+	f.want(FanRPM, 0, 1500)
 }
 
 func TestVanishAndReturn(t *testing.T) {
@@ -163,7 +160,7 @@ func TestVanishAndReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Metrics finds out alone, too: beside the library nothing else is read.
+	// Metrics finds out alone, too.
 	f.clock.t = f.clock.t.Add(time.Minute)
 	g.Vanish(t)
 	if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) {
@@ -213,9 +210,9 @@ func TestHwmonMoves(t *testing.T) {
 	f.clock.t = f.clock.t.Add(time.Minute)
 	f.read()
 	f.read()
-	f.want(raw.Temperature, raw.SensorJunction, 66)
-	f.want(raw.Temperature, raw.SensorMemory, nan)
-	f.want(raw.PowerInput, 0, 400)
+	f.want(Temperature, SensorJunction, 66)
+	f.want(Temperature, SensorMemory, nan)
+	f.want(PowerInput, 0, 400)
 }
 
 // A driver that hangs holds up the goroutine that reads, and ends when it answers.
@@ -229,7 +226,7 @@ func TestHang(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	f.want(raw.Temperature, raw.SensorJunction, 77)
+	f.want(Temperature, SensorJunction, 77)
 	f.common(g)
 
 	go func() { done <- f.h.Read(f.values, f.due) }()
@@ -245,5 +242,5 @@ func TestHang(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	f.want(raw.Temperature, raw.SensorJunction, nan)
+	f.want(Temperature, SensorJunction, nan)
 }

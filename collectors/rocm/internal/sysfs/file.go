@@ -1,8 +1,3 @@
-// Package sysfs reads what the amdgpu driver shows under /sys: which boards
-// there are (Discover) and, from files that are kept open, what they measure.
-// Nothing here opens a device node, writes, or calls a library.
-//
-// A File belongs to one goroutine. Steady reading allocates nothing.
 package sysfs
 
 import (
@@ -12,37 +7,37 @@ import (
 	"time"
 )
 
-// What Read answers beside the errors of the system, all as values that are made once.
+// Errors of Read in addition to those of the system, made once.
 var (
-	ErrAbsent = errors.New("no such file")               // not there, or not yet looked for again
+	ErrAbsent = errors.New("no such file")               // not there, or not yet opened again
 	ErrGone   = errors.New("file is of a device gone")   // it was there and was removed while open
 	ErrEmpty  = errors.New("file is empty")              // the driver printed nothing
 	ErrHuge   = errors.New("file is larger than it may") // it does not fit the buffer
 )
 
-// absentFor is how long a file that is not there is not looked for again: what a
+// absentFor is how long a file that is not there is not opened again: what a
 // driver does not show, it rarely shows later, and opening costs more than reading.
 const absentFor = 10 * time.Second
 
 // File is one file that is kept open and read from its start each time, which
-// makes the driver print it anew.
+// makes the driver print it again.
 type File struct {
 	path  string
 	fd    int
-	again time.Time // not before this is an absent file looked for
+	again time.Time // an absent file is not opened before this
 }
 
 // NewFile names a file. It is opened when it is first read.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
-// Path is where the file is.
+// Path returns the file's path.
 func (f *File) Path() string { return f.path }
 
 // Read reads the file into buf, without the white space at its end. now is the
 // time of the tick.
 // Errors: ErrAbsent, ErrGone, ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu
 // answers EPERM and EBUSY during a reset and EOPNOTSUPP for what a board lacks.
-// After ErrGone the file is closed and the next Read opens it anew.
+// After ErrGone the file is closed and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	n, err := f.ReadAt(buf, 0, now)
 	if err != nil {
@@ -104,7 +99,7 @@ func (f *File) open(now time.Time) error {
 	}
 }
 
-// Forget closes the file and looks for it again at the next Read.
+// Forget closes the file; the next Read opens it again.
 func (f *File) Forget() {
 	f.Close()
 	f.again = time.Time{}
@@ -136,7 +131,7 @@ func removedBy(err error) bool {
 	}
 }
 
-// pread reads at an offset. A pipe, which tests put in place of a file to make
+// pread reads at an offset. A pipe, with which tests replace a file to make
 // its reader wait, has none.
 func pread(fd int, buf []byte, offset int64) (int, error) {
 	for {

@@ -44,7 +44,7 @@ func TestFile(t *testing.T) {
 	write(strings.Repeat("7", 15))
 	f(strings.Repeat("7", 15), nil)
 	write(strings.Repeat("7", 16))
-	f("", ErrHuge) // it may go on
+	f("", ErrHuge) // there may be more
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -12,34 +12,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func find(t testing.TB, tree *rocmtest.Tree) []raw.GPU {
+func find(t testing.TB, tree *rocmtest.Tree) []GPU {
 	t.Helper()
-	gpus, node, err := New(Options{Root: tree.Root}).Find(context.Background())
+	found, err := New(Options{Root: tree.Root}).Find(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if node.Driver != "6.8.5" {
-		t.Errorf("driver %q", node.Driver)
+	if found.Driver != "6.8.5" || len(found.LeftOut) > 0 {
+		t.Errorf("driver %q, left out %q", found.Driver, found.LeftOut)
 	}
-	return gpus
+	return found.GPUs
 }
 
 func TestFindMI250X(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 4})
-	var want []raw.GPU
+	var want []GPU
 	for i, g := range tree.GPUs {
-		want = append(want, raw.GPU{
+		want = append(want, GPU{
 			PCI: g.PCI, Card: fmt.Sprintf("card%d", i+1), Render: fmt.Sprintf("renderD%d", 128+i),
 			Path:     filepath.Dir(g.Path("vendor")),
 			UniqueID: g.UniqueID, Serial: g.Serial, Model: "AMD INSTINCT MI250X (MCM) OAM AC MBA",
-			VBIOS: "113-D65201-054", DeviceID: 0x7408, Hive: 7312645201374019923,
-			Instances: []raw.Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, XCCs: 1, Units: 110}},
+			VBIOS:     "113-D65201-054",
+			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110}},
 		})
 	}
 	if diff := cmp.Diff(want, find(t, tree)); diff != "" {
@@ -58,14 +57,14 @@ func TestFindPartitions(t *testing.T) {
 			t.Fatalf("%s: %d boards: partitions are none", mode, len(gpus))
 		}
 		for i, g := range gpus {
-			if g.Compute != mode || g.Memory != "NPS4" || len(g.Instances) != n || g.APU {
+			if g.Compute != mode || g.Memory != "NPS4" || len(g.Instances) != n {
 				t.Errorf("%s: %+v", mode, g)
 				continue
 			}
 			for k, inst := range g.Instances {
 				at := i*n + k
-				want := raw.Instance{ID: k, Node: at + 2, KFD: tree.GPUs[i].Instances[k].KFD,
-					Render: fmt.Sprintf("renderD%d", 128+at), XCCs: 8 / n, Units: 304 / n}
+				want := Instance{ID: k, Node: at + 2, KFD: tree.GPUs[i].Instances[k].KFD,
+					Render: fmt.Sprintf("renderD%d", 128+at), Units: 304 / n}
 				if k > 0 { // the first is the board's own device
 					want.Name = fmt.Sprintf("amdgpu_xcp_%d", i*(n-1)+k)
 				}
@@ -79,11 +78,11 @@ func TestFindPartitions(t *testing.T) {
 
 func TestFindOthers(t *testing.T) {
 	radeon := find(t, rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1, NoBMC: true}))
-	if len(radeon) != 1 || radeon[0].Model != "Radeon RX 7900 XTX" || radeon[0].Card != "card0" || radeon[0].APU || radeon[0].Compute != "" || radeon[0].Hive != 0 {
+	if len(radeon) != 1 || radeon[0].Model != "Radeon RX 7900 XTX" || radeon[0].Card != "card0" || radeon[0].Compute != "" {
 		t.Errorf("Radeon: %+v", radeon)
 	}
 	apu := find(t, rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1, NoKFD: true}))
-	if len(apu) != 1 || apu[0].Model != "AMD GPU 1002:15bf" || !apu[0].APU || apu[0].UniqueID != 0 || apu[0].Instances != nil {
+	if len(apu) != 1 || apu[0].Model != "AMD GPU 1002:15bf" || apu[0].UniqueID != 0 || apu[0].Instances != nil {
 		t.Errorf("APU: %+v", apu)
 	}
 }
@@ -115,9 +114,9 @@ func TestModelFromLists(t *testing.T) {
 
 func TestFindNothing(t *testing.T) {
 	empty := New(Options{Root: t.TempDir()})
-	gpus, node, err := empty.Find(context.Background())
-	if len(gpus) != 0 || node.Driver != "" || err != nil {
-		t.Errorf("without /sys: %v, %v, %v", gpus, node, err)
+	found, err := empty.Find(context.Background())
+	if len(found.GPUs) != 0 || found.Driver != "" || err != nil {
+		t.Errorf("without /sys: %+v, %v", found, err)
 	}
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	g := tree.GPUs[0]
@@ -158,25 +157,80 @@ func TestFindBroken(t *testing.T) {
 	}
 }
 
-// A driver that hangs in a file holds up one search and no more.
-func TestFindHangs(t *testing.T) {
+// Cards that cannot be distinguished, and those beyond the limit, are left out: the
+// others are found.
+func TestFindLeavesOut(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 3})
+	tree.GPUs[1].Set(t, "unique_id", fmt.Sprintf("%016x\n", tree.GPUs[0].UniqueID))
+	found, err := New(Options{Root: tree.Root}).Find(context.Background())
+	if err != nil || len(found.GPUs) != 2 || found.GPUs[0].PCI != tree.GPUs[0].PCI || found.GPUs[1].PCI != tree.GPUs[2].PCI {
+		t.Errorf("with a unique id twice: %+v, %v, want the first and the third", found.GPUs, err)
+	}
+	if len(found.LeftOut) != 1 || !strings.Contains(found.LeftOut[0], tree.GPUs[1].PCI) {
+		t.Errorf("left out %q, want the second", found.LeftOut)
+	}
+	var many []GPU
+	for i := range 1000 {
+		many = append(many, GPU{PCI: fmt.Sprintf("%04x:00:00.0", i/2), Card: fmt.Sprintf("card%d", i), Instances: make([]Instance, 8)})
+	}
+	kept, leftOut := distinct(many)
+	if len(kept) != maxDevices/9 || len(kept)+len(leftOut) != len(many) {
+		t.Errorf("%d of 1000 cards kept, %d left out, want %d kept", len(kept), len(leftOut), maxDevices/9)
+	}
+}
+
+// Counts that no GPU has are not believed.
+func TestFindAbsurd(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
-	pipe := tree.GPUs[0].FIFO(t, "unique_id")
-	r := New(Options{Root: tree.Root})
+	tree.GPUs[0].Set(t, "kfd/properties", "simd_count 18446744073709551615\nsimd_per_cu 1\nlocation_id 16640\ndomain 0\ndrm_render_minor 18446744073709551615\n")
+	gpus := find(t, tree)
+	if len(gpus) != 1 || len(gpus[0].Instances) != 1 || gpus[0].Instances[0].Units != 0 {
+		t.Errorf("%+v, want an instance with no known number of compute units", gpus)
+	}
+	dir := filepath.Dir(tree.GPUs[0].Path("kfd/properties"))
+	for i := range 40 {
+		if err := os.CopyFS(filepath.Join(filepath.Dir(dir), fmt.Sprint(100+i)), os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gpus = find(t, tree); len(gpus[0].Instances) != maxInstances {
+		t.Errorf("%d instances, want %d", len(gpus[0].Instances), maxInstances)
+	}
+}
+
+func TestFindEndsWithItsContext(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := r.Find(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatalf("Find = %v, want that of ctx", err)
+	if _, err := New(Options{Root: tree.Root}).Find(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Find = %v, want that of ctx", err)
 	}
-	if _, _, err := r.Find(context.Background()); !errors.Is(err, errFinding) {
-		t.Fatalf("second Find = %v, want %v", err, errFinding)
+}
+
+// The parent asks this before it starts anything.
+func TestPresent(t *testing.T) {
+	f := func(what, root string, want bool) {
+		t.Helper()
+		if got := New(Options{Root: root}).Present(); got != want {
+			t.Errorf("%s: present %v, want %v", what, got, want)
+		}
 	}
-	pipe.Feed(t, "5a1c0de000000000\n")
-	<-r.finding
-	tree.GPUs[0].Reset(t, "unique_id")
-	if gpus, _, err := r.Find(context.Background()); err != nil || len(gpus) != 1 {
-		t.Fatalf("after the driver has answered: %v, %v", gpus, err)
+	f("no /sys", t.TempDir(), false)
+	for _, o := range []rocmtest.Options{{}, {Model: rocmtest.MI300X, Partition: "CPX"}, {Model: rocmtest.APU, GPUs: 1, NoKFD: true}, {Model: rocmtest.RX7900, GPUs: 1}} {
+		f(fmt.Sprintf("%+v", o), rocmtest.NewTree(t, o).Root, true)
 	}
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1, NoKFD: true})
+	g := tree.GPUs[0]
+	g.Set(t, "class", "0x0c0330\n")
+	f("a USB controller", tree.Root, false)
+	g.Set(t, "class", "0x120000\n")
+	f("an accelerator", tree.Root, true)
+	g.Set(t, "vendor", "0x10de\n")
+	f("another vendor", tree.Root, false)
+	g.Reset(t, "vendor")
+	g.Remove(t, "driver")
+	g.Remove(t, "uevent")
+	f("no driver", tree.Root, false)
 }
 
 // Older kernels have the partition in the bits of the PCI function.

@@ -6,10 +6,14 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/pkg/collector"
 )
 
@@ -17,17 +21,17 @@ import (
 // page, which amdgpu's texts do not fill where pages are larger than 4 KiB.
 const bufferSize = 16 << 10
 
-// renameAfter is how long the names of files hold, whatever the files answer. A
-// driver that says "no such device" of one file for ever costs no more than this.
+// renameAfter is how long the paths of files hold, whatever their reads return. A
+// driver that keeps saying "no such device" of one file costs no more than this.
 const renameAfter = time.Second
 
-// handle reads one GPU. Where reading says that the GPU has gone, the next call
-// looks whether it is there and opens everything anew: its sensors may have
+// Handle reads one GPU. When a read says that the GPU has gone, the next call
+// checks whether it is there and opens everything again: its sensors may have
 // other numbers then.
-type handle struct {
+type Handle struct {
 	r      *Reader
-	gpu    raw.GPU
-	wanted []raw.Reading
+	gpu    GPU
+	wanted []Reading
 	dir    string
 
 	values    []valueFile
@@ -41,16 +45,18 @@ type handle struct {
 	refused error // gpu_metrics has an unknown revision, that of header
 	header  gpumetrics.Header
 
+	sensors string // directory of hwmon, "" if there is none
+
 	buf   []byte
 	now   time.Time
-	named time.Time // when the files got their names; zero: they have none
-	gone  bool      // a file answered as those of a removed device do
+	named time.Time // when the files got their paths; zero: they have none
+	gone  bool      // a file returned what those of a removed device return
 }
 
-var _ raw.Files = (*handle)(nil)
-
-func newHandle(r *Reader, g *raw.GPU, wanted []raw.Reading) *handle {
-	h := &handle{
+// Open prepares to read the wanted readings of a GPU. No file is opened before
+// the first Read, so that a GPU that hangs only delays its own source.
+func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
+	h := &Handle{
 		r: r, gpu: *g, wanted: wanted, dir: r.path("bus/pci/devices/" + g.PCI),
 		buf: make([]byte, bufferSize), metrics: NewFile(""),
 	}
@@ -61,13 +67,13 @@ func newHandle(r *Reader, g *raw.GPU, wanted []raw.Reading) *handle {
 	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	for i, w := range wanted {
 		switch w.Kind {
-		case raw.Correctable, raw.Uncorrectable, raw.Deferred:
+		case Correctable, Uncorrectable, Deferred:
 			h.addRAS(w, i)
-		case raw.BadPages:
+		case BadPages:
 			h.pages.add(w, i)
-		case raw.Processes, raw.ProcessMemory, raw.ProcessUnits:
-			h.processes.add(g, w, i)
-		case raw.InstanceTotal:
+		case Processes, ProcessMemory, ProcessUnits:
+			h.processes.add(r, g, w, i)
+		case InstanceTotal:
 			h.addInstance(w, i)
 		default:
 			h.addValue(w, i)
@@ -76,11 +82,14 @@ func newHandle(r *Reader, g *raw.GPU, wanted []raw.Reading) *handle {
 	return h
 }
 
-// Has looks which files are there. Reading none wakes no board.
-func (h *handle) Has() []bool {
+// Has returns for each wanted reading whether it could ever have a value with
+// this board and driver, by the files that are there. That a value is missing
+// just now does not count: a file that is there but empty has. No file is read
+// that would wake a board.
+func (h *Handle) Has() []bool {
 	has := make([]bool, len(h.wanted))
 	h.now = h.r.o.Now()
-	if h.look() != nil {
+	if h.locate() != nil {
 		return has
 	}
 	for _, f := range h.values {
@@ -103,8 +112,13 @@ func (h *handle) Has() []bool {
 	return has
 }
 
-// Read reads every due file once.
-func (h *handle) Read(values []float64, due []bool) error {
+// Read stores the due readings in values, with one read of each file. Blank,
+// unsupported and torn are NaN; cells that are not due stay as they are.
+// Shape: len(values) = len(due) = len(wanted).
+// Errors: collector.ErrDeviceLost, wrapped, if the GPU is gone; the next Read
+// checks whether it is back. collector.ErrColumnsChanged if another board has come
+// at its address. All due cells are NaN then.
+func (h *Handle) Read(values []float64, due []bool) error {
 	h.now = h.r.o.Now()
 	blank(values, due)
 	if err := h.prepare(); err != nil {
@@ -118,7 +132,7 @@ func (h *handle) Read(values []float64, due []bool) error {
 	if !h.gone {
 		return nil
 	}
-	err := h.look()
+	err := h.locate()
 	if err != nil {
 		blank(values, due)
 	}
@@ -133,53 +147,128 @@ func blank(values []float64, due []bool) {
 	}
 }
 
-// prepare makes sure that files have names.
-func (h *handle) prepare() error {
+// prepare makes sure that files have paths.
+func (h *Handle) prepare() error {
 	if h.gone || h.named.IsZero() {
-		return h.look()
+		return h.locate()
 	}
 	return nil
 }
 
-// read reads a text and notes what says that the GPU is gone.
-func (h *handle) read(f *File) ([]byte, error) {
+// read reads a text and notes if it says that the GPU is gone.
+func (h *Handle) read(f *File) ([]byte, error) {
 	if f.path == "" {
 		return nil, ErrAbsent
 	}
-	looked := f.again
+	again := f.again
 	text, err := f.Read(h.buf, h.now)
-	if errors.Is(err, ErrGone) || errors.Is(err, ErrAbsent) && f.again != looked && !h.there() {
+	if errors.Is(err, ErrGone) || errors.Is(err, ErrAbsent) && f.again != again && !h.Exists() {
 		h.gone = true
 	}
 	return text, err
 }
 
-// there looks for the device itself. Where files that were named but never open
-// are missing, it may have gone before anybody opened one.
-func (h *handle) there() bool { return exists(filepath.Join(h.dir, "vendor")) }
+// Exists reports whether the device itself is there. If files that have paths but
+// were never open are missing, it may have gone before the first was opened.
+func (h *Handle) Exists() bool { return exists(filepath.Join(h.dir, "vendor")) }
 
-// Suspended asks the power management of PCI, which answers from memory. It may
-// run beside everything else.
-func (h *handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
+// locate checks whether the GPU is there, and gives its files their paths again.
+// Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if another board
+// has come at its address.
+func (h *Handle) locate() error {
+	if !h.Exists() {
+		_ = h.Close() // never fails
+		h.gone = true
+		return h.lost()
+	}
+	h.gone = false
+	if !h.named.IsZero() && h.now.Sub(h.named) < renameAfter {
+		return nil
+	}
+	_ = h.Close() // never fails
+	if id := uniqueID(h.dir); id != h.gpu.UniqueID && id != 0 && h.gpu.UniqueID != 0 {
+		return fmt.Errorf("read gpu %s: unique id is %016x, was %016x: %w", h.gpu.PCI, id, h.gpu.UniqueID, collector.ErrColumnsChanged)
+	}
+	h.name()
+	h.named = h.now
+	return nil
+}
 
-// Metrics reads gpu_metrics.
-func (h *handle) Metrics(m *gpumetrics.Metrics) error {
+// name gives each file its path. The numbers of hwmon and of its sensors are the
+// kernel's to choose whenever the driver is bound.
+func (h *Handle) name() {
+	h.sensors = hwmonOf(h.dir)
+	numbers := sensorsOf(h.sensors)
+	for i := range h.values {
+		h.values[i].file = NewFile(h.values[i].path(h.dir, h.sensors, numbers))
+	}
+	for i := range h.ras {
+		h.ras[i].file = NewFile(filepath.Join(h.dir, "ras", h.ras[i].block+"_err_count"))
+	}
+	h.metrics = NewFile(filepath.Join(h.dir, "gpu_metrics"))
+	h.pages.file = NewFile(filepath.Join(h.dir, "ras/gpu_vram_bad_pages"))
+}
+
+// Sensors is the directory of hwmon when paths were last given, "" if the GPU has
+// none.
+func (h *Handle) Sensors() string { return h.sensors }
+
+// path is the file's path now, "" if it has none.
+func (s origin) path(dir, hwmon string, sensors map[string]string) string {
+	switch {
+	case s.file == "", s.hwmon && hwmon == "", s.sensor != "" && sensors[s.sensor] == "":
+		return ""
+	case s.sensor != "":
+		return filepath.Join(hwmon, strings.Replace(s.file, "N", sensors[s.sensor], 1))
+	case s.hwmon:
+		return filepath.Join(hwmon, s.file)
+	default:
+		return filepath.Join(dir, s.file)
+	}
+}
+
+// hwmonOf is the directory of the GPU's sensors, "" if it has none.
+func hwmonOf(dir string) string {
+	for _, n := range names(filepath.Join(dir, "hwmon")) {
+		path := filepath.Join(dir, "hwmon", n)
+		if text(path, "name") == "amdgpu" {
+			return path
+		}
+	}
+	return ""
+}
+
+// sensorsOf maps the labels of temperatures to their numbers.
+func sensorsOf(hwmon string) map[string]string {
+	m := map[string]string{}
+	for n := 1; n <= 8 && hwmon != ""; n++ {
+		if label := text(hwmon, "temp"+strconv.Itoa(n)+"_label"); label != "" {
+			m[label] = strconv.Itoa(n)
+		}
+	}
+	return m
+}
+
+// Metrics reads and decodes gpu_metrics. m has nothing after an error.
+// Errors: those of package gpumetrics, fs.ErrNotExist (the board has none),
+// collector.ErrDeviceLost.
+func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	m.Reset()
 	h.now = h.r.o.Now()
 	if err := h.prepare(); err != nil {
 		return err
 	}
-	looked := h.metrics.again
+	again := h.metrics.again
 	n, err := h.metrics.ReadAt(h.buf, 0, h.now)
 	switch {
 	case errors.Is(err, ErrGone):
 		h.gone = true
-		if err := h.look(); err != nil {
+		if err := h.locate(); err != nil {
 			return err
 		}
 		return ErrGone
-	case errors.Is(err, ErrAbsent) && h.metrics.again != looked && !h.there():
-		return h.look()
+	case errors.Is(err, ErrAbsent) && h.metrics.again != again && !h.Exists():
+		return h.locate()
 	case errors.Is(err, ErrAbsent):
 		return fs.ErrNotExist
 	case err != nil:
@@ -188,8 +277,8 @@ func (h *handle) Metrics(m *gpumetrics.Metrics) error {
 	return h.decode(h.buf[:n], m)
 }
 
-// decode tells an unknown revision once, not at each tick.
-func (h *handle) decode(file []byte, m *gpumetrics.Metrics) error {
+// decode logs an unknown revision once, not at each tick.
+func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	err := h.r.decoder.Decode(file, m)
 	if !errors.Is(err, gpumetrics.ErrRevision) {
 		return err
@@ -197,14 +286,16 @@ func (h *handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	if header, e := gpumetrics.ReadHeader(file); e == nil && (h.refused == nil || header != h.header) {
 		h.header = header
 		h.refused = fmt.Errorf("decode revision %d.%d with %d bytes: %w", header.Format, header.Content, header.Size, err)
-		h.warn("gpu_metrics is not read", h.refused)
+		h.r.o.Log.Warn("gpu_metrics is not read", zap.String("device", h.gpu.PCI), zap.String("file", h.metrics.path), zap.Error(h.refused))
 	}
 	return h.refused
 }
 
-// Bus reads pcie_bw. It has a file and a buffer of its own, as it runs beside
-// everything else for a second.
-func (h *handle) Bus() (sent, received float64, err error) {
+// Bus reads pcie_bw, in which the driver sleeps for a second: bytes per second,
+// packets × largest payload, an upper bound. It has a file and a buffer of its
+// own, so it may run concurrently with every other method. NaN and fs.ErrNotExist
+// if there is no such file.
+func (h *Handle) Bus() (sent, received float64, err error) {
 	var buf [128]byte
 	f := NewFile(filepath.Join(h.dir, "pcie_bw"))
 	defer f.Close()
@@ -224,11 +315,11 @@ func (h *handle) Bus() (sent, received float64, err error) {
 
 var errText = errors.New("text is not of the known form")
 
-// HasBus looks whether there is pcie_bw.
-func (h *handle) HasBus() bool { return exists(filepath.Join(h.dir, "pcie_bw")) }
+// HasBus reports whether there is pcie_bw, without reading it.
+func (h *Handle) HasBus() bool { return exists(filepath.Join(h.dir, "pcie_bw")) }
 
-// Close closes all files.
-func (h *handle) Close() error {
+// Close closes all files. It can be called twice, but not concurrently with Read.
+func (h *Handle) Close() error {
 	for i := range h.values {
 		h.values[i].file.Forget()
 	}
@@ -243,6 +334,35 @@ func (h *handle) Close() error {
 }
 
 // lost is ErrDeviceLost with the device.
-func (h *handle) lost() error {
+func (h *Handle) lost() error {
 	return fmt.Errorf("read gpu %s: %w", h.gpu.PCI, collector.ErrDeviceLost)
+}
+
+// Suspended reports whether the board is powered down. It asks the power
+// management of PCI, which returns it from memory and wakes no board; reading
+// anything else does. It may run concurrently with every other method.
+func (h *Handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
+
+// status is power/runtime_status. It has a file and a buffer of its own, because
+// the schedule of pcie_bw reads it, too.
+type status struct {
+	mu   sync.Mutex
+	file File
+	buf  [32]byte
+}
+
+// suspended reports whether the kernel has suspended the board, or is about to.
+// Boards that never are say "unsupported", those that are awake "active" or
+// "resuming".
+func (s *status) suspended(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := s.file.Read(s.buf[:], now)
+	return err == nil && (string(text) == "suspended" || string(text) == "suspending")
+}
+
+func (s *status) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file.Forget()
 }

@@ -13,7 +13,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// watch tells which files below a directory are opened, but for directories.
+// watch reports which files below a directory are opened, but for directories.
 type watch struct {
 	t    *testing.T
 	fd   int

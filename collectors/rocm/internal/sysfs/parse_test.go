@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 	"testing"
-
-	"warpgauge/collectors/rocm/internal/raw"
 )
 
 func same(a, b float64) bool {
@@ -124,11 +122,11 @@ func TestBadPages(t *testing.T) {
 		}
 	}
 	const r, p, x = "0x00001a2b : 0x00001000 : R \n", "0x00001a2c : 0x00001000 : P\n", "0x00001a2d : 0x00001000 : F"
-	f(r+p+x, true, badPages{raw.PageRetired: 1, raw.PagePending: 1, raw.PageFailed: 1}, len(r+p+x), true)
-	f(r+p+x, false, badPages{raw.PageRetired: 1, raw.PagePending: 1}, len(r+p), true)
-	f(r+"0x0000", false, badPages{raw.PageRetired: 1}, len(r), true)
+	f(r+p+x, true, badPages{PageRetired: 1, PagePending: 1, PageFailed: 1}, len(r+p+x), true)
+	f(r+p+x, false, badPages{PageRetired: 1, PagePending: 1}, len(r+p), true)
+	f(r+"0x0000", false, badPages{PageRetired: 1}, len(r), true)
 	f("", true, badPages{}, 0, true)
-	f(r+"0x0000", true, badPages{raw.PageRetired: 1}, len(r), false) // torn
+	f(r+"0x0000", true, badPages{PageRetired: 1}, len(r), false) // torn
 	f("0x1 : 0x2 : Q\n", true, badPages{}, 0, false)
 	f("something else\n", true, badPages{}, 0, false)
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
@@ -20,15 +19,15 @@ func TestTooManyProcesses(t *testing.T) {
 		}
 	}
 	f.read()
-	f.want(raw.Processes, raw.Whole, nan)
+	f.want(Processes, Whole, nan)
 	if err := os.Remove(filepath.Join(dir, "1")); err != nil {
 		t.Fatal(err)
 	}
 	f.later()
-	f.want(raw.Processes, raw.Whole, 0) // they have ended, but for their directories
+	f.want(Processes, Whole, 0) // they have ended, but for their directories
 }
 
-// A driver that cannot tell the compute units of a process leaves their sum
+// A driver that does not show the compute units of a process leaves their sum
 // unknown, and the rest known. A queue alone makes a process count.
 func TestProcessWithoutUnits(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
@@ -39,19 +38,19 @@ func TestProcessWithoutUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.read()
-	f.want(raw.Processes, 0, 1)
-	f.want(raw.ProcessMemory, 0, 5000)
-	f.want(raw.ProcessUnits, 0, nan)
+	f.want(Processes, 0, 1)
+	f.want(ProcessMemory, 0, 5000)
+	f.want(ProcessUnits, 0, nan)
 	if err := os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	f.later()
-	f.want(raw.Processes, 0, 1)
-	f.want(raw.ProcessMemory, 0, 0)
+	f.want(Processes, 0, 1)
+	f.want(ProcessMemory, 0, 0)
 	if err := os.RemoveAll(filepath.Join(dir, "queues")); err != nil {
 		t.Fatal(err)
 	}
 	f.later()
-	f.want(raw.Processes, 0, 0)
-	f.want(raw.ProcessUnits, 0, 0)
+	f.want(Processes, 0, 0)
+	f.want(ProcessUnits, 0, 0)
 }

@@ -10,59 +10,81 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"warpgauge/collectors/rocm/internal/raw"
+	"time"
 )
 
-// Process is what KFD tells of a process on one device of the compute side.
+// maxProcesses bounds the cost of a scan: each process takes some 10 µs for each
+// instance. With more of them than on any node known, the scan fails.
+const maxProcesses = 1024
+
+const processDir = "class/kfd/kfd/proc"
+
+// Process is what KFD shows of a process on one device of the compute side.
 type Process struct {
 	PID    int     // as the machine's first PID namespace numbers it
 	Memory float64 // bytes of the device; NaN: not known
 	Units  float64 // compute units that its waves occupy at the moment; NaN: not known
 }
 
-// ProcessList tells the processes on the instances of a GPU. It is for one
-// goroutine. A look opens some files of every process of the node and closes them
-// again; it allocates by their number.
+// ProcessList lists the processes on the instances of a GPU. It is for one
+// goroutine. A scan opens some files of every process of the node and closes them
+// again, as processes come and go; it allocates by their number.
 type ProcessList struct {
 	r     *Reader
-	gpu   *raw.GPU
-	board *handle // says whether it is there and awake
+	board *Handle // whether it is there and awake
 	ids   []string
 
 	found [][]Process // by instance
+	count int         // processes on any of them
 	whole bool
 }
 
-// ErrTooMany is for more processes than a look takes.
+// ErrTooMany is for more processes than a scan takes.
 var ErrTooMany = errors.New("too many processes")
 
 // Processes prepares to list those on a GPU. It opens no file.
-func (r *Reader) Processes(g *raw.GPU) *ProcessList {
-	l := &ProcessList{r: r, gpu: g, board: newHandle(r, g, nil), found: make([][]Process, len(g.Instances))}
+func (r *Reader) Processes(g *GPU) *ProcessList {
+	l := newProcessList(r, g)
+	l.board = r.Open(g, nil)
+	return l
+}
+
+func newProcessList(r *Reader, g *GPU) *ProcessList {
+	l := &ProcessList{r: r, found: make([][]Process, len(g.Instances))}
 	for _, inst := range g.Instances {
 		l.ids = append(l.ids, strconv.FormatUint(inst.KFD, 10))
 	}
 	return l
 }
 
-// Of are the processes on an instance at the last look. whole says that these are
-// all; it is false where some may not be seen.
+// Of returns the processes on an instance at the last scan. whole is false if
+// there may be more that this process may not see.
 func (l *ProcessList) Of(instance int) (list []Process, whole bool) {
 	return l.found[instance], l.whole
 }
 
-// Look reads anew. A board that is suspended is not woken: what asks it is left out.
+// Scan reads all processes. A board that is suspended is not woken: what would
+// wake it is left out.
 // Errors: collector.ErrDeviceLost, fs.ErrNotExist (there is no KFD),
 // fs.ErrPermission, ErrTooMany, or another of the system.
-func (l *ProcessList) Look() error {
-	l.whole = true
+func (l *ProcessList) Scan() error {
+	l.reset()
+	if !l.board.Exists() {
+		return l.board.lost()
+	}
+	return l.scan(!l.board.Suspended())
+}
+
+func (l *ProcessList) reset() {
+	l.whole, l.count = true, 0
 	for i := range l.found {
 		l.found[i] = l.found[i][:0]
 	}
-	if !l.board.there() {
-		return l.board.lost()
-	}
+}
+
+// scan lists the processes; units says whether to read their compute units, which
+// costs the driver most.
+func (l *ProcessList) scan(units bool) error {
 	dir := l.r.path(processDir)
 	f, err := os.Open(dir)
 	if err != nil {
@@ -76,10 +98,9 @@ func (l *ProcessList) Look() error {
 	if len(pids) > maxProcesses {
 		return fmt.Errorf("list processes of KFD: %w: %d and more", ErrTooMany, len(pids))
 	}
-	asleep := l.board.Suspended()
 	for _, name := range pids {
 		if pid, err := strconv.Atoi(name); err == nil {
-			l.process(filepath.Join(dir, name), pid, asleep)
+			l.process(filepath.Join(dir, name), pid, units)
 		}
 	}
 	return nil
@@ -88,7 +109,7 @@ func (l *ProcessList) Look() error {
 // process adds what one process has, in all of its contexts: newer kernels let a
 // program have several, and put context_<id> of the others into the directory of the
 // first (drm/amdkfd: "identify a secondary kfd process by its id", October 2025).
-func (l *ProcessList) process(dir string, pid int, asleep bool) {
+func (l *ProcessList) process(dir string, pid int, units bool) {
 	contexts := []string{dir}
 	for _, name := range names(dir) {
 		if strings.HasPrefix(name, "context_") {
@@ -99,43 +120,154 @@ func (l *ProcessList) process(dir string, pid int, asleep bool) {
 	for i, c := range contexts {
 		queues[i] = queuesOf(c)
 	}
+	used := false
 	for i, id := range l.ids {
 		p, there := Process{PID: pid}, false
 		for n, c := range contexts {
-			memory, units, ok := l.context(c, id, queues[n][id], asleep)
+			memory, occupied, ok := l.context(c, id, queues[n][id], units)
 			if ok {
 				there = true
 				p.Memory += memory
-				p.Units += units // NaN makes the sum unknown
+				p.Units += occupied // NaN makes the sum unknown
 			}
 		}
 		if there {
+			used = true
 			l.found[i] = append(l.found[i], p)
 		}
+	}
+	if used {
+		l.count++
 	}
 }
 
 // context reads what a context of a process has of a device: false if nothing.
-func (l *ProcessList) context(dir, id string, queue, asleep bool) (memory, units float64, there bool) {
+func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupied float64, there bool) {
 	memory, err := processFile(dir, "vram_"+id)
 	switch {
 	case errors.Is(err, ErrAbsent), errors.Is(err, ErrGone):
-		return 0, 0, false // it has ended, or was never told of this device
+		return 0, 0, false // it has ended, or does not use this device
 	case errors.Is(err, fs.ErrPermission):
 		l.whole = false // the kernel hides devices that our control group may not use
 		return 0, 0, false
 	case err == nil && memory == 0 && !queue:
 		return 0, 0, false
 	}
-	if asleep {
+	if !units {
 		return memory, math.NaN(), true
 	}
-	units, err = processFile(dir, "stats_"+id+"/cu_occupancy")
+	occupied, err = processFile(dir, "stats_"+id+"/cu_occupancy")
 	if err != nil && !exists(dir) {
 		return 0, 0, false // it has ended meanwhile
 	}
-	return memory, units, true
+	return memory, occupied, true
+}
+
+// queuesOf is on which devices a process has queues.
+func queuesOf(dir string) map[string]bool {
+	var on map[string]bool
+	for _, q := range names(filepath.Join(dir, "queues")) {
+		if on == nil {
+			on = map[string]bool{}
+		}
+		on[text(filepath.Join(dir, "queues", q), "gpuid")] = true
+	}
+	return on
+}
+
+func processFile(dir, name string) (float64, error) {
+	var buf [64]byte
+	f := NewFile(filepath.Join(dir, name))
+	defer f.Close()
+	text, err := f.Read(buf[:], time.Time{})
+	if err != nil {
+		return math.NaN(), err
+	}
+	return count(text), nil
 }
 
 // Close closes what is kept open.
 func (l *ProcessList) Close() error { return l.board.Close() }
+
+// processCells are the cells of what processes have of the GPU's instances.
+type processCells struct {
+	list  *ProcessList // nil: none is wanted
+	cells []processCell
+	units bool // compute units are wanted
+
+	scanned time.Time // zero: never
+	known   bool      // the last scan succeeded
+}
+
+// scanAfter is how long a scan holds. It opens files of every process, which is
+// not for a schedule of milliseconds.
+const scanAfter = time.Second
+
+type processCell struct {
+	cell     int
+	kind     Kind
+	instance int // Whole: all of them
+}
+
+func (p *processCells) add(r *Reader, g *GPU, w Reading, cell int) {
+	if len(g.Instances) == 0 || int(w.Index) >= len(g.Instances) && w.Index != Whole {
+		return
+	}
+	if p.list == nil {
+		p.list = newProcessList(r, g)
+	}
+	p.units = p.units || w.Kind == ProcessUnits
+	p.cells = append(p.cells, processCell{cell, w.Kind, int(w.Index)})
+}
+
+func (p *processCells) has(r *Reader, has []bool) {
+	there := exists(r.path(processDir))
+	for _, c := range p.cells {
+		has[c.cell] = there
+	}
+}
+
+func (h *Handle) readProcesses(values []float64, due []bool) {
+	p := &h.processes
+	wanted := false
+	for _, c := range p.cells {
+		wanted = wanted || due[c.cell]
+	}
+	if !wanted {
+		return
+	}
+	if p.scanned.IsZero() || h.now.Sub(p.scanned) >= scanAfter {
+		p.list.reset()
+		p.scanned, p.known = h.now, p.list.scan(p.units) == nil
+	}
+	for _, c := range p.cells {
+		if due[c.cell] && p.known {
+			values[c.cell] = p.list.sum(c.kind, c.instance)
+		}
+	}
+}
+
+// sum adds up what the processes on an instance, or on all of them, have. A
+// process that uses several instances counts once.
+func (l *ProcessList) sum(kind Kind, instance int) float64 {
+	if kind == Processes && instance == Whole {
+		return float64(l.count)
+	}
+	sum := 0.0
+	for i, list := range l.found {
+		if instance != Whole && instance != i {
+			continue
+		}
+		for _, p := range list {
+			switch kind {
+			case Processes:
+				sum++
+			case ProcessMemory:
+				sum += p.Memory
+			default:
+				sum += p.Units
+			}
+		}
+	}
+	return sum
+}

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
@@ -27,51 +26,51 @@ func TestReadMI250X(t *testing.T) {
 		g.Update(t, func(s *rocmtest.State) { s.Correctable++; s.Deferred += 2; s.Uncorrectable += 3; s.Replays += 4 })
 		f.read()
 		f.common(g)
-		f.want(raw.Temperature, raw.SensorEdge, float64(g.State.EdgeC))
-		f.want(raw.PowerAverage, 0, float64(g.State.Watts))
-		f.want(raw.PowerInput, 0, nan)
-		f.want(raw.MemoryBusy, 0, float64(g.State.MemUtil))
-		f.want(raw.Correctable, raw.BlockUMC, float64(g.State.Correctable))
-		f.want(raw.Uncorrectable, raw.BlockUMC, float64(g.State.Uncorrectable))
-		f.want(raw.Deferred, raw.BlockUMC, float64(g.State.Deferred))
+		f.want(Temperature, SensorEdge, float64(g.State.EdgeC))
+		f.want(PowerAverage, 0, float64(g.State.Watts))
+		f.want(PowerInput, 0, nan)
+		f.want(MemoryBusy, 0, float64(g.State.MemUtil))
+		f.want(Correctable, BlockUMC, float64(g.State.Correctable))
+		f.want(Uncorrectable, BlockUMC, float64(g.State.Uncorrectable))
+		f.want(Deferred, BlockUMC, float64(g.State.Deferred))
 	}
-	f.want(raw.Correctable, raw.BlockSDMA, 0)
-	f.want(raw.Deferred, raw.BlockSDMA, nan)
-	f.want(raw.Correctable, raw.BlockMPIO, nan)
-	f.want(raw.TemperatureCrit, raw.SensorMemory, 100)
-	f.want(raw.TemperatureStop, raw.SensorJunction, 105)
-	f.want(raw.PowerCap, 0, 560)
-	f.want(raw.PowerCapMin, 0, 0)
-	f.want(raw.PowerCapMax, 0, 560)
-	f.want(raw.PowerCapDefault, 0, 560)
-	f.want(raw.FanRPM, 0, nan)
-	f.want(raw.FanDuty, 0, nan)
-	f.want(raw.LinkSpeed, 0, 16)
-	f.want(raw.LinkWidth, 0, 16)
-	f.want(raw.LinkSpeedMax, 0, 16)
-	f.want(raw.LinkWidthMax, 0, 16)
-	f.want(raw.BadPages, raw.PageRetired, 1)
-	f.want(raw.BadPages, raw.PagePending, 1)
-	f.want(raw.BadPages, raw.PageFailed, 0)
-	f.want(raw.InstanceTotal, 0, 68702699520)
-	f.want(raw.ClockMax, raw.ClockGraphics, 1700)
-	f.want(raw.ClockMax, raw.ClockVideo, 1200)
+	f.want(Correctable, BlockSDMA, 0)
+	f.want(Deferred, BlockSDMA, nan)
+	f.want(Correctable, BlockMPIO, nan)
+	f.want(TemperatureCrit, SensorMemory, 100)
+	f.want(TemperatureStop, SensorJunction, 105)
+	f.want(PowerCap, 0, 560)
+	f.want(PowerCapMin, 0, 0)
+	f.want(PowerCapMax, 0, 560)
+	f.want(PowerCapDefault, 0, 560)
+	f.want(FanRPM, 0, nan)
+	f.want(FanDuty, 0, nan)
+	f.want(LinkSpeed, 0, 16)
+	f.want(LinkWidth, 0, 16)
+	f.want(LinkSpeedMax, 0, 16)
+	f.want(LinkWidthMax, 0, 16)
+	f.want(BadPages, PageRetired, 1)
+	f.want(BadPages, PagePending, 1)
+	f.want(BadPages, PageFailed, 0)
+	f.want(InstanceTotal, 0, 68702699520)
+	f.want(ClockMax, ClockGraphics, 1700)
+	f.want(ClockMax, ClockVideo, 1200)
 	sent, received, err := f.h.Bus()
 	if err != nil || !f.h.HasBus() || sent != float64(g.State.PCIeSent*256) || received != float64(g.State.PCIeReceived*256) {
 		t.Errorf("Bus = %v, %v, %v", sent, received, err)
 	}
-	for _, k := range []raw.Kind{raw.Processes, raw.ProcessMemory, raw.ProcessUnits} {
+	for _, k := range []Kind{Processes, ProcessMemory, ProcessUnits} {
 		f.want(k, 0, 0)
-		f.want(k, raw.Whole, 0)
+		f.want(k, Whole, 0)
 	}
 }
 
-// The power of a package of two dies is told once: the second die says 0.
+// The power of a package of two dies is reported once: the second die has 0.
 func TestSecondDie(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 1)
 	f.read()
 	f.common(f.tree.GPUs[1])
-	f.want(raw.PowerAverage, 0, nan)
+	f.want(PowerAverage, 0, nan)
 }
 
 func TestReadMI300X(t *testing.T) {
@@ -82,24 +81,24 @@ func TestReadMI300X(t *testing.T) {
 	f.tree.Start(t, rocmtest.Process{PID: 300})
 	f.read()
 	f.common(g)
-	f.want(raw.Temperature, raw.SensorEdge, nan)
-	f.want(raw.Temperature, raw.SensorJunction, float64(g.State.JunctionC))
-	f.want(raw.PowerInput, 0, float64(g.State.Watts))
-	f.want(raw.PowerAverage, 0, nan)
-	f.want(raw.MemoryTotal, raw.MemoryVRAM, 206141652992)
-	f.want(raw.InstanceTotal, 7, 206141652992/8)
+	f.want(Temperature, SensorEdge, nan)
+	f.want(Temperature, SensorJunction, float64(g.State.JunctionC))
+	f.want(PowerInput, 0, float64(g.State.Watts))
+	f.want(PowerAverage, 0, nan)
+	f.want(MemoryTotal, MemoryVRAM, 206141652992)
+	f.want(InstanceTotal, 7, 206141652992/8)
 	for _, v := range []struct {
-		kind                        raw.Kind
+		kind                        Kind
 		first, third, fourth, whole float64
 	}{
-		{raw.Processes, 0, 2, 1, 2},
-		{raw.ProcessMemory, 0, 1<<30 + 4096, 1 << 20, 1<<30 + 4096 + 1<<20},
-		{raw.ProcessUnits, 0, 20, 3, 23},
+		{Processes, 0, 2, 1, 2},
+		{ProcessMemory, 0, 1<<30 + 4096, 1 << 20, 1<<30 + 4096 + 1<<20},
+		{ProcessUnits, 0, 20, 3, 23},
 	} {
 		f.want(v.kind, 0, v.first)
 		f.want(v.kind, 2, v.third)
 		f.want(v.kind, 3, v.fourth)
-		f.want(v.kind, raw.Whole, v.whole)
+		f.want(v.kind, Whole, v.whole)
 	}
 	if _, _, err := f.h.Bus(); f.h.HasBus() || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Bus = %v", err)
@@ -107,9 +106,9 @@ func TestReadMI300X(t *testing.T) {
 	f.tree.End(t, 100)
 	f.tree.End(t, 200)
 	f.read()
-	f.want(raw.Processes, raw.Whole, 2) // what was found holds for a second
+	f.want(Processes, Whole, 2) // what was found holds for a second
 	f.later()
-	f.want(raw.Processes, raw.Whole, 0)
+	f.want(Processes, Whole, 0)
 }
 
 func TestReadRadeonAndAPU(t *testing.T) {
@@ -117,19 +116,19 @@ func TestReadRadeonAndAPU(t *testing.T) {
 	f.read()
 	s := &f.tree.GPUs[0].State
 	f.common(f.tree.GPUs[0])
-	f.want(raw.FanRPM, 0, float64(s.FanRPM))
-	f.want(raw.FanDuty, 0, float64(s.FanPWM)/255)
-	f.want(raw.Correctable, raw.BlockUMC, nan)
-	f.want(raw.BadPages, raw.PageRetired, nan)
-	f.want(raw.Temperature, raw.SensorEdge, float64(s.EdgeC))
+	f.want(FanRPM, 0, float64(s.FanRPM))
+	f.want(FanDuty, 0, float64(s.FanPWM)/255)
+	f.want(Correctable, BlockUMC, nan)
+	f.want(BadPages, PageRetired, nan)
+	f.want(Temperature, SensorEdge, float64(s.EdgeC))
 
 	f = open(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1, NoKFD: true}, 0)
 	f.read()
 	f.common(f.tree.GPUs[0])
-	f.want(raw.MemoryBusy, 0, nan)
-	f.want(raw.Temperature, raw.SensorJunction, nan)
-	f.want(raw.Processes, raw.Whole, nan)
-	f.want(raw.InstanceTotal, 0, nan)
+	f.want(MemoryBusy, 0, nan)
+	f.want(Temperature, SensorJunction, nan)
+	f.want(Processes, Whole, nan)
+	f.want(InstanceTotal, 0, nan)
 }
 
 // Has says what there could be: a file that is there but broken is.
@@ -140,14 +139,14 @@ func TestHas(t *testing.T) {
 	g.Set(t, "ras/umc_err_count", rocmtest.Inaccessible)
 	has := f.h.Has()
 	for _, w := range []struct {
-		kind  raw.Kind
+		kind  Kind
 		index uint8
 		want  bool
 	}{
-		{raw.Busy, 0, true}, {raw.PowerAverage, 0, true}, {raw.PowerInput, 0, false}, {raw.FanRPM, 0, false},
-		{raw.Correctable, raw.BlockUMC, true}, {raw.Deferred, raw.BlockUMC, true}, {raw.Correctable, raw.BlockVCN, false},
-		{raw.BadPages, raw.PageFailed, true}, {raw.Temperature, raw.SensorEdge, true}, {raw.Processes, raw.Whole, true},
-		{raw.InstanceTotal, 0, true}, {raw.Clock, raw.ClockGraphics, true},
+		{Busy, 0, true}, {PowerAverage, 0, true}, {PowerInput, 0, false}, {FanRPM, 0, false},
+		{Correctable, BlockUMC, true}, {Deferred, BlockUMC, true}, {Correctable, BlockVCN, false},
+		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true}, {Processes, Whole, true},
+		{InstanceTotal, 0, true}, {Clock, ClockGraphics, true},
 	} {
 		if got := has[f.at(w.kind, w.index)]; got != w.want {
 			t.Errorf("Has of %d[%d] = %t", w.kind, w.index, got)
@@ -162,30 +161,28 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// Cells that are not due stay; those that raw does not know are blank.
+// Cells that are not due stay; readings that do not exist are blank.
 func TestNotDue(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	for i := range f.values {
-		f.values[i], f.due[i] = 4711, f.wanted[i].Kind == raw.Busy
+		f.values[i], f.due[i] = 4711, f.wanted[i].Kind == Busy
 	}
 	f.read()
-	f.want(raw.Busy, 0, float64(f.tree.GPUs[0].State.Util))
+	f.want(Busy, 0, float64(f.tree.GPUs[0].State.Util))
 	for i, v := range f.values {
-		if f.wanted[i].Kind != raw.Busy && v != 4711 {
+		if f.wanted[i].Kind != Busy && v != 4711 {
 			t.Errorf("%v was changed to %v", f.wanted[i], v)
 		}
 	}
 	r := New(Options{Root: f.tree.Root})
-	gpus, _, err := r.Find(context.Background())
+	found, err := r.Find(context.Background())
+	gpus := found.GPUs
 	if err != nil {
 		t.Fatal(err)
 	}
-	odd := []raw.Reading{{Kind: raw.Temperature, Index: 200}, {Kind: raw.Clock, Index: 200}, {Kind: raw.Kinds}, {Kind: raw.Correctable, Index: raw.Blocks},
-		{Kind: raw.BadPages, Index: 9}, {Kind: raw.Processes, Index: 7}, {Kind: raw.InstanceTotal, Index: 1}, {Kind: raw.MemoryUsed, Index: 3}}
-	h, err := r.Open(context.Background(), &gpus[0], odd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	odd := []Reading{{Kind: Temperature, Index: 200}, {Kind: Clock, Index: 200}, {Kind: Kinds}, {Kind: Correctable, Index: Blocks},
+		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: InstanceTotal, Index: 1}, {Kind: MemoryUsed, Index: 3}}
+	h := r.Open(&gpus[0], odd)
 	defer h.Close()
 	values, due := make([]float64, len(odd)), make([]bool, len(odd))
 	for i := range due {

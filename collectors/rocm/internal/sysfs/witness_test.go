@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/raw"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/pkg/programtest"
@@ -26,7 +25,7 @@ type witness struct {
 	script string
 }
 
-// newWitness copies rocm-smi, which finds its library beside itself, and the
+// newWitness copies rocm-smi, which finds its library in its own directory, and the
 // library, whose paths and the script's are made those of the tree.
 func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	t.Helper()
@@ -107,38 +106,38 @@ func leading(text string) float64 {
 
 // keys are rocm-smi's names of readings and by what its numbers are multiplied.
 func keys() map[string]struct {
-	reading raw.Reading
+	reading Reading
 	scale   float64
 } {
 	type key = struct {
-		reading raw.Reading
+		reading Reading
 		scale   float64
 	}
-	r := func(k raw.Kind, index uint8, scale float64) key {
-		return key{raw.Reading{Kind: k, Index: index}, scale}
+	r := func(k Kind, index uint8, scale float64) key {
+		return key{Reading{Kind: k, Index: index}, scale}
 	}
 	return map[string]key{
-		"GPU use (%)":                        r(raw.Busy, 0, 1),
-		"GPU memory use (%)":                 r(raw.MemoryBusy, 0, 1),
-		"Temperature (Sensor edge) (C)":      r(raw.Temperature, raw.SensorEdge, 1),
-		"Temperature (Sensor junction) (C)":  r(raw.Temperature, raw.SensorJunction, 1),
-		"Temperature (Sensor memory) (C)":    r(raw.Temperature, raw.SensorMemory, 1),
-		"sclk clock speed:":                  r(raw.Clock, raw.ClockGraphics, 1),
-		"mclk clock speed:":                  r(raw.Clock, raw.ClockMemory, 1),
-		"fclk clock speed:":                  r(raw.Clock, raw.ClockFabric, 1),
-		"socclk clock speed:":                r(raw.Clock, raw.ClockSystem, 1),
-		"Average Graphics Package Power (W)": r(raw.PowerAverage, 0, 1),
-		"Max Graphics Package Power (W)":     r(raw.PowerCap, 0, 1),
-		"Voltage (mV)":                       r(raw.Voltage, 0, 1e-3),
-		"Fan speed (level)":                  r(raw.FanDuty, 0, 1.0/255),
-		"Fan RPM":                            r(raw.FanRPM, 0, 1),
-		"VRAM Total Memory (B)":              r(raw.MemoryTotal, raw.MemoryVRAM, 1),
-		"VRAM Total Used Memory (B)":         r(raw.MemoryUsed, raw.MemoryVRAM, 1),
-		"VIS_VRAM Total Memory (B)":          r(raw.MemoryTotal, raw.MemoryVisible, 1),
-		"VIS_VRAM Total Used Memory (B)":     r(raw.MemoryUsed, raw.MemoryVisible, 1),
-		"GTT Total Memory (B)":               r(raw.MemoryTotal, raw.MemoryGTT, 1),
-		"GTT Total Used Memory (B)":          r(raw.MemoryUsed, raw.MemoryGTT, 1),
-		"PCIe Replay Count":                  r(raw.Replays, 0, 1),
+		"GPU use (%)":                        r(Busy, 0, 1),
+		"GPU memory use (%)":                 r(MemoryBusy, 0, 1),
+		"Temperature (Sensor edge) (C)":      r(Temperature, SensorEdge, 1),
+		"Temperature (Sensor junction) (C)":  r(Temperature, SensorJunction, 1),
+		"Temperature (Sensor memory) (C)":    r(Temperature, SensorMemory, 1),
+		"sclk clock speed:":                  r(Clock, ClockGraphics, 1),
+		"mclk clock speed:":                  r(Clock, ClockMemory, 1),
+		"fclk clock speed:":                  r(Clock, ClockFabric, 1),
+		"socclk clock speed:":                r(Clock, ClockSystem, 1),
+		"Average Graphics Package Power (W)": r(PowerAverage, 0, 1),
+		"Max Graphics Package Power (W)":     r(PowerCap, 0, 1),
+		"Voltage (mV)":                       r(Voltage, 0, 1e-3),
+		"Fan speed (level)":                  r(FanDuty, 0, 1.0/255),
+		"Fan RPM":                            r(FanRPM, 0, 1),
+		"VRAM Total Memory (B)":              r(MemoryTotal, MemoryVRAM, 1),
+		"VRAM Total Used Memory (B)":         r(MemoryUsed, MemoryVRAM, 1),
+		"VIS_VRAM Total Memory (B)":          r(MemoryTotal, MemoryVisible, 1),
+		"VIS_VRAM Total Used Memory (B)":     r(MemoryUsed, MemoryVisible, 1),
+		"GTT Total Memory (B)":               r(MemoryTotal, MemoryGTT, 1),
+		"GTT Total Used Memory (B)":          r(MemoryUsed, MemoryGTT, 1),
+		"PCIe Replay Count":                  r(Replays, 0, 1),
 	}
 }
 
@@ -164,7 +163,7 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, r *Reader, g *raw.GPU, index int, said map[string]string) {
+func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string) {
 	t.Helper()
 	for key, want := range map[string]string{
 		"PCI Bus": g.PCI, "Unique ID": fmt.Sprintf("%#x", g.UniqueID), "Serial Number": g.Serial, "VBIOS version": g.VBIOS, "Card series": g.Model,
@@ -173,15 +172,12 @@ func compare(t *testing.T, r *Reader, g *raw.GPU, index int, said map[string]str
 			t.Errorf("gpu %d: %s is %q, rocm-smi says %q", index, key, want, said[key])
 		}
 	}
-	var wanted []raw.Reading
+	var wanted []Reading
 	var names []string
 	for name, k := range keys() {
 		wanted, names = append(wanted, k.reading), append(names, name)
 	}
-	h, err := r.Open(t.Context(), g, wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := r.Open(g, wanted)
 	defer h.Close()
 	values, due := make([]float64, len(wanted)), make([]bool, len(wanted))
 	for i := range due {
@@ -196,7 +192,7 @@ func compare(t *testing.T, r *Reader, g *raw.GPU, index int, said map[string]str
 		}
 	}
 	var m gpumetrics.Metrics
-	if err := h.(raw.Files).Metrics(&m); err != nil {
+	if err := h.Metrics(&m); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -220,14 +216,11 @@ func TestWitnessTables(t *testing.T) {
 	tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{GPU: 1, VRAM: 123456789, CUs: 55}}})
 
 	gpus := find(t, tree)
-	wanted := []raw.Reading{
-		{Kind: raw.Correctable, Index: raw.BlockUMC}, {Kind: raw.Uncorrectable, Index: raw.BlockUMC},
-		{Kind: raw.BadPages, Index: raw.PageRetired}, {Kind: raw.Processes}, {Kind: raw.ProcessMemory},
+	wanted := []Reading{
+		{Kind: Correctable, Index: BlockUMC}, {Kind: Uncorrectable, Index: BlockUMC},
+		{Kind: BadPages, Index: PageRetired}, {Kind: Processes}, {Kind: ProcessMemory},
 	}
-	h, err := New(Options{Root: tree.Root}).Open(t.Context(), &gpus[1], wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := New(Options{Root: tree.Root}).Open(&gpus[1], wanted)
 	defer h.Close()
 	v, due := make([]float64, len(wanted)), []bool{true, true, true, true, true}
 	if err := h.Read(v, due); err != nil {

@@ -9,7 +9,7 @@
 //	go run ./collectors/dcgm/dcgmtest/cmd/dcgmfake --dir=/tmp/sim --reread
 //
 // makes every process that uses the library read it again; --restart loses their
-// connections, as an engine that starts anew does.
+// connections, as an engine that is started again does.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run() error {
 	preset := flag.String("preset", "dgx-h100", "node: dgx-h100, a100-mig, gb200, pcie, empty")
 	gpus := flag.Int("gpus", 0, "number of GPUs; 0 is the preset's")
 	version := flag.String("version", "4.6.0", "version of library and engine")
-	reread := flag.Bool("reread", false, "only tell the library in the directory of a changed script")
+	reread := flag.Bool("reread", false, "only make the library in the directory read its changed script")
 	restart := flag.Bool("restart", false, "only lose the connections to the engine in the directory")
 	flag.Parse()
 	switch {

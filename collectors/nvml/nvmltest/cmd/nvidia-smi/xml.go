@@ -107,7 +107,7 @@ func writeXML(out io.Writer, gpus []gpu) error {
 	return err
 }
 
-// leaf writes a text within the elements of its path. Where the real one puts
+// leaf writes a text within the elements of its path. If the real one puts
 // several leaves into one element, this writes the element for each.
 func leaf(b *strings.Builder, path, text string) {
 	names := strings.Split(path, "/")

@@ -3,8 +3,8 @@
 //
 //	go run ./collectors/rocm/rocmtest/cmd/rocmfake --dir /tmp/sim --model mi300x --partition CPX
 //
-// prints /tmp/sim/sys. With --stay it goes on moving the values until the process
-// that has started it ends. The script fake-amd-sysfs.sh beside rocmtest does that
+// prints /tmp/sim/sys. With --stay it keeps moving the values until the process
+// that has started it ends. The script fake-amd-sysfs.sh next to rocmtest does that
 // and puts the tree over /sys, for one command and what this starts.
 package main
 

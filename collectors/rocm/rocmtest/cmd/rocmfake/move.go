@@ -8,7 +8,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// look is how often the end of the parent is looked for where values stand still.
+// look is how often the parent is checked if values do not move.
 const look = 200 * time.Millisecond
 
 // move lets the values of a tree follow the clock until ended says so.

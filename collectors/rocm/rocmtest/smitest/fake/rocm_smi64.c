@@ -1,5 +1,5 @@
-// A librocm_smi64 for tests. It has no GPUs: the file "state" beside it says
-// what each function answers, the file "calls" beside it gets one line for each
+// A librocm_smi64 for tests. It has no GPUs: the file "state" next to it says
+// what each function returns, the file "calls" next to it gets one line for each
 // call. It keeps the real library's rules: devices are those of the last
 // rsmi_init, references are counted, each device has a mutex, and a call that
 // would crash in the real one ends the process here.
@@ -14,7 +14,7 @@
 //   ok V …         success; outputs are the numbers or the word
 //   status N       that status, outputs untouched
 //   keep           success, outputs untouched
-//   hang           waits until a file "release" lies beside the library, then fails
+//   hang           waits until a file "release" is next to the library, then fails
 //   late           the same, then success
 //   abort          ends the process
 // Keys that are no functions: "devices ok N", "stale ok 1" (the last holder of the
@@ -80,11 +80,11 @@ static pthread_mutex_t boot = PTHREAD_MUTEX_INITIALIZER, locks[MOST];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t devices;
 static int references;
-static bool cleared; // somebody has released what a killed process held
+static bool cleared; // what a killed process held has been released
 
-static void beside(char *path, const char *name) {
+static void next_to(char *path, const char *name) {
 	Dl_info self;
-	if (!dladdr((void *)beside, &self))
+	if (!dladdr((void *)next_to, &self))
 		abort();
 	snprintf(path, PATH_MAX, "%s", self.dli_fname);
 	char *slash = strrchr(path, '/');
@@ -93,7 +93,7 @@ static void beside(char *path, const char *name) {
 
 static void journal(const char *text, uint64_t device, uint64_t argument) {
 	char path[PATH_MAX], line[256];
-	beside(path, "calls");
+	next_to(path, "calls");
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	int n = snprintf(line, sizeof line, "%s %llu %llu %ld\n", text, (unsigned long long)device,
 		(unsigned long long)argument, syscall(SYS_gettid));
@@ -110,7 +110,7 @@ static void die(const char *why, uint64_t device) {
 // find looks for a key and reads its line.
 static bool find(const char *key, answer *a) {
 	char path[PATH_MAX], line[512], k[128];
-	beside(path, "state");
+	next_to(path, "state");
 	FILE *f = fopen(path, "re");
 	if (!f)
 		return false;
@@ -138,7 +138,7 @@ static bool find(const char *key, answer *a) {
 
 static void wait_for_release(void) {
 	char path[PATH_MAX];
-	beside(path, "release");
+	next_to(path, "release");
 	struct stat st;
 	while (stat(path, &st) != 0)
 		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);

@@ -1,0 +1,261 @@
+//go:build linux && cgo
+
+package dcgm
+
+// #cgo CFLAGS: -std=c11 -Wall -Wextra
+// #include <stdlib.h>
+// #include "calls_linux.h"
+import "C"
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/dl"
+)
+
+// engine is one connection to a host engine, or the engine embedded in this
+// process, and the library behind it: its functions, looked up once. Calls may
+// be made by several goroutines; DCGM serves them one after the other.
+type engine struct {
+	path     string      // of the library
+	table    *C.wg_table // in C memory, as C keeps it
+	lacks    []string    // functions that the library does not have
+	handle   C.uintptr_t
+	embedded bool
+	remote   bool // over TCP: large replies stall
+
+	prefix string // of the names of groups, unique among all clients of the engine
+	names  int    // given so far
+	memory []unsafe.Pointer
+}
+
+// The functions without which nothing works.
+var required = []string{
+	"dcgmInit", "dcgmGetEntityGroupEntities", "dcgmGroupCreate", "dcgmGroupAddEntity", "dcgmGroupDestroy",
+	"dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields", "dcgmUnwatchFields", "dcgmEntitiesGetLatestValues",
+}
+
+// connect loads the library, initialises it and connects to the engine, or
+// starts one. It may take seconds. An error says what was tried and what to do.
+//
+// The library is never unloaded, also after an error: its threads do not survive
+// that. Loading it again yields the same library, and initialising it again does
+// nothing.
+func connect(o Options) (*engine, error) {
+	names, err := o.candidates()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
+	}
+	lib, err := dl.Open(names)
+	var attempts *dl.OpenError
+	switch {
+	case errors.As(err, &attempts) && attempts.Absent():
+		return nil, fmt.Errorf("%w: no %s by the loader's path or where packages put it; install datacenter-gpu-manager-4-core (or name it with --dcgm-library); NVML serves the GPUs meanwhile",
+			collector.ErrNotLoaded, soname)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
+	}
+	e := &engine{path: lib.Path(), prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
+	if err := e.start(lib, o); err != nil {
+		e.free()
+		return nil, err
+	}
+	version, _ := e.version()
+	o.Log.Info("host engine answers", zap.String("file", e.path), zap.String("source", o.engineName()), zap.String("version", shortVersion(version)))
+	return e, nil
+}
+
+func (e *engine) start(lib *dl.Library, o Options) error {
+	e.table = (*C.wg_table)(e.alloc(C.sizeof_wg_table))
+	for i := range int(C.WG_FUNCTION_COUNT) {
+		name := C.GoString(C.wg_function_name(C.int(i)))
+		p, err := lib.Lookup(name)
+		if err != nil {
+			e.lacks = append(e.lacks, name)
+		}
+		e.table.at[i] = p
+	}
+	for _, name := range required {
+		if !e.has(name) {
+			return fmt.Errorf("%w: library %s lacks %s, which libdcgm.so.4 has had since 4.0", collector.ErrNotLoaded, e.path, name)
+		}
+	}
+	if r := C.wg_init(e.table); r != 0 {
+		return fmt.Errorf("%w: initialise %s: %w", collector.ErrNotLoaded, e.path, status(r))
+	}
+	if o.Engine == "" {
+		return explain(o, e.embed(o.LogFile, severities[o.LogLevel]))
+	}
+	a, err := parseAddress(o.Engine, e.has("dcgmConnect_v3"))
+	if err != nil {
+		return err
+	}
+	e.remote = a.far
+	return explain(o, e.dial(a, o.ConnectTimeout))
+}
+
+// embed starts an engine inside this process. logFile "" means no log; never
+// "-", which is file descriptor 1.
+func (e *engine) embed(logFile string, severity int) error {
+	e.embedded = true
+	var file *C.char
+	if logFile != "" {
+		file = C.CString(logFile)
+		defer C.free(unsafe.Pointer(file))
+	}
+	if r := C.wg_start_embedded(e.table, file, C.int(severity), &e.handle); r != 0 {
+		return fmt.Errorf("start the embedded host engine: %w", status(r))
+	}
+	return nil
+}
+
+func (e *engine) dial(a address, timeout time.Duration) error {
+	text := C.CString(a.text)
+	defer C.free(unsafe.Pointer(text))
+	r := C.wg_connect(e.table, text, truth(a.url), truth(a.unix), C.uint(timeout.Milliseconds()), &e.handle)
+	if r != 0 {
+		return fmt.Errorf("connect to host engine %q: %w", a.text, status(r))
+	}
+	return nil
+}
+
+// explain adds to an error of the first contact with an engine what to do.
+func explain(o Options, err error) error {
+	var s status
+	if !errors.As(err, &s) {
+		return err
+	}
+	var advice string
+	switch {
+	case s == statusVersion:
+		advice = "update the older of library and host engine"
+	case s == statusNoSymbol:
+		advice = "update the library"
+	case o.Engine != "":
+		advice = "start nv-hostengine there (systemctl start nvidia-dcgm), or correct --remote-hostengine-info"
+	case s == statusNoNVML, s == statusInitError:
+		advice = "load NVIDIA's driver; if another process runs a host engine, use it with --remote-hostengine-info"
+	default:
+		return fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
+	}
+	return fmt.Errorf("%w: %w: %s", collector.ErrNotLoaded, err, advice)
+}
+
+// close ends the connection or the embedded engine, and with it every group,
+// field group and watch of the connection. It frees the C memory; no call may be
+// in progress.
+func (e *engine) close() error {
+	defer e.free()
+	var r C.int
+	if e.embedded {
+		r = C.wg_stop_embedded(e.table, e.handle)
+	} else {
+		r = C.wg_disconnect(e.table, e.handle)
+	}
+	if err := answer(r); err != nil && !severed(err) { // what is severed has nothing left to close
+		return fmt.Errorf("close the connection to the host engine: %w", err)
+	}
+	return nil
+}
+
+// alloc is C memory, zeroed, until close. Without memory the process ends, as it
+// does for Go's own.
+func (e *engine) alloc(size C.size_t) unsafe.Pointer {
+	p := C.malloc(size)
+	clear(unsafe.Slice((*byte)(p), size))
+	e.memory = append(e.memory, p)
+	return p
+}
+
+func (e *engine) free() {
+	for _, p := range e.memory {
+		C.free(p)
+	}
+	e.memory = nil
+}
+
+func (e *engine) has(name string) bool { return !slices.Contains(e.lacks, name) }
+
+// version describes the engine: "version:4.6.0;arch:x86_64;…".
+func (e *engine) version() (string, error) {
+	var v C.wg_version2
+	r := C.wg_version(e.table, e.handle, &v)
+	return C.GoString(&v.text[0]), answer(r)
+}
+
+// handleID is a group or field group of the engine.
+type handleID uintptr
+
+// nextName is a name that no other client of the engine uses, in this process or
+// another: an engine refuses a field group whose name exists.
+func (e *engine) nextName() string {
+	e.names++
+	return fmt.Sprintf("%s-%d", e.prefix, e.names)
+}
+
+// createGroup makes a group of at least one entity.
+func (e *engine) createGroup(members []entity) (handleID, error) {
+	name := C.CString(e.nextName())
+	defer C.free(unsafe.Pointer(name))
+	var id C.uintptr_t
+	if r := C.wg_group_create(e.table, e.handle, name, centities(members), C.int(len(members)), &id); r != 0 {
+		return 0, fmt.Errorf("create a group of %d: %w", len(members), status(r))
+	}
+	return handleID(id), nil
+}
+
+func (e *engine) destroyGroup(id handleID) {
+	C.wg_group_destroy(e.table, e.handle, C.uintptr_t(id)) // an error means that the engine has forgotten it
+}
+
+// createFields makes a group of 1 to 127 fields. An engine answers for a field
+// that it does not know that a parameter is bad.
+func (e *engine) createFields(fields []uint16) (handleID, error) {
+	name := C.CString(e.nextName())
+	defer C.free(unsafe.Pointer(name))
+	var id C.uintptr_t
+	r := C.wg_fields_create(e.table, e.handle, name, cfields(fields), C.int(len(fields)), &id)
+	if status(r) == statusBadParam {
+		r = C.int(statusUnknownField)
+	}
+	if r != 0 {
+		return 0, fmt.Errorf("create a group of %d fields: %w", len(fields), status(r))
+	}
+	return handleID(id), nil
+}
+
+func (e *engine) destroyFields(id handleID) {
+	C.wg_fields_destroy(e.table, e.handle, C.uintptr_t(id))
+}
+
+// watch makes the engine read fields of a group in the background.
+func (e *engine) watch(group, fields handleID, every, keep time.Duration) error {
+	return answer(C.wg_watch(e.table, e.handle, C.uintptr_t(group), C.uintptr_t(fields), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
+}
+
+func (e *engine) unwatch(group, fields handleID) {
+	C.wg_unwatch(e.table, e.handle, C.uintptr_t(group), C.uintptr_t(fields))
+}
+
+func truth(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func answer(r C.int) error {
+	if r == 0 {
+		return nil
+	}
+	return status(r)
+}

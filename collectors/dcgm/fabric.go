@@ -1,0 +1,150 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// linkID packs a link as dcgm_link_t does since DCGM 4.3: kind of its owner in
+// the lowest byte, number of the link in the next two, owner in the highest.
+func linkID(owner entity, number int) uint32 {
+	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
+}
+
+// linksSince is the first version whose link numbers contain the owner: before, the
+// 32 bits of the number had no room for it.
+var linksSince = [2]int{4, 3}
+
+// linkStates lists the links of all GPUs and switches.
+func (d *discovery) linkStates() []links {
+	if version, err := d.engine.version(); err == nil && older(shortVersion(version), linksSince) {
+		d.o.Log.Warn("links are left out: before DCGM 4.3 links of different GPUs have the same number; update the host engine",
+			zap.String("version", shortVersion(version)))
+		return nil
+	}
+	all, err := d.engine.linkStates()
+	if err != nil {
+		d.without(kindLink, err)
+		return nil
+	}
+	return all
+}
+
+// older reports whether a version "4.2.3" is before another. One that cannot be
+// read is not.
+func older(version string, than [2]int) bool {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	return major < than[0] || major == than[0] && minor < than[1]
+}
+
+// links adds the links that are up to the node that has their owners, as
+// dcgm-exporter does. One that goes down or up later is found by a rescan.
+func (d *discovery) links(n *node, all []links) {
+	owners := map[entity]collector.Device{}
+	for i, e := range n.entities {
+		owners[e] = n.devices[i]
+	}
+	for _, l := range all {
+		owner, known := owners[l.owner]
+		if !known {
+			continue
+		}
+		for number, state := range l.states {
+			if state == linkUp {
+				n.add(linkDevice(owner, number), entity{kindLink, linkID(l.owner, number)})
+			}
+		}
+	}
+}
+
+// linkDevice is link number of a GPU or a switch, from 0. Its label counts from 1
+// on a GPU and from 0 on a switch, as in dcgm-exporter.
+func linkDevice(owner collector.Device, number int) collector.Device {
+	d := owner
+	if d.Level == field.GPU {
+		number++
+	}
+	d.Level, d.Parent = field.Link, owner.ID
+	d.Link = strconv.Itoa(number)
+	d.ID = owner.ID + "/link" + d.Link
+	return d
+}
+
+// switches adds the NVSwitches, each under its own number.
+func (d *discovery) switches(n *node) {
+	if !d.wants(field.Switch, field.Link) {
+		return
+	}
+	ids, err := d.engine.entities(kindSwitch, false)
+	if err != nil {
+		d.without(kindSwitch, err)
+		return
+	}
+	facts := d.globalFacts()
+	for _, id := range ids {
+		name := "nvswitch" + strconv.FormatUint(uint64(id), 10)
+		n.add(collector.Device{ID: name, Level: field.Switch, Switch: name, Facts: facts}, entity{kindSwitch, id})
+	}
+}
+
+// cpus adds NVIDIA's CPUs and, if asked for, their cores, which are numbered
+// through the node.
+func (d *discovery) cpus(n *node) {
+	if !d.wants(field.CPU, field.Core) {
+		return
+	}
+	all, err := d.engine.cpus()
+	if err != nil {
+		d.without(kindCPU, err)
+		return
+	}
+	facts, cores := d.globalFacts(), d.wants(field.Core)
+	for _, c := range all {
+		number := strconv.FormatUint(uint64(c.id), 10)
+		socket := collector.Device{ID: "CPU-" + number, Level: field.CPU, CPU: number, Facts: facts}
+		n.add(socket, entity{kindCPU, c.id})
+		if !cores {
+			continue
+		}
+		for _, core := range c.cores {
+			one := socket
+			one.Level, one.Parent = field.Core, socket.ID
+			one.Core = strconv.FormatUint(uint64(core), 10)
+			one.ID = socket.ID + "/core" + one.Core
+			n.add(one, entity{kindCore, core})
+		}
+	}
+}
+
+// adapters adds the ConnectX network adapters, which DCGM sees if it reads
+// switches through NVSDM.
+func (d *discovery) adapters(n *node) {
+	if !d.wants(field.ConnectX) {
+		return
+	}
+	ids, err := d.engine.entities(kindConnectX, false)
+	if err != nil {
+		d.without(kindConnectX, err)
+		return
+	}
+	facts := d.globalFacts()
+	for _, id := range ids {
+		number := strconv.FormatUint(uint64(id), 10)
+		n.add(collector.Device{ID: "connectx" + number, Level: field.ConnectX, ConnectX: number, Facts: facts}, entity{kindConnectX, id})
+	}
+}

@@ -1,0 +1,132 @@
+//go:build linux && cgo
+
+package dcgm
+
+// #include <stdlib.h>
+// #include "calls_linux.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"warpgauge/pkg/field"
+)
+
+// No library may make us take more than these, whatever it counts. DCGM knows 32
+// GPUs of 36 links and 12 switches of 256 ports.
+const (
+	maxGPUs     = 256
+	maxEntities = 4096 // of any kind
+)
+
+// entities lists the entities of a kind.
+func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error) {
+	ids := make([]uint32, maxEntities)
+	if kind == kindGPU {
+		ids = ids[:maxGPUs]
+	}
+	n := C.int(len(ids))
+	r := C.wg_entities(e.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&ids[0])), &n)
+	if r != 0 {
+		return nil, fmt.Errorf("list entities of kind %q: %w", kind, status(r))
+	}
+	return ids[:max(0, min(int(n), len(ids)))], nil
+}
+
+// hierarchy lists the MIG instances of all GPUs.
+func (e *engine) hierarchy() ([]migEntity, error) {
+	h := (*C.wg_hierarchy2)(C.malloc(C.sizeof_wg_hierarchy2))
+	defer C.free(unsafe.Pointer(h))
+	if r := C.wg_hierarchy(e.table, e.handle, h); r != 0 {
+		return nil, fmt.Errorf("list MIG instances: %w", status(r))
+	}
+	out := make([]migEntity, 0, int(h.count))
+	for i := range int(h.count) {
+		m := &h.list[i]
+		out = append(out, migEntity{
+			entity: entityOf(m.entity), parent: entityOf(m.parent),
+			gpuIndex: uint32(m.info.gpu_index), instance: uint32(m.info.instance), compute: uint32(m.info.compute_instance),
+		})
+	}
+	return out, nil
+}
+
+func entityOf(e C.wg_entity) entity { return entity{entityKind(e.kind), uint32(e.id)} }
+
+// text copies a C string that may lack its end, as valid UTF-8.
+func text(b []C.char) string {
+	raw := make([]byte, 0, len(b))
+	for _, c := range b {
+		if c == 0 {
+			break
+		}
+		raw = append(raw, byte(c))
+	}
+	return strings.ToValidUTF8(string(raw), "\uFFFD")
+}
+
+// cpus lists NVIDIA's CPUs of the node.
+func (e *engine) cpus() ([]cpu, error) {
+	var h C.wg_cpus1
+	if r := C.wg_cpus(e.table, e.handle, &h); r != 0 {
+		return nil, fmt.Errorf("list CPUs: %w", status(r))
+	}
+	var out []cpu
+	for _, c := range h.cpus[:h.count] {
+		one := cpu{id: uint32(c.id)}
+		for word, bits := range c.owned.cores {
+			for bit := range 64 {
+				if bits>>bit&1 != 0 {
+					one.cores = append(one.cores, uint32(64*word+bit))
+				}
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// linkStates lists the links of all GPUs and switches.
+func (e *engine) linkStates() ([]links, error) {
+	l := (*C.wg_links5)(C.malloc(C.sizeof_wg_links5))
+	defer C.free(unsafe.Pointer(l))
+	if r := C.wg_links(e.table, e.handle, l); r != 0 {
+		return nil, fmt.Errorf("list NVLinks: %w", status(r))
+	}
+	var out []links
+	for i := range int(l.gpu_count) {
+		g := &l.gpus[i]
+		out = append(out, links{entity{kindGPU, uint32(g.id)}, states(g.state[:])})
+	}
+	for i := range int(l.switch_count) {
+		s := &l.switches[i]
+		out = append(out, links{entity{kindSwitch, uint32(s.id)}, states(s.state[:])})
+	}
+	return out, nil
+}
+
+func states(in []C.int32_t) []int32 {
+	out := make([]int32, len(in))
+	for i, s := range in {
+		out[i] = int32(s)
+	}
+	return out
+}
+
+// profilingFields lists the profiling fields that a GPU offers: those of its metric
+// groups.
+func (e *engine) profilingFields(gpu uint32) ([]field.ID, error) {
+	var g C.wg_metric_groups3
+	if r := C.wg_prof_groups(e.table, e.handle, C.uint32_t(gpu), &g); r != 0 {
+		return nil, fmt.Errorf("list profiling fields of GPU %d: %w", gpu, status(r))
+	}
+	var out []field.ID
+	for _, group := range g.groups[:g.group_count] {
+		for _, f := range group.fields[:group.field_count] {
+			out = append(out, field.ID(f))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,158 @@
+//go:build linux && cgo
+
+package dcgm
+
+// #include <stdlib.h>
+// #include "calls_linux.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Sizes that Go and C must agree on.
+var (
+	_ [unsafe.Sizeof(entity{})]byte = [C.sizeof_wg_entity]byte{}
+	_ [unsafe.Sizeof(cell{})]byte   = [C.sizeof_wg_cell]byte{}
+)
+
+func centities(e []entity) *C.wg_entity { return (*C.wg_entity)(unsafe.Pointer(&e[0])) }
+func cfields(f []uint16) *C.uint16_t    { return (*C.uint16_t)(unsafe.Pointer(&f[0])) }
+func ccells(c []cell) *C.wg_cell        { return (*C.wg_cell)(unsafe.Pointer(&c[0])) }
+
+// scratch is C memory for the values of one call at a time, 4 KiB each.
+type scratch struct {
+	values *C.wg_value2
+	room   int
+}
+
+// newScratch is scratch until the engine is closed.
+func (e *engine) newScratch(room int) scratch {
+	return scratch{(*C.wg_value2)(e.alloc(C.size_t(max(room, 1)) * C.sizeof_wg_value2)), room}
+}
+
+// latest reads the newest values of all fields of all entities in one call.
+// Shape: len(cells) = len(entities) × len(fields) ≤ the room of s, entity by
+// entity. It allocates nothing unless it fails.
+func (e *engine) latest(entities []entity, fields []uint16, s scratch, cells []cell) error {
+	return e.read(entities, fields, false, s, cells)
+}
+
+func (e *engine) read(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
+	if n := len(entities) * len(fields); n > s.room || n != len(cells) {
+		panic("dcgm: shape of a read")
+	}
+	return answer(C.wg_latest(e.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
+		truth(live), s.values, ccells(cells)))
+}
+
+// live reads numbers from the driver and not from the engine's cache. It needs no
+// watch and takes as long as the driver does.
+func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
+	n := len(entities) * len(fields)
+	if n == 0 {
+		return nil, nil
+	}
+	s := scratch{(*C.wg_value2)(C.malloc(C.size_t(n) * C.sizeof_wg_value2)), n}
+	defer C.free(unsafe.Pointer(s.values))
+	cells := make([]cell, n)
+	return cells, e.read(entities, fields, true, s, cells)
+}
+
+// texts is live for texts, entity by entity, in valid UTF-8; "" if there is none.
+// Blanks ("<<<…>>>") are passed on.
+func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
+	n := len(entities) * len(fields)
+	if n == 0 {
+		return nil, nil
+	}
+	values := (*C.wg_value2)(C.malloc(C.size_t(n) * C.sizeof_wg_value2))
+	defer C.free(unsafe.Pointer(values))
+	buf := make([]byte, n*C.WG_STRING)
+	r := C.wg_texts(e.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
+		1, values, (*C.char)(unsafe.Pointer(&buf[0])))
+	if r != 0 {
+		return nil, status(r)
+	}
+	out := make([]string, n)
+	for i := range out {
+		text, _, _ := strings.Cut(string(buf[i*C.WG_STRING:][:C.WG_STRING]), "\x00")
+		out[i] = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return out, nil
+}
+
+// since reads the values of one field of one GPU that are newer than micros,
+// oldest first.
+func (e *engine) since(gpu uint32, fieldID uint16, micros int64) ([]cell, error) {
+	const room = 64 // values between two ticks
+	values := (*C.wg_value1)(C.malloc(room * C.sizeof_wg_value1))
+	defer C.free(unsafe.Pointer(values))
+	out := make([]cell, room)
+	n := C.int(room)
+	r := C.wg_since(e.table, e.handle, C.int(gpu), C.uint16_t(fieldID), C.int64_t(micros+1), values, ccells(out), &n)
+	return out[:n], answer(r)
+}
+
+// watchHealth makes the engine watch what its health checks judge.
+func (e *engine) watchHealth(group handleID, systems uint32, every, keep time.Duration) error {
+	return answer(C.wg_health_watch(e.table, e.handle, C.uintptr_t(group), C.uint32_t(systems), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
+}
+
+// healthAnswer is C memory, about 1 MiB, for the incidents of a health check.
+type healthAnswer struct{ c *C.wg_health5 }
+
+func (e *engine) newHealthAnswer() healthAnswer {
+	return healthAnswer{(*C.wg_health5)(e.alloc(C.sizeof_wg_health5))}
+}
+
+func (a healthAnswer) len() int { return int(a.c.count) }
+
+func (a healthAnswer) at(i int) incident {
+	in := &a.c.incidents[i]
+	return incident{entity: entityOf(in.entity), system: uint32(in.system), health: int32(in.health), code: uint32(in.code)}
+}
+
+// message is DCGM's text of an incident.
+func (a healthAnswer) message(i int) string { return text(a.c.incidents[i].message[:]) }
+
+// health judges a group; nothing wrong is no incident.
+func (e *engine) health(group handleID, into healthAnswer) error {
+	if r := C.wg_health(e.table, e.handle, C.uintptr_t(group), into.c); r != 0 {
+		return fmt.Errorf("check health: %w", status(r))
+	}
+	return nil
+}
+
+// peersAnswer is C memory for the NVLink peer-to-peer status of all GPUs.
+type peersAnswer struct{ c *C.wg_peers1 }
+
+func (e *engine) newPeersAnswer() peersAnswer {
+	return peersAnswer{(*C.wg_peers1)(e.alloc(C.sizeof_wg_peers1))}
+}
+
+// status is what the answer says of a pair of GPUs, by DCGM's numbers; −1 if
+// nothing. One that is newer than linkStatuses is Unknown.
+func (a peersAnswer) status(gpu, peer uint32) int {
+	if peer >= C.WG_MAX_GPUS {
+		return -1
+	}
+	for i := range int(a.c.gpu_count) {
+		if g := &a.c.gpus[i]; uint32(g.id) == gpu {
+			s := int(g.status[peer])
+			return max(-1, min(s, len(linkStatuses)-1))
+		}
+	}
+	return -1
+}
+
+// peers reads the status of each GPU to each other. The engine asks the driver.
+func (e *engine) peers(into peersAnswer) error {
+	if r := C.wg_peers(e.table, e.handle, into.c); r != 0 {
+		return fmt.Errorf("read peer-to-peer status: %w", status(r))
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// assembly makes sources of GPUs.
+type assembly struct {
+	lib     *library
+	log     *zap.Logger
+	pending *pending
+	fields  []field.Reading
+	gpus    []*gpu
+}
+
+// sources makes one source of each GPU, concurrently: everything is asked for once, to
+// find out what there is, and a GPU that hangs there delays no other. Its source
+// has no columns and asks for a new Open when the GPU answers after all.
+// collector.ErrOutdated ends all.
+func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
+	at := map[int]int{} // in gpus, by NVML's index
+	var ask []int
+	for i, g := range a.gpus {
+		at[g.index], ask = i, append(ask, g.index)
+	}
+	made := make([]*source, len(a.gpus))
+	errs := make([]error, len(a.gpus))
+	ended := a.pending.ask(ctx, ask,
+		func(index int) { i := at[index]; made[i], errs[i] = a.source(a.gpus[i]) },
+		func(index int) { // too late for this session
+			if s := made[at[index]]; s != nil {
+				s.close()
+			}
+		})
+	out := make([]collector.Source, len(a.gpus))
+	var outdated error
+	for i, g := range a.gpus {
+		devices := []collector.Device{g.device}
+		switch {
+		case g.err != nil:
+			out[i] = &silentSource{devices, g.err, g.silent}
+		case !ended[g.index]:
+			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w, when it was asked what it has", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
+		case made[i] != nil:
+			out[i] = made[i]
+		default:
+			out[i] = &silentSource{devices, errs[i], nil}
+			if errors.Is(errs[i], collector.ErrOutdated) {
+				outdated = errs[i]
+			}
+		}
+	}
+	if outdated != nil {
+		closeAll(out)
+		return nil, outdated
+	}
+	return out, nil
+}
+
+// source makes the parts of one GPU. MIG comes first, so that nothing reads of
+// instances that are no more, and GPM before what stands in for it.
+func (a *assembly) source(g *gpu) (*source, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	log := a.log.With(zap.String("device", g.device.ID))
+	devices, targets := a.devices(g)
+	var parts []part
+	if p := newMIGPart(a.lib, g); p != nil {
+		parts = append(parts, p)
+	}
+	gpm, err := newGPM(a.lib, g, targets, a.fields, log)
+	parts = append(parts, gpm)
+	var p part
+	if err == nil {
+		p, err = newReadings(g.of, targets, a.fields, columnsOf(gpm), log)
+		parts = append(parts, p)
+	}
+	if err == nil && a.wants(field.VGPU) {
+		p, err = newVGPUPart(g.of)
+		parts = append(parts, p)
+	}
+	xids := newXIDs(a.lib, g, a.fields, log)
+	if err == nil {
+		p, err = newHealth(a.lib, g, a.fields, xids)
+		parts = append(parts, p)
+	}
+	s := newSource(devices, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields))...)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("find out what GPU %d has: %w", g.index, err)
+	}
+	s.trim()
+	return s, nil
+}
+
+// wants reports whether the list asks for fields of a level.
+func (a *assembly) wants(level field.Level) bool {
+	return slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == level })
+}
+
+// wanted reports whether the list asks for one of the fields.
+func wanted(fields []field.Reading, ids ...field.ID) bool {
+	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
+}
+
+// devices are the GPU, its instances, its vGPUs and, if the list asks for fields of
+// links, its links; and what of these the table of readings is asked for.
+func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
+	devices := []collector.Device{g.device}
+	targets := []target{{of: g.of, level: field.GPU}}
+	for _, in := range g.instances {
+		targets = append(targets, target{device: len(devices), of: in.of, level: in.device.Level})
+		devices = append(devices, in.device)
+	}
+	for _, v := range a.vgpus(g) {
+		targets = append(targets, target{device: len(devices), of: v.of, level: field.VGPU})
+		devices = append(devices, v.device)
+	}
+	if !a.wants(field.Link) {
+		return devices, targets
+	}
+	states := a.lib.links(g.handle)
+	for n := range uint32(mostLinks) {
+		if states.known>>n&1 == 1 {
+			targets = append(targets, target{device: len(devices), of: g.of, level: field.Link, link: n})
+			devices = append(devices, linkDevice(g.device, n))
+		}
+	}
+	return devices, targets
+}
+
+// linkDevice is link n of a GPU, from 0. Its label counts from 1, as in
+// dcgm-exporter.
+func linkDevice(parent collector.Device, n uint32) collector.Device {
+	d := parent
+	d.Facts = nil
+	d.Level, d.Parent = field.Link, parent.ID
+	d.Link = strconv.Itoa(int(n) + 1)
+	d.ID = parent.ID + "/link" + d.Link
+	return d
+}
+
+// trim drops links of which there is no column at the end.
+func (s *source) trim() {
+	last := len(s.devices) - 1
+	for last > 0 && s.devices[last].Level == field.Link && !slices.ContainsFunc(s.cols, func(c collector.Column) bool { return c.Device == last }) {
+		last--
+	}
+	s.devices = s.devices[:last+1]
+}
+
+// linkStates are the NVLinks of a GPU as bit masks.
+type linkStates struct {
+	active uint64
+	known  uint64 // of the others nothing is known, or there are none
+}
+
+// links asks for the states of a GPU's NVLinks.
+func (l *library) links(gpu nvml.Device) (s linkStates) {
+	if !l.has("nvmlDeviceGetNvLinkState") {
+		return s
+	}
+	for n := range mostLinks {
+		if state, code := gpu.GetNvLinkState(n); code == nvml.SUCCESS {
+			s.known |= 1 << n
+			if state == nvml.FEATURE_ENABLED {
+				s.active |= 1 << n
+			}
+		}
+	}
+	return s
+}
+
+// vgpu is a virtual GPU that runs on a GPU of this host.
+type vgpu struct {
+	of     device
+	device collector.Device
+}
+
+// vgpus finds the vGPUs of a GPU, if the list asks for fields of theirs. Their
+// devices are as the GPU's but for the UUID, which is theirs.
+func (a *assembly) vgpus(g *gpu) []vgpu {
+	if !a.wants(field.VGPU) || !a.lib.has("nvmlDeviceGetActiveVgpus") {
+		return nil
+	}
+	all, code := g.handle.GetActiveVgpus()
+	if code != nvml.SUCCESS {
+		return nil
+	}
+	var out []vgpu
+	for _, v := range all {
+		d := g.device
+		d.Facts = nil
+		d.Level, d.Parent = field.VGPU, g.device.ID
+		d.UUID = ""
+		if a.lib.has("nvmlVgpuInstanceGetUUID") {
+			if uuid, code := v.GetUUID(); code == nvml.SUCCESS {
+				d.UUID = tidy(uuid)
+			}
+		}
+		if d.UUID == "" {
+			d.UUID = g.device.UUID + "/vgpu" + strconv.FormatFloat(number(v), 'f', 0, 64)
+		}
+		d.ID = g.device.ID + "/" + d.UUID
+		if !slices.ContainsFunc(out, func(o vgpu) bool { return o.device.ID == d.ID }) {
+			out = append(out, vgpu{&handle{lib: a.lib, vgpu: v}, d})
+		}
+	}
+	return out
+}
+
+// vgpuEvery is how often a GPU is asked whether virtual machines have come or gone.
+const vgpuEvery = 5 * time.Second
+
+// vgpuPart has no columns. It asks for a new Open when there are more or fewer
+// vGPUs than there were. One that replaced another is found when the
+// other is asked for its values.
+type vgpuPart struct {
+	batch *batch
+	in    input
+	count float64
+	asked time.Time
+	now   func() time.Time
+}
+
+var _ part = (*vgpuPart)(nil)
+
+// newVGPUPart returns nil for a GPU that cannot have vGPUs.
+func newVGPUPart(gpu device) (part, error) {
+	b := newBatch(gpu)
+	in, ok := b.add(of(getActiveVGPUs, 0)[0], gpu, 0)
+	if !ok {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	b.want(in)
+	if code := b.run(); code != nvml.SUCCESS {
+		return nil, fatal(code)
+	}
+	count, code := b.result(in)
+	if code != nvml.SUCCESS {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return &vgpuPart{batch: b, in: in, count: count, asked: time.Now(), now: time.Now}, nil
+}
+
+func (*vgpuPart) columns() []collector.Column { return nil }
+
+func (p *vgpuPart) sample([]float64, []bool) error {
+	now := p.now()
+	if now.Sub(p.asked) < vgpuEvery {
+		return nil
+	}
+	p.asked = now
+	if code := p.batch.run(); code != nvml.SUCCESS {
+		return fatal(code)
+	}
+	if count, code := p.batch.result(p.in); code == nvml.SUCCESS && count != p.count {
+		return collector.ErrColumnsChanged
+	}
+	return nil
+}
+
+func (p *vgpuPart) calls() []collector.CallCost { return p.batch.costs() }
+
+func (*vgpuPart) close() {}

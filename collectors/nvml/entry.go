@@ -1,0 +1,147 @@
+//go:build linux && cgo
+
+package nvml
+
+/*
+// Functions of NVML that are called by address, declared after nvml.h of NVML 13.
+// nvmlReturn_t is an enum of int size, a device handle a pointer.
+typedef enum { WG_SUCCESS = 0, WG_UNKNOWN = 999 } wg_return;
+_Static_assert(sizeof(wg_return) == sizeof(int), "nvmlReturn_t");
+
+// nvmlInitWithFlags
+static int wg_init_with_flags(void *f, unsigned int flags) { return (int)((wg_return (*)(unsigned int))f)(flags); }
+
+// nvmlInit_v2, nvmlShutdown
+static int wg_call(void *f) { return (int)((wg_return (*)(void))f)(); }
+
+// nvmlSystemGetDriverVersion, nvmlSystemGetNVMLVersion
+static int wg_text(void *f, char *buf, unsigned int size) { return (int)((wg_return (*)(char *, unsigned int))f)(buf, size); }
+
+// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are.
+static int wg_list(void *f, void *dev, unsigned int *count, void *infos)
+{
+	return (int)((wg_return (*)(void *, unsigned int *, void *))f)(dev, count, infos);
+}
+
+// nvmlDeviceGetProcessesUtilizationInfo
+struct wg_samples {
+	unsigned int version, count;
+	unsigned long long since;
+	void *samples;
+};
+_Static_assert(sizeof(struct wg_samples) == 24, "nvmlProcessesUtilizationInfo_v1_t");
+
+static int wg_busy(void *f, void *dev, unsigned long long since, unsigned int *count, void *samples)
+{
+	struct wg_samples q = {sizeof q | 1u << 24, *count, since, samples};
+	int code = (int)((wg_return (*)(void *, struct wg_samples *))f)(dev, &q);
+	*count = q.count;
+	return code;
+}
+
+// nvmlDeviceGetPlatformInfo
+static int wg_struct(void *f, void *dev, void *p) { return (int)((wg_return (*)(void *, void *))f)(dev, p); }
+*/
+import "C"
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"warpgauge/pkg/dl"
+)
+
+// initNoGPUs is NVML_INIT_FLAG_NO_GPUS: a driver without GPUs is no failure, so
+// that it can be distinguished from no driver.
+//
+// NVML_INIT_FLAG_NO_ATTACH, which would keep even nvmlDeviceGetHandleByIndex from
+// attaching to a GPU, is not given: before driver 590.37, and in 600 to 610, it
+// makes nvmlDeviceGetCount answer 0 (DCGM falls back for the same reason, see
+// DcgmNvmlSystemEventThread::Init in its DcgmHostEngineHandler.cpp). Nor is it
+// needed: since nvmlInit_v2 GPUs are attached one by one when their handle is
+// asked for, so a broken one does not fail the initialisation.
+const initNoGPUs = 1
+
+// initialize calls nvmlInitWithFlags, or nvmlInit_v2 if that is missing. NVML
+// counts: each success needs a shutdown. It may hang when the driver does.
+// A library that has neither is not NVML.
+func initialize(l *dl.Library) nvml.Return {
+	if f, err := l.Lookup("nvmlInitWithFlags"); err == nil {
+		return nvml.Return(C.wg_init_with_flags(f, initNoGPUs))
+	}
+	f, err := l.Lookup("nvmlInit_v2")
+	if err != nil {
+		return nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	return nvml.Return(C.wg_call(f))
+}
+
+// shutdown calls nvmlShutdown. The last of as many as were initialised closes
+// NVML's descriptors.
+func shutdown(l *dl.Library) nvml.Return {
+	f, err := l.Lookup("nvmlShutdown")
+	if err != nil {
+		return nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	return nvml.Return(C.wg_call(f))
+}
+
+// textOf calls a function that fills a buffer with a text. Those of driver and
+// library version need 80 bytes (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE).
+func textOf(l *dl.Library, symbol string) (string, nvml.Return) {
+	f, err := l.Lookup(symbol)
+	if err != nil {
+		return "", nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	var buf [96]C.char
+	code := nvml.Return(C.wg_text(f, &buf[0], C.uint(len(buf)-1))) // the last byte stays 0
+	if code != nvml.SUCCESS {
+		return "", code
+	}
+	return C.GoString(&buf[0]), nvml.SUCCESS
+}
+
+// raw is the nvmlDevice_t of a device, nil of one that go-nvml did not make. It is
+// the only, and exported, member of go-nvml's type, which has no accessor for it.
+func raw(d nvml.Device) unsafe.Pointer {
+	v := reflect.ValueOf(d)
+	if v.Kind() != reflect.Struct || v.NumField() != 1 || v.Field(0).Kind() != reflect.Pointer {
+		return nil
+	}
+	return v.Field(0).UnsafePointer()
+}
+
+// listProcesses calls one of the functions that list processes, at f, with room for
+// count entries in buf, and returns how many the driver says that there are. With an
+// empty buf it counts them.
+func listProcesses(f unsafe.Pointer, d nvml.Device, buf []byte, count int) (int, nvml.Return) {
+	n := C.uint(count)
+	var at unsafe.Pointer
+	if len(buf) > 0 {
+		at = unsafe.Pointer(&buf[0])
+	}
+	code := C.wg_list(f, raw(d), &n, at)
+	return int(n), nvml.Return(code)
+}
+
+// listBusy calls nvmlDeviceGetProcessesUtilizationInfo, at f, as listProcesses does.
+// go-nvml's method has no room for samples.
+func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
+	n := C.uint(count)
+	code := C.wg_busy(f, raw(d), C.ulonglong(since), &n, unsafe.Pointer(&buf[0]))
+	return int(n), nvml.Return(code)
+}
+
+// platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its
+// struct. go-nvml asks for the first, in which a serial number is something else.
+func (l *library) platformInfo(d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
+	f, err := l.dl.Lookup("nvmlDeviceGetPlatformInfo")
+	if err != nil {
+		return p, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	p.Version = nvml.STRUCT_VERSION(p, 2)
+	code = nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&p)))
+	return p, code
+}

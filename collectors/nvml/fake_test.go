@@ -1,0 +1,201 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// fakeDevice is a GPU in Go. It has the calls and field values that are set.
+type fakeDevice struct {
+	results map[call]func(arg [3]uint32) ([]float64, nvml.Return)
+	fields  map[uint32]float64
+	code    nvml.Return   // of all field values
+	hang    chan struct{} // calls return when it is closed; nil: at once
+	made    int           // calls
+}
+
+var _ device = (*fakeDevice)(nil)
+
+func (d *fakeDevice) bind(c call) (ask, bool) {
+	f, ok := d.results[c]
+	if c == getFieldValues {
+		return ask{name: c.name(), results: 1}, len(d.fields) > 0
+	}
+	return ask{name: c.name(), results: functions[c][0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
+		d.made++
+		if d.hang != nil {
+			<-d.hang
+		}
+		results, code := f(arg)
+		copy(out, results)
+		return code
+	}}, ok
+}
+
+func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
+	d.made++
+	for i := range all {
+		if v, ok := d.fields[all[i].FieldId]; ok {
+			all[i].NvmlReturn, all[i].ValueType = uint32(nvml.SUCCESS), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG)
+			for b := range 8 {
+				all[i].Value[b] = byte(uint64(v) >> (8 * b))
+			}
+		}
+	}
+	return d.code
+}
+
+// answers makes a call answer one number.
+func answersNumber(v float64, code nvml.Return) func([3]uint32) ([]float64, nvml.Return) {
+	return func([3]uint32) ([]float64, nvml.Return) { return []float64{v}, code }
+}
+
+// sampleAllOf samples all columns of a part.
+func sampleAllOf(p part) ([]float64, error) {
+	row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
+	return row, p.sample(row, slices.Repeat([]bool{true}, len(row)))
+}
+
+// TestReadingsOfAFake: rows of the table are tried in order, calls are shared, and one that
+// fails costs its own cells.
+func TestReadingsOfAFake(t *testing.T) {
+	power := nvml.SUCCESS
+	d := &fakeDevice{
+		results: map[call]func([3]uint32) ([]float64, nvml.Return){
+			getMemoryInfo: func([3]uint32) ([]float64, nvml.Return) {
+				return []float64{80 << 20, 60 << 20, 15 << 20, 5 << 20}, nvml.SUCCESS
+			},
+			getPowerUsage:  func([3]uint32) ([]float64, nvml.Return) { return []float64{150000}, power },
+			getTotalEnergy: answersNumber(7, nvml.SUCCESS),
+		},
+		fields: map[uint32]float64{82: 60},
+	}
+	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(250, 251, 252, 254, 155, 156, 140, 150), nil, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(when string, calls int, want map[field.ID]float64) {
+		t.Helper()
+		d.made = 0
+		row, err := sampleAllOf(p)
+		if err != nil || d.made != calls || len(row) != len(want) {
+			t.Errorf("%s: %d columns, %d calls, %v; want %d, %d", when, len(row), d.made, err, len(want), calls)
+		}
+		for i, c := range p.columns() {
+			if w := want[c.Field]; row[i] != w && !(math.IsNaN(row[i]) && math.IsNaN(w)) {
+				t.Errorf("%s: field %d is %v, want %v", when, c.Field, row[i], w)
+			}
+		}
+	}
+	want := map[field.ID]float64{250: 80, 251: 60, 252: 15, 254: 0.2, 155: 150, 156: 7, 140: 60}
+	f("all well", 4, want)
+	power, want[155] = nvml.ERROR_UNKNOWN, math.NaN()
+	f("one call fails", 4, want)
+	power = nvml.ERROR_GPU_IS_LOST
+	if _, err := sampleAllOf(p); !errors.Is(err, collector.ErrDeviceLost) {
+		t.Errorf("one call says that the GPU is lost: %v", err)
+	}
+}
+
+// TestThroughputThatHangs: a list with nothing but PCIe throughput makes no call in its
+// samples, and a GPU that hangs does not look fresh for that.
+func TestThroughputThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDevice{results: map[call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
+		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(200), nil, zap.NewNop())
+		if err != nil || len(p.columns()) != 1 {
+			t.Fatalf("%v", err)
+		}
+		for range 3 {
+			if _, err := sampleAllOf(p); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+		}
+		d.hang = make(chan struct{})
+		for range 3 { // the first asks for the measurement that hangs
+			_, err = sampleAllOf(p)
+			time.Sleep(staleThroughput)
+		}
+		if !errors.Is(err, collector.ErrStalled) {
+			t.Errorf("a measurement that hangs: got %v, want %v", err, collector.ErrStalled)
+		}
+		close(d.hang)
+		synctest.Wait()
+		if row, err := sampleAllOf(p); err != nil || row[0] != 1000 {
+			t.Errorf("when it has returned: %v, %v", row, err)
+		}
+		p.close()
+	})
+}
+
+// fakeBoards are GPUs by index, as a library has them.
+type fakeBoards struct {
+	n    int
+	code nvml.Return
+	gpus map[int]*gpu
+}
+
+func (b *fakeBoards) count() (int, nvml.Return) { return b.n, b.code }
+
+func (b *fakeBoards) identify(index int) *gpu {
+	if g := b.gpus[index]; g != nil {
+		return g
+	}
+	g := newGPU(index)
+	g.err = gpuError("nvmlDeviceGetHandleByIndex_v2", nvml.ERROR_INVALID_ARGUMENT)
+	return g
+}
+
+func fakeGPU(index int, uuid, pci string) *gpu {
+	g := newGPU(index)
+	g.device.ID, g.device.UUID, g.device.PCIBusID = uuid, uuid, pci
+	return g
+}
+
+func discoverFakes(t *testing.T, b *fakeBoards) ([]*gpu, *observer.ObservedLogs, error) {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	d := discovery{lib: b, o: Options{Root: t.TempDir(), Log: zap.New(core)}, pending: &pending{patience: time.Minute}}
+	gpus, err := d.gpus(context.Background())
+	return gpus, logs, err
+}
+
+// TestImplausibleCount: a library that counts more GPUs than there can be does not take
+// away those that there are.
+func TestImplausibleCount(t *testing.T) {
+	for _, n := range []int{math.MaxUint32, mostGPUs + 1, -1} {
+		gpus, logs, err := discoverFakes(t, &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}})
+		if err != nil || len(gpus) != 2 || logs.FilterMessageSnippet("implausible").Len() != 1 {
+			t.Errorf("%d: %d GPUs, %v, log %v", n, len(gpus), err, logs.All())
+		}
+	}
+}
+
+// TestTwoGPUsWithOneUUID: the second is left out.
+func TestTwoGPUsWithOneUUID(t *testing.T) {
+	gpus, logs, err := discoverFakes(t, &fakeBoards{n: 3, gpus: map[int]*gpu{
+		0: fakeGPU(0, "GPU-a", "00000000:0B:00.0"), 1: fakeGPU(1, "GPU-a", "00000000:0C:00.0"), 2: fakeGPU(2, "GPU-b", "00000000:0D:00.0"),
+	}})
+	if err != nil || len(gpus) != 2 || gpus[0].index != 0 || gpus[1].index != 2 {
+		t.Errorf("%d GPUs, %v", len(gpus), err)
+	}
+	if lines := logs.FilterMessageSnippet("one UUID").All(); len(lines) != 1 || lines[0].ContextMap()["left_out"] != int64(1) {
+		t.Errorf("log: %v", lines)
+	}
+}

@@ -1,0 +1,215 @@
+// Package driver finds the library of NVIDIA's driver, NVML, and says why it cannot
+// be used: what is missing, what is forbidden, and what to do. It loads nothing and
+// keeps no state; collectors/nvml calls it at Open.
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Soname is what every driver since 2011 installs; the name without ".1" comes
+// with development packages only.
+const Soname = "libnvidia-ml.so.1"
+
+// usualRoots are the directories in which a driver's files lie as below "/".
+//
+//   - /run/nvidia/driver is where the GPU Operator's driver container puts them,
+//   - /driver-root where its components (device plugin, DRA driver, MIG manager)
+//     have that mounted, /host where they have the host,
+//   - /home/kubernetes/bin/nvidia is a GKE node with Container-Optimized OS, and
+//     /usr/local/nvidia the same inside its containers,
+//   - /opt/nvidia/current is Flatcar.
+//
+// See DRIVER_ROOT_CTR_PATH in https://github.com/NVIDIA/k8s-device-plugin and
+// https://github.com/NVIDIA/mig-parted.
+func usualRoots() []string {
+	return []string{
+		"/", "/run/nvidia/driver", "/driver-root", "/host",
+		"/usr/local/nvidia", "/home/kubernetes/bin/nvidia", "/opt/nvidia/current",
+	}
+}
+
+// rootVariables name a driver root to NVIDIA's components. The first is its path
+// in the container; the second that on the host, which is there in a container
+// too if the same path is mounted.
+var rootVariables = [...]string{"DRIVER_ROOT_CTR_PATH", "NVIDIA_DRIVER_ROOT"}
+
+// libraryDirs are the directories below a root that may hold the library: those
+// in which NVIDIA's DRA driver looks (cmd/gpu-kubelet-plugin/root.go in
+// https://github.com/NVIDIA/k8s-dra-driver-gpu), and those of Debian's
+// alternatives, NixOS, WSL and Talos.
+func libraryDirs() []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	dirs := []string{"usr/lib64", "usr/lib", "lib64", "lib", "."}
+	if triplet != "" {
+		dirs = slices.Concat([]string{
+			"usr/lib/" + triplet, "usr/lib/" + triplet + "/nvidia/current", "lib/" + triplet,
+		}, dirs)
+	}
+	return append(dirs,
+		"run/opengl-driver/lib",    // NixOS
+		"usr/lib/wsl/lib",          // WSL: the Windows driver's
+		"usr/local/glibc/usr/lib",  // Talos
+		"opt/nvidia/current/lib64", // Flatcar, where the root is the host's
+		"home/kubernetes/bin/nvidia/lib64",
+		"usr/lib/nvidia", "usr/lib64/nvidia",
+	)
+}
+
+// Host is where a driver is searched. The zero value searches where drivers usually are.
+type Host struct {
+	// Library is the path or soname of the library. It is tried alone; "" looks
+	// for it by the loader's path and then in driver roots.
+	Library string
+	// Roots are directories that hold a driver's files as "/" does on a
+	// host that has it installed. They come before the usual ones.
+	Roots []string
+	// Root is where /proc, /dev and the usual driver roots are; "" means "/".
+	Root string
+	// Getenv reads the variables that name driver roots; nil means os.Getenv.
+	Getenv func(string) string
+	// SkipLoader leaves out what the loader finds by its own path, for tests on
+	// a machine that has a driver.
+	SkipLoader bool
+}
+
+func (h Host) getenv(name string) string {
+	if h.Getenv == nil {
+		return os.Getenv(name)
+	}
+	return h.Getenv(name)
+}
+
+// path is a path of the machine as it is seen below Root.
+func (h Host) path(p string) string { return filepath.Join("/", h.Root, p) }
+
+// Candidates are the names to try, in order: what a person has named and nothing
+// else; or the name that the loader looks up, and then the files there are in
+// driver roots.
+func (h Host) Candidates() []string {
+	if h.Library != "" {
+		return []string{h.Library}
+	}
+	out := []string{Soname}
+	if h.SkipLoader {
+		out = nil
+	}
+	var seen []os.FileInfo
+	for _, root := range h.roots() {
+		for _, dir := range libraryDirs() {
+			f := findLibrary(root, dir)
+			st, err := os.Stat(f)
+			if err != nil || slices.ContainsFunc(seen, func(s os.FileInfo) bool { return os.SameFile(s, st) }) {
+				continue
+			}
+			seen, out = append(seen, st), append(out, f)
+		}
+	}
+	return out
+}
+
+// roots are the directories that Candidates searches, each once.
+func (h Host) roots() []string {
+	all := slices.Clone(h.Roots)
+	for _, name := range rootVariables {
+		if dir := h.getenv(name); filepath.IsAbs(dir) {
+			all = append(all, h.path(dir))
+		}
+	}
+	for _, dir := range usualRoots() {
+		all = append(all, h.path(dir))
+	}
+	var out []string
+	for _, dir := range all {
+		if dir = filepath.Clean(dir); !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// findLibrary returns the library's file in a directory below root, or "". If
+// the link libnvidia-ml.so.1 is missing or leads nowhere, it is the file of the
+// newest version: drivers that are mounted file by file lack the link.
+func findLibrary(root, dir string) string {
+	if f, err := within(root, filepath.Join(dir, Soname)); err == nil && isFile(f) {
+		return f
+	}
+	at, err := within(root, dir)
+	if err != nil {
+		return ""
+	}
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		return ""
+	}
+	var found []string
+	for _, e := range entries {
+		version, ok := strings.CutPrefix(e.Name(), "libnvidia-ml.so.")
+		if ok && strings.Contains(version, ".") && isFile(filepath.Join(at, e.Name())) {
+			found = append(found, version)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return filepath.Join(at, "libnvidia-ml.so."+slices.MaxFunc(found, compareVersions))
+}
+
+// maxLinks is what Linux allows in one path.
+const maxLinks = 40
+
+// within resolves path below root, with links as they are meant there: an
+// absolute one starts at root, and none leads out of it.
+func within(root, path string) (string, error) {
+	at, rest := "/", split(path)
+	for links := 0; len(rest) > 0; {
+		name := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(filepath.Join(root, name))
+		switch {
+		case errors.Is(err, syscall.EINVAL): // not a link
+			at = name
+		case err != nil:
+			return "", err
+		default:
+			if links++; links > maxLinks {
+				return "", &os.PathError{Op: "resolve", Path: filepath.Join(root, path), Err: syscall.ELOOP}
+			}
+			if filepath.IsAbs(target) {
+				at = "/"
+			}
+			rest = append(split(target), rest...)
+		}
+	}
+	return filepath.Join(root, at), nil
+}
+
+func split(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(s string) bool { return s == "" || s == "." })
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// compareVersions compares "550.54.15" and the like by their numbers.
+func compareVersions(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
+		m, errA := strconv.Atoi(a)
+		n, errB := strconv.Atoi(b)
+		if errA != nil || errB != nil {
+			return cmp.Compare(a, b)
+		}
+		return cmp.Compare(m, n)
+	})
+}

@@ -1,0 +1,139 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"warpgauge/pkg/programtest"
+)
+
+// withoutRights runs f as a user without rights, on this thread alone: the raw call
+// changes no other. It skips where root may not become one, as in most namespaces.
+func withoutRights(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		f()
+		return
+	}
+	const unprivileged, same = 65534, ^uintptr(0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(uid uintptr) syscall.Errno {
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uid, same)
+		return errno
+	}
+	if errno := become(unprivileged); errno != 0 {
+		programtest.Missing(t, "setresuid", "become user %d: %v", unprivileged, errno)
+	}
+	defer func() {
+		if errno := become(0); errno != 0 {
+			t.Errorf("become root again: %v", errno)
+		}
+	}()
+	f()
+}
+
+const loadedDriver = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+
+func TestNoDriver(t *testing.T) {
+	f := func(files map[string]string, want string) {
+		t.Helper()
+		o := Host{Root: tree(t, files), Getenv: noVariables}
+		if got := strings.ReplaceAll(o.Kernel().noDriver(), o.Root, ""); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+	f(map[string]string{"proc/driver/nvidia/version": loadedDriver}, "")
+	f(map[string]string{"dev/dxg": ""}, "")
+	f(nil, "the kernel driver is not loaded (/proc/driver/nvidia/version is missing): load it (modprobe nvidia); "+
+		"if that fails the kernel log says why, often a module that was not built for this kernel")
+	f(map[string]string{"dev/nvidiactl": ""}, "/dev/nvidiactl is there, but /proc/driver/nvidia/version is not: the kernel driver was unloaded; "+
+		"load it (modprobe nvidia), or give the container the host's /proc")
+}
+
+func TestNoAccess(t *testing.T) {
+	f := func(files map[string]string, env string, modes map[string]os.FileMode, want ...string) {
+		t.Helper()
+		files["proc/driver/nvidia/version"] = loadedDriver
+		o := Host{Root: tree(t, files), Getenv: func(name string) string {
+			if name == env {
+				return "set"
+			}
+			return ""
+		}}
+		for dir := o.Root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // that the other user gets there
+			_ = os.Chmod(dir, 0o755)
+		}
+		for _, dir := range []string{"proc", "proc/driver", "proc/driver/nvidia", "dev"} {
+			_ = os.Chmod(filepath.Join(o.Root, dir), 0o755)
+		}
+		for name, mode := range modes {
+			if err := os.Chmod(filepath.Join(o.Root, name), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got string
+		withoutRights(t, func() { got = strings.ReplaceAll(o.Kernel().NoAccess(), o.Root, "") })
+		if len(want) == 0 && got != "" {
+			t.Errorf("got %q, want that nothing is in the way", got)
+		}
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("got %q, want it to say %q", got, w)
+			}
+		}
+	}
+	all := map[string]os.FileMode{"dev/nvidiactl": 0o666}
+	f(map[string]string{"dev/nvidiactl": ""}, "", all)
+	f(map[string]string{}, "NVIDIA_VISIBLE_DEVICES", nil, "this container has no /dev/nvidiactl", "--gpus all", "runtimeClassName: nvidia")
+	f(map[string]string{}, "", nil, "there is no /dev/nvidiactl", "nvidia-modprobe")
+	f(map[string]string{"dev/nvidiactl": ""}, "", map[string]os.FileMode{"dev/nvidiactl": 0o600},
+		"no permission on /dev/nvidiactl (mode 0600, owner 0:0", "this process is uid", "group", "NVreg_DeviceFileMode=0666")
+	f(map[string]string{"dev/nvidiactl": "", "dev/nvidia0": "", "dev/nvidia1": "", "dev/nvidia-uvm": "", "dev/nvidiax": ""}, "",
+		map[string]os.FileMode{"dev/nvidiactl": 0o666, "dev/nvidia0": 0o666, "dev/nvidia1": 0o600},
+		"no permission on /dev/nvidia1 (mode 0600")
+	f(map[string]string{"dev/nvidiactl": "-> none/of/that"}, "", nil, "there is no /dev/nvidiactl")
+	f(map[string]string{"dev/nvidiactl/": ""}, "", nil, "/dev/nvidiactl cannot be opened: is a directory")
+
+	wsl := Host{Root: tree(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
+	if got := wsl.Kernel().NoAccess(); got != "" {
+		t.Errorf("WSL: %q", got)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	f := func(number syscall.Errno, env string, want string) {
+		t.Helper()
+		o := Host{Root: tree(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
+		k := o.Kernel()
+		got := k.refused(k.ctl, &os.PathError{Op: "open", Path: k.ctl, Err: number})
+		if !strings.Contains(got, k.ctl) || !strings.Contains(got, want) {
+			t.Errorf("%v: got %q, want it to name the device and say %q", number, got, want)
+		}
+	}
+	f(syscall.EPERM, "container", "issues/48")
+	f(syscall.EPERM, "", "DeviceAllow=char-nvidia-frontend rw")
+	f(syscall.EACCES, "", fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid()))
+	f(syscall.ENODEV, "", "the driver is being loaded or unloaded")
+	f(syscall.EMFILE, "", "too many open files")
+}
+
+func TestKernelVersion(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := kernelVersion(text); got != want {
+			t.Errorf("kernelVersion(%q) = %q, want %q", text, got, want)
+		}
+	}
+	f(loadedDriver, "550.54.15")
+	f("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n", "560.35.03")
+	f("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82", "470.82")
+	f("something else", "of unknown version")
+}

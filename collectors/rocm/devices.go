@@ -1,0 +1,137 @@
+package rocm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// units are the devices of a GPU: itself, its partitions if it has several,
+// its XGMI links.
+func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+	board := n.board(g)
+	specs := boardSpecs(g, n)
+	board.Facts = facts(fields, texts(g, board, driver), specs)
+	out := []unit{{board, specs}}
+	if len(g.Instances) > 1 {
+		for _, i := range g.Instances {
+			d := instance(board, g, i)
+			t := texts(g, d, driver)
+			t[field.AMDRenderNode] = i.Render
+			delete(t, dcgmSerial) // the board's, as with MIG
+			specs := instanceSpecs(i)
+			d.Facts = facts(fields, t, specs)
+			out = append(out, unit{d, specs})
+		}
+	}
+	for i := range gpumetrics.XGMILinks {
+		if m != nil && m.Raw(gpumetrics.XGMIReadAcc, i) == gpumetrics.NA && m.Raw(gpumetrics.XGMIWriteAcc, i) == gpumetrics.NA {
+			continue
+		}
+		d := link(board, i)
+		d.Facts = facts(fields, map[field.ID]string{dcgmDriver: driver}, nil)
+		out = append(out, unit{d, linkSpecs(i)})
+	}
+	return out
+}
+
+func (n node) board(g *sysfs.GPU) collector.Device {
+	id := gpuUUID(g)
+	return collector.Device{
+		ID: id, UUID: id, Level: field.GPU,
+		GPU:      strconv.Itoa(n.index),
+		PCIBusID: busID(g.PCI),
+		Node:     g.Card,
+		Model:    g.Model,
+	}
+}
+
+// gpuUUID is the unique id as HIP prints it, GPU- and 16 hexadecimal digits. A
+// board without one (APUs, older Radeons, virtual functions) is identified by its
+// PCI address.
+func gpuUUID(g *sysfs.GPU) string {
+	if g.UniqueID == 0 {
+		return "GPU-" + g.PCI
+	}
+	return fmt.Sprintf("GPU-%016x", g.UniqueID)
+}
+
+// busID is the address in DCGM's form, with a domain of eight digits.
+func busID(pci string) string {
+	domain, rest, ok := strings.Cut(pci, ":")
+	if !ok {
+		return pci
+	}
+	return strings.ToUpper(fmt.Sprintf("%08s:%s", domain, rest))
+}
+
+// instance is a partition. Its device node is its own: containers are given
+// render nodes.
+func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.Device {
+	d := board
+	d.Level = field.Instance
+	d.Parent = board.ID
+	d.InstanceID = strconv.Itoa(i.ID)
+	d.InstanceProfile = strings.ToLower(g.Compute)
+	d.ID = board.ID + "/" + d.InstanceID
+	d.Alias = i.Name
+	if i.Render != "" {
+		d.Node = i.Render
+	}
+	return d
+}
+
+// link is XGMI link i. The label counts from 1, as that of a GPU's NVLinks in
+// dcgm-exporter.
+func link(board collector.Device, i int) collector.Device {
+	d := board
+	d.Facts = nil
+	d.Level = field.Link
+	d.Parent = board.ID
+	d.Link = strconv.Itoa(i + 1)
+	d.ID = board.ID + "/link" + d.Link
+	return d
+}
+
+// texts are the values of the fields that are texts.
+func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string {
+	out := map[field.ID]string{
+		dcgmDriver: driver, dcgmName: g.Model, dcgmBrand: "AMD", dcgmSerial: g.Serial,
+		dcgmUUID: d.UUID, dcgmPCI: d.PCIBusID, dcgmVBIOS: g.VBIOS,
+		field.AMDComputePartition: g.Compute, field.AMDMemoryPartition: g.Memory,
+		field.AMDCard: g.Card, field.AMDRenderNode: g.Render,
+	}
+	if g.UniqueID != 0 {
+		out[field.AMDUniqueID] = fmt.Sprintf("%016x", g.UniqueID)
+	}
+	return out
+}
+
+// facts are the list's label fields: texts, and numbers that never change.
+func facts(fields field.List, texts map[field.ID]string, specs []spec) []collector.Label {
+	var out []collector.Label
+	for _, f := range fields.Labels() {
+		text := texts[f.Desc.ID]
+		for _, s := range specs {
+			if s.field == f.Desc.ID && s.terms[0].op == opFixed && len(s.labels) == 0 {
+				text = strconv.FormatFloat(s.terms[0].scale*scaleOf(f), 'f', -1, 64)
+			}
+		}
+		if text != "" {
+			out = append(out, collector.Label{Name: f.Name, Value: text})
+		}
+	}
+	return out
+}
+
+func scaleOf(f field.Field) float64 {
+	if f.Scale == 0 {
+		return 1
+	}
+	return f.Scale
+}

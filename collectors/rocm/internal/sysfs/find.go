@@ -1,0 +1,452 @@
+package sysfs
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+)
+
+// Limits on what is believed: far above any node, and low enough that a driver
+// that lists nonsense costs neither memory nor series.
+const (
+	maxDevices   = 256 // GPUs and partitions of a node
+	maxInstances = gpumetrics.Partitions
+	maxUnits     = 1 << 16 // compute units of a partition
+)
+
+// Options change where and how the reader reads.
+type Options struct {
+	Root string           // directory that holds sys/; "" means "/"
+	Log  *zap.Logger      // nil: none
+	Now  func() time.Time // nil: time.Now
+}
+
+// Reader finds GPUs and opens them.
+type Reader struct {
+	o       Options
+	decoder *gpumetrics.Decoder
+}
+
+// New returns a reader and touches nothing.
+func New(o Options) *Reader {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Reader{o: o, decoder: gpumetrics.New()}
+}
+
+// path returns a path below /sys.
+func (r *Reader) path(name string) string { return filepath.Join("/", r.o.Root, "sys", name) }
+
+// Found is the result of Find.
+type Found struct {
+	GPUs    []GPU    // in order of PCI address
+	Driver  string   // version of amdgpu: its own, else the kernel's release
+	LeftOut []string // cards that are not among GPUs, each with the reason
+}
+
+// Find finds the GPUs that amdgpu drives. The order of PCI addresses is that of
+// rocm-smi; the order of DRM cards is that of probing and may begin with the
+// display of the server's management controller. No GPU is no error.
+// Errors: that of ctx, or that cards cannot be listed.
+func (r *Reader) Find(ctx context.Context) (Found, error) {
+	entries, err := os.ReadDir(r.path("class/drm"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Found{}, fmt.Errorf("list cards: %w", err)
+	}
+	var boards []GPU
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return Found{}, fmt.Errorf("list cards: %w", err)
+		}
+		if !isNode(e.Name(), "card") {
+			continue
+		}
+		if b, ok := r.board(e.Name()); ok {
+			boards = append(boards, b)
+		}
+	}
+	slices.SortStableFunc(boards, func(a, b GPU) int { return cmp.Compare(a.PCI, b.PCI) })
+	r.attach(boards)
+	f := Found{Driver: r.driverVersion()}
+	f.GPUs, f.LeftOut = distinct(boards)
+	return f, nil
+}
+
+// distinct keeps the boards that can be distinguished, up to the limit. Of two with
+// one address or one unique id the second is left out.
+func distinct(boards []GPU) (kept []GPU, leftOut []string) {
+	addresses, ids, devices := map[string]string{}, map[uint64]string{}, 0
+	for _, b := range boards {
+		n := 1
+		if len(b.Instances) > 1 {
+			n += len(b.Instances)
+		}
+		why := ""
+		switch {
+		case addresses[b.PCI] != "":
+			why = "same PCI address as " + addresses[b.PCI]
+		case b.UniqueID != 0 && ids[b.UniqueID] != "":
+			why = fmt.Sprintf("same unique id %016x as %s", b.UniqueID, ids[b.UniqueID])
+		case devices+n > maxDevices:
+			why = fmt.Sprintf("more than %d devices", maxDevices)
+		}
+		if why != "" {
+			leftOut = append(leftOut, fmt.Sprintf("%s at %s: %s", b.Card, b.PCI, why))
+			continue
+		}
+		addresses[b.PCI], ids[b.UniqueID] = b.Card, b.Card
+		devices += n
+		kept = append(kept, b)
+	}
+	return kept, leftOut
+}
+
+// Present reports whether the compute side or PCI has a GPU of AMD. It reads a
+// few short files and loads nothing.
+func (r *Reader) Present() bool {
+	for _, name := range names(r.path(topology)) {
+		// Nodes of processors have gpu_id 0.
+		if number(filepath.Join(r.path(topology), name), "gpu_id") != 0 {
+			return true
+		}
+	}
+	const display, accelerator = 0x03, 0x12 // base classes of PCI
+	for _, name := range names(r.path("bus/pci/devices")) {
+		dir := filepath.Join(r.path("bus/pci/devices"), name)
+		class := number(dir, "class") >> 16
+		if number(dir, "vendor") == vendorAMD && (class == display || class == accelerator) && driver(dir) == "amdgpu" {
+			return true
+		}
+	}
+	return false
+}
+
+// isNode reports whether a name is a prefix and digits: card1, but not card1-DP-1.
+func isNode(name, prefix string) bool {
+	digits, ok := strings.CutPrefix(name, prefix)
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+const vendorAMD = 0x1002
+
+// board reads what a card is. The cards of a board's other partitions have no
+// PCI device and are no boards: attach finds them. A card that cannot be read is
+// left out.
+func (r *Reader) board(card string) (GPU, bool) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), card, "device"))
+	if err != nil {
+		return GPU{}, false
+	}
+	b := GPU{Card: card, PCI: filepath.Base(dir), Path: dir}
+	if _, ok := parsePCI(b.PCI); !ok || number(dir, "vendor") != vendorAMD || driver(dir) != "amdgpu" {
+		return GPU{}, false
+	}
+	b.UniqueID = uniqueID(dir)
+	b.Serial, b.VBIOS = text(dir, "serial_number"), text(dir, "vbios_version")
+	b.Compute, b.Memory = text(dir, "current_compute_partition"), text(dir, "current_memory_partition")
+	b.Model = r.model(dir, uint16(number(dir, "device")))
+	for _, n := range names(filepath.Join(dir, "drm")) {
+		if isNode(n, "renderD") {
+			b.Render = n
+		}
+	}
+	return b, true
+}
+
+func uniqueID(dir string) uint64 {
+	id, _ := ParseHex([]byte(text(dir, "unique_id")))
+	return id
+}
+
+func number(dir, name string) uint64 {
+	v, _ := ParseUint([]byte(text(dir, name)))
+	return v
+}
+
+// text is a short file of a directory without white space around it and without
+// invalid UTF-8, "" if it cannot be read.
+func text(dir, name string) string {
+	const enough = 4096
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // read only
+	buf := make([]byte, enough)
+	n, err := f.Read(buf)
+	if err != nil || n == enough {
+		return ""
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(trim(buf[:n])), ""))
+}
+
+// driver is the name of the driver of a device, by the link that the kernel
+// keeps, or by its uevent.
+func driver(dir string) string {
+	if link, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
+		return filepath.Base(link)
+	}
+	for line := range strings.Lines(text(dir, "uevent")) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "DRIVER="); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// driverVersion is the version of amdgpu: that of the module, which AMD's own
+// packages set, else the kernel's release.
+func (r *Reader) driverVersion() string {
+	if v := text(r.path("module/amdgpu"), "version"); v != "" {
+		return v
+	}
+	return text(filepath.Join("/", r.o.Root, "proc/sys/kernel"), "osrelease")
+}
+
+// location is a PCI address in numbers.
+type location struct{ domain, bus, device, function uint64 }
+
+// parsePCI reads an address such as 0000:41:00.0.
+func parsePCI(name string) (location, bool) {
+	domain, rest, ok1 := strings.Cut(name, ":")
+	bus, rest, ok2 := strings.Cut(rest, ":")
+	device, function, ok3 := strings.Cut(rest, ".")
+	if !ok1 || !ok2 || !ok3 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
+		return location{}, false
+	}
+	var l location
+	var ok [4]bool
+	l.domain, ok[0] = ParseHex([]byte(domain))
+	l.bus, ok[1] = ParseHex([]byte(bus))
+	l.device, ok[2] = ParseHex([]byte(device))
+	l.function, ok[3] = ParseHex([]byte(function))
+	return l, !slices.Contains(ok[:], false)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// names lists a directory in order, empty if it cannot be read.
+func names(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	list := make([]string, len(entries))
+	for i, e := range entries {
+		list[i] = e.Name()
+	}
+	return list
+}
+
+const topology = "class/kfd/kfd/topology/nodes"
+
+// attach gives each board its nodes of the compute side.
+func (r *Reader) attach(boards []GPU) {
+	nodes := r.nodes()
+	for i := range boards {
+		b := &boards[i]
+		at, ok := parsePCI(b.PCI)
+		if !ok {
+			continue
+		}
+		for _, n := range nodes {
+			if n.at.domain != at.domain || n.at.bus != at.bus || n.at.device != at.device || len(b.Instances) == maxInstances {
+				continue
+			}
+			n.instance.ID = len(b.Instances)
+			if n.instance.Render == "" {
+				n.instance.Render = b.Render
+			}
+			n.instance.Name = r.platformDevice(n.instance.Render)
+			b.Instances = append(b.Instances, n.instance)
+		}
+	}
+}
+
+// platformDevice is the device that a render node of a partition belongs to,
+// empty if it belongs to a board.
+func (r *Reader) platformDevice(render string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), render, "device"))
+	if err != nil || render == "" || !isNode(filepath.Base(dir), "amdgpu_xcp_") {
+		return ""
+	}
+	return filepath.Base(dir)
+}
+
+// node is one directory of the topology.
+type node struct {
+	at       location
+	instance Instance
+}
+
+// nodes lists the GPUs of the topology in its order, which is that of partitions.
+func (r *Reader) nodes() []node {
+	var list []node
+	for _, name := range names(r.path(topology)) {
+		n, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if x, ok := readNode(r.nodeDir(n)); ok {
+			x.instance.Node = n
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, func(a, b node) int { return cmp.Compare(a.instance.Node, b.instance.Node) })
+	return list
+}
+
+func (r *Reader) nodeDir(node int) string {
+	return filepath.Join(r.path(topology), strconv.Itoa(node))
+}
+
+// readNode reads a node. One of a processor has gpu_id 0, and the properties of
+// one that this process may not use, by its device cgroup, are empty.
+func readNode(dir string) (node, bool) {
+	id := number(dir, "gpu_id")
+	p := properties(text(dir, "properties"))
+	if id == 0 || len(p) == 0 {
+		return node{}, false
+	}
+	n := node{at: locate(p["location_id"], p["domain"]), instance: Instance{KFD: id, Units: units(p)}}
+	if minor := p["drm_render_minor"]; minor > 0 {
+		n.instance.Render = "renderD" + strconv.FormatUint(minor, 10)
+	}
+	return n, true
+}
+
+// units is the number of compute units, 0 if that is not known.
+func units(p map[string]uint64) int {
+	if p["simd_per_cu"] == 0 || p["simd_count"]/p["simd_per_cu"] > maxUnits {
+		return 0
+	}
+	return int(p["simd_count"] / p["simd_per_cu"])
+}
+
+// locate decodes location_id: bus, device, function. What else is in it is the
+// partition, in bits 28 to 31 or, with older kernels, in those of the function.
+func locate(id, domain uint64) location {
+	return location{domain: domain, bus: id >> 8 & 0xff, device: id >> 3 & 0x1f, function: id & 7}
+}
+
+// properties reads lines "key number". Lines of another form are skipped.
+func properties(text string) map[string]uint64 {
+	p := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok {
+			continue
+		}
+		if v, ok := ParseUint([]byte(value)); ok {
+			p[key] = v
+		}
+	}
+	return p
+}
+
+// frameBuffer is how much memory a node has, in bytes.
+func frameBuffer(dir string) (uint64, bool) {
+	sum, known := uint64(0), false
+	for _, bank := range names(filepath.Join(dir, "mem_banks")) {
+		p := properties(text(filepath.Join(dir, "mem_banks", bank), "properties"))
+		// Heaps 1 and 2 of kfd_ioctl's topology are the frame buffer, visible to
+		// processors or not.
+		if heap := p["heap_type"]; heap == 1 || heap == 2 {
+			sum, known = sum+p["size_in_bytes"], true
+		}
+	}
+	return sum, known
+}
+
+// model is a board's market name: that of its inventory memory, which only server
+// boards have, else that of libdrm's or PCI's list for its ids, if one is
+// installed, else the ids.
+func (r *Reader) model(dir string, device uint16) string {
+	if name := text(dir, "product_name"); name != "" {
+		return name
+	}
+	revision := number(dir, "revision")
+	for _, list := range []struct {
+		path string
+		find func(io.Reader) string
+	}{
+		{"usr/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
+		{"opt/amdgpu/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
+		{"usr/share/misc/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
+		{"usr/share/hwdata/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
+	} {
+		if name := lookUp(filepath.Join("/", r.o.Root, list.path), list.find); name != "" {
+			return name
+		}
+	}
+	return fmt.Sprintf("AMD GPU 1002:%04x", device)
+}
+
+func lookUp(path string, find func(io.Reader) string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // read only
+	return strings.ToValidUTF8(find(f), "")
+}
+
+// findAMDGPU searches libdrm's list: lines "744C,	C8,	AMD Radeon RX 7900 XTX".
+func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
+	lines := bufio.NewScanner(list)
+	for lines.Scan() {
+		id, rest, ok1 := strings.Cut(lines.Text(), ",")
+		rev, name, ok2 := strings.Cut(rest, ",")
+		if ok1 && ok2 && sameHex(id, uint64(device)) && sameHex(rev, revision) {
+			return strings.TrimSpace(name)
+		}
+	}
+	return ""
+}
+
+// findPCI searches the list of PCI ids: below the vendor's line, which starts
+// with its number, are lines of a tab, the device's number and its name.
+func findPCI(list io.Reader, device uint16) string {
+	lines := bufio.NewScanner(list)
+	ours := false
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] != '\t':
+			if ours {
+				return ""
+			}
+			ours = strings.HasPrefix(line, "1002 ")
+		case ours && len(line) > 5 && line[1] != '\t' && sameHex(line[1:5], uint64(device)):
+			return strings.TrimSpace(line[5:])
+		}
+	}
+	return ""
+}
+
+func sameHex(text string, v uint64) bool {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+	return err == nil && n == v
+}

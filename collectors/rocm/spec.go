@@ -1,0 +1,184 @@
+package rocm
+
+import (
+	"math"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// op is what a term does with its inputs.
+type op uint8
+
+const (
+	opRaw          op = iota // a raw reading
+	opSum                    // the sum of raw readings, of those blank now the last known
+	opFree                   // first raw reading less the second
+	opShare                  // first raw reading by the second
+	opAny                    // 1 if the raw reading is above 0
+	opMetric                 // the first element of gpu_metrics
+	opMax                    // the largest of the elements that are available
+	opMean                   // their mean
+	opRate                   // growth of the sum of counters, per second
+	opMeanRate               // the same of their mean
+	opMask                   // 1 if one of the mask's bits is set in gpu_metrics
+	opMoved                  // 1 if one of the counters grew
+	opReasons                // NVIDIA's clock event bits from the bits of the throttle status
+	opMovedReasons           // the same from residencies: power, heat × 3, PROCHOT
+	opHeld                   // nanoseconds: Σ of the largest share of residencies in all cycles × time
+	opBus                    // pcie_bw, 0 sent, 1 received
+	opFixed                  // scale
+)
+
+// term is one way to get a value.
+type term struct {
+	op      op
+	raw     []sysfs.Reading
+	metric  []gpumetrics.Field
+	first   int // elements first … first+count-1 of each metric
+	count   int
+	scale   float64 // of the result
+	mask    uint64
+	nonzero bool // 0 means that the board does not report it
+	speed   bool // GT/s, of which the PCIe generation is wanted
+	// group separates terms that are one quantity from those that are used instead:
+	// only the first group that the board has is used, so that a value never
+	// jumps from one sensor to another.
+	group int
+}
+
+// spec is a column before it is bound.
+type spec struct {
+	field  field.ID
+	labels []collector.Label
+	terms  []term // the first that has a value counts
+}
+
+func label(name, value string) []collector.Label {
+	return []collector.Label{{Name: name, Value: value}}
+}
+
+// read is a raw reading × scale.
+func read(k sysfs.Kind, index uint8, scale float64) term {
+	return term{op: opRaw, raw: []sysfs.Reading{{Kind: k, Index: index}}, scale: scale}
+}
+
+func pair(op op, a, b sysfs.Reading, scale float64) term {
+	return term{op: op, raw: []sysfs.Reading{a, b}, scale: scale}
+}
+
+// metric is element i of gpu_metrics × scale.
+func metric(f gpumetrics.Field, i int, scale float64) term {
+	return term{op: opMetric, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale}
+}
+
+// over is op over elements first … first+count-1 of gpu_metrics.
+func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
+	return term{op: op, metric: f, first: first, count: count, scale: scale}
+}
+
+// orElse marks a term as one that is used instead of those of lower groups.
+func (t term) orElse(group int) term {
+	t.group = group
+	return t
+}
+
+// nonzeroOnly makes 0 blank.
+func (t term) nonzeroOnly() term {
+	t.nonzero = true
+	return t
+}
+
+// bits makes a term use some bits only.
+func (t term) bits(mask uint64) term {
+	t.mask = mask
+	return t
+}
+
+// generation makes a speed a PCIe generation.
+func (t term) generation() term {
+	t.speed = true
+	return t
+}
+
+// pcieGeneration is the generation of a speed in GT/s, NaN for one that is none.
+func pcieGeneration(speed float64) float64 {
+	out := math.NaN()
+	for i, least := range [...]float64{2.5, 5, 8, 16, 32, 64} {
+		if speed >= least {
+			out = float64(i + 1)
+		}
+	}
+	return out
+}
+
+// DCGM's ids of what AMD's GPUs have, see dcgm_fields.h.
+const (
+	dcgmCount            field.ID = 4
+	dcgmIndex            field.ID = 52
+	dcgmMinor            field.ID = 55
+	dcgmSMClock          field.ID = 100
+	dcgmMemClock         field.ID = 101
+	dcgmVideoClock       field.ID = 102
+	dcgmMaxSMClock       field.ID = 113
+	dcgmMaxMemClock      field.ID = 114
+	dcgmMaxVideoClock    field.ID = 115
+	dcgmMemoryTemp       field.ID = 140
+	dcgmGPUTemp          field.ID = 150
+	dcgmPower            field.ID = 155
+	dcgmEnergy           field.ID = 156
+	dcgmPowerInstant     field.ID = 157
+	dcgmSlowdownTemp     field.ID = 158
+	dcgmShutdownTemp     field.ID = 159
+	dcgmPowerLimit       field.ID = 160
+	dcgmPowerLimitMin    field.ID = 161
+	dcgmPowerLimitMax    field.ID = 162
+	dcgmPowerLimitDef    field.ID = 163
+	dcgmPowerEnforced    field.ID = 164
+	dcgmFan              field.ID = 191
+	dcgmPCIeTxKB         field.ID = 200
+	dcgmPCIeRxKB         field.ID = 201
+	dcgmReplays          field.ID = 202
+	dcgmGPUUtil          field.ID = 203
+	dcgmMemUtil          field.ID = 204
+	dcgmEncUtil          field.ID = 206
+	dcgmDecUtil          field.ID = 207
+	dcgmMaxLinkGen       field.ID = 235
+	dcgmMaxLinkWidth     field.ID = 236
+	dcgmLinkGen          field.ID = 237
+	dcgmLinkWidth        field.ID = 238
+	dcgmPowerViolation   field.ID = 240
+	dcgmThermalViolation field.ID = 241
+	dcgmFBTotal          field.ID = 250
+	dcgmFBFree           field.ID = 251
+	dcgmFBUsed           field.ID = 252
+	dcgmFBUsedRatio      field.ID = 254
+	dcgmSBE              field.ID = 310
+	dcgmDBE              field.ID = 311
+	dcgmRetired          field.ID = 391
+	dcgmRetiredPending   field.ID = 392
+	dcgmRemapFailure     field.ID = 395
+	dcgmLinksTotal       field.ID = 449
+	dcgmLinksTx          field.ID = 843
+	dcgmLinksRx          field.ID = 897
+	dcgmEngineActive     field.ID = 1001
+	dcgmDRAMActive       field.ID = 1005
+	dcgmPCIeTx           field.ID = 1009
+	dcgmPCIeRx           field.ID = 1010
+	dcgmLinksTxBytes     field.ID = 1011
+	dcgmLinksRxBytes     field.ID = 1012
+	dcgmLink             field.ID = 1529
+	dcgmLinkTx           field.ID = 1530
+	dcgmLinkRx           field.ID = 1531
+
+	// Texts.
+	dcgmDriver field.ID = 1
+	dcgmName   field.ID = 50
+	dcgmBrand  field.ID = 51
+	dcgmSerial field.ID = 53
+	dcgmUUID   field.ID = 54
+	dcgmPCI    field.ID = 57
+	dcgmVBIOS  field.ID = 85
+)

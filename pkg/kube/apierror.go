@@ -1,0 +1,116 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Reasons of the API server: values of the label reason. ReasonMalformed is another one.
+const (
+	ReasonNoNode       = "no_node_name" // APIOptions.Node is empty
+	ReasonNoConfig     = "no_config"    // no service account in this pod, and no KUBECONFIG
+	ReasonUnauthorized = "unauthorized" // the API server does not accept our token or certificate
+	ReasonForbidden    = "forbidden"    // it knows who we are, and a permission is missing
+	ReasonNotServed    = "not_served"   // it does not know the resource, in no version that we know
+	ReasonUnreachable  = "unreachable"  // no answer in time, or one that says "later": 429, 5xx
+	ReasonTLS          = "tls"          // no trust: certificate, authority, or a clock that is wrong
+)
+
+func apiReasons() []string {
+	return []string{ReasonNoNode, ReasonNoConfig, ReasonUnauthorized, ReasonForbidden, ReasonNotServed,
+		ReasonUnreachable, ReasonTLS, ReasonMalformed}
+}
+
+var (
+	errNoNode = errors.New("the name of this node is not known, and all nodes' pods are not read in its place: " +
+		"set NODE_NAME from the downward API (fieldRef spec.nodeName)")
+	errNoConfig   = errors.New("no way to the API server is known")
+	errNotServed  = errors.New("it offers none of v1, v1beta2 and v1beta1")
+	errNoAnswer   = errors.New("no answer in time")
+	errShortWatch = errors.New("the watch ended at once, without an event")
+	errNoVersion  = errors.New("the answer is not a list of an API server: it has no resource version")
+)
+
+// undecodable is how client-go marks an event that it could not read. The status it
+// makes up for it is 500.
+const undecodable = "ClientWatchDecoding"
+
+// reasonOf sorts an error by the person who can mend it. All that passes by itself is
+// one reason, so that an outage with many faces is reported once.
+func reasonOf(err error) string {
+	var status apierrors.APIStatus
+	hasStatus := errors.As(err, &status)
+	switch {
+	case errors.Is(err, errNoConfig):
+		return ReasonNoConfig
+	case errors.Is(err, errNotServed), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		return ReasonNotServed
+	case apierrors.IsUnauthorized(err):
+		return ReasonUnauthorized
+	case apierrors.IsForbidden(err):
+		return ReasonForbidden
+	case apierrors.HasStatusCause(err, undecodable):
+		return ReasonMalformed
+	case hasStatus && later(int(status.Status().Code)):
+		return ReasonUnreachable
+	case isTLS(err):
+		return ReasonTLS
+	case isNetwork(err):
+		return ReasonUnreachable
+	}
+	return ReasonMalformed
+}
+
+func later(code int) bool {
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+}
+
+func isTLS(err error) bool {
+	var (
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		invalid   x509.CertificateInvalidError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+	)
+	return errors.As(err, &verify) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &invalid) ||
+		errors.As(err, &authority) || errors.As(err, &host) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+func isNetwork(err error) bool {
+	var network net.Error // *url.Error, *net.OpError, time limits of all kinds
+	return errors.As(err, &network) || errors.Is(err, errNoAnswer) || errors.Is(err, errShortWatch) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// resource is what is read, for messages.
+type resource struct{ group, name string }
+
+// explain says what was tried and, if a person must help, what to do.
+func (r resource) explain(verb string, err error) error {
+	did := fmt.Sprintf("%s %s", verb, r.name)
+	switch reasonOf(err) {
+	case ReasonForbidden:
+		return fmt.Errorf("%s: grant the verbs list and watch on resource %q in apiGroup %q to this service account by a ClusterRole: %w", did, r.name, r.group, err)
+	case ReasonUnauthorized:
+		return fmt.Errorf("%s: the API server does not accept the token or certificate; it may have expired, or be for another cluster: %w", did, err)
+	case ReasonNotServed:
+		return fmt.Errorf("%s: the API server does not serve it in apiGroup %q: %w", did, r.group, err)
+	case ReasonTLS:
+		var invalid x509.CertificateInvalidError
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+			return fmt.Errorf("%s: a certificate has expired or is not valid yet, or the clock of this node is wrong: %w", did, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", did, err)
+}

@@ -1,0 +1,278 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"go.uber.org/zap"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// Metadata is what the API server reported last about this node. It is immutable.
+type Metadata struct {
+	// Version grows when the content changes. The first answer of each list is a change;
+	// 0: there was none yet.
+	Version uint64
+	// PodsTime and SlicesTime are when each list was last confirmed: when it was read, and
+	// by each event of the watch that follows, bookmarks included, about once a minute.
+	// Zero: never.
+	PodsTime, SlicesTime time.Time
+	// Pods are all pods of this node that the API still has, ended ones included.
+	Pods map[PodName]PodMeta
+	// ByUID finds a pod by each of its uids: the API's, and for a static pod also the one
+	// that the kubelet gave it, which is in the names of its cgroups.
+	ByUID map[string]PodName
+	// Slices are the devices of this node's ResourceSlices.
+	Slices map[DeviceName]SliceDevice
+}
+
+// APIOptions are options of NewAPIServer. The zero value is usable and reads nothing.
+type APIOptions struct {
+	// Node is the name of this node in the API, as a rule from the environment variable
+	// NODE_NAME, which the downward API fills from spec.nodeName. Empty: nothing is read,
+	// and Health says what to set. It is not taken from the host name: without hostNetwork
+	// that is the pod's, and node names differ from host names.
+	Node      string
+	Pods      bool                   // read uids and labels of this node's pods
+	Slices    bool                   // read the devices of this node's ResourceSlices
+	Vendors   Vendors                // whose drivers' slices count
+	KeepLabel func(name string) bool // which labels of pods are kept; nil: none, only uids
+	UserAgent string                 // for the API server's audit log; empty: warpgauge
+	OnChange  func()                 // called after new content was published, never twice at a time; must not block; nil: none
+	Log       *zap.Logger            // nil logs nothing
+}
+
+// APIServer reads metadata of this node's pods and its ResourceSlices from the API server.
+type APIServer struct {
+	Health Healths // one for each list that is read
+
+	o      APIOptions
+	log    *zap.Logger
+	config func() (*rest.Config, error) // asked at the start and again after failures
+	feeds  []*feed
+	newest atomic.Pointer[Metadata]
+	mu     sync.Mutex // one publisher at a time
+}
+
+// abandonAfter is how long Run waits at its end for a call that ignores its context, as
+// the credential helper of a kubeconfig does.
+const abandonAfter = 2 * time.Second
+
+// NewAPIServer returns an APIServer that reads nothing until Run runs.
+func NewAPIServer(o APIOptions) *APIServer {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "warpgauge"
+	}
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	s := &APIServer{o: o, log: o.Log.Named("podmeta"), config: configFromEnvironment}
+	s.newest.Store(&Metadata{Pods: map[PodName]PodMeta{}, ByUID: map[string]PodName{}, Slices: map[DeviceName]SliceDevice{}})
+	if o.Pods {
+		s.addFeed(MappingPodMetadata, newPodList(s))
+	}
+	if o.Slices {
+		s.addFeed(MappingResourceSlices, newSliceList(s))
+	}
+	return s
+}
+
+func (s *APIServer) addFeed(mapping string, l list) {
+	f := &feed{list: l, log: s.log, dial: s.dial, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
+	s.feeds, s.Health = append(s.feeds, f), append(s.Health, f.health)
+}
+
+// Snapshot returns the newest one, which may be empty but is never nil. It waits for nothing.
+func (s *APIServer) Snapshot() *Metadata { return s.newest.Load() }
+
+// Run reads until ctx ends, and returns nil. Call it once.
+func (s *APIServer) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, f := range s.feeds {
+		if s.o.Node == "" {
+			f.health.Failed(ReasonNoNode, errNoNode)
+			continue
+		}
+		running.Go(func() { f.run(ctx) })
+	}
+	<-ctx.Done()
+	over := make(chan struct{})
+	go func() { running.Wait(); close(over) }()
+	limit := time.NewTimer(abandonAfter)
+	defer limit.Stop()
+	select {
+	case <-over:
+	case <-limit.C:
+		s.log.Warn("a call to the API server does not end and is abandoned")
+	}
+	return nil
+}
+
+// publish swaps the snapshot for a copy that edit has worked on. edit returns whether
+// more than times differs.
+func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := *s.newest.Load()
+	changed := edit(&next)
+	if changed {
+		next.Version++
+	}
+	s.newest.Store(&next)
+	if changed {
+		s.o.OnChange()
+	}
+}
+
+const (
+	qps, burst = 0.5, 10  // requests a second: one list and then a watch every few minutes, however fast a server ends them
+	maxAnswer  = 64 << 20 // bytes of one answer that is read whole: thousands of pods with all their metadata
+)
+
+// clients are the ways in which we talk to an API server.
+type clients struct {
+	pods     metadata.Interface
+	slices   dynamic.Interface
+	versions func(ctx context.Context, group string) ([]string, error) // of an API group
+	close    func()                                                    // closes idle connections
+}
+
+// configFromEnvironment returns how to reach the API server: by the files that
+// KUBECONFIG names if it is set, else with the service account of this pod.
+func configFromEnvironment() (*rest.Config, error) {
+	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
+		rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(files)}
+		loaded, err := rules.Load()
+		if err != nil {
+			return nil, fmt.Errorf("read KUBECONFIG %q: %w", files, err)
+		}
+		config, err := clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("use KUBECONFIG %q: %w", files, err)
+		}
+		return config, nil
+	}
+	config, err := rest.InClusterConfig()
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("this is not a pod of a cluster (KUBERNETES_SERVICE_HOST is not set), and KUBECONFIG is not set")
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("this pod has no service account token (automountServiceAccountToken), and KUBECONFIG is not set: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("use the service account of this pod: %w", err)
+	}
+	return config, nil
+}
+
+// dial makes clients. It does not talk to the API server yet.
+func (s *APIServer) dial() (*clients, error) {
+	c, err := s.newClients()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
+	}
+	return c, nil
+}
+
+func (s *APIServer) newClients() (*clients, error) {
+	found, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(found)
+	config.UserAgent = s.o.UserAgent
+	config.QPS, config.Burst = qps, burst
+	config.DisableCompression = true // answers are small, and the API server's time is dearer than bytes in a cluster
+	config.Timeout = 0               // it would end watches too; each call has its own limit
+	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	hc, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &clients{close: func() { utilnet.CloseIdleConnectionsFor(hc.Transport) }}
+	if c.pods, err = metadata.NewForConfigAndClient(config, hc); err != nil {
+		return nil, err
+	}
+	if c.slices, err = dynamic.NewForConfigAndClient(config, hc); err != nil {
+		return nil, err
+	}
+	plain := rest.CopyConfig(config)
+	plain.NegotiatedSerializer = metainternal.Codecs.WithoutConversion()
+	raw, err := rest.UnversionedRESTClientForConfigAndClient(plain, hc)
+	if err != nil {
+		return nil, err
+	}
+	c.versions = func(ctx context.Context, group string) ([]string, error) { return versionsOf(ctx, raw, group) }
+	return c, nil
+}
+
+// versionsOf reads the versions of one group. A cluster's whole discovery is megabytes.
+func versionsOf(ctx context.Context, c rest.Interface, group string) (versions []string, err error) {
+	body, err := c.Get().AbsPath("/apis", group).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Versions []struct {
+			Version string `json:"version"`
+		} `json:"versions"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("read versions of apiGroup %q: %w", group, err)
+	}
+	for _, v := range answer.Versions {
+		versions = append(versions, v.Version)
+	}
+	return versions, nil
+}
+
+// bounded limits answers that client-go reads whole into memory. Events of a watch
+// are bounded by its decoder, and their sum must not be.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil && resp.Body != nil && r.URL.Query().Get("watch") == "" {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go find the transport whose connections it closes.
+func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+var (
+	_ http.RoundTripper           = bounded{}
+	_ utilnet.RoundTripperWrapper = bounded{}
+)
+
+// RouteKlog makes the messages of client-go, which klog writes to standard error
+// otherwise, messages of log at debug level: Health reports what matters of them. main
+// calls it once, before Run.
+func RouteKlog(log *zap.Logger) {
+	log = log.Named("client-go")
+	klog.SetLogger(funcr.New(func(prefix, args string) {
+		if prefix != "" {
+			args = prefix + ": " + args
+		}
+		log.Debug(args)
+	}, funcr.Options{}))
+}

@@ -1,0 +1,281 @@
+package kube
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/loopback"
+)
+
+// certificate returns one that signs itself, for 127.0.0.1, and its PEM.
+func certificate(t *testing.T, from, until time.Time) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: from, NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestTLSThatCannotBeTrusted(t *testing.T) {
+	now := time.Now()
+	good, goodPEM := certificate(t, now.Add(-time.Hour), now.Add(time.Hour))
+	_, otherPEM := certificate(t, now.Add(-time.Hour), now.Add(time.Hour))
+	old, oldPEM := certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
+	early, earlyPEM := certificate(t, now.Add(time.Hour), now.Add(2*time.Hour))
+	for _, test := range []struct {
+		name  string
+		cert  tls.Certificate
+		ca    []byte
+		host  string
+		plain bool
+		says  string
+	}{
+		{"another authority", good, otherPEM, "127.0.0.1", false, "list pods"},
+		{"another name", good, goodPEM, "localhost", false, "list pods"},
+		{"expired", old, oldPEM, "127.0.0.1", false, "the clock of this node is wrong"},
+		{"not valid yet", early, earlyPEM, "127.0.0.1", false, "the clock of this node is wrong"},
+		{"no TLS at all", good, goodPEM, "127.0.0.1", true, "list pods"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{test.cert}, MinVersion: tls.VersionTLS12}
+			server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+			if test.plain {
+				server.Start()
+			} else {
+				server.StartTLS()
+			}
+			defer server.Close()
+			_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			api, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
+				return &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port), TLSClientConfig: rest.TLSClientConfig{CAData: test.ca}}, nil
+			})
+			c := startAPI(t, api, logs)
+			eventually.True(t, "failure", func() bool { return c.health.State().Failing != "" })
+			c.stop()
+			<-c.ended
+			if got := c.health.State().Failing; got != ReasonTLS {
+				t.Errorf("failing for %q, want %q", got, ReasonTLS)
+			}
+			if text := c.lastError(); !strings.Contains(text, test.says) {
+				t.Errorf("said %q, want %q in it", text, test.says)
+			}
+		})
+	}
+}
+
+// The API server over TLS and TCP, which ends and comes back at the same address.
+func TestRestartOfARealListener(t *testing.T) {
+	cert, ca := certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	api := &apiServer{t: t, changed: make(chan struct{}), objects: map[string]map[string]object{"pods": {}, "resourceslices": {}}}
+	port, err := loopback.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	listen := func() *httptest.Server {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
+		l, err := net.Listen("tcp", port.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Listener.Close()
+		server.Listener = l
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		return server
+	}
+	end := func(server *httptest.Server) {
+		server.CloseClientConnections()
+		server.Close()
+	}
+	server := listen()
+	api.put("pods", podObject("ml", "train-0", "uid-1", nil))
+	client, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
+		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
+	})
+	c := startAPI(t, client, logs)
+	eventually.True(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
+	end(server)
+	eventually.True(t, "failure", func() bool { return c.health.State().Failing == ReasonUnreachable })
+	api.put("pods", podObject("ml", "train-1", "uid-2", nil))
+	server = listen()
+	defer func() { end(server) }()
+	eventually.True(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
+	c.stop()
+	<-c.ended
+}
+
+func TestConfigFromEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := file("good", `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://api.example.com:6443"}}],
+"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],"current-context":"x"}`)
+	empty := file("empty", "")
+	for _, test := range []struct {
+		name, kubeconfig, host string
+		want, says             string
+	}{
+		{"a file", good, "", "https://api.example.com:6443", ""},
+		{"the first of two", good + string(filepath.ListSeparator) + empty, "", "https://api.example.com:6443", ""},
+		{"before the service account", good, "10.0.0.1", "https://api.example.com:6443", ""},
+		{"no such file", filepath.Join(dir, "none"), "", "", "use KUBECONFIG"},
+		{"an empty file", empty, "10.0.0.1", "", "use KUBECONFIG"},
+		{"no YAML", file("bad", "{"), "", "", "read KUBECONFIG"},
+		{"nothing", "", "", "", "not a pod of a cluster (KUBERNETES_SERVICE_HOST is not set), and KUBECONFIG is not set"},
+		{"a pod without a token", "", "10.0.0.1", "", "no service account token (automountServiceAccountToken)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.name == "a pod without a token" {
+				if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+					t.Skip("this is a pod with a token")
+				}
+			}
+			t.Setenv("KUBECONFIG", test.kubeconfig)
+			t.Setenv("KUBERNETES_SERVICE_HOST", test.host)
+			t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+			got, err := configFromEnvironment()
+			switch {
+			case test.says == "" && (err != nil || got.Host != test.want):
+				t.Errorf("%v, %v, want %s", got, err, test.want)
+			case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
+				t.Errorf("error %v, want %q in it", err, test.says)
+			}
+		})
+	}
+}
+
+func TestWithoutAConfig(t *testing.T) {
+	none := func(*apiServer) (*rest.Config, error) { return nil, fmt.Errorf("no such file %q", "x") }
+	inWith(t, podOptions, none, func(t *testing.T, s *apiServer, c *running) {
+		time.Sleep(30 * time.Minute)
+		if got := c.health.State().Failing; got != ReasonNoConfig {
+			t.Errorf("failing for %q", got)
+		}
+		if n := c.logs.Len(); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		if text := c.lastError(); !strings.Contains(text, `no such file "x"`) {
+			t.Errorf("said %q", text)
+		}
+	})
+}
+
+// A service account that comes later is found, and so is a configuration that cannot be used at first.
+func TestAConfigThatComesLater(t *testing.T) {
+	asked := 0
+	inWith(t, podOptions, func(s *apiServer) (*rest.Config, error) {
+		switch asked++; {
+		case asked < 3:
+			return nil, os.ErrNotExist
+		case asked < 5:
+			return &rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("none")}}, nil
+		}
+		return s.config()
+	}, func(t *testing.T, s *apiServer, c *running) {
+		time.Sleep(10 * time.Minute)
+		if got := c.health.State().Failing; got != "" {
+			t.Errorf("failing for %q: %s", got, c.lastError())
+		}
+	})
+}
+
+// The helper of a kubeconfig ignores its context: Run says that it hangs, and leaves it behind.
+func TestCredentialHelperThatHangs(t *testing.T) {
+	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			helper := hanging(make(chan struct{}))
+			api, logs := newAPI(o, func() (*rest.Config, error) {
+				config := &rest.Config{Host: "http://api.test"}
+				config.Wrap(func(http.RoundTripper) http.RoundTripper { return helper })
+				return config, nil
+			})
+			c := startAPI(t, api, logs)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got := c.health.State().Failing; got != ReasonUnreachable {
+				t.Errorf("failing for %q", got)
+			}
+			began := time.Now()
+			c.stop()
+			<-c.ended
+			if took := time.Since(began); took != abandonAfter {
+				t.Errorf("Run ended %v after its context, want %v", took, abandonAfter)
+			}
+			if said := c.said(); len(said) != 2 || !strings.Contains(said[1], "abandoned") {
+				t.Errorf("said %q", said)
+			}
+			close(helper)
+		})
+	}
+}
+
+type hanging chan struct{}
+
+func (h hanging) RoundTrip(*http.Request) (*http.Response, error) {
+	<-h
+	return nil, io.EOF
+}
+
+func (h hanging) CloseIdleConnections() {}
+
+func TestKlogIsRouted(t *testing.T) {
+	t.Cleanup(klog.ClearLogger)
+	core, logs := observer.New(zap.DebugLevel)
+	RouteKlog(zap.New(core))
+	klog.Errorf("unable to rotate %s", "token")
+	klog.Background().WithName("reflector").Info("watch ended", "reflector", "x")
+	klog.V(4).Info("detail")
+	var got []string
+	for _, e := range logs.All() {
+		if e.Level != zap.DebugLevel || e.LoggerName != "client-go" {
+			t.Errorf("%v of %q", e.Level, e.LoggerName)
+		}
+		got = append(got, e.Message)
+	}
+	if len(got) != 2 || !strings.Contains(got[0], "unable to rotate token") || !strings.Contains(got[1], `"reflector"="x"`) {
+		t.Errorf("routed %q", got)
+	}
+}

@@ -1,0 +1,291 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// A kube-apiserver answers a list of one node within milliseconds, sends the headers of a
+// watch at once, and a bookmark about once a minute.
+const (
+	answerLimit    = 30 * time.Second // for a list, for the headers of a watch, for the versions of a group
+	watchWorks     = 10 * time.Second // a watch that is open for this long works
+	longestWatch   = 10 * time.Minute // a watch lasts half of this to all of it
+	watchSlack     = 30 * time.Second // for a server to end a watch at the time it was asked to
+	shortestWatch  = time.Second      // a watch that ends earlier without an event has failed
+	firstDelay     = time.Second      // between a failure and the next attempt, doubling up to
+	lastDelay      = time.Minute
+	notServedDelay = 5 * time.Minute // while the resource is not served: an upgrade may bring it
+	healthy        = 2 * time.Minute // after an attempt that lasted this long the delays start from the first
+)
+
+// list is what a feed keeps up to date. It belongs to the feed's goroutine.
+type list interface {
+	resource() resource
+	node() string
+	// version picks the API version. absent: the resource was not found in the last one.
+	version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error)
+	api(c *clients, r schema.GroupVersionResource) api
+	replace(objects []runtime.Object) error
+	apply(object runtime.Object, deleted bool) error
+	confirm() // the content is what it was
+	size() int
+}
+
+// api lists and watches one resource.
+type api struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// feed keeps a list up to date: it lists, watches from there on, and lists again when the
+// watch fails. Unlike client-go's reflector it limits every call, reports every failure
+// to a Health, and follows the resource to another API version after an upgrade.
+type feed struct {
+	list   list
+	health *Health
+	log    *zap.Logger
+	dial   func() (*clients, error)
+
+	reading schema.GroupVersionResource
+	at      string // resource version of the newest list or event; empty: the newest there is
+	broken  bool   // watches fail: a list alone is not a success
+	trusted bool   // a watch has worked since the last refusal
+	absent  bool   // the resource was not found in the version that was picked
+}
+
+// callError is an error of a call to the API server.
+type callError struct {
+	verb string
+	err  error
+}
+
+func (e *callError) Error() string { return e.verb + ": " + e.err.Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// run reads until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	f.at = "0" // what the API server has in memory
+	for failures := 0; ctx.Err() == nil; failures++ {
+		began := time.Now()
+		err := f.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.failed(err)
+		if time.Since(began) >= healthy || f.absent {
+			failures = 0
+		}
+		t := time.NewTimer(delay(failures, err))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// delay is how long to wait after that many failures in a row, half of it by chance: all
+// nodes of a cluster lose the API server at the same time.
+func delay(failures int, err error) time.Duration {
+	d := min(lastDelay, firstDelay<<min(failures, 10))
+	if errors.Is(err, errNotServed) && failures > 3 {
+		d = notServedDelay
+	}
+	return d/2 + rand.N(d) //nolint:gosec // spreads load
+}
+
+// read lists once and watches until that fails.
+func (f *feed) read(ctx context.Context) *callError {
+	c, err := f.dial()
+	if err != nil {
+		return &callError{"read", err}
+	}
+	defer c.close()
+	if err := f.pick(ctx, c); err != nil {
+		return &callError{"read", err}
+	}
+	a := f.list.api(c, f.reading)
+	if err := f.replace(ctx, a); err != nil {
+		return &callError{"list", err}
+	}
+	for {
+		if err := f.follow(ctx, a); err != nil {
+			return &callError{"watch", err}
+		}
+	}
+}
+
+func (f *feed) pick(ctx context.Context, c *clients) error {
+	ctx, done := f.limit(ctx, "read")
+	defer done()
+	version, err := f.list.version(ctx, c, f.absent)
+	f.absent = false
+	if err != nil {
+		return cause(ctx, err)
+	}
+	if last := f.reading; last != version && !last.Empty() {
+		f.log.Info("reads another version", zap.String("resource", version.Resource), zap.String("version", version.Version))
+	}
+	f.reading = version
+	return nil
+}
+
+// replace reads the whole list.
+func (f *feed) replace(ctx context.Context, a api) error {
+	ctx, done := f.limit(ctx, "list")
+	defer done()
+	list, err := a.list(ctx, metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector()})
+	if err != nil {
+		return cause(ctx, err)
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	if m.GetResourceVersion() == "" { // it merely looks like an empty list
+		return errNoVersion
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	if err := f.list.replace(objects); err != nil {
+		return err
+	}
+	f.at = m.GetResourceVersion()
+	if !f.broken {
+		f.health.Succeeded(f.list.size())
+	}
+	return nil
+}
+
+func (f *feed) selector() string {
+	return fields.OneTermEqualSelector("spec.nodeName", f.list.node()).String()
+}
+
+// follow watches once. It returns nil when the server has ended the watch in time.
+func (f *feed) follow(ctx context.Context, a api) error {
+	last := longestWatch/2 + rand.N(longestWatch/2) //nolint:gosec // spreads load
+	seconds := int64(last / time.Second)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	noHeaders := time.AfterFunc(answerLimit, func() { cancel(errNoAnswer) })
+	overdue := f.overdue("watch")
+	w, err := a.watch(ctx, metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector(), AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
+	overdue.Stop()
+	noHeaders.Stop()
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer w.Stop()
+	began, events := time.Now(), 0
+	works, end := time.NewTimer(watchWorks), time.NewTimer(last+watchSlack)
+	defer works.Stop()
+	defer end.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end.C:
+			return errNoAnswer
+		case <-works.C:
+			f.works()
+		case e, open := <-w.ResultChan():
+			switch {
+			case !open && events == 0 && time.Since(began) < shortestWatch:
+				return errShortWatch
+			case !open:
+				return nil
+			}
+			if err := f.event(e); err != nil {
+				return err
+			}
+			events++
+			f.works()
+		}
+	}
+}
+
+// event takes over one event of a watch.
+func (f *feed) event(e watch.Event) error {
+	if e.Type == watch.Error {
+		return apierrors.FromObject(e.Object)
+	}
+	m, err := meta.Accessor(e.Object)
+	if err != nil {
+		return err
+	}
+	if m.GetResourceVersion() == "" {
+		return errNoVersion
+	}
+	switch e.Type {
+	case watch.Added, watch.Modified:
+		err = f.list.apply(e.Object, false)
+	case watch.Deleted:
+		err = f.list.apply(e.Object, true)
+	case watch.Bookmark:
+		f.list.confirm()
+	default:
+		err = errors.New("an event of an unknown type")
+	}
+	if err == nil {
+		f.at = m.GetResourceVersion()
+	}
+	return err
+}
+
+func (f *feed) works() {
+	f.broken, f.trusted = false, true
+	f.health.Succeeded(f.list.size())
+}
+
+// failed reports a failure, unless the next attempt is expected to mend it.
+func (f *feed) failed(err *callError) {
+	switch {
+	case f.list.resource().group != "" && apierrors.IsNotFound(err.err):
+		f.absent = true // there are other versions
+		return
+	case apierrors.IsResourceExpired(err.err), apierrors.IsGone(err.err), apierrors.HasStatusCause(err.err, metav1.CauseTypeResourceVersionTooLarge):
+		f.at = "" // it does not have the version from which we read on
+		return
+	case apierrors.IsForbidden(err.err) && f.trusted:
+		f.trusted = false // an API server that has just started refuses what it allows when it has read its roles
+		return
+	}
+	f.broken = f.broken || err.verb == "watch"
+	f.health.Failed(reasonOf(err.err), f.list.resource().explain(err.verb, err.err))
+}
+
+// limit bounds a call. done must be called when it has returned.
+func (f *feed) limit(ctx context.Context, verb string) (limited context.Context, done func()) {
+	limited, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
+	overdue := f.overdue(verb)
+	return limited, func() { overdue.Stop(); cancel() }
+}
+
+// overdue reports a call that ignores even its context.
+func (f *feed) overdue(verb string) *time.Timer {
+	return time.AfterFunc(answerLimit+watchSlack, func() {
+		f.health.Failed(reasonOf(errNoAnswer), f.list.resource().explain(verb, errNoAnswer))
+	})
+}
+
+// cause returns why ctx ended if that is why a call failed.
+func cause(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errNoAnswer) {
+		return errNoAnswer
+	}
+	return err
+}

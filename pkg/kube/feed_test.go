@@ -1,0 +1,669 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+)
+
+func refused() error { return os.NewSyscallError("connect", syscall.ECONNREFUSED) }
+
+func podOptions(*apiServer) APIOptions {
+	return APIOptions{Node: "node-1", Pods: true, KeepLabel: func(name string) bool { return name == "app" }}
+}
+
+func sliceOptions(*apiServer) APIOptions { return APIOptions{Node: "node-1", Slices: true} }
+
+// in runs f in a bubble with an API server, and checks at the end that Run returns at once.
+func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
+	t.Helper()
+	inWith(t, options, (*apiServer).config, f)
+}
+
+// inWith is in with another configuration.
+func inWith(t *testing.T, options func(*apiServer) APIOptions, config func(*apiServer) (*rest.Config, error), f func(t *testing.T, s *apiServer, c *running)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeAPI(t)
+		api, logs := newAPI(options(s), func() (*rest.Config, error) { return config(s) })
+		c := startAPI(t, api, logs)
+		synctest.Wait()
+		f(t, s, c)
+		c.said()
+		began := time.Now()
+		c.stop()
+		<-c.ended
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Run ended %v after its context", took)
+		}
+		if said := c.said(); len(said) > 0 {
+			t.Errorf("the end is reported as %q", said)
+		}
+	})
+}
+
+func TestPodsComeAndGo(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		first := c.Snapshot()
+		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
+			t.Errorf("an empty node is %+v, want version 1 with a time", first)
+		}
+		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
+		static := podObject("kube-system", "proxy-node-1", "uid-2", nil)
+		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
+		s.put("pods", static)
+		synctest.Wait()
+		got := c.Snapshot()
+		if diff := cmp.Diff(map[PodName]PodMeta{
+			{"ml", "train-0"}:               {UID: "uid-1", Labels: map[string]string{"app": "train"}},
+			{"kube-system", "proxy-node-1"}: {UID: "uid-2"},
+		}, got.Pods); diff != "" {
+			t.Errorf("pods (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]PodName{
+			"uid-1": {"ml", "train-0"}, "uid-2": {"kube-system", "proxy-node-1"}, "hash-2": {"kube-system", "proxy-node-1"},
+		}, got.ByUID); diff != "" {
+			t.Errorf("by uid (-want +got):\n%s", diff)
+		}
+		if len(first.Pods) != 0 {
+			t.Error("a Snapshot changed after it was published")
+		}
+
+		// The same name again is another pod.
+		s.remove("pods", podObject("ml", "train-0", "uid-1", nil))
+		s.put("pods", podObject("ml", "train-0", "uid-3", nil))
+		s.remove("pods", static)
+		synctest.Wait()
+		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
+			t.Errorf("pods (-want +got):\n%s", diff)
+		}
+		if got := c.said(); !slices.Equal(got, []string{"mapping is in use"}) {
+			t.Errorf("said %q", got)
+		}
+	})
+}
+
+func TestWhatIsNotKeptChangesNothing(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "1"}))
+		synctest.Wait()
+		before := c.Snapshot()
+		time.Sleep(time.Second)
+		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "2"}))
+		synctest.Wait()
+		after := c.Snapshot()
+		if after.Version != before.Version || !after.PodsTime.After(before.PodsTime) {
+			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", before.Version, before.PodsTime, after.Version, after.PodsTime)
+		}
+		// Bookmarks confirm it too, about once a minute.
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if age := time.Since(c.Snapshot().PodsTime); age > 2*time.Minute {
+			t.Errorf("last confirmed %v ago", age)
+		}
+		if got := c.Snapshot().Version; got != before.Version {
+			t.Errorf("version %d after an hour without a change, want %d", got, before.Version)
+		}
+	})
+}
+
+// An answer that refuses, by verb; the message must say what to do.
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options func(*apiServer) APIOptions
+		code    int
+		reason  string
+		on      string // prefix of the requests that are refused
+		want    string
+		says    string
+	}{
+		{"list forbidden", podOptions, 403, "Forbidden", "/api/v1/pods", ReasonForbidden, `grant the verbs list and watch on resource "pods" in apiGroup "" to this service account`},
+		{"watch forbidden", podOptions, 403, "Forbidden", "watch /api/v1/pods", ReasonForbidden, `watch pods: grant the verbs list and watch on resource "pods" in apiGroup ""`},
+		{"slices forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io/v1/", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices" in apiGroup "resource.k8s.io"`},
+		{"all of the group forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices"`},
+		{"no longer who we were", podOptions, 401, "Unauthorized", "/", ReasonUnauthorized, "does not accept the token"},
+		{"gateway", podOptions, 502, "", "/", ReasonUnreachable, " pods: "},
+		{"server error", podOptions, 500, "InternalError", "/", ReasonUnreachable, " pods: "},
+		{"too many requests", podOptions, 429, "TooManyRequests", "/", ReasonUnreachable, " pods: "},
+		{"no pods here", podOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup ""`},
+		{"no slices here", sliceOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup "resource.k8s.io"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
+				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+				synctest.Wait()
+				good := c.Snapshot()
+				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+					what := r.URL.Path
+					if r.URL.Query().Get("watch") != "" {
+						what = "watch " + what
+					}
+					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
+						return false
+					}
+					refuse(w, test.code, test.reason, "no")
+					return true
+				})
+				time.Sleep(30 * time.Minute)
+				synctest.Wait()
+				if got := c.health.State().Failing; got != test.want {
+					t.Fatalf("failing for %q, want %q; said %q", got, test.want, c.lastError())
+				}
+				warnings := c.logs.FilterMessageSnippet("mapping fails").All()
+				if len(warnings) != 1 {
+					t.Errorf("told %d times, want once", len(warnings))
+				}
+				if text := c.lastError(); !strings.Contains(text, test.says) {
+					t.Errorf("said %q, want %q in it", text, test.says)
+				}
+				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
+					t.Errorf("the last good Snapshot is gone: %+v", now)
+				}
+				if n := len(s.asked()); n > 150 {
+					t.Errorf("%d requests in half an hour", n)
+				}
+
+				s.answerFirst(nil)
+				time.Sleep(notServedDelay * 2)
+				synctest.Wait()
+				if got := c.health.State().Failing; got != "" {
+					t.Errorf("still failing for %q", got)
+				}
+				if said := c.said(); !slices.Contains(said, "mapping is up to date again") {
+					t.Errorf("said %q", said)
+				}
+			})
+		})
+	}
+}
+
+func TestOutageOfHalfAnHour(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		synctest.Wait()
+		good := c.Snapshot()
+		c.said()
+		s.asked()
+		s.setDown(true)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if got := c.said(); !slices.Equal(got, []string{"mapping fails, the last one is kept"}) {
+			t.Errorf("said %q", got)
+		}
+		if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || now.PodsTime.Sub(good.PodsTime) > time.Second {
+			t.Errorf("after the outage: %+v", now)
+		}
+		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		s.setDown(false)
+		time.Sleep(2 * lastDelay)
+		synctest.Wait()
+		if _, ok := c.Snapshot().Pods[PodName{"ml", "train-1"}]; !ok {
+			t.Error("a pod that came during the outage is missing after it")
+		}
+		if got := c.said(); !slices.Equal(got, []string{"mapping is up to date again"}) {
+			t.Errorf("said %q", got)
+		}
+	})
+}
+
+// Each kind of silence must end by itself.
+func TestSilence(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done()
+		return true
+	}
+	t.Run("no answer to a list", func(t *testing.T) {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			time.Sleep(time.Minute)
+			s.answerFirst(hang)
+			s.setDown(true) // the connections that are open
+			s.setDown(false)
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			if got := c.health.State().Failing; got != ReasonUnreachable {
+				t.Errorf("failing for %q", got)
+			}
+			if text := c.lastError(); !strings.Contains(text, "no answer in time") {
+				t.Errorf("said %q", text)
+			}
+			if n := len(s.asked()); n < 3 || n > 15 {
+				t.Errorf("%d requests in 5 min", n)
+			}
+		})
+	})
+	t.Run("half an answer to a list", func(t *testing.T) {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
+				w.(http.Flusher).Flush()
+				return hang(w, r)
+			})
+			s.setDown(true)
+			s.setDown(false)
+			s.compact()
+			time.Sleep(20 * time.Minute)
+			synctest.Wait()
+			if got := c.health.State().Failing; got != ReasonUnreachable {
+				t.Errorf("failing for %q: %s", got, c.lastError())
+			}
+		})
+	})
+	t.Run("no headers of a watch", func(t *testing.T) {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				return r.URL.Query().Get("watch") != "" && hang(w, r)
+			})
+			s.compact()
+			time.Sleep(5 * time.Minute)
+			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+			if got := c.health.State().Failing; got != ReasonUnreachable {
+				t.Errorf("failing for %q", got)
+			}
+			if len(c.Snapshot().Pods) != 1 {
+				t.Error("lists work, and the pod is not known")
+			}
+		})
+	})
+	t.Run("a watch that never ends", func(t *testing.T) {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			var mute atomic.Bool
+			mute.Store(true)
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				return mute.Load() && r.URL.Query().Get("watch") != "" && hang(w, r)
+			})
+			time.Sleep(time.Minute)
+			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+			mute.Store(false)
+			time.Sleep(longestWatch + watchSlack + 2*lastDelay)
+			synctest.Wait()
+			if len(c.Snapshot().Pods) != 1 {
+				t.Error("the pod is not known after the longest watch")
+			}
+		})
+	})
+}
+
+// What a watch can send that is none.
+func TestBrokenWatches(t *testing.T) {
+	for name, body := range map[string]string{
+		"half an event":     `{"type":"ADDED","object":{"kind":"PartialObjectMeta`,
+		"garbage":           "<html>bad gateway</html>",
+		"another object":    `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x","uid":"y"}}}` + "\n",
+		"no object":         `{"type":"ADDED"}` + "\n",
+		"an unknown type":   `{"type":"RENAMED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x"}}}` + "\n",
+		"an internal error": `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd"}}` + "\n",
+		"nothing":           "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				synctest.Wait()
+				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Query().Get("watch") == "" {
+						return false
+					}
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprint(w, body)
+					return true
+				})
+				s.asked()
+				time.Sleep(30 * time.Minute)
+				s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if got := len(c.Snapshot().Pods); got != 2 {
+					t.Errorf("%d pods, want 2: lists continue", got)
+				}
+				if n := c.logs.FilterMessageSnippet("mapping fails").Len(); n > 1 {
+					t.Errorf("told %d times", n)
+				}
+				t.Logf("%d requests, failing for %q", len(s.asked()), c.health.State().Failing)
+				s.answerFirst(nil)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if got := c.health.State().Failing; got != "" {
+					t.Errorf("failing for %q after it works again", got)
+				}
+			})
+		})
+	}
+}
+
+// Answers to a list that are none must not empty what is known.
+func TestBrokenLists(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":           "<html>login</html>",
+		"half of it":        `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[{"metada`,
+		"empty object":      `{}`,
+		"another kind":      `{"kind":"Gateway","apiVersion":"example.com/v1"}`,
+		"without a version": `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[]}`,
+		"nameless objects":  `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[{}]}`,
+		"null":              `null`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				synctest.Wait()
+				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Query().Get("watch") == "" {
+						w.Header().Set("Content-Type", "application/json")
+						fmt.Fprint(w, body)
+					}
+					return true // and ends watches
+				})
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if got := len(c.Snapshot().Pods); got != 1 {
+					t.Errorf("%d pods, want the one that was known", got)
+				}
+				if got := c.health.State().Failing; got != ReasonMalformed && got != ReasonUnreachable {
+					t.Errorf("failing for %q", got)
+				}
+				t.Logf("%s: %s", c.health.State().Failing, c.lastError())
+			})
+		})
+	}
+}
+
+func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		sent := 0
+		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get("watch") != "" {
+				return true
+			}
+			w.Header().Set("Content-Type", "application/json")
+			chunk := []byte(strings.Repeat(" ", 1<<20))
+			for sent = 0; sent < 10*maxAnswer; sent += len(chunk) {
+				if _, err := w.Write(chunk); err != nil {
+					break
+				}
+			}
+			return true
+		})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if got := c.health.State().Failing; got != ReasonMalformed {
+			t.Errorf("failing for %q: %s", got, c.lastError())
+		}
+		if sent > 2*maxAnswer {
+			t.Errorf("read %d bytes", sent)
+		}
+	})
+}
+
+func TestTooOldAVersionIsNoFailure(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		synctest.Wait()
+		c.said()
+		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
+		s.compact()
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		synctest.Wait()
+		if got := len(c.Snapshot().Pods); got != 2 {
+			t.Errorf("%d pods, want 2", got)
+		}
+		if got := c.said(); len(got) != 0 {
+			t.Errorf("said %q", got)
+		}
+	})
+}
+
+func TestLifeOfASlice(t *testing.T) {
+	in(t, sliceOptions, func(t *testing.T, s *apiServer, c *running) {
+		see := func(want map[string]string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, uuids(c.Snapshot().Slices)); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		}
+		of := func(generation int, uuid string) object {
+			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
+		}
+		s.put("resourceslices", sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
+		see(map[string]string{})
+		s.put("resourceslices", of(1, "A"))
+		see(map[string]string{"gpu-0": "A"})
+		s.put("resourceslices", of(2, "B"))
+		see(map[string]string{"gpu-0": "B"})
+		s.remove("resourceslices", of(1, "A"))
+		see(map[string]string{"gpu-0": "B"})
+		version := c.Snapshot().Version
+		s.remove("resourceslices", of(2, "B")) // the kubelet starts
+		see(map[string]string{"gpu-0": "B"})   // claims of running pods still name it
+		s.put("resourceslices", of(1, "B"))    // the driver publishes again, from the first generation on
+		see(map[string]string{"gpu-0": "B"})
+		if got := c.Snapshot().Version; got != version {
+			t.Errorf("version %d, want %d", got, version)
+		}
+		s.put("resourceslices", of(1, "B"))
+		see(map[string]string{"gpu-0": "B"})
+		if got := c.Snapshot().Version; got != version {
+			t.Errorf("version %d after no change, want %d", got, version)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if age := time.Since(c.Snapshot().SlicesTime); age > 2*time.Minute {
+			t.Errorf("last confirmed %v ago", age)
+		}
+	})
+}
+
+// An API server that starts says "forbidden" until it has read its roles.
+func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		time.Sleep(watchWorks)
+		synctest.Wait()
+		c.said()
+		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			refuse(w, http.StatusForbidden, "Forbidden", "not yet")
+			s.mu.Lock()
+			s.first = nil
+			s.mu.Unlock()
+			return true
+		})
+		time.Sleep(time.Minute)
+		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		synctest.Wait()
+		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
+			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
+		}
+	})
+}
+
+func TestSlicesInTheVersionThatIsServed(t *testing.T) {
+	for _, test := range []struct {
+		served []string
+		want   string
+	}{
+		{[]string{"v1", "v1beta2", "v1beta1"}, "v1"},
+		{[]string{"v1beta1", "v1beta2", "v1alpha3"}, "v1beta2"},
+		{[]string{"v1beta1"}, "v1beta1"},
+		{[]string{"v1", "v3"}, "v1"},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			in(t, func(s *apiServer) APIOptions {
+				s.versions = test.served
+				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+				return sliceOptions(s)
+			}, func(t *testing.T, s *apiServer, c *running) {
+				if got := c.Snapshot().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
+					t.Errorf("uuid %q", got)
+				}
+				path := "/apis/resource.k8s.io/" + test.want + "/resourceslices"
+				if diff := cmp.Diff([]string{"/apis/resource.k8s.io", path, "watch " + path}, s.asked()); diff != "" {
+					t.Errorf("asked (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// A version may be served without slices in it, and discovery may be hidden.
+func TestVersionsAreTried(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		in(t, func(s *apiServer) APIOptions {
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				switch {
+				case hidden && r.URL.Path == "/apis/resource.k8s.io":
+					refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
+				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
+					refuse(w, http.StatusNotFound, "NotFound", "no such resource")
+				default:
+					return false
+				}
+				return true
+			})
+			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+			return sliceOptions(s)
+		}, func(t *testing.T, s *apiServer, c *running) {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if len(c.Snapshot().Slices) != 1 || c.health.State().Failing != "" {
+				t.Errorf("hidden %v: %d devices, failing for %q", hidden, len(c.Snapshot().Slices), c.health.State().Failing)
+			}
+			if c.logs.FilterMessageSnippet("fails").Len() != 0 {
+				t.Errorf("said %q", c.said())
+			}
+		})
+	}
+}
+
+func TestUpgradesOfTheCluster(t *testing.T) {
+	in(t, func(s *apiServer) APIOptions {
+		s.versions = nil
+		return sliceOptions(s)
+	}, func(t *testing.T, s *apiServer, c *running) {
+		serve := func(versions ...string) {
+			s.mu.Lock()
+			s.versions = versions
+			s.mu.Unlock()
+			s.setDown(true) // an upgrade restarts the API server
+			time.Sleep(3 * time.Second)
+			s.setDown(false)
+			time.Sleep(2 * notServedDelay)
+			synctest.Wait()
+		}
+		if got := c.health.State().Failing; got != ReasonNotServed {
+			t.Errorf("failing for %q", got)
+		}
+		device := DeviceName{nvidiaDriver, "node-1", "gpu-0"}
+		for i, versions := range [][]string{{"v1alpha3", "v1beta1"}, {"v1beta1", "v1beta2"}, {"v1"}} {
+			serve(versions...)
+			uuid := fmt.Sprintf("GPU-%d", i)
+			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := c.Snapshot().Slices[device].UUID; got != uuid {
+				t.Errorf("with %v: uuid %q, want %q; failing for %q", versions, got, uuid, c.health.State().Failing)
+			}
+		}
+		c.said()
+		s.mu.Lock()
+		s.versions = []string{"v1beta2"}
+		s.mu.Unlock()
+		s.answerFirst(nil) // ends watches, nothing else
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if said := c.said(); !slices.Equal(said, []string{"reads another version"}) {
+			t.Errorf("a version that takes over from another is told as %q", said)
+		}
+		// An upgrade that takes DRA away takes nothing from us.
+		serve("v1alpha3")
+		if got := c.Snapshot().Slices[device].UUID; got != "GPU-2" {
+			t.Errorf("uuid %q", got)
+		}
+		if got := c.health.State().Failing; got != ReasonNotServed {
+			t.Errorf("failing for %q", got)
+		}
+	})
+}
+
+func TestNothingIsAskedWithoutANodeName(t *testing.T) {
+	in(t, func(s *apiServer) APIOptions {
+		o := podOptions(s)
+		o.Node = ""
+		return o
+	}, func(t *testing.T, s *apiServer, c *running) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := s.asked(); len(got) != 0 {
+			t.Errorf("asked %q", got)
+		}
+		if got := c.health.State().Failing; got != ReasonNoNode {
+			t.Errorf("failing for %q", got)
+		}
+		if text := c.lastError(); !strings.Contains(text, "set NODE_NAME") {
+			t.Errorf("said %q", text)
+		}
+	})
+}
+
+func TestNothingIsAskedThatIsNotWanted(t *testing.T) {
+	in(t, func(s *apiServer) APIOptions {
+		return APIOptions{Node: "node-1"}
+	}, func(t *testing.T, s *apiServer, c *running) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := s.asked(); len(got) != 0 {
+			t.Errorf("asked %q", got)
+		}
+		if got := c.Snapshot(); got.Version != 0 || got.Pods == nil || got.Slices == nil {
+			t.Errorf("snapshot %+v", got)
+		}
+	})
+}
+
+func TestBothLists(t *testing.T) {
+	in(t, func(s *apiServer) APIOptions {
+		s.put("pods", podObject("ml", "a", "uid-a", object{"app": "x"}))
+		return APIOptions{Node: "node-1", Pods: true, Slices: true}
+	}, func(t *testing.T, s *apiServer, c *running) {
+		var versions []uint64
+		see := func() *Metadata {
+			synctest.Wait()
+			got := c.Snapshot()
+			versions = append(versions, got.Version)
+			return got
+		}
+		got := see()
+		if got.PodsTime.IsZero() || got.SlicesTime.IsZero() || len(c.Health) != 2 {
+			t.Errorf("times %v, %v, %d healths", got.PodsTime, got.SlicesTime, len(c.Health))
+		}
+		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "a"}: {UID: "uid-a"}}, got.Pods); diff != "" {
+			t.Errorf("pods (-want +got):\n%s", diff)
+		}
+		s.put("resourceslices", sliceObject("s", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+		if got := see().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
+			t.Errorf("uuid %q", got)
+		}
+		s.remove("pods", podObject("ml", "a", "uid-a", nil))
+		got = see()
+		if len(got.Pods) != 0 || len(got.ByUID) != 0 || len(got.Slices) != 1 {
+			t.Errorf("after the pod has gone: %+v", got)
+		}
+		if diff := cmp.Diff([]uint64{2, 3, 4}, versions); diff != "" {
+			t.Errorf("versions (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// Package kube reads what Kubernetes knows about the devices of a node: which pod has
+// which device (the kubelet's pod-resources socket), uids and labels of pods and
+// the devices of ResourceSlices (the API server), and the names of running
+// containers (the container runtime's socket).
+//
+// Each client runs in the background and publishes immutable snapshots behind an
+// atomic pointer. Reading a snapshot never waits. After a failure the last good
+// snapshot stays, and a Health reports since when and why.
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// PodName identifies a pod on a node.
+type PodName struct{ Namespace, Name string }
+
+// Compare orders pods by namespace and name.
+func (p PodName) Compare(q PodName) int {
+	return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
+}
+
+// failure is why a server gave no answer: a reason for metrics, an error for the log.
+type failure struct {
+	reason string
+	err    error
+}
+
+func fail(reason, format string, args ...any) *failure {
+	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// poller calls a function at the times that the function asks for, and earlier
+// after Suspect.
+type poller struct {
+	suspect chan struct{}
+	gap     time.Duration // least time between two calls
+}
+
+func newPoller() poller { return poller{suspect: make(chan struct{}, 1), gap: time.Second} }
+
+// Suspect asks for a call soon because something may have changed, and for a second
+// call after that: a pod is listed before it has its devices. It never blocks.
+func (p *poller) Suspect() {
+	select {
+	case p.suspect <- struct{}{}:
+	default: // a call is pending already
+	}
+}
+
+// run calls poll until ctx ends. poll returns how long to wait. When changed, which
+// is checked once per gap, returns true, the next call comes early. changed may be nil.
+func (p *poller) run(ctx context.Context, poll func(context.Context) time.Duration, changed func() bool) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var check <-chan time.Time
+	if changed != nil {
+		ticker := time.NewTicker(p.gap)
+		defer ticker.Stop()
+		check = ticker.C
+	}
+	suspected := false
+	var last time.Time
+	early := func() { timer.Reset(max(0, p.gap-time.Since(last))) }
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.suspect:
+			suspected = true
+			early()
+		case <-check:
+			if changed() {
+				early()
+			}
+		case <-timer.C:
+			wait := poll(ctx)
+			last = time.Now()
+			if suspected {
+				suspected, wait = false, min(wait, p.gap)
+			}
+			timer.Reset(wait)
+		}
+	}
+}
+
+// clip bounds a text of another program for the log.
+func clip(s string) string {
+	const most = 300 // bytes
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "�")
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…" // without half a rune
+}
+
+// validText reports whether a text of another program can be a label value of at most
+// that many bytes.
+func validText(s string, most int) bool {
+	return s != "" && len(s) <= most && utf8.ValidString(s)
+}

@@ -1,0 +1,318 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Further reasons of the kubelet.
+const (
+	ReasonMalformed  = "malformed"  // an answer that is not a message
+	ReasonRecovering = "recovering" // the kubelet has restarted and does not list all pods yet
+	ReasonSkipped    = "skipped"    // counted only: parts of an answer that cannot be used
+)
+
+// Allocations is what the kubelet reported last. It is immutable.
+type Allocations struct {
+	// Version grows with each change of content. The first answer is a change; 0 means
+	// that there was none yet.
+	Version uint64
+	// Time is when the content was last confirmed; zero before the first answer.
+	Time time.Time
+	Pods []Pod // those with devices or claims that count, by namespace and name
+}
+
+// Pod is a pod that has devices. The kubelet does not report its UID.
+type Pod struct {
+	PodName
+	Containers []Container // those with devices or claims that count, by name
+}
+
+// Container is a container that has devices.
+type Container struct {
+	Name    string
+	Devices []Devices // by resource, one for each
+	Claims  []Claim   // sorted
+}
+
+// Devices are devices of one resource.
+type Devices struct {
+	Resource string   // such as nvidia.com/gpu
+	IDs      []string // of the device plugin; sorted, unique
+}
+
+// Claim is one device of a resource claim (dynamic resource allocation).
+type Claim struct {
+	Namespace, Name string     // of the claim
+	Device          DeviceName // as in a ResourceSlice
+}
+
+func (c Claim) compare(d Claim) int {
+	return cmp.Or(cmp.Compare(c.Namespace, d.Namespace), cmp.Compare(c.Name, d.Name), c.Device.compare(d.Device))
+}
+
+// DefaultKubeletSocket is where the kubelet listens unless it is configured otherwise.
+const DefaultKubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+// KubeletOptions are options of NewKubelet. The zero value is usable.
+type KubeletOptions struct {
+	// Socket is the path of the kubelet's socket, with or without unix:// before
+	// it; empty means DefaultKubeletSocket. In a container mount its directory, not the
+	// socket: a mounted socket stays that of a kubelet that is gone.
+	Socket string
+	// Period lies between two lists; 0 means 5 s. The kubelet grants all its clients
+	// together a hundred calls per second.
+	Period time.Duration
+	// Keep says which resources count. Claims always count. nil: all.
+	Keep     func(resource string) bool
+	OnChange func()      // called after new content was published; must not block; nil: none
+	Log      *zap.Logger // nil logs nothing
+}
+
+// kubeletLimits are constants that only tests change.
+type kubeletLimits struct {
+	timeout time.Duration // of a call
+	// A kubelet that has restarted serves before it has found its pods, and lists none,
+	// or only static ones, although all keep running. A pod that it does not list any
+	// more keeps its devices until
+	//   - the kubelet lists half of all pods that it listed before, and its list of
+	//     pods has not changed for steady; or
+	//   - distrust has passed; or
+	//   - another pod has got its devices.
+	steady, distrust time.Duration
+	most             int // bytes of an answer; grpc's own default is 4 MiB, and the kubelet's clients take 16
+}
+
+// silentCalls is how many calls in a row may time out before another connection is
+// tried. Pings of grpc would be quicker, but a server takes more than one in five
+// minutes for an attack.
+const silentCalls = 3
+
+// Kubelet asks the kubelet of this node which pod has which device: every Period, after
+// Suspect, and when a restart of the kubelet has replaced its socket.
+type Kubelet struct {
+	poller
+	Health *Health
+
+	o       KubeletOptions
+	log     *zap.Logger
+	limits  kubeletLimits
+	shown   atomic.Pointer[Allocations]
+	connect func(context.Context) (lister, *failure)
+
+	// Of Run's goroutine.
+	lister  lister      // nil: not connected
+	file    os.FileInfo // of the socket when the last connection was tried; nil: there was none
+	fresh   bool        // the connection has given no list yet
+	silent  int         // calls in a row that timed out
+	skipped int         // parts of the last list that could not be used
+	restart restart
+	holders holders
+}
+
+// lister is one connection to a kubelet.
+type lister interface {
+	list(context.Context) (*v1.ListPodResourcesResponse, *failure)
+	close()
+}
+
+// NewKubelet returns a Kubelet that knows nothing until Run runs.
+func NewKubelet(o KubeletOptions) *Kubelet {
+	o.Socket = cmp.Or(strings.TrimPrefix(o.Socket, "unix://"), DefaultKubeletSocket)
+	o.Period = cmp.Or(o.Period, 5*time.Second)
+	if o.Keep == nil {
+		o.Keep = func(string) bool { return true }
+	}
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	k := &Kubelet{
+		poller: newPoller(), o: o, log: o.Log.Named("podresources"),
+		Health: NewHealth(MappingPodResources, o.Log, append(socketReasons(), ReasonMalformed, ReasonRecovering, ReasonSkipped)...),
+		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, most: 16 << 20},
+	}
+	k.connect = k.dial
+	k.shown.Store(&Allocations{})
+	return k
+}
+
+// Snapshot returns what was published last, never nil. It waits for nothing.
+func (k *Kubelet) Snapshot() *Allocations { return k.shown.Load() }
+
+// Run asks until ctx ends, and returns nil. Call it once.
+func (k *Kubelet) Run(ctx context.Context) error {
+	defer k.hangUp()
+	k.run(ctx, k.poll, k.replaced)
+	return nil
+}
+
+// poll asks once and publishes the answer. It returns how long to wait.
+func (k *Kubelet) poll(ctx context.Context) time.Duration {
+	list, f := k.list(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return 0 // Run ends, which is not a failure
+	case f != nil && f.reason == ReasonRateLimited:
+		k.Health.Failed(f.reason, f.err)
+		return k.gap + rand.N(k.gap) //nolint:gosec // spreads clients that wait for the same limit
+	case f != nil:
+		k.Health.Failed(f.reason, f.err)
+		return k.o.Period
+	}
+	a, err := readAnswer(list, k.o.Keep)
+	if err != nil {
+		k.Health.Failed(ReasonTooLarge, err)
+		return k.o.Period
+	}
+	k.reportSkipped(a)
+	now, last := time.Now(), k.Snapshot()
+	if k.fresh {
+		k.fresh = false
+		k.restart.begin(now)
+	}
+	pods, holders := k.holders.judge(a.pods)
+	kept := k.restart.missing(last.Pods, pods, a.listed, now, k.limits)
+	if len(kept) == 0 {
+		k.holders = holders
+		k.publish(pods, now)
+		k.Health.Succeeded(containers(pods))
+		return k.o.Period
+	}
+	pods = slices.Concat(kept, pods)
+	sortPods(pods)
+	k.publish(pods, last.Time)
+	f = fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", k.o.Socket, len(a.listed), len(kept))
+	k.Health.Failed(f.reason, f.err)
+	return k.o.Period
+}
+
+// list asks for pods, over a new connection when there is none or it has ended.
+func (k *Kubelet) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
+	if k.lister != nil && k.replaced() {
+		k.hangUp()
+	}
+	for reused := k.lister != nil; ; reused = false {
+		if k.lister == nil {
+			// Before connecting: a socket that comes meanwhile is then seen as another one.
+			k.file, _ = os.Stat(k.o.Socket)
+			l, f := k.connect(ctx)
+			if f != nil {
+				return nil, f
+			}
+			k.lister, k.fresh = l, true
+		}
+		limited, cancel := context.WithTimeout(ctx, k.limits.timeout)
+		list, f := k.lister.list(limited)
+		cancel()
+		if f == nil || f.reason != ReasonTimeout {
+			k.silent = 0
+		}
+		if f == nil {
+			return list, nil
+		}
+		switch f.reason {
+		case ReasonTimeout:
+			if k.silent++; k.silent%silentCalls == 0 {
+				k.hangUp()
+			}
+		case ReasonClosed, ReasonNotGRPC:
+			k.hangUp()
+			if reused && f.reason == ReasonClosed {
+				continue // the kubelet may have restarted meanwhile
+			}
+		}
+		return nil, f
+	}
+}
+
+// replaced reports whether another socket is at the path. A socket that is gone is not
+// another one: the connection works without its name. The time of change counts too,
+// because file systems reuse the number of a removed file at once.
+func (k *Kubelet) replaced() bool {
+	now, err := os.Stat(k.o.Socket)
+	return err == nil && (k.file == nil || !os.SameFile(now, k.file) || !now.ModTime().Equal(k.file.ModTime()))
+}
+
+func (k *Kubelet) hangUp() {
+	if k.lister != nil {
+		k.lister.close()
+		k.lister = nil
+	}
+}
+
+// publish shows a snapshot. One with the content of the last has its Version.
+func (k *Kubelet) publish(pods []Pod, confirmed time.Time) {
+	last := k.Snapshot()
+	if last.Version > 0 && reflect.DeepEqual(last.Pods, pods) {
+		k.shown.Store(&Allocations{Version: last.Version, Time: confirmed, Pods: last.Pods})
+		return
+	}
+	k.shown.Store(&Allocations{Version: last.Version + 1, Time: confirmed, Pods: pods})
+	k.o.OnChange()
+}
+
+func (k *Kubelet) reportSkipped(a *answer) {
+	k.Health.Counted(ReasonSkipped, a.skipped)
+	switch {
+	case a.skipped > 0 && k.skipped == 0:
+		k.log.Warn("parts of the kubelet's list cannot be used and are left out", zap.Int("parts", a.skipped), zap.String("first", a.example))
+	case a.skipped == 0 && k.skipped > 0:
+		k.log.Info("all of the kubelet's list can be used again")
+	}
+	k.skipped = a.skipped
+}
+
+func containers(pods []Pod) (n int) {
+	for _, p := range pods {
+		n += len(p.Containers)
+	}
+	return n
+}
+
+// kubeletConn is a lister on the kubelet's socket.
+type kubeletConn struct {
+	*conn
+	calls v1.PodResourcesListerClient
+}
+
+func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
+	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, most: k.limits.most, advice: map[string]string{
+		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
+		ReasonDenied:        "the socket is root's; run as root, and allow it if SELinux or AppArmor confine us",
+		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime makes a directory of what it cannot mount",
+		ReasonRefused:       "the kubelet is down; or the socket itself is mounted, and is an old one: mount its directory",
+		ReasonNotGRPC:       "the server does not speak gRPC: check --pod-resources-kubelet-socket",
+		ReasonTimeout:       "the kubelet did not answer in time: it hangs or is overloaded; see its log",
+		ReasonTooLarge:      "some container or device plugin has very many device ids",
+		ReasonRateLimited:   "other clients of this kubelet ask too often; nothing is lost",
+		ReasonUnimplemented: "this is not a kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
+		ReasonMalformed:     "is it a kubelet?",
+		ReasonClosed:        "the kubelet ended or restarts",
+	}}
+	c, f := s.dial(ctx)
+	if f != nil {
+		return nil, f
+	}
+	return kubeletConn{c, v1.NewPodResourcesListerClient(c)}, nil
+}
+
+func (c kubeletConn) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
+	list, err := c.calls.List(ctx, &v1.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, c.failure(err)
+	}
+	return list, nil
+}

@@ -1,0 +1,45 @@
+package apitest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Pod is a pod's metadata.
+func Pod(namespace, name, uid string, labels map[string]string) Object {
+	return Object{
+		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+		"metadata": Object{"namespace": namespace, "name": name, "uid": uid, "labels": labels, "resourceVersion": "7"},
+	}
+}
+
+// Attributes of a device: texts and whole numbers by name.
+type Attributes map[string]any
+
+// Slice is a driver's only ResourceSlice of resource.k8s.io/v1 on a node, whose
+// pool is called as the node, with devices by name.
+func Slice(driver, node string, devices map[string]Attributes) Object {
+	list := []Object{}
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		typed := Object{}
+		for key, v := range devices[name] {
+			switch v := v.(type) {
+			case string:
+				typed[key] = Object{"string": v}
+			case int:
+				typed[key] = Object{"int": v}
+			}
+		}
+		list = append(list, Object{"name": name, "attributes": typed})
+	}
+	return Object{
+		"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1",
+		"metadata": Object{"name": node + "-" + strings.ReplaceAll(driver, ".", "-"), "resourceVersion": "7"},
+		"spec": Object{
+			"driver": driver, "nodeName": node,
+			"pool":    Object{"name": node, "generation": 1, "resourceSliceCount": 1},
+			"devices": list,
+		},
+	}
+}

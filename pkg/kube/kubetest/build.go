@@ -1,0 +1,93 @@
+package kubetest
+
+import (
+	"fmt"
+
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Pod is a pod as the kubelet lists it, with or without devices.
+func Pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {
+	return &v1.PodResources{Namespace: namespace, Name: name, Containers: containers}
+}
+
+// Container is a container that has what is named.
+func Container(name string, has ...Resource) *v1.ContainerResources {
+	c := &v1.ContainerResources{Name: name}
+	for _, r := range has {
+		r.give(c)
+	}
+	return c
+}
+
+// Resource is what a container can have: Devices or a Claim.
+type Resource interface {
+	give(to *v1.ContainerResources)
+}
+
+// DevicesOf is one entry of devices. Two of one resource make two entries.
+type DevicesOf struct {
+	Resource string
+	IDs      []string
+}
+
+// Devices are devices of one resource in one entry.
+func Devices(resource string, ids ...string) DevicesOf {
+	return DevicesOf{Resource: resource, IDs: ids}
+}
+
+// Entry is d as the API has it, for SetAllocatable.
+func (d DevicesOf) Entry() *v1.ContainerDevices {
+	return &v1.ContainerDevices{ResourceName: d.Resource, DeviceIds: d.IDs}
+}
+
+func (d DevicesOf) give(to *v1.ContainerResources) { to.Devices = append(to.Devices, d.Entry()) }
+
+// Claimed is a resource claim with its devices.
+type Claimed struct {
+	Namespace, Name string
+	Devices         []ClaimedDevice
+}
+
+// ClaimedDevice is one device of a claim. An empty ShareID is left out.
+type ClaimedDevice struct {
+	Driver, Pool, Device, ShareID string
+	CDI                           []string
+}
+
+// Claim is a resource claim with its devices.
+func Claim(namespace, name string, devices ...ClaimedDevice) Claimed {
+	return Claimed{Namespace: namespace, Name: name, Devices: devices}
+}
+
+func (c Claimed) give(to *v1.ContainerResources) {
+	d := &v1.DynamicResource{ClaimNamespace: c.Namespace, ClaimName: c.Name}
+	for _, dev := range c.Devices {
+		r := &v1.ClaimResource{DriverName: dev.Driver, PoolName: dev.Pool, DeviceName: dev.Device}
+		if dev.ShareID != "" {
+			r.ShareId = &dev.ShareID
+		}
+		for _, name := range dev.CDI {
+			r.CdiDevices = append(r.CdiDevices, &v1.CDIDevice{Name: name})
+		}
+		d.ClaimResources = append(d.ClaimResources, r)
+	}
+	to.DynamicResources = append(to.DynamicResources, d)
+}
+
+// Many are n pods of a dense node, with an init-like side-car each, exclusive CPUs
+// and memory. The first withGPU of them have one id of nvidia.com/gpu,
+// GPU-<k>::<replica> over 8 GPUs.
+func Many(n, withGPU int) []*v1.PodResources {
+	pods := make([]*v1.PodResources, 0, n)
+	for i := range n {
+		main := Container("main")
+		main.CpuIds = []int64{int64(2 * i), int64(2*i + 1)}
+		main.Memory = []*v1.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: &v1.TopologyInfo{Nodes: []*v1.NUMANode{{ID: int64(i % 2)}}}}}
+		if i < withGPU {
+			Devices("nvidia.com/gpu", fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000::%d", i%8, i/8)).give(main)
+		}
+		pods = append(pods, Pod(fmt.Sprintf("team-%d", i%10), fmt.Sprintf("worker-%05d-abcde", i), main, Container("istio-proxy")))
+	}
+	return pods
+}

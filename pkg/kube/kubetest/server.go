@@ -1,0 +1,338 @@
+// Package kubetest is a kubelet for tests: the real pod-resources API on a
+// unix socket, doing what a test tells it to do.
+//
+//	kubelet := kubetest.Start(t)
+//	kubelet.Set(kubetest.Pod("ml", "train-0",
+//		kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", "GPU-1"))))
+//	client := kube.NewKubelet(kube.KubeletOptions{Socket: kubelet.Socket()})
+//
+// It listens, restarts and limits the rate as the kubelet of Kubernetes 1.36 does.
+// Its methods may be called concurrently.
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Method is a call of the API.
+type Method string
+
+// The calls that there are.
+const (
+	List        Method = "List"
+	Allocatable Method = "GetAllocatableResources"
+	Get         Method = "Get"
+)
+
+// The kubelet's limits of calls, of all its clients together.
+const (
+	KubeletQPS   = 100
+	KubeletBurst = 10
+)
+
+// Server is the kubelet.
+type Server struct {
+	tb     testing.TB
+	socket string
+
+	mu          sync.Mutex
+	pods        []*v1.PodResources
+	allocatable []*v1.ContainerDevices
+	behaviours  map[Method]Behaviour
+	limiter     *rate.Limiter // nil: no limit
+	shuffle     bool
+	calls       map[Method]int
+	connections int
+	changed     chan struct{} // closed and replaced with each call
+	running     *instance     // nil while the kubelet is down
+}
+
+// instance is one life of the kubelet.
+type instance struct {
+	server *grpc.Server
+	served chan struct{} // closed when Serve has returned
+	dying  chan struct{} // closed first, so that silence ends
+	once   sync.Once
+}
+
+// Start returns a kubelet that serves on a socket in a temporary directory, lists
+// no pods and can hand out no devices. It ends with the test.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	s := At(tb, SocketPath(tb))
+	s.Serve()
+	return s
+}
+
+// At returns a kubelet that does not run yet, for the socket at path. Its
+// directory need not exist.
+func At(tb testing.TB, path string) *Server {
+	s := &Server{
+		tb: tb, socket: path, behaviours: map[Method]Behaviour{}, calls: map[Method]int{},
+		changed: make(chan struct{}),
+	}
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// SocketPath is a path for a socket in a temporary directory of the test. A
+// socket's path has 107 bytes at most, which the name of a test may use up.
+func SocketPath(tb testing.TB) string {
+	tb.Helper()
+	const longest = 107
+	if path := filepath.Join(tb.TempDir(), "pod-resources", "kubelet.sock"); len(path) <= longest {
+		return path
+	}
+	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // TempDir has just given a path that is too long
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) }) // the system clears its temporary files, too
+	return filepath.Join(dir, "pod-resources", "kubelet.sock")
+}
+
+// Socket is the path of the socket.
+func (s *Server) Socket() string { return s.socket }
+
+// Set says which pods there are from now on, with devices or without.
+func (s *Server) Set(pods ...*v1.PodResources) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods = slices.Clone(pods)
+}
+
+// SetAllocatable says which devices could be handed out from now on.
+func (s *Server) SetAllocatable(devices ...*v1.ContainerDevices) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allocatable = slices.Clone(devices)
+}
+
+// Shuffle makes the answers as the kubelet's: one entry for each device, in an
+// order that is another each time.
+func (s *Server) Shuffle(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shuffle = on
+}
+
+// On sets what happens at each call of a method from now on; nil is the API's
+// answer.
+func (s *Server) On(m Method, b Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.behaviours[m] = b
+}
+
+// Limit rejects calls above a rate as the kubelet does, whose limits are
+// KubeletQPS and KubeletBurst. 0 for both lifts the limit.
+func (s *Server) Limit(qps float64, burst int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiter = nil
+	if qps != 0 || burst != 0 {
+		s.limiter = rate.NewLimiter(rate.Limit(qps), burst)
+	}
+}
+
+// Exhaust takes all that the rate limit would let through now, as other clients
+// of the kubelet can.
+func (s *Server) Exhaust() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.limiter != nil && s.limiter.Allow() {
+	}
+}
+
+// Calls is how many calls of a method have come, rejected ones included.
+func (s *Server) Calls(m Method) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[m]
+}
+
+// Connections is how many connections were accepted, over all restarts.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connections
+}
+
+// Await waits until n more calls of a method have come than there were when it
+// was called.
+func (s *Server) Await(m Method, n int) {
+	s.tb.Helper()
+	late := time.NewTimer(30 * time.Second)
+	defer late.Stop()
+	for want := s.Calls(m) + n; ; {
+		s.mu.Lock()
+		got, changed := s.calls[m], s.changed
+		s.mu.Unlock()
+		if got >= want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			s.tb.Fatalf("%d calls of %s, want %d", got, m, want)
+		}
+	}
+}
+
+// Serve starts the kubelet: it makes the socket's directory, removes what is at
+// its path and puts a new socket there, under another name first.
+func (s *Server) Serve() {
+	s.tb.Helper()
+	l, err := listen(s.socket)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	in := &instance{served: make(chan struct{}), dying: make(chan struct{})}
+	in.server = grpc.NewServer(grpc.UnaryInterceptor(s.interceptor(in)), grpc.ForceServerCodecV2(codec{}))
+	v1.RegisterPodResourcesListerServer(in.server, api{s: s})
+	s.mu.Lock()
+	before := s.running
+	s.running = in
+	s.mu.Unlock()
+	if before != nil {
+		s.tb.Error("the kubelet runs already")
+		before.kill()
+	}
+	go func() {
+		defer close(in.served)
+		if err := in.server.Serve(countingListener{Listener: l, s: s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			s.tb.Errorf("serve %q: %v", s.socket, err)
+		}
+	}()
+}
+
+// Kill ends the kubelet as SIGKILL does: connections close, the socket file stays.
+// It does nothing while the kubelet is down.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	in := s.running
+	s.running = nil
+	s.mu.Unlock()
+	if in != nil {
+		in.kill()
+	}
+}
+
+func (in *instance) kill() {
+	in.once.Do(func() { close(in.dying) })
+	in.server.Stop()
+	<-in.served
+}
+
+// Restart is Kill and Serve with other pods: none, for a kubelet that has not
+// found its pods again. What it can hand out stays; see SetAllocatable.
+func (s *Server) Restart(pods ...*v1.PodResources) {
+	s.tb.Helper()
+	s.Kill()
+	s.Set(pods...)
+	s.Serve()
+}
+
+// Remove removes the socket's file.
+func (s *Server) Remove() {
+	s.tb.Helper()
+	if err := os.Remove(s.socket); err != nil {
+		s.tb.Error(err)
+	}
+}
+
+// listen makes the socket as the kubelet does.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, err
+	}
+	temporary := filepath.Join(filepath.Dir(path), strconv.Itoa(os.Getpid()))
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", temporary)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // a killed kubelet leaves it
+	return l, os.Rename(temporary, path)
+}
+
+// countingListener counts connections.
+type countingListener struct {
+	net.Listener
+	s *Server
+}
+
+// Accept implements net.Listener.
+func (l countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.s.mu.Lock()
+		l.s.connections++
+		l.s.mu.Unlock()
+	}
+	return c, err
+}
+
+// count counts a call and says what is to happen.
+func (s *Server) count(m Method) (b Behaviour, allowed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[m]++
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return s.behaviours[m], s.limiter == nil || s.limiter.Allow()
+}
+
+// list is the answer to List.
+func (s *Server) list() *v1.ListPodResourcesResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &v1.ListPodResourcesResponse{PodResources: s.pods}
+	if s.shuffle {
+		out = proto.CloneOf(out)
+		for _, p := range out.PodResources {
+			for _, c := range p.Containers {
+				c.Devices = shuffled(c.Devices)
+			}
+		}
+	}
+	return out
+}
+
+// able is the answer to GetAllocatableResources.
+func (s *Server) able() *v1.AllocatableResourcesResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shuffle {
+		return &v1.AllocatableResourcesResponse{Devices: shuffled(s.allocatable)}
+	}
+	return &v1.AllocatableResourcesResponse{Devices: s.allocatable}
+}
+
+// pod is the answer to Get; nil where there is no such pod.
+func (s *Server) pod(namespace, name string) *v1.PodResources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pods {
+		if p.Namespace == namespace && p.Name == name {
+			return p
+		}
+	}
+	return nil
+}

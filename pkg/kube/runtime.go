@@ -1,0 +1,168 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ReasonOldAPI means a container runtime before CRI v1.
+const ReasonOldAPI = "v1alpha2"
+
+// Containers are the containers that run on the node. It is immutable.
+type Containers struct {
+	Version uint64                      // grows when ByID changes
+	Time    time.Time                   // of the newest answer; zero before the first
+	ByID    map[string]RunningContainer // by id: 64 hexadecimal digits
+}
+
+// RunningContainer says what a container is to Kubernetes.
+type RunningContainer struct {
+	Pod    PodName
+	PodUID string // as in the names of control groups: of a static pod, the hash in its annotation kubernetes.io/config.hash
+	Name   string // in the pod's spec
+}
+
+// RuntimeOptions are options of NewRuntime. Socket is required.
+type RuntimeOptions struct {
+	Socket   string      // path of the runtime's socket; "unix://" may be before it
+	OnChange func()      // called after a new Version was published; must not block; nil: none
+	Log      *zap.Logger // nil logs nothing
+}
+
+// Runtime asks the container runtime of this node (CRI v1: CRI-O, cri-dockerd, containerd
+// since 1.6) for its containers. The kubelet puts names and uids of pods on each container
+// as labels, so this takes no permissions in the cluster, only the socket. The only calls
+// are ListContainers and, if that is unknown, Version.
+type Runtime struct {
+	poller
+	Health *Health
+
+	onChange func()
+	socket   socket
+	period   time.Duration
+	snapshot atomic.Pointer[Containers]
+	conn     *conn // of Run's goroutine; nil: not connected
+}
+
+// NewRuntime returns a Runtime that knows nothing until Run runs.
+func NewRuntime(o RuntimeOptions) *Runtime {
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	r := &Runtime{
+		poller: newPoller(), onChange: o.OnChange, period: 10 * time.Second,
+		Health: NewHealth(MappingContainerRuntime, o.Log, append(socketReasons(), ReasonOldAPI)...),
+		socket: socket{path: strings.TrimPrefix(o.Socket, "unix://"), what: "the container runtime", timeout: 5 * time.Second, most: 64 << 20, advice: map[string]string{
+			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
+			ReasonDenied:        "the socket is root's: run as root, and allow it if SELinux or AppArmor confine us",
+			ReasonNotASocket:    "it is not a socket, or one of another kind; a container runtime makes a directory of what it cannot mount",
+			ReasonRefused:       "the runtime is down; if the socket itself is mounted it may be an old one: mount its directory",
+			ReasonNotGRPC:       "the server does not speak gRPC; Docker's own socket does not serve the CRI, cri-dockerd's does",
+			ReasonTimeout:       "the runtime did not answer in time: it hangs",
+			ReasonUnimplemented: "is it a container runtime's socket, and in containerd's configuration, is \"cri\" among disabled_plugins, as in Docker's packages?",
+			ReasonError:         "check --container-runtime-socket",
+		}},
+	}
+	r.snapshot.Store(&Containers{})
+	return r
+}
+
+// Snapshot returns the newest one, never nil. It never waits.
+func (r *Runtime) Snapshot() *Containers { return r.snapshot.Load() }
+
+// Run asks until ctx ends, and returns nil. Call it once.
+func (r *Runtime) Run(ctx context.Context) error {
+	defer r.hangUp()
+	r.run(ctx, r.poll, nil)
+	return nil
+}
+
+// poll asks once. After a failure the next call makes a new connection.
+func (r *Runtime) poll(ctx context.Context) time.Duration {
+	limited, cancel := context.WithTimeout(ctx, r.socket.timeout)
+	defer cancel()
+	containers, f := r.list(limited)
+	if f != nil {
+		r.hangUp()
+		if !errors.Is(ctx.Err(), context.Canceled) { // else Run ends
+			r.Health.Failed(f.reason, f.err)
+		}
+		return r.period
+	}
+	next := &Containers{Version: r.Snapshot().Version, Time: time.Now(), ByID: containers}
+	changed := next.Version == 0 || !maps.Equal(r.Snapshot().ByID, containers)
+	if changed {
+		next.Version++
+	}
+	r.snapshot.Store(next)
+	r.Health.Succeeded(len(containers))
+	if changed {
+		r.onChange()
+	}
+	return r.period
+}
+
+// list asks for the containers that run.
+func (r *Runtime) list(ctx context.Context) (map[string]RunningContainer, *failure) {
+	if r.conn == nil {
+		c, f := r.socket.dial(ctx)
+		if f != nil {
+			return nil, f
+		}
+		r.conn = c
+	}
+	running := &v1.ContainerFilter{State: &v1.ContainerStateValue{State: v1.ContainerState_CONTAINER_RUNNING}}
+	list, err := v1.NewRuntimeServiceClient(r.conn).ListContainers(ctx, &v1.ListContainersRequest{Filter: running})
+	if err == nil {
+		return containersOf(list.GetContainers()), nil
+	}
+	f := r.conn.failure(err)
+	if f.reason == ReasonUnimplemented {
+		// A runtime that is too old? The messages of v1alpha2 are those of v1 (k8s.io/cri-api had both up to 1.25).
+		var v v1.VersionResponse
+		if r.conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) == nil {
+			return nil, fail(ReasonOldAPI, "call %s at %q: %q %q speaks CRI v1alpha2 only (containerd has v1 since 1.6)",
+				r.socket.what, r.socket.path, clip(v.GetRuntimeName()), clip(v.GetRuntimeVersion()))
+		}
+	}
+	return nil, f
+}
+
+func (r *Runtime) hangUp() {
+	if r.conn != nil {
+		r.conn.close()
+		r.conn = nil
+	}
+}
+
+// The labels that the kubelet puts on containers (k8s.io/kubelet/pkg/types/labels.go).
+const (
+	labelPodUID    = "io.kubernetes.pod.uid"
+	labelNamespace = "io.kubernetes.pod.namespace"
+	labelPod       = "io.kubernetes.pod.name"
+	labelContainer = "io.kubernetes.container.name"
+)
+
+// containersOf reads an answer. Containers that the kubelet did not make are left out.
+func containersOf(list []*v1.Container) map[string]RunningContainer {
+	out := make(map[string]RunningContainer, len(list))
+	for _, c := range list {
+		labels := c.GetLabels()
+		known := RunningContainer{PodName{labels[labelNamespace], labels[labelPod]}, labels[labelPodUID], labels[labelContainer]}
+		if c.GetState() != v1.ContainerState_CONTAINER_RUNNING || c.GetId() == "" || known.Pod.Name == "" || known.Pod.Namespace == "" {
+			continue
+		}
+		if known.Name == "" {
+			known.Name = c.GetMetadata().GetName()
+		}
+		out[c.GetId()] = known
+	}
+	return out
+}

@@ -1,0 +1,405 @@
+package kube
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"warpgauge/pkg/eventually"
+)
+
+const (
+	idA = "d0b3604b67ac7930dd34ba3a796627e3e4717d12309e90a4afe3f38b6816ac98"
+	idB = "a09bc17f5aa29b0dbdec9ede5f46cf1396d2405917ab02e6f1eb1019f388396e"
+)
+
+func TestContainersOfTheKubelet(t *testing.T) {
+	exited := criContainer(idB, "u", "n", "p", "exited")
+	exited.State = v1.ContainerState_CONTAINER_EXITED
+	foreign := criContainer(idB, "", "", "", "")
+	foreign.Labels = nil // made with crictl
+	unnamed := criContainer(idB, "u-2", "ns", "pod-2", "")
+	unnamed.Metadata.Name = "by-metadata"
+	static := criContainer(strings.Repeat("c", 64), "8daa50c3a64c9ff60bb9eab7b44b56fd", "kube-system", "etcd-node", "etcd")
+	got := containersOf([]*v1.Container{criContainer(idA, "u-1", "ns", "pod-1", "main"), exited, foreign, unnamed, static, {}, nil})
+	want := map[string]RunningContainer{
+		idA:       {PodName{"ns", "pod-1"}, "u-1", "main"},
+		idB:       {PodName{"ns", "pod-2"}, "u-2", "by-metadata"},
+		static.Id: {PodName{"kube-system", "etcd-node"}, "8daa50c3a64c9ff60bb9eab7b44b56fd", "etcd"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+func TestContainersHaveANewVersionOnlyIfTheyDiffer(t *testing.T) {
+	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
+	c, health, changes := runRuntime(t, "unix://"+r.socket, 5*time.Millisecond)
+	<-changes
+	first := c.Snapshot()
+	if first.Version != 1 || first.Time.IsZero() || first.ByID[idA].Pod.Name != "pod" {
+		t.Errorf("first snapshot: %+v", first)
+	}
+	eventually.True(t, "an equal answer confirms", func() bool { return c.Snapshot().Time.After(first.Time) })
+	if s := c.Snapshot(); s.Version != 1 || len(changes) != 0 {
+		t.Errorf("after equal answers: version %d, %d further changes", s.Version, len(changes))
+	}
+	r.set(func() { r.containers = append(r.containers, criContainer(idB, "u2", "ns", "pod2", "main")) })
+	<-changes
+	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
+		t.Errorf("after another container: %+v", s)
+	}
+	if len(first.ByID) != 1 {
+		t.Errorf("the first snapshot was changed: %+v", first)
+	}
+	r.set(func() { r.containers = nil })
+	<-changes
+	if s := c.Snapshot(); s.Version != 3 || len(s.ByID) != 0 {
+		t.Errorf("after all have ended: %+v", s)
+	}
+	if _, conns := r.counts(); conns != 1 {
+		t.Errorf("%d connections, want 1 that is kept", conns)
+	}
+	if got := health.State().Failing; got != "" {
+		t.Errorf("failing: %q", got)
+	}
+}
+
+func TestAnEmptyNodeIsAnAnswer(t *testing.T) {
+	r := startRuntime(t, newSocket(t))
+	c, _, changes := runRuntime(t, r.socket, time.Minute)
+	<-changes
+	if s := c.Snapshot(); s.Version != 1 || s.Time.IsZero() || s.ByID == nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTheLastAnswerStays while the runtime is away, and a new one is found again.
+func TestTheLastAnswerStays(t *testing.T) {
+	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
+	c, health, changes := runRuntime(t, r.socket, 5*time.Millisecond)
+	<-changes
+	r.stop() // removes its socket
+	eventually.True(t, "absence is seen", func() bool { return health.State().Failing == ReasonAbsent })
+	if s := c.Snapshot(); s.Version != 1 || s.ByID[idA].Pod.Name != "pod" {
+		t.Errorf("meanwhile: %+v", s)
+	}
+	again := startRuntime(t, r.socket, criContainer(idA, "u", "ns", "pod", "main"), criContainer(idB, "u2", "ns", "pod2", "main"))
+	<-changes
+	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
+		t.Errorf("after its return: %+v", s)
+	}
+	again.set(func() { again.err = status.Error(codes.Unknown, "broken") })
+	eventually.True(t, "an error is seen", func() bool { return health.State().Failing == ReasonError })
+	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
+		t.Errorf("after an error: %+v", s)
+	}
+}
+
+func TestSilenceOfTheRuntime(t *testing.T) {
+	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
+	release := make(chan struct{})
+	r.set(func() { r.hang = release })
+	c, health, changes := runRuntime(t, r.socket, 5*time.Millisecond, func(r *Runtime) { r.socket.timeout = 200 * time.Millisecond })
+	eventually.True(t, "silence is seen", func() bool { return health.State().Failing == ReasonTimeout })
+	if s := c.Snapshot(); s.Version != 0 {
+		t.Errorf("meanwhile: %+v", s)
+	}
+	r.set(func() { r.hang = nil })
+	close(release)
+	<-changes
+	eventually.True(t, "the answer is seen", func() bool { return health.State().Failing == "" })
+}
+
+func TestSuspectOfTheRuntime(t *testing.T) {
+	r := startRuntime(t, newSocket(t))
+	c, _, changes := runRuntime(t, r.socket, time.Hour)
+	<-changes
+	r.set(func() { r.containers = []*v1.Container{criContainer(idA, "u", "ns", "pod", "main")} })
+	for range 1000 {
+		c.Suspect()
+	}
+	<-changes
+	if calls, _ := r.counts(); calls > 3 {
+		t.Errorf("%d calls, want at most 3: suspicions that come together are one, with a second call", calls)
+	}
+}
+
+// TestFailuresHaveReasons, and say what to do.
+func TestFailuresHaveReasons(t *testing.T) {
+	look := func(socket string, most int) *failure {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+		defer cancel()
+		c := NewRuntime(RuntimeOptions{Socket: socket})
+		c.socket.most = most
+		defer c.hangUp()
+		_, err := c.list(ctx)
+		return err
+	}
+	f := func(what, socket, reason, says string) {
+		t.Helper()
+		err := look(socket, 64<<20)
+		if err == nil || err.reason != reason || !strings.Contains(err.err.Error(), says) || !strings.Contains(err.err.Error(), socket) {
+			t.Errorf("%s: got %v, want reason %q and an error with %q", what, err, reason, says)
+		}
+	}
+	absent := newSocket(t)
+	f("no socket", absent, ReasonAbsent, "--container-runtime-socket")
+	f("below a file", plainFile(t)+"/x", ReasonAbsent, "--container-runtime-socket")
+	f("a plain file", plainFile(t), ReasonNotASocket, "not a socket")
+	f("a directory", t.TempDir(), ReasonNotASocket, "makes a directory")
+
+	left := newSocket(t)
+	leave(t, left)
+	f("a socket without a listener", left, ReasonRefused, "the runtime is down")
+
+	packets := newSocket(t)
+	if p, err := net.ListenPacket("unixgram", packets); err != nil {
+		t.Fatal(err)
+	} else {
+		defer func() { _ = p.Close() }()
+	}
+	f("a socket of another kind", packets, ReasonNotASocket, "another kind")
+
+	docker := newSocket(t)
+	serveHTTP(t, docker)
+	f("Docker's socket", docker, ReasonNotGRPC, "cri-dockerd")
+
+	plain := &fakeRuntime{t: t, socket: newSocket(t)}
+	plain.start(func(*grpc.Server) {})
+	f("containerd without the CRI", plain.socket, ReasonUnimplemented, "disabled_plugins")
+
+	old := &fakeRuntime{t: t, socket: newSocket(t)}
+	old.start(registerOld)
+	f("a runtime before v1", old.socket, ReasonOldAPI, `"cri-o" "1.19"`)
+
+	denied := startRuntime(t, newSocket(t))
+	denied.set(func() { denied.err = status.Error(codes.PermissionDenied, "no") })
+	f("a runtime that refuses", denied.socket, ReasonDenied, "no")
+
+	long := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
+	if err := look(long.socket, 1000); err == nil || err.reason != ReasonTooLarge {
+		t.Errorf("a long answer: %v, want reason %q", err, ReasonTooLarge)
+	}
+	if err := look(long.socket, 64<<20); err != nil {
+		t.Errorf("a long answer within bounds: %v", err.err)
+	}
+}
+
+// TestTheEndIsNoFailure: a call that the end interrupts is not counted.
+func TestTheEndIsNoFailure(t *testing.T) {
+	r := startRuntime(t, newSocket(t))
+	release := make(chan struct{})
+	defer close(release)
+	r.set(func() { r.hang = release })
+	c := NewRuntime(RuntimeOptions{Socket: r.socket})
+	health := c.Health
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	eventually.True(t, "a call hangs", func() bool { calls, _ := r.counts(); return calls > 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if health.State().Tried {
+		t.Errorf("failing: %q", health.State().Failing)
+	}
+}
+
+func plainFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// leave leaves a socket behind as a runtime that was killed does.
+func leave(t *testing.T, socket string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func serveHTTP(t *testing.T, socket string) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+}
+
+// registerOld serves Version of v1alpha2, whose messages are those of v1.
+func registerOld(s *grpc.Server) {
+	version := func(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		if err := read(&v1.VersionRequest{}); err != nil {
+			return nil, err
+		}
+		return &v1.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "1.19", RuntimeApiVersion: "v1alpha2"}, nil
+	}
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "runtime.v1alpha2.RuntimeService",
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Version", Handler: version}},
+	}, nil)
+}
+
+// fakeRuntime is a container runtime on a socket, by the generated API.
+type fakeRuntime struct {
+	v1.UnimplementedRuntimeServiceServer
+	t      testing.TB
+	socket string
+	server *grpc.Server
+	served sync.WaitGroup
+
+	mu         sync.Mutex
+	containers []*v1.Container
+	err        error
+	hang       chan struct{} // a call waits for its end, or for this
+	calls      int
+	conns      int
+}
+
+// newSocket returns a path for a socket, which may have 107 bytes.
+func newSocket(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
+
+func startRuntime(t testing.TB, socket string, containers ...*v1.Container) *fakeRuntime {
+	t.Helper()
+	r := &fakeRuntime{t: t, socket: socket, containers: containers}
+	r.start(func(s *grpc.Server) { v1.RegisterRuntimeServiceServer(s, r) })
+	return r
+}
+
+func (r *fakeRuntime) start(register func(*grpc.Server)) {
+	r.t.Helper()
+	l, err := net.Listen("unix", r.socket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	register(server)
+	r.server = server
+	r.served.Go(func() { _ = server.Serve(countedRuntime{l, r}) })
+	r.t.Cleanup(r.stop)
+}
+
+func (r *fakeRuntime) stop() {
+	r.server.Stop()
+	r.served.Wait()
+}
+
+// countedRuntime counts the connections that a runtime gets.
+type countedRuntime struct {
+	net.Listener
+	r *fakeRuntime
+}
+
+func (c countedRuntime) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.r.mu.Lock()
+		c.r.conns++
+		c.r.mu.Unlock()
+	}
+	return conn, err
+}
+
+// ListContainers implements v1.RuntimeServiceServer. As containerd does, it
+// answers with the states that were asked for.
+func (r *fakeRuntime) ListContainers(ctx context.Context, q *v1.ListContainersRequest) (*v1.ListContainersResponse, error) {
+	r.mu.Lock()
+	r.calls++
+	hang, err := r.hang, r.err
+	var out []*v1.Container
+	for _, c := range r.containers {
+		if q.GetFilter().GetState() == nil || q.Filter.State.State == c.State {
+			out = append(out, c)
+		}
+	}
+	r.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &v1.ListContainersResponse{Containers: out}, err
+}
+
+func (r *fakeRuntime) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+func (r *fakeRuntime) counts() (calls, conns int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls, r.conns
+}
+
+// criContainer is one as the kubelet makes it.
+func criContainer(id, uid, namespace, pod, name string) *v1.Container {
+	return &v1.Container{
+		Id: id, PodSandboxId: "sandbox", State: v1.ContainerState_CONTAINER_RUNNING,
+		Metadata: &v1.ContainerMetadata{Name: name},
+		Labels: map[string]string{
+			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.namespace": namespace,
+			"io.kubernetes.pod.name": pod, "io.kubernetes.container.name": name,
+		},
+		Annotations: map[string]string{"io.kubernetes.container.restartCount": "0"},
+	}
+}
+
+// runRuntime runs a Runtime until the test ends. changes counts calls of OnChange.
+func runRuntime(t testing.TB, socket string, period time.Duration, set ...func(*Runtime)) (c *Runtime, health *Health, changes chan struct{}) {
+	t.Helper()
+	changes = make(chan struct{}, 100)
+	c = NewRuntime(RuntimeOptions{Socket: socket, OnChange: func() { changes <- struct{}{} }})
+	c.period = period
+	for _, f := range set {
+		f(c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return c, c.Health, changes
+}

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// readFile converts a file of testdata, which holds one slice as the API server sends it.
+func readFile(t *testing.T, file string) slice {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var u unstructured.Unstructured
+	if err := u.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	s, ok := readSlice(u.Object, both)
+	if !ok {
+		t.Fatalf("%s is not read", file)
+	}
+	return s
+}
+
+const nvidiaDriver, amdDriver = "gpu.nvidia.com", "gpu.amd.com"
+
+var both = Vendors{NVIDIA(), AMD()}
+
+func TestWhatDriversPublish(t *testing.T) {
+	const gpu, mig = "GPU-a15aaed3-d4e7-dde0-adcd-4432a8caf752", "MIG-9c3fe4f4-b18b-5fd8-8383-b47d7fe47736"
+	for _, test := range []struct {
+		file string
+		want slice
+	}{
+		{"nvidia-25.3-v1beta1.json", slice{poolName{nvidiaDriver, "node-1"}, 1, 1, []namedDevice{
+			{"gpu-0", SliceDevice{Kind: WholeGPU, UUID: gpu, PCIBusID: "0000:d8:00.0"}},
+			{"gpu-1-mig-19-4-1", SliceDevice{Kind: MIGDevice, UUID: mig, ParentUUID: gpu, Profile: "1g.10gb", PCIBusID: "0000:d9:00.0"}},
+		}}},
+		{"nvidia-2026-v1.json", slice{poolName{nvidiaDriver, "node-1"}, 3, 2, []namedDevice{
+			{"gpu-0", SliceDevice{Kind: WholeGPU, UUID: gpu, PCIBusID: "0000:d8:00.0"}},
+			{"gpu-0-mig-1g12gb-19-0", SliceDevice{Kind: MIGDevice, ParentUUID: gpu, Profile: "1g.12gb", PCIBusID: "0000:d8:00.0"}},
+			{"gpu-0-mig-1g24gb-me-20-5", SliceDevice{Kind: MIGDevice, ParentUUID: gpu, Profile: "1g.24gb+me", PCIBusID: "0000:d8:00.0"}},
+			{"gpu-vfio-1", SliceDevice{UUID: "GPU-b", PCIBusID: "0000:d9:00.0"}},
+		}}},
+		{"amd-0.1-v1beta1.json", slice{poolName{amdDriver, "node-1"}, 1, 1, []namedDevice{
+			{"gpu-32-160", SliceDevice{Kind: GPUPartition, Profile: "dpx_nps1", PCIBusID: "0003:00:01.0", RenderNode: "renderD160"}},
+			{"gpu-1-128", SliceDevice{Kind: WholeGPU, Profile: "spx_nps1", PCIBusID: "0000:0c:00.0"}},
+		}}},
+		{"amd-1.0-v1.json", slice{poolName{amdDriver, "node-1"}, 1, 1, []namedDevice{
+			{"gpu-0-128", SliceDevice{Kind: WholeGPU, PCIBusID: "0000:19:00.0"}},
+			{"gpu-2-cpx-nps4", SliceDevice{Kind: GPUPartition, Profile: "cpx_nps4", PCIBusID: "0000:1b:00.0"}},
+			{"vfio-0", SliceDevice{PCIBusID: "0000:1b:02.0"}},
+		}}},
+	} {
+		if diff := cmp.Diff(test.want, readFile(t, test.file), cmp.AllowUnexported(slice{}, poolName{}, namedDevice{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.file, diff)
+		}
+	}
+}
+
+func TestAttributesWithAndWithoutADomain(t *testing.T) {
+	f := func(vendor Vendor, name string, of object, want SliceDevice) {
+		t.Helper()
+		got := readDevice(&vendor, name, attributes{vendor.Driver, of})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", of, diff)
+		}
+	}
+	s := func(v string) object { return object{"string": v} }
+	f(NVIDIA(), "x", object{"uuid": s("a")}, SliceDevice{UUID: "a"})
+	f(NVIDIA(), "x", object{"gpu.nvidia.com/uuid": s("a"), "gpu.nvidia.com/type": s("mig")}, SliceDevice{UUID: "a", Kind: MIGDevice})
+	f(NVIDIA(), "x", object{"gpu.amd.com/uuid": s("a")}, SliceDevice{})
+	f(NVIDIA(), "x", object{"resource.kubernetes.io/pciBusID": s("0000:D8:00.0")}, SliceDevice{PCIBusID: "0000:D8:00.0"})
+	f(NVIDIA(), "x", object{"uuid": object{"int": int64(3)}, "type": s("tpu")}, SliceDevice{})
+	f(NVIDIA(), "x", object{"uuid": s(strings.Repeat("x", 300)), "profile": s("\xff")}, SliceDevice{})
+	f(NVIDIA(), "x", object{"uuid": nil, "type": "gpu", "profile": object{"string": nil}}, SliceDevice{})
+	f(NVIDIA(), "x", nil, SliceDevice{})
+	part := s("amdgpu-partition")
+	f(AMD(), "gpu-1-129", object{"type": part}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD129"})
+	f(AMD(), "gpu-1-129", object{"type": part, "renderIndex": object{"int": int64(130)}}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD130"})
+	f(AMD(), "gpu-1-cpx-nps4", object{"type": part}, SliceDevice{Kind: GPUPartition})
+	f(AMD(), "gpu-1-x", object{"type": part, "renderIndex": s("1")}, SliceDevice{Kind: GPUPartition})
+	f(AMD(), "gpu-1-129", object{"type": s("amdgpu"), "computePartition": s("spx"), "memoryPartition": s("nps1")}, SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
+}
+
+func TestOnlyKnownDrivers(t *testing.T) {
+	for driver, want := range map[string]bool{nvidiaDriver: true, amdDriver: true, "compute-domain.nvidia.com": false, "gpu.intel.com": false, "": false} {
+		if _, got := readSlice(clone(sliceObject("a", driver, "node-1", 1, 1)), both); got != want {
+			t.Errorf("driver %q is read: %v", driver, got)
+		}
+	}
+}
+
+// FuzzSlice converts anything that a server may send. What comes out is safe as label
+// values, and does not depend on what else was there.
+func FuzzSlice(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"spec":{"driver":"gpu.nvidia.com","pool":{"name":"n","generation":1e300,"resourceSliceCount":-1},"devices":[{"name":"gpu-0-mig-1g-1-1","attributes":{"index":{"int":1.5}}},3,null]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var object map[string]any
+		if json.Unmarshal(text, &object) != nil {
+			return
+		}
+		s, ok := readSlice(object, both)
+		if !ok {
+			if s.devices != nil {
+				t.Fatal("devices of a slice that is not read")
+			}
+			return
+		}
+		safe := func(texts ...string) {
+			for _, text := range texts {
+				if !utf8.ValidString(text) || len(text) > maxText {
+					t.Fatalf("unsafe text %q", text)
+				}
+			}
+		}
+		safe(s.pool.driver, s.pool.name)
+		for _, d := range s.devices {
+			safe(d.name, d.UUID, d.ParentUUID, d.Profile, d.PCIBusID, d.RenderNode)
+			if d.name == "" {
+				t.Fatalf("device %+v", d)
+			}
+		}
+		joined := join(map[string]slice{"a": s}, nil)
+		if len(joined) > len(s.devices) {
+			t.Fatalf("%d devices out of %d", len(joined), len(s.devices))
+		}
+		if again := join(nil, joined); len(again) != min(len(joined), maxWithdrawn) {
+			t.Fatalf("%d of %d devices stay", len(again), len(joined))
+		}
+	})
+}

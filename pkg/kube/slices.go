@@ -1,0 +1,203 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const resourceGroup = "resource.k8s.io"
+
+// sliceList is the list of this node's ResourceSlices. The drivers that count publish no
+// slices for several nodes: a GPU is on one node.
+type sliceList struct {
+	s       *APIServer
+	slices  map[string]slice // by name of the object
+	filled  bool             // a list has come
+	devices map[DeviceName]SliceDevice
+	picked  string   // version of the API
+	refused []string // versions that are said to be served, but in which the resource was not found
+}
+
+var _ list = (*sliceList)(nil)
+
+func newSliceList(s *APIServer) *sliceList { return &sliceList{s: s, slices: map[string]slice{}} }
+
+func (l *sliceList) resource() resource {
+	return resource{group: resourceGroup, name: "resourceslices"}
+}
+func (l *sliceList) node() string { return l.s.o.Node }
+func (l *sliceList) size() int    { return len(l.devices) }
+
+func (l *sliceList) api(c *clients, r schema.GroupVersionResource) api {
+	slices := c.slices.Resource(r)
+	return api{
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return slices.List(ctx, o) },
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return slices.Watch(ctx, o) },
+	}
+}
+
+// version picks the version of the API to read: Kubernetes serves v1 from 1.34 on,
+// v1beta2 and v1beta1 before, if they are switched on. It asks which versions there are
+// each time: an upgrade brings some and takes others.
+func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error) {
+	known := []string{"v1", "v1beta2", "v1beta1"}
+	if absent {
+		l.refused = append(l.refused, l.picked)
+	}
+	served, err := c.versions(ctx, resourceGroup)
+	switch {
+	case apierrors.IsNotFound(err):
+		served = nil
+	case apierrors.IsForbidden(err): // a cluster may hide its discovery: try them all
+		served = known
+	case err != nil:
+		return schema.GroupVersionResource{}, fmt.Errorf("read which versions of apiGroup %q are served: %w", resourceGroup, err)
+	}
+	for _, version := range known {
+		if slices.Contains(served, version) && !slices.Contains(l.refused, version) {
+			l.picked = version
+			return schema.GroupVersionResource{Group: resourceGroup, Version: version, Resource: "resourceslices"}, nil
+		}
+	}
+	l.refused = nil
+	return schema.GroupVersionResource{}, errNotServed
+}
+
+// take returns false for slices of drivers that do not count.
+func (l *sliceList) take(object runtime.Object) (string, slice, bool, error) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok || u.GetName() == "" {
+		return "", slice{}, false, fmt.Errorf("read resource slice: %T without name", object)
+	}
+	converted, counts := readSlice(u.Object, l.s.o.Vendors)
+	return u.GetName(), converted, counts, nil
+}
+
+func (l *sliceList) replace(objects []runtime.Object) error {
+	next := make(map[string]slice, len(objects))
+	for _, object := range objects {
+		name, converted, counts, err := l.take(object)
+		if err != nil {
+			return err
+		}
+		if counts {
+			next[name] = converted
+		}
+	}
+	l.slices = next
+	l.publish()
+	return nil
+}
+
+func (l *sliceList) apply(object runtime.Object, deleted bool) error {
+	name, converted, counts, err := l.take(object)
+	if err != nil {
+		return err
+	}
+	if counts && !deleted {
+		l.slices[name] = converted
+	} else {
+		delete(l.slices, name)
+	}
+	l.publish()
+	return nil
+}
+
+func (l *sliceList) confirm() { l.publish() }
+
+// publish publishes the devices, or only that they are what they were.
+func (l *sliceList) publish() {
+	devices := join(l.slices, l.devices)
+	changed := !l.filled || !maps.Equal(l.devices, devices)
+	l.devices, l.filled = devices, true
+	now := time.Now()
+	l.s.publish(func(next *Metadata) bool {
+		if changed {
+			next.Slices = devices
+		}
+		next.SlicesTime = now
+		return changed
+	})
+}
+
+// slice is what is kept of a ResourceSlice.
+type slice struct {
+	pool       poolName
+	generation int64
+	count      int64 // slices that the pool consists of at this generation
+	devices    []namedDevice
+}
+
+type poolName struct{ driver, name string }
+
+type namedDevice struct {
+	name string
+	SliceDevice
+}
+
+// maxWithdrawn bounds how many devices are remembered that no slice names any more:
+// a driver that gives its devices other names at each start must not fill the memory.
+const maxWithdrawn = 1024
+
+// join makes devices out of slices. before is what it returned last.
+//
+// A driver changes a pool by replacing its slices, one after the other, by some of a
+// higher generation. When all slices of the highest generation are there, they alone
+// count. While some are missing, devices that they do not name are taken from
+// lower generations.
+//
+// A device that was named before and is not now stays, because claims of running pods
+// still name it: the kubelet deletes all slices of a node when it starts, and those of a
+// driver that went away; NVIDIA's driver 25.12 leaves out devices that are not healthy.
+func join(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
+	devices := make(map[DeviceName]SliceDevice, len(before))
+	pools := map[poolName][]slice{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		pools[all[name].pool] = append(pools[all[name].pool], all[name])
+	}
+	for pool, parts := range pools {
+		for _, s := range counting(parts) {
+			for _, d := range s.devices {
+				devices[DeviceName{Driver: pool.driver, Pool: pool.name, Device: d.name}] = d.SliceDevice
+			}
+		}
+	}
+	var gone []DeviceName
+	for name := range before {
+		if _, there := devices[name]; !there {
+			gone = append(gone, name)
+		}
+	}
+	slices.SortFunc(gone, DeviceName.compare)
+	for _, name := range gone[:min(len(gone), maxWithdrawn)] {
+		devices[name] = before[name]
+	}
+	return devices
+}
+
+// counting returns those of a pool's slices that count, the most important last. They
+// are sorted by name, so that of two slices with one device the same one always counts.
+func counting(parts []slice) []slice {
+	slices.SortStableFunc(parts, func(a, b slice) int { return cmp.Compare(a.generation, b.generation) })
+	highest, from := parts[len(parts)-1], len(parts)-1
+	want := highest.count
+	for from > 0 && parts[from-1].generation == highest.generation {
+		from--
+		want = max(want, parts[from].count)
+	}
+	if newest := parts[from:]; int64(len(newest)) >= want {
+		return newest
+	}
+	return parts
+}

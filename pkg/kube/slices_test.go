@@ -1,0 +1,113 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// part is a slice of pool node-1 whose devices have their UUIDs as values.
+func part(generation, count int64, devices map[string]string) slice {
+	s := slice{pool: poolName{nvidiaDriver, "node-1"}, generation: generation, count: count}
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		s.devices = append(s.devices, namedDevice{name, SliceDevice{UUID: devices[name]}})
+	}
+	return s
+}
+
+// uuids is what was joined, by device.
+func uuids(devices map[DeviceName]SliceDevice) map[string]string {
+	by := map[string]string{}
+	for name, d := range devices {
+		by[name.Device] = d.UUID
+	}
+	return by
+}
+
+type uuidsOf = map[string]string
+
+func TestGenerations(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		slices map[string]slice
+		before uuidsOf
+		want   uuidsOf
+	}{
+		{"nothing", nil, nil, uuidsOf{}},
+		{"one slice", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
+		{"two slices", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
+		{"an old slice is still there", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A", "gpu-9": "X"}), "b": part(2, 1, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
+		{"an old slice next to two new ones", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-9": "X"}), "b": part(2, 2, uuidsOf{"gpu-0": "A"}), "c": part(2, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
+		{"half of the new generation", map[string]slice{"b": part(1, 2, uuidsOf{"gpu-1": "B", "gpu-0": "X"}), "c": part(2, 2, uuidsOf{"gpu-0": "C"})}, nil, uuidsOf{"gpu-0": "C", "gpu-1": "B"}},
+		{"half of the only generation", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
+		{"three generations", map[string]slice{"a": part(3, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 1, uuidsOf{"gpu-1": "B", "gpu-2": "B"}), "c": part(2, 1, uuidsOf{"gpu-1": "C"})}, nil,
+			uuidsOf{"gpu-0": "A", "gpu-1": "C", "gpu-2": "B"}},
+		{"a generation that was reset", map[string]slice{"a": part(0, 1, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "X"}, uuidsOf{"gpu-0": "A"}},
+		{"the kubelet has deleted all", nil, uuidsOf{"gpu-0": "A"}, uuidsOf{"gpu-0": "A"}},
+		{"a device is left out", map[string]slice{"a": part(2, 1, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
+		{"counters only", map[string]slice{"a": part(1, 2, nil), "b": part(1, 2, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
+		{"named twice", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 2, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
+		{"no count", map[string]slice{"a": part(1, 0, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
+	} {
+		before := join(map[string]slice{"was": part(0, 1, test.before)}, nil)
+		for range 3 { // order of maps
+			if diff := cmp.Diff(test.want, uuids(join(test.slices, before))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.name, diff)
+			}
+		}
+	}
+}
+
+func TestPoolsOfTwoDrivers(t *testing.T) {
+	amd := part(9, 1, uuidsOf{"gpu-0": "B"})
+	amd.pool.driver = amdDriver
+	got := join(map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A"}), "b": amd}, nil)
+	want := map[DeviceName]SliceDevice{{nvidiaDriver, "node-1", "gpu-0"}: {UUID: "A"}, {amdDriver, "node-1", "gpu-0"}: {UUID: "B"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWithdrawnDevicesAreBounded(t *testing.T) {
+	var devices map[DeviceName]SliceDevice
+	for i := range 3 * maxWithdrawn {
+		devices = join(map[string]slice{"a": part(int64(i), 1, uuidsOf{fmt.Sprintf("gpu-%06d", i): "A"})}, devices)
+	}
+	if len(devices) != maxWithdrawn+1 {
+		t.Errorf("%d devices, want %d", len(devices), maxWithdrawn+1)
+	}
+	if d, ok := devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%06d", 3*maxWithdrawn-1)}]; !ok || d.UUID != "A" {
+		t.Error("the device that is there is not known")
+	}
+}
+
+// An update of a pool, slice by slice in any order, never loses a device that is in
+// both generations, and ends with the new one alone.
+func TestUpdatesOfAPool(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		const n = 4
+		objects, devices := map[string]slice{}, map[DeviceName]SliceDevice{}
+		for i := range n {
+			objects[fmt.Sprintf("old-%d", i)] = part(1, n, uuidsOf{fmt.Sprintf("gpu-%d", i): "old"})
+		}
+		devices = join(objects, devices)
+		for _, i := range r.Perm(n) {
+			objects[fmt.Sprintf("new-%d", i)] = part(2, n, uuidsOf{fmt.Sprintf("gpu-%d", i): "new"})
+			if r.IntN(2) == 0 {
+				delete(objects, fmt.Sprintf("old-%d", r.IntN(n)))
+			}
+			devices = join(objects, devices)
+			if len(devices) != n || devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d", i)}].UUID != "new" {
+				t.Fatalf("seed %d: %v", seed, uuids(devices))
+			}
+		}
+		if got := uuids(devices); !maps.Equal(got, uuidsOf{"gpu-0": "new", "gpu-1": "new", "gpu-2": "new", "gpu-3": "new"}) {
+			t.Fatalf("seed %d: %v", seed, got)
+		}
+	}
+}

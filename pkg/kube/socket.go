@@ -1,0 +1,212 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Reasons for which a socket gives no answer: values of the label reason.
+const (
+	ReasonAbsent        = "absent"        // nothing at the path
+	ReasonDenied        = "denied"        // no permission
+	ReasonNotASocket    = "not_a_socket"  // a file, a directory, a socket of another kind
+	ReasonRefused       = "refused"       // no process listens on the socket
+	ReasonNotGRPC       = "not_grpc"      // the server speaks another protocol
+	ReasonTimeout       = "timeout"       // no answer in time
+	ReasonClosed        = "closed"        // the connection ended during a call
+	ReasonRateLimited   = "rate_limited"  // the server takes no more calls for now
+	ReasonTooLarge      = "too_large"     // an answer beyond our limits
+	ReasonUnimplemented = "unimplemented" // a server without the API
+	ReasonError         = "error"         // any other error of the server
+)
+
+func socketReasons() []string {
+	return []string{ReasonAbsent, ReasonDenied, ReasonNotASocket, ReasonRefused, ReasonNotGRPC, ReasonTimeout,
+		ReasonClosed, ReasonRateLimited, ReasonTooLarge, ReasonUnimplemented, ReasonError}
+}
+
+// socket is a gRPC server on a Unix socket of this machine.
+type socket struct {
+	path    string
+	what    string            // the server, for messages
+	advice  map[string]string // what to do, by reason
+	timeout time.Duration     // of connecting
+	most    int               // bytes of an answer
+}
+
+// conn is one connection to a socket, and never another: when it ends, calls fail with
+// ReasonClosed. So it is the same server all the time, and no back-off of grpc delays
+// the next connection, which the caller makes.
+type conn struct {
+	*grpc.ClientConn
+	socket *socket
+	wire   *wire
+}
+
+var errOver = errors.New("the connection has ended")
+
+// dial connects; grpc begins to speak with the first call.
+func (s *socket) dial(ctx context.Context) (*conn, *failure) {
+	dialer := net.Dialer{Timeout: s.timeout}
+	plain, err := dialer.DialContext(ctx, "unix", s.path)
+	if err != nil {
+		reason := dialReason(s.path, err)
+		var number syscall.Errno
+		if errors.As(err, &number) {
+			err = number // without the operation and the path, which the message has
+		}
+		return nil, fail(reason, "connect to %s at %q: %w%s", s.what, s.path, err, s.hint(reason))
+	}
+	w := &wire{Conn: plain}
+	var taken atomic.Bool
+	c, err := grpc.NewClient("passthrough:///localhost", // the name is the authority, which servers check
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			if taken.Swap(true) {
+				return nil, errOver
+			}
+			return w, nil
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: s.timeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.most)),
+		grpc.WithIdleTimeout(0), // a connection that ends means a server that ends
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithDisableRetry())
+	if err != nil {
+		_ = plain.Close() // nothing was sent
+		return nil, fail(ReasonError, "make a gRPC client: %w", err)
+	}
+	return &conn{ClientConn: c, socket: s, wire: w}, nil
+}
+
+func (c *conn) close() {
+	_ = c.ClientConn.Close()
+	_ = c.wire.Close() // grpc may never have taken it
+}
+
+// failure says why a call got no answer.
+func (c *conn) failure(err error) *failure {
+	reason, s := c.reason(err), status.Convert(err)
+	return fail(reason, "call %s at %q: %s: %s%s", c.socket.what, c.socket.path, s.Code(), clip(s.Message()), c.socket.hint(reason))
+}
+
+func (s *socket) hint(reason string) string {
+	if s.advice[reason] == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", s.advice[reason])
+}
+
+// dialReason sorts an error of connecting. It checks the path, too: the kernel refuses
+// a connection to a plain file like one to a socket on which no process listens.
+func dialReason(path string, err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return ReasonAbsent
+	case errors.Is(err, fs.ErrPermission):
+		return ReasonDenied
+	case errors.Is(err, syscall.EPROTOTYPE), errors.Is(err, syscall.ENOTSOCK):
+		return ReasonNotASocket
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if f, err := os.Stat(path); err == nil && f.Mode()&fs.ModeSocket == 0 {
+			return ReasonNotASocket
+		}
+		return ReasonRefused
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return ReasonTimeout
+	}
+	return ReasonError
+}
+
+// reason sorts an error of a call.
+func (c *conn) reason(err error) string {
+	if c.wire.foreign() {
+		return ReasonNotGRPC
+	}
+	s := status.Convert(err)
+	switch s.Code() {
+	case codes.DeadlineExceeded, codes.Canceled:
+		return ReasonTimeout
+	case codes.ResourceExhausted:
+		// Only the text tells our limit of an answer from the server's limit of calls.
+		if strings.Contains(s.Message(), "larger than max") {
+			return ReasonTooLarge
+		}
+		return ReasonRateLimited
+	case codes.Unimplemented:
+		return ReasonUnimplemented
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return ReasonDenied
+	case codes.Unavailable:
+		return ReasonClosed
+	case codes.Internal:
+		if strings.Contains(s.Message(), "unmarshal the received message") {
+			return ReasonMalformed
+		}
+	}
+	return ReasonError
+}
+
+// wire keeps the first bytes that the server sends: HTTP/2 begins with a SETTINGS frame,
+// 3 bytes of length and then a 4 (RFC 9113, 3.4 and 4.1).
+type wire struct {
+	net.Conn
+	mu    sync.Mutex
+	first []byte
+	over  sync.Once
+}
+
+// firstBytes is how many are kept, up to the kind of the frame.
+const firstBytes = 4
+
+// Read implements net.Conn.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.mu.Lock()
+	if missing := firstBytes - len(w.first); missing > 0 {
+		w.first = append(w.first, p[:min(n, missing)]...)
+	}
+	w.mu.Unlock()
+	return n, err
+}
+
+// Close implements net.Conn. A server that does not understand grpc answers and closes;
+// grpc may then fail to write before it has read the answer, so what is left is read.
+func (w *wire) Close() error {
+	w.over.Do(func() {
+		_ = w.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // of a closed connection: nothing is left
+		for !w.complete() {
+			if _, err := w.Read(make([]byte, firstBytes)); err != nil {
+				break
+			}
+		}
+	})
+	return w.Conn.Close()
+}
+
+func (w *wire) complete() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.first) == firstBytes
+}
+
+// foreign reports whether the server speaks something else than HTTP/2.
+func (w *wire) foreign() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.first) == firstBytes && w.first[firstBytes-1] != 4
+}

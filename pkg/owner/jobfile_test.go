@@ -1,0 +1,100 @@
+package owner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestParse(t *testing.T) {
+	f := func(text, tail string, open bool, jobs ...string) {
+		t.Helper()
+		if c := parseJobs([]byte(text)); !slices.Equal(c.jobs, jobs) || c.tail != tail || c.open != open || c.reason != "" {
+			t.Errorf("parseJobs(%q) = %+v, want jobs %q, tail %q, open %v", text, c, jobs, tail, open)
+		}
+	}
+	f("", "", true)
+	f("\n", "", false)
+	f("\n\n\r\n \n", "", false)
+	f("17", "17", true)
+	f("17\n", "", false, "17")
+	f("17\n18", "18", true, "17")
+	f("17\n\n18\n", "", false, "17", "18")
+	f("17\n17", "17", true, "17")
+	f("# no comment\n", "", false, "# no comment") // as in dcgm-exporter
+	f("123_4\n123.batch\nléa-7\n", "", false, "123_4", "123.batch", "léa-7")
+	f(strings.Repeat("x", maxJobID)+"\n", "", false, strings.Repeat("x", maxJobID))
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]nameKind{
+		"0": deviceName, "10": deviceName, "3.0": deviceName, "12.13": deviceName, "65535.65535": deviceName,
+		"00": badName, "01.2": badName, "1.02": badName, "65536": badName, "1.65536": badName, "123456789012345678901234567890": badName,
+		"": otherName, ".": otherName, "0.": otherName, ".0": otherName, "0.0.0": otherName, "0~": otherName, ".0.tmp": otherName, "a": otherName, "-1": otherName, "0x1": otherName, "٣": otherName,
+	} {
+		if got := nameOf(name); got != want {
+			t.Errorf("nameOf(%q) = %v, want %v", name, got, want)
+		}
+	}
+	names := []string{"10", "2", "2.10", "2.9", "0", "1.0"}
+	slices.SortFunc(names, compareNames)
+	if want := []string{"0", "1.0", "2", "2.9", "2.10", "10"}; !slices.Equal(names, want) {
+		t.Errorf("order %q, want %q", names, want)
+	}
+}
+
+// FuzzParse: job ids are what a label may hold, and a file that is cut short says
+// no job that the whole one does not say, except for its last line.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"", "17\n", "17\n18", "17\r\n\r\n18\r\n", "a b\n", "\x00\n", "\xff\n", "x\n\x1b[0m\n", "  \n\t17\t\n", strings.Repeat("y", 300), strings.Repeat("1\n2\n3", 100)} {
+		f.Add([]byte(s), 3)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, cut int) {
+		c := parseJobs(text)
+		all := c.all()
+		if len(all) > maxJobs || len(c.jobs) > maxJobs {
+			t.Fatalf("%d jobs", len(all))
+		}
+		for i, job := range all {
+			if job == "" || len(job) > maxJobID || !utf8.ValidString(job) || strings.ContainsAny(job, "\n\r\x00") || strings.TrimSpace(job) != job {
+				t.Fatalf("job id %q of %q", job, text)
+			}
+			if slices.Contains(all[:i], job) {
+				t.Fatalf("job %q twice in %q", job, all)
+			}
+		}
+		if c.whole && len(all) > 0 {
+			t.Fatalf("a file that is left out has jobs %q", all)
+		}
+		again := parseJobs([]byte(strings.Join(all, "\n") + "\n"))
+		if len(all) > 0 && (!slices.Equal(again.all(), all) || again.open || again.reason != "") {
+			t.Fatalf("%q are read back as %+v", all, again)
+		}
+		if cut < 0 || cut > len(text) || c.whole {
+			return
+		}
+		part := parseJobs(text[:cut])
+		if part.open != (cut == 0 || text[cut-1] != '\n') && !part.whole {
+			t.Fatalf("open is %v after %q", part.open, text[:cut])
+		}
+		if !part.whole && !slices.Equal(part.jobs, c.jobs[:min(len(part.jobs), len(c.jobs))]) {
+			t.Fatalf("%q says %q, cut short at %d %q", text, c.jobs, cut, part.jobs)
+		}
+	})
+}
+
+// FuzzNames: what is taken for a job file is written as a number is.
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{"0", "3.0", "00", "0.", "65536", "1.2.3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if nameOf(name) != deviceName {
+			return
+		}
+		if len(name) > len("65535.65535") || strings.Trim(name, "0123456789.") != "" || strings.Count(name, ".") > 1 {
+			t.Fatalf("%q is taken for a job file", name)
+		}
+	})
+}

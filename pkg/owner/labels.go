@@ -1,0 +1,192 @@
+package owner
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+)
+
+// names are what labels are called.
+type names struct{ uuid, namespace, pod, container string }
+
+// namesOf returns the names, or those of before dcgm-exporter 2.0.
+func namesOf(old bool) names {
+	if old {
+		return names{"uuid", "pod_namespace", "pod_name", "container_name"}
+	}
+	return names{"UUID", "namespace", "pod", "container"}
+}
+
+// renderer makes labels of uses.
+type renderer struct {
+	names   names
+	people  *people
+	uid     bool // label pod_uid
+	virtual bool
+}
+
+// owners returns the users of a device as its series show them.
+func (r *renderer) owners(uses []use, jobs []string) []exposition.Owner {
+	return withJobs(r.pods(uses), jobs)
+}
+
+func (r *renderer) pods(uses []use) []exposition.Owner {
+	switch {
+	case len(uses) == 0:
+		return nil
+	case r.virtual:
+		out := make([]exposition.Owner, 0, len(uses))
+		for i := range uses {
+			out = append(out, r.owner(uses[i:i+1], r.uid))
+		}
+		return out
+	case !samePod(uses):
+		return nil // it belongs to none of them
+	}
+	return []exposition.Owner{r.owner(uses, r.uid)}
+}
+
+// owner returns one user that all uses, of one pod, are together: with the labels
+// that they have in common.
+func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
+	u := &uses[0]
+	labels := make([]collector.Label, 0, 5+len(u.claim))
+	if u.container != "" && sameContainer(uses) {
+		labels = append(labels, collector.Label{Name: r.names.container, Value: u.container})
+	}
+	labels = append(labels, collector.Label{Name: r.names.namespace, Value: u.pod.Namespace}, collector.Label{Name: r.names.pod, Value: u.pod.Name})
+	if known := r.people.uids[u.pod]; uid && known != "" {
+		labels = append(labels, collector.Label{Name: "pod_uid", Value: known})
+	}
+	if r.virtual && u.replica != "" && !slices.ContainsFunc(uses, func(o use) bool { return o.replica != u.replica }) {
+		labels = append(labels, collector.Label{Name: "vgpu", Value: u.replica})
+	}
+	for _, l := range u.claim {
+		if !slices.ContainsFunc(uses, func(o use) bool { return !slices.Contains(o.claim, l) }) {
+			labels = append(labels, l)
+		}
+	}
+	slices.SortFunc(labels, compareLabels)
+	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels}
+}
+
+// withJobs copies each owner for each job; without owners the jobs are.
+func withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
+	if len(jobs) == 0 {
+		return owners
+	}
+	if len(owners) == 0 {
+		owners = []exposition.Owner{{}}
+	}
+	out := make([]exposition.Owner, 0, len(owners)*len(jobs))
+	for _, o := range owners {
+		for _, job := range jobs {
+			labels := append(slices.Clone(o.Labels), collector.Label{Name: "hpc_job", Value: job})
+			slices.SortFunc(labels, compareLabels)
+			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels})
+		}
+	}
+	return out
+}
+
+// Bounds of what a pod's labels may cost: each is on every series of its devices.
+const (
+	mostPodLabels  = 64
+	longestPodText = 1024 // bytes of a value
+)
+
+// losses counts labels of pods that series do not have as they are.
+type losses struct {
+	reserved  int // the name is one of ours
+	duplicate int // another label of the pod became the same name
+	many      int // the pod has more than mostPodLabels
+	cut       int // the value was cut
+}
+
+// reservedLabels are names that labels of devices, fields and owners have; the series
+// would say something else than the pod.
+func reservedLabels(old bool, hostname string) map[string]bool {
+	out := map[string]bool{
+		"gpu": true, "pci_bus_id": true, "device": true, "modelName": true,
+		"GPU_I_PROFILE": true, "GPU_I_ID": true, "GPU_CI_ID": true,
+		"nvlink": true, "nvswitch": true, "gpu_uuid": true, "model_name": true, "cpu": true, "cpucore": true, "connectx": true,
+		"err_code": true, "err_msg": true, "le": true, "quantile": true,
+		"window_size_in_ms": true, "xid": true, "clock_event": true, "health_watch": true, "health_error_code": true,
+		"peer_gpu": true, "link_status": true,
+		"pod_uid": true, "vgpu": true, "hpc_job": true,
+		"dra_claim_name": true, "dra_claim_namespace": true, "dra_driver_name": true, "dra_pool_name": true,
+		"dra_device_name": true, "dra_mig_profile": true, "dra_mig_device_uuid": true,
+	}
+	names := namesOf(old)
+	for _, name := range []string{names.uuid, names.namespace, names.pod, names.container, hostname} {
+		out[name] = true
+	}
+	return out
+}
+
+// podLabels returns a pod's labels under names that a page can carry, by name. Of
+// two that become the same, the one that sorts first wins.
+func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []collector.Label {
+	if len(of) == 0 {
+		return nil
+	}
+	taken := make(map[string]bool, len(of))
+	var out []collector.Label
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		value, name := of[key], labelName(key)
+		switch {
+		case value == "" || name == "": // to Prometheus, empty is absent
+			continue
+		case reserved[name]:
+			lost.reserved++
+			continue
+		case taken[name]:
+			lost.duplicate++
+			continue
+		case len(out) == mostPodLabels:
+			lost.many++
+			continue
+		case len(value) > longestPodText:
+			value = cut(value)
+			lost.cut++
+		}
+		taken[name] = true
+		out = append(out, collector.Label{Name: name, Value: value})
+	}
+	slices.SortFunc(out, compareLabels)
+	return out
+}
+
+// labelName makes the name of a Prometheus label: what is neither letter, digit nor
+// underscore becomes an underscore, and a digit does not come first.
+func labelName(key string) string {
+	if key == "" {
+		return ""
+	}
+	name := strings.Map(func(r rune) rune {
+		if r|0x20 >= 'a' && r|0x20 <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, key)
+	if name[0] >= '0' && name[0] <= '9' {
+		name = "_" + name
+	}
+	if strings.HasPrefix(name, "__") { // Prometheus keeps those for itself
+		name = "_" + strings.TrimLeft(name, "_")
+	}
+	return name
+}
+
+// cut shortens a text to the longest that is allowed, between two characters.
+func cut(s string) string {
+	end := longestPodText
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}

@@ -1,0 +1,167 @@
+package owner
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+)
+
+func TestLabelName(t *testing.T) {
+	f := func(key, want string) {
+		t.Helper()
+		if got := labelName(key); got != want {
+			t.Errorf("label %q is called %q, want %q", key, got, want)
+		}
+	}
+	f("app", "app")
+	f("app.kubernetes.io/name", "app_kubernetes_io_name")
+	f("pod-template-hash", "pod_template_hash")
+	f("Team_1", "Team_1")
+	f("3scale.net/created-by", "_3scale_net_created_by")
+	f("grün", "gr_n")
+	f("a\xffb", "a_b")
+	f("__meta", "_meta")
+	f("-_x", "_x")
+	f("___", "_")
+	f("", "")
+}
+
+func TestPodLabels(t *testing.T) {
+	k := newRig(func(o *Options) { o.PodLabels = true }).Keeper
+	f := func(what string, in map[string]string, want []collector.Label, lost losses) {
+		t.Helper()
+		var got losses
+		if diff := cmp.Diff(want, podLabels(in, k.reserved, &got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		if got != lost {
+			t.Errorf("%s: lost %+v, want %+v", what, got, lost)
+		}
+	}
+	type m = map[string]string
+	type l = []collector.Label
+	f("none", nil, nil, losses{})
+	f("two, by name", m{"b": "1", "a.x": "2"}, l{{Name: "a_x", Value: "2"}, {Name: "b", Value: "1"}}, losses{})
+	f("sorted by what they become", m{"a.z": "1", "a-a": "2"}, l{{Name: "a_a", Value: "2"}, {Name: "a_z", Value: "1"}}, losses{})
+	f("two that become one", m{"a.x": "second", "a-x": "first", "a/x": "third"}, l{{Name: "a_x", Value: "first"}}, losses{duplicate: 2})
+	f("ours", m{"pod": "x", "namespace": "x", "container": "x", "gpu": "x", "UUID": "x", "hostname": "x", "vgpu": "x", "hpc-job": "x", "err.code": "x", "le": "x", "app": "x", "dra-claim.name": "x"},
+		l{{Name: "app", Value: "x"}}, losses{reserved: 11})
+	f("not ours", m{"uuid": "x", "pod_name": "x", "Hostname": "x"}, l{{Name: "Hostname", Value: "x"}, {Name: "pod_name", Value: "x"}, {Name: "uuid", Value: "x"}}, losses{})
+	f("nothing said", m{"app": "", "": "x"}, nil, losses{})
+	f("text of any kind", m{"a": "q\"\\\n\xff"}, l{{Name: "a", Value: "q\"\\\n\xff"}}, losses{}) // the page escapes
+
+	long := strings.Repeat("x", longestPodText-1)
+	f("the longest", m{"a": long + "y"}, l{{Name: "a", Value: long + "y"}}, losses{})
+	f("a longer one", m{"a": long + "é"}, l{{Name: "a", Value: long}}, losses{cut: 1})
+
+	many := m{}
+	for i := range mostPodLabels + 5 {
+		many[fmt.Sprintf("l%03d", i)] = "v"
+	}
+	var lost losses
+	if got := podLabels(many, k.reserved, &lost); len(got) != mostPodLabels || got[0].Name != "l000" || lost != (losses{many: 5}) {
+		t.Errorf("%d labels of %d, lost %+v", len(got), len(many), lost)
+	}
+
+	k = newRig(func(o *Options) { o.PodLabels, o.OldNamespace, o.Hostname = true, true, "Hostname" }).Keeper
+	f("ours of old", m{"uuid": "x", "pod_name": "x", "pod_namespace": "x", "container_name": "x", "Hostname": "x", "pod": "1", "UUID": "2", "hostname": "3"},
+		l{{Name: "UUID", Value: "2"}, {Name: "hostname", Value: "3"}, {Name: "pod", Value: "1"}}, losses{reserved: 5})
+}
+
+// TestPodLabelsInAllModes: labels of pods are on every series of an owner, also of
+// shares and claims, and on none where there are several pods.
+func TestPodLabelsInAllModes(t *testing.T) {
+	with := func(o *Options) { o.PodLabels = true }
+	given := []string{"ml/a/main: nvidia.com/gpu " + uuid(0) + "::0", "ml/b/main: nvidia.com/gpu " + uuid(0) + "::1", "ml/c/main: nvidia.com/gpu " + uuid(1)}
+	known := []string{"ml/a uid-a team=x", "ml/b uid-b team=y app.kubernetes.io/name=z", "ml/c uid-c team=x"}
+	f := func(what string, r *rig, device string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	plain := newRig(with, machine()...).know(known...).give(given...)
+	f("several pods", plain, uuid(0))
+	f("one pod", plain, uuid(1), "team=x | container=main namespace=ml pod=c")
+	v := newRig(all(with, virtual, withoutProcesses), machine()...).know(known...).give(given...)
+	f("several pods, virtual", v, uuid(0), "team=x | container=main namespace=ml pod=a vgpu=0", "app_kubernetes_io_name=z team=y | container=main namespace=ml pod=b vgpu=1")
+	f("labels change", v.know("ml/a uid-a team=new", "ml/b uid-b"), uuid(0), "team=new | container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1")
+	f("labels are off", newRig(nil, machine()...).know(known...).give(given...), uuid(1), "container=main namespace=ml pod=c")
+}
+
+// Audit K10: the API server deletes a pod before the kubelet no longer lists it. All of the
+// pod's labels leave together, in one change.
+func TestLabelsOfAPodLeaveTogether(t *testing.T) {
+	r := newRig(func(o *Options) { o.PodLabels, o.PodUID = true, true }, machine()...)
+	r.know("ml/a uid-a team=x").give("ml/a/main: nvidia.com/gpu " + uuid(1))
+	whole := "team=x | container=main namespace=ml pod=a pod_uid=uid-a"
+	f := func(when string, version uint64, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.owners(t, uuid(1))); diff != "" || r.Version() != version {
+			t.Errorf("%s: version %d, want %d (-want +got):\n%s", when, r.Version(), version, diff)
+		}
+	}
+	version := r.Version()
+	f("both know it", version, whole)
+	r.know()
+	f("the API server has deleted it", version, whole)
+	r.know("ml/other uid-o")
+	f("and something else has changed", version, whole)
+	r.give()
+	f("the kubelet no longer lists it", version+1)
+	r.give("ml/a/main: nvidia.com/gpu " + uuid(1))
+	f("a pod of that name is not the old one", version+2, "container=main namespace=ml pod=a")
+	r.know("ml/a uid-b")
+	f("and has its metadata", version+3, "container=main namespace=ml pod=a pod_uid=uid-b")
+
+	// The same without an API server: the container ends before the kubelet's list changes.
+	r = newRig(func(o *Options) { o.PodUID, o.Metadata = true, nil }, machine()...)
+	r.run("c1 ml/a/main uid-a").give("ml/a/main: nvidia.com/gpu " + uuid(1))
+	version = r.Version()
+	r.run()
+	f("the container has ended", version, "container=main namespace=ml pod=a pod_uid=uid-a")
+	r.run("c2 ml/a/main uid-b")
+	f("another one runs", version+1, "container=main namespace=ml pod=a pod_uid=uid-b")
+}
+
+var legalLabel = regexp.MustCompile(`^([a-zA-Z]|_[a-zA-Z0-9]?)[a-zA-Z0-9_]*$`)
+
+// FuzzPodLabels: whatever labels are called, their names are legal, none is
+// one of ours, none is there twice, and values are whole characters of a bounded length.
+func FuzzPodLabels(f *testing.F) {
+	f.Add("app.kubernetes.io/name", "x", "app-kubernetes-io-name", "y")
+	f.Add("pod", "a", "__name__", "b")
+	f.Add("0", "\xc3", "0", "\x89") // together they are a character
+	f.Add("9", strings.Repeat("é", 600), "", "")
+	k := newRig(func(o *Options) { o.PodLabels = true }).Keeper
+	f.Fuzz(func(t *testing.T, key, value, key2, value2 string) {
+		var lost losses
+		last := ""
+		in := map[string]string{key: value, key2: value2, "fixed": "1"}
+		got := podLabels(in, k.reserved, &lost)
+		for _, l := range got {
+			if !legalLabel.MatchString(l.Name) || k.reserved[l.Name] || l.Name <= last || l.Value == "" {
+				t.Errorf("%q: label %q = %q after %q", in, l.Name, l.Value, last)
+			}
+			last = l.Name
+			if len(l.Value) > longestPodText || utf8.ValidString(value) && utf8.ValidString(value2) && !utf8.ValidString(l.Value) {
+				t.Errorf("%q: value of %d bytes", in, len(l.Value))
+			}
+		}
+		told := 0
+		for k, v := range in {
+			if k != "" && v != "" {
+				told++
+			}
+		}
+		if told != len(got)+lost.reserved+lost.duplicate {
+			t.Errorf("%q: %d labels told, %d shown, lost %+v", in, told, len(got), lost)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// Usage is who used each device at the last poll. It is immutable.
+type Usage struct {
+	Version uint64               // grows when anything but times has changed
+	Time    time.Time            // of the poll; zero before the first
+	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports it
+}
+
+// DeviceUse is what is known of a device. A device is missing if no library reports its
+// processes, or if what it reported is too old.
+type DeviceUse struct {
+	Time time.Time // of the sample
+	// Complete says that every process that the library counts on the device is
+	// listed and was located. Only then a container that is not among the Users
+	// has no process on the device.
+	Complete bool
+	// Occupancy says that SM is the share of compute units that waves occupy
+	// (AMD), not the share of time in which kernels run.
+	Occupancy bool
+	Unplaced  int // processes that are listed and whose container could not be found
+	// Users are sorted, one for each container, job or pod. The one with neither
+	// has the processes outside of all of them.
+	Users []User
+}
+
+// User is the processes of one container on one device.
+type User struct {
+	PodUID      string // as in the control group: of a static pod, the hash in its annotation kubernetes.io/config.hash
+	ContainerID string // 64 hexadecimal digits; empty outside of containers, and when it could not be read
+	Job         string // of Slurm, "1234"; empty outside of jobs
+	Processes   int
+	// SM and Memory are sums over the processes: percent of the device and bytes.
+	// NaN if the library does not report one of them, or if it is not known that it
+	// lists all processes, so that a sum might be too small.
+	SM     float64
+	Memory float64
+}
+
+// MappingProcesses is the value of the label mapping for processes.
+const MappingProcesses = "processes"
+
+// Reasons for which the containers of processes are not known.
+const (
+	ReasonNoHostPID = "no_host_pid" // we have a PID namespace of our own
+	ReasonNoProc    = "no_proc"     // /proc cannot be read
+	ReasonNoSource  = "no_source"   // no collector reports processes
+	ReasonStale     = "stale"       // what collectors report is too old
+	ReasonUnplaced  = "unplaced"    // processes that are listed are not in /proc, or their control groups cannot be read
+)
+
+const (
+	processPeriod   = time.Second
+	processMaxAge   = 10 * time.Second // a device whose last sample is older is left out
+	processPatience = 3                // polls in a row with processes that cannot be located before that is logged: some end between a sample and the poll
+)
+
+// Processes finds out which containers use each device, and how much of it: it follows the
+// rows of the process collectors (pkg/collector/processes) and finds the pod, the container
+// and the batch job of each process by its control group in /proc.
+//
+// That takes the PID namespace of the machine (hostPID: true), because drivers number
+// processes as the machine does, and newer NVIDIA drivers hide processes of other
+// namespaces. In a namespace of our own nothing is attributed and no device is complete.
+type Processes struct {
+	Health *kube.Health
+
+	log      *zap.Logger
+	board    *view.Board
+	onChange func()
+	usage    atomic.Pointer[Usage]
+
+	// Of Run's goroutine.
+	locations *locations
+	view      *view.View
+	sources   []*processSource
+	list      []processes.Process
+	pidSpace  string // own PID namespace; empty until it could be read
+	unplaced  int    // polls in a row with processes that could not be located
+}
+
+// processSource is a source on the board.
+type processSource struct {
+	*view.Source
+	blocks []int // where the block of each device begins in a row
+	row    ring.Row
+}
+
+// outcome is the result of a poll.
+type outcome struct {
+	devices  int // that are fresh
+	stale    int
+	placed   int // processes
+	unplaced int
+	err      error // of one that could not be located
+}
+
+// NewProcesses returns a Processes that reads the sources on a board of process collectors.
+// onChange is called after a new Version was published; it must not block.
+func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processes {
+	p := &Processes{
+		Health: kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
+		log:    log.Named("process"), board: board, onChange: onChange, locations: newLocations("/proc"),
+	}
+	p.usage.Store(&Usage{})
+	return p
+}
+
+// Snapshot returns the newest one, never nil. It never waits.
+func (p *Processes) Snapshot() *Usage { return p.usage.Load() }
+
+// Run polls until ctx ends, and returns nil. Call it once.
+func (p *Processes) Run(ctx context.Context) error {
+	ticker := time.NewTicker(processPeriod)
+	defer ticker.Stop()
+	for {
+		p.poll(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// poll reads the newest rows and publishes what they say.
+func (p *Processes) poll(now time.Time) {
+	p.follow()
+	before := p.Snapshot()
+	next := &Usage{Version: before.Version, Time: now, Devices: make(map[string]DeviceUse, len(before.Devices))}
+	var err error
+	if p.pidSpace == "" {
+		p.pidSpace, p.locations.nested, err = p.locations.proc.namespaces()
+	}
+	var o outcome
+	for _, s := range p.sources {
+		if s.Ring.Latest(&s.row) {
+			p.source(s, now, before, next, &o)
+		}
+	}
+	p.locations.forget()
+	changed := !sameDevices(before.Devices, next.Devices)
+	if changed {
+		next.Version++
+	}
+	p.usage.Store(next)
+	p.report(err, o)
+	if changed {
+		p.onChange()
+	}
+}
+
+// follow takes over what is on the board now.
+func (p *Processes) follow() {
+	v := p.board.Load()
+	if v == p.view {
+		return
+	}
+	p.view, p.sources = v, p.sources[:0]
+	for _, s := range v.Sources {
+		blocks, err := processes.Blocks(len(s.Devices), s.Columns)
+		if err != nil {
+			p.log.Error("source of processes is left out", zap.String("collector", s.Collector), zap.Error(err))
+			continue
+		}
+		p.sources = append(p.sources, &processSource{Source: s, blocks: blocks})
+	}
+}
+
+// source adds the devices of a source. Of two sources with one device the first
+// on the board counts.
+func (p *Processes) source(s *processSource, now time.Time, before, next *Usage, o *outcome) {
+	for i := range s.Devices {
+		id := s.Devices[i].ID
+		if _, has := next.Devices[id]; has || s.blocks[i] < 0 || s.row.Stamps[i] == 0 {
+			continue
+		}
+		sampled := time.Unix(0, s.row.Stamps[i])
+		if now.Sub(sampled) > processMaxAge {
+			o.stale++
+			continue
+		}
+		o.devices++
+		use := p.device(s.row.Cells[s.blocks[i]:][:processes.Width], sampled, now, o)
+		if sameUsers(use.Users, before.Devices[id].Users) {
+			use.Users = before.Devices[id].Users
+		}
+		next.Devices[id] = use
+	}
+}
+
+// device sums the processes of one device.
+func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) DeviceUse {
+	var count int
+	p.list, count = processes.Get(p.list[:0], block)
+	use := DeviceUse{Time: sampled}
+	if p.pidSpace != firstPIDNamespace {
+		use.Unplaced = len(p.list)
+		return use
+	}
+	for _, process := range p.list {
+		use.Occupancy = use.Occupancy || process.Flags&processes.Occupancy != 0
+		at, err := p.locations.find(process.PID, sampled.UnixNano(), now)
+		if err == nil && at.unknown {
+			err = errInside
+		}
+		if err != nil {
+			use.Unplaced++
+			o.unplaced++
+			o.err = fmt.Errorf("find container of process %d: %w", process.PID, err)
+			continue
+		}
+		o.placed++
+		u := use.user(at)
+		u.Processes++
+		u.SM += process.Busy // NaN makes NaN
+		u.Memory += process.Memory
+	}
+	whole := count == len(p.list)
+	if !whole {
+		for i := range use.Users { // processes may be missing in the sums
+			use.Users[i].SM, use.Users[i].Memory = math.NaN(), math.NaN()
+		}
+	}
+	use.Complete = whole && use.Unplaced == 0
+	slices.SortFunc(use.Users, func(a, b User) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Job, b.Job))
+	})
+	return use
+}
+
+// user returns the user at a location, which may be a new one.
+func (d *DeviceUse) user(at *location) *User {
+	for i := range d.Users {
+		if u := &d.Users[i]; u.ContainerID == at.container && u.PodUID == at.pod && u.Job == at.job {
+			return u
+		}
+	}
+	d.Users = append(d.Users, User{PodUID: at.pod, ContainerID: at.container, Job: at.job})
+	return &d.Users[len(d.Users)-1]
+}
+
+// errInside is what a cgroup namespace of our own makes of a process in our own
+// container.
+var errInside = errors.New("it is in our own control group or below it, and from inside a cgroup namespace that names no pod")
+
+// report reports the result of a poll.
+func (p *Processes) report(err error, o outcome) {
+	if o.unplaced == 0 {
+		p.unplaced = 0
+	} else if p.unplaced++; p.unplaced == processPatience && o.placed > 0 {
+		p.log.Warn("the containers of some processes on GPUs cannot be found: who uses these devices is not complete",
+			zap.Int("processes", o.unplaced), zap.Error(o.err))
+	}
+	switch {
+	case err != nil:
+		p.Health.Failed(ReasonNoProc, err)
+	case p.pidSpace != firstPIDNamespace:
+		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
+			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
+	case len(p.sources) == 0:
+		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))
+	case o.devices == 0:
+		p.Health.Failed(ReasonStale, fmt.Errorf("no device reported its processes within the last %s, %d did before", processMaxAge, o.stale))
+	case p.unplaced >= processPatience && o.placed == 0:
+		p.Health.Failed(ReasonUnplaced, fmt.Errorf("none of the %d processes on the GPUs can be located (is /proc mounted with hidepid?), one of them: %w", o.unplaced, o.err))
+	default:
+		p.Health.Succeeded(len(p.locations.known))
+		p.Health.Counted(ReasonUnplaced, o.unplaced)
+	}
+}
+
+// sameDevices compares everything but times.
+func sameDevices(a, b map[string]DeviceUse) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for id, x := range a {
+		y, has := b[id]
+		if !has || x.Complete != y.Complete || x.Occupancy != y.Occupancy || x.Unplaced != y.Unplaced || !sameUsers(x.Users, y.Users) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameUsers(a, b []User) bool {
+	return slices.EqualFunc(a, b, func(a, b User) bool {
+		return a.PodUID == b.PodUID && a.ContainerID == b.ContainerID && a.Job == b.Job && a.Processes == b.Processes &&
+			sameValue(a.SM, b.SM) && sameValue(a.Memory, b.Memory)
+	})
+}
+
+// sameValue compares readings; NaN equals NaN.
+func sameValue(a, b float64) bool { return a == b || a != a && b != b }

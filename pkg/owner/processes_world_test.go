@@ -1,0 +1,137 @@
+package owner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// world is a machine as the client sees it: files of processes and a board.
+type world struct {
+	t       testing.TB
+	root    string
+	board   view.Board
+	rings   []*ring.Ring
+	rows    [][]float64
+	stamps  [][]int64
+	now     time.Time
+	changes int
+	logs    *observer.ObservedLogs
+	health  *kube.Health
+	client  *Processes
+}
+
+const uptimeThere = 1_000_000 * time.Second
+
+// newWorld has a source for each list of devices.
+func newWorld(t testing.TB, sources ...[]string) *world {
+	w := &world{t: t, root: t.TempDir(), now: time.Unix(1_800_000_000, 0)}
+	w.namespace(firstPIDNamespace, firstCgroupNamespace)
+	w.publish(sources...)
+	core, logs := observer.New(zapcore.InfoLevel)
+	w.logs = logs
+	w.client = NewProcesses(&w.board, func() { w.changes++ }, zap.New(core))
+	w.health = w.client.Health
+	w.client.locations = newLocations(w.root)
+	w.client.locations.uptime = func() time.Duration { return uptimeThere }
+	return w
+}
+
+func (w *world) publish(sources ...[]string) {
+	v := &view.View{Version: w.board.Load().Version + 1}
+	w.rings, w.rows, w.stamps = nil, nil, nil
+	for i, ids := range sources {
+		s := &view.Source{Collector: fmt.Sprintf("collector-%d", i)}
+		for j, id := range ids {
+			s.Devices = append(s.Devices, collector.Device{ID: id})
+			s.Columns = processes.AppendColumns(s.Columns, j)
+		}
+		s.Ring = ring.Make(16, len(s.Devices), len(s.Columns))
+		v.Sources = append(v.Sources, s)
+		w.rings = append(w.rings, s.Ring)
+		row := make([]float64, len(s.Columns))
+		processes.Blank(row)
+		w.rows = append(w.rows, row)
+		w.stamps = append(w.stamps, make([]int64, len(ids)))
+	}
+	w.board.Store(v)
+}
+
+func (w *world) namespace(pid, cgroup string) {
+	w.t.Helper()
+	ns := filepath.Join(w.root, "self", "ns")
+	w.must(os.RemoveAll(ns))
+	w.must(os.MkdirAll(ns, 0o755))
+	w.must(os.Symlink(pid, filepath.Join(ns, "pid")))
+	w.must(os.Symlink(cgroup, filepath.Join(ns, "cgroup")))
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run makes a process that started so long after the machine.
+func (w *world) run(pid int, start time.Duration, cgroup string) {
+	w.t.Helper()
+	dir := filepath.Join(w.root, strconv.Itoa(pid))
+	w.must(os.MkdirAll(dir, 0o755))
+	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3 1\n", pid, start/(time.Second/ticksPerSecond))
+	w.must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
+	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
+}
+
+// end takes a process away.
+func (w *world) end(pid int) {
+	w.t.Helper()
+	w.must(os.RemoveAll(filepath.Join(w.root, strconv.Itoa(pid))))
+}
+
+// sample sets what the library reports of a device in the next row.
+func (w *world) sample(source, device, count int, list ...processes.Process) {
+	processes.Put(w.rows[source][device*processes.Width:][:processes.Width], count, list)
+	w.stamps[source][device] = w.now.UnixNano()
+}
+
+// look appends a row to each ring and polls 300 ms later.
+func (w *world) look() *Usage {
+	for i, r := range w.rings {
+		r.Append(w.now.UnixNano(), w.stamps[i], w.rows[i])
+	}
+	return w.lookAgain(300 * time.Millisecond)
+}
+
+// lookAgain polls after a while, without new rows.
+func (w *world) lookAgain(later time.Duration) *Usage {
+	w.now = w.now.Add(later)
+	w.client.poll(w.now)
+	return w.client.Snapshot()
+}
+
+// podA and podB are groups of two containers in two pods.
+const (
+	inPodA  = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope"
+	inPodA2 = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-B>.scope"
+	inPodB  = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope"
+	onHost  = "0::/system.slice/Xorg.service"
+	inJob   = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+)
+
+func sampled(pid int, memory, busy float64) processes.Process {
+	return processes.Process{PID: pid, Memory: memory, Busy: busy, Flags: processes.Compute}
+}

@@ -1,0 +1,222 @@
+package owner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// errGone says that there is no such process.
+var errGone = errors.New("no such process")
+
+// procfs reads files of processes, only those that the kernel answers from memory without
+// a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
+type procfs struct {
+	root string // "/proc"
+	buf  []byte // of the last read
+}
+
+// mostOfFile bounds a file: 14 hierarchies with long paths are 5 KiB.
+const mostOfFile = 32 << 10
+
+func newProcfs(root string) *procfs { return &procfs{root: root, buf: make([]byte, mostOfFile)} }
+
+// read returns the content of a file, valid until the next call. A file that is longer
+// than the buffer is cut behind its last whole line.
+func (p *procfs) read(name string) ([]byte, error) {
+	f, err := os.Open(p.root + "/" + name)
+	var n int
+	if err == nil {
+		n, err = io.ReadFull(f, p.buf)
+		_ = f.Close() // it was only read
+	}
+	switch {
+	case err == nil:
+		return p.buf[:bytes.LastIndexByte(p.buf, '\n')+1], nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return p.buf[:n], nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // at open, at read
+		return nil, errGone
+	}
+	return nil, err
+}
+
+func (p *procfs) file(pid int, name string) ([]byte, error) {
+	return p.read(strconv.Itoa(pid) + "/" + name)
+}
+
+// start returns when a process started, in ticks since the machine's start. With
+// the number it identifies the process.
+func (p *procfs) start(pid int) (uint64, error) {
+	file, err := p.file(pid, "stat")
+	if err != nil {
+		return 0, err
+	}
+	if start, ok := parseStart(file); ok {
+		return start, nil
+	}
+	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
+}
+
+// ticksPerSecond is USER_HZ, which is 100 on all that Go runs on.
+const ticksPerSecond = 100
+
+// parseStart reads field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second
+// is a name in parentheses that can hold any byte, parentheses and spaces too.
+func parseStart(stat []byte) (uint64, bool) {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const first, start = 3, 22 // number of the first field in fields
+	if len(fields) <= start-first || !bytes.Contains(stat, []byte(")")) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(fields[start-first]), 10, 63)
+	return n, err == nil
+}
+
+// uptime is the time since the machine's start; 0 if it cannot be read.
+func (p *procfs) uptime() time.Duration {
+	file, err := p.read("uptime")
+	if err != nil {
+		return 0
+	}
+	seconds, _, _ := bytes.Cut(file, []byte(" "))
+	up, err := strconv.ParseFloat(string(seconds), 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(up * float64(time.Second))
+}
+
+// The inode numbers of the machine's first namespaces, which the kernel has
+// fixed (PROC_PID_INIT_INO and PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
+const (
+	firstPIDNamespace    = "pid:[4026531836]"
+	firstCgroupNamespace = "cgroup:[4026531835]"
+)
+
+// namespaces returns our PID namespace, and whether we have a cgroup namespace of our own.
+func (p *procfs) namespaces() (pid string, nestedCgroup bool, err error) {
+	pid, err = os.Readlink(p.root + "/self/ns/pid")
+	if err != nil {
+		return "", false, fmt.Errorf("read own PID namespace: %w", err)
+	}
+	group, err := os.Readlink(p.root + "/self/ns/cgroup")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // kernels before 4.6 have none
+		return "", false, fmt.Errorf("read own cgroup namespace: %w", err)
+	}
+	return pid, err == nil && group != firstCgroupNamespace, nil
+}
+
+const (
+	// locationAge is how often the control group of a known process is read again:
+	// pam_slurm_adopt and administrators move living processes.
+	locationAge = 30 * time.Second
+	// startSlack is by how much a process may seem to have started after the sample
+	// that lists it: the sample's time is from before the library call.
+	startSlack = 100 * time.Millisecond
+)
+
+// locations finds where processes run and remembers it. What it holds is bounded by the
+// processes of one poll.
+type locations struct {
+	proc   *procfs
+	uptime func() time.Duration
+	nested bool // in a cgroup namespace of our own
+	known  map[int]*located
+	round  uint64
+}
+
+// located is a process whose location is known.
+type located struct {
+	start     uint64 // ticks; with the number it identifies the process
+	location  location
+	confirmed int64     // Unix ns: it was alive then
+	read      time.Time // when location was read
+	round     uint64    // last one that asked for it
+}
+
+func newLocations(root string) *locations {
+	proc := newProcfs(root)
+	return &locations{proc: proc, uptime: proc.uptime, known: map[int]*located{}}
+}
+
+// find returns the location of a process that was in a sample of the time given.
+// A process that has ended since is found if it was ever seen: it is what the
+// sample means. Errors: errGone, for a process that never was; others.
+func (l *locations) find(pid int, sampled int64, now time.Time) (*location, error) {
+	k := l.known[pid]
+	if k != nil {
+		k.round = l.round
+		if sampled <= k.confirmed {
+			return &k.location, nil
+		}
+	}
+	start, err := l.proc.start(pid)
+	if err == nil && l.startedAfter(start, sampled, now) {
+		err = errGone // its number was reused
+	}
+	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
+		k.confirmed = now.UnixNano()
+		return &k.location, nil
+	}
+	var at location
+	if err == nil {
+		at, err = l.read(pid, start)
+	}
+	switch {
+	case err != nil && k != nil:
+		return &k.location, nil
+	case err != nil:
+		return nil, err
+	case k == nil:
+		k = &located{round: l.round}
+		l.known[pid] = k
+	}
+	k.start, k.location, k.confirmed, k.read = start, at, now.UnixNano(), now
+	return &k.location, nil
+}
+
+var errNoPath = errors.New("no control group")
+
+// read reads a location, and makes sure that it is of the process that started then.
+func (l *locations) read(pid int, start uint64) (location, error) {
+	file, err := l.proc.file(pid, "cgroup")
+	if err != nil {
+		return location{}, err
+	}
+	at, ok := parseCgroup(file, l.nested)
+	if !ok {
+		return location{}, errNoPath
+	}
+	again, err := l.proc.start(pid)
+	if err == nil && again != start {
+		err = errGone
+	}
+	return at, err
+}
+
+// startedAfter reports whether a process is younger than the sample.
+func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
+	up := l.uptime()
+	if up == 0 {
+		return false
+	}
+	age := now.Sub(time.Unix(0, sampled))
+	return time.Duration(start)*(time.Second/ticksPerSecond) > up-age+startSlack
+}
+
+// forget forgets the processes that no sample has named since the last call.
+func (l *locations) forget() {
+	for pid, k := range l.known {
+		if k.round != l.round {
+			delete(l.known, pid)
+		}
+	}
+	l.round++
+}

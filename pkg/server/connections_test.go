@@ -1,0 +1,308 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/crypto/bcrypt"
+
+	"warpgauge/pkg/exposition"
+)
+
+// sock is a connection that only knows whether it was closed or cut off.
+type sock struct {
+	net.Conn
+	closed, cut bool
+}
+
+func (s *sock) Close() error                { s.closed = true; return nil }
+func (s *sock) SetDeadline(time.Time) error { s.cut = true; return nil }
+
+func counterValue(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+func TestEviction(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	stats := newStats(nil, nil)
+	c := newConnections(3, stats.evicted, zap.New(core))
+	socks := map[string]*sock{}
+	f := func(name string, state http.ConnState, closed, cut string) {
+		t.Helper()
+		if socks[name] == nil {
+			socks[name] = &sock{}
+		}
+		c.changed(socks[name], state)
+		for n, s := range socks {
+			if got, want := s.closed, strings.Contains(closed, n); got != want {
+				t.Errorf("after %s is %v: %s is closed: %v, want %v", name, state, n, got, want)
+			}
+			if got, want := s.cut, strings.Contains(cut, n); got != want {
+				t.Errorf("after %s is %v: %s is cut off: %v, want %v", name, state, n, got, want)
+			}
+		}
+	}
+	f("a", http.StateNew, "", "")
+	f("b", http.StateNew, "", "")
+	f("c", http.StateNew, "", "")
+	f("a", http.StateActive, "", "")
+	f("a", http.StateIdle, "", "") // b has now waited longest
+	f("d", http.StateNew, "", "b")
+	f("b", http.StateActive, "", "b") // too late
+	f("b", http.StateIdle, "b", "b")
+	f("b", http.StateClosed, "b", "b")
+	if n := c.count(); n != 3 {
+		t.Errorf("%d connections are open, want 3", n)
+	}
+	f("a", http.StateActive, "b", "b")
+	f("c", http.StateActive, "b", "b")
+	f("d", http.StateActive, "b", "b")
+	f("e", http.StateNew, "b", "ab") // a has been served longest
+	f("c", http.StateIdle, "b", "ab")
+	f("g", http.StateNew, "b", "abd")
+	if n := c.count(); n != 5 {
+		t.Errorf("%d connections are open, want 5", n)
+	}
+	f("a", http.StateClosed, "b", "abd")
+	f("d", http.StateClosed, "b", "abd")
+	f("c", http.StateClosed, "b", "abd")
+	f("f", http.StateNew, "b", "abd") // there was room
+	f("g", http.StateActive, "b", "abd")
+	if n := counterValue(t, stats.evicted); n != 3 {
+		t.Errorf("%v connections evicted, want 3", n)
+	}
+	if n := logs.Len(); n != 1 {
+		t.Errorf("%d log lines, want one for the first minute", n)
+	}
+	c.closeWaiting()
+	if !socks["f"].closed || !socks["e"].closed || socks["g"].closed {
+		t.Error("at the end those that wait are closed, and no others")
+	}
+}
+
+// honest scrapes over a new connection while others attack.
+func honest(t *testing.T, what, address string) {
+	t.Helper()
+	c := dial(t, address)
+	defer c.Close()
+	start := time.Now()
+	send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic cHJvbWV0aGV1czpzZWNyZXQ=\r\nConnection: close\r\n\r\n")
+	if got := closedByServer(t, c); !strings.HasSuffix(got, textPage) {
+		t.Fatalf("%s: answer %q", what, got)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("%s: a scrape took %v", what, took)
+	}
+}
+
+// TestStalledConnectionsDoNotKeepScrapesOut: clients that say nothing, send half a
+// header, or keep connections open without using them.
+func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
+	// Only the limit is to end connections here.
+	s, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour})
+	kept := client(t)
+	get(t, kept, "http://"+address+"/metrics")
+	for i := range 600 {
+		c := dial(t, address)
+		switch i % 4 { // the rest says nothing at all
+		case 1:
+			send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\n")
+		case 2:
+			send(t, c, "G")
+		case 3:
+			send(t, c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+		if i%50 == 0 {
+			honest(t, fmt.Sprintf("after %d connections", i), address)
+		}
+	}
+	for range 3 { // the kept connection was closed meanwhile, which the client mends by itself
+		if body := get(t, kept, "http://"+address+"/metrics").body; body != textPage {
+			t.Fatalf("body %q, want the page", body)
+		}
+	}
+	if n := s.conns.count(); n > s.conns.slots() {
+		t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
+	}
+	if n := counterValue(t, s.stats.evicted); n < 80 {
+		t.Errorf("%v connections evicted, want about a hundred", n)
+	}
+}
+
+// TestSlowBodies is finding S2 of the audit: no path waits for a body, and with basic
+// auth, which reads it before any of our code, those who send one make room.
+func TestSlowBodies(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
+	for name, file := range map[string]string{"open": "", "basic auth": auth} {
+		t.Run(name, func(t *testing.T) {
+			s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: file, ReadTimeout: time.Hour, WriteTimeout: time.Hour})
+			for i := range 700 {
+				send(t, dial(t, address), "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\nx")
+				if i%50 == 49 {
+					honest(t, fmt.Sprintf("after %d slow bodies", i+1), address)
+				}
+			}
+			if n := s.conns.count(); n > s.conns.slots() {
+				t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
+			}
+		})
+	}
+}
+
+func TestBodiesAreRefused(t *testing.T) {
+	_, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour, WriteTimeout: time.Hour})
+	for _, header := range []string{"Content-Length: 1000000000", "Content-Length: 1", "Transfer-Encoding: chunked"} {
+		for _, path := range []string{"GET /metrics", "POST /-/reload", "POST /nothing"} {
+			c := dial(t, address)
+			send(t, c, path+" HTTP/1.1\r\nHost: x\r\n"+header+"\r\n\r\n")
+			// Nothing follows, and still the answer comes and the connection ends.
+			got := closedByServer(t, c)
+			if !strings.HasPrefix(got, "HTTP/1.1 413 ") || !strings.Contains(got, "Connection: close\r\n") || !strings.HasSuffix(got, "no path takes a body\n") {
+				t.Errorf("%s with %s: answer %q, want 413 on a connection that closes", path, header, got)
+			}
+		}
+	}
+	c := dial(t, address)
+	send(t, c, "POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	if got := closedByServer(t, c); !strings.HasPrefix(got, "HTTP/1.1 403 ") {
+		t.Errorf("an empty body: %q, want it to count as none", got)
+	}
+}
+
+// TestWaitingLoginsAreBounded is finding S1 of the audit: failed logins queue inside of
+// exporter-toolkit. Clients that have gone meanwhile must not leave goroutines behind
+// without bound.
+func TestWaitingLoginsAreBounded(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), 12) // some 200 ms
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, address, _ := start(t, pagesOf(textPage), Options{
+		MaxConnections: 16,
+		WebConfigFile:  webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"),
+	})
+	for range 100 {
+		c := dial(t, address)
+		send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YTpi\r\n\r\n")
+		c.Close()
+	}
+	time.Sleep(time.Second) // those that were closed have ended; to work off 100 logins takes 20 s
+	if n := s.conns.count(); n > s.conns.slots() {
+		t.Errorf("%d connections are being served, want at most %d", n, s.conns.slots())
+	}
+}
+
+// TestPagesBeingSentAreBounded is finding S6 of the audit: each slow reader holds the
+// page of another time.
+func TestPagesBeingSentAreBounded(t *testing.T) {
+	const pageBytes = 16 << 20
+	pages := &numberedPages{size: pageBytes}
+	s, address, _ := start(t, pages, Options{WriteTimeout: time.Hour})
+	var slow []net.Conn
+	for range 8 {
+		c := slowReader(t, address)
+		slow = append(slow, c)
+		s.sending.mu.Lock()
+		bytes, distinct := s.sending.bytes, len(s.sending.readers)
+		s.sending.mu.Unlock()
+		if bytes > maxSendingBytes || bytes != distinct*pageBytes {
+			t.Fatalf("%d bytes in %d pages after %d readers, want at most %d", bytes, distinct, len(slow), maxSendingBytes)
+		}
+	}
+	for i, c := range slow {
+		if i < len(slow)-maxSendingBytes/pageBytes {
+			if got := len(closedByServer(t, c)); got >= pageBytes {
+				t.Errorf("reader %d got all %d bytes, want it cut off", i, got)
+			}
+			continue
+		}
+		if n, err := io.Copy(io.Discard, io.LimitReader(c, pageBytes)); n < pageBytes-1 {
+			t.Errorf("reader %d got %d bytes and %v, want the page", i, n, err)
+		}
+	}
+}
+
+// TestOnePageForAllCountsOnce: readers of one page do not cut each other off.
+func TestOnePageForAllCountsOnce(t *testing.T) {
+	var s sending
+	page, other := make([]byte, maxSendingBytes-1), make([]byte, 2)
+	var cut []string
+	begin := func(name string, page []byte) func() {
+		return s.begin(page, func() { cut = append(cut, name) })
+	}
+	first := begin("first", page)
+	second := begin("second", page)
+	begin("none", nil)()
+	if len(cut) != 0 {
+		t.Errorf("%v were cut off, want none", cut)
+	}
+	end := begin("other", other)
+	if got := fmt.Sprint(cut); got != "[first second]" {
+		t.Errorf("%v were cut off, want all who read the large page, the first first", got)
+	}
+	first()
+	second()
+	end()
+	huge := begin("huge", make([]byte, 2*maxSendingBytes))
+	huge()
+	if s.bytes != 0 || len(s.readers) != 0 || s.scrapes.Len() != 0 || len(cut) != 2 {
+		t.Errorf("in the end %d bytes, %d pages, %d scrapes; %v were cut off", s.bytes, len(s.readers), s.scrapes.Len(), cut)
+	}
+}
+
+// TestSlowReadersMakeRoom: all slots are taken by clients that do not read, and the
+// write timeout is far.
+func TestSlowReadersMakeRoom(t *testing.T) {
+	s, address, _ := start(t, bigPage(), Options{MaxConnections: 4, WriteTimeout: time.Hour, DrainTimeout: 50 * time.Millisecond})
+	var slow []net.Conn
+	for range 6 {
+		slow = append(slow, slowReader(t, address))
+	}
+	if body := get(t, client(t), "http://"+address+"/metrics").body; len(body) != pageSize(t, s) {
+		t.Errorf("got %d bytes of the page", len(body))
+	}
+	closedByServer(t, slow[0])
+}
+
+// TestFewConnections: the smallest limits work, one scrape after the other.
+func TestFewConnections(t *testing.T) {
+	for limit := 1; limit <= 3; limit++ {
+		_, address, _ := start(t, pagesOf(textPage), Options{MaxConnections: limit})
+		for range 5 {
+			get(t, client(t), "http://"+address+"/metrics") // each leaves a connection open
+		}
+	}
+}
+
+// numberedPages returns another page each time.
+type numberedPages struct{ size int }
+
+func (p *numberedPages) Page(exposition.Format, bool) []byte { return make([]byte, p.size) }
+
+func pageSize(t *testing.T, s *Server) int {
+	t.Helper()
+	n, err := strconv.Atoi(ask(s, "HEAD", "/metrics").Header().Get("Content-Length"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

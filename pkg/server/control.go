@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// ErrUnknownCollector is wrapped by errors of Options.Release and Resume that
+// concern a name that no collector has.
+var ErrUnknownCollector = errors.New("no such collector is enabled")
+
+// command is a path that changes something: POST or PUT, without a body.
+type command struct {
+	path, label string
+	verb, done  string // of answers: "reload: …", "reloaded"
+	enabled     bool
+	disabled    string   // the answer if it is not
+	parameters  []string // of the query: collector=NAME, for=DURATION
+	timeout     time.Duration
+	run         func(ctx context.Context, collector string, limit time.Duration) error
+}
+
+func (s *Server) commands() []command {
+	const release, profiling = "release over HTTP is not enabled", "pausing profiling over HTTP is not enabled"
+	canRelease := s.o.Release != nil && s.o.Resume != nil
+	canPause := s.o.PauseProfiling != nil && s.o.ResumeProfiling != nil
+	return []command{{
+		path: "/-/reload", label: "/-/reload", verb: "reload", done: "reloaded", timeout: reloadTimeout,
+		enabled: s.o.Reload != nil, disabled: "reload over HTTP is not enabled",
+		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.reload(ctx) },
+	}, {
+		path: "/-/release", label: "/-/release", verb: "release", done: "released", timeout: releaseTimeout,
+		enabled: canRelease, disabled: release, parameters: []string{"collector", "for"},
+		run: func(ctx context.Context, name string, limit time.Duration) error {
+			return s.o.Release(ctx, name, limit)
+		},
+	}, {
+		path: "/-/resume", label: "/-/resume", verb: "resume", done: "resumed", timeout: releaseTimeout,
+		enabled: canRelease, disabled: release, parameters: []string{"collector"},
+		run: func(_ context.Context, name string, _ time.Duration) error { return s.o.Resume(name) },
+	}, {
+		path: "/-/profiling/pause", label: "/-/profiling", verb: "pause", done: "paused", timeout: reloadTimeout,
+		enabled: canPause, disabled: profiling, parameters: []string{"for"},
+		run: func(ctx context.Context, _ string, limit time.Duration) error { return s.o.PauseProfiling(ctx, limit) },
+	}, {
+		path: "/-/profiling/resume", label: "/-/profiling", verb: "resume", done: "resumed", timeout: reloadTimeout,
+		enabled: canPause, disabled: profiling,
+		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.ResumeProfiling(ctx) },
+	}}
+}
+
+// reload runs Options.Reload, for one request at a time.
+func (s *Server) reload(ctx context.Context) error {
+	select {
+	case s.reloading <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.reloading }()
+	return s.o.Reload(ctx)
+}
+
+// serveCommand runs a command. It does not stop half-way because the client has
+// gone away; the end of the server stops it.
+func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request) {
+	if !c.enabled {
+		writeText(w, http.StatusForbidden, c.disabled+"\n")
+		return
+	}
+	// A browser sends a POST for any page that asks it to.
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		writeText(w, http.StatusForbidden, err.Error()+"\n")
+		return
+	}
+	collector, limit, err := parseQuery(r.URL.RawQuery, c.parameters)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, c.verb+": "+err.Error()+"\n")
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.timeout + s.o.WriteTimeout)) // a recorder has none
+	ctx, cancel := context.WithTimeout(detach(r.Context()), c.timeout)
+	defer cancel()
+	switch err := c.run(ctx, collector, limit); {
+	case err == nil:
+		writeText(w, http.StatusOK, c.done+"\n")
+	case errors.Is(err, ErrUnknownCollector):
+		writeText(w, http.StatusNotFound, c.verb+": "+err.Error()+"\n")
+	default:
+		writeText(w, http.StatusInternalServerError, c.verb+": "+err.Error()+"\n")
+	}
+}
+
+// parseQuery refuses what a person has misspelt: a release of all collectors
+// instead of one, or for ever instead of a minute, would be the consequence. A
+// limit of 0 in the query is returned as -1.
+func parseQuery(raw string, known []string) (collector string, limit time.Duration, err error) {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return "", 0, err
+	}
+	for name, values := range q {
+		switch {
+		case !slices.Contains(known, name):
+			return "", 0, errors.New("unknown parameter " + name)
+		case len(values) != 1 || values[0] == "":
+			return "", 0, errors.New("give " + name + " one value")
+		}
+	}
+	text := q.Get("for")
+	if text == "" {
+		return q.Get("collector"), 0, nil
+	}
+	limit, err = time.ParseDuration(text)
+	switch {
+	case err != nil || limit < 0:
+		return "", 0, errors.New("for is " + text + ": write a duration such as 90s or 10m, or 0 for until it is resumed")
+	case limit == 0:
+		limit = -1
+	}
+	return q.Get("collector"), limit, nil
+}
+
+type baseKey struct{}
+
+// baseContext makes the server's context findable in those of its requests.
+func baseContext(base context.Context) context.Context {
+	return context.WithValue(base, baseKey{}, base)
+}
+
+// detach returns the server's context for a request's.
+func detach(ctx context.Context) context.Context {
+	if base, ok := ctx.Value(baseKey{}).(context.Context); ok {
+		return base
+	}
+	return context.WithoutCancel(ctx)
+}
