@@ -26,7 +26,7 @@ type Device struct {
 	// Kubernetes know it. Not a label. A GPU instance that is split into several MIG
 	// devices has none; its compute instances have theirs.
 	MIGUUID string
-	// Alias is a further name of a device, by which Kubernetes knows it where that is
+	// Alias is a further name of a device, by which Kubernetes knows it if that is
 	// nothing of the above: "amdgpu_xcp_1", the platform device of an AMD partition.
 	// Not a label.
 	Alias string
@@ -50,7 +50,7 @@ type Label struct{ Name, Value string }
 type Column struct {
 	Device int      // index into Source.Devices
 	Field  field.ID // one of the list's Readings
-	// Labels tell apart several columns of one device and field (peer_gpu,
+	// Labels distinguish several columns of one device and field (peer_gpu,
 	// health_watch …). Sorted by name.
 	Labels []Label
 }

@@ -11,7 +11,7 @@ var (
 	ErrNotLoaded      = errors.New("library or driver not found")       // from Open
 	ErrNoDevices      = errors.New("no device found")                   // from Open
 	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
-	ErrStalled        = errors.New("device answers without new values") // the vendor's own time stamps stand still
+	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
 	ErrColumnsChanged = errors.New("devices or columns changed")        // open again
 
 	// ErrNothingToRead says that the field list asks for nothing that the
@@ -19,9 +19,9 @@ var (
 	ErrNothingToRead = errors.New("nothing to read")
 
 	// ErrOutdated says that what is open no longer fits the driver, which was
-	// reloaded or upgraded. It must be closed before it can be opened again, and
-	// where the library cannot be replaced in a living process it takes a new one:
-	// an isolated collector gets that at once. From Open, Sample and Rescan.
+	// reloaded or upgraded. It must be closed before it can be opened again, and if
+	// the library cannot be replaced in a living process it takes a new process: a
+	// collector in a child process gets that at once. From Open, Sample and Rescan.
 	ErrOutdated = errors.New("the library no longer fits the driver")
 )
 

@@ -2,9 +2,9 @@ package collector
 
 import "time"
 
-// CallMeter is an optional ability of a Source that can tell what each kind of
+// CallMeter is an optional ability of a Source that can report what each kind of
 // library call costs it, so that users see which of their fields is expensive.
-// A source that only knows the time of a whole Sample leaves it out: the sampler
+// A source that only knows the time of a whole Sample leaves it out: the session
 // measures that anyway.
 type CallMeter interface {
 	// Calls returns the costs since Open, one entry per kind of call, in any

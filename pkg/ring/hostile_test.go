@@ -23,7 +23,7 @@ func scribble(mem []atomic.Uint64, data []byte) {
 
 // FuzzHostileBlock reads blocks that another process has filled with anything.
 // Whatever is in there, readers return, do not panic, allocate by the dimensions
-// that they were told and not by those in the block, and count forwards.
+// that they were given and not by those in the block, and count forwards.
 func FuzzHostileBlock(f *testing.F) {
 	r := Make(4, 2, 3)
 	for n := range uint64(9) {
@@ -88,7 +88,7 @@ func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	// At least as long as that, and until the writer has had its turn.
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond || follower.Overruns() == 0 && time.Since(begin) < time.Minute; calls++ {
 		if follower.Next(&row) || r.Latest(&row) {
-			t.Fatal("a row that nobody wrote")
+			t.Fatal("a row that was never written")
 		}
 	}
 	close(done)
@@ -98,8 +98,8 @@ func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	}
 }
 
-// TestNextTriesAsOftenAsThereAreRows: the bound holds where every try finds the
-// head gone on.
+// TestNextTriesAsOftenAsThereAreRows: the bound holds if every try finds the
+// head moved on.
 func TestNextTriesAsOftenAsThereAreRows(t *testing.T) {
 	r := Make(8, 1, 1)
 	for n := range uint64(8) {
@@ -124,7 +124,7 @@ func TestKeepHoldsTheOwner(t *testing.T) {
 	owner := new(int)
 	r.Keep(owner)
 	if r.owner != any(owner) {
-		t.Error("the ring has let go of its owner")
+		t.Error("the ring does not hold its owner")
 	}
 	if allocs := testing.AllocsPerRun(100, func() { r.Append(1, []int64{1}, []float64{1}) }); allocs != 0 {
 		t.Errorf("%v allocations per row", allocs)

@@ -8,7 +8,7 @@ import (
 
 // TestJunk lets a writer gone mad overwrite the block while it is read: every
 // call must return, within bounds, and the overruns that are counted must not
-// be those of a head that nobody wrote.
+// be those of a head that was never written.
 func TestJunk(t *testing.T) {
 	const rows, stamps, cells = 8, 2, 5
 	mem := make([]atomic.Uint64, Words(rows, stamps, cells))
@@ -39,7 +39,7 @@ func TestJunk(t *testing.T) {
 	}
 }
 
-// TestHeadThatRuns moves the head faster than anybody can follow.
+// TestHeadThatRuns moves the head faster than a reader can follow.
 func TestHeadThatRuns(t *testing.T) {
 	r := Make(4, 1, 1)
 	f := r.Follow()

@@ -94,7 +94,7 @@ func (f *Follower) Next(row *Row) bool {
 		switch lag := head - f.next; {
 		case head == f.next:
 			return false
-		case head < f.next, lag > maxLag: // the block was made anew, or its writer lies
+		case head < f.next, lag > maxLag: // the block was made again, or its writer lies
 			f.next = head
 			return false
 		case lag > uint64(f.ring.Rows()):

@@ -13,9 +13,6 @@ const MaxRegionWords = 1 << 27
 
 const wordBytes = 8
 
-// ErrNotSupported is returned where the system has no such memory.
-var ErrNotSupported = errors.New("sealed shared memory is not supported on this system")
-
 // Region is a block of anonymous memory that two processes share, mapped into
 // this process: words that one writes and the other reads, passed by descriptor.
 // It has no name, neither in /dev/shm nor in a file system, so nothing is left
@@ -110,7 +107,7 @@ func (r *Region) CloseFD() error {
 }
 
 // Protect makes the memory readable only, in this process; a write ends it from
-// now on. The reading side calls it once the header is in place.
+// now on. The reading side calls it once the header is written.
 func (r *Region) Protect() error {
 	r.mapping.mu.Lock()
 	defer r.mapping.mu.Unlock()

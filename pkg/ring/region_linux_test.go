@@ -215,7 +215,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	}
 }
 
-// permissions tells those of the mapping of a region.
+// permissions returns those of the mapping of a region.
 func permissions(t *testing.T, r *ring.Region) string {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")

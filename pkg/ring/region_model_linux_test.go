@@ -87,7 +87,7 @@ func sameRow(a, b *ring.Row) bool {
 }
 
 // checkLayout decodes the memory by what pkg/ring documents, without its code,
-// and wants the model's newest row at its place.
+// and wants the model's newest row in its slot.
 func checkLayout(t *testing.T, region *ring.Region, model *ring.Ring, rows, stamps, cells int) {
 	t.Helper()
 	word := func(i int) uint64 { return region.Words()[i].Load() }

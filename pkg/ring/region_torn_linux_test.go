@@ -27,7 +27,7 @@ const (
 	defaultKills   = 1000 // CI; the whole number is 10,000
 )
 
-// TestWriter is not a test of its own: it goes on with a ring where the writer
+// TestWriter is no test by itself: it continues a ring where the writer
 // before was killed, until it is killed itself.
 func TestWriter(t *testing.T) {
 	if os.Getenv(writerVariable) == "" {
@@ -50,7 +50,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// rowOf makes row n: every word tells which row it belongs to.
+// rowOf makes row n: every word says which row it belongs to.
 func rowOf(n uint64, stamps []int64, cells []float64) (t int64) {
 	for i := range stamps {
 		stamps[i] = int64(n)*31 + int64(i)

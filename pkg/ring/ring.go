@@ -5,7 +5,7 @@
 //
 // One goroutine (or one process) calls Append. Any number may read at the same
 // time; a reader never delays the writer and never sees a torn row: it gets a
-// whole row or is told that there is none.
+// whole row or learns that there is none.
 package ring
 
 import (

@@ -101,7 +101,7 @@ func ringRows(span, tick time.Duration) int {
 // kept is what is shown of a source of which some devices or columns are not
 // selected. The others are never due, so they are not read either.
 type kept struct {
-	places  []int // by device of the source: the device that is shown, or -1
+	shown   []int // by device of the source: the device that is shown, or -1
 	columns []int // by column that is shown: the column of the source
 
 	// Of the goroutine that samples: as wide as the source.

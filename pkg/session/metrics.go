@@ -61,7 +61,7 @@ var (
 )
 
 // Family returns what type the metric of that name has, if a session counts it, and
-// the label in addition to collector that tells its series apart: collector itself
+// the label in addition to collector that distinguishes its series: collector itself
 // if there is one series, "" if no session has the metric.
 func Family(name string) (kind dto.MetricType, label string) {
 	switch name {

@@ -142,18 +142,18 @@ func (s *selecting) repeats(c collector.Column, d *collector.Device) bool {
 // bind returns what is shown of src; ok is false if nothing is.
 func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	devices, columns := src.Devices(), src.Columns()
-	k := &kept{places: make([]int, len(devices)), row: make([]float64, len(columns)), due: make([]bool, len(columns))}
+	k := &kept{shown: make([]int, len(devices)), row: make([]float64, len(columns)), due: make([]bool, len(columns))}
 	b = bound{source: src}
 	for i := range devices {
-		k.places[i] = -1
+		k.shown[i] = -1
 		if d := clean(devices[i]); s.matches(&d) && s.first(&d) {
-			k.places[i] = len(b.devices)
+			k.shown[i] = len(b.devices)
 			b.devices = append(b.devices, d)
 		}
 	}
 	for i, c := range columns {
 		k.row[i] = math.NaN()
-		if at := k.places[c.Device]; at >= 0 && !s.repeats(c, &devices[c.Device]) {
+		if at := k.shown[c.Device]; at >= 0 && !s.repeats(c, &devices[c.Device]) {
 			c.Device, c.Labels = at, cleanLabels(c.Labels)
 			b.columns = append(b.columns, c)
 			k.columns = append(k.columns, i)
@@ -176,7 +176,7 @@ func (s *selecting) nothing(sources []collector.Source) error {
 }
 
 // first reports whether d is the first device with its id. A second one is left
-// out: nothing could tell their series apart.
+// out: nothing could distinguish their series.
 func (s *selecting) first(d *collector.Device) bool {
 	if d.ID == "" || s.taken[d.ID] {
 		s.log.Warn("device has the id of another and is left out", zap.String("device", d.ID), zap.String("gpu", d.GPU))

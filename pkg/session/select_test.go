@@ -254,7 +254,7 @@ func TestErrorsOfHiddenDevices(t *testing.T) {
 	}
 }
 
-// Two devices with one id could not be told apart; labels must be valid UTF-8.
+// Two devices with one id could not be distinguished; labels must be valid UTF-8.
 func TestIdentityIsMadeSound(t *testing.T) {
 	facts := []collector.Label{{Name: "driver", Value: "5\xff"}}
 	labels := []collector.Label{{Name: "peer\xff", Value: "1"}}

@@ -253,7 +253,7 @@ func (w *worker) assign(err error) {
 	}
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
 		if w.keep != nil {
-			if i = w.keep.places[i]; i < 0 {
+			if i = w.keep.shown[i]; i < 0 {
 				return // of a device that is not shown
 			}
 		}

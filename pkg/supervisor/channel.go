@@ -97,7 +97,7 @@ type statesMessage struct {
 	Reason string        `json:",omitempty"`
 }
 
-// deviceMessage is the state of one device, by its place among those of all
+// deviceMessage is the state of one device, by its index among those of all
 // sources.
 type deviceMessage struct {
 	Device int

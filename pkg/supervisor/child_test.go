@@ -1,3 +1,657 @@
 package supervisor
 
-func beChild() {}
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/eventually"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+)
+
+// The environment of children: a file that is theirs, and the deadline of calls.
+const (
+	envFile     = "WARPGAUGE_TEST_FILE"
+	envDeadline = "WARPGAUGE_TEST_DEADLINE"
+)
+
+// beChild makes the test binary a child if its arguments say so.
+func beChild() {
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		if err := childMain(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:forbidigo // it is main now
+		}
+		os.Exit(0) //nolint:forbidigo // it is main now
+	}
+}
+
+// childMain is a child that behaves as its mode says.
+func childMain(mode string) error {
+	control := os.NewFile(ControlFD, "control")
+	switch mode {
+	case "exit":
+		return errors.New("no more today")
+	case "assert":
+		fmt.Fprintln(os.Stderr, "x.cc:1: Assertion `n > 0' failed.")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+		select {}
+	case "panic":
+		debug.SetTraceback("single")
+		panic("oh no")
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "junk":
+		_, _ = control.Write(make([]byte, 64))
+		select {}
+	}
+	fields, err := ReadList(os.Stdin)
+	if err != nil {
+		return err
+	}
+	log := ChildLogger(os.Stderr, zapcore.InfoLevel)
+	o := session.Options{Interval: 10 * time.Millisecond, Logger: log}
+	if d, err := time.ParseDuration(os.Getenv(envDeadline)); err == nil {
+		o.Deadline = d
+	}
+	return Child(context.Background(), control, time.Second, func() collector.Collector { return &toy{mode: mode, log: log} }, fields, o)
+}
+
+// toy is a collector of two devices whose cells count the samples.
+type toy struct {
+	mode string
+	log  *zap.Logger
+}
+
+func (c *toy) Name() string { return "toy" }
+func (c *toy) Close() error { return nil }
+
+func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, error) {
+	c.log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
+	switch c.mode {
+	case "absent":
+		return nil, fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
+	case "refuses two":
+		if len(fields.Fields) == 2 {
+			return nil, errors.New("two fields are too many")
+		}
+	case "dies of two":
+		if len(fields.Fields) == 2 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	case "hangs in Open":
+		select {}
+	case "forks":
+		cmd := exec.Command("sleep", "600") //nolint:noctx // it outlives everything, unless its group is ended
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(os.Getenv(envFile), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+			return nil, err
+		}
+	case "environment":
+		fmt.Println(strings.Join(os.Environ(), " "))
+	case "chatty":
+		for i := range 5 * linesPerTick {
+			c.log.Warn("entry", zap.Int("n", i))
+			fmt.Println("line of the library", i)
+		}
+	}
+	var out []collector.Source
+	for i := range 2 {
+		s := &toySource{toy: c, devices: []collector.Device{{ID: fmt.Sprint("dev", i), Level: field.GPU, GPU: fmt.Sprint(i)}}}
+		for _, r := range fields.Readings() {
+			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+type toySource struct {
+	*toy
+	devices []collector.Device
+	columns []collector.Column
+	n       int
+	hoard   [][]byte
+	old     bool
+}
+
+func (s *toySource) Devices() []collector.Device { return s.devices }
+func (s *toySource) Columns() []collector.Column { return s.columns }
+
+func (s *toySource) Sample(row []float64, _ []bool) error {
+	s.n++
+	one := s.devices[0].ID == "dev1"
+	switch s.mode {
+	case "one hangs", "all hang":
+		if s.n > 5 && (one || s.mode == "all hang") {
+			select {}
+		}
+	case "one is lost":
+		if one {
+			return collector.ErrDeviceLost
+		}
+	case "outdated": // in the first process
+		if s.n == 5 && !s.old {
+			f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600)
+			if s.old = err == nil; s.old {
+				_ = f.Close()
+			}
+		}
+		if s.old {
+			return fmt.Errorf("driver 2: %w", collector.ErrOutdated)
+		}
+	case "leaks":
+		b := make([]byte, 4<<20)
+		for i := range b {
+			b[i] = 1
+		}
+		s.hoard = append(s.hoard, b)
+	}
+	for i := range row {
+		row[i] = float64(s.n % 100)
+	}
+	return nil
+}
+
+func fieldsOf(tb testing.TB, names ...string) (l field.List) {
+	tb.Helper()
+	for _, n := range names {
+		d, scale, ok := field.ByName(n)
+		if !ok {
+			tb.Fatalf("no field %q", n)
+		}
+		l.Fields = append(l.Fields, field.Field{Desc: d, Name: n, Scale: scale})
+	}
+	return l
+}
+
+const temperature, power = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
+
+// supervised is a running Supervisor of children.
+type supervised struct {
+	*Supervisor
+	t    *testing.T
+	logs *observer.ObservedLogs
+	stop func() error // ends Run and returns its error, once
+}
+
+func supervise(t *testing.T, mode string, o Options) *supervised {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	o.Name, o.Command, o.Logger = "toy", []string{"toy", "child", mode}, zap.New(core)
+	v := &supervised{t: t, logs: logs, Supervisor: New(Wanted{List: fieldsOf(t, temperature)}, o)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- v.Run(ctx) }()
+	v.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() {
+		if err := v.stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if t.Failed() {
+			for _, e := range logs.All() {
+				t.Logf("%v %s %v", e.Level, e.Message, e.ContextMap())
+			}
+		}
+	})
+	return v
+}
+
+// await waits until two sources have rows.
+func (v *supervised) await() {
+	v.t.Helper()
+	eventually.True(v.t, "two sources with rows", func() bool {
+		return len(v.rows()) == 2 && !slices.Contains(v.rows(), 0) && v.Status().Up
+	})
+}
+
+// rows are the heads of the rings on the board.
+func (v *supervised) rows() (heads []uint64) {
+	for _, s := range v.Board().Load().Sources {
+		heads = append(heads, s.Ring.Head())
+	}
+	return heads
+}
+
+// pid is that of the child; 0: there is none.
+func (v *supervised) pid() int { return int(value(v.t, v.Supervisor, "warpgauge_collector_child_pid")) }
+
+func (v *supervised) restarts(reason string) float64 {
+	return value(v.t, v.Supervisor, "warpgauge_collector_restarts_total", "reason", reason)
+}
+
+func (v *supervised) want(change func(*Wanted)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	defer cancel()
+	return v.Want(ctx, change)
+}
+
+func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "one is lost", Options{})
+	v.await()
+	eventually.True(t, "the states", func() bool {
+		st := v.Status()
+		return len(st.Devices) == 2 && st.Devices[0].State == session.Up && st.Devices[1].State == session.Lost
+	})
+	if st := v.Status().Devices[0]; st.Device.ID != "dev0" || st.LastSample.IsZero() {
+		t.Errorf("device 0 is %+v, want dev0 with the time of its last sample", st)
+	}
+	var row ring.Row
+	if s := v.Board().Load().Sources[0]; !latest(s, &row) || len(row.Cells) != 1 || row.Stamps[0] == 0 || s.Collector != "toy" {
+		t.Errorf("a row is %+v, want a value and a stamp", row)
+	}
+	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
+	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
+	if fields["fields"] != int64(1) || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
+		t.Errorf("fields of the log are %v", fields)
+	}
+	for name, least := range map[string]float64{
+		"warpgauge_sample_duration_seconds": 1, "warpgauge_sample_errors_total": 1, "warpgauge_collector_child_up": 1,
+		"warpgauge_collector_child_resident_bytes": 1 << 20, "warpgauge_collector_child_pid": 2, "warpgauge_collector_child_cpu_seconds_total": 0.01,
+	} {
+		eventually.True(t, name, func() bool { return value(t, v.Supervisor, name) >= least })
+	}
+	if err := v.stop(); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(v.pid(), 0); v.pid() != 0 && !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the child is still there: %v", err)
+	}
+}
+
+func TestAKilledChildIsReplaced(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "counting", Options{})
+	for n := range 3 {
+		v.await()
+		old := v.Board().Load()
+		if err := syscall.Kill(v.pid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually.True(t, "another child", func() bool {
+			if len(v.rows()) != 2 || slices.Contains(v.rows(), 0) {
+				t.Fatalf("the page has sources with %v rows", v.rows())
+			}
+			return v.Board().Load() != old
+		})
+		if got := v.restarts(ReasonSignal); got != float64(n+1) {
+			t.Errorf("%v restarts after %d kills", got, n+1)
+		}
+	}
+	if cpu := value(t, v.Supervisor, "warpgauge_collector_child_cpu_seconds_total"); cpu <= 0 {
+		t.Errorf("%v s of CPU", cpu)
+	}
+}
+
+func TestReloadOfAChild(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"refuses two", "dies of two"} {
+		v := supervise(t, mode, Options{})
+		v.await()
+		if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
+			t.Errorf("%s: a list that cannot be opened: %v", mode, err)
+		}
+		eventually.True(t, "the former list", func() bool { return v.Status().Up })
+		if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		for _, s := range v.Board().Load().Sources {
+			if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
+				t.Errorf("%s: after a reload: %d columns, %d fields, %d rows", mode, len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
+			}
+		}
+		if want := map[string]float64{"dies of two": 1}[mode]; v.restarts(ReasonSignal) != want {
+			t.Errorf("%s: %v restarts, want %v", mode, v.restarts(ReasonSignal), want)
+		}
+	}
+}
+
+func TestChildrenThatMisbehave(t *testing.T) {
+	t.Parallel()
+	f := func(mode, reason, text string, o Options) {
+		t.Helper()
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			v := supervise(t, mode, o)
+			eventually.True(t, "two restarts", func() bool { return v.restarts(reason) >= 2 })
+			ends := v.logs.FilterMessage("session ended, another is started").All()
+			if len(ends) == 0 || !strings.Contains(fmt.Sprint(ends[0].ContextMap()["reason"]), text) || ends[0].ContextMap()["cause"] != reason {
+				t.Errorf("log %v, want cause %s and a reason with %q", ends, reason, text)
+			}
+			if mode != "all hang" {
+				eventually.True(t, "a status that is not up", func() bool {
+					st := v.Status()
+					return !st.Up && st.Cause == session.CauseChild && strings.Contains(st.Reason, text)
+				})
+			}
+		})
+	}
+	f("exit", ReasonExit, "code 1: no more today", Options{})
+	f("assert", ReasonAbort, "aborted: x.cc:1: Assertion `n > 0' failed.", Options{})
+	f("panic", ReasonCrash, "panic: oh no", Options{})
+	f("killed", ReasonSignal, "SIGKILL", Options{})
+	f("junk", ReasonProtocol, "kind 0", Options{})
+}
+
+// A child of which every call hangs is killed; one GPU that hangs is no reason.
+func TestChildrenThatHang(t *testing.T) {
+	t.Setenv(envDeadline, "100ms")
+	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 300 * time.Millisecond}
+	v := supervise(t, "all hang", o)
+	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonHung) >= 1 })
+	v = supervise(t, "one hangs", o)
+	v.await()
+	eventually.True(t, "the device to be stalled", func() bool {
+		st := v.Status()
+		return len(st.Devices) == 2 && st.Devices[1].Cause == session.CauseHung && st.Devices[0].State == session.Up
+	})
+	// A child does not have to be waited for: it is killed.
+	begin, pid := time.Now(), v.pid()
+	if err := v.want(setList(fieldsOf(t, power))); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); v.pid() == pid {
+		t.Errorf("the reload took %v, and the child is the same", took)
+	}
+	if v.restarts(ReasonHung) != 0 {
+		t.Errorf("%v restarts for a reload", v.restarts(ReasonHung))
+	}
+}
+
+// startToy starts a child without a Supervisor.
+func startToy(t *testing.T, mode string) *child {
+	t.Helper()
+	o := Options{Name: "toy", Command: []string{"toy", "child", mode}}.withDefaults()
+	c, err := startChild(fieldsOf(t, temperature), &o, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.kill(ReasonHung, "the test is over")
+		<-c.done()
+	})
+	return c
+}
+
+// The limits that take long, by a clock that is ahead.
+func TestChildrenThatAreSilent(t *testing.T) {
+	t.Parallel()
+	f := func(mode string, check func(c *child), text string) {
+		t.Helper()
+		c := startToy(t, mode)
+		for range 5 { // states
+			<-c.changed()
+		}
+		check(c)
+		<-c.done()
+		if e := c.ended(); e.reason != ReasonHung || !strings.Contains(e.text, text) {
+			t.Errorf("%s: the end is %+v, want %s with %q", mode, e, ReasonHung, text)
+		}
+	}
+	f("counting", func(c *child) {
+		c.check(time.Now().Add(c.silence() - time.Second))
+		c.check(time.Now().Add(c.silence() + 2*time.Second))
+	}, "silent for")
+	f("hangs in Open", func(c *child) {
+		c.checkHang(time.Now().Add(session.OpenTimeout))
+		if c.killed.IsZero() {
+			c.checkHang(time.Now().Add(session.OpenTimeout + 6*time.Second))
+		}
+	}, "has not opened its library")
+}
+
+func TestAChildOverItsMemoryLimitIsReplaced(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "leaks", Options{MemoryLimit: 160 << 20, RestartMax: 100 * time.Millisecond})
+	v.await()
+	eventually.True(t, "two replacements", func() bool {
+		if len(v.rows()) != 2 || slices.Contains(v.rows(), 0) {
+			t.Fatalf("the page has rows %v", v.rows())
+		}
+		return v.restarts(ReasonMemory) >= 2
+	})
+}
+
+func TestAnOutdatedChildIsReplaced(t *testing.T) {
+	t.Setenv(envFile, filepath.Join(t.TempDir(), "first"))
+	v := supervise(t, "outdated", Options{})
+	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonOutdated) == 1 })
+	v.await()
+	if pause := v.logs.FilterMessage("session ended, another is started").All()[0].ContextMap()["pause"]; pause != time.Duration(0) {
+		t.Errorf("the pause was %v, want none", pause)
+	}
+}
+
+func TestAChildWithNothingToSample(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "absent", Options{})
+	eventually.True(t, "three sessions", func() bool {
+		return value(t, v.Supervisor, "warpgauge_collector_opens_total", "result", "error") >= 3
+	})
+	eventually.True(t, "what it has reported", func() bool {
+		st := v.Status()
+		return !st.Up && st.Cause == session.CauseNotLoaded && strings.Contains(st.Reason, "look for it")
+	})
+	if n := value(t, v.Supervisor, "warpgauge_collector_restarts_total"); n != 0 {
+		t.Errorf("%v restarts, want none", n)
+	}
+	if n, opened := v.logs.FilterMessageSnippet("nothing to sample").Len(), v.logs.FilterMessage("opened").Len(); n != 1 || opened != 1 {
+		t.Errorf("%d lines that there is nothing, and %d of the child's, want one each", n, opened)
+	}
+	if err := v.want(setList(fieldsOf(t, power))); err != nil {
+		t.Errorf("a reload with nothing to sample: %v", err)
+	}
+}
+
+// A child that does not react is killed when it has to end.
+func TestAChildThatMustBeKilled(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "counting", Options{StopTimeout: 200 * time.Millisecond})
+	v.await()
+	freeze(t, v.pid())
+	if err := v.want(setList(fieldsOf(t, power))); err != nil {
+		t.Error(err)
+	}
+	if got := v.logs.FilterMessageSnippet("is killed").Len(); got != 1 {
+		t.Errorf("%d lines that it was killed, want one", got)
+	}
+	v.await()
+	freeze(t, v.pid())
+	if err := v.want(release); err != nil || v.pid() != 0 {
+		t.Errorf("release: %v, child %d", err, v.pid())
+	}
+	if err := v.want(resume); err != nil {
+		t.Error(err)
+	}
+	v.await()
+	freeze(t, v.pid())
+	begin := time.Now()
+	if err := v.stop(); err != nil {
+		t.Errorf("Run returned %v after %v", err, time.Since(begin))
+	}
+}
+
+// freeze stops a process and waits until none of its threads runs any more.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "all threads to be stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("no threads of %d: %v", pid, err)
+		}
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			raw, err := os.ReadFile(path)
+			return err == nil && !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" T"))
+		})
+	})
+}
+
+// A child that does not end after SIGKILL, which is played here, is reported, and
+// has no second.
+func TestAChildThatCannotBeKilled(t *testing.T) {
+	t.Parallel()
+	v := supervise(t, "counting", Options{})
+	v.await()
+	pid := v.pid()
+	c := v.counts.read().life.(*child)
+	c.mu.Lock()
+	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
+	c.mu.Unlock()
+	eventually.True(t, "the child to be abandoned", func() bool {
+		return value(t, v.Supervisor, "warpgauge_collector_abandoned_children") == 1
+	})
+	done := v.Change(setList(fieldsOf(t, power)))
+	eventually.True(t, "the status", func() bool { st := v.Status(); return st.Cause == session.CauseStuck })
+	if st := v.Status(); !strings.Contains(st.Reason, fmt.Sprint(pid)) {
+		t.Errorf("status %+v, want the number of the process", st)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if v.pid() == pid || value(t, v.Supervisor, "warpgauge_collector_abandoned_children") != 0 {
+		t.Errorf("child %d, want another", v.pid())
+	}
+}
+
+// A process that a library forked dies with its child, however that ends.
+func TestForkedProcessesDieWithTheirChild(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pid")
+	t.Setenv(envFile, path)
+	v := supervise(t, "forks", Options{})
+	forked := func() int {
+		raw, err := os.ReadFile(path)
+		pid, perr := strconv.Atoi(string(raw))
+		if err != nil || perr != nil || syscall.Kill(pid, 0) != nil {
+			t.Fatalf("no forked process: %v, %v", err, perr)
+		}
+		return pid
+	}
+	gone := func(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+	v.await()
+	pid := forked()
+	if err := v.want(release); err != nil || !gone(pid) {
+		t.Errorf("after a release (%v) the forked process is gone: %v", err, gone(pid))
+	}
+	if err := v.want(resume); err != nil {
+		t.Error(err)
+	}
+	v.await()
+	pid = forked()
+	if err := syscall.Kill(v.pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the end of the forked process of a killed child", func() bool { return gone(pid) })
+	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonSignal) == 1 })
+	v.await()
+	pid = forked()
+	if err := v.stop(); err != nil || !gone(pid) {
+		t.Errorf("after the end (%v) the forked process is gone: %v", err, gone(pid))
+	}
+}
+
+// The environment of a child is a list of what libraries need.
+func TestEnvironmentOfAChild(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	t.Setenv("NVIDIA_VISIBLE_DEVICES", "all")
+	lines := make(chan string, 1)
+	v := supervise(t, "environment", Options{Output: func(line string) {
+		select {
+		case lines <- line:
+		default:
+		}
+	}})
+	v.await()
+	got := <-lines
+	if strings.Contains(got, "AWS_") || !strings.Contains(got, "NVIDIA_VISIBLE_DEVICES=all") || !strings.Contains(got, "PATH=") {
+		t.Errorf("the environment is %s", got)
+	}
+	all := []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/"}
+	if got := environment(all); !slices.Equal(got, []string{"PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}) {
+		t.Errorf("of %v a child gets %v", all, got)
+	}
+}
+
+// What a child logs, and what its libraries print, is bounded.
+func TestAChattyChild(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	printed := 0
+	v := supervise(t, "chatty", Options{Output: func(string) {
+		mu.Lock()
+		defer mu.Unlock()
+		printed++
+	}})
+	v.await()
+	eventually.True(t, "the number of entries that were dropped", func() bool {
+		return v.logs.FilterMessage("log entries of a child were dropped").Len() > 0
+	})
+	if entries := v.logs.FilterMessage("entry").Len() + v.logs.FilterMessage("output of a library").Len(); entries > 2*linesPerTick {
+		t.Errorf("%d entries were written, want about %d", entries, linesPerTick)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if printed != 5*linesPerTick {
+		t.Errorf("%d lines of the library, want all %d", printed, 5*linesPerTick)
+	}
+}
+
+// A child whose parent is gone ends, or says that it cannot.
+func TestAChildWithoutAParent(t *testing.T) {
+	t.Cleanup(func() { signal.Reset() }) // a child ignores those of its parent
+	for mode, want := range map[string]error{"counting": nil, "hangs in Open": ErrOrphaned} {
+		parent, conn := pair(t)
+		control, err := conn.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		release := make(chan struct{})
+		go func() {
+			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
+				l := newLibrary(t, "a")
+				if want != nil {
+					l.hang["a"] = release
+				}
+				return l.open()
+			}, list(1), session.Options{Interval: 10 * time.Millisecond})
+		}()
+		if _, _, err := parent.next(); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		parent.close()
+		if err := <-ended; !errors.Is(err, want) {
+			t.Errorf("%s: the child returned %v, want %v", mode, err, want)
+		}
+		close(release)
+	}
+}

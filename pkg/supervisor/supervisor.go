@@ -217,7 +217,7 @@ func (s *Supervisor) answerTurn(r *request, err error) {
 
 const allVersions = ^uint64(0)
 
-// poke fills a channel of one place.
+// poke fills a channel that holds one value.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -461,7 +461,6 @@ const (
 	rowsEvery  = 10 * time.Millisecond // while first rows are waited for
 	killGrace  = 5 * time.Second       // how long SIGKILL may take; a process in an uninterruptible sleep takes for ever
 	stopSlack  = 250 * time.Millisecond
-	logDelay   = time.Second // between two looks at states for the log
 )
 
 // run returns when the session has ended, or with true when the exporter stops

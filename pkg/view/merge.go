@@ -10,7 +10,7 @@ type Merger struct {
 	parts []*Part
 }
 
-// Part is the place of one publisher on the merged Board.
+// Part is what one publisher has on the merged Board.
 type Part struct {
 	merger  *Merger
 	sources []*Source // guarded by merger.mu

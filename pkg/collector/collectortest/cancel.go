@@ -27,7 +27,8 @@ func checkCancel(tb *subtest) {
 func checkCancelMidway(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
-	_, all := openOn(tb, h, rig, h.Fields)
+	first, all := openOn(tb, h, rig, h.Fields)
+	closeNow(tb, first)
 	const most = 1000 // an Open that looks more often waits in a loop
 	for looks := int64(1); looks < most; looks += 1 + looks/8 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -47,8 +48,8 @@ func checkCancelMidway(tb *subtest) {
 	}
 }
 
-// wantCancelled opens with ctx and returns the sources, nil where the error is
-// that of the context.
+// wantCancelled opens with ctx and returns the sources, nil if the error is that of
+// the context.
 func wantCancelled(ctx context.Context, tb *subtest, rig Rig) []collector.Source {
 	tb.Helper()
 	c := rig.Factory()
@@ -57,7 +58,7 @@ func wantCancelled(ctx context.Context, tb *subtest, rig Rig) []collector.Source
 		tb.Errorf("open with a cancelled context: got error %v, want context.Canceled", err)
 	}
 	if err != nil && len(sources) > 0 {
-		tb.Errorf("open with a cancelled context: got %d sources beside the error %v", len(sources), err)
+		tb.Errorf("open with a cancelled context: got %d sources and the error %v", len(sources), err)
 	}
 	if err := c.Close(); err != nil {
 		tb.Errorf("close after a cancelled open: %v", err)
@@ -91,7 +92,7 @@ func (f *fickle) Err() error {
 	return f.Context.Err()
 }
 
-// shape is what a source tells at Open.
+// shape is what a source has at Open.
 type shape struct {
 	Devices []collector.Device
 	Columns []collector.Column

@@ -70,11 +70,12 @@ func checkLabels(tb testing.TB, at string, labels []collector.Label) {
 	}
 }
 
-// checkUnknownField adds a field that nobody has: it must cost nothing else.
+// checkUnknownField adds a field that no device has: it must cost nothing else.
 func checkUnknownField(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
-	_, plain := openOn(tb, h, rig, h.Fields)
+	first, plain := openOn(tb, h, rig, h.Fields)
+	closeNow(tb, first)
 	d := unknown()
 	_, more := openOn(tb, h, rig, with(h.Fields, d))
 	for i, s := range more {

@@ -14,14 +14,15 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// checkLost takes a board away and brings it back. The others go on.
+// checkLost takes a board away and brings it back. The others keep working, and a
+// collector can be opened meanwhile.
 func checkLost(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
 	if rig.LoseDevice == nil || rig.RestoreDevice == nil {
 		tb.Skip("the rig has no LoseDevice and RestoreDevice")
 	}
-	_, sources := openOn(tb, h, rig, h.Fields)
+	c, sources := openOn(tb, h, rig, h.Fields)
 	id := board(tb, sources)
 	rig.LoseDevice(id)
 	for i, s := range sources {
@@ -35,17 +36,22 @@ func checkLost(tb *subtest) {
 			tb.Errorf("source %d has %d boards, and its error names none: %v", i, len(boards(s)), err)
 		}
 	}
-	checkOpens(tb, h, rig, "while a device is lost")
 	rig.RestoreDevice(id)
 	for i, s := range sources {
 		if deviceIndex(s, id) < 0 {
 			continue
 		}
-		// A library that must be loaded anew to see the board again says so.
+		// A library that must be loaded again to see the board says so.
 		if err := sample(s); err != nil && !errors.Is(err, collector.ErrColumnsChanged) {
 			tb.Errorf("source %d after device %q came back: %v", i, id, err)
 		}
 	}
+	closeNow(tb, c)
+	rig.LoseDevice(id)
+	if err := openAndClose(h, rig); err != nil {
+		tb.Errorf("open while a device is lost: %v", err)
+	}
+	rig.RestoreDevice(id)
 	_, again := openOn(tb, h, rig, h.Fields)
 	for i, s := range again {
 		if err := sample(s); err != nil {
@@ -61,7 +67,7 @@ func checkHang(tb *subtest) {
 	if rig.Hang == nil {
 		tb.Skip("the rig has no Hang")
 	}
-	_, sources := openOn(tb, h, rig, h.Fields)
+	c, sources := openOn(tb, h, rig, h.Fields)
 	id := board(tb, sources)
 	hung := slices.IndexFunc(sources, func(s collector.Source) bool { return deviceIndex(s, id) >= 0 })
 	release := rig.Hang(id)
@@ -82,33 +88,37 @@ func checkHang(tb *subtest) {
 		tb.Errorf("sample of the hanging device %q returned: %v", id, err)
 		blocked <- err
 	}
-	opened := make(chan error, 1)
-	next := rig.Factory()
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
-		defer cancel()
-		_, err := next.Open(ctx, h.Fields)
-		opened <- err
-	}()
-	if err, ok := within(h.Patience, opened); !ok {
-		tb.Errorf("open hangs with device %q", id)
-		defer func() { tb.Logf("open in the end: %v", <-opened) }()
-	} else if err != nil {
-		tb.Errorf("open while device %q hangs: %v", id, err)
-	}
 	release()
-	if err := next.Close(); err != nil { // it may wait for a call that hangs
-		tb.Errorf("close what was opened while device %q hung: %v", id, err)
-	}
 	if _, ok := within(h.Patience, blocked); !ok {
 		tb.Fatalf("sample of device %q did not return when it no longer hung", id)
 	}
 	if err := sample(sources[hung]); err != nil {
 		tb.Errorf("sample of device %q after it hung: %v", id, err)
 	}
+	closeNow(tb, c)
+
+	release = rig.Hang(id)
+	next := rig.Factory()
+	opened := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+		defer cancel()
+		_, err := next.Open(ctx, h.Fields)
+		opened <- err
+	}()
+	err, ok := within(h.Patience, opened)
+	release()
+	if !ok {
+		tb.Errorf("open hangs with device %q", id)
+		err = <-opened
+	}
+	if err != nil {
+		tb.Errorf("open while device %q hangs: %v", id, err)
+	}
+	closeNow(tb, next)
 }
 
-// checkChanged makes open sources outdated: somebody must say so, and a new
+// checkChanged makes open sources outdated: Sample or Rescan must say so, and a new
 // Open must agree with the new state.
 func checkChanged(tb *subtest) {
 	h := tb.h
@@ -142,6 +152,7 @@ func checkChanged(tb *subtest) {
 	if !said {
 		tb.Errorf("devices or columns changed: neither Sample nor Rescan says so")
 	}
+	closeNow(tb, c)
 	_, fresh := openOn(tb, h, rig, h.Fields)
 	if cmp.Equal(allDevices(sources), allDevices(fresh)) && cmp.Equal(allColumns(sources), allColumns(fresh)) {
 		tb.Errorf("a new open after the change finds the old devices and columns")
@@ -150,14 +161,6 @@ func checkChanged(tb *subtest) {
 		if err := sample(s); err != nil {
 			tb.Errorf("source %d of a new open after the change: %v", i, err)
 		}
-	}
-}
-
-// checkOpens wants a new Open to work beside a broken device.
-func checkOpens(tb testing.TB, h Harness, rig Rig, when string) {
-	tb.Helper()
-	if err := openAndClose(h, rig); err != nil {
-		tb.Errorf("open %s: %v", when, err)
 	}
 }
 

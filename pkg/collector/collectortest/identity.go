@@ -55,7 +55,8 @@ func checkDevices(tb *subtest) {
 func checkStable(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
-	_, first := openOn(tb, h, rig, h.Fields)
+	c, first := openOn(tb, h, rig, h.Fields)
+	closeNow(tb, c)
 	_, second := openOn(tb, h, rig, h.Fields)
 	if diff := cmp.Diff(allDevices(first), allDevices(second)); diff != "" {
 		tb.Errorf("a second open found other devices (-first +second):\n%s", diff)
@@ -104,7 +105,7 @@ func texts(d collector.Device) map[string]string {
 }
 
 // missing names the labels without which series of d's level collide or cannot
-// be told apart.
+// be distinguished.
 func missing(d collector.Device) []string {
 	var out []string
 	want := func(what, text string) {

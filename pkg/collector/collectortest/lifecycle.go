@@ -47,66 +47,23 @@ func checkCloseTwice(tb *subtest) {
 	}
 }
 
-// checkTwo opens two collectors at once, as a reload does, and closes the first.
-func checkTwo(tb *subtest) {
+// checkAgain opens collectors one after another in one process, as sessions do: each
+// has values.
+func checkAgain(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
-	old, first := openOn(tb, h, rig, h.Fields)
-	_, second := openOn(tb, h, rig, h.Fields)
-	for i := range min(len(first), len(second)) {
-		sampleAll(tb, first[i])
-		sampleAll(tb, second[i])
-	}
-	if err := old.Close(); err != nil {
-		tb.Errorf("close the first of two: %v", err)
-	}
-	for i, s := range second {
-		if row := sampleAll(tb, s); len(row) > 0 && allBlank(row) {
-			tb.Errorf("source %d is all blank after another collector was closed", i)
-		}
-	}
-}
-
-// checkCloseBeside closes collectors while another one samples. (The sampler
-// never closes a collector that is being sampled itself.)
-func checkCloseBeside(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	_, sources := openOn(tb, h, rig, h.Fields)
-	// Two goroutines take turns among the sources: with one for each of many sources
-	// the closing gets next to no time where there are few cores.
-	const samplers = 2
-	var stop atomic.Bool
-	done := make(chan error, samplers)
-	for n := range samplers {
-		go func() {
-			var err error
-			for !stop.Load() && err == nil {
-				for i := n; i < len(sources) && err == nil; i += samplers {
-					err = sources[i].Sample(rowOf(sources[i], math.NaN()), dueOf(sources[i], true))
-				}
+	for n := range 3 {
+		c, sources := openOn(tb, h, rig, h.Fields)
+		for i, s := range sources {
+			if row := sampleAll(tb, s); len(row) > 0 && allBlank(row) {
+				tb.Errorf("source %d of open %d is all blank", i, n+1)
 			}
-			done <- err
-		}()
-	}
-	for range 5 {
-		c, others := openOn(tb, h, rig, h.Fields)
-		for _, s := range others {
-			sampleAll(tb, s)
 		}
-		if err := c.Close(); err != nil {
-			tb.Errorf("close: %v", err)
-		}
-	}
-	stop.Store(true)
-	for range samplers {
-		if err := <-done; err != nil {
-			tb.Errorf("sample while another collector was closed: %v", err)
-		}
+		closeNow(tb, c)
 	}
 }
 
-// checkRescan wants no change reported where nothing changed, also beside Sample.
+// checkRescan wants no change reported if nothing has changed, also next to Sample.
 func checkRescan(tb *subtest) {
 	h := tb.h
 	c, sources := openOn(tb, h, h.New(tb), h.Fields)
@@ -131,7 +88,7 @@ func checkRescan(tb *subtest) {
 	}
 	stop.Store(true)
 	if err := <-done; err != nil {
-		tb.Errorf("sample beside a rescan: %v", err)
+		tb.Errorf("sample next to a rescan: %v", err)
 	}
 }
 

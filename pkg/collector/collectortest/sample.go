@@ -134,8 +134,8 @@ func isSentinel(v float64) bool {
 	return v == math.MaxUint32 || v == math.MaxUint64 || math.IsInf(v, 0)
 }
 
-// checkEvents wants event cells untouched where not due and NaN or plausible
-// where due.
+// checkEvents wants event cells untouched if they are not due, and NaN or plausible
+// if they are.
 func checkEvents(tb *subtest) {
 	h := tb.h
 	sources := open(tb)

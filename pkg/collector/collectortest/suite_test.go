@@ -47,8 +47,7 @@ func TestFlaws(t *testing.T) {
 		"open is cancelled midway":     {"cancelled halfway"},
 		"open fails":                   {"fails quietly", "fails for ever"},
 		"close twice":                  {"close once"},
-		"two at once":                  {"close blanks others", "close breaks others"},
-		"close beside a sample":        {"close breaks others"},
+		"open again":                   {"blank after close", "fails after close", "opens once"},
 		"rescan":                       {"rescan cries wolf", "rescan fails"},
 		"leaks":                        {"leaks goroutine", "leaks descriptor"},
 		"device lost":                  {"lost unnoticed", "lost takes others", "lost for ever", "lost stops open"},
@@ -132,7 +131,7 @@ func record(t *testing.T, c check, h Harness) *recorder {
 	return r
 }
 
-// inGoroutine runs f where it may end its goroutine, as FailNow does.
+// inGoroutine runs f so that it may end its goroutine, as FailNow does.
 func inGoroutine(f func()) {
 	done := make(chan struct{})
 	go func() {

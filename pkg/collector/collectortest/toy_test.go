@@ -28,6 +28,7 @@ type toyWorld struct {
 	failing  bool
 	opens    int
 	closes   int
+	open     bool // a collector
 	leakDone chan struct{}
 }
 
@@ -83,6 +84,7 @@ func (w *toyWorld) set(f func()) {
 type toy struct {
 	w      *toyWorld
 	boards int
+	open   bool
 	closed bool
 }
 
@@ -103,6 +105,12 @@ func (c *toy) Open(ctx context.Context, fields field.List) ([]collector.Source, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opens++
+	if w.open {
+		w.tb.Errorf("the suite opens a collector while another is open")
+	}
+	if w.flaw == "opens once" && w.closes > 0 {
+		return nil, errors.New("already opened once")
+	}
 	if w.failing && w.flaw != "fails quietly" {
 		return nil, fmt.Errorf("open toy: %w", collector.ErrNotLoaded)
 	}
@@ -129,6 +137,7 @@ func (c *toy) Open(ctx context.Context, fields field.List) ([]collector.Source, 
 	if w.flaw == "no source" {
 		return nil, nil
 	}
+	w.open, c.open = true, true
 	return out, nil
 }
 
@@ -164,7 +173,11 @@ func (c *toy) Close() error {
 		return errors.New("already closed")
 	}
 	c.closed = true
-	c.w.set(func() { c.w.closes++ })
+	c.w.set(func() {
+		c.w.closes++
+		c.w.open = c.w.open && !c.open
+	})
+	c.open = false
 	return nil
 }
 
@@ -312,7 +325,7 @@ func (s *toySource) value(id field.ID) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch flaw := w.flaw; {
-	case flaw == "all blank" || flaw == "close blanks others" && w.closes > 0:
+	case flaw == "all blank" || flaw == "blank after close" && w.closes > 0:
 		return math.NaN()
 	case id == field.XIDEvent:
 		return s.event()
@@ -362,7 +375,7 @@ func (s *toySource) fault() error {
 		return errors.New("no")
 	case w.flaw == "hang breaks others" && len(w.hung) > 0:
 		return errors.New("another one hangs")
-	case w.flaw == "close breaks others" && w.closes > 0:
+	case w.flaw == "fails after close" && w.closes > 0:
 		return errors.New("closed")
 	case w.flaw == "lost takes others" && w.lost[toyID(1)]:
 		return collector.ErrDeviceLost

@@ -16,10 +16,10 @@
 // processes, and the board lists those that are in none of them.
 //
 // The fields of the columns are numbers beyond the catalogue (FirstField), which
-// no CSV can name. The sampler reads columns of fields that are not in its list
+// no CSV can name. A session reads columns of fields that are not in its list
 // at its own interval, and knows no plausible range for them: Get does. Rows are
-// wide, so a sampler of such sources should keep few of them
-// (sampler.Options.RingSpan): nobody reads any but the newest.
+// wide, so a session of such sources should keep few of them
+// (session.Options.RingSpan): only the newest is read.
 package processes
 
 import (
