@@ -153,7 +153,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 // labelsOf is what Grafana's label_values(metric, label) asks for.
 func labelsOf(t *testing.T, s *prometheustest.Server, label, metric string) model.LabelValues {
 	t.Helper()
-	values, _, err := s.API.LabelValues(t.Context(), label, []string{metric}, time.Time{}, time.Time{})
+	values, _, _, err := s.API.LabelValues(t.Context(), label, []string{metric}, time.Time{}, time.Time{})
 	if err != nil {
 		t.Fatalf("values of %s: %v", label, err)
 	}

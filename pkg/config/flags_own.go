@@ -1,22 +1,6 @@
 package config
 
-import (
-	"errors"
-
-	"go.uber.org/zap/zapcore"
-)
-
-// ownFlags are the flags that dcgm-exporter does not have.
-func ownFlags(c *Config) []Flag {
-	var all []Flag
-	for _, part := range [][]Flag{ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)} {
-		for _, f := range part {
-			f.Origin = Own
-			all = append(all, f)
-		}
-	}
-	return all
-}
+// This file holds the flags that dcgm-exporter does not have.
 
 func ownSampling(c *Config) []Flag {
 	return []Flag{
@@ -135,6 +119,21 @@ func ownServing(c *Config) []Flag {
 	}
 }
 
+func ownOwners(c *Config) []Flag {
+	k := &c.Kubernetes
+	return []Flag{
+		{
+			Name: "process-values", Env: "WARPGAUGE_PROCESS_VALUES", Group: GroupOwners, value: tristate(&k.ProcessValues),
+			Metavar: "auto|true|false", Needs: flagKubernetes,
+			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus.",
+		},
+		{
+			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
+			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+	}
+}
+
 func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
@@ -158,15 +157,4 @@ func ownFake(c *Config) []Flag {
 			Metavar: "N", Usage: "Seed of everything random in the simulation; the same seed gives the same values.",
 		},
 	}
-}
-
-func level(at *zapcore.Level) value {
-	parse := func(s string) (zapcore.Level, error) {
-		l, err := zapcore.ParseLevel(s)
-		if err != nil || l > zapcore.ErrorLevel {
-			return 0, errors.New("write debug, info, warn or error")
-		}
-		return l, nil
-	}
-	return &variable[zapcore.Level]{at: at, parse: parse, format: zapcore.Level.String}
 }
