@@ -49,8 +49,8 @@ func TestMetricsPage(t *testing.T) {
 const metricsHead = `# warpgauge's own metrics
 
 This page is generated from an exporter with one simulated GPU by ` + "`go generate ./cmd/warpgauge`" + `; a test fails when it
-is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. Besides
-these come client_golang's ` + "`go_*` and `process_*`" + `.
+is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. There
+are also client_golang's ` + "`go_*` and `process_*`" + `.
 
 `
 

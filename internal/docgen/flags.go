@@ -18,7 +18,7 @@ repetition. Flags are accepted before and after a subcommand. *Origin* says whet
 dcgm-exporter's or ours. A flag whose *status* is "no effect" is accepted, so that a manifest written for dcgm-exporter
 starts, and is named once in the log when it is set to something other than its default.
 
-Besides these, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
+In addition, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
 for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod the exporter itself is, which uses no device whatever it claims;
 ` + "`KUBECONFIG`" + ` leads to the API server outside of a pod.
 `

@@ -2,8 +2,8 @@
 //
 //	docgen DIRECTORY
 //
-// It is not part of the exporter. It lies outside of pkg because it imports the
-// collectors, which pkg must not, and beside pkg/internal would be out of reach for cmd.
+// It is not part of the exporter. It is not under pkg because it imports the collectors,
+// which pkg must not.
 // docs/metrics.md is the only generated page that is not written here: a test of
 // cmd/warpgauge writes it from a running exporter.
 package main

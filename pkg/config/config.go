@@ -36,7 +36,7 @@ type Config struct {
 	// From what.
 	DCGM, NVML, ROCm Tristate
 	NVMLSource       NVMLSource
-	ROCmSource       string // ROCmAuto, ROCmSMI or ROCmSysfs
+	ROCmSource       string // ROCmSysfs, ROCmSMI or ROCmAuto
 	ROCmLibrary      string // "" means the usual places
 	Isolation        string // see IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
@@ -176,7 +176,7 @@ func Default() *Config {
 		DCGM:           Auto,
 		NVML:           Auto,
 		ROCm:           Auto,
-		ROCmSource:     ROCmAuto,
+		ROCmSource:     ROCmSysfs,
 		Isolation:      IsolationProcess,
 		MemoryLimit:    1 << 30,
 		RestartMax:     30 * time.Second,

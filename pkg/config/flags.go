@@ -125,15 +125,31 @@ func (f *Flag) IsBoolFlag() bool {
 	return ok && b.isBare()
 }
 
-func (f *Flag) PreParse() error     { return nil }
-func (f *Flag) Get() any            { return f.value.String() }
-func (f *Flag) Names() []string     { return append([]string{f.Name}, f.Aliases...) }
-func (f *Flag) IsSet() bool         { return f.sources[f.Name] != FromDefault }
-func (f *Flag) IsLocal() bool       { return false }
-func (f *Flag) IsVisible() bool     { return true }
+// PreParse does nothing: the Config holds the defaults.
+func (f *Flag) PreParse() error { return nil }
+
+// Get returns the value as text.
+func (f *Flag) Get() any { return f.value.String() }
+
+// Names returns the name and the aliases.
+func (f *Flag) Names() []string { return append([]string{f.Name}, f.Aliases...) }
+
+// IsSet says whether the command line or the environment has set the flag.
+func (f *Flag) IsSet() bool { return f.sources[f.Name] != FromDefault }
+
+// IsLocal is false: subcommands take all flags.
+func (f *Flag) IsLocal() bool { return false }
+
+// IsVisible is true; the help is made by Set.Help.
+func (f *Flag) IsVisible() bool { return true }
+
+// GetCategory returns the group.
 func (f *Flag) GetCategory() string { return string(f.Group) }
-func (f *Flag) SetCategory(string)  {}
-func (f *Flag) String() string      { return f.Spelling() + "\t" + f.Usage }
+
+// SetCategory does nothing: the group is in the table.
+func (f *Flag) SetCategory(string) {}
+
+func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
 
 // Default returns the default as text.
 func (f *Flag) Default() string { return f.initial }

@@ -50,7 +50,7 @@ func contractFields(c *Config) []Flag {
 }
 
 func contractDevices(c *Config) []Flag {
-	const grammar = " f: the parts where a whole has some, and of the whole what the parts do not tell; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
+	const grammar = " f: the parts if a whole has some, and of the whole what the parts do not have; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
 	const missing = "an id that does not exist is a warning, since a device may appear later"
 	return []Flag{
 		{
@@ -72,11 +72,11 @@ func contractDevices(c *Config) []Flag {
 		},
 		{
 			Name: "fake-gpus", Env: "DCGM_EXPORTER_USE_FAKE_GPUS", Group: GroupCollectors, value: boolean(&c.AcceptFakeGPUs),
-			Usage: "Accept GPUs that somebody has injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
+			Usage: "Accept GPUs that were injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
 		},
 		{
 			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, value: boolean(new(false)),
-			Usage: "Look for GPUs that come and go.", NoEffect: "coming and going devices are always looked for, see --rescan-interval",
+			Usage: "Find GPUs that come and go.", NoEffect: "devices that come and go are always found, see --rescan-interval",
 		},
 		{
 			Name: "gpu-bind-unbind-poll-interval", Env: "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Group: GroupCollectors, value: text(new("1s")),
@@ -84,7 +84,7 @@ func contractDevices(c *Config) []Flag {
 		},
 		{
 			Name: "disable-startup-validate", Env: "DISABLE_STARTUP_VALIDATE", Group: GroupCollectors, value: boolean(new(false)),
-			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; they are looked for again and again",
+			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; it tries again and again",
 		},
 	}
 }
@@ -143,7 +143,7 @@ func contractWeb(c *Config) []Flag {
 		},
 		{
 			Name: "max-concurrent-scrapes", Env: "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", Group: GroupWeb, value: integer(&c.Web.MaxConcurrentScrapes),
-			Metavar: "N", Usage: "Most scrapes at a time, further ones are answered 503; 0 for no limit.",
+			Metavar: "N", Usage: "Most scrapes at a time, further ones get 503; 0 for no limit.",
 			Differs: "dcgm-exporter's default is 16; here scrapes share one page that is ready in memory",
 		},
 		{
@@ -152,7 +152,7 @@ func contractWeb(c *Config) []Flag {
 		},
 		{
 			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(new(false)),
-			Usage: "Let /health fail where no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
+			Usage: "Let /health fail if no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
 		},
 	}
 }
@@ -163,16 +163,16 @@ func contractOwners(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: flagKubernetes, Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
-			Usage:   "Map devices to pods, as the kubelet tells it: labels namespace, pod, container.",
+			Usage:   "Map devices to pods, as the kubelet lists them: labels namespace, pod, container.",
 			Differs: "a GPU that several pods share gets no pod labels, unless --kubernetes-virtual-gpus is set; dcgm-exporter shows the last of them",
 		},
 		{
 			Name: flagPodLabels, Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Group: GroupOwners, value: boolean(&k.PodLabels),
-			Needs: flagKubernetes, Usage: "Add the labels of the pod, which the API server tells (needs a service account that may watch pods).",
+			Needs: flagKubernetes, Usage: "Add the labels of the pod, from the API server (needs a service account that may watch pods).",
 		},
 		{
 			Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Group: GroupOwners, value: boolean(&k.PodUID),
-			Needs: flagKubernetes, Usage: "Add the label pod_uid, which the API server tells, or the runtime of --container-runtime-socket.",
+			Needs: flagKubernetes, Usage: "Add the label pod_uid, from the API server or the runtime of --container-runtime-socket.",
 		},
 		{
 			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, value: oneOf(new("uid"), false, "uid", "device-name"),
@@ -182,11 +182,11 @@ func contractOwners(c *Config) []Flag {
 		{
 			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, value: patterns{&k.LabelAllow},
 			Metavar: "REGEX,…", Needs: flagPodLabels, Usage: "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
-			Differs: "an expression that is none is refused at start; a comma inside brackets of any kind separates nothing",
+			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate",
 		},
 		{
 			Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Group: GroupOwners, value: boolean(&k.VirtualGPUs),
-			Needs: flagKubernetes, Usage: "Show each series of a shared GPU once per container that shares it, with the label vgpu where the device plugin numbers the shares.",
+			Needs: flagKubernetes, Usage: "Show each series of a shared GPU once per container that shares it, with the label vgpu if the device plugin numbers the shares.",
 		},
 		{
 			Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Group: GroupOwners, value: boolean(&k.DRA),
@@ -202,7 +202,7 @@ func contractOwners(c *Config) []Flag {
 		},
 		{
 			Name: "container-labels", Env: "DCGM_EXPORTER_CONTAINER_LABELS", Group: GroupOwners, value: boolean(new(false)),
-			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: "containers are looked up in Kubernetes only, where the kubelet names them",
+			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: "containers are known in Kubernetes only, from the kubelet",
 		},
 		{
 			Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Group: GroupOwners, value: text(&c.Containers.Socket),
@@ -242,15 +242,15 @@ func contractDiagnosis(c *Config) []Flag {
 		},
 		{
 			Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Group: GroupLogging, value: text(&c.Dump.Directory),
-			Metavar: "DIR", Usage: "Where to write them.",
+			Metavar: "DIR", Usage: "Where to write the dumps.",
 		},
 		{
 			Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Group: GroupLogging, value: integer(&c.Dump.RetentionHours),
-			Metavar: "HOURS", Usage: "How long to keep them, 0 for ever.",
+			Metavar: "HOURS", Usage: "How long to keep the dumps, 0 for ever.",
 		},
 		{
 			Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Group: GroupLogging, value: boolean(&c.Dump.Compression),
-			Usage: "Compress them with gzip.",
+			Usage: "Compress the dumps with gzip.",
 		},
 	}
 }

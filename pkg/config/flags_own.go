@@ -10,7 +10,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
-			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) that the CSV gives no interval.",
+			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) without an interval in the CSV.",
 		},
 		{
 			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, value: duration(&c.SampleDeadline),
@@ -18,7 +18,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, value: duration(&c.RescanInterval),
-			Metavar: "DURATION", Usage: "How often to look for devices that came or went.",
+			Metavar: "DURATION", Usage: "How often to check for devices that came or went.",
 		},
 		{
 			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, value: duration(&c.StaleAfter),
@@ -33,7 +33,7 @@ func ownSampling(c *Config) []Flag {
 }
 
 func ownCollectors(c *Config) []Flag {
-	const vendor = " auto: where hardware and library are found; true: the same; false: the library is never touched."
+	const vendor = " auto: if hardware and library are found; true: the same; false: the library is never touched."
 	return []Flag{
 		{
 			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, value: tristate(&c.DCGM),
@@ -46,7 +46,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
-			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
+			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML while DCGM does not." + vendor,
 		},
 		{
 			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, value: text(&c.NVMLSource.Library),
@@ -55,16 +55,16 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, value: list{&c.NVMLSource.DriverRoots},
-			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are heeded, too.",
+			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are used, too.",
 			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current",
 		},
 		{
 			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
-			Metavar: "auto|true|false", Usage: "Read AMD GPUs through ROCm SMI, or from /sys without it." + vendor,
+			Metavar: "auto|true|false", Usage: "Read AMD GPUs from /sys, or through ROCm SMI." + vendor,
 		},
 		{
 			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmAuto, ROCmSMI, ROCmSysfs),
-			Metavar: "SOURCE", Usage: "Where AMD GPUs are read. auto: through ROCm SMI where it loads, else from /sys; smi: through ROCm SMI only; sysfs: from /sys, the library is never loaded.",
+			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, the library is never loaded; smi: through ROCm SMI; auto: through ROCm SMI if it loads, else from /sys.",
 		},
 		{
 			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
@@ -77,7 +77,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: byteSize(&c.MemoryLimit),
-			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is replaced by another, without a gap. 0: no limit.",
+			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is ended and replaced by another. 0: no limit.",
 		},
 		{
 			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, value: duration(&c.RestartMax),
@@ -85,7 +85,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(&c.DropCapabilities),
-			Usage: "Give up this process's effective capabilities once it listens; child processes have theirs. Only where vendors' libraries are isolated.",
+			Usage: "Give up this process's effective capabilities once it listens; child processes keep theirs. Only if vendors' libraries are isolated.",
 		},
 	}
 }
@@ -98,11 +98,11 @@ func ownServing(c *Config) []Flag {
 		},
 		{
 			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Release),
-			Usage: "Serve POST /-/release and /-/resume, which let collectors go (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to others.",
+			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs.",
 		},
 		{
 			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, value: duration(&c.ReleaseTimeout),
-			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends by itself after this. 0: never.",
+			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends on its own after this. 0: never.",
 		},
 		{
 			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.IdleTimeout),
@@ -138,7 +138,7 @@ func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: "enable-fake", Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
-			Usage: "Simulate GPUs. The numbers are invented; never switched on by itself.",
+			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given.",
 		},
 		{
 			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, value: text(&c.Fake.Profile),

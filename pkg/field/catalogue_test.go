@@ -85,7 +85,7 @@ func TestByID(t *testing.T) {
 
 // What holds for every entry.
 func TestCatalogue(t *testing.T) {
-	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', colons aside
+	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', without colons
 	all := All()
 	if !slices.IsSortedFunc(all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) }) {
 		t.Error("All is not in the order of ids")

@@ -328,7 +328,7 @@ func TestAllAtOnce(t *testing.T) {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 	if l.Fields != nil {
-		t.Errorf("fields %v beside an error", l.Fields)
+		t.Errorf("fields %v and an error", l.Fields)
 	}
 	wantErr := `parse counters: 3 errors, the first: f.csv:2:22: error: unknown type "gague", did you mean "gauge"?`
 	if err == nil || err.Error() != wantErr {

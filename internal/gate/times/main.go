@@ -30,24 +30,28 @@ func main() {
 	for in.Scan() {
 		var e event
 		if json.Unmarshal(in.Bytes(), &e) != nil {
-			fmt.Fprintln(os.Stdout, in.Text()) // of the compiler
+			say("%s\n", in.Text()) // of the compiler
 			continue
 		}
 		ended := e.Action == "pass" || e.Action == "fail"
 		failed = failed || e.Action == "fail"
 		switch {
 		case ended && e.Test == "":
-			fmt.Fprintf(os.Stdout, "%7.1f s %s %s\n", e.Elapsed, e.Action, e.Package)
+			say("%7.1f s %s %s\n", e.Elapsed, e.Action, e.Package)
 		case ended && !strings.Contains(e.Test, "/"):
 			tests = append(tests, e)
 		}
 	}
 	slices.SortFunc(tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-	fmt.Fprintln(os.Stdout, "slowest tests (those that run side by side count twice):")
+	say("slowest tests (those that run side by side count twice):\n")
 	for _, e := range tests[:min(most, len(tests))] {
-		fmt.Fprintf(os.Stdout, "%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
+		say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
 	}
 	if failed || in.Err() != nil {
 		os.Exit(1)
 	}
+}
+
+func say(format string, args ...any) {
+	_, _ = fmt.Fprintf(os.Stdout, format, args...) // nothing can be done about an error
 }
