@@ -68,7 +68,6 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"once", "--format=json"}, texts: []string{"text or openmetrics"}},
 		{args: []string{"once", "--samples=0"}, texts: []string{"from 1 to 16"}},
 		{args: []string{"check", "a", "b"}, texts: []string{"one file"}},
-		{args: []string{"docs", "songs"}, texts: []string{`no page "songs"`}},
 	} {
 		o := execute(t, c.env, c.args...)
 		o.want(t, 1, c.texts...)
