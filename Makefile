@@ -156,10 +156,12 @@ size: ## Count the product: lines, packages, edges, files per type; fail above t
 deadcode: $(DEADCODE) ## Functions that no program reaches, and test helpers that no test does
 	@DEADCODE=$(DEADCODE) .ci/deadcode
 
+# -e: a proxy that refuses a module's list of versions stops only that module.
 .PHONY: outdated
 outdated: ## Modules with newer versions, of all go.mod files
 	@for mod in $$(git ls-files '*go.mod'); do \
-		echo "$$mod:"; (cd "$$(dirname "$$mod")" && $(GO) list -mod=readonly -m -u -f '{{if and .Update (not .Indirect)}}  {{.Path}} {{.Version}} -> {{.Update.Version}}{{end}}' all | sed '/^$$/d'); \
+		echo "$$mod:"; (cd "$$(dirname "$$mod")" && $(GO) list -e -mod=readonly -m -u \
+			-f '{{if not .Indirect}}{{if .Update}}  {{.Path}} {{.Version}} -> {{.Update.Version}}{{else if .Error}}  {{.Path}} {{.Version}}: not known: {{.Error.Err}}{{end}}{{end}}' all | cut -c1-200 | sed '/^ *$$/d'); \
 	done
 
 .PHONY: pure

@@ -26,7 +26,7 @@ func run(ctx context.Context, args []string, s streams, lookup func(string) (str
 		return 0
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // there is nobody left to tell
+		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // an error here cannot be reported
 	}
 	return 1
 }
