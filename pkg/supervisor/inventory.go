@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -150,10 +151,8 @@ func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 		for i := range s.Devices {
 			if d := &s.Devices[i]; d.Level == field.GPU && d.GPU != "" {
 				gpus = append(gpus, d)
-				if n, ok := v.numbers[d.ID]; ok && !taken[n] {
+				if n, ok := v.numbers[d.ID]; ok {
 					taken[n] = true
-				} else {
-					delete(v.numbers, d.ID) // it is new, or another has had its number since
 				}
 			}
 		}
@@ -166,6 +165,7 @@ func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 			for i := 0; taken[n]; i++ {
 				n = strconv.Itoa(i)
 			}
+			maps.DeleteFunc(v.numbers, func(_, other string) bool { return other == n }) // of one that is gone
 			taken[n], v.numbers[d.ID] = true, n
 		}
 		renumbered = renumbered || n != d.GPU

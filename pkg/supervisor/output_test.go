@@ -1,0 +1,168 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func newOutput(echo func(string)) (*output, *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	o := &output{log: zap.New(core), collector: "toy", echo: echo}
+	o.pid.Store(7)
+	return o, logs
+}
+
+func write(t *testing.T, o *output, text string) {
+	t.Helper()
+	if n, err := o.Write([]byte(text)); n != len(text) || err != nil {
+		t.Errorf("write of %d bytes: %d, %v", len(text), n, err)
+	}
+}
+
+// Entries of a child's logger arrive as they were made; what else it prints are
+// lines of a library. Pieces of lines are put together.
+func TestOutput(t *testing.T) {
+	var printed []string
+	o, logs := newOutput(func(line string) { printed = append(printed, line) })
+	var b bytes.Buffer
+	log := ChildLogger(&b, zapcore.DebugLevel).Named("nvml").With(zap.String("device", "GPU-1"))
+	log.Warn("lost", zap.Int("calls", 1<<60), zap.Float64("share", 0.5), zap.Duration("after", time.Second), zap.String("collector", "other"))
+	log.Debug("found")
+	text := "first line\r\n" + b.String() + `{"level":"fatal","msg":"no end"}` + "\n" + `{"level":"x` + "\n" + `{"level":"odd","msg":"m"}` + "\n\xff\nlast"
+	for _, part := range strings.SplitAfter(text, "e") {
+		write(t, o, part)
+	}
+	o.flush()
+	type entry struct {
+		Level   zapcore.Level
+		Logger  string
+		Message string
+		Fields  map[string]any
+	}
+	var got []entry
+	for _, e := range logs.All() {
+		got = append(got, entry{e.Level, e.LoggerName, e.Message, e.ContextMap()})
+	}
+	line := func(text string) entry {
+		return entry{zapcore.DebugLevel, "", "output of a library", map[string]any{"collector": "toy", "pid": int64(7), "line": text}}
+	}
+	plain := map[string]any{"collector": "toy", "pid": int64(7)}
+	want := []entry{
+		line("first line"),
+		{zapcore.WarnLevel, "nvml", "lost", map[string]any{
+			"collector": "toy", "pid": int64(7), "device": "GPU-1", "calls": int64(1 << 60), "share": 0.5, "after": "1s",
+		}},
+		{zapcore.DebugLevel, "nvml", "found", map[string]any{"collector": "toy", "pid": int64(7), "device": "GPU-1"}},
+		{zapcore.ErrorLevel, "", "no end", plain}, // nothing that a child says ends the parent
+		line(`{"level":"x`),
+		{zapcore.InfoLevel, "", "m", plain},
+		line("?"),
+		line("last"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"first line", `{"level":"x`, "?", "last"}, printed); diff != "" {
+		t.Errorf("lines of the library (-want +got):\n%s", diff)
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	o, logs := newOutput(nil)
+	write(t, o, strings.Repeat("x", 10*maxLine))
+	if len(o.partial) != maxLine {
+		t.Errorf("%d bytes are kept of a line, want %d", len(o.partial), maxLine)
+	}
+	for range 2 {
+		before := logs.Len()
+		for range 3 * linesPerTick {
+			write(t, o, "line\n")
+		}
+		if got := logs.Len() - before; got != linesPerTick {
+			t.Errorf("%d entries between two ticks, want %d", got, linesPerTick)
+		}
+		o.tick()
+		last := logs.All()[logs.Len()-1]
+		if last.Message != "log entries of a child were dropped" || last.ContextMap()["entries"].(int64) < linesPerTick {
+			t.Errorf("the last entry is %v, want the number of those dropped", last)
+		}
+	}
+}
+
+// What a child logs while it only looks is written when it is of use after all.
+func TestOutputIsHeldBack(t *testing.T) {
+	o, logs := newOutput(nil)
+	write(t, o, "at once\n")
+	o.hold()
+	write(t, o, "later\n{\"level\":\"info\",\"msg\":\"too\"}\n")
+	if logs.Len() != 1 {
+		t.Errorf("%d entries while they are held back, want the one before", logs.Len())
+	}
+	o.release()
+	write(t, o, "after\n")
+	var got []string
+	for _, e := range logs.All() {
+		got = append(got, fmt.Sprint(e.ContextMap()["line"], " ", e.Message))
+	}
+	want := []string{"at once output of a library", "later output of a library", "<nil> too", "after output of a library"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func FuzzOutput(f *testing.F) {
+	f.Add([]byte(`{"level":"info","msg":"x","pid":1e999,"a":[{"b":null}]}` + "\n"))
+	f.Add([]byte("SIGSEGV: x\r\n\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, logs := newOutput(nil)
+		write(t, o, string(b))
+		o.flush()
+		for _, e := range logs.All() {
+			if e.Level > zapcore.ErrorLevel || e.Level < zapcore.DebugLevel {
+				t.Errorf("an entry of level %v", e.Level)
+			}
+		}
+		_ = o.words.text()
+	})
+}
+
+func TestLastWords(t *testing.T) {
+	f := func(stderr, reason, text string) {
+		t.Helper()
+		var w lastWords
+		for line := range strings.SplitSeq(stderr, "\n") {
+			w.add(line)
+		}
+		if r, got := w.explain(); r != reason || !strings.Contains(got, text) {
+			t.Errorf("%q is explained as %s %q, want %s and %q", stderr, r, got, reason, text)
+		}
+	}
+	trace := "\ngoroutine 1 [running]:\n" + strings.Repeat("main.f(...)\n\t/x.go:1 +0x1\n", 200)
+	f("", "", "")
+	f("a\nno licence\n\n", "", "")
+	f("SIGSEGV: segmentation violation\nPC=0x1 m=0"+trace, ReasonCrash, "SIGSEGV")
+	f("panic: oh no\n"+trace, ReasonCrash, "panic: oh no")
+	f("fatal error: out of memory\n"+trace, ReasonCrash, "out of memory")
+	f("hello\nrocm.cc:3: int f(): Assertion `a' failed.\nSIGABRT: abort\nPC=0x1"+trace, ReasonAbort, "rocm.cc:3: int f(): Assertion `a' failed.")
+	f("terminate called after throwing\n  what():  bad\nmore\nSIGABRT: abort\n"+trace, ReasonAbort, "what():  bad")
+	f("something odd\nSIGABRT: abort\n"+trace, ReasonAbort, "something odd")
+	f("SIGABRT: abort\n"+trace, ReasonAbort, "nothing was said")
+
+	var w lastWords
+	for i := range 5000 {
+		w.add(fmt.Sprint("line ", i))
+	}
+	w.add("the last one")
+	w.add(" ")
+	if n := strings.Count(w.text(), "\n"); n != wordsLines-1 || w.last() != "the last one" || w.said() != "the last one" {
+		t.Errorf("%d lines are kept, the last is %q", n+1, w.last())
+	}
+}

@@ -1,0 +1,243 @@
+package supervisor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+func TestPauses(t *testing.T) {
+	p := pauses{longest: 3 * time.Second}
+	f := func(served, want time.Duration) {
+		t.Helper()
+		if got := p.next(served); got != want {
+			t.Errorf("pause %v after a session in service for %v, want %v", got, served, want)
+		}
+	}
+	for _, millis := range []int{100, 200, 400, 800, 1600, 3000, 3000, 3000} {
+		f(0, time.Duration(millis)*time.Millisecond)
+	}
+	f(time.Hour, 100*time.Millisecond)
+	for _, millis := range []int{200, 400, 800, 1000, 1000} {
+		f(time.Millisecond, time.Duration(millis)*time.Millisecond)
+	}
+	f(2*time.Second, 400*time.Millisecond)
+	f(0, 800*time.Millisecond)
+}
+
+func TestParseStat(t *testing.T) {
+	line := "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 100 1000 25 18446744073709551615 1"
+	u, err := parseStat([]byte(line), 4096)
+	if err != nil || u.resident != 25*4096 || u.cpu != 2*time.Second {
+		t.Errorf("parseStat = %+v, %v, want 25 pages and 2s", u, err)
+	}
+	for _, bad := range []string{"", "12 (a", "12 (a) S 1 2"} {
+		if _, err := parseStat([]byte(bad), 4096); err == nil {
+			t.Errorf("parseStat(%q) gives no error", bad)
+		}
+	}
+}
+
+// numbered is a source with a GPU that the driver calls n, and a link of it.
+func numbered(id, n string) *view.Source {
+	return &view.Source{Devices: []collector.Device{
+		{ID: id, Level: field.GPU, GPU: n}, {ID: id + "/link", Parent: id, Level: field.Link, GPU: n},
+	}}
+}
+
+func TestRenumber(t *testing.T) {
+	var v inventory
+	f := func(driver, want string) {
+		t.Helper()
+		var in []*view.Source
+		for name := range strings.FieldsSeq(driver) {
+			in = append(in, numbered(name[:1], name[1:]))
+		}
+		var got []string
+		for _, s := range v.renumber(in) {
+			got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
+			if s.Devices[1].GPU != s.Devices[0].GPU {
+				t.Errorf("the link of %s has number %s", s.Devices[0].ID, s.Devices[1].GPU)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("the driver's %s become %s, want %s", driver, got, want)
+		}
+		for i, name := range strings.Fields(driver) {
+			if in[i].Devices[0].GPU != name[1:] {
+				t.Errorf("the sources of the session were changed")
+			}
+		}
+	}
+	f("a0 b1 c2", "a0 b1 c2")
+	f("a0 c1", "a0 c2")
+	f("c0", "c2")
+	f("a0 b1 c2", "a0 b1 c2")
+	f("a0 d1 c2", "a0 d1 c2") // another board in the slot of b
+	f("a0 b1 c2 d3", "a0 b3 c2 d1")
+	f("e0 a1 b2 c3 d4", "e4 a0 b3 c2 d1")
+}
+
+func TestComplete(t *testing.T) {
+	now := time.Now()
+	old := now.Add(-time.Minute)
+	nan := math.NaN()
+	shown := func(at time.Time, value float64) []*view.Source {
+		s := part("x", 1, "a", "b")
+		appendRow(s, value, at)
+		return []*view.Source{s}
+	}
+	next := func(rows int, value float64, stamps ...time.Time) []*view.Source {
+		s := part("x", 1, "a", "b")
+		for range rows {
+			appendRow(s, value, stamps...)
+		}
+		return []*view.Source{s, part("x", 1, "new")} // what is new is not waited for
+	}
+	f := func(what string, shown, next []*view.Source, want bool) {
+		t.Helper()
+		if got := complete(shown, next, now, 30*time.Second, patientRows); got != want {
+			t.Errorf("%s: complete is %v, want %v", what, got, want)
+		}
+	}
+	f("nothing was shown", nil, next(0, 1), true)
+	f("no rows yet", shown(now, 1), next(0, 1), false)
+	f("no rows of what was not fresh", shown(old, 1), next(0, 1), true)
+	f("a row", shown(now, 1), next(1, 1, now), true)
+	f("a row without one of the devices", shown(now, 1), next(1, 1, now, time.Time{}), false)
+	f("a row with a blank cell", shown(now, 1), next(1, nan, now), false)
+	f("two of them", shown(now, 1), next(patientRows-1, nan, now), false)
+	f("three of them", shown(now, 1), next(patientRows, nan, now), true)
+	f("a cell that was blank before", shown(now, nan), next(1, nan, now), true)
+	slow := shown(old, 1)
+	slow[0].Interval = time.Minute
+	f("no rows of a slow source", slow, next(0, 1), false)
+}
+
+// Columns with other labels are other cells.
+func TestCellsByLabels(t *testing.T) {
+	d := collector.Device{ID: "a"}
+	seen := map[cell]string{}
+	for _, labels := range [][]collector.Label{nil, {{Name: "a", Value: "b"}}, {{Name: "a", Value: "bc"}}, {{Name: "ab", Value: "c"}}, {{Name: "a"}, {Name: "b"}}} {
+		c := cellOf(&d, &collector.Column{Field: 1, Labels: labels})
+		if other, ok := seen[c]; ok {
+			t.Errorf("labels %v and %s are one cell", labels, other)
+		}
+		seen[c] = fmt.Sprint(labels)
+	}
+}
+
+// Status and metrics can be read by several at once while sessions come and go.
+func TestReadersDuringHandovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b", "c")
+		b := start(t, l, Options{Session: session.Options{RescanInterval: 2 * time.Second}})
+		pass(12 * time.Second)
+		l.set(func() { l.ids = l.ids[:2] }) // one is absent from now on
+		pass(12 * time.Second)
+		var wg sync.WaitGroup
+		end := time.Now().Add(20 * time.Second)
+		for range 4 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					for range 3 {
+						st := b.Status()
+						if n := len(st.Devices); n != 3 || st.Devices[2].Device.ID != "c" {
+							t.Errorf("status of %d devices: %+v", n, st.Devices)
+							return
+						}
+					}
+					time.Sleep(7 * time.Millisecond)
+				}
+			})
+		}
+		for n := 0; time.Now().Before(end); n++ {
+			if _, err := b.want(setList(list(1 + n%3))); err != nil {
+				t.Error(err)
+			}
+			_ = gather(t, b.Supervisor)
+			time.Sleep(300 * time.Millisecond)
+		}
+		wg.Wait()
+		_, _ = b.stop()
+	})
+}
+
+// The devices of a hidden collector are another's and not among the metrics.
+func TestHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a")
+		b := start(t, l, Options{Hidden: true})
+		pass(3 * time.Second)
+		if got := gather(t, b.Supervisor)["warpgauge_device_state"]; got != nil || !b.Status().Up {
+			t.Errorf("metrics %v, status %+v", got, b.Status())
+		}
+		_, _ = b.stop()
+	})
+}
+
+// Every state is a series, 1 for the one that is so.
+func TestStateMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, "a", "b")
+		l.failure["b"] = collector.ErrDeviceLost
+		b := start(t, l, Options{})
+		pass(3500 * time.Millisecond)
+		f := func(want float64, name string, labels ...string) {
+			t.Helper()
+			if got := value(t, b.Supervisor, name, labels...); got != want {
+				t.Errorf("%s%v is %v, want %v", name, labels, got, want)
+			}
+		}
+		f(1, "warpgauge_collector_up")
+		f(1, "warpgauge_device_state", "device", "a", "state", "up")
+		f(0, "warpgauge_device_state", "device", "b", "state", "up")
+		f(1, "warpgauge_device_state", "device", "b", "state", "lost")
+		f(1, "warpgauge_device_problem", "device", "b", "cause", "lost")
+		f(1, "warpgauge_devices", "state", "lost")
+		f(2, "warpgauge_devices_expected")
+		if got := value(t, b.Supervisor, "warpgauge_sample_age_seconds", "device", "a"); got <= 0 || got >= 1 {
+			t.Errorf("the last sample is %v s old, want under a tick", got)
+		}
+		f(1, "warpgauge_collector_opens_total", "result", "success")
+		if n := len(gather(t, b.Supervisor)["warpgauge_device_state"].GetMetric()); n != 2*int(session.LastState+1) {
+			t.Errorf("%d series of states of two devices", n)
+		}
+		if got := b.count("device is not up"); got != 1 {
+			t.Errorf("%d lines of the lost device, want one", got)
+		}
+		l.set(func() { delete(l.failure, "b") })
+		pass(5 * time.Second)
+		if got := b.count("device is up again"); got != 1 {
+			t.Errorf("%d lines that it is up again, want one", got)
+		}
+		_, _ = b.stop()
+	})
+}
+
+func TestCausesComeBackAsErrors(t *testing.T) {
+	for _, err := range []error{
+		collector.ErrOutdated, collector.ErrNothingToRead, collector.ErrNotBuiltIn, collector.ErrNotLoaded, collector.ErrNoDevices, collector.ErrColumnsChanged,
+	} {
+		cause := session.CauseOf(fmt.Errorf("x: %w", err))
+		if got := errorOf(cause, "text"); session.CauseOf(got) != cause || got.Error() != "text" {
+			t.Errorf("%v is cause %q and comes back as %v", err, cause, got)
+		}
+	}
+	if got := errorOf(session.CauseError, "text"); session.CauseOf(got) != session.CauseError {
+		t.Errorf("an error without a cause comes back as %v", got)
+	}
+	if !slices.IsSorted(reasons) {
+		t.Errorf("reasons %v are not sorted", reasons)
+	}
+}
