@@ -19,12 +19,17 @@ BENCHTIME ?= 1s
 IMAGE     ?= warpgauge:$(VERSION)
 
 # For NVIDIA's Go bindings, which the vendor collectors are made for: their
-# headers mark functions as deprecated that they wrap themselves, some 100 lines
-# of compiler warnings that no user of ours can act on.
+# headers mark functions as deprecated that they wrap themselves: some 100 lines of
+# compiler warnings that no user can act on.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
 LINT_VERSION := v2.15.0
 LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
+DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print $$2 }' test/tools/lint/go.mod)/deadcode
+
+# What make test leaves to make test-all and CI: end-to-end tests of the real binary,
+# and tests that take more than some seconds on a quiet core, by their names.
+SLOW_TESTS := ^(TestE2E.*|TestTornRows)$$
 
 # Tools that have a module of their own; its go.mod says which versions.
 CHART_TOOLS    := test/tools/chart
@@ -82,8 +87,17 @@ packages: $(NFPM) ## Make the Debian and the RPM package in dist
 check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 
 .PHONY: test
-test: ## All tests, the end-to-end test of the real binary included
+test: ## All tests but the slow ones: about 2 minutes on two cores
+	@echo "tests of $$($(GO) list ./... | wc -l) packages, as each ends; left to make test-all: $(SLOW_TESTS)"
+	@$(GO) test -skip '$(SLOW_TESTS)' ./... | sed -u '/no test files/d'
+
+.PHONY: test-all
+test-all: ## All tests, those of the real binary with a real Prometheus included: what CI runs
 	$(GO) test ./...
+
+.PHONY: test-times
+test-times: ## All tests again, and the slowest by name
+	@$(GO) test -count=1 -json ./... | $(GO) run ./internal/gate/times
 
 .PHONY: race
 race: race-packages race-e2e ## All tests under the race detector
@@ -91,7 +105,7 @@ race: race-packages race-e2e ## All tests under the race detector
 # Apart, since CI has a stage for each: tests of the real binary are TestE2E….
 .PHONY: race-packages race-e2e
 race-packages:
-	$(GO) test -race -skip '^TestE2E' ./benchmarks/... ./cmd/... ./collectors/... ./pkg/...
+	$(GO) test -race -skip '^TestE2E' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
@@ -121,12 +135,34 @@ fmt: ## Format all Go files
 	@gofmt -s -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
 .PHONY: lint
-lint: $(LINT) ## golangci-lint (with staticcheck) and shellcheck
+lint: $(LINT) words size deadcode ## golangci-lint (with staticcheck), shellcheck, words, size, deadcode
 	@$(LINT) run --allow-serial-runners ./...
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-		deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-		deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
-		deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types; else echo "shellcheck is not installed: scripts not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
+
+SCRIPTS := .ci/run .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+	deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
+
+.PHONY: words
+words: ## Words that the house style does not use (.ci/words.list), in code and pages
+	@.ci/words
+
+.PHONY: size
+size: ## Count the product: lines, packages, edges, files per type; fail above the limits
+	@$(GO) run ./internal/gate/size
+
+.PHONY: deadcode
+deadcode: $(DEADCODE) ## Functions that no program reaches, and test helpers that no test does
+	@DEADCODE=$(DEADCODE) .ci/deadcode
+
+# -e: a proxy that refuses a module's list of versions stops only that module.
+.PHONY: outdated
+outdated: ## Modules with newer versions, of all go.mod files
+	@for mod in $$(git ls-files '*go.mod'); do \
+		echo "$$mod:"; (cd "$$(dirname "$$mod")" && $(GO) list -e -mod=readonly -m -u \
+			-f '{{if not .Indirect}}{{if .Update}}  {{.Path}} {{.Version}} -> {{.Update.Version}}{{else if .Error}}  {{.Path}} {{.Version}}: not known: {{.Error.Err}}{{end}}{{end}}' all | cut -c1-200 | sed '/^ *$$/d'); \
+	done
 
 .PHONY: pure
 pure: ## Build and vet without cgo
@@ -193,7 +229,7 @@ gpu-check-bundle: build bin/gpu-check ## Both binaries in a tarball, for a machi
 ##@ Generated files
 
 .PHONY: generate
-generate: ## Write the catalogue and the generated pages of docs/ anew
+generate: ## Write the catalogue, the generated pages of docs/, dashboards and manifests
 	$(GO) generate ./...
 
 .PHONY: manifests
@@ -211,7 +247,7 @@ pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prom
 	@$(GO) run ./dashboards/pictures/nodes -exporter $(BIN) -- dashboards/pictures/make docs/pictures
 
 .PHONY: docs
-docs: generate ## Write docs/*.md anew and check links, flags and metric names in all pages
+docs: generate ## Write the generated pages and check links, flags and metric names in all pages
 	$(GO) test -count=1 ./docs
 
 .PHONY: clean
@@ -225,7 +261,10 @@ help: ## Print this list
 		/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: $(LINT) ## Build the pinned tools into .tools
+tools: $(LINT) $(DEADCODE) ## Build the pinned tools of make lint into .tools
+
+$(DEADCODE): test/tools/lint/go.sum
+	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/tools/cmd/deadcode && touch $(abspath $@)
 
 $(LINT):
 	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"

@@ -48,7 +48,7 @@ func TestMakeTargets(t *testing.T) {
 }
 
 // repositoryPath is a file or folder of the repository as commands name it: from the root.
-var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
+var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|internal|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
 
 // TestPaths checks that the files which commands and texts name are there. What stands
 // behind / is of another root: a file of the system, a URL.
@@ -65,8 +65,8 @@ func TestPaths(t *testing.T) {
 				continue // for the reader to fill in
 			}
 			_, err := os.Stat(filepath.Join("..", name))
-			_, beside := os.Stat(filepath.Join("..", filepath.Dir(path), name))
-			if errors.Is(err, fs.ErrNotExist) && errors.Is(beside, fs.ErrNotExist) {
+			_, near := os.Stat(filepath.Join("..", filepath.Dir(path), name))
+			if errors.Is(err, fs.ErrNotExist) && errors.Is(near, fs.ErrNotExist) {
 				t.Errorf("%s: %s is not there", path, name)
 			}
 		}
@@ -186,12 +186,12 @@ func codeOf(text string) []string {
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
 }
 
-// TestIndex checks that docs/README.md leads to each page beside it.
+// TestIndex checks that docs/README.md links to each page of docs/.
 func TestIndex(t *testing.T) {
 	all := pages(t)
 	for path := range all {
-		name, beside := strings.CutPrefix(path, "docs/")
-		if beside && name != "README.md" && !strings.Contains(all["docs/README.md"], "]("+name) {
+		name, here := strings.CutPrefix(path, "docs/")
+		if here && name != "README.md" && !strings.Contains(all["docs/README.md"], "]("+name) {
 			t.Errorf("docs/README.md does not lead to %s", name)
 		}
 	}
@@ -245,7 +245,7 @@ func withoutOthersCommands(text string) string {
 	return text
 }
 
-// TestWithoutOthersCommands: a wrong flag of ours is not hidden by a command beside it.
+// TestWithoutOthersCommands: a wrong flag of ours is not hidden by a command next to it.
 func TestWithoutOthersCommands(t *testing.T) {
 	page := "Text --one.\n\n    sudo helm install x --set a=b \\\n      --two && warpgauge --three\n    FOO=1 warpgauge --four | curl --five\n"
 	got := withoutOthersCommands(page)

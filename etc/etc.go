@@ -1,5 +1,5 @@
 // Package etc holds the counters files that come with the exporter, so that the
-// binary runs without any file on disk. The files lie beside this one and are
+// binary runs without any file on disk. The files are in this directory and are
 // what an image or package installs; users copy and change them.
 package etc
 

@@ -26,8 +26,8 @@ func parse(t *testing.T, name string, text []byte) field.List {
 	return l
 }
 
-// uncomment switches on the rows that are commented out, those whose name is
-// active elsewhere aside.
+// uncomment switches on the rows that are commented out, except for those whose name
+// is active elsewhere.
 func uncomment(text []byte, active field.List) []byte {
 	have := map[string]bool{}
 	for _, f := range active.Fields {

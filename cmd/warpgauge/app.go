@@ -10,21 +10,23 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 )
 
 // errReported ends the process with code 1 without another message.
 var errReported = errors.New("reported already")
 
 // run is the whole program but for its exit. args begin with the program's name;
-// lookup reads the environment.
-func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool)) int {
-	a := &app{streams: s, lookup: lookup, flags: config.NewSet(lookup), build: readBuild()}
+// lookup reads the environment; defaults are the counters CSVs that are tried if the
+// user names none.
+func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool), defaults ...string) int {
+	a := &app{streams: s, lookup: lookup, defaults: defaults, flags: config.NewSet(lookup), build: readBuild()}
 	err := a.root().Run(ctx, args)
 	if err == nil {
 		return 0
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // there is nobody left to tell
+		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // an error here cannot be reported
 	}
 	return 1
 }
@@ -32,9 +34,10 @@ func run(ctx context.Context, args []string, s streams, lookup func(string) (str
 // app is what the subcommands share.
 type app struct {
 	streams
-	lookup func(string) (string, bool)
-	flags  *config.Set
-	build  build
+	lookup   func(string) (string, bool)
+	defaults []string // counters CSVs
+	flags    *config.Set
+	build    build
 }
 
 func (a *app) root() *cli.Command {
@@ -49,7 +52,7 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.docsCommand(), a.childCommandLine(),
+			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.childCommandLine(),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
@@ -82,6 +85,14 @@ func unknownWord(cmd *cli.Command, word string) error {
 	return fmt.Errorf("unknown command %q%s; see warpgauge --help", word, didYouMean(word, names))
 }
 
+// didYouMean names the candidate that is nearest to word, if one is near.
+func didYouMean(word string, candidates []string) string {
+	if best, ok := field.Nearest(word, candidates); ok && word != "" {
+		return fmt.Sprintf(" (did you mean %s?)", best)
+	}
+	return ""
+}
+
 // usageError keeps the library from printing the whole help after a slip.
 func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
@@ -102,6 +113,7 @@ func (a *app) config() (*config.Config, error) {
 	if err != nil {
 		return nil, &configError{err}
 	}
+	cfg.DefaultFiles = a.defaults
 	return cfg, nil
 }
 

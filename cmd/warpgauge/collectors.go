@@ -37,13 +37,16 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	amd := rocm.Options{
 		Source: cfg.ROCmSource, Library: cfg.ROCmLibrary, Log: log.Named("rocm"),
 	}
+	nvidia := func() (string, bool) {
+		return "no NVIDIA GPU: neither device nodes in /dev nor display controllers in /sys/bus/pci", nvml.Present("")
+	}
 	return []vendor{
 		{
-			name: nameDCGM, setting: cfg.DCGM, isolated: true,
+			name: nameDCGM, setting: cfg.DCGM, isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
 			open: func() collector.Collector { return dcgm.New(d) },
 		},
 		{
-			name: nameNVML, setting: cfg.NVML, isolated: true,
+			name: nameNVML, setting: cfg.NVML, isolated: true, present: unless(n.Library != "", nvidia),
 			open:      func() collector.Collector { return nvml.New(n) },
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
@@ -56,6 +59,14 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 			processes: func() collector.Collector { return rocm.NewProcesses(amd) },
 		},
 	}
+}
+
+// unless returns nil, which means present, if a library or an engine was named.
+func unless(named bool, present func() (string, bool)) func() (string, bool) {
+	if named {
+		return nil
+	}
+	return present
 }
 
 // The two collectors that can read the same GPUs.

@@ -14,15 +14,12 @@ import (
 
 // counters finds, reads and parses the counters CSV.
 type counters struct {
-	cfg    *config.Config
-	places []string // where to look when nobody names one
-	found  config.Counters
+	cfg   *config.Config
+	found config.Counters
 }
 
 func newCounters(cfg *config.Config) *counters {
-	c := &counters{cfg: cfg, places: []string{config.ContractCounters, config.OwnCounters}}
-	c.found = cfg.FindCounters(c.places...)
-	return c
+	return &counters{cfg: cfg, found: cfg.FindCounters()}
 }
 
 // read returns the content and the name of the CSV. A file that was found once
@@ -30,7 +27,7 @@ func newCounters(cfg *config.Config) *counters {
 // appeared takes over.
 func (c *counters) read() ([]byte, string, error) {
 	if c.found.Path == "" {
-		c.found = c.cfg.FindCounters(c.places...)
+		c.found = c.cfg.FindCounters()
 	}
 	data, err := c.found.Read(etc.DefaultCounters())
 	return data, c.found.Name(), err
@@ -39,7 +36,7 @@ func (c *counters) read() ([]byte, string, error) {
 // path is the file to watch; empty for the list built in.
 func (c *counters) path() string { return c.found.Path }
 
-// parse returns the list and everything that is to be said about it.
+// parse returns the list and all problems of it.
 func (c *counters) parse(data []byte, name string) (field.List, []field.Problem, error) {
 	return field.Parse(bytes.NewReader(data), field.ParseOptions{File: name, Strict: c.cfg.Strict})
 }
@@ -79,8 +76,7 @@ func (c *counters) list(data []byte, name string, log *zap.Logger) (field.List, 
 	return field.List{}, fmt.Errorf("parse counters file %q: %w", name, err)
 }
 
-// first reads the CSV at start. All its errors are things that a person must
-// put right.
+// first reads the CSV at start. All its errors are for the user to correct.
 func (c *counters) first(log *zap.Logger) (field.List, []byte, error) {
 	data, name, err := c.read()
 	if err != nil {

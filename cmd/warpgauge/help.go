@@ -13,7 +13,7 @@ const helpHead = `warpgauge serves GPU metrics to Prometheus.
 
 Usage:
   warpgauge [flags]                 serve http://HOST:9400/metrics
-  warpgauge [flags] COMMAND         see below; warpgauge COMMAND --help tells more
+  warpgauge [flags] COMMAND         see below; warpgauge COMMAND --help says more
 
 Commands:
 `
@@ -58,6 +58,6 @@ func commandHelp(c *cli.Command) string {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("\nAll flags of warpgauge --help are understood as well.\n")
+	b.WriteString("\nAll flags of warpgauge --help work as well.\n")
 	return b.String()
 }

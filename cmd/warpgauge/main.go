@@ -5,10 +5,12 @@ import (
 	"context"
 	"io"
 	"os"
+
+	"warpgauge/pkg/config"
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.LookupEnv))
+	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.LookupEnv, config.DefaultCounters()...))
 }
 
 // streams is where a command writes: what was asked for, and everything else.

@@ -14,7 +14,7 @@ import (
 // mappings know. They do not ask more often than this.
 const suspicionPeriod = time.Second
 
-// suspicion has the kubelet and the container runtime asked at once where what they
+// suspicion has the kubelet and the container runtime asked at once when what they
 // said last seems to be old: devices have come or gone, or there is a container that they
 // have not reported.
 type suspicion struct {

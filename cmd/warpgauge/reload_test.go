@@ -251,7 +251,9 @@ func TestReloaderRun(t *testing.T) {
 func TestCountersStayWithTheirFile(t *testing.T) {
 	dir := t.TempDir()
 	path := dir + "/default-counters.csv"
-	c := &counters{cfg: config.Default(), places: []string{path}}
+	cfg := config.Default()
+	cfg.DefaultFiles = []string{path}
+	c := &counters{cfg: cfg}
 	_, name, err := c.read()
 	if err != nil || name != "built-in default-counters.csv" {
 		t.Fatalf("counters are %q, %v, want the list built in", name, err)

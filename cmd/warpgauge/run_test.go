@@ -1,13 +1,10 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/fake"
 )
@@ -71,7 +68,6 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"once", "--format=json"}, texts: []string{"text or openmetrics"}},
 		{args: []string{"once", "--samples=0"}, texts: []string{"from 1 to 16"}},
 		{args: []string{"check", "a", "b"}, texts: []string{"one file"}},
-		{args: []string{"docs", "songs"}, texts: []string{`no page "songs"`}},
 	} {
 		o := execute(t, c.env, c.args...)
 		o.want(t, 1, c.texts...)
@@ -173,31 +169,11 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-func TestGeneratedPages(t *testing.T) {
-	for _, page := range []string{"flags", "fields", "metrics", "nvml", "migration-names"} {
-		want, err := os.ReadFile(filepath.Join("..", "..", "docs", page+".md"))
-		must(t, err)
-		o := execute(t, nil, "docs", page)
-		o.want(t, 0)
-		if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(o.out, "\n")); d != "" {
-			t.Errorf("docs/%s.md is out of date, run make generate (-file +program):\n%s", page, d)
-		}
-	}
-}
-
 func TestDidYouMean(t *testing.T) {
 	names := []string{"check", "once", "devices"}
 	for in, want := range map[string]string{"chck": " (did you mean check?)", "device": " (did you mean devices?)", "x": "", "everything": "", "": ""} {
 		if got := didYouMean(in, names); got != want {
 			t.Errorf("didYouMean(%q) = %q, want %q", in, got, want)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

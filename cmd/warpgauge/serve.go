@@ -96,7 +96,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		stages = append(stages, stage{
 			name: "file watch", grace: shortGrace,
 			run: func(ctx context.Context) error {
-				return config.Watch(ctx, path, config.WatchOptions{Logger: log.Named("watch"), Known: r.lastRead}, func() { r.ask("file change") })
+				return config.Watch(ctx, path, log.Named("watch"), r.lastRead, func() { r.ask("file change") })
 			},
 		})
 	}

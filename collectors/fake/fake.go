@@ -56,15 +56,6 @@ func (o Options) withSpec() Options {
 	return o
 }
 
-// New makes a collector of a node of its own. The error is a bad option's.
-func New(o Options) (collector.Collector, error) {
-	w, err := NewWorld(o)
-	if err != nil {
-		return nil, err
-	}
-	return w.Collector(), nil
-}
-
 // Factory makes a node and returns the factory of its collectors, which all see
 // the same devices, values and faults.
 func Factory(o Options) (collector.Factory, error) {

@@ -435,8 +435,8 @@ func TestManyDevices(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	f := func(o Options, want string) {
 		t.Helper()
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New(%+v): got error %v, want %q", o, err, want)
+		if _, err := Factory(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Factory(%+v): got error %v, want %q", o, err, want)
 		}
 		if _, err := Factory(o); err == nil {
 			t.Errorf("Factory(%+v): got no error", o)

@@ -86,15 +86,11 @@ func newRig(tb testing.TB, node *nvmltest.Node) collectortest.Rig {
 		LoseDevice:    func(id string) { gpu, _ := r.gpu(tb, id); node.Lose(gpu) },
 		RestoreDevice: func(id string) { gpu, _ := r.gpu(tb, id); node.Restore(gpu) },
 		Hang:          func(id string) func() { gpu, _ := r.gpu(tb, id); return node.Hang(gpu, nvmltest.Every) },
-		ChangeColumns: func() {
-			node.SetMIG(0, "1g.10gb", "1g.10gb")
-			time.Sleep(pollEvery)
-		},
-		FailOpen: func() func() { node.Unload(); return func() { node.LoadDriver("") } },
+		ChangeColumns: func() { node.SetMIG(0, "1g.10gb", "1g.10gb") },
+		FailOpen:      func() func() { node.Unload(); return func() { node.LoadDriver("") } },
 		RaiseEvent: func(id string, _ field.ID, value float64) {
 			gpu, _ := r.gpu(tb, id)
 			node.XID(gpu, uint64(value))
-			time.Sleep(pollEvery) // so that the next sample reads the event set
 		},
 	}
 }

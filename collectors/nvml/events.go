@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// pollEvery is how often an event set is read, without waiting for an event.
-	pollEvery = 250 * time.Millisecond
-
 	// Pauses between attempts to open an event set again.
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -60,12 +57,11 @@ type xids struct {
 	log  *zap.Logger
 	now  func() time.Time
 
-	set    eventSet // nil while none is open
-	polled time.Time
-	retry  time.Time // not before that is a set opened again
-	pause  time.Duration
-	deaf   bool // and it is logged that no set is open
-	cost   meter
+	set   eventSet  // nil while none is open
+	retry time.Time // not before that is a set opened again
+	pause time.Duration
+	deaf  bool // and it is logged that no set is open
+	cost  meter
 
 	waiting      []xid // for a row, from the oldest
 	lost         uint64
@@ -144,13 +140,9 @@ func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Devic
 	return nil, fmt.Errorf("register for events: %w", ret)
 }
 
-// poll reads the events that wait, unless it has done so a moment ago.
+// poll reads the events that are there. It does not wait for one.
 func (x *xids) poll() {
 	now := x.now()
-	if now.Sub(x.polled) < pollEvery {
-		return
-	}
-	x.polled = now
 	if x.set == nil {
 		x.reopen(now)
 	}
@@ -306,9 +298,6 @@ func (p *eventsPart) device(e xid) int {
 }
 
 func (p *eventsPart) columns() []collector.Column { return p.cols }
-
-// pollNow makes the next sample read the event set, however long the last time is ago.
-func (p *eventsPart) pollNow() { p.polled = time.Time{} }
 
 func (p *eventsPart) sample(row []float64, due []bool) error {
 	p.poll()

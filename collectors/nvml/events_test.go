@@ -92,10 +92,9 @@ func fakeEventsPart(t *testing.T, s *fakeEvents, log *zap.Logger) *eventsPart {
 // sampled is what a row has: the last XIDs and the events, by device.
 type sampled struct{ Last, Events map[int][]float64 }
 
-// sampleEvents samples when it is time to read the event set again.
+// sampleEvents samples all columns.
 func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 	t.Helper()
-	time.Sleep(pollEvery)
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 	for i := range row {
 		row[i], due[i] = math.NaN(), true
@@ -169,7 +168,6 @@ func TestEventsNotDue(t *testing.T) {
 		p := fakeEventsPart(t, s, zap.NewNop())
 		defer p.close()
 		s.xid(31, noInstance, noInstance)
-		time.Sleep(pollEvery)
 		row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 		if err := p.sample(row, due); err != nil {
 			t.Fatal(err)
@@ -258,7 +256,7 @@ func TestEventsInterrupted(t *testing.T) {
 }
 
 // TestXIDOfALostGPU: the row of the tick in which calls begin to answer that the GPU is
-// lost has the XID, however short a time ago the event set was read.
+// lost has the XID.
 func TestXIDOfALostGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &fakeEvents{}
@@ -280,7 +278,6 @@ func TestXIDOfALostGPU(t *testing.T) {
 		nan := math.NaN()
 		f("all is well", nil, nan)
 		events.xid(79, noInstance, noInstance)
-		f("the event set was read a moment ago", nil, nan)
 		temperature.err = collector.ErrDeviceLost
 		f("lost", collector.ErrDeviceLost, 79)
 		events.waiting = []nvml.EventData{{EventType: nvml.EventMigConfigChange}}

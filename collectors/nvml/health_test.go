@@ -212,7 +212,6 @@ func TestHealthXIDs(t *testing.T) {
 			for _, c := range codes {
 				s.xid(c, noInstance, noInstance)
 			}
-			time.Sleep(pollEvery)
 			if diff := cmp.Diff(map[string]string{"ALL": want}, watches(t, p)); diff != "" {
 				t.Errorf("after XIDs %v (-want +got):\n%s", codes, diff)
 			}

@@ -242,7 +242,7 @@ func TestOneCallForMany(t *testing.T) {
 		}
 		got := map[string]uint64{}
 		for name, calls := range n.AllCalls() {
-			// Event sets are read now and then, whatever is sampled.
+			// The event set is read, whatever is sampled.
 			if calls > 0 && name != "nvmlEventSetWait_v2" {
 				got[name] = calls
 			}

@@ -87,9 +87,6 @@ func (s *source) Sample(row []float64, due []bool) error {
 	for i := range s.parts {
 		p := &s.parts[i]
 		last := s.events != nil && i == len(s.parts)-1
-		if last && err != nil {
-			s.events.pollNow()
-		}
 		if !last && err != nil && ends(err) {
 			continue
 		}

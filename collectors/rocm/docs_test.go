@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -60,15 +61,14 @@ func TestSupplies(t *testing.T) {
 			t.Errorf("reading %+v has no file", r)
 		}
 	}
-	from := map[field.ID][]string{}
-	for _, s := range Supplies() {
-		if _, twice := from[s.Field]; twice {
-			t.Errorf("field %d twice", s.Field)
+	from := supplied()
+	for id := range from {
+		if d, ok := field.ByID(id); !ok || !Supplies(d) {
+			t.Errorf("field %d is not in the catalogue", id)
 		}
-		if _, ok := field.ByID(s.Field); !ok {
-			t.Errorf("field %d is not in the catalogue", s.Field)
-		}
-		from[s.Field] = s.From
+	}
+	if xid, _ := field.ByID(field.XIDErrors); Supplies(xid) {
+		t.Error("AMD GPUs supply XIDs")
 	}
 	for id, want := range map[field.ID][]string{
 		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"}, dcgmSerial: {"serial_number"},
@@ -141,10 +141,9 @@ func markdown() string {
 	b.WriteString("\n## Of an XGMI link\n\n")
 	writeSpecs(&b, specs[2])
 	b.WriteString("\n## Texts\n\nFor rows of type label.\n\n| Field | File |\n|---|---|\n")
-	for _, s := range Supplies() {
-		if file, ok := textFiles()[s.Field]; ok {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", nameOf(s.Field), file)
-		}
+	files := textFiles()
+	for _, id := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", nameOf(id), files[id])
 	}
 	b.WriteString(docsProcesses)
 	return b.String()

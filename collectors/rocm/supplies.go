@@ -7,17 +7,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Supply is a field that this collector can supply, and what it reads for it.
-type Supply struct {
-	Field field.ID
-	// From are files below the GPU's directory, or below /sys/class/kfd/ if they
-	// begin with kfd/; none for what is known at Open.
-	From []string
+// Supplies reports whether some AMD GPU, partition or link has the field. It is for
+// the documentation and touches nothing.
+func Supplies(d *field.Descriptor) bool {
+	_, ok := supplied()[d.ID]
+	return ok
 }
 
-// Supplies lists the fields that this collector can supply for some GPU, partition
-// or link, by id. It is for the documentation and touches nothing.
-func Supplies() []Supply {
+// supplied maps the fields that this collector can supply to what they are read
+// from: files below the GPU's directory, or below /sys/class/kfd/ if they begin with
+// kfd/; none for what is known at Open.
+func supplied() map[field.ID][]string {
 	by := map[field.ID][]string{}
 	for _, specs := range everySpec() {
 		for _, s := range specs {
@@ -27,13 +27,11 @@ func Supplies() []Supply {
 	for id, file := range textFiles() {
 		by[id] = append(by[id], file)
 	}
-	var out []Supply
 	for id, from := range by {
 		slices.Sort(from)
-		out = append(out, Supply{id, slices.Compact(from)})
+		by[id] = slices.Compact(from)
 	}
-	slices.SortFunc(out, func(a, b Supply) int { return int(a.Field) - int(b.Field) })
-	return out
+	return by
 }
 
 // everySpec returns all columns that a GPU, a partition and a link can have.

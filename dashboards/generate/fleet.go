@@ -1,6 +1,6 @@
 package main
 
-// fleet is for whoever answers for all nodes: how many, how busy, what is broken.
+// fleet is for the operator of all nodes: how many, how busy, what is broken.
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", instance)
 	b.row("Now")

@@ -1,6 +1,6 @@
 package main
 
-// node is every GPU of some nodes beside each other.
+// node is every GPU of some nodes next to each other.
 func node() *builder {
 	b := newDashboard("warpgauge-node", "GPUs / Node", "Every GPU of a node, on NVIDIA and AMD alike.", instance, gpuIndex)
 	b.legend = "right" // a line for each GPU

@@ -89,7 +89,7 @@ func TestMigrationFromTheirChart(t *testing.T) {
 			}
 		}
 	}
-	// All of it in one file, as somebody brings it.
+	// All of it in one file, as a user has it.
 	all := map[string]any{}
 	for name, value := range theirs {
 		if value == "" {

@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// pod is what a DaemonSet asks for that somebody has to approve of, and its flags but
+// pod is what a DaemonSet asks for that an administrator has to approve of, and its flags but
 // for those that every pod has.
 type pod struct {
 	Kinds []string // of the release, but for DaemonSets, Service and ServiceAccount
@@ -25,7 +25,7 @@ type pod struct {
 	Token bool
 	Host  []string // paths, "pid", "network", "privileged", capabilities
 	Args  []string
-	Env   []string // "name" or "name=value", but for what the pod is told of itself
+	Env   []string // "name" or "name=value", except for what the pod learns about itself
 }
 
 const kubelet = "/var/lib/kubelet/pod-resources"

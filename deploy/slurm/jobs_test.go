@@ -298,7 +298,7 @@ func TestSettingsOfSomebodyElse(t *testing.T) {
 	}
 	// Without the settings the directory is the usual one, which the test leaves alone.
 	code, text := n.run([]string{"nothing"})
-	if code != 0 || !strings.Contains(text, "belongs to somebody else") {
+	if code != 0 || !strings.Contains(text, "belongs to another user") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
@@ -382,7 +382,7 @@ func TestGPUNumbers(t *testing.T) {
 	}
 }
 
-// TestMapIsMadeOnce, and anew when Slurm's configuration has changed.
+// TestMapIsMadeOnce, and again when Slurm's configuration has changed.
 func TestMapIsMadeOnce(t *testing.T) {
 	n := newNode(t)
 	n.file("etc/slurm.conf", "")
@@ -401,7 +401,7 @@ func TestMapIsMadeOnce(t *testing.T) {
 	n.prolog("19", "0", env)
 	want = maps.Clone(want)
 	want["6"] = "19"
-	n.want("anew", want)
+	n.want("again", want)
 	n.program("slurmd", "exit 1")
 	if code, _ := n.run([]string{"map"}, env); code != 1 {
 		t.Errorf("map: exit code %d although slurmd -G fails, want 1", code)

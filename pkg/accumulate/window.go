@@ -63,8 +63,8 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// axis maps wall-clock times of rows to a scale that a step of the wall clock
-// does not move: the age of a row when it is read is measured on the wall clock,
+// axis maps wall-clock times of rows to a scale that a step of the clock
+// does not move: the age of a row when it is read is measured by wall-clock time,
 // and subtracted from the monotonic now.
 type axis struct {
 	epoch time.Time

@@ -1,18 +1,19 @@
 // Package config turns the command line and the environment into one validated
 // Config, finds the counters CSV and watches it for changes. Package main reads
 // the Config and hands each part the two or three values that it needs; no other
-// package imports this one. The flag table (table_contract.go, table_own.go) is
-// the only place that knows names, aliases, variables and defaults; the help
-// text and docs/flags.md are printed from it.
+// package of the exporter imports this one. The flag table (flags_contract.go,
+// flags_own.go) is the only list of names, aliases, variables and defaults; the help
+// text and docs/flags.md are made from it.
 //
-// Nothing here starts a goroutine except Watch, which stops its own.
+// Nothing here starts a goroutine; Watch runs in its caller's.
 package config
 
-//go:generate go run ../../cmd/warpgauge docs --output ../../docs/flags.md flags
-
 import (
+	"fmt"
+	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -21,10 +22,9 @@ import (
 // Config is everything that flags and environment decide.
 type Config struct {
 	// What is read.
-	Collectors    string // path of the counters CSV; meaningful only where CollectorsGiven
-	ConfigMapData string // "namespace:name", or NoConfigMap
-	ConfigFile    string // YAML configuration of newer dcgm-exporters
-	Strict        bool   // an unknown field in the CSV is an error
+	Collectors   string   // path of the counters CSV, if CollectorsGiven
+	DefaultFiles []string // tried if the user names no CSV; set by main, so that tests do not read the machine's
+	Strict       bool     // an unknown field in the CSV is an error
 
 	// How often.
 	Interval       time.Duration
@@ -38,7 +38,7 @@ type Config struct {
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
-	Isolation        string // meaningful through IsolateVendors and IsolateFake
+	Isolation        string // see IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
 	ReleaseTimeout   time.Duration // 0 means none
@@ -49,9 +49,6 @@ type Config struct {
 	HostEngine       HostEngine
 	Fake             Fake
 	AcceptFakeGPUs   bool // GPUs that DCGM injects for tests
-	BindUnbindWatch  bool
-	BindUnbindPoll   string // as written; never fatal
-	SkipStartupCheck bool
 
 	// The page.
 	NoHostname       bool
@@ -74,15 +71,13 @@ type Config struct {
 
 // HostEngine says how DCGM is reached.
 type HostEngine struct {
-	Library        string // empty: where it usually is
-	Address        string // used only where the flag or its variable is set
-	Log            bool
-	LogLevel       string
-	MaxKeepAge     time.Duration
-	MaxKeepSamples int
+	Library  string // empty: the usual places
+	Address  string // used only if RemoteHostEngine
+	Log      bool
+	LogLevel string
 }
 
-// NVMLSource says where NVML is; empty: where it usually is.
+// NVMLSource says where NVML is; empty: the usual places.
 type NVMLSource struct {
 	Library     string
 	DriverRoots []string
@@ -110,7 +105,6 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
-	HealthRequireGPUs    bool
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -118,7 +112,6 @@ type Kubernetes struct {
 	Enabled       bool
 	PodLabels     bool
 	PodUID        bool
-	GPUIDType     string           // GPUIDUID or GPUIDDeviceName
 	LabelAllow    []*regexp.Regexp // matched anywhere in a label's name; none: all labels
 	VirtualGPUs   bool
 	DRA           bool
@@ -128,8 +121,8 @@ type Kubernetes struct {
 	ProcessValues Tristate
 }
 
-// ProcessValuesWanted says whether values of processes are told for the pods
-// that share a device, and so whether processes are looked at.
+// ProcessValuesWanted says whether pods that share a device get values of their own
+// from its processes, and so whether processes are read.
 func (k *Kubernetes) ProcessValuesWanted() bool {
 	return k.Enabled && (k.ProcessValues == On || k.ProcessValues == Auto && k.VirtualGPUs)
 }
@@ -139,9 +132,8 @@ func (k *Kubernetes) KeepLabel(name string) bool {
 	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
 }
 
-// Containers is what the container runtime is asked.
+// Containers is how the container runtime is asked about processes.
 type Containers struct {
-	Labels bool   // outside Kubernetes
 	Socket string // of the CRI; "" means that it is not asked
 }
 
@@ -153,7 +145,7 @@ type Dump struct {
 	Compression    bool
 }
 
-// Log is how the process tells what it does.
+// Log is what the process logs, and how.
 type Log struct {
 	Level  zapcore.Level
 	Format string
@@ -162,14 +154,11 @@ type Log struct {
 
 // Values that have a meaning of their own.
 const (
-	NoConfigMap      = "none"
 	ROCmAuto         = "auto"
 	ROCmSMI          = "smi"
 	ROCmSysfs        = "sysfs"
 	IsolationNone    = "none"
 	IsolationProcess = "process"
-	GPUIDUID         = "uid"
-	GPUIDDeviceName  = "device-name"
 	LogText          = "text"
 	LogJSON          = "json"
 )
@@ -177,10 +166,9 @@ const (
 // minInterval is the shortest tick that the sampler takes.
 const minInterval = 10 * time.Millisecond
 
-// Default returns what holds where neither flag nor variable says otherwise.
+// Default returns the Config without any flag or variable.
 func Default() *Config {
 	return &Config{
-		ConfigMapData:  NoConfigMap,
 		Interval:       time.Second,
 		SlowInterval:   30 * time.Second,
 		SampleDeadline: 5 * time.Second,
@@ -198,9 +186,8 @@ func Default() *Config {
 		GPUs:             flex(),
 		Switches:         flex(),
 		CPUs:             flex(),
-		HostEngine:       HostEngine{Address: "localhost:5555", LogLevel: "NONE", MaxKeepAge: 10 * time.Minute},
+		HostEngine:       HostEngine{Address: "localhost:5555", LogLevel: "NONE"},
 		Fake:             Fake{Profile: "dgx-h100"},
-		BindUnbindPoll:   "1s",
 		HostnameLabel:    "hostname",
 		XIDWindow:        5 * time.Minute,
 		ExporterMetrics:  true,
@@ -212,7 +199,7 @@ func Default() *Config {
 			MaxConnections: 512,
 		},
 		ClockEventWindow: 5 * time.Minute,
-		Kubernetes:       Kubernetes{GPUIDType: GPUIDUID, Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
+		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
@@ -221,21 +208,20 @@ func Default() *Config {
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }
 
-// CollectorsGiven says whether a person named the counters CSV.
+// CollectorsGiven says whether the user named the counters CSV.
 func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromDefault }
 
 // IsolateVendors says whether vendors' libraries run in processes of their own.
 func (c *Config) IsolateVendors() bool { return c.Isolation == IsolationProcess }
 
-// IsolateFake says the same of simulated GPUs, which cannot crash: only where a
-// person asks for it.
+// IsolateFake says the same of simulated GPUs, which cannot crash: only if the user
+// sets --isolation=process.
 func (c *Config) IsolateFake() bool {
 	return c.Isolation == IsolationProcess && c.Source("isolation") != FromDefault
 }
 
-// RemoteHostEngine says whether DCGM is asked to use a host engine that runs
-// elsewhere: dcgm-exporter does so when the flag or its variable is set, even
-// to the default value.
+// RemoteHostEngine says whether DCGM uses a host engine in another process: as in
+// dcgm-exporter, if the flag or its variable is set, even to the default value.
 func (c *Config) RemoteHostEngine() bool { return c.Source("remote-hostengine-info") != FromDefault }
 
 // LogLevel is the level in force: --debug wins over --log-level.
@@ -246,12 +232,55 @@ func (c *Config) LogLevel() zapcore.Level {
 	return c.Log.Level
 }
 
-// EffectiveStaleAfter is the age at which a device's series leave the page: what
-// was asked for, else 30 s or three ticks, whichever is longer, since a page
-// must not go empty between two ticks.
+// EffectiveStaleAfter is the age at which a device's series leave the page: the one
+// that was set, else 30 s or three ticks, whichever is longer, because a page must not
+// be empty between two ticks.
 func (c *Config) EffectiveStaleAfter() time.Duration {
 	if c.StaleAfter != 0 {
 		return c.StaleAfter
 	}
 	return max(30*time.Second, 3*c.Interval)
+}
+
+// Hostname returns the value of the hostname label, by dcgm-exporter's rule:
+// NODE_NAME; else, outside Kubernetes with a remote host engine, the host of
+// that engine; else the operating system's. It is empty if the label is not wanted. A
+// loopback engine is this machine, so its name is not used: "localhost" on every node
+// would merge their series.
+func (c *Config) Hostname(lookup func(string) (string, bool), system func() (string, error)) (string, error) {
+	if c.NoHostname {
+		return "", nil
+	}
+	if node, ok := lookup("NODE_NAME"); ok && node != "" {
+		return node, nil
+	}
+	if !c.Kubernetes.Enabled && c.RemoteHostEngine() {
+		if host := engineHost(c.HostEngine.Address); host != "" {
+			return host, nil
+		}
+	}
+	name, err := system()
+	if err != nil {
+		return "", fmt.Errorf("read the host name: %w; set NODE_NAME, or leave the label out with --no-hostname", err)
+	}
+	return name, nil
+}
+
+// engineHost returns the host of HOST, HOST:PORT, [IPV6]:PORT or tcp://HOST:PORT,
+// and "" for this machine: loopback addresses, unix and vsock sockets.
+func engineHost(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		rest = address
+	} else if scheme != "tcp" {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(rest)
+	if err != nil {
+		host = strings.Trim(rest, "[]")
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return ""
+	}
+	return host
 }

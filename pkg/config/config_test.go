@@ -3,9 +3,7 @@ package config
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap/zapcore"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/flags.md")
 
 type environment map[string]string
 
@@ -111,7 +107,7 @@ func TestContractFlags(t *testing.T) {
 					t.Errorf("%s: %s = %q, want %q", what, c.name, got, want)
 				}
 			}
-			if !slices.ContainsFunc(NewSet(environment{}.lookup).flags, func(f *cliFlag) bool { return f.Name == c.name }) {
+			if !slices.ContainsFunc(NewSet(environment{}.lookup).flags, func(f *Flag) bool { return f.Name == c.name }) {
 				t.Fatal("no such flag")
 			}
 			set := environment{c.env: c.other}
@@ -166,7 +162,7 @@ func TestTableIsConsistent(t *testing.T) {
 		if f.Origin == Own && !strings.HasPrefix(f.Env, "WARPGAUGE_") {
 			t.Errorf("--%s: variable %s lacks the prefix WARPGAUGE_", f.Name, f.Env)
 		}
-		if !slices.Contains(groups[:], f.Group) || !strings.HasSuffix(f.Usage, ".") {
+		if !slices.Contains(Groups(), f.Group) || !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("--%s: group %q unknown or usage without full stop", f.Name, f.Group)
 		}
 		if f.IsBoolFlag() != (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")) {
@@ -253,6 +249,8 @@ func TestBadValuesNameTheirSource(t *testing.T) {
 		{args: []string{"--stale-after=30"}, want: []string{"--stale-after", "unit"}},
 		{args: []string{"--web-read-timeout=-1s"}, want: []string{"--web-read-timeout"}},
 		{args: []string{"--dump-retention=1.5"}, want: []string{"whole number"}},
+		{args: []string{"-m", "name"}, want: []string{"--configmap-data", "NAMESPACE:NAME"}},
+		{args: []string{"-m", "a:b:c"}, want: []string{"NAMESPACE:NAME"}},
 		{args: []string{"--no-such-flag"}, want: []string{"no-such-flag"}},
 	} {
 		_, err := parse(t, c.env, c.args...)
@@ -283,8 +281,6 @@ func TestValidate(t *testing.T) {
 		{args: []string{"--stale-after=2s"}},
 		{args: []string{"-x", "0"}, want: "--xid-count-window-size"},
 		{args: []string{"-m", "ns:name"}},
-		{args: []string{"-m", "name"}, want: "NAMESPACE:NAME"},
-		{args: []string{"-m", "a:b:c"}, want: "NAMESPACE:NAME"},
 		{args: []string{"-a", "9400"}, want: `--address is "9400"`},
 		{args: []string{"-a", ":http"}, want: `port "http"`},
 		{args: []string{"-a", ":70000"}, want: `port "70000"`},
@@ -295,7 +291,7 @@ func TestValidate(t *testing.T) {
 		{args: []string{"--enable-fake", "--fake-devices=-1"}, want: "--fake-devices"},
 		{args: []string{"-k", "--pod-resources-kubelet-socket=kubelet.sock"}, want: `--pod-resources-kubelet-socket is "kubelet.sock": write the absolute path`},
 		{args: []string{"-k", "--pod-resources-kubelet-socket="}, want: "--pod-resources-kubelet-socket"},
-		{args: []string{"--pod-resources-kubelet-socket="}}, // nobody heeds it
+		{args: []string{"--pod-resources-kubelet-socket="}}, // not used
 		{args: []string{"-k", "--container-runtime-socket=tcp://localhost:2375"}, want: `--container-runtime-socket is "tcp://localhost:2375"`},
 		{args: []string{"-k", "--container-runtime-socket=unix:///run/containerd/containerd.sock"}},
 		{args: []string{"-k", "--container-runtime-socket="}},
@@ -466,7 +462,8 @@ func TestFindCounters(t *testing.T) {
 	builtIn := []byte("built in")
 	read := func(s *Set, err error) (string, string, error) {
 		must(t, err)
-		found := s.config.FindCounters(first, second)
+		s.config.DefaultFiles = []string{first, second}
+		found := s.config.FindCounters()
 		data, err := found.Read(builtIn)
 		return found.Name(), string(data), err
 	}
@@ -513,18 +510,5 @@ func TestHelp(t *testing.T) {
 	}
 	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
 		t.Error("help explains a flag without effect")
-	}
-}
-
-func TestMarkdownIsUpToDate(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "flags.md")
-	got := NewSet(environment{}.lookup).Markdown()
-	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("docs/flags.md is out of date, run go generate ./pkg/config (-file +table):\n%s", d)
 	}
 }

@@ -7,13 +7,16 @@ import (
 	"os"
 )
 
-// Where the counters CSV is looked for when nobody names one, in this order.
 const (
-	ContractCounters = "/etc/dcgm-exporter/default-counters.csv" // dcgm-exporter's place
-	OwnCounters      = "/etc/warpgauge/default-counters.csv"
+	contractCounters = "/etc/dcgm-exporter/default-counters.csv" // dcgm-exporter's default
+	ownCounters      = "/etc/warpgauge/default-counters.csv"
 )
 
-// Counters is the place of a counters CSV.
+// DefaultCounters returns the default files of the counters CSV in the order in which
+// they are tried.
+func DefaultCounters() []string { return []string{contractCounters, ownCounters} }
+
+// Counters names a counters CSV.
 type Counters struct {
 	Path string // empty: the list built in
 }
@@ -41,14 +44,14 @@ func (c Counters) Read(builtIn []byte) ([]byte, error) {
 	return data, nil
 }
 
-// FindCounters returns the CSV that a person named, else the first of the
-// candidates that exists, else the list built in. A candidate that is there but
-// cannot be looked at is returned too, so that reading it tells why.
-func (c *Config) FindCounters(candidates ...string) Counters {
+// FindCounters returns the CSV that the user named, else the first default file that
+// exists, else the list built in. A default file that exists but cannot be examined is
+// returned too, so that reading it gives the error.
+func (c *Config) FindCounters() Counters {
 	if c.CollectorsGiven() {
 		return Counters{Path: c.Collectors}
 	}
-	for _, path := range candidates {
+	for _, path := range c.DefaultFiles {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			return Counters{Path: path}
 		}

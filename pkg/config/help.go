@@ -16,13 +16,13 @@ const (
 // group, then the names of those that are accepted without effect.
 func (s *Set) Help() string {
 	var b strings.Builder
-	for _, g := range groups {
+	for _, g := range Groups() {
 		s.helpGroup(&b, g)
 	}
 	var idle []string
 	for _, f := range s.flags {
 		if f.NoEffect != "" {
-			idle = append(idle, dashed(f.Name))
+			idle = append(idle, Dashed(f.Name))
 		}
 	}
 	b.WriteString("Accepted as in dcgm-exporter, without effect in this version (docs/flags.md says why):\n")
@@ -40,8 +40,8 @@ func (s *Set) helpGroup(b *strings.Builder, g Group) {
 	b.WriteByte('\n')
 }
 
-func (f *cliFlag) help(b *strings.Builder) {
-	b.WriteString("  " + f.spelling())
+func (f *Flag) help(b *strings.Builder) {
+	b.WriteString("  " + f.Spelling())
 	switch {
 	case f.Metavar != "" && f.IsBoolFlag():
 		b.WriteString("=" + f.Metavar) // the value cannot be an argument of its own
@@ -54,13 +54,13 @@ func (f *cliFlag) help(b *strings.Builder) {
 		text += " Default: " + d + "."
 	}
 	if f.Needs != "" {
-		text += " Needs " + dashed(f.Needs) + "."
+		text += " Needs " + Dashed(f.Needs) + "."
 	}
 	wrap(b, text+" $"+f.Env, helpIndent)
 }
 
-// defaultText is the default for people; empty where it says nothing.
-func (f *cliFlag) defaultText() string {
+// defaultText is the default as the help shows it; empty for a switch that is off.
+func (f *Flag) defaultText() string {
 	switch {
 	case f.ShownDefault != "":
 		return f.ShownDefault

@@ -100,12 +100,11 @@ func parseIndex(text string) (int, error) {
 	return int(n), nil
 }
 
-// Flexible says that of a whole with parts only what the parts do not tell is
-// wanted, beside the parts.
+// Flexible says that all parts are wanted, and of a whole with parts only what the
+// parts do not have.
 func (s Selector) Flexible() bool { return s.flexible }
 
-// MatchWhole says whether the GPU, switch or CPU with that index is wanted. A
-// flexible Selector wants all: of a GPU with parts, what the parts do not have.
+// MatchWhole says whether the GPU, switch or CPU with that index is wanted.
 func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(index) }
 
 // MatchPart says whether the instance, link or core with that index is wanted.

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Validate returns everything that a person must put right, one error per flag,
-// joined.
-func (c *Config) Validate() error {
+// validate returns everything that a user must correct, one error per flag, joined.
+func (c *Config) validate() error {
 	return errors.Join(
 		atLeast("collect-interval", c.Interval, minInterval),
 		atLeast("slow-interval", c.SlowInterval, minInterval),
@@ -21,9 +21,7 @@ func (c *Config) Validate() error {
 		atLeast("xid-count-window-size", c.XIDWindow, time.Millisecond),
 		atLeast("clock-events-count-window-size", c.ClockEventWindow, time.Millisecond),
 		atLeast("collector-restart-max", c.RestartMax, 100*time.Millisecond),
-		atLeast("release-timeout", c.ReleaseTimeout, 0),
 		c.validateMemoryLimit(),
-		c.validateConfigMap(),
 		c.validateFake(),
 		c.validateOwners(),
 		c.Web.validate(),
@@ -35,6 +33,13 @@ func atLeast(name string, got, least time.Duration) error {
 		return nil
 	}
 	return fmt.Errorf("--%s is %s: it must be at least %s", name, got, least)
+}
+
+func atLeastN(name string, got, least int) error {
+	if got >= least {
+		return nil
+	}
+	return fmt.Errorf("--%s is %d: it must be at least %d", name, got, least)
 }
 
 func (c *Config) validateStaleAfter() error {
@@ -54,25 +59,11 @@ func (c *Config) validateMemoryLimit() error {
 	return fmt.Errorf("--collector-memory-limit is %s: it must be at least %s, or 0 for none", formatBytes(c.MemoryLimit), formatBytes(minMemoryLimit))
 }
 
-func (c *Config) validateConfigMap() error {
-	if c.ConfigMapData == NoConfigMap {
-		return nil
-	}
-	ns, name, ok := strings.Cut(c.ConfigMapData, ":")
-	if !ok || ns == "" || name == "" || strings.Contains(name, ":") {
-		return fmt.Errorf("--configmap-data is %q: write NAMESPACE:NAME, or %s", c.ConfigMapData, NoConfigMap)
-	}
-	return nil
-}
-
-// validateFake refuses options of simulated GPUs without --enable-fake: a
-// person who wrote them believes to have simulated GPUs.
+// validateFake refuses options of simulated GPUs without --enable-fake: a user who
+// wrote them expects simulated GPUs.
 func (c *Config) validateFake() error {
-	if c.Fake.Devices < 0 {
-		return fmt.Errorf("--fake-devices is %d: it must not be negative", c.Fake.Devices)
-	}
-	if c.Fake.Enabled {
-		return nil
+	if c.Fake.Enabled || c.Fake.Devices < 0 {
+		return atLeastN("fake-devices", c.Fake.Devices, 0)
 	}
 	var errs []error
 	for _, name := range []string{"fake-profile", "fake-devices", "fake-spec", "fake-seed"} {
@@ -89,8 +80,8 @@ func (w *Web) validate() error {
 		atLeast("web-read-timeout", w.ReadTimeout, time.Millisecond),
 		atLeast("web-write-timeout", w.WriteTimeout, time.Millisecond),
 		atLeast("web-idle-timeout", w.IdleTimeout, time.Millisecond),
-		w.validateConnections(),
-		notNegative("max-concurrent-scrapes", w.MaxConcurrentScrapes),
+		atLeastN("max-connections", w.MaxConnections, 1),
+		atLeastN("max-concurrent-scrapes", w.MaxConcurrentScrapes, 0),
 	)
 }
 
@@ -99,24 +90,47 @@ func (w *Web) validateAddress() error {
 	if err != nil {
 		return fmt.Errorf("--address is %q: write HOST:PORT, :PORT or [IPV6]:PORT", w.Address)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil { // 0 is any free port
 		return fmt.Errorf("--address is %q: port %q is not a number from 0 to 65535", w.Address, port)
-	} else if n == 0 {
-		return nil // any free port: tests and demonstrations
 	}
 	return nil
 }
 
-func (w *Web) validateConnections() error {
-	if w.MaxConnections < 1 {
-		return fmt.Errorf("--max-connections is %d: it must be at least 1", w.MaxConnections)
+// validateOwners checks the settings of --kubernetes, which have no effect without it.
+func (c *Config) validateOwners() error {
+	k := &c.Kubernetes
+	if !k.Enabled {
+		return nil
 	}
+	return errors.Join(
+		socketPath("pod-resources-kubelet-socket", &k.Socket, false),
+		socketPath("container-runtime-socket", &c.Containers.Socket, true),
+		atLeast("pod-resources-interval", k.Interval, time.Second),
+		resourceNames(k.ResourceNames),
+	)
+}
+
+// socketPath takes the scheme off that the kubelet's own flags have.
+func socketPath(name string, at *string, optional bool) error {
+	path := strings.TrimPrefix(*at, "unix://")
+	if path == "" && optional {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("--%s is %q: write the absolute path of a Unix socket", name, *at)
+	}
+	*at = path
 	return nil
 }
 
-func notNegative(name string, n int) error {
-	if n < 0 {
-		return fmt.Errorf("--%s is %d: it must not be negative", name, n)
+// resourceNames refuses what cannot be an extended resource, which always has a
+// domain.
+func resourceNames(names []string) error {
+	var errs []error
+	for _, name := range names {
+		if domain, rest, ok := strings.Cut(name, "/"); !ok || domain == "" || rest == "" || strings.ContainsAny(name, " \t=") {
+			errs = append(errs, fmt.Errorf("--nvidia-resource-names has %q: write names as pods ask for them, such as nvidia.com/gpu.shared", name))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

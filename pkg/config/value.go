@@ -3,13 +3,18 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap/zapcore"
 )
 
-// value is where a flag keeps what it was set to. Set and String take and give
-// the same text.
+// value keeps what a flag was set to. Set takes the text that String returns.
 type value interface {
 	Set(text string) error
 	String() string
@@ -19,8 +24,8 @@ type value interface {
 type Tristate uint8
 
 const (
-	Auto Tristate = iota // use it where the hardware and the library are
-	On                   // the same, and the user expects it to be there
+	Auto Tristate = iota // use it if the hardware and the library are present
+	On                   // the same, and the user expects it to be present
 	Off                  // never touch the library
 )
 
@@ -31,13 +36,10 @@ func parseTristate(s string) (Tristate, error) {
 		return Auto, nil
 	}
 	on, err := strconv.ParseBool(s)
-	if err != nil {
-		return Auto, errors.New("write auto, true or false")
-	}
 	if on {
-		return On, nil
+		return On, err
 	}
-	return Off, nil
+	return Off, err
 }
 
 // variable is a value of any type, kept in the Config.
@@ -61,45 +63,62 @@ func (v *variable[T]) String() string { return v.format(*v.at) }
 func (v *variable[T]) isBare() bool   { return v.bare }
 
 func text(at *string) value {
-	same := func(s string) string { return s }
 	return &variable[string]{at: at, parse: func(s string) (string, error) { return s, nil }, format: same}
 }
 
-func boolean(at *bool) value {
-	parse := func(s string) (bool, error) {
-		b, err := strconv.ParseBool(s)
+func same(s string) string { return s }
+
+// or replaces the error of a parser by what to write instead.
+func or[T any](parse func(string) (T, error), advice string) func(string) (T, error) {
+	return func(s string) (T, error) {
+		v, err := parse(s)
 		if err != nil {
-			return false, errors.New("write true or false")
+			return v, errors.New(advice)
 		}
-		return b, nil
+		return v, nil
 	}
-	return &variable[bool]{at: at, parse: parse, format: strconv.FormatBool, bare: true}
+}
+
+func boolean(at *bool) value {
+	return &variable[bool]{at: at, parse: or(strconv.ParseBool, "write true or false"), format: strconv.FormatBool, bare: true}
 }
 
 func tristate(at *Tristate) value {
-	return &variable[Tristate]{at: at, parse: parseTristate, format: Tristate.String, bare: true}
+	return &variable[Tristate]{at: at, parse: or(parseTristate, "write auto, true or false"), format: Tristate.String, bare: true}
 }
 
 func integer(at *int) value {
-	parse := func(s string) (int, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			return 0, errors.New("write a whole number")
-		}
-		return n, nil
-	}
-	return &variable[int]{at: at, parse: parse, format: strconv.Itoa}
+	return &variable[int]{at: at, parse: or(strconv.Atoi, "write a whole number"), format: strconv.Itoa}
 }
 
 func unsigned(at *uint64) value {
-	parse := func(s string) (uint64, error) {
-		n, err := strconv.ParseUint(s, 0, 64)
-		if err != nil {
-			return 0, errors.New("write a whole number that is not negative")
+	parse := func(s string) (uint64, error) { return strconv.ParseUint(s, 0, 64) }
+	format := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	return &variable[uint64]{at: at, parse: or(parse, "write a whole number that is not negative"), format: format}
+}
+
+func level(at *zapcore.Level) value {
+	parse := func(s string) (zapcore.Level, error) {
+		l, err := zapcore.ParseLevel(s)
+		if err == nil && l > zapcore.ErrorLevel {
+			err = errors.ErrUnsupported
 		}
-		return n, nil
+		return l, err
 	}
-	return &variable[uint64]{at: at, parse: parse, format: func(n uint64) string { return strconv.FormatUint(n, 10) }}
+	return &variable[zapcore.Level]{at: at, parse: or(parse, "write debug, info, warn or error"), format: zapcore.Level.String}
+}
+
+// configMapName checks a value that nothing reads.
+func configMapName() value {
+	const none = "none"
+	parse := func(s string) (string, error) {
+		ns, name, ok := strings.Cut(s, ":")
+		if s != none && (!ok || ns == "" || name == "" || strings.Contains(name, ":")) {
+			return "", fmt.Errorf("write NAMESPACE:NAME, or %s", none)
+		}
+		return s, nil
+	}
+	return &variable[string]{at: new(none), parse: parse, format: same}
 }
 
 // maxMillis keeps a number of milliseconds inside a time.Duration.
@@ -176,7 +195,7 @@ func formatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// oneOf accepts the listed words, in any case where fold is set.
+// oneOf accepts the listed words, in any case if fold is set.
 func oneOf(at *string, fold bool, words ...string) value {
 	parse := func(s string) (string, error) {
 		for _, w := range words {
@@ -186,7 +205,7 @@ func oneOf(at *string, fold bool, words ...string) value {
 		}
 		return "", fmt.Errorf("write one of %s", strings.Join(words, ", "))
 	}
-	return &variable[string]{at: at, parse: parse, format: func(s string) string { return s }}
+	return &variable[string]{at: at, parse: parse, format: same}
 }
 
 func selector(at *Selector) value {
@@ -197,13 +216,79 @@ func selector(at *Selector) value {
 type list struct{ at *[]string }
 
 func (l list) Set(text string) error {
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			*l.at = append(*l.at, item)
-		}
-	}
+	*l.at = append(*l.at, notEmpty(strings.Split(text, ","))...)
 	return nil
 }
 
 func (l list) String() string { return strings.Join(*l.at, ",") }
 func (l list) reset()         { *l.at = nil }
+
+// patterns is a comma list of regular expressions that may also be given several
+// times.
+type patterns struct{ at *[]*regexp.Regexp }
+
+func (p patterns) Set(text string) error {
+	var all []*regexp.Regexp
+	for i, item := range splitPatterns(text) {
+		r, err := regexp.Compile(item)
+		if err != nil {
+			return patternError(i+1, item, err)
+		}
+		all = append(all, r)
+	}
+	*p.at = append(*p.at, all...)
+	return nil
+}
+
+func (p patterns) String() string {
+	var all []string
+	for _, r := range *p.at {
+		all = append(all, r.String())
+	}
+	return strings.Join(all, ",")
+}
+
+func (p patterns) reset() { *p.at = nil }
+
+// splitPatterns splits at commas outside of brackets, so that "a{1,2}" and
+// "[,;]" are what they look like. Blanks around an expression do not count.
+func splitPatterns(text string) (out []string) {
+	start, depth := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++ // the escaped character
+		case '[', '{', '(':
+			depth++
+		case ']', '}', ')':
+			depth--
+		case ',':
+			if depth <= 0 {
+				out, start, depth = append(out, text[start:i]), i+1, 0
+			}
+		}
+	}
+	return notEmpty(append(out, text[start:]))
+}
+
+// notEmpty trims the items and drops those that are empty.
+func notEmpty(items []string) []string {
+	for i, item := range items {
+		items[i] = strings.TrimSpace(item)
+	}
+	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
+}
+
+// patternError says what is wrong with an expression, where, and what to do.
+func patternError(number int, item string, err error) error {
+	why, where := err.Error(), ""
+	var bad *syntax.Error
+	if errors.As(err, &bad) {
+		why = bad.Code.String()
+		if i := strings.Index(item, bad.Expr); bad.Expr != "" && i >= 0 {
+			where = fmt.Sprintf(" at character %d", utf8.RuneCountInString(item[:i])+1)
+		}
+	}
+	return fmt.Errorf("expression %d, %q, is no regular expression: %s%s; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through",
+		number, item, why, where)
+}

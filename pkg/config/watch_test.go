@@ -2,44 +2,50 @@ package config
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// watched is a Watch under test. changes gets a content for each onChange,
-// looks one entry for each look at the file.
+// slowPoll is for tests in which an event must be enough.
+const slowPoll = time.Hour
+
+// watched is a Watch under test with a caller that reads the file when it changes.
 type watched struct {
 	t       *testing.T
-	path    string
-	changes chan string
-	looks   chan bool
+	inUse   atomic.Value  // the content that was read last
+	changes chan string   // contents, one for each onChange
+	checks  chan struct{} // one for each read of the file
+	logs    *observer.ObservedLogs
 }
 
-func startWatch(t *testing.T, path string, o WatchOptions) *watched {
+func startWatch(t *testing.T, path string, poll time.Duration) *watched {
 	t.Helper()
-	w := &watched{t: t, path: path, changes: make(chan string, 100), looks: make(chan bool, 10000)}
-	o.Debounce = 5 * time.Millisecond
-	o.checked = func(changed bool) { w.looks <- changed }
+	t.Parallel()
+	w := &watched{t: t, changes: make(chan string, 100), checks: make(chan struct{}, 10000)}
+	w.inUse.Store("zero")
+	core, logs := observer.New(zap.InfoLevel)
+	w.logs = logs
+	known := func() []byte {
+		w.checks <- struct{}{}
+		return []byte(w.inUse.Load().(string))
+	}
+	onChange := func() {
+		if data, err := os.ReadFile(path); err == nil {
+			w.inUse.Store(string(data))
+			w.changes <- string(data)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Watch(ctx, path, o, func() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				data = []byte("unreadable")
-			}
-			w.changes <- string(data)
-		})
+		done <- (&watcher{path: path, poll: poll, log: zap.New(core), known: known, onChange: onChange}).run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -56,20 +62,34 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
-		t.Fatalf("no %s within 30 s", what)
+	case <-time.After(time.Minute):
+		t.Fatalf("no %s within a minute", what)
 		panic("unreachable")
 	}
 }
 
+// wantChange waits for a content. A write in place may be seen between its truncation
+// and its end.
 func (w *watched) wantChange(content string) {
 	w.t.Helper()
-	for { // a write in place may be seen between its truncation and its end
+	for {
 		if got := receive(w.t, w.changes, "change to "+content); got == content {
 			return
 		} else if got != "" {
 			w.t.Fatalf("changed to %q, want %q", got, content)
 		}
+	}
+}
+
+// wantCheck waits until the file was read once more, and wants no change of it.
+func (w *watched) wantCheck(what string) {
+	w.t.Helper()
+	for len(w.checks) > 0 {
+		<-w.checks
+	}
+	receive(w.t, w.checks, "read after "+what)
+	if len(w.changes) > 0 {
+		w.t.Fatalf("%s was reported as a change to %q", what, <-w.changes)
 	}
 }
 
@@ -90,7 +110,7 @@ func must(t *testing.T, err error) {
 func TestWatchWriteInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, "one")
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, slowPoll)
 	w.wantChange("one") // the file may have changed before
 	write(t, path, "two")
 	w.wantChange("two")
@@ -98,33 +118,14 @@ func TestWatchWriteInPlace(t *testing.T) {
 	w.wantChange("three")
 }
 
-func TestWatchKnownContent(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counters.csv")
-	write(t, path, "one")
-	known := func(s string) func() []byte { return func() []byte { return []byte(s) } }
-	same := startWatch(t, path, WatchOptions{Known: known("one")})
-	if changed := receive(t, same.looks, "first look"); changed {
-		t.Fatal("known content was told as a change")
-	}
-	other := startWatch(t, path, WatchOptions{Known: known("zero")})
-	other.wantChange("one")
-	write(t, path, "two")
-	same.wantChange("two")
-	other.wantChange("two")
-}
-
-// TestWatchContentThatTheCallerLeftMeanwhile: the caller reads the file between
-// two looks, so the content of the first look is new again at the second.
-func TestWatchContentThatTheCallerLeftMeanwhile(t *testing.T) {
+// TestWatchContentThatTheCallerHasReplaced: the caller reads the file between two
+// checks, so the content of the first check is new again at the second.
+func TestWatchContentThatTheCallerHasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, "B")
-	var inUse atomic.Value
-	inUse.Store("B")
-	w := startWatch(t, path, WatchOptions{Known: func() []byte { return []byte(inUse.Load().(string)) }})
-	if changed := receive(t, w.looks, "first look"); changed {
-		t.Fatal("content in use was told as a change")
-	}
-	inUse.Store("A") // the file held A for a moment, and was read then
+	w := startWatch(t, path, slowPoll)
+	w.wantChange("B")
+	w.inUse.Store("A") // the file held A for a moment, and was read then
 	write(t, path, "B")
 	w.wantChange("B")
 }
@@ -133,7 +134,7 @@ func TestWatchRenameOver(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "counters.csv")
 	write(t, path, "one")
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, slowPoll)
 	w.wantChange("one")
 	for _, content := range []string{"two", "three", "four"} {
 		write(t, filepath.Join(dir, "counters.csv.new"), content)
@@ -146,18 +147,13 @@ func TestWatchSameContentIsNoChange(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "counters.csv")
 	write(t, path, "one")
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, slowPoll)
 	w.wantChange("one")
-	receive(t, w.looks, "first look")
 	write(t, filepath.Join(dir, "new"), "one")
 	must(t, os.Rename(filepath.Join(dir, "new"), path))
-	if changed := receive(t, w.looks, "look after the rename"); changed {
-		t.Fatal("the same content was told as a change")
-	}
+	w.wantCheck("a file with the same content")
 	must(t, os.Chtimes(path, time.Now(), time.Unix(1, 0)))
-	if changed := receive(t, w.looks, "look after the touch"); changed {
-		t.Fatal("another time stamp was told as a change")
-	}
+	w.wantCheck("another time stamp")
 	write(t, path, "two")
 	w.wantChange("two")
 }
@@ -165,32 +161,28 @@ func TestWatchSameContentIsNoChange(t *testing.T) {
 func TestWatchDeletionAndReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, "one")
-	core, logs := observer.New(zap.InfoLevel)
-	w := startWatch(t, path, WatchOptions{Logger: zap.New(core)})
+	w := startWatch(t, path, slowPoll)
 	w.wantChange("one")
-	receive(t, w.looks, "first look")
 	must(t, os.Remove(path))
-	if changed := receive(t, w.looks, "look after the deletion"); changed {
-		t.Fatal("a deletion was told as a change")
+	for end := time.Now().Add(time.Minute); w.logs.FilterMessageSnippet("cannot be read").Len() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the deletion is not in the log")
+		}
 	}
 	write(t, path, "two")
 	w.wantChange("two")
-	var lines []string
-	for _, e := range logs.All() {
-		lines = append(lines, e.Message)
+	if lines := w.logs.All(); len(lines) != 2 || w.logs.FilterMessageSnippet("again").Len() != 1 {
+		t.Errorf("log lines = %v, want one for the deletion and one for the return", lines)
 	}
-	if len(lines) != 2 || logs.FilterMessageSnippet("cannot be read").Len() != 1 || logs.FilterMessageSnippet("again").Len() != 1 {
-		t.Errorf("log lines = %q, want one for the deletion and one for the return", lines)
+	if len(w.changes) > 0 {
+		t.Errorf("a deletion was reported as a change to %q", <-w.changes)
 	}
 }
 
 func TestWatchFileThatComesLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	path := filepath.Join(dir, "counters.csv")
-	w := startWatch(t, path, WatchOptions{})
-	if changed := receive(t, w.looks, "first look"); changed {
-		t.Fatal("a missing file was told as a change")
-	}
+	w := startWatch(t, path, time.Millisecond)
 	must(t, os.MkdirAll(dir, 0o755))
 	write(t, path, "one")
 	w.wantChange("one")
@@ -202,7 +194,7 @@ func TestWatchReplacedDirectory(t *testing.T) {
 	path := filepath.Join(dir, "counters.csv")
 	must(t, os.Mkdir(dir, 0o755))
 	write(t, path, "one")
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, time.Millisecond)
 	w.wantChange("one")
 	must(t, os.Rename(dir, filepath.Join(root, "old")))
 	must(t, os.Mkdir(dir, 0o755))
@@ -238,7 +230,7 @@ func TestWatchConfigMapSwap(t *testing.T) {
 	cm.swap("..2026_01", "one")
 	path := filepath.Join(cm.dir, "counters.csv")
 	must(t, os.Symlink("..data/counters.csv", path))
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, slowPoll)
 	w.wantChange("one")
 	cm.swap("..2026_02", "two")
 	w.wantChange("two")
@@ -255,7 +247,7 @@ func TestWatchThroughSymlinkedParents(t *testing.T) {
 	must(t, os.Symlink("volume", filepath.Join(root, "relative")))
 	must(t, os.Symlink(filepath.Join(root, "relative"), filepath.Join(root, "absolute")))
 	path := filepath.Join(root, "absolute", "counters.csv")
-	w := startWatch(t, path, WatchOptions{})
+	w := startWatch(t, path, 50*time.Millisecond)
 	w.wantChange("one")
 	cm.swap("..2026_02", "two")
 	w.wantChange("two")
@@ -273,93 +265,38 @@ func TestWatchThroughSymlinkedParents(t *testing.T) {
 func TestWatchSymlinkLoop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	must(t, os.Symlink("counters.csv", path))
-	w := startWatch(t, path, WatchOptions{})
-	if changed := receive(t, w.looks, "first look"); changed {
-		t.Fatal("a link to itself was told as a change")
-	}
+	w := startWatch(t, path, slowPoll)
 	must(t, os.Remove(path))
 	write(t, path, "one")
 	w.wantChange("one")
 }
 
-func TestWatchPollsWhereNotifyIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counters.csv")
-	write(t, path, "one")
-	core, logs := observer.New(zap.InfoLevel)
-	refuse := func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
-	w := startWatch(t, path, WatchOptions{Poll: time.Millisecond, Logger: zap.New(core), open: refuse})
-	w.wantChange("one")
-	for range 5 {
-		receive(t, w.looks, "look")
-	}
-	write(t, path, "two")
-	w.wantChange("two")
-	entries := logs.FilterMessageSnippet("now and then").All()
-	if len(entries) != 1 || len(logs.All()) != 1 {
-		t.Fatalf("log has %d lines about polling of %d, want 1 of 1", len(entries), len(logs.All()))
-	}
-	if got := entries[0].ContextMap()["error"]; got != syscall.EMFILE.Error() {
-		t.Errorf("the line says error=%v, want %v", got, syscall.EMFILE)
-	}
-}
-
-// A watcher that is closed under our hands stands for one that can watch nothing.
-func TestWatchFallsBackToPolling(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counters.csv")
-	write(t, path, "one")
-	closed := func() (*fsnotify.Watcher, error) {
-		n, err := fsnotify.NewWatcher()
-		return n, errors.Join(err, n.Close())
-	}
-	w := startWatch(t, path, WatchOptions{Poll: time.Millisecond, open: closed})
-	w.wantChange("one")
-	write(t, path, "two")
-	w.wantChange("two")
-}
-
-func TestFollow(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Join(root, "a", "b"), 0o755))
-	write(t, filepath.Join(root, "a", "b", "file"), "")
-	must(t, os.Symlink("../a/./b//file", filepath.Join(root, "a", "link")))
-	r := follow(filepath.Join(root, "a", "link"))
-	want := []string{filepath.Join(root, "a"), filepath.Join(root, "a", "b")}
-	if len(r.dirs) != 2 || r.dirs[0] != want[0] || r.dirs[1] != want[1] {
-		t.Errorf("follow(a/link).dirs = %q, want %q", r.dirs, want)
-	}
-	if r := follow(filepath.Join(root, "a", "none", "deep")); len(r.dirs) != 1 || r.dirs[0] != want[0] {
-		t.Errorf("follow(a/none/deep).dirs = %q, want %q: the directory where the way ends", r.dirs, want[:1])
-	}
-}
-
-func TestSettlerFiresUnderConstantPokes(t *testing.T) {
+func TestDebounceUnderConstantEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const quiet = 200 * time.Millisecond
-		s := newSettler(quiet)
-		defer s.stop()
+		d := debounce{timer: time.NewTimer(time.Hour)}
+		defer d.timer.Stop()
 		start := time.Now()
-		pokes := time.NewTicker(quiet / 2)
-		defer pokes.Stop()
-		s.poke()
+		events := time.NewTicker(watchQuiet / 2)
+		defer events.Stop()
+		d.event()
 		for {
 			select {
-			case <-pokes.C:
-				s.poke()
+			case <-events.C:
+				d.event()
 				continue
-			case <-s.timer.C:
+			case <-d.timer.C:
 			}
 			break
 		}
-		if got, want := time.Since(start), 10*quiet; got != want {
-			t.Errorf("a file that is written all the time is looked at after %v, want %v", got, want)
+		if got := time.Since(start); got != watchMost {
+			t.Errorf("a file that is written all the time is read after %v, want %v", got, watchMost)
 		}
-		s.fired()
-		s.poke()
+		d.first = time.Time{}
 		start = time.Now()
-		<-s.timer.C
-		if got := time.Since(start); got != quiet {
-			t.Errorf("a single write is looked at after %v, want %v", got, quiet)
+		d.event()
+		<-d.timer.C
+		if got := time.Since(start); got != watchQuiet {
+			t.Errorf("a single write is read after %v, want %v", got, watchQuiet)
 		}
 	})
 }

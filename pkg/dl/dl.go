@@ -68,7 +68,7 @@ func (e *OpenError) Absent() bool {
 	return true
 }
 
-// Find tells the file that Open would load for names, and loads nothing that
+// Find returns the file that Open would load for names, and loads nothing that
 // stays: it opens the library and closes it again.
 func Find(names []string) (path string, err error) {
 	l, err := Open(names)

@@ -84,7 +84,7 @@ func (l *Library) Has(symbol string) bool {
 	return err == nil
 }
 
-// Close unloads the library where nobody else has it open. It can be called
+// Close unloads the library unless it is open elsewhere in the process. It can be called
 // again, also after an error, and does nothing then.
 func (l *Library) Close() error {
 	l.mu.Lock()

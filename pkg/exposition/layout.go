@@ -120,7 +120,7 @@ func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device
 	}
 	list := &fam.samples
 	if xid {
-		list = &fam.xids
+		list, device = &fam.xids, b.snap.roster.event(device)
 	}
 	for _, set := range sets {
 		if b.claim(fam, set, device) {
@@ -143,6 +143,9 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 			continue
 		}
 		_, device := b.snap.roster.at(source, 0, s.Device)
+		if id := s.Field.Desc.ID; id == field.XIDErrorsCount || id == field.XIDErrorsTotal {
+			device = b.snap.roster.event(device)
+		}
 		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Field.Desc.ID, s.Labels, false), device)
 	}
 }
@@ -193,7 +196,7 @@ func (b *builder) family(f *field.Field, k kind) *family {
 func (b *builder) claim(f *family, set *labelSet, device int32) bool {
 	id := identity{f, set}
 	last, taken := b.claimed[id]
-	if taken && (last >= device || b.snap.roster.first[last] != b.snap.roster.first[device]) {
+	if taken && (last >= device || b.snap.roster.firstOf(last) != b.snap.roster.firstOf(device)) {
 		b.layout.stats.duplicates++
 		return false
 	}

@@ -177,7 +177,7 @@ func TestHammerShares(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 200 {
-				values := parse(t, pageOf(t, r, Protobuf), Protobuf).Values
+				values := parse(t, string(r.Page(Protobuf, false)), Protobuf).Values
 				for series, v := range values {
 					if !strings.HasPrefix(series, `{__name__="A"`) || !strings.Contains(series, "pod=") {
 						continue

@@ -49,18 +49,31 @@ func (r *roster) at(source, column, device int) (cell, dev int32) {
 // snapshot is the newest row of every ring, one after the other, and which
 // devices belong on a page. Layouts point into cells and shares.
 type snapshot struct {
-	view    *view.View
-	roster  *roster
-	row     ring.Row // read into, so that a failed read leaves the last row alone
-	cells   []float64
-	stamps  []int64
-	shares  []float64 // values of the shares that the layout was built for
-	live    []bool    // the device has been sampled lately and no source before has it
-	taken   []bool    // by device: it or one before it with the same ID is live
-	expires int64     // Unix ns at which the next device becomes stale
+	view   *view.View
+	roster *roster
+	row    ring.Row // read into, so that a failed read leaves the last row alone
+	cells  []float64
+	stamps []int64
+	shares []float64 // values of the shares that the layout was built for
+	// live has two entries for each device. The first says that it has been sampled
+	// lately and that no source before has it; the second, at roster.event, that it shows
+	// what has happened to it: XIDs are true of a device that is stale, too.
+	live    []bool
+	taken   []bool // by device: it or one before it with the same ID is live
+	expires int64  // Unix ns at which the next device becomes stale
 
 	floors []floor
+	xids   map[string]float64 // the last XID of each device, in whichever session it was
 }
+
+// maxXIDs bounds the memory of devices that had an XID.
+const maxXIDs = 4096
+
+// event is the number of a device's second entry in snapshot.live.
+func (r *roster) event(device int32) int32 { return int32(len(r.first)) + device }
+
+// firstOf is the first device with the same ID as that of an entry in snapshot.live.
+func (r *roster) firstOf(entry int32) int32 { return r.first[int(entry)%len(r.first)] }
 
 // take reads the rings of v. All cells of a source come from one row; a ring whose
 // writer is too fast to be read leaves the row before.
@@ -74,16 +87,27 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 			copy(s.stamps[s.roster.devices[i]:][:len(source.Devices)], s.row.Stamps)
 		}
 	}
+	s.rememberXIDs()
 	s.applyFloors(now)
-	s.judge(int64(staleAfter), now.UnixNano())
+	s.judge(staleAfter, now.UnixNano())
 }
 
 // judge decides which devices belong on a page. A stamp that lies as far ahead
 // as a stale one lies behind is not fresh either: the clock was set back, or the
 // process that writes the ring has gone mad, and the value could stay for ever.
-func (s *snapshot) judge(staleAfter, now int64) {
+//
+// A source that is sampled seldom has three of its intervals: a device of which only
+// slow fields are read must not leave the page between two rows.
+func (s *snapshot) judge(limit time.Duration, now int64) {
 	s.expires = math.MaxInt64
+	source, end := -1, 0
+	staleAfter := int64(0)
 	for d, stamp := range s.stamps {
+		for d >= end {
+			source++
+			end += len(s.view.Sources[source].Devices)
+			staleAfter = int64(max(limit, 3*s.view.Sources[source].Interval))
+		}
 		ends := stamp + staleAfter
 		fresh := stamp != 0 && ends > now && stamp-staleAfter <= now
 		if fresh {
@@ -94,19 +118,56 @@ func (s *snapshot) judge(staleAfter, now int64) {
 		s.live[d] = fresh && !shadowed
 		s.taken[d] = fresh || shadowed
 	}
+	events := s.live[len(s.stamps):]
+	clear(events)
+	for d, first := range s.roster.first {
+		if s.live[d] {
+			events[d], s.taken[first] = true, true
+		}
+	}
+	for d, first := range s.roster.first {
+		if int(first) == d && !s.taken[d] { // no source has a fresh one
+			events[d] = true
+		}
+	}
+}
+
+// rememberXIDs keeps the last XID of each device, and shows it if the session has
+// not seen it: it began later.
+func (s *snapshot) rememberXIDs() {
+	for i, source := range s.view.Sources {
+		for at := range source.Columns {
+			c := &source.Columns[at]
+			if c.Field != field.XIDErrors || c.Device < 0 || c.Device >= len(source.Devices) {
+				continue
+			}
+			id := source.Devices[c.Device].ID
+			cell := &s.cells[int(s.roster.cells[i])+at]
+			last, known := s.xids[id]
+			switch {
+			case math.IsNaN(*cell) && known:
+				*cell = last
+			case !math.IsNaN(*cell) && (known || len(s.xids) < maxXIDs):
+				s.xids[id] = *cell
+			}
+		}
+	}
 }
 
 // reset begins the rows of another View.
 func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) {
 	r := newRoster(v)
-	*s = snapshot{view: v, roster: r, row: s.row, floors: s.nextFloors(v, r, now.Add(2*staleAfter))}
+	*s = snapshot{view: v, roster: r, row: s.row, floors: s.nextFloors(v, r, now.Add(2*staleAfter)), xids: s.xids}
+	if s.xids == nil {
+		s.xids = map[string]float64{}
+	}
 	cells := 0
 	for _, source := range v.Sources {
 		cells += len(source.Columns)
 	}
 	s.cells = make([]float64, cells)
 	s.stamps = make([]int64, len(r.first))
-	s.live = make([]bool, len(r.first))
+	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))
 }
 

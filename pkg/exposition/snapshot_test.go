@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -35,4 +36,48 @@ func TestFreshness(t *testing.T) {
 	f(math.MaxInt64, false)
 	f(math.MinInt64, false)
 	f(-1, false)
+}
+
+// TestASlowSourceHasThreeIntervals: a device of which only slow fields are read stays
+// on the page between two rows, and leaves it when rows stop.
+func TestASlowSourceHasThreeIntervals(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0), Interval: time.Minute}
+	src.Ring.Append(now.UnixNano(), []int64{now.UnixNano()}, nil)
+	v := &view.View{Version: 1, Sources: []*view.Source{src}}
+	for age, want := range map[time.Duration]bool{time.Second: true, 179 * time.Second: true, 181 * time.Second: false} {
+		var s snapshot
+		if s.take(v, 30*time.Second, now.Add(age)); s.live[0] != want {
+			t.Errorf("a row of %v ago: fresh is %v, want %v", age, s.live[0], want)
+		}
+	}
+}
+
+// TestXIDsStay: the last XID of a device is shown while the device is stale, and by a
+// session that has not seen it.
+func TestXIDsStay(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	view1 := func(version uint64, stamp int64, xid float64) *view.View {
+		src := &view.Source{
+			Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 1),
+			Columns: []collector.Column{{Field: field.XIDErrors}},
+		}
+		src.Ring.Append(now.UnixNano(), []int64{stamp}, []float64{xid})
+		return &view.View{Version: version, Sources: []*view.Source{src}}
+	}
+	var s snapshot
+	f := func(what string, v *view.View, live, event bool, want float64) {
+		t.Helper()
+		s.take(v, 30*time.Second, now)
+		if s.live[0] != live || s.live[1] != event || !(s.cells[0] == want || math.IsNaN(s.cells[0]) && math.IsNaN(want)) {
+			t.Errorf("%s: live %v, XID %v; want [%v %v] and %v", what, s.live, s.cells[0], live, event, want)
+		}
+	}
+	fresh, old := now.UnixNano(), now.Add(-time.Hour).UnixNano()
+	f("before any XID", view1(1, fresh, math.NaN()), true, true, math.NaN())
+	f("an XID", view1(2, fresh, 79), true, true, 79)
+	f("the next session", view1(3, fresh, math.NaN()), true, true, 79)
+	f("lost", view1(4, old, math.NaN()), false, true, 79)
+	f("never sampled", view1(5, 0, math.NaN()), false, true, 79)
+	f("another XID", view1(6, fresh, 13), true, true, 13)
 }

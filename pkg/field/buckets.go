@@ -6,7 +6,7 @@ import (
 )
 
 // bounds are the buckets of a histogram by the unit of the reading, ten to
-// twenty each: fine where the values of real devices lie.
+// twenty each: fine in the range of real devices.
 var bounds = map[string][]float64{
 	"%":       {5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100},
 	"ratio":   {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1},

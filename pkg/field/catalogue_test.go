@@ -1,9 +1,7 @@
 package field
 
 import (
-	"bytes"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,7 +85,7 @@ func TestByID(t *testing.T) {
 
 // What holds for every entry.
 func TestCatalogue(t *testing.T) {
-	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', colons aside
+	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', without colons
 	all := All()
 	if !slices.IsSortedFunc(all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) }) {
 		t.Error("All is not in the order of ids")
@@ -272,47 +270,5 @@ func TestClockReason(t *testing.T) {
 		if got, ok := ClockReason(bit); ok {
 			t.Errorf("ClockReason(%d) = %q", bit, got)
 		}
-	}
-}
-
-func TestMarkdownIsCurrent(t *testing.T) {
-	var want bytes.Buffer
-	if err := WriteMarkdown(&want); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../../docs/fields.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("docs/fields.md is not what the catalogue says: run go generate ./pkg/field")
-	}
-}
-
-func TestWriteTable(t *testing.T) {
-	f := func(filter string, want ...string) {
-		t.Helper()
-		var b strings.Builder
-		if err := WriteTable(&b, filter); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(strings.Join(want, "\n")+"\n", b.String()); diff != "" {
-			t.Errorf("WriteTable(%q) (-want +got):\n%s", filter, diff)
-		}
-	}
-	head := "ID    NAME                                  KIND  LEVEL  UNIT  COST       MEANING"
-	f("SM_CLOCK_HERTZ", "ID    NAME                        KIND  LEVEL  UNIT  COST       MEANING",
-		"1603  DCGM_FI_DEV_SM_CLOCK_HERTZ  int   gpu    Hz    each tick  SM clock (DCGM_FI_DEV_SM_CLOCK × 1e+06)")
-	f("energy_", head,
-		"156   DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION  int   gpu    mJ    each tick  Energy used since the driver was loaded",
-		"1611  DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL   int   gpu    J     each tick  Energy used since the driver was loaded (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION × 0.001)")
-	f("no such field", `no field matches "no such field"`)
-
-	var all strings.Builder
-	if err := WriteTable(&all, ""); err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Count(all.String(), "\n"); lines != len(All())+1 {
-		t.Errorf("%d lines for %d fields", lines, len(All()))
 	}
 }

@@ -6,7 +6,12 @@
 // shared between goroutines. The package imports nothing of ours.
 package field
 
-import "time"
+//go:generate go run ./internal/gencatalogue -o zz_generated_catalogue.go
+
+import (
+	"slices"
+	"time"
+)
 
 // ID numbers a descriptor. Ids below 9000 are DCGM's field ids, the rest are
 // ours: FirstExporter… are dcgm-exporter's DCGM_EXP_* counters and what they
@@ -67,7 +72,7 @@ type Descriptor struct {
 	Name    string   // the name that dcgm-exporter's CSV files use
 	Aliases []string // other names for the same reading in the same unit
 	Kind    Kind
-	Level   Level  // finest level it is defined for; a GPU is always served too where it makes sense
+	Level   Level  // finest level it is defined for; a GPU has it too, if that makes sense
 	Unit    string // of the reading: "MHz", "MiB", "%", "ratio", "W", "mJ", "celsius", "bytes", "bytes/s", "ns", "" …
 	Min     float64
 	Max     float64 // plausible range of the reading, inclusive; a value outside is dropped and counted
@@ -76,10 +81,10 @@ type Descriptor struct {
 	// Event marks a reading whose cell holds NaN unless something happened in
 	// this tick (an XID code, say). Other cells keep their last value.
 	Event bool
-	// Of and Factor mark an entry that is not a reading of its own but another
-	// one in a base unit, as newer DCGM versions number them: value of this entry
-	// = reading of Of × Factor. A Field never holds such an entry: ByName answers
-	// with the descriptor of Of, so that collectors read one quantity.
+	// Of and Factor mark an entry that is not a reading but another reading in a base
+	// unit, as newer DCGM versions number them: value of this entry = reading of
+	// Of × Factor. A Field never holds such an entry: ByName returns the descriptor of
+	// Of, so that collectors read one quantity.
 	Of     ID
 	Factor float64
 	// Scaled are the ids of the entries that are Of this one.
@@ -114,7 +119,45 @@ type Field struct {
 type Reading struct {
 	Desc     *Descriptor
 	Interval time.Duration // smallest interval that any field asks for; 0 means the default of Desc.Cost
-	// Default is true if some field asks for no interval of its own. Where
-	// Interval is not 0, too, the shorter of it and the default satisfies all.
+	// Default is true if some field asks for no interval. If Interval is not 0 then, the
+	// shorter of it and the default satisfies all.
 	Default bool
+}
+
+// allTypes are the names of the types, indexed by Type.
+var allTypes = []string{Gauge: "gauge", Counter: "counter", Histogram: "histogram", Untyped: "untyped", Label: "label"}
+
+const typeNames = "gauge, counter, histogram, untyped and label"
+
+// String returns the type as it is written in the CSV.
+func (t Type) String() string { return nameOf(allTypes, int(t)) }
+
+func typeByName(name string) (Type, bool) {
+	i := slices.Index(allTypes, name)
+	return Type(max(i, 0)), i >= 0
+}
+
+// String returns the kind in small letters.
+func (k Kind) String() string {
+	return nameOf([]string{Int64: "int", Double: "double", String: "string", Binary: "binary", Timestamp: "timestamp", None: "none"}, int(k))
+}
+
+// String returns the level as the documentation names it.
+func (l Level) String() string {
+	return nameOf([]string{
+		Global: "node", GPU: "gpu", Instance: "instance", ComputeInstance: "compute instance", Link: "link",
+		Switch: "switch", CPU: "cpu", Core: "core", VGPU: "vgpu", ConnectX: "connectx",
+	}, int(l))
+}
+
+// String returns the cost class as the documentation names it.
+func (c Cost) String() string {
+	return nameOf([]string{EachTick: "each tick", Slow: "slow", Static: "static"}, int(c))
+}
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// sameList compares two lists, line numbers aside.
+// sameList compares two lists except for line numbers.
 func sameList(a, b List) string {
 	return cmp.Diff(a, b, cmpopts.IgnoreFields(Field{}, "Line"), cmpopts.EquateEmpty(),
 		cmp.Comparer(func(a, b *Descriptor) bool { return a == b }))
@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if err != nil {
 			if l.Fields != nil {
-				t.Errorf("fields beside error %v", err)
+				t.Errorf("fields and error %v", err)
 			}
 			return
 		}

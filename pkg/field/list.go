@@ -1,6 +1,11 @@
 package field
 
-import "time"
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+)
 
 // List is what the user asked for: the fields of one counters CSV in file
 // order. The zero List asks for nothing. A List must not be changed.
@@ -15,9 +20,9 @@ func (l List) Metrics() []Field { return l.filter(func(f *Field) bool { return f
 func (l List) Labels() []Field { return l.filter(func(f *Field) bool { return f.Type == Label }) }
 
 // Readings returns each quantity that the metric fields need once, in the order
-// of first use. Where a field is computed by us from another reading (see
-// Input), that reading is listed instead of the field. Fields that show one
-// reading under several names or in several units share its entry.
+// of first use. For a field that the exporter computes from another reading (see
+// Input), that reading is listed. Fields that show one reading under several names or
+// in several units share its entry.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
@@ -35,19 +40,14 @@ func (l List) Readings() []Reading {
 			at[d.ID] = i
 			out = append(out, Reading{Desc: d})
 		}
-		out[i].want(f.Interval)
+		switch r := &out[i]; {
+		case f.Interval == 0:
+			r.Default = true
+		case r.Interval == 0 || f.Interval < r.Interval:
+			r.Interval = f.Interval
+		}
 	}
 	return out
-}
-
-// want takes in that a field asks for an interval, 0 being the default.
-func (r *Reading) want(interval time.Duration) {
-	switch {
-	case interval == 0:
-		r.Default = true
-	case r.Interval == 0 || interval < r.Interval:
-		r.Interval = interval
-	}
 }
 
 func (l List) filter(keep func(*Field) bool) []Field {
@@ -58,4 +58,58 @@ func (l List) filter(keep func(*Field) bool) []Field {
 		}
 	}
 	return out
+}
+
+// Format writes l as a CSV that Parse reads back to an equal List, except for
+// line numbers.
+func Format(l List) []byte {
+	var b bytes.Buffer
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		b.WriteString(f.Name + ", " + f.Type.String() + `,"` + strings.ReplaceAll(f.Help, `"`, `""`) + `"`)
+		var options []string
+		if f.Interval != 0 {
+			options = append(options, "interval="+f.Interval.String())
+		}
+		if len(f.Buckets) > 0 {
+			options = append(options, "buckets="+joinFloats(f.Buckets))
+		}
+		if len(options) > 0 {
+			b.WriteString("," + strings.Join(options, " "))
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}
+
+func joinFloats(in []float64) string {
+	parts := make([]string, len(in))
+	for i, v := range in {
+		parts[i] = strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return strings.Join(parts, "|")
+}
+
+// Scale turns a reading into the value of a series. A factor such as 0.001 has no
+// exact float64, so multiplying by it would show 9 mW as 0.009000000000000001 W, and
+// count 70 % above the bucket 0.7; dividing by 1000 is rounded once, to 0.009.
+type Scale struct{ mul, div float64 }
+
+// NewScale returns the Scale of a Field's factor.
+func NewScale(factor float64) Scale {
+	if factor != 0 && math.Abs(factor) < 1 {
+		if inverse := math.Round(1 / factor); 1/inverse == factor {
+			return Scale{1, inverse}
+		}
+	}
+	return Scale{factor, 1}
+}
+
+// Of returns the value of a series. NaN stays NaN.
+func (s Scale) Of(reading float64) float64 {
+	v := reading * s.mul
+	if s.div != 1 {
+		v /= s.div
+	}
+	return v
 }

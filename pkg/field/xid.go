@@ -1,6 +1,8 @@
 package field
 
-// XIDText says in a few words what an XID code stands for, and "Unknown Error"
+import "cmp"
+
+// XIDText says in a few words what an XID code means, and "Unknown Error"
 // for a code that is not from 0 to 172. The meanings are NVIDIA's
 // (https://docs.nvidia.com/deploy/xid-errors/ and nverror.h of its open kernel
 // modules), the words ours.
@@ -8,12 +10,11 @@ func XIDText(code int) string {
 	if code < 0 || code >= len(xidTexts) {
 		return "Unknown Error"
 	}
-	return xidTexts[code]
+	return cmp.Or(xidTexts[code], "Not in use")
 }
 
 // Words that many codes share.
 const (
-	xidUnused     = "Not in use"
 	xidReserved   = "Reserved by NVIDIA"
 	xidPushBuffer = "Push buffer stream is damaged or invalid"
 	xidVideo      = "Exception in the video engine"
@@ -22,32 +23,26 @@ const (
 	xidAccess     = "Driver made an illegal access"
 )
 
-// xidTexts are indexed by code.
+// xidTexts are indexed by code; codes that are not listed are not in use.
 var xidTexts = [...]string{
 	0:   "No error",
 	1:   xidPushBuffer,
 	2:   xidPushBuffer,
 	3:   xidPushBuffer,
 	4:   xidPushBuffer + ", or a semaphore timed out",
-	5:   xidUnused,
 	6:   xidPushBuffer,
 	7:   "Push buffer address is damaged or invalid",
 	8:   xidStopped,
 	9:   "Driver made an error when it programmed the GPU",
-	10:  xidUnused,
 	11:  xidPushBuffer,
 	12:  "Driver made an error when it handled a GPU exception",
 	13:  "Exception in the graphics engine",
-	14:  xidUnused,
-	15:  xidUnused,
 	16:  "Display engine hangs",
-	17:  xidUnused,
 	18:  "Bus mastering is off in the PCI configuration",
 	19:  "Error in the display engine",
 	20:  "MPEG push buffer is damaged or invalid",
 	21:  "Motion estimation push buffer is damaged or invalid",
 	22:  "Video processor push buffer is damaged or invalid",
-	23:  xidUnused,
 	24:  "A GPU semaphore timed out",
 	25:  "Push buffer stream is illegal or invalid",
 	26:  "Frame buffer timed out",
@@ -73,13 +68,7 @@ var xidTexts = [...]string{
 	46:  xidStopped,
 	47:  "Error in video encoder 0",
 	48:  "Double-bit ECC error",
-	49:  xidUnused,
-	50:  xidUnused,
-	51:  xidUnused,
-	52:  xidUnused,
-	53:  xidUnused,
 	54:  "Auxiliary power cable is missing",
-	55:  xidUnused,
 	56:  "Error in the display engine",
 	57:  "Error when the memory interface was programmed",
 	58:  "Memory interface is unstable",

@@ -74,14 +74,19 @@ func TestPoolsOfTwoDrivers(t *testing.T) {
 
 func TestWithdrawnDevicesAreBounded(t *testing.T) {
 	var devices map[DeviceName]SliceDevice
-	for i := range 3 * maxWithdrawn {
-		devices = join(map[string]slice{"a": part(int64(i), 1, uuidsOf{fmt.Sprintf("gpu-%06d", i): "A"})}, devices)
+	const each = maxWithdrawn / 4
+	for i := range int64(12) {
+		named := uuidsOf{}
+		for j := range each {
+			named[fmt.Sprintf("gpu-%d-%d", i, j)] = "A"
+		}
+		devices = join(map[string]slice{"a": part(i, 1, named)}, devices)
+		if d := devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d-0", i)}]; d.UUID != "A" {
+			t.Error("a device that is there is not known")
+		}
 	}
-	if len(devices) != maxWithdrawn+1 {
-		t.Errorf("%d devices, want %d", len(devices), maxWithdrawn+1)
-	}
-	if d, ok := devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%06d", 3*maxWithdrawn-1)}]; !ok || d.UUID != "A" {
-		t.Error("the device that is there is not known")
+	if len(devices) != maxWithdrawn+each {
+		t.Errorf("%d devices, want %d", len(devices), maxWithdrawn+each)
 	}
 }
 

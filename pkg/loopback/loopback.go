@@ -13,7 +13,7 @@ import (
 
 // A Port is kept from everybody who asks the system for any free port, to listen or
 // to connect from. Who names it may listen on it, if with SO_REUSEADDR as Go's
-// listeners have it. While nobody does, connections to it are refused.
+// listeners have it. Without a listener, connections to it are refused.
 //
 // A port that was free a moment ago is not the same: on a busy machine another
 // process has it the next moment, and may keep it.
@@ -57,5 +57,5 @@ func (p *Port) bind() error {
 // Address is host:port.
 func (p *Port) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number)) }
 
-// Close gives the port up. Whoever listens on it goes on.
+// Close gives the port up. A listener on it keeps running.
 func (p *Port) Close() error { return os.NewSyscallError("close", unix.Close(p.fd)) }

@@ -19,7 +19,7 @@ func TestReserve(t *testing.T) {
 	})
 	for range 3 {
 		if c, err := net.Dial("tcp", p.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("connect while nobody listens: %v, %v, want refused", c, err)
+			t.Errorf("connect without a listener: %v, %v, want refused", c, err)
 		}
 		l, err := net.Listen("tcp", p.Address())
 		if err != nil {
@@ -43,7 +43,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Nobody who asks for any port gets one that is kept. As many ports are kept as to
+// A program that asks for any port never gets one that is kept. As many ports are kept as to
 // make it sure that some of the others would have been given one.
 func TestNobodyElseGetsIt(t *testing.T) {
 	kept := map[string]bool{}

@@ -2,10 +2,10 @@ package owner
 
 import "strings"
 
-// location is where a process runs, as its control groups tell.
+// location is where a process runs, as its control groups say.
 type location struct {
 	pod, container, job string
-	// unknown says that the control groups are told relative to our own, and that
+	// unknown says that the control groups are named relative to our own, and that
 	// this one is ours or below it: that it names no pod does not say that there
 	// is none.
 	unknown bool

@@ -103,6 +103,8 @@ func readJobFile(root *os.Root, name string) content {
 		return unusable(err)
 	case !info.Mode().IsRegular(): // replaced meanwhile
 		return content{reason: ReasonNotAFile, whole: true}
+	case info.Size() > maxSize:
+		return content{reason: ReasonTooLarge, whole: true}
 	}
 	text, err := io.ReadAll(io.LimitReader(h, maxSize+1))
 	switch {
@@ -209,7 +211,7 @@ const (
 	badName                    // of digits, but of no device
 )
 
-// nameOf tells job files by their names: digits, and after a dot digits again.
+// nameOf recognises job files by their names: digits, and after a dot digits again.
 // Numbers are written as in labels, so 00 is not a GPU.
 func nameOf(name string) nameKind {
 	gpu, instance, split := strings.Cut(name, ".")

@@ -155,7 +155,7 @@ func TestFileThatTurnsBad(t *testing.T) {
 				r.want("for a moment", jobsBy{"0": {"17"}, "1": {"18"}})
 				pass(50 * time.Millisecond)
 				r.want("then", jobsBy{"1": {"18"}})
-				pass(time.Minute)
+				pass(2 * jobGrace)
 				if got := r.logged(); !slices.Equal(got, []string{name}) {
 					t.Errorf("log %q, want one line about %s", got, name)
 				}

@@ -16,7 +16,7 @@
 // A device with one container has its labels. One that several containers of a
 // pod share has those of the pod, without container. One that several pods share
 // has none: it belongs to none of them. With Options.Virtual each of the device's
-// series is instead copied for every container that shares it, with vgpu where the
+// series is instead copied for every container that shares it, with vgpu if the
 // id numbers the shares; what the copies show is the whole device.
 //
 // A GPU that is divided has no labels of the pods on its instances, a GPU instance

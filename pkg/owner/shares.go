@@ -119,7 +119,7 @@ func (s *sharer) pod(u User) (kube.PodName, bool) {
 	return name, known && u.PodUID != ""
 }
 
-// pods adds the series of one pod: one per container where the runtime names them.
+// pods adds the series of one pod: one per container if the runtime names them.
 func (s *sharer) pods(uses []use, on usage) {
 	names := s.runtime.containers[uses[0].pod]
 	if slices.ContainsFunc(uses, func(u use) bool { return !names[u.container] }) {
@@ -156,11 +156,11 @@ func (s *sharer) add(uses []use, on usage, users []User) {
 	}
 }
 
-// sum adds up one value of users. That of none is 0 where it is known that they
-// have no process and told says that the library tells the value; where one is not
+// sum adds up one value of users. That of none is 0 if it is known that they have no
+// process and reported says that the library reports the value; if one is not
 // known, neither is the sum.
-func (on *usage) sum(users []User, told bool, value func(*User) float64) float64 {
-	if !on.fresh || len(users) == 0 && !(on.idle && told) {
+func (on *usage) sum(users []User, reported bool, value func(*User) float64) float64 {
+	if !on.fresh || len(users) == 0 && !(on.idle && reported) {
 		return math.NaN()
 	}
 	total := 0.0

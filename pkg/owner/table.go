@@ -128,7 +128,7 @@ func (t *table) usesOf(d *collector.Device) []use {
 	return own
 }
 
-// splits reports whether users of a device are told apart by values.
+// splits reports whether users of a device have separate values.
 func (k *Keeper) splits(uses []use) bool {
 	switch {
 	case k.o.Processes == nil || len(uses) == 0:
@@ -243,7 +243,7 @@ func (j *joined) miss(u use, id, reason string) {
 const mostInstances = 4096
 
 // remember keeps which instance a MIG UUID meant: a collector that takes over may
-// not be able to tell. Call it with mu held.
+// not know it. Call it with mu held.
 func (k *Keeper) remember(n *devices) {
 	if len(k.instances)+len(n.byMIG) > mostInstances {
 		clear(k.instances)

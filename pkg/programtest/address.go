@@ -10,8 +10,8 @@ import (
 )
 
 // Address returns the host:port of loopback on which the process listens, by TCP over
-// IPv4. So a test starts servers on port 0: a port chosen before the start could be
-// somebody else's by then.
+// IPv4. A test starts servers on port 0, because a port chosen before the start could be
+// another program's by then.
 func (p *Process) Address() (string, error) {
 	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", p.PID()))
 	if err != nil {

@@ -112,7 +112,7 @@ func TestEndsWithAKilledTest(t *testing.T) {
 	}
 	eventually.True(t, "the end of what it has started", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may have waited for it
+		return err != nil || strings.Contains(string(stat), ") Z ") // its parent may not have waited for it
 	})
 }
 
@@ -149,7 +149,7 @@ func TestDoesNotStart(t *testing.T) {
 	}
 }
 
-// A file that somebody still writes to is started when that is over.
+// A file that is still being written is started when that is over.
 func TestBusyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho started\n"), 0o700); err != nil {
@@ -199,7 +199,7 @@ func TestSignalAndExitCode(t *testing.T) {
 		}
 		r := record(t, func(tb testing.TB) { p.Signal(tb, s) })
 		if want := fmt.Sprintf("send %v to sh: os: process already finished", s); r.failed != want {
-			t.Errorf("a signal to nobody: failed %q, want %q", r.failed, want)
+			t.Errorf("a signal to no process: failed %q, want %q", r.failed, want)
 		}
 	}
 	f("trap 'exit 3' TERM; echo; while :; do sleep 0.01; done", syscall.SIGTERM, 3)

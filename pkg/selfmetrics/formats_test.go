@@ -182,32 +182,3 @@ warpgauge_build_info{goversion=%q,revision="unknown",version="1.2.3"} 1
 		t.Errorf("lint: %v, %v", problems, err)
 	}
 }
-
-func TestWriteMarkdown(t *testing.T) {
-	label := func(m *dto.Metric, names ...string) *dto.Metric {
-		for _, n := range names {
-			m.Label = append(m.Label, &dto.LabelPair{Name: &n})
-		}
-		return m
-	}
-	b := counter("test_b_total", "Either a | or\nb.", 1)
-	label(b.Metric[0], "device", "cause")
-	b.Metric = append(b.Metric, label(new(dto.Metric), "device", "xid"))
-	var out strings.Builder
-	if err := WriteMarkdown(&out, []*dto.MetricFamily{b, counter("test_a_total", "First.", 1)}); err != nil {
-		t.Fatal(err)
-	}
-	want := "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n" +
-		"| `test_a_total` | counter |  | First. |\n" +
-		"| `test_b_total` | counter | `cause`, `device`, `xid` | Either a \\| or b. |\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
-	if err := WriteMarkdown(failingWriter{}, nil); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("error of a writer that fails: got %v", err)
-	}
-}
-
-type failingWriter struct{}
-
-func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -139,8 +139,8 @@ func (w *worker) backOff(failures uint64) uint64 {
 // tick takes the row of tick n.
 func (w *worker) tick(n uint64, now time.Time) bool { return w.take(w.schedule.at(n), now) }
 
-// take reads the due cells and appends a row. It reports whether any device gave
-// values. A row is appended after a failure too: its stamps say how old the cells
+// take reads the due cells and appends a row. It reports whether the call
+// worked. A row is appended after a failure too: its stamps say how old the cells
 // are.
 func (w *worker) take(due []bool, now time.Time) bool {
 	for _, i := range w.events {
@@ -179,8 +179,10 @@ func (w *worker) last(now time.Time) {
 }
 
 // judge turns the error of a call into the stamps and outcomes of the devices. A
-// device of which nothing was due keeps its stamp: nothing was learned of it.
-func (w *worker) judge(start int64, err error) (anyOK bool) {
+// device of which nothing was due keeps its stamp: nothing was learned of it. It
+// reports whether the call worked, if only to say that values do not advance.
+func (w *worker) judge(start int64, err error) (worked bool) {
+	anyOK := false
 	if err != nil {
 		w.failed.Inc()
 		w.assign(err)
@@ -192,6 +194,7 @@ func (w *worker) judge(start int64, err error) (anyOK bool) {
 			if old := w.outcomes[i].Load(); !old.same(e) {
 				w.setOutcome(i, outcomeOf(e))
 			}
+			worked = worked || w.outcomes[i].Load().cause == CauseFrozen
 			continue
 		}
 		if !w.schedule.devices[i] {
@@ -207,7 +210,7 @@ func (w *worker) judge(start int64, err error) (anyOK bool) {
 	if !anyOK {
 		w.schedule.retry()
 	}
-	return anyOK
+	return worked || anyOK
 }
 
 func (w *worker) setOutcome(i int, o *outcome) {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -32,11 +34,12 @@ type inventory struct {
 type departed struct {
 	status session.DeviceStatus
 	since  time.Time
+	events *view.Source // what has happened to it: its XIDs; nil if that was not read
 }
 
-// update takes in the sources of a new session. before are the devices of the
-// former one.
-func (v *inventory) update(sources []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
+// update takes in the sources of a new session. shown are those of the former one,
+// and before its devices.
+func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
 	present := make(map[string]bool)
 	for _, s := range sources {
 		for i := range s.Devices {
@@ -52,7 +55,7 @@ func (v *inventory) update(sources []*view.Source, before []session.DeviceStatus
 		if v.absent == nil {
 			v.absent = make(map[string]departed)
 		}
-		v.absent[id] = departed{st, now}
+		v.absent[id] = departed{st, now, eventsOf(shown, id)}
 		log.Warn("device is absent: it was there before and is no longer found",
 			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), zap.Time("last_sample", st.LastSample))
 	}
@@ -65,6 +68,48 @@ func (v *inventory) update(sources []*view.Source, before []session.DeviceStatus
 			delete(v.absent, id)
 		}
 	}
+}
+
+// eventsOf is a source of one device without any new row: the columns of what has
+// happened to it, so that the page and the counts keep them.
+func eventsOf(shown []*view.Source, id string) *view.Source {
+	for _, s := range shown {
+		at := slices.IndexFunc(s.Devices, func(d collector.Device) bool { return d.ID == id })
+		if at < 0 {
+			continue
+		}
+		out := &view.Source{Collector: s.Collector, Fields: s.Fields, Devices: s.Devices[at : at+1 : at+1]}
+		for _, c := range s.Columns {
+			if c.Device == at && (c.Field == field.XIDErrors || c.Field == field.XIDEvent) {
+				c.Device = 0
+				out.Columns = append(out.Columns, c)
+			}
+		}
+		if len(out.Columns) == 0 {
+			return nil
+		}
+		out.Ring = ring.Make(2, 1, len(out.Columns))
+		cells := make([]float64, len(out.Columns))
+		for i := range cells {
+			cells[i] = math.NaN()
+		}
+		out.Ring.Append(time.Now().UnixNano(), []int64{0}, cells)
+		return out
+	}
+	return nil
+}
+
+// events are the sources of the boards that are absent.
+func (v *inventory) events(list field.List) (out []*view.Source) {
+	for _, d := range v.absent {
+		if d.events != nil {
+			s := *d.events
+			s.Fields = list
+			out = append(out, &s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *view.Source) int { return cmp.Compare(a.Devices[0].ID, b.Devices[0].ID) })
+	return out
 }
 
 // missing are the boards that are absent, in the order of their ids.

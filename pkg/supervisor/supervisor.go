@@ -321,9 +321,12 @@ func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// publish shows sources.
+// publish shows sources, and the events of absent devices next to them.
 func (s *Supervisor) publish(sources []*view.Source) {
 	s.shown = sources
+	if len(sources) > 0 {
+		sources = slices.Concat(sources, s.inventory.events(sources[0].Fields))
+	}
 	s.o.Publish(sources)
 }
 
@@ -553,7 +556,7 @@ func (t *turn) publish(now time.Time) {
 	t.releaseLog()
 	s.counts.open(true)
 	s.quiet = quiet{}
-	s.inventory.update(sources, s.now.Load().devices(), s.log, now)
+	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
 	s.good, s.goodList = t.list, t.lists
 	s.publish(sources)
 	n := 0

@@ -149,7 +149,7 @@ func TestAdapter(t *testing.T) {
 			testPods(t, a)
 			testObjects(t, a)
 			testExternal(t, a, tt.native)
-			testNobody(t, a)
+			testWithoutOwner(t, a)
 			if tt.name == "HonorLabels" {
 				testHPAs(t, a)
 				testKEDA(t, prometheus)
@@ -232,9 +232,9 @@ func testExternal(t *testing.T, a *adapter, native bool) {
 	}
 }
 
-// testNobody: what has no GPU has no value, which is not 0, and GPUs that nobody has
+// testWithoutOwner: what has no GPU has no value, which is not 0, and GPUs without an owner
 // are not the exporter's.
-func testNobody(t *testing.T, a *adapter) {
+func testWithoutOwner(t *testing.T, a *adapter) {
 	t.Helper()
 	for _, name := range []string{"monitoring/warpgauge-x7k2p", "ml/inference-cpu"} {
 		namespace, pod, _ := strings.Cut(name, "/")

@@ -151,7 +151,7 @@ faults:
 `
 
 // startExporter runs the real one. GPU 0 belongs to ml/inference-a, 1 and 2 to
-// ml/inference-b, 3 to web/chat-0, the rest to nobody.
+// ml/inference-b, 3 to web/chat-0, the rest to no pod.
 func startExporter(t *testing.T) (address string) {
 	t.Helper()
 	exe := build(t)
@@ -184,7 +184,7 @@ func startPrometheus(t *testing.T, exporter string, honor, native bool) (url str
 	often := regexp.MustCompile(`(?m)^    interval: .*$`).ReplaceAll(rules, []byte("    interval: 2s"))
 	pod, drop := "exported_pod", ""
 	if honor {
-		// As docs/autoscaling.md has it, lest GPUs that nobody has be the exporter's.
+		// As docs/autoscaling.md has it, so that GPUs without an owner are not the exporter's.
 		pod, drop = "pod", "  relabel_configs: [{action: labeldrop, regex: namespace|pod|container}]\n"
 	}
 	// The last rule stands for --kubernetes-enable-pod-labels, which wants an API server.

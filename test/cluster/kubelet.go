@@ -31,7 +31,7 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": 
 `
 
 // Control groups v1 and v2, no groups of the kubelet's own, no iptables, no eviction for
-// the disk of a machine that is somebody else's.
+// the disk of a machine that is not the test's.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}

@@ -22,7 +22,7 @@ const (
 	modeNode = "node" // what runs the cluster and its checks
 )
 
-// errSaid is a failure that another process has told of.
+// errSaid is a failure that another process has reported.
 var errSaid = errors.New("already said")
 
 // options are the same in every mode.

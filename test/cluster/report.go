@@ -20,7 +20,7 @@ type skip string
 
 func (s skip) Error() string { return string(s) }
 
-// check makes a check, prints how it went and returns whether the next one can go on.
+// check makes a check, prints how it went and returns whether the next one can run.
 func (r *report) check(name string, f func() (string, error)) bool {
 	begin := time.Now()
 	text, err := f()

@@ -22,7 +22,7 @@ func (n *node) restartKubelet() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	want, err := n.settled()
+	want, err := n.steady()
 	if err != nil {
 		return "", err
 	}
@@ -72,9 +72,9 @@ func (n *node) restartKubelet() (string, error) {
 		scrapes, len(want), kubeletAway, back, fresh), err
 }
 
-// settled waits until the page has the pods that run, and no others, and returns them
+// steady waits until the page has the pods that run, and no others, and returns them
 // with their devices.
-func (n *node) settled() (out []string, err error) {
+func (n *node) steady() (out []string, err error) {
 	err = n.wait(30*time.Second, func() error {
 		list, err := n.client.CoreV1().Pods(workloads).List(n.ctx, metav1.ListOptions{LabelSelector: "gpu"})
 		if err != nil {

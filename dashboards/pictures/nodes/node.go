@@ -92,11 +92,11 @@ func writeJobs(dir string, jobs map[int]string) error {
 	}
 	for gpu, job := range jobs {
 		path := filepath.Join(dir, fmt.Sprint(gpu))
-		beside := filepath.Join(dir, fmt.Sprintf(".%d.new", gpu))
-		if err := os.WriteFile(beside, []byte(job+"\n"), 0o600); err != nil {
+		fresh := filepath.Join(dir, fmt.Sprintf(".%d.new", gpu))
+		if err := os.WriteFile(fresh, []byte(job+"\n"), 0o600); err != nil {
 			return err
 		}
-		if err := os.Rename(beside, path); err != nil {
+		if err := os.Rename(fresh, path); err != nil {
 			return err
 		}
 	}

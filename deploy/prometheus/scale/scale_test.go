@@ -76,7 +76,7 @@ func targetsOf(t *testing.T, shard int) (addresses []string) {
 	t.Helper()
 	var all []string
 	for i := range nodes {
-		all = append(all, fmt.Sprintf("192.0.2.%d:9400", i+1)) // for documentation; nobody answers
+		all = append(all, fmt.Sprintf("192.0.2.%d:9400", i+1)) // for documentation; no host answers
 	}
 	targets, err := json.Marshal([]map[string]any{{"targets": all}})
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command schemas writes JSON schemas for kubeconform, one file per kind, without
-// asking anybody on the network but the Go module proxy: Kubernetes' own OpenAPI
+// asking any server but the Go module proxy: Kubernetes' own OpenAPI
 // document and the Prometheus operator's CRDs lie in their modules.
 package main
 
@@ -118,7 +118,7 @@ func fromOpenAPI(path, out string) error {
 		kind, _ := gvk["kind"].(string)
 		resolved, ok := resolve(doc.Definitions, d, nil)
 		if !ok {
-			continue // refers to itself: the CRD of CRDs, which nobody here writes
+			continue // refers to itself: the CRD of CRDs, which no manifest here contains
 		}
 		if err := write(out, group, version, kind, resolved); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)

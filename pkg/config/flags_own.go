@@ -1,22 +1,6 @@
 package config
 
-import (
-	"errors"
-
-	"go.uber.org/zap/zapcore"
-)
-
-// ownFlags are the flags that dcgm-exporter does not have.
-func ownFlags(c *Config) []Flag {
-	var all []Flag
-	for _, part := range [][]Flag{ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)} {
-		for _, f := range part {
-			f.Origin = Own
-			all = append(all, f)
-		}
-	}
-	return all
-}
+// This file holds the flags that dcgm-exporter does not have.
 
 func ownSampling(c *Config) []Flag {
 	return []Flag{
@@ -26,7 +10,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
-			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) that the CSV gives no interval.",
+			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) without an interval in the CSV.",
 		},
 		{
 			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, value: duration(&c.SampleDeadline),
@@ -34,7 +18,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, value: duration(&c.RescanInterval),
-			Metavar: "DURATION", Usage: "How often to look for devices that came or went.",
+			Metavar: "DURATION", Usage: "How often to check for devices that came or went.",
 		},
 		{
 			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, value: duration(&c.StaleAfter),
@@ -49,7 +33,7 @@ func ownSampling(c *Config) []Flag {
 }
 
 func ownCollectors(c *Config) []Flag {
-	const vendor = " auto: where hardware and library are found; true: the same; false: the library is never touched."
+	const vendor = " auto: if hardware and library are found; true: the same; false: the library is never touched."
 	return []Flag{
 		{
 			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, value: tristate(&c.DCGM),
@@ -62,7 +46,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
-			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML, where DCGM does not serve them." + vendor,
+			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML while DCGM does not." + vendor,
 		},
 		{
 			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, value: text(&c.NVMLSource.Library),
@@ -71,7 +55,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, value: list{&c.NVMLSource.DriverRoots},
-			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are heeded, too.",
+			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are used, too.",
 			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current",
 		},
 		{
@@ -93,7 +77,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: byteSize(&c.MemoryLimit),
-			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is replaced by another, without a gap. 0: no limit.",
+			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is ended and replaced by another. 0: no limit.",
 		},
 		{
 			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, value: duration(&c.RestartMax),
@@ -101,7 +85,7 @@ func ownCollectors(c *Config) []Flag {
 		},
 		{
 			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(&c.DropCapabilities),
-			Usage: "Give up this process's effective capabilities once it listens; child processes have theirs. Only where vendors' libraries are isolated.",
+			Usage: "Give up this process's effective capabilities once it listens; child processes keep theirs. Only if vendors' libraries are isolated.",
 		},
 	}
 }
@@ -114,11 +98,11 @@ func ownServing(c *Config) []Flag {
 		},
 		{
 			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Release),
-			Usage: "Serve POST /-/release and /-/resume, which let collectors go (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to others.",
+			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs.",
 		},
 		{
 			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, value: duration(&c.ReleaseTimeout),
-			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends by itself after this. 0: never.",
+			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends on its own after this. 0: never.",
 		},
 		{
 			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.IdleTimeout),
@@ -135,11 +119,26 @@ func ownServing(c *Config) []Flag {
 	}
 }
 
+func ownOwners(c *Config) []Flag {
+	k := &c.Kubernetes
+	return []Flag{
+		{
+			Name: "process-values", Env: "WARPGAUGE_PROCESS_VALUES", Group: GroupOwners, value: tristate(&k.ProcessValues),
+			Metavar: "auto|true|false", Needs: flagKubernetes,
+			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus.",
+		},
+		{
+			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
+			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+	}
+}
+
 func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: "enable-fake", Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
-			Usage: "Simulate GPUs. The numbers are invented; never switched on by itself.",
+			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given.",
 		},
 		{
 			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, value: text(&c.Fake.Profile),
@@ -158,15 +157,4 @@ func ownFake(c *Config) []Flag {
 			Metavar: "N", Usage: "Seed of everything random in the simulation; the same seed gives the same values.",
 		},
 	}
-}
-
-func level(at *zapcore.Level) value {
-	parse := func(s string) (zapcore.Level, error) {
-		l, err := zapcore.ParseLevel(s)
-		if err != nil || l > zapcore.ErrorLevel {
-			return 0, errors.New("write debug, info, warn or error")
-		}
-		return l, nil
-	}
-	return &variable[zapcore.Level]{at: at, parse: parse, format: zapcore.Level.String}
 }

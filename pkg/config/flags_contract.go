@@ -1,39 +1,35 @@
 package config
 
+import "time"
+
+// The switches that others need.
+const (
+	flagKubernetes = "kubernetes"
+	flagPodLabels  = "kubernetes-enable-pod-labels"
+)
+
 // noKeep is a reason that two flags share.
 const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
-// contractFlags are dcgm-exporter's flags, up to 4.9, with its names, aliases
-// and variables. Those that mean nothing here are accepted all the same, so that
-// a manifest written for dcgm-exporter starts.
-func contractFlags(c *Config) []Flag {
-	var all []Flag
-	for _, part := range [][]Flag{
-		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c),
-	} {
-		for _, f := range part {
-			f.Origin = Contract
-			all = append(all, f)
-		}
-	}
-	return all
-}
+// This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and
+// variables. Those that mean nothing here are accepted all the same, so that a manifest
+// written for dcgm-exporter starts; their values are checked and dropped.
 
 func contractFields(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: "collectors", Aliases: []string{"f"}, Env: "DCGM_EXPORTER_COLLECTORS", Group: GroupFields, value: text(&c.Collectors),
 			Metavar: "FILE", Usage: "Counters CSV: field, type, help and, if wanted, options on each line.",
-			ShownDefault: ContractCounters + ", else " + OwnCounters + ", else the list built in",
+			ShownDefault: contractCounters + ", else " + ownCounters + ", else the list built in",
 			Differs:      "without the flag a missing default file is not an error: the list built in is used",
 		},
 		{
-			Name: "configmap-data", Aliases: []string{"m"}, Env: "DCGM_EXPORTER_CONFIGMAP_DATA", Group: GroupFields, value: text(&c.ConfigMapData),
+			Name: "configmap-data", Aliases: []string{"m"}, Env: "DCGM_EXPORTER_CONFIGMAP_DATA", Group: GroupFields, value: configMapName(),
 			Metavar: "NAMESPACE:NAME", Usage: "ConfigMap that holds the counters CSV.",
 			NoEffect: "ConfigMaps are not read through the API server yet; the file of --collectors is used (mount the ConfigMap as a volume)",
 		},
 		{
-			Name: "config-file", Env: "DCGM_EXPORTER_CONFIG_FILE", Group: GroupFields, value: text(&c.ConfigFile),
+			Name: "config-file", Env: "DCGM_EXPORTER_CONFIG_FILE", Group: GroupFields, value: text(new("")),
 			Metavar: "FILE", Usage: "YAML configuration of dcgm-exporter 4.8.3 and later.",
 			NoEffect: "the YAML configuration is not read; fields come from --collectors, everything else from flags and variables",
 		},
@@ -43,18 +39,18 @@ func contractFields(c *Config) []Flag {
 			Differs: "dcgm-exporter's default is 30000",
 		},
 		{
-			Name: "watch-max-keep-age", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Group: GroupSampling, value: duration(&c.HostEngine.MaxKeepAge),
+			Name: "watch-max-keep-age", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Group: GroupSampling, value: duration(new(10 * time.Minute)),
 			Metavar: "DURATION", Usage: "How long DCGM keeps samples.", NoEffect: noKeep,
 		},
 		{
-			Name: "watch-max-keep-samples", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Group: GroupSampling, value: integer(&c.HostEngine.MaxKeepSamples),
+			Name: "watch-max-keep-samples", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Group: GroupSampling, value: integer(new(0)),
 			Metavar: "N", Usage: "How many samples of a field DCGM keeps, 0 for no limit.", NoEffect: noKeep,
 		},
 	}
 }
 
 func contractDevices(c *Config) []Flag {
-	const grammar = " f: the parts where a whole has some, and of the whole what the parts do not tell; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
+	const grammar = " f: the parts if a whole has some, and of the whole what the parts do not have; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
 	const missing = "an id that does not exist is a warning, since a device may appear later"
 	return []Flag{
 		{
@@ -76,19 +72,19 @@ func contractDevices(c *Config) []Flag {
 		},
 		{
 			Name: "fake-gpus", Env: "DCGM_EXPORTER_USE_FAKE_GPUS", Group: GroupCollectors, value: boolean(&c.AcceptFakeGPUs),
-			Usage: "Accept GPUs that somebody has injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
+			Usage: "Accept GPUs that were injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
 		},
 		{
-			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, value: boolean(&c.BindUnbindWatch),
-			Usage: "Look for GPUs that come and go.", NoEffect: "coming and going devices are always looked for, see --rescan-interval",
+			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, value: boolean(new(false)),
+			Usage: "Find GPUs that come and go.", NoEffect: "devices that come and go are always found, see --rescan-interval",
 		},
 		{
-			Name: "gpu-bind-unbind-poll-interval", Env: "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Group: GroupCollectors, value: text(&c.BindUnbindPoll),
+			Name: "gpu-bind-unbind-poll-interval", Env: "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Group: GroupCollectors, value: text(new("1s")),
 			Metavar: "DURATION", Usage: "How often to look for them.", NoEffect: "use --rescan-interval",
 		},
 		{
-			Name: "disable-startup-validate", Env: "DISABLE_STARTUP_VALIDATE", Group: GroupCollectors, value: boolean(&c.SkipStartupCheck),
-			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; they are looked for again and again",
+			Name: "disable-startup-validate", Env: "DISABLE_STARTUP_VALIDATE", Group: GroupCollectors, value: boolean(new(false)),
+			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; it tries again and again",
 		},
 	}
 }
@@ -147,7 +143,7 @@ func contractWeb(c *Config) []Flag {
 		},
 		{
 			Name: "max-concurrent-scrapes", Env: "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", Group: GroupWeb, value: integer(&c.Web.MaxConcurrentScrapes),
-			Metavar: "N", Usage: "Most scrapes at a time, further ones are answered 503; 0 for no limit.",
+			Metavar: "N", Usage: "Most scrapes at a time, further ones get 503; 0 for no limit.",
 			Differs: "dcgm-exporter's default is 16; here scrapes share one page that is ready in memory",
 		},
 		{
@@ -155,8 +151,67 @@ func contractWeb(c *Config) []Flag {
 			Usage: "Serve Go profiles under /debug/pprof/.",
 		},
 		{
-			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(&c.Web.HealthRequireGPUs),
-			Usage: "Let /health fail where no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
+			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(new(false)),
+			Usage: "Let /health fail if no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
+		},
+	}
+}
+
+// contractOwners are dcgm-exporter's flags about who uses a device.
+func contractOwners(c *Config) []Flag {
+	k := &c.Kubernetes
+	return []Flag{
+		{
+			Name: flagKubernetes, Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
+			Usage:   "Map devices to pods, as the kubelet lists them: labels namespace, pod, container.",
+			Differs: "a GPU that several pods share gets no pod labels, unless --kubernetes-virtual-gpus is set; dcgm-exporter shows the last of them",
+		},
+		{
+			Name: flagPodLabels, Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Group: GroupOwners, value: boolean(&k.PodLabels),
+			Needs: flagKubernetes, Usage: "Add the labels of the pod, from the API server (needs a service account that may watch pods).",
+		},
+		{
+			Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Group: GroupOwners, value: boolean(&k.PodUID),
+			Needs: flagKubernetes, Usage: "Add the label pod_uid, from the API server or the runtime of --container-runtime-socket.",
+		},
+		{
+			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, value: oneOf(new("uid"), false, "uid", "device-name"),
+			Metavar: "TYPE", Usage: "What the kubelet calls a device: uid (GPU-…, MIG-…) or device-name (nvidia0, nvidia0/gi1).",
+			NoEffect: "an id says by its form which device it names, so both kinds are found; another value is refused at start",
+		},
+		{
+			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, value: patterns{&k.LabelAllow},
+			Metavar: "REGEX,…", Needs: flagPodLabels, Usage: "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
+			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate",
+		},
+		{
+			Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Group: GroupOwners, value: boolean(&k.VirtualGPUs),
+			Needs: flagKubernetes, Usage: "Show each series of a shared GPU once per container that shares it, with the label vgpu if the device plugin numbers the shares.",
+		},
+		{
+			Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Group: GroupOwners, value: boolean(&k.DRA),
+			Needs: flagKubernetes, Usage: "Map devices of dynamic resource allocation, which the API server's ResourceSlices describe.",
+		},
+		{
+			Name: "pod-resources-kubelet-socket", Env: "DCGM_POD_RESOURCES_KUBELET_SOCKET", Group: GroupOwners, value: text(&k.Socket),
+			Metavar: "PATH", Needs: flagKubernetes, Usage: "The kubelet's pod-resources socket.",
+		},
+		{
+			Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Group: GroupOwners, value: list{&k.ResourceNames},
+			Metavar: "NAME,…", Needs: flagKubernetes, Usage: "Further extended resources that are GPUs; may be repeated.",
+		},
+		{
+			Name: "container-labels", Env: "DCGM_EXPORTER_CONTAINER_LABELS", Group: GroupOwners, value: boolean(new(false)),
+			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: "containers are known in Kubernetes only, from the kubelet",
+		},
+		{
+			Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Group: GroupOwners, value: text(&c.Containers.Socket),
+			Metavar: "PATH", Needs: flagKubernetes, Usage: "The container runtime's CRI socket, such as /run/containerd/containerd.sock. It names the pod and the container that a process runs in, without the API server.",
+			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes",
+		},
+		{
+			Name: "hpc-job-mapping-dir", Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
+			Metavar: "DIR", Usage: "Directory of files that name the jobs of each device: label hpc_job.",
 		},
 	}
 }
@@ -187,15 +242,15 @@ func contractDiagnosis(c *Config) []Flag {
 		},
 		{
 			Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Group: GroupLogging, value: text(&c.Dump.Directory),
-			Metavar: "DIR", Usage: "Where to write them.",
+			Metavar: "DIR", Usage: "Where to write the dumps.",
 		},
 		{
 			Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Group: GroupLogging, value: integer(&c.Dump.RetentionHours),
-			Metavar: "HOURS", Usage: "How long to keep them, 0 for ever.",
+			Metavar: "HOURS", Usage: "How long to keep the dumps, 0 for ever.",
 		},
 		{
 			Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Group: GroupLogging, value: boolean(&c.Dump.Compression),
-			Usage: "Compress them with gzip.",
+			Usage: "Compress the dumps with gzip.",
 		},
 	}
 }

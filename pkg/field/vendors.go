@@ -1,7 +1,27 @@
 package field
 
+// FirstNVIDIA is the first id of what NVIDIA's driver has and DCGM has no field for.
+// Names and units follow Prometheus.
+const FirstNVIDIA ID = 9500
+
+// The fields of nvidiaFields.
+const (
+	NVIDIAJPEGBusy = FirstNVIDIA + iota
+	NVIDIAOFABusy
+	NVIDIAComputeProcesses
+	NVIDIAGraphicsProcesses
+)
+
+// nvidiaFields are by ascending id.
+var nvidiaFields = [...]Descriptor{
+	{ID: NVIDIAJPEGBusy, Name: "nvidia_gpu_jpeg_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the JPEG engines"},
+	{ID: NVIDIAOFABusy, Name: "nvidia_gpu_ofa_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the optical flow engines"},
+	{ID: NVIDIAComputeProcesses, Name: "nvidia_gpu_compute_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that compute on the GPU"},
+	{ID: NVIDIAGraphicsProcesses, Name: "nvidia_gpu_graphics_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that draw on the GPU"},
+}
+
 // What only AMD's GPUs have. Names and units follow Prometheus: base units, and
-// _total for counters. DCGM's names serve for all that has one.
+// _total for counters. Everything that DCGM has a name for has that name.
 const (
 	AMDTemperature        = FirstAMD + iota // by sensor
 	AMDBusySeconds                          // by engine
@@ -69,7 +89,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDXGMILinkSpeed, Name: "amd_gpu_xgmi_link_speed_bits_per_second", Kind: Double, Level: GPU, Unit: "bit/s", Max: 1e15, Help: "Speed of a lane of XGMI"},
 	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Help: "PCIe data in both directions, as firmware estimates it"},
 	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "Times the PCIe link had to recover"},
-	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe replays that were repeated so often that the link was trained anew"},
+	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe replays that were repeated so often that the link was trained again"},
 	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},
 	{ID: AMDThrottleResidency, Name: "amd_gpu_throttle_residency_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in which something held the GPU back, by reason; as a share of amd_gpu_accumulation_cycles_total"},
 	{ID: AMDAccumulationCycles, Name: "amd_gpu_accumulation_cycles_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in all"},

@@ -1,13 +1,16 @@
-package config
+package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
+
+	"warpgauge/pkg/config"
 )
 
-const markdownHead = `# Flags and environment variables
+const flagsHead = `# Flags and environment variables
 
-This page is generated from the flag table by ` + "`go generate ./pkg/config`" + `; a test fails when it is out of date.
+This page is generated from the flag table by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
 
 A flag on the command line beats its environment variable, which beats the default. An empty variable counts as not
 set. A switch stands alone or takes true or false after an equals sign, as in ` + "`--debug=false`" + `; lists take commas or
@@ -15,55 +18,62 @@ repetition. Flags are accepted before and after a subcommand. *Origin* says whet
 dcgm-exporter's or ours. A flag whose *status* is "no effect" is accepted, so that a manifest written for dcgm-exporter
 starts, and is named once in the log when it is set to something other than its default.
 
-Besides these, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
+In addition, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
 for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod the exporter itself is, which uses no device whatever it claims;
 ` + "`KUBECONFIG`" + ` leads to the API server outside of a pod.
 `
 
-// Markdown is the text of docs/flags.md.
-func (s *Set) Markdown() string {
+// writeFlags writes docs/flags.md.
+func writeFlags(w io.Writer) error {
+	set := config.NewSet(noEnvironment)
 	var b strings.Builder
-	b.WriteString(markdownHead)
-	for _, g := range groups {
+	b.WriteString(flagsHead)
+	for _, g := range config.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g)
 		b.WriteString("| Flag | Environment | Default | Meaning | Origin | Status |\n|---|---|---|---|---|---|\n")
-		for _, f := range s.flags {
+		for _, f := range set.Flags() {
 			if f.Group == g {
-				f.markdown(&b)
+				writeFlag(&b, f)
 			}
 		}
 	}
-	return b.String()
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func (f *cliFlag) markdown(b *strings.Builder) {
-	names := "`" + dashed(f.Name) + "`"
-	for _, a := range f.Aliases {
-		names += ", `" + dashed(a) + "`"
-	}
+func noEnvironment(string) (string, bool) { return "", false }
+
+func writeFlag(b *strings.Builder, f *config.Flag) {
 	meaning := f.Usage
 	if f.Differs != "" {
 		meaning += " *Differs on purpose:* " + f.Differs + "."
 	}
 	if f.Needs != "" {
-		meaning += " Needs `" + dashed(f.Needs) + "`."
+		meaning += " Needs `" + config.Dashed(f.Needs) + "`."
 	}
 	status := "active"
 	if f.NoEffect != "" {
 		status = "no effect: " + f.NoEffect
 	}
-	fmt.Fprintf(b, "| %s | `%s` | %s | %s | %s | %s |\n",
-		names, f.Env, f.markdownDefault(), cell(meaning), f.Origin, cell(status))
+	fmt.Fprintf(b, "| %s | `%s` | %s | %s | %s | %s |\n", flagNames(f), f.Env, flagDefault(f), cell(meaning), f.Origin, cell(status))
 }
 
-func (f *cliFlag) markdownDefault() string {
+func flagNames(f *config.Flag) string {
+	names := "`" + config.Dashed(f.Name) + "`"
+	for _, a := range f.Aliases {
+		names += ", `" + config.Dashed(a) + "`"
+	}
+	return names
+}
+
+func flagDefault(f *config.Flag) string {
 	switch {
 	case f.ShownDefault != "":
 		return cell(f.ShownDefault)
-	case f.initial == "":
+	case f.Default() == "":
 		return "none"
 	}
-	return "`" + f.initial + "`"
+	return "`" + f.Default() + "`"
 }
 
 // cell keeps a text from ending its table cell.

@@ -1,13 +1,8 @@
 package main
 
-//go:generate go run . docs --output ../../docs/metrics.md metrics
-//go:generate go run . docs --output ../../docs/fields.md fields
-//go:generate go run . docs --output ../../docs/nvml.md nvml
-//go:generate go run . docs --output ../../docs/dcgm.md dcgm
-//go:generate go run . docs --output ../../docs/migration-names.md migration-names
+//go:generate go test -count=1 -run ^TestMetricsPage$ . -update
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -15,89 +10,72 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
 )
 
-// docsCommand prints the generated pages of docs/. It is for go generate.
-func (a *app) docsCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "docs",
-		Usage:     "Print a generated page of the documentation: flags, fields, metrics, nvml, dcgm or migration-names",
-		ArgsUsage: "PAGE",
-		Hidden:    true,
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "output", Usage: "File to write instead of standard output."}},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.docs(ctx, cmd.Args().First(), cmd.String("output"))
-		},
+// TestMetricsPage compares docs/metrics.md with the registry of an exporter of simulated
+// GPUs that has sampled and served once, so that every metric has a series. Rewrite it
+// with -update. It is a test, not part of internal/docgen, because only this package
+// knows how an exporter is put together.
+func TestMetricsPage(t *testing.T) {
+	families, err := sampleFamilies(t.Context())
+	must(t, err)
+	got, path := metricsHead+metricsTable(families), "../../docs/metrics.md"
+	if *update {
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-}
-
-func (a *app) docs(ctx context.Context, page, output string) error {
-	var text bytes.Buffer
-	var err error
-	switch page {
-	case "flags":
-		text.WriteString(a.flags.Markdown())
-	case "fields":
-		err = field.WriteMarkdown(&text)
-	case "metrics":
-		err = writeMetrics(ctx, &text)
-	case "nvml":
-		err = nvml.WriteMarkdown(&text)
-	case "dcgm":
-		err = dcgmdoc.WriteMarkdown(&text)
-	case "migration-names":
-		err = writeMigration(&text, a.flags)
-	default:
-		err = fmt.Errorf("no page %q: write flags, fields, metrics, nvml, dcgm or migration-names", page)
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("docs/metrics.md is out of date, run go generate ./cmd/warpgauge (-file +registry):\n%s", diff)
 	}
-	if err != nil {
-		return err
-	}
-	if output == "" {
-		_, err = a.out.Write(text.Bytes())
-		return err
-	}
-	return os.WriteFile(output, text.Bytes(), 0o644) //nolint:gosec // documentation is for everybody
 }
 
 const metricsHead = `# warpgauge's own metrics
 
 This page is generated from an exporter with one simulated GPU by ` + "`go generate ./cmd/warpgauge`" + `; a test fails when it
-is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. Besides
-these come client_golang's ` + "`go_*` and `process_*`" + `.
+is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. There
+are also client_golang's ` + "`go_*` and `process_*`" + `.
 
 `
 
-// writeMetrics lets an exporter of simulated GPUs sample and serve once, so that
-// every metric has a series, and lists what is in its registry.
-func writeMetrics(ctx context.Context, w io.Writer) error {
-	families, err := sampleFamilies(ctx)
-	if err != nil {
-		return err
+// metricsTable lists the families by name with type, labels and help. A family is known
+// by its series: a vector without any is not in it.
+func metricsTable(families []*dto.MetricFamily) string {
+	families = slices.Clone(families)
+	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	cell := strings.NewReplacer("|", `\|`, "\n", " ")
+	var b strings.Builder
+	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	for _, f := range families {
+		var labels []string
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				labels = append(labels, "`"+l.GetName()+"`")
+			}
+		}
+		slices.Sort(labels)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+			strings.Join(slices.Compact(labels), ", "), cell.Replace(f.GetHelp()))
 	}
-	if _, err := io.WriteString(w, metricsHead); err != nil {
-		return err
-	}
-	return selfmetrics.WriteMarkdown(w, families)
+	return b.String()
 }
 
-// docsCounters asks for what is accumulated too: a histogram and a count.
+// docsCounters has fields that are accumulated, too: a histogram and a count.
 const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, histogram, p\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n"
 
 // sampleFamilies gathers the own metrics of an exporter with one collector that
@@ -154,8 +132,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	return families, err
 }
 
-// docsConfig asks the one who knows who uses a device that can be there: with a
-// kubelet that never answers, owners are not counted.
+// docsConfig has a source of owners that works without a kubelet.
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
 	cfg.HPCJobDir = jobs
@@ -164,7 +141,7 @@ func docsConfig(jobs string) *config.Config {
 
 func noEnvironment(string) (string, bool) { return "", false }
 
-// metering makes a factory whose sources tell what their library calls cost,
+// metering makes a factory whose sources report what their library calls cost,
 // as those of vendors' libraries do.
 func metering(f collector.Factory) collector.Factory {
 	return func() collector.Collector { return metered{f()} }

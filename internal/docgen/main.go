@@ -1,0 +1,62 @@
+// Command docgen writes the generated pages of docs/ for go generate:
+//
+//	docgen DIRECTORY
+//
+// It is not part of the exporter. It is not under pkg because it imports the collectors,
+// which pkg must not.
+// docs/metrics.md is the only generated page that is not written here: a test of
+// cmd/warpgauge writes it from a running exporter.
+package main
+
+//go:generate go run . ../../docs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"warpgauge/collectors/dcgm/dcgmdoc"
+	"warpgauge/collectors/nvml"
+)
+
+// page is a generated page.
+type page struct {
+	name  string
+	write func(io.Writer) error
+}
+
+func pages() []page {
+	return []page{
+		{"flags.md", writeFlags},
+		{"fields.md", writeFields},
+		{"migration-names.md", writeMigration},
+		{"nvml.md", nvml.WriteMarkdown},
+		{"dcgm.md", dcgmdoc.WriteMarkdown},
+	}
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: docgen DIRECTORY")
+		os.Exit(2)
+	}
+	if err := writeAll(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "docgen:", err)
+		os.Exit(1)
+	}
+}
+
+func writeAll(dir string) error {
+	for _, p := range pages() {
+		var text bytes.Buffer
+		if err := p.write(&text); err != nil {
+			return fmt.Errorf("write %s: %w", p.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, p.name), text.Bytes(), 0o644); err != nil { //nolint:gosec // documentation is for all to read
+			return err
+		}
+	}
+	return nil
+}

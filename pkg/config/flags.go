@@ -1,0 +1,272 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// Group is a heading of the help text.
+type Group string
+
+const (
+	GroupFields     Group = "What is read"
+	GroupSampling   Group = "Sampling"
+	GroupCollectors Group = "Collectors and devices"
+	GroupPage       Group = "The page"
+	GroupWeb        Group = "Web"
+	GroupOwners     Group = "Kubernetes, containers and jobs"
+	GroupLogging    Group = "Logging and diagnosis"
+	GroupFake       Group = "Simulated GPUs"
+)
+
+// Groups returns the groups in the order of the help text.
+func Groups() []Group {
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupLogging, GroupFake}
+}
+
+// Origin says whose flag it is.
+type Origin string
+
+const (
+	Contract Origin = "dcgm-exporter" // name, variable and meaning are dcgm-exporter's
+	Own      Origin = "warpgauge"
+)
+
+// Source says where a value came from.
+type Source uint8
+
+const (
+	FromDefault Source = iota
+	FromEnvironment
+	FromCommandLine
+)
+
+func (s Source) String() string {
+	return [...]string{"default", "environment", "command line"}[s]
+}
+
+// Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
+// that package's flag types, so that the environment can be passed in, every message
+// names the flag or the variable it concerns, and help and documentation come from the
+// same row.
+type Flag struct {
+	Name    string   // without dashes
+	Aliases []string // without dashes
+	Env     string   // environment variable
+	Group   Group
+	Origin  Origin
+	Metavar string // stands for the value in the help; empty for a switch
+	Usage   string // one sentence or two, without the default
+	// NoEffect says why setting the flag changes nothing. Empty: it works.
+	NoEffect string
+	// Needs names a switch without which the flag changes nothing. Empty: none.
+	Needs string
+	// Differs says how a flag of dcgm-exporter's deliberately differs.
+	Differs string
+	// ShownDefault replaces the default in help and documentation.
+	ShownDefault string
+
+	value   value
+	initial string // the default, as text
+	lookup  func(string) (string, bool)
+	sources map[string]Source
+}
+
+var (
+	_ cli.Flag              = (*Flag)(nil)
+	_ cli.LocalFlag         = (*Flag)(nil)
+	_ cli.VisibleFlag       = (*Flag)(nil)
+	_ cli.CategorizableFlag = (*Flag)(nil)
+)
+
+// Set stores a value from the command line, which replaces one from the
+// environment.
+func (f *Flag) Set(_, text string) error {
+	if f.sources[f.Name] != FromCommandLine {
+		f.reset()
+	}
+	if err := f.value.Set(text); err != nil {
+		return fmt.Errorf("%s is %q: %w", f.Spelling(), text, err)
+	}
+	f.sources[f.Name] = FromCommandLine
+	return nil
+}
+
+// PostParse takes the value of the environment if the command line gave none.
+func (f *Flag) PostParse() error {
+	if f.sources[f.Name] != FromDefault || f.Env == "" {
+		return nil
+	}
+	text, ok := f.lookup(f.Env)
+	if !ok || text == "" {
+		return nil
+	}
+	f.reset()
+	if err := f.value.Set(text); err != nil {
+		return fmt.Errorf("environment variable %s is %q: %w", f.Env, text, err)
+	}
+	f.sources[f.Name] = FromEnvironment
+	return nil
+}
+
+// reset empties a list; other values are overwritten.
+func (f *Flag) reset() {
+	if l, ok := f.value.(interface{ reset() }); ok {
+		l.reset()
+	}
+}
+
+// IsBoolFlag says whether the flag may stand without a value.
+func (f *Flag) IsBoolFlag() bool {
+	b, ok := f.value.(interface{ isBare() bool })
+	return ok && b.isBare()
+}
+
+// PreParse does nothing: the Config holds the defaults.
+func (f *Flag) PreParse() error { return nil }
+
+// Get returns the value as text.
+func (f *Flag) Get() any { return f.value.String() }
+
+// Names returns the name and the aliases.
+func (f *Flag) Names() []string { return append([]string{f.Name}, f.Aliases...) }
+
+// IsSet says whether the command line or the environment has set the flag.
+func (f *Flag) IsSet() bool { return f.sources[f.Name] != FromDefault }
+
+// IsLocal is false: subcommands take all flags.
+func (f *Flag) IsLocal() bool { return false }
+
+// IsVisible is true; the help is made by Set.Help.
+func (f *Flag) IsVisible() bool { return true }
+
+// GetCategory returns the group.
+func (f *Flag) GetCategory() string { return string(f.Group) }
+
+// SetCategory does nothing: the group is in the table.
+func (f *Flag) SetCategory(string) {}
+
+func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
+
+// Default returns the default as text.
+func (f *Flag) Default() string { return f.initial }
+
+// Spelling is how the flag is written: -f, --collectors.
+func (f *Flag) Spelling() string {
+	var names []string
+	for _, a := range f.Aliases {
+		names = append(names, Dashed(a))
+	}
+	return strings.Join(append(names, Dashed(f.Name)), ", ")
+}
+
+// Dashed returns the name of a flag with its dashes.
+func Dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// Set is the flag table over one Config.
+type Set struct {
+	flags  []*Flag
+	config *Config
+}
+
+// NewSet makes the flag table over a Config with defaults. lookup reads the
+// environment, as os.LookupEnv does; a variable that is set but empty counts as
+// not set.
+func NewSet(lookup func(string) (string, bool)) *Set {
+	s := &Set{config: Default()}
+	s.config.sources = map[string]Source{}
+	add := func(origin Origin, parts ...[]Flag) {
+		for _, f := range slices.Concat(parts...) {
+			f.Origin, f.initial, f.lookup, f.sources = origin, f.value.String(), lookup, s.config.sources
+			s.flags = append(s.flags, &f)
+		}
+	}
+	c := s.config
+	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c))
+	return s
+}
+
+// Flags returns the table's rows in its order.
+func (s *Set) Flags() []*Flag { return slices.Clone(s.flags) }
+
+// CLI returns the table as flags of a root command, persistent in its
+// subcommands.
+func (s *Set) CLI() []cli.Flag {
+	out := make([]cli.Flag, len(s.flags))
+	for i, f := range s.flags {
+		out[i] = f
+	}
+	return out
+}
+
+// Config returns the Config after the command line was parsed. It returns every
+// problem at once.
+func (s *Set) Config() (*Config, error) {
+	if err := s.config.validate(); err != nil {
+		return nil, err
+	}
+	return s.config, nil
+}
+
+// Arguments returns the flags that were set on the command line, as another
+// process of this binary takes them. It inherits the environment.
+func (s *Set) Arguments() []string {
+	var out []string
+	for _, f := range s.flags {
+		if s.config.Source(f.Name) == FromCommandLine {
+			out = append(out, "--"+f.Name+"="+f.value.String())
+		}
+	}
+	return out
+}
+
+// Notice is something that an operator should know about a flag which was set.
+type Notice struct {
+	Flag   string
+	Source Source
+	Text   string
+}
+
+// Notices lists the flags that were set and have no effect, in table order.
+func (s *Set) Notices() []Notice {
+	var out []Notice
+	for _, f := range s.flags {
+		src := s.config.Source(f.Name)
+		if src == FromDefault || f.value.String() == f.initial {
+			continue
+		}
+		if why := s.withoutEffect(f); why != "" {
+			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
+		}
+	}
+	return out
+}
+
+// withoutEffect says why a flag that was set changes nothing.
+func (s *Set) withoutEffect(f *Flag) string {
+	if f.NoEffect != "" {
+		return ": " + f.NoEffect
+	}
+	for need := f.Needs; need != ""; { // which may need another
+		on := s.find(need)
+		if on.value.String() != "true" {
+			return " without --" + need
+		}
+		need = on.Needs
+	}
+	return ""
+}
+
+// find returns the flag of that name, which must exist.
+func (s *Set) find(name string) *Flag {
+	return s.flags[slices.IndexFunc(s.flags, func(f *Flag) bool { return f.Name == name })]
+}

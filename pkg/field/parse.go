@@ -1,0 +1,302 @@
+package field
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gocarina/gocsv"
+)
+
+// ParseOptions says how strict Parse is. The zero value is lenient.
+type ParseOptions struct {
+	File   string // name of the file, for problems; "" leaves it out
+	Strict bool   // a field that the catalogue does not know is an error, not a warning
+}
+
+// Parse reads a counters CSV in the format of dcgm-exporter: a field, a type and
+// a help text on each line, and optionally a fourth cell of options:
+//
+//	# comment
+//	DCGM_FI_DEV_GPU_TEMP,    gauge,     GPU temperature (in C).
+//	DCGM_FI_DEV_POWER_USAGE, histogram, "Power draw, sampled.", interval=100ms
+//	DCGM_FI_DRIVER_VERSION,  label,     Driver version
+//
+// It returns all problems of the file in the order of its lines, whether the file can
+// be used or not. The error is not nil if it cannot; then there is no List. A file
+// without any row is an empty List and a warning; a file whose rows are all useless is
+// an error, so that a reload does not silently empty the page.
+//
+// What is accepted beyond dcgm-exporter: a byte order mark, tabs, any line end,
+// blanks before a comment and before a quote, the type untyped, unknown fields
+// (unless Strict), options, trailing empty cells. Differences in meaning: type
+// histogram gives a histogram; summary is read as gauge; fields that cannot be
+// shown (texts that are no label, binary values) are left out; the second of
+// two lines with one name is left out; the type of a DCGM_EXP_ counter is
+// checked like any other and kept as written, though the _COUNT ones go up and
+// down.
+func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	if err != nil {
+		return List{}, nil, fmt.Errorf("read counters %q: %w", o.File, err)
+	}
+	p := &parser{problems: problems{file: o.File}, strict: o.Strict, byName: map[string]int{}}
+	if len(text) > maxFileBytes {
+		p.fail(0, 0, "the file is larger than %d bytes", maxFileBytes)
+	} else if err := p.parse(text); err != nil {
+		return List{}, p.sorted(), fmt.Errorf("read counters %q: %w", o.File, err)
+	}
+	all := p.sorted()
+	if err := p.err(); err != nil {
+		return List{}, all, err
+	}
+	return List{Fields: p.fields}, all, nil
+}
+
+// parser turns records into fields.
+type parser struct {
+	problems
+	strict bool
+	fields []Field
+	byName map[string]int // line of the first row with that name
+
+	suggested int // names that a better one was searched for
+}
+
+// record is one row of the CSV as gocsv decodes it, and where its cells begin.
+type record struct {
+	Name    string `csv:"field"`
+	Type    string `csv:"type"`
+	Help    string `csv:"help"`
+	Options string `csv:"options"`
+
+	position `csv:"-"`
+}
+
+func (p *parser) parse(text []byte) error {
+	source := newRecords(text, &p.problems)
+	var rows []record
+	err := gocsv.UnmarshalCSVWithoutHeaders(source, &rows)
+	if err != nil && !errors.Is(err, gocsv.ErrEmptyCSVFile) {
+		return err
+	}
+	for i := range rows {
+		rows[i].position = source.positions[i]
+		if f, ok := p.field(&rows[i]); ok {
+			p.fields = append(p.fields, f)
+		}
+	}
+	switch {
+	case len(p.fields) > 0 || p.errors > 0:
+	case source.seen == 0:
+		p.warn(0, 0, "the file has no rows, so nothing will be measured")
+	default:
+		p.fail(0, 0, "none of the file's rows can be used (%d in all)", source.seen)
+	}
+	return nil
+}
+
+// field makes a Field of a row, or reports why not.
+func (p *parser) field(r *record) (Field, bool) {
+	if r.Name == "" {
+		p.unknown(r, "the row names no field")
+		return Field{}, false
+	}
+	d, scale, ok := ByName(r.Name)
+	if !ok {
+		p.unknownName(r)
+	}
+	typ, typeOK := p.readType(r)
+	f := Field{Desc: d, Name: r.Name, Type: typ, Help: p.cleanHelp(r), Scale: scale, Line: r.line}
+	optionsOK := p.readOptions(&f, r)
+	if !ok || !typeOK || !optionsOK || !p.usable(&f, r) || p.duplicate(r) {
+		return Field{}, false
+	}
+	if f.Type == Histogram && f.Buckets == nil {
+		f.Buckets = bucketsFor(d, scale)
+	}
+	return f, true
+}
+
+// unknownName reports a name that is not in the catalogue. A better one is suggested
+// for the first so many: the search takes a while, and a file with more is not a list of
+// misspelt fields.
+func (p *parser) unknownName(r *record) {
+	const most = 100
+	if p.suggested++; p.suggested <= most {
+		if better, ok := Suggest(r.Name); ok {
+			p.unknown(r, "unknown field %v, did you mean %v?", quoted(r.Name), quoted(better))
+			return
+		}
+	}
+	p.unknown(r, "unknown field %v", quoted(r.Name))
+}
+
+// unknown reports a row that names nothing known.
+func (p *parser) unknown(r *record, format string, args ...any) {
+	severity := Warning
+	if p.strict {
+		severity = Error
+	}
+	p.add(severity, r.line, r.columns[0], format, args...)
+}
+
+// readType reads the second cell.
+func (p *parser) readType(r *record) (Type, bool) {
+	if r.Type == "summary" {
+		p.warn(r.line, r.columns[1], "type summary is read as gauge; type histogram keeps what happens between scrapes")
+		return Gauge, true
+	}
+	if t, ok := typeByName(r.Type); ok {
+		return t, true
+	}
+	if r.Type == "" {
+		p.fail(r.line, r.columns[1], "the row has no type; types are %s", typeNames)
+	} else if better, ok := Nearest(r.Type, allTypes); ok {
+		p.fail(r.line, r.columns[1], "unknown type %v, did you mean %v?", quoted(r.Type), quoted(better))
+	} else {
+		p.fail(r.line, r.columns[1], "unknown type %v; types are %s", quoted(r.Type), typeNames)
+	}
+	return 0, false
+}
+
+// cleanHelp returns the help text with bytes that are no UTF-8 replaced. Control
+// characters stay; they are escaped where the text is rendered.
+func (p *parser) cleanHelp(r *record) string {
+	if utf8.ValidString(r.Help) {
+		return r.Help
+	}
+	p.warn(r.line, r.columns[2], "the help text is not UTF-8; the bad bytes are replaced")
+	return strings.ToValidUTF8(r.Help, "\uFFFD")
+}
+
+// usable reports whether the field can be shown with that type.
+func (p *parser) usable(f *Field, r *record) bool {
+	if f.Desc == nil {
+		return false
+	}
+	switch kind := f.Desc.Kind; {
+	case kind == None:
+		p.warn(r.line, r.columns[0], "field %v never has a value; the row is left out", quoted(r.Name))
+	case kind == Binary || kind == Timestamp:
+		p.warn(r.line, r.columns[0], "field %v is a %v value, which no page can show; the row is left out", quoted(r.Name), kind)
+	case kind == String && f.Type != Label:
+		p.warn(r.line, r.columns[1], "field %v is a text; use type label; the row is left out", quoted(r.Name))
+	case f.Type == Label && computed(f.Desc):
+		p.warn(r.line, r.columns[1], "field %v is counted by the exporter and can not be a label; the row is left out", quoted(r.Name))
+	case f.Type == Histogram && computed(f.Desc):
+		p.warn(r.line, r.columns[1], "field %v can not be a histogram, it is read as gauge", quoted(r.Name))
+		f.Type, f.Buckets = Gauge, nil
+		return true
+	default:
+		return true
+	}
+	return false
+}
+
+// computed reports whether d has no single value for a device: the exporter counts it,
+// or it has further labels.
+func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstNVIDIA }
+
+// duplicate reports whether an earlier row has the same name. Two names of one
+// field are no duplicates: they become two families.
+func (p *parser) duplicate(r *record) bool {
+	if line, ok := p.byName[r.Name]; ok {
+		p.warn(r.line, r.columns[0], "field %v is in line %d already; the row is left out", quoted(r.Name), line)
+		return true
+	}
+	p.byName[r.Name] = r.line
+	return false
+}
+
+// Limits of options.
+const (
+	minInterval = 10 * time.Millisecond
+	maxInterval = time.Hour
+	maxBuckets  = 100
+)
+
+// readOptions reads the fourth cell into f and reports whether it is good.
+func (p *parser) readOptions(f *Field, r *record) bool {
+	good := true
+	seen := map[string]bool{}
+	for option := range strings.FieldsFuncSeq(r.Options, isOptionEnd) {
+		name, value, found := strings.Cut(option, "=")
+		var err error
+		switch {
+		case !found:
+			err = fmt.Errorf("%v is no option; a help text with a comma must be in double quotes", quoted(option))
+		case seen[name]:
+			err = fmt.Errorf("option %v is there twice", quoted(name))
+		default:
+			err = f.set(name, value)
+		}
+		if err != nil {
+			p.fail(r.line, r.columns[3], "%s", err)
+			good = false
+		}
+		seen[name] = true
+	}
+	return good
+}
+
+func isOptionEnd(r rune) bool { return r == ' ' || r == '\t' || r == ';' }
+
+var allOptions = []string{"interval", "buckets"}
+
+// set reads one option.
+func (f *Field) set(name, value string) (err error) {
+	switch name {
+	case "interval":
+		f.Interval, err = readInterval(value)
+		if err == nil && f.Type == Label {
+			err = fmt.Errorf("option interval has no meaning for type label")
+		}
+	case "buckets":
+		f.Buckets, err = readBuckets(value)
+		if err == nil && f.Type != Histogram {
+			err = fmt.Errorf("option buckets is only for type histogram")
+		}
+	default:
+		if better, ok := Nearest(name, allOptions); ok {
+			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))
+		}
+		return fmt.Errorf("unknown option %v; options are interval=DURATION and buckets=A|B|C", quoted(name))
+	}
+	return err
+}
+
+func readInterval(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("bad interval %v; write it as 100ms, 5s or 1m", quoted(s))
+	case d < minInterval || d > maxInterval:
+		return 0, fmt.Errorf("interval %v is not between %v and %v", quoted(s), minInterval, maxInterval)
+	}
+	return d, nil
+}
+
+func readBuckets(s string) ([]float64, error) {
+	parts := strings.Split(s, "|")
+	if len(parts) > maxBuckets {
+		return nil, fmt.Errorf("%d buckets are more than %d", len(parts), maxBuckets)
+	}
+	out := make([]float64, len(parts))
+	for i, part := range parts {
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("bad bucket %v in %v; write buckets=1|5|10, without +Inf", quoted(part), quoted(s))
+		}
+		if i > 0 && v <= out[i-1] {
+			return nil, fmt.Errorf("buckets %v do not ascend", quoted(s))
+		}
+		out[i] = v + 0 // -0 becomes 0
+	}
+	return out, nil
+}
