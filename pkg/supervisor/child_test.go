@@ -360,7 +360,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 // A child of which every call hangs is killed; one GPU that hangs is no reason.
 func TestChildrenThatHang(t *testing.T) {
 	t.Setenv(envDeadline, "100ms")
-	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 300 * time.Millisecond}
+	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 2 * time.Second}
 	v := supervise(t, "all hang", o)
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonHung) >= 1 })
 	v = supervise(t, "one hangs", o)
@@ -470,7 +470,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 // A child that does not react is killed when it has to end.
 func TestAChildThatMustBeKilled(t *testing.T) {
 	t.Parallel()
-	v := supervise(t, "counting", Options{StopTimeout: 200 * time.Millisecond})
+	v := supervise(t, "counting", Options{StopTimeout: time.Second})
 	v.await()
 	freeze(t, v.pid())
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
