@@ -14,8 +14,8 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/selfmetrics"

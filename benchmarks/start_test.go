@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/loopback"
+	"warpgauge/internal/testkit/loopback"
 )
 
 // BenchmarkStart starts the real binary and measures the time from exec to the

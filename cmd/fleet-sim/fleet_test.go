@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

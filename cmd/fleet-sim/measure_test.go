@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/programtest/prometheustest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 // The figures of docs/scale.md:

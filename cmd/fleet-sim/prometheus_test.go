@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"warpgauge/pkg/programtest/prometheustest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 // startPrometheus lets Prometheus find the fleet by HTTP or by a file.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"warpgauge/internal/testkit/loopback"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/loopback"
 )
 
 // exporter is a warpgauge that this program has started.

@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 	kubelet "warpgauge/pkg/kube/kubetest"
-	"warpgauge/pkg/programtest"
-	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // TestE2EAlerts lets an XID travel the whole way: exporter, Prometheus with the

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/yaml"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // contained is the binary in a container that a kubelet would start from the image, put

@@ -10,8 +10,8 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest/prometheustest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 // What the two dashboards ask for that are known as 12239

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2EDCGMPause: while profiling is paused the engine watches no profiling field

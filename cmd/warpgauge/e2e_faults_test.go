@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // hungGPU is the one that stops answering in the tests with a hang.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // testDescriptors takes every descriptor from the child and reloads meanwhile.

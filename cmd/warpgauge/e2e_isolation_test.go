@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2EIsolation runs the simulated library in a child process and ruins that

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2ENVMLRelease lets the driver go: what stands for a reset, a change of MIG

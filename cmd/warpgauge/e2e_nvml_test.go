@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2ENVML runs the real binary on a simulated NVML: a libnvidia-ml.so.1 in C

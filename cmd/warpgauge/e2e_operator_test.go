@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 

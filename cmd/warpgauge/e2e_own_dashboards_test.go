@@ -12,9 +12,9 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 	kubelet "warpgauge/pkg/kube/kubetest"
-	"warpgauge/pkg/programtest/prometheustest"
 )
 
 // emptyPanels have nothing to show on a node that is well, or in the first minute:

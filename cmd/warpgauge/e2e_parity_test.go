@@ -14,8 +14,8 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // defaultRows are the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2)

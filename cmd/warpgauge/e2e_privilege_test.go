@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2EPrivileges looks at the capabilities of every thread: the exporter has

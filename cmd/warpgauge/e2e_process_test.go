@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // build returns the real binary, which is compiled once for all tests, under the

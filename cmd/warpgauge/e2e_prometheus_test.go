@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
-	"warpgauge/pkg/programtest/prometheustest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 // The three ways in which the server scrapes the exporter, as jobs.

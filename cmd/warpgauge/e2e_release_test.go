@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // testRelease lets the collector's process go and has it back, over and over, by

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // Two lists that share their first three families. Each has one of its own, by

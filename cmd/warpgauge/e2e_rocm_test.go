@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest/smitest"
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // TestE2EAMD lets the real binary, its child process included, read simulated

@@ -21,10 +21,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
-	"warpgauge/pkg/programtest"
 )
 
 // Pods that share GPU 0, and one more process beside them.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // testStop ends the exporter while one GPU hangs for ever.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestE2ESystemd is the unit's view: Type=notify waits for a message, after which

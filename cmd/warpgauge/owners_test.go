@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"

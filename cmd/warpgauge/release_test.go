@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/session"
 )
 

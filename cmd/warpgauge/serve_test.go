@@ -20,9 +20,9 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
 	"warpgauge/pkg/session"
 )
 

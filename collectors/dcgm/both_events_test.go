@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/field"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // TestNextSession: a collector that is opened after another one was closed has all its

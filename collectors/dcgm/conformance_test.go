@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/dl"
-	"warpgauge/pkg/eventually"
 )
 
 // A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own

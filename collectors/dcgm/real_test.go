@@ -13,8 +13,8 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/loopback"
 	"warpgauge/pkg/dl"
-	"warpgauge/pkg/loopback"
 )
 
 // realVariable is 1 where the loader finds NVIDIA's libdcgm.so.4 and its modules,

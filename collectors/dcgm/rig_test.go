@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

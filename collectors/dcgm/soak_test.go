@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 )
 
 // soakVariable is how long TestSoak runs: "10m". Without it a second.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

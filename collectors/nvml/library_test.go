@@ -14,8 +14,8 @@ import (
 
 	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/processes"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"

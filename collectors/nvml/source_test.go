@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

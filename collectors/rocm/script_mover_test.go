@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // mover is the process that moves the values of the script's tree.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 func TestLint(t *testing.T) {

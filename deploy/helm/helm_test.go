@@ -19,7 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // tool returns the path of a program: what make tools-chart has built in the version

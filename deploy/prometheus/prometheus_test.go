@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/programtest"
 )
 
 type ruleFile struct {

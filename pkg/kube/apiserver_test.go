@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/loopback"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/loopback"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.

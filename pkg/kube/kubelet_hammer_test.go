@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest"
 )
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest"
 )
 

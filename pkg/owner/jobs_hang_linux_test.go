@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // hungMount mounts a file system whose server never answers, as a network file

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // The tests of this file rest on notification: the directory is not polled.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/ring"
 )
 

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"warpgauge/pkg/loopback"
+	"warpgauge/internal/testkit/loopback"
 )
 
 func TestHeaderTimeoutEndsStalledConnections(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"

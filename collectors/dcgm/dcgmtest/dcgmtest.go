@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.

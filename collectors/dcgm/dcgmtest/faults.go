@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // Every stands for all functions. What takes things back (unwatch, destroy,

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 //go:embed hostengine/hostengine.c

@@ -13,7 +13,7 @@ import (
 	"testing/fstest"
 
 	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // tiny is a library of two functions, built in a cache of the test.

@@ -26,7 +26,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // Config of a Node. The zero value is a DGX H100 (8 GPUs, 18 NVLinks each) under

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"warpgauge/pkg/loopback"
+	"warpgauge/internal/testkit/loopback"
 )
 
 // processes are what runs until all of it ends. Where one ends before, the

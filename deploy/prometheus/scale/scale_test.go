@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"warpgauge/pkg/programtest"
-	"warpgauge/pkg/programtest/prometheustest"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 func read(t *testing.T, path string) string {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/eventually"
 	"warpgauge/pkg/field"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // withoutRights runs f as a user without rights, on this thread alone: the raw call

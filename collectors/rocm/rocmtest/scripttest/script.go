@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // inside is the variable by which a test knows that it runs under the script. It

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/internal/simulated"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 //go:embed fake

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/dl"
-	"warpgauge/pkg/programtest"
 )
 
 // Installed returns the file of the installed librocm_smi64. Where there is none

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // What the test binary is in a process of its own.

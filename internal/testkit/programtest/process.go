@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/eventually"
+	"warpgauge/internal/testkit/eventually"
 )
 
 // shown is how much of its output a failed test shows, in bytes: the end.

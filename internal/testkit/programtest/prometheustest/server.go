@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
-	"warpgauge/pkg/eventually"
-	"warpgauge/pkg/programtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // Find returns the path of the program, for tests that prepare much before they Start
