@@ -250,8 +250,9 @@ func (w *worker) assign(err error) {
 		w.notify(err)
 		return
 	}
-	w.outdated = w.outdated || errors.Is(err, collector.ErrOutdated)
-	if errors.Is(err, collector.ErrDeviceLost) || w.outdated {
+	outdated := errors.Is(err, collector.ErrOutdated)
+	w.outdated = w.outdated || outdated
+	if outdated || errors.Is(err, collector.ErrDeviceLost) {
 		w.notify(err)
 	}
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
