@@ -513,7 +513,8 @@ func (t *turn) advance() {
 	t.life.check(now)
 	t.obey()
 	if t.sources == nil {
-		if t.sources = s.inventory.renumber(t.life.sources()); t.sources != nil {
+		if sources := t.life.sources(); sources != nil {
+			t.sources = s.inventory.renumber(identify(sources, s.now.Load().devices()))
 			t.bound = now
 		}
 	}
