@@ -31,8 +31,10 @@ type worker struct {
 	stamps []int64
 	errs   []error // by device, of the current tick
 	events []int   // columns that are NaN unless something happened
-	min    []float64
-	max    []float64
+
+	outdated bool // the library no longer fits the driver and must not be called again
+	min      []float64
+	max      []float64
 
 	epoch     time.Time    // of callStart; monotonic, so that a clock step hangs nothing
 	callStart atomic.Int64 // when the library call in progress began, ns since epoch; 0 between calls
@@ -165,7 +167,7 @@ func (w *worker) take(due []bool, now time.Time) bool {
 // last takes a row with the events since the last tick: the next session does not
 // see them.
 func (w *worker) last(now time.Time) {
-	if len(w.events) == 0 {
+	if len(w.events) == 0 || w.outdated {
 		return
 	}
 	due := w.schedule.due
@@ -248,7 +250,9 @@ func (w *worker) assign(err error) {
 		w.notify(err)
 		return
 	}
-	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
+	outdated := errors.Is(err, collector.ErrOutdated)
+	w.outdated = w.outdated || outdated
+	if outdated || errors.Is(err, collector.ErrDeviceLost) {
 		w.notify(err)
 	}
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
