@@ -178,7 +178,7 @@ func TestProcessesOfSelectedDevices(t *testing.T) {
 				t.Error(err)
 			}
 			for _, d := range s.Devices {
-				gpus = append(gpus, d.GPU+d.InstanceID)
+				gpus = append(gpus, d.GPU+d.Instance.ID)
 			}
 		}
 		if got := strings.Join(gpus, " "); got != "0 5" {

@@ -149,8 +149,9 @@ func linkDevice(parent collector.Device, n uint32) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Link, parent.ID
-	d.Link = strconv.Itoa(int(n) + 1)
-	d.ID = parent.ID + "/link" + d.Link
+	number := strconv.Itoa(int(n) + 1)
+	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
+	d.ID = parent.ID + "/link" + number
 	return d
 }
 

@@ -182,9 +182,9 @@ func (l *library) instanceAt(g *gpu, index int) (instance, bool) {
 		return instance{}, false
 	}
 	if uuid, code := mig.GetUUID(); code == nvml.SUCCESS {
-		in.device.MIGUUID = tidy(uuid)
+		in.device.Instance.UUID = tidy(uuid)
 	}
-	in.device.InstanceProfile = tidy(l.profile(mig))
+	in.device.Instance.Profile = tidy(l.profile(mig))
 	return in, true
 }
 
@@ -207,7 +207,7 @@ func arrange(parent collector.Device, found []instance) []instance {
 			out, found = append(out, whole), found[1:]
 			continue
 		}
-		whole.ci, whole.device.MIGUUID = -1, ""
+		whole.ci, whole.device.Instance.UUID = -1, ""
 		out = append(out, whole)
 		for _, part := range found[:n] {
 			part.device = computeDevice(whole.device, part)
@@ -223,9 +223,9 @@ func instanceDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Instance, parent.ID
-	d.InstanceID = strconv.Itoa(in.gi)
-	d.InstanceProfile, d.MIGUUID = in.device.InstanceProfile, in.device.MIGUUID
-	d.ID = parent.ID + "/" + d.InstanceID
+	d.Instance.ID = strconv.Itoa(in.gi)
+	d.Instance.Profile, d.Instance.UUID = in.device.Instance.Profile, in.device.Instance.UUID
+	d.ID = parent.ID + "/" + d.Instance.ID
 	return d
 }
 
@@ -233,8 +233,8 @@ func instanceDevice(parent collector.Device, in instance) collector.Device {
 func computeDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Level, d.Parent = field.ComputeInstance, parent.ID
-	d.ComputeID, d.MIGUUID = strconv.Itoa(in.ci), in.device.MIGUUID
-	d.ID = parent.ID + "/" + d.ComputeID
+	d.Instance.ComputeID, d.Instance.UUID = strconv.Itoa(in.ci), in.device.Instance.UUID
+	d.ID = parent.ID + "/" + d.Instance.ComputeID
 	return d
 }
 

@@ -20,7 +20,7 @@ import (
 func inParent(parent collector.Device, level field.Level, gi, ci, profile, uuid string) collector.Device {
 	d := parent
 	d.Level, d.Parent = level, parent.ID
-	d.InstanceID, d.ComputeID, d.InstanceProfile, d.MIGUUID = gi, ci, profile, uuid
+	d.Instance.ID, d.Instance.ComputeID, d.Instance.Profile, d.Instance.UUID = gi, ci, profile, uuid
 	d.ID += "/" + gi
 	if ci != "" {
 		d.Parent = d.ID
@@ -108,7 +108,7 @@ func TestProfileWithoutName(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
 	n.Return(0, "nvmlDeviceGetName", "UNKNOWN")
 	g := discoveryOn(t, n).mustFind(t)[0]
-	if got := g.instances[0].device.InstanceProfile; got != "1g.10gb" {
+	if got := g.instances[0].device.Instance.Profile; got != "1g.10gb" {
 		t.Errorf("got %q", got)
 	}
 }
