@@ -31,6 +31,9 @@ DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print
 # and tests that take more than some seconds on a quiet core, by their names.
 SLOW_TESTS := ^(TestE2E.*|TestTornRows)$$
 
+# Prints each package as it ends, and what was skipped and why.
+RESULTS := $(GO) run ./internal/gate/results
+
 # Tools that have a module of their own; its go.mod says which versions.
 CHART_TOOLS    := test/tools/chart
 tool_version    = $(shell awk '$$1 == "$(1)" && $$2 ~ /^v/ { print $$2; exit }' $(CHART_TOOLS)/go.mod)
@@ -88,16 +91,16 @@ check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 
 .PHONY: test
 test: ## All tests but the slow ones: about 2 minutes on two cores
-	@echo "tests of $$($(GO) list ./... | wc -l) packages, as each ends; left to make test-all: $(SLOW_TESTS)"
-	@$(GO) test -skip '$(SLOW_TESTS)' ./... | sed -u '/no test files/d'
+	@echo "tests of $$($(GO) list ./... | wc -l) packages, each printed as it ends; left to make test-all: $(SLOW_TESTS)"
+	@$(GO) test -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
 
 .PHONY: test-all
 test-all: ## All tests, those of the real binary with a real Prometheus included: what CI runs
-	$(GO) test ./...
+	@$(GO) test -json ./... | $(RESULTS)
 
 .PHONY: test-times
 test-times: ## All tests again, and the slowest by name
-	@$(GO) test -count=1 -json ./... | $(GO) run ./internal/gate/times
+	@$(GO) test -count=1 -json ./... | $(RESULTS) -slowest=40
 
 .PHONY: race
 race: race-packages race-e2e ## All tests under the race detector

@@ -56,13 +56,14 @@ func startNode(b *testing.B, o fake.Options, list field.List, interval time.Dura
 	registry.MustRegister(store)
 	self := selfmetrics.New(registry, selfmetrics.Options{})
 	n.renderer = exposition.New(n.sampler.Board(), exposition.Options{Hostname: "node", Store: store, Self: self})
-	srv := server.New(n.renderer, server.Options{Addresses: []string{"127.0.0.1:0"}, MaxConnections: 1024})
+	address := freeAddress(b)
+	srv := server.New(n.renderer, server.Options{Addresses: []string{address}, MaxConnections: 1024})
 
 	ctx, cancel := context.WithCancel(b.Context())
 	if err := srv.Listen(ctx); err != nil {
 		b.Fatal(err)
 	}
-	n.url = fmt.Sprintf("http://%s/metrics", srv.Addrs()[0])
+	n.url = fmt.Sprintf("http://%s/metrics", address)
 	runs := []func(context.Context) error{n.sampler.Run, n.renderer.Run, self.Run, srv.Run}
 	ended := make(chan error, len(runs))
 	for _, run := range runs {

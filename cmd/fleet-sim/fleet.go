@@ -98,7 +98,7 @@ func (f *fleet) run(ctx context.Context, out io.Writer) error {
 		<-ctx.Done()
 		_ = srv.Close() // scrapes of a simulation need no drain
 	})
-	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%s/, for Prometheus' http_sd_configs http://%s/targets\n", len(f.nodes), address, address) //nolint:errcheck // there is nobody left to tell
+	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%s/, for Prometheus' http_sd_configs http://%s/targets\n", len(f.nodes), address, address) //nolint:errcheck // nothing can be done about it
 	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}

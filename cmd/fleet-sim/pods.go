@@ -41,7 +41,7 @@ func newPods(o podOptions, host string, node int, board *view.Board) *pods {
 	return p
 }
 
-// run answers anew whenever devices or pods are others, and tells that.
+// run answers again whenever devices or pods have changed, and reports that.
 func (p *pods) run(ctx context.Context, changed func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -159,8 +159,8 @@ func (s supply) missing(list field.List) (names []string) {
 	return slices.Compact(names)
 }
 
-// printf writes to standard output. An error would be that of a closed pipe, of
-// which nobody wants to hear.
+// printf writes to standard output. An error would be that of a closed pipe,
+// about which nothing can be done.
 func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
 }

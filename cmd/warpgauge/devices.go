@@ -65,7 +65,7 @@ func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) erro
 const mostUsers = 4
 
 // writeDevices prints the table of devices, each with its users, then the
-// collectors without any. o may be nil: nobody has asked who uses them.
+// collectors without any. o is nil if it was not asked who uses them.
 func writeDevices(w io.Writer, collectors []session.CollectorStatus, o *owners, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	head, none := "", ""

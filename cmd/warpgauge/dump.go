@@ -39,7 +39,7 @@ type dumper struct {
 	version string
 	board   *view.Board
 	status  func() []session.CollectorStatus
-	owners  *owners // nil: nobody asks who uses a device
+	owners  *owners // nil if it is not asked who uses a device
 	now     func() time.Time
 	log     *zap.Logger
 

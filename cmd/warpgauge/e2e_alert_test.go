@@ -23,7 +23,7 @@ import (
 // TestE2EAlerts lets an XID travel the whole way: exporter, Prometheus with the
 // rules of deploy/prometheus, Alertmanager with the routes and templates of
 // deploy/alertmanager, and receivers on loopback that stand for Discord and for
-// whoever is on call.
+// the people on call.
 func TestE2EAlerts(t *testing.T) {
 	prometheustest.Find(t)
 	alertmanager := alertmanagerProgram(t)
@@ -55,7 +55,7 @@ func TestE2EAlerts(t *testing.T) {
 			t.Errorf("the message lacks %q:\n%s", want, firing.Embeds[0].Description)
 		}
 	}
-	eventually.OK(t, "whoever is on call to hear of it", func() error {
+	eventually.OK(t, "the alert at the receiver of those on call", func() error {
 		if body := onCall.newest(); !strings.Contains(body, `"alertname":"GPUXIDFatal"`) {
 			return fmt.Errorf("last heard %q", body)
 		}

@@ -17,7 +17,7 @@ import (
 // What the two dashboards ask for that are known as 12239
 // (https://grafana.com/grafana/dashboards/12239 and grafana/ in
 // https://github.com/NVIDIA/dcgm-exporter): the same panels, selected by instance
-// or by Hostname besides; one commit has the engine's share of time for the
+// or also by Hostname; one commit has the engine's share of time for the
 // utilisation.
 var (
 	dashboardPanels = []struct{ title, expr string }{
@@ -105,6 +105,6 @@ func TestE2EDashboards12239(t *testing.T) {
 		}
 	}
 	if got := server.Query(t, `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{job="amd"}`); len(got) != 0 {
-		t.Errorf("AMD's GPUs have a value that nobody can read: %v", got)
+		t.Errorf("AMD's GPUs have a value that no library reads: %v", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // TestE2EDCGMPause: while profiling is paused the engine watches no profiling field
-// for the exporter, whose child goes on with the rest.
+// for the exporter, whose child still reads the rest.
 func TestE2EDCGMPause(t *testing.T) {
 	t.Parallel()
 	exe := build(t)

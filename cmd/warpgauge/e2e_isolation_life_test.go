@@ -128,7 +128,7 @@ func testParentKilled(t *testing.T, exe string) {
 	}
 }
 
-// alive reports whether a process is there. A zombie is not: where nobody reaps
+// alive reports whether a process is there. A zombie is not: if no process reaps
 // orphans, that is what remains of them.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -215,7 +215,7 @@ func (e *exporter) holdings(t *testing.T) holdings {
 }
 
 // testReplacedBinary puts another file in the place of the running program, as
-// an upgrade does: children go on to be of the one that runs.
+// an upgrade does: new children are still of the one that runs.
 func testReplacedBinary(t *testing.T, exe string) {
 	raw, err := os.ReadFile(exe)
 	if err != nil {
@@ -245,9 +245,9 @@ func testRefusedInside(t *testing.T, exe string) {
 	}
 }
 
-// behindWall returns a program that is exe with --isolation=process, so that
-// tests without the wall can be run with it.
-func behindWall(t *testing.T, exe string) string {
+// withChildren returns a program that is exe with --isolation=process, so that
+// tests of one process can be run with child processes.
+func withChildren(t *testing.T, exe string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "isolated")
 	script := fmt.Sprintf("#!/bin/sh\nexec %q --isolation=process \"$@\"\n", exe)
@@ -257,8 +257,8 @@ func behindWall(t *testing.T, exe string) string {
 	return path
 }
 
-// testReloadIsolated: no gap and no duplicate through the wall either.
-func testReloadIsolated(t *testing.T, exe string) { testReload(t, behindWall(t, exe)) }
+// testReloadIsolated: no gap and no duplicate with a child process either.
+func testReloadIsolated(t *testing.T, exe string) { testReload(t, withChildren(t, exe)) }
 
 // testStopIsolated ends the exporter while a call inside the child hangs, and
 // wants the child gone, too.

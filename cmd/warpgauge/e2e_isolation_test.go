@@ -21,7 +21,7 @@ import (
 func TestE2EIsolation(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
-		t.Skip("memory limits and hand-over times are those of the ordinary build; pkg/isolation runs under the race detector")
+		t.Skip("memory limits and restart times are those of the ordinary build; pkg/supervisor runs under the race detector")
 	}
 	exe := build(t)
 	before := sharedFiles(t)
@@ -65,7 +65,7 @@ func sharedFiles(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		// ROCm SMI's locks: tests of collectors/rocm, which may run beside these, have
+		// ROCm SMI's locks: tests of collectors/rocm, which may run at the same time, have
 		// them, and nothing here does.
 		if strings.Contains(f.Name(), "_card") || strings.Contains(f.Name(), "_renderD") {
 			continue
@@ -83,7 +83,7 @@ DCGM_FI_DEV_GPU_UTIL, histogram, Utilisation.
 DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 `
 
-// isolated starts the exporter with its simulated GPUs behind the wall and waits
+// isolated starts the exporter with its simulated GPUs in a child process and waits
 // for all eight, and for an XID of GPU 2, which must be counted once whatever else
 // happens. The keys of a fault, if not empty, are of one that the test begins.
 func isolated(t *testing.T, exe, fault string, args ...string) *exporter {
@@ -266,7 +266,7 @@ func testStopped(t *testing.T, exe string) {
 	e.oneChild(t)
 }
 
-// testSpin lets the call for one GPU loop for ever: the others go on.
+// testSpin lets the call for one GPU loop for ever: the others are still sampled.
 func testSpin(t *testing.T, exe string) {
 	e := isolated(t, exe, "kind: spin, device: "+hungGPU, "--sample-deadline=500ms", "--stale-after=2s")
 	w := watch(t, e, anything)

@@ -41,7 +41,7 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 			err = errors.Join(err, fmt.Errorf("%d children, want %d", len(c), children))
 		}
 		if n.Calls(processList) == 0 {
-			err = errors.Join(err, errors.New("nobody has asked for processes"))
+			err = errors.Join(err, errors.New("processes have not been asked for"))
 		}
 		return err
 	}
@@ -83,7 +83,7 @@ func testNVMLProcesses(t *testing.T, n *nvmlNode) {
 	}
 }
 
-// TestE2EDCGMProcesses: while DCGM speaks for the GPUs, NVML rests, and its
+// TestE2EDCGMProcesses: while DCGM supplies the GPUs, NVML rests, and its
 // processes do not. Both know the GPUs by the same ids.
 func TestE2EDCGMProcesses(t *testing.T) {
 	t.Parallel()

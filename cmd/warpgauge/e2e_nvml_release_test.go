@@ -74,7 +74,7 @@ func testNVMLReset(t *testing.T, n *nvmlNode) {
 		if err := gpus()(n.scrape(t, acceptText)); err != nil {
 			t.Error(err)
 		}
-		// The driver is gone and comes back, and nobody has asked it anything.
+		// The driver is gone and comes back, and nothing has called it.
 		n.ResetCalls()
 		n.Unload()
 		n.page(t, "the state of the GPUs", func(p page) error {
@@ -120,7 +120,7 @@ func testNVMLNothing(t *testing.T, n *nvmlNode) {
 		}
 		return nil
 	})
-	// A list that asks for something is heeded, and the next that does not as well.
+	// A list that asks for something is used, and so is the next that does not.
 	write(t, csv, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n")
 	n.page(t, "8 GPUs", gpus(allGPUs...))
 	write(t, csv, "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, Of a CPU.\n")

@@ -156,7 +156,7 @@ func testDashboard(t *testing.T, n *nvmlNode) {
 		}
 		for _, name := range []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"} {
 			if maps.Equal(first.values(name), p.values(name)) {
-				return fmt.Errorf("%s stands still", name)
+				return fmt.Errorf("%s does not move", name)
 			}
 		}
 		return nil
@@ -320,7 +320,7 @@ func testNVMLDriver(t *testing.T, n *nvmlNode) {
 	n.page(t, "8 GPUs with the driver back", gpus(allGPUs...))
 }
 
-// testNVMLMIG: MIG is configured anew while pages are taken.
+// testNVMLMIG: MIG is configured again while pages are taken.
 func testNVMLMIG(t *testing.T, n *nvmlNode) {
 	n.start(t, nvmltest.Config{Preset: "a100-sxm", MIG: map[int][]string{0: {"1g.5gb", "2g.10gb"}}}, "-f", file(t, "counters.csv", "DCGM_FI_DEV_FB_USED, gauge, Memory.\n"))
 	profiles := func(want ...string) func(page) error {

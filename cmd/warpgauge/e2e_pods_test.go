@@ -22,7 +22,7 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// TestE2EPods runs the real binary beside a scripted kubelet. What the page says in
+// TestE2EPods runs the real binary next to a scripted kubelet. What the page says in
 // each mode is in TestOwnersOnThePage.
 func TestE2EPods(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	if _, err := os.Stat(exe); err == nil {
 		return exe, nil // of the process that started this one
 	}
-	beside := fmt.Sprintf("%s.%d", exe, os.Getpid())
-	args := []string{"build", "-o", beside}
+	next := fmt.Sprintf("%s.%d", exe, os.Getpid())
+	args := []string{"build", "-o", next}
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -48,7 +48,7 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
 	}
-	return exe, os.Rename(beside, exe)
+	return exe, os.Rename(next, exe)
 })
 
 // launch starts a program for the time of the test.
@@ -128,14 +128,14 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// write replaces a file as an editor does: beside it, then renamed over it.
+// write replaces a file as an editor does: a new file next to it, then renamed over it.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	beside := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
-	if err := os.WriteFile(beside, []byte(text), 0o600); err != nil {
+	next := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(beside, path); err != nil {
+	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
 	}
 }

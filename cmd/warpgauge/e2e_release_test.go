@@ -63,7 +63,7 @@ func testRelease(t *testing.T, exe string) {
 			e.Signal(t, syscall.SIGUSR2)
 		}
 		eventually.OK(t, "all of it again", func() error { return e.scrape(t, acceptText).upAgain(0, "") })
-		eventually.OK(t, "histograms that go on where they were", func() error {
+		eventually.OK(t, "histograms that continue from where they were", func() error {
 			for gpu, n := range e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_UTIL_count") {
 				if n <= was[gpu] {
 					return fmt.Errorf("GPU %s: %v samples, had %v", gpu, n, was[gpu])

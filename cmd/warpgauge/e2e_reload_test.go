@@ -175,18 +175,18 @@ func newConfigMap(t *testing.T, text string) (dir string) {
 }
 
 // swapConfigMap changes the text as the kubelet does: a new directory, a new
-// link beside ..data, renamed over it, the old directory removed.
+// link next to ..data, renamed over it, the old directory removed.
 func swapConfigMap(t *testing.T, dir, text string) {
 	t.Helper()
 	data := filepath.Join(dir, "..data")
 	old, _ := os.Readlink(data)
 	fresh := filepath.Join(dir, fmt.Sprintf("..%d", time.Now().UnixNano()))
-	beside := data + "_tmp"
+	link := data + "_tmp"
 	for _, err := range []error{
 		os.Mkdir(fresh, 0o700),
 		os.WriteFile(filepath.Join(fresh, "counters.csv"), []byte(text), 0o600),
-		os.Symlink(filepath.Base(fresh), beside),
-		os.Rename(beside, data),
+		os.Symlink(filepath.Base(fresh), link),
+		os.Rename(link, data),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// Pods that share GPU 0, and one more process beside them.
+// Pods that share GPU 0, and one more process.
 const (
 	uidTrain = "0a1b2c3d-0000-4000-8000-000000000001"
 	uidChat  = "0a1b2c3d-0000-4000-8000-000000000002"
@@ -66,13 +66,13 @@ func TestE2EShared(t *testing.T) {
 		k.Set(sharers(gpus["0"], gpus["1"])...)
 	}
 
-	// Behind the wall, so that the exporter has given its capabilities up.
+	// With child processes, so that the exporter has given its capabilities up.
 	e := serve(t, start, append(args, "--isolation=process")...)
 	share(e)
 	eventually.OK(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })
 	checkShared(t, e.scrape(t, acceptText))
 
-	// A process that cannot be found may be anybody's: who has none is not known any more.
+	// A process that cannot be found may be any pod's: one that has none is not known any more.
 	write(t, ghost, "")
 	eventually.OK(t, "the value of a pod without processes to be unknown", func() error {
 		_, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_FB_USED", "pod", "idle")
@@ -159,7 +159,7 @@ func sharers(shared, own string) []*v1.PodResources {
 }
 
 // shared wants the values of each pod: two containers of one pod are one series,
-// since nobody names containers, and a pod without processes has 0.
+// since containers are not named, and a pod without processes has 0.
 func (p page) shared(idle float64) error {
 	var errs []error
 	for pod, want := range map[string][2]float64{"train": {34, 3200}, "chat": {20.5, 1000}, "idle": {idle, idle}} {
@@ -188,7 +188,7 @@ func checkShared(t *testing.T, p page) {
 				t.Errorf("the series of a GPU with one pod is %v %v", s.labels, s.value)
 			}
 		case s.get("pod") != "":
-			t.Errorf("a GPU that nobody has shows %v", s.labels)
+			t.Errorf("a GPU without a pod shows %v", s.labels)
 		}
 	}
 	for name, want := range map[string]int{"DCGM_FI_DEV_GPU_UTIL": 4, "DCGM_FI_DEV_FB_USED": 4, "DCGM_FI_DEV_GPU_TEMP": 4} {

@@ -157,8 +157,8 @@ func (n *twoNode) free(t *testing.T) {
 	})
 }
 
-// sameSeries wants the same series of what both libraries tell on every page, one
-// for each GPU: whoever tells it, Prometheus sees one series that goes on.
+// sameSeries wants the same series of what both libraries supply on every page, one
+// for each GPU: whichever supplies it, Prometheus sees one series that continues.
 func sameSeries() func(map[string]float64) error {
 	var first []string
 	return func(page map[string]float64) error {
@@ -181,7 +181,7 @@ func sameSeries() func(map[string]float64) error {
 	}
 }
 
-// testLaterLibrary: NVML serves until DCGM is installed; then NVML lets go. The
+// testLaterLibrary: NVML serves until DCGM is installed; then NVML is released. The
 // engine stalls: NVML has the GPUs again, and gives them back.
 func testLaterLibrary(t *testing.T, n *twoNode) {
 	n.prepare(t)
@@ -339,7 +339,7 @@ func testGPUsOfNVMLOnly(t *testing.T, n *twoNode) {
 	})
 }
 
-// testReleaseOfBoth: what is released stays so, whoever rests.
+// testReleaseOfBoth: what is released stays so, whichever rests.
 func testReleaseOfBoth(t *testing.T, n *twoNode) {
 	n.prepare(t)
 	n.install(t, dcgmtest.Config{})

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// echo passes on what a library logs, without ever letting it wait: whoever reads
-// our standard error slowly loses lines, and is told how many.
+// echo passes on what a library logs, without ever letting it wait: a slow reader of
+// our standard error loses lines, and is sent their number.
 type echo struct {
 	to      io.Writer
 	lines   chan string

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowded reports whether to is a pipe that is half full of what nobody has read.
+// crowded reports whether to is a pipe that is half full of what has not been read.
 // Our own log goes the same way and must not get stuck behind a library's.
 func crowded(to io.Writer) bool {
 	f, ok := to.(*os.File)

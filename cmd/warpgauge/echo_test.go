@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestEchoNeverWaits writes far more than somebody reads who reads nothing, and
+// TestEchoNeverWaits writes far more than fits, to a reader that reads nothing, and
 // then wants the lines that were kept and the number of those that were not.
 func TestEchoNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestEchoNeverWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go e.run(ctx)
 		e.line("first")
-		synctest.Wait() // it is being written, and nobody reads
+		synctest.Wait() // it is being written, and nothing reads
 		for i := range echoLines + 7 {
 			e.line(fmt.Sprint(i))
 		}
@@ -42,7 +42,7 @@ func TestEchoNeverWaits(t *testing.T) {
 	})
 }
 
-// TestEchoLeavesRoom fills a pipe of the system that nobody reads: our own log must
+// TestEchoLeavesRoom fills a pipe of the system that nothing reads: our own log must
 // still get through.
 func TestEchoLeavesRoom(t *testing.T) {
 	r, w, err := os.Pipe()
@@ -62,7 +62,7 @@ func TestEchoLeavesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.WriteString("our own log\n"); err != nil {
-		t.Errorf("write beside the library's log: %v", err)
+		t.Errorf("write next to the library's log: %v", err)
 	}
 	cancel()
 	<-done

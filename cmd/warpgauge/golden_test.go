@@ -30,7 +30,7 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-var update = flag.Bool("update", false, "write the golden pages anew")
+var update = flag.Bool("update", false, "write the golden pages again")
 
 // goldenCounters is the default CSV and one row of each kind that it lacks.
 const goldenCounters = `

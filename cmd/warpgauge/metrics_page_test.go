@@ -96,7 +96,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	node, err := fake.Factory(fake.Options{Devices: 2, Spec: &fake.Spec{
-		Faults: []fake.Fault{{Kind: fake.Lost, GPUs: fake.One(1)}},
+		Faults: []fake.Fault{{Kind: fake.Lost, GPUs: []fake.Span{{First: 1, Last: 1}}}},
 	}})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 // notifier tells systemd, where it has started us as a unit of Type=notify, that
 // the exporter serves and that it ends. Elsewhere it does nothing. The port is open
-// when stages are made, so whoever waits for the unit can scrape.
+// when stages are made, so what waits for the unit can scrape.
 func notifier(log *zap.Logger) stage {
 	say := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {

@@ -80,7 +80,7 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		}
 		must(t, p.pause(t.Context(), 0, "test"))
 		f(9*time.Minute, some)
-		must(t, p.pause(t.Context(), time.Hour, "test")) // begins anew
+		must(t, p.pause(t.Context(), time.Hour, "test")) // begins again
 		f(59*time.Minute, some)
 		f(2*time.Minute, all)
 

@@ -14,7 +14,7 @@ import (
 )
 
 // releaseTimeout bounds how long a release by signal is waited for before what
-// is still held is logged. It goes on in the background all the same.
+// is still held is logged. It continues in the background all the same.
 const releaseTimeout = 30 * time.Second
 
 // releaser lets collectors go and has them resumed, by request, by signal, or
@@ -103,7 +103,7 @@ func (r *releaser) schedule(names []string, limit time.Duration) {
 	}
 }
 
-// forgotten ends a release that nobody has ended, unless its timer was replaced.
+// forgotten ends a release that no request has ended, unless its timer was replaced.
 func (r *releaser) forgotten(name string, e *ending, after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -97,7 +97,7 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		must(t, r.release(t.Context(), "", 0, "test"))
 		f(0, session.CauseReleased)
 		f(9*time.Minute, session.CauseReleased)
-		must(t, r.release(t.Context(), "fake", time.Hour, "test")) // begins anew
+		must(t, r.release(t.Context(), "fake", time.Hour, "test")) // begins again
 		f(50*time.Minute, session.CauseReleased)
 		f(11*time.Minute, session.CauseNone)
 

@@ -15,7 +15,7 @@ import (
 )
 
 // reloadTimeout bounds one reload by signal or file change. What is not done by
-// then goes on in the background; see sampler.Reload.
+// then continues in the background; see engine.Reload.
 const reloadTimeout = time.Minute
 
 // errNothingAsked would empty the page.
@@ -110,7 +110,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
 	if len(list.Fields) == 0 {
-		// At start that is a wish; here it is a file that is being written.
+		// At start that is accepted; here it is a file that is being written.
 		return r.failed(log, "counters not reloaded, the list in service stays", errNothingAsked)
 	}
 	err = r.apply(ctx, list)

@@ -30,9 +30,9 @@ type pipeline struct {
 	registry *prometheus.Registry
 	engine   *engine
 	store    *accumulate.Store
-	owners   *owners // nil where nobody asks who uses a device
+	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
-	self     *selfmetrics.Page // nil where own metrics are off
+	self     *selfmetrics.Page // nil if own metrics are off
 }
 
 // newPipeline builds everything up to the rings and what is accumulated from

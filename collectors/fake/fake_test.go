@@ -35,7 +35,7 @@ func rig(tb testing.TB, o Options) collectortest.Rig {
 	board := func(id string) []Span {
 		for i := range w.gpus {
 			if gpuDevice(w, i).ID == id {
-				return One(i)
+				return index(i)
 			}
 		}
 		tb.Fatalf("no board %q", id)

@@ -47,9 +47,6 @@ const (
 // Span is a range of indices, both ends inclusive.
 type Span struct{ First, Last int }
 
-// One is the span of a single index.
-func One(i int) []Span { return []Span{{i, i}} }
-
 // All is the span of every index.
 func All() []Span { return []Span{{0, maxDevices - 1}} }
 

@@ -17,6 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// index is the span of a single index.
+func index(i int) []Span { return []Span{{i, i}} }
+
 // scripted opens a node with faults, in the bubble's time.
 func scripted(t *testing.T, l field.List, faults ...Fault) *node {
 	t.Helper()
@@ -30,7 +33,7 @@ func sampleError(n *node, source int) error {
 
 func TestHangForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: 10 * time.Second, GPUs: One(3)})
+		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)})
 		if err := sampleError(n, 3); err != nil {
 			t.Fatalf("before it hangs: %v", err)
 		}
@@ -58,7 +61,7 @@ func TestHangForEver(t *testing.T) {
 
 func TestHangForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: time.Second, For: time.Minute, GPUs: One(0)})
+		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: time.Second, For: time.Minute, GPUs: index(0)})
 		time.Sleep(31 * time.Second)
 		start := time.Now()
 		if err := sampleError(n, 0); err != nil {
@@ -95,7 +98,7 @@ func TestErrors(t *testing.T) {
 	for kind, want := range map[FaultKind]error{Lost: collector.ErrDeviceLost, Stalled: collector.ErrStalled, Failing: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			l := list(t, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
-			n := scripted(t, l, Fault{Kind: kind, At: 20 * time.Second, For: 15 * time.Second, GPUs: One(5), Switches: One(1), Message: "the sky fell"})
+			n := scripted(t, l, Fault{Kind: kind, At: 20 * time.Second, For: 15 * time.Second, GPUs: index(5), Switches: index(1), Message: "the sky fell"})
 			for second := range 40 {
 				broken := second >= 20 && second < 35
 				for source := range n.sources {
@@ -119,9 +122,9 @@ func TestValueAndBlank(t *testing.T) {
 		util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 		temp, _, _ := field.ByName("DCGM_FI_DEV_GPU_TEMP")
 		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"),
-			Fault{Kind: Absurd, At: 5 * time.Second, For: 5 * time.Second, GPUs: One(1), Field: util, Value: 808e6},
-			Fault{Kind: Blank, At: 7 * time.Second, For: 5 * time.Second, GPUs: One(1), Field: temp},
-			Fault{Kind: Blank, At: 20 * time.Second, GPUs: One(1)},
+			Fault{Kind: Absurd, At: 5 * time.Second, For: 5 * time.Second, GPUs: index(1), Field: util, Value: 808e6},
+			Fault{Kind: Blank, At: 7 * time.Second, For: 5 * time.Second, GPUs: index(1), Field: temp},
+			Fault{Kind: Blank, At: 20 * time.Second, GPUs: index(1)},
 		)
 		for second := range 25 {
 			v, other := n.read(1, 0), n.read(2, 0)
@@ -154,9 +157,9 @@ func TestNotDueIsKept(t *testing.T) {
 func TestXID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faults := []Fault{
-			{Kind: XID, At: 5 * time.Second, GPUs: One(0), XID: 79},
-			{Kind: XID, At: 5 * time.Second, GPUs: One(0), XID: 48},
-			{Kind: XID, At: 2 * time.Second, GPUs: One(0), XID: 31},
+			{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 79},
+			{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 48},
+			{Kind: XID, At: 2 * time.Second, GPUs: index(0), XID: 31},
 		}
 		w := newWorld(t, Options{Seed: seedWithFaulty(7), Spec: &Spec{Faults: faults}})
 		l := list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
@@ -279,7 +282,7 @@ func TestHealthChangesColumns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := list(t, "DCGM_EXP_GPU_HEALTH_STATUS")
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{
-			{Kind: Health, At: 10 * time.Second, For: 10 * time.Second, GPUs: One(2), Watch: "MEM", Fail: true},
+			{Kind: Health, At: 10 * time.Second, For: 10 * time.Second, GPUs: index(2), Watch: "MEM", Fail: true},
 		}}})
 		before := openNode(t, w, l)
 		time.Sleep(10 * time.Second)
@@ -338,7 +341,7 @@ func TestHeal(t *testing.T) {
 func TestFaultsDoNotAllocate(t *testing.T) {
 	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_EXP_XID_ERRORS_COUNT"),
-		Fault{Kind: Lost, GPUs: One(0)}, Fault{Kind: Absurd, GPUs: One(1), Field: util, Value: -1},
+		Fault{Kind: Lost, GPUs: index(0)}, Fault{Kind: Absurd, GPUs: index(1), Field: util, Value: -1},
 		Fault{Kind: Devices, Count: 2})
 	for i, want := range []error{collector.ErrDeviceLost, nil} {
 		s := n.sources[i]

@@ -133,7 +133,7 @@ func TestOnce(t *testing.T) {
 // TestNotWithoutAChild: in the exporter's own process these faults are refused.
 func TestNotWithoutAChild(t *testing.T) {
 	for kind, rules := range faultKeys {
-		f := Fault{Kind: kind, GPUs: One(0), Delay: 1, Field: field.All()[0], XID: 1, Watch: "MEM", Rate: 1}
+		f := Fault{Kind: kind, GPUs: index(0), Delay: 1, Field: field.All()[0], XID: 1, Watch: "MEM", Rate: 1}
 		_, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}})
 		if refused := err != nil; refused != rules.process || refused && !strings.Contains(err.Error(), "--isolation=process") {
 			t.Errorf("%s in a spec: %v", kind, err)

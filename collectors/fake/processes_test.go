@@ -121,10 +121,10 @@ processes:
 		}
 		return heal
 	}
-	heal := lose(Fault{Kind: Blank, GPUs: One(4)})
+	heal := lose(Fault{Kind: Blank, GPUs: index(4)})
 	l.want(t, "untold", 4, 0, -1)
 	heal()
-	heal = lose(Fault{Kind: Lost, GPUs: One(4)})
+	heal = lose(Fault{Kind: Lost, GPUs: index(4)})
 	if err := l.sample(4); !errors.Is(err, collector.ErrDeviceLost) {
 		t.Errorf("lost: %v", err)
 	}

@@ -445,8 +445,8 @@ func TestBadOptions(t *testing.T) {
 	f(Options{Profile: "dgx-h1000"}, `find profile "dgx-h1000"`)
 	f(Options{Devices: -1}, "-1 devices")
 	f(Options{Devices: maxDevices + 1}, "devices")
-	f(Options{Spec: &Spec{Faults: []Fault{{Kind: Hang, GPUs: One(8)}}}}, "device 8: the node has 8")
-	f(Options{Spec: &Spec{Faults: []Fault{{Kind: Lost, Switches: One(4), line: 7}}}}, "line 7: fault \"lost\": switch 4")
+	f(Options{Spec: &Spec{Faults: []Fault{{Kind: Hang, GPUs: index(8)}}}}, "device 8: the node has 8")
+	f(Options{Spec: &Spec{Faults: []Fault{{Kind: Lost, Switches: index(4), line: 7}}}}, "line 7: fault \"lost\": switch 4")
 	f(Options{Spec: &Spec{Faults: []Fault{{Kind: "what"}}}}, "unknown kind")
 }
 

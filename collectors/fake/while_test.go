@@ -33,7 +33,7 @@ func switchFile(t *testing.T) (path string, on, off func()) {
 
 func TestWhile(t *testing.T) {
 	path, on, off := switchFile(t)
-	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Lost, While: path, GPUs: One(2)})
+	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Lost, While: path, GPUs: index(2)})
 	for range 2 {
 		if err := sampleError(n, 2); err != nil {
 			t.Fatalf("without the file: %v", err)
@@ -51,7 +51,7 @@ func TestWhile(t *testing.T) {
 
 func TestWhileHang(t *testing.T) {
 	path, on, off := switchFile(t)
-	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, While: path, GPUs: One(2)})
+	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, While: path, GPUs: index(2)})
 	on()
 	done := make(chan error, 1)
 	go func() { done <- sampleError(n, 2) }()
@@ -70,7 +70,7 @@ func TestWhileHang(t *testing.T) {
 func TestWhileXID(t *testing.T) {
 	path, on, _ := switchFile(t)
 	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{
-		{Kind: XID, At: time.Hour, GPUs: One(2), XID: 31}, {Kind: XID, While: path, GPUs: One(2), XID: 79},
+		{Kind: XID, At: time.Hour, GPUs: index(2), XID: 31}, {Kind: XID, While: path, GPUs: index(2), XID: 79},
 	}}})
 	l := list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
 	n := openNode(t, w, l)

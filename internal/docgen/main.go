@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"warpgauge/collectors/dcgm/dcgmdoc"
 	"warpgauge/collectors/nvml"
 )
 
@@ -33,7 +32,7 @@ func pages() []page {
 		{"fields.md", writeFields},
 		{"migration-names.md", writeMigration},
 		{"nvml.md", nvml.WriteMarkdown},
-		{"dcgm.md", dcgmdoc.WriteMarkdown},
+		{"dcgm.md", writeDCGM},
 	}
 }
 

@@ -68,17 +68,6 @@ func (e *OpenError) Absent() bool {
 	return true
 }
 
-// Find returns the file that Open would load for names, and loads nothing that
-// stays: it opens the library and closes it again.
-func Find(names []string) (path string, err error) {
-	l, err := Open(names)
-	if err != nil {
-		return "", err
-	}
-	path = l.Path()
-	return path, l.Close()
-}
-
 // checkNames refuses what the loader would take for something else: it opens
 // the program itself for an empty name, and C ends a string at its first NUL.
 func checkNames(names []string) error {

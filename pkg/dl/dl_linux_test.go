@@ -109,21 +109,24 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-func TestFindLeavesNothingLoaded(t *testing.T) {
+func TestCloseUnloads(t *testing.T) {
 	// A library that neither Go nor the C library needs by itself.
 	const name = "libBrokenLocale.so.1"
 	if loaded(t, name) {
 		t.Skipf("%s is loaded already", name)
 	}
-	path, err := Find([]string{name})
+	l, err := Open([]string{name})
 	if err != nil {
 		t.Skipf("needs %s of glibc: %v", name, err)
 	}
-	if filepath.Base(path) != name {
-		t.Errorf("Find = %q, want a path of %s", path, name)
+	if filepath.Base(l.Path()) != name {
+		t.Errorf("Path() = %q, want a path of %s", l.Path(), name)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 	if loaded(t, name) {
-		t.Errorf("%s is still mapped after Find", name)
+		t.Errorf("%s is still mapped after Close", name)
 	}
 }
 

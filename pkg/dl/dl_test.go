@@ -39,10 +39,10 @@ func TestOpenErrorNamesTheLibraryOnce(t *testing.T) {
 	}
 }
 
-func TestFindWithoutLibrary(t *testing.T) {
-	path, err := Find([]string{"libwarpgauge-does-not-exist.so"})
+func TestOpenWithoutLibrary(t *testing.T) {
+	l, err := Open([]string{"libwarpgauge-does-not-exist.so"})
 	var oe *OpenError
-	if path != "" || !errors.As(err, &oe) && !errors.Is(err, ErrUnavailable) {
-		t.Errorf("Find = %q, %v, want an OpenError or ErrUnavailable", path, err)
+	if l != nil || !errors.As(err, &oe) && !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Open = %v, %v, want an OpenError or ErrUnavailable", l, err)
 	}
 }

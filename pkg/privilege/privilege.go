@@ -28,16 +28,6 @@ type Set uint64
 // String gives the set as /proc does; capsh --decode names the bits.
 func (s Set) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
-// Effective returns the effective capabilities of the calling thread, which are
-// those of the process unless somebody has changed single threads.
-func Effective() (Set, error) {
-	c, err := get()
-	if err != nil {
-		return 0, fmt.Errorf("read capabilities: %w", err)
-	}
-	return c.effective, nil
-}
-
 // Drop lowers the effective capabilities of every thread, those of C libraries
 // included, to nothing, and returns what there was. Threads that start later
 // inherit that; programs that are started later do not, see above. It needs no

@@ -118,7 +118,7 @@ func churn(stop <-chan struct{}) {
 
 // report prints what this process may do, by the kernel's word and by trying.
 func report(out io.Writer, who, file string) error {
-	effective, err := Effective()
+	now, err := get()
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func report(out io.Writer, who, file string) error {
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	fmt.Fprintf(out, "%s effective=%v reads=%t\n", who, effective, err == nil)
+	fmt.Fprintf(out, "%s effective=%v reads=%t\n", who, now.effective, err == nil)
 	return nil
 }
 
@@ -216,8 +216,8 @@ func TestEffectiveIsThatOfProc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Effective(); err != nil || got != want {
-		t.Errorf("got %v, %v; /proc says %v", got, err, want)
+	if got, err := get(); err != nil || got.effective != want {
+		t.Errorf("got %v, %v; /proc says %v", got.effective, err, want)
 	}
 }
 

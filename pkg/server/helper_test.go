@@ -77,7 +77,19 @@ func start(t *testing.T, pages Pages, o Options) (s *Server, address string, sto
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return s, s.Addrs()[0].String(), stop
+	return s, addrs(s)[0].String(), stop
+}
+
+// addrs are the addresses listened on, with the ports chosen for port 0; none
+// before Listen.
+func addrs(s *Server) []net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []net.Addr
+	for _, l := range s.listeners {
+		out = append(out, l.Addr())
+	}
+	return out
 }
 
 // client is an HTTP client whose connections end with the test.

@@ -45,18 +45,6 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addrs are the addresses listened on, with the ports chosen for port 0; none
-// before Listen.
-func (s *Server) Addrs() []net.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var addrs []net.Addr
-	for _, l := range s.listeners {
-		addrs = append(addrs, l.Addr())
-	}
-	return addrs
-}
-
 // listen opens all or none.
 func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
 	var (

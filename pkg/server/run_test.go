@@ -188,7 +188,7 @@ func TestStopBeforeServing(t *testing.T) {
 	if err := s.Run(ctx); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	for _, a := range s.Addrs() {
+	for _, a := range addrs(s) {
 		if c, err := net.Dial("tcp", a.String()); err == nil {
 			c.Close()
 			t.Errorf("%s still listens", a)
@@ -261,10 +261,10 @@ func TestSeveralAddresses(t *testing.T) {
 		t.Logf("without IPv6: %v", err)
 	}
 	s, _, _ := start(t, pagesOf(textPage), Options{Addresses: addresses})
-	if len(s.Addrs()) != len(addresses) {
-		t.Fatalf("listens on %v, want %d addresses", s.Addrs(), len(addresses))
+	if len(addrs(s)) != len(addresses) {
+		t.Fatalf("listens on %v, want %d addresses", addrs(s), len(addresses))
 	}
-	for _, a := range s.Addrs() {
+	for _, a := range addrs(s) {
 		if body := get(t, client(t), "http://"+a.String()+"/metrics").body; body != textPage {
 			t.Errorf("%s: body %q", a, body)
 		}
@@ -290,8 +290,8 @@ func TestListenErrors(t *testing.T) {
 		if err == nil || is != nil && !errors.Is(err, is) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Run on %q = %v, want %q", address, err, want)
 		}
-		if len(s.Addrs()) != 0 {
-			t.Errorf("still listens on %v", s.Addrs())
+		if len(addrs(s)) != 0 {
+			t.Errorf("still listens on %v", addrs(s))
 		}
 		l, err := net.Listen("tcp", free)
 		if err != nil {

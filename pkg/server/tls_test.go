@@ -110,7 +110,7 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 		}
 		return got
 	}
-	for _, a := range s.Addrs() {
+	for _, a := range addrs(s) {
 		f(a.String(), "/metrics", "prometheus", "secret", 200)
 	}
 	f(address, "/metrics", "prometheus", "wrong", 401)
@@ -162,8 +162,8 @@ func TestWebConfigErrors(t *testing.T) {
 		file := webConfig(t, dir, text)
 		s := New(nil, Options{Addresses: []string{"127.0.0.1:0"}, WebConfigFile: file})
 		err := s.Run(context.Background())
-		if err == nil || len(s.Addrs()) != 0 {
-			t.Fatalf("%q: Run = %v, listens on %v; want an error", text, err, s.Addrs())
+		if err == nil || len(addrs(s)) != 0 {
+			t.Fatalf("%q: Run = %v, listens on %v; want an error", text, err, addrs(s))
 		}
 		for _, w := range append(want, "read web config file", file) {
 			if !strings.Contains(err.Error(), w) {

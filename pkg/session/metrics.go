@@ -127,13 +127,6 @@ var (
 		"Age of the device's last successful sample. Absent before the first.", deviceLabels, nil)
 )
 
-// DescribeStates sends the descriptions of what CollectStates sends.
-func DescribeStates(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descCollectorUp, descCollectorProblem, descDevices, descExpected, descState, descProblem, descAge} {
-		ch <- d
-	}
-}
-
 // CollectStates sends the state of a collector and its devices as metrics.
 func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 	now := time.Now()

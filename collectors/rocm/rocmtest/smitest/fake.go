@@ -71,14 +71,6 @@ func (f *Fake) Release(tb testing.TB) {
 	}
 }
 
-// Hold lets calls hang again after a Release.
-func (f *Fake) Hold(tb testing.TB) {
-	tb.Helper()
-	if err := os.Remove(filepath.Join(f.dir, "release")); err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // write replaces the file in one step: the library reads it at every call.
 func (f *Fake) write(tb testing.TB) {
 	tb.Helper()

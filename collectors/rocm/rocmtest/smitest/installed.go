@@ -14,12 +14,13 @@ import (
 // the test skips, or fails if WARPGAUGE_REQUIRE names rocm-smi.
 func Installed(tb testing.TB) string {
 	tb.Helper()
-	path, err := dl.Find([]string{
+	l, err := dl.Open([]string{
 		"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
 		"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so",
 	})
 	if err == nil {
-		return path
+		defer l.Close() //nolint:errcheck // only its path is wanted
+		return l.Path()
 	}
 	programtest.Missing(tb, "rocm-smi", "librocm_smi64 (Debian: apt-get install librocm-smi64-1): %v", err)
 	return ""

@@ -1,27 +1,19 @@
-package dcgmdoc
+package main
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
 	"warpgauge/pkg/field"
 )
 
-// TestDocs: the page is that of the tables, and has each field once: as a reading,
+// TestDCGMHasEachField: the page has each field once: as a reading,
 // as a label, as a part, or with the reason why it is missing.
-func TestDocs(t *testing.T) {
+func TestDCGMHasEachField(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteMarkdown(&b); err != nil {
+	if err := writeDCGM(&b); err != nil {
 		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../docs/dcgm.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(page, b.Bytes()) {
-		t.Error("docs/dcgm.md is out of date: make generate")
 	}
 	_, text, _ := strings.Cut(b.String(), "\n| Id |")
 	for _, d := range field.All() {

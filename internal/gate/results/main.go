@@ -1,0 +1,150 @@
+// Command results reads the output of go test -json and prints each package when it has
+// ended, the output of what failed, and at the end what was skipped and why. With
+// -slowest it also prints the slowest tests, to decide which ones make test leaves out.
+//
+//	go test -json ./... | go run ./internal/gate/results
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	slowest := flag.Int("slowest", 0, "print that many of the slowest tests")
+	flag.Parse()
+	r := report{w: os.Stdout, output: map[string][]string{}}
+	err := r.read(os.Stdin)
+	r.end(*slowest)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "results:", err)
+		os.Exit(1)
+	}
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output string
+	ImportPath                    string // of a build, instead of Package
+	Elapsed                       float64
+}
+
+// report collects what the end of the output needs.
+type report struct {
+	w       io.Writer
+	output  map[string][]string // of what has not ended, by package and test
+	tests   []event
+	skipped []string
+}
+
+// key is what output is kept under: that of a subtest with its test.
+func (e *event) key() string {
+	test, _, _ := strings.Cut(e.Test, "/")
+	return e.Package + " " + test
+}
+
+// read prints packages and failures as they end, and returns an error if one failed.
+func (r *report) read(from io.Reader) error {
+	in := bufio.NewScanner(from)
+	in.Buffer(nil, 64<<20)
+	failed := 0
+	for in.Scan() {
+		var e event
+		if json.Unmarshal(in.Bytes(), &e) != nil {
+			r.say("%s\n", in.Text()) // of go itself
+			continue
+		}
+		switch {
+		case e.Action == "build-output":
+			r.say("%s", e.Output)
+		case e.Action == "output":
+			r.output[e.key()] = append(r.output[e.key()], e.Output)
+		case e.Action == "skip" && e.Test != "":
+			r.skipped = append(r.skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(r.output[e.key()])))
+		}
+		switch ended := e.Action == "pass" || e.Action == "fail" || e.Action == "skip"; {
+		case !ended || strings.Contains(e.Test, "/"):
+		case e.Test == "":
+			if e.Action == "fail" {
+				failed++
+			}
+			r.endPackage(&e)
+		default:
+			r.endTest(&e)
+		}
+	}
+	if failed > 0 {
+		return errors.Join(fmt.Errorf("%d packages failed", failed), in.Err())
+	}
+	return in.Err()
+}
+
+func (r *report) endTest(e *event) {
+	r.tests = append(r.tests, *e)
+	if e.Action == "fail" {
+		r.say("%s", strings.Join(r.output[e.key()], ""))
+	}
+	delete(r.output, e.key())
+}
+
+// endPackage prints the output of tests that have not ended as well: a panic is in it.
+func (r *report) endPackage(e *event) {
+	cached := ""
+	for key, lines := range r.output {
+		if name, _, _ := strings.Cut(key, " "); name != e.Package {
+			continue
+		}
+		text := strings.Join(lines, "")
+		if strings.Contains(text, "(cached)") {
+			cached = " (cached)"
+		}
+		if e.Action == "fail" {
+			r.say("%s", text)
+		}
+		delete(r.output, key)
+	}
+	if e.Action != "skip" { // it has no tests
+		r.say("%7.1f s %s %s%s\n", e.Elapsed, e.Action, e.Package, cached)
+	}
+}
+
+// end prints what was skipped, and the slowest tests.
+func (r *report) end(slowest int) {
+	if len(r.skipped) > 0 {
+		r.say("skipped:\n  %s\n", strings.Join(r.skipped, "\n  "))
+	}
+	if slowest == 0 {
+		return
+	}
+	slices.SortFunc(r.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	r.say("slowest tests (time in which parallel tests waited for each other is in it):\n")
+	for _, e := range r.tests[:min(slowest, len(r.tests))] {
+		r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
+	}
+}
+
+// position is how a line that a test has logged begins.
+var position = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+
+// reason returns the text that a test gave to Skip: its last logged line.
+func reason(lines []string) string {
+	for _, l := range slices.Backward(lines) {
+		if at := position.FindString(l); at != "" {
+			return strings.TrimSpace(l[len(at):])
+		}
+	}
+	return "no reason given"
+}
+
+func (r *report) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.w, format, args...) // nothing can be done about an error
+}

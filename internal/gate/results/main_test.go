@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestReport: a package is printed when it has ended, failures with their output, and
+// nothing is skipped silently.
+func TestReport(t *testing.T) {
+	const events = `
+{"Action":"build-output","ImportPath":"p/broken","Output":"broken.go:1: no\n"}
+{"Action":"start","Package":"p/a"}
+{"Action":"output","Package":"p/a","Test":"TestGood","Output":"    good_test.go:3: noise\n"}
+{"Action":"pass","Package":"p/a","Test":"TestGood","Elapsed":2}
+{"Action":"output","Package":"p/a","Test":"TestBad/sub","Output":"    bad_test.go:3: wrong\n"}
+{"Action":"fail","Package":"p/a","Test":"TestBad/sub","Elapsed":1}
+{"Action":"fail","Package":"p/a","Test":"TestBad","Elapsed":1}
+{"Action":"output","Package":"p/a","Test":"TestRoot","Output":"    root_test.go:9: needs root\n"}
+{"Action":"output","Package":"p/a","Test":"TestRoot","Output":"--- SKIP: TestRoot (0.00s)\n"}
+{"Action":"skip","Package":"p/a","Test":"TestRoot"}
+{"Action":"output","Package":"p/a","Test":"TestPanic","Output":"panic: oh\n"}
+{"Action":"fail","Package":"p/a","Elapsed":4}
+{"Action":"output","Package":"p/b","Output":"ok  \tp/b\t(cached)\n"}
+{"Action":"pass","Package":"p/b","Elapsed":0}
+{"Action":"skip","Package":"p/none"}
+`
+	var out bytes.Buffer
+	r := report{w: &out, output: map[string][]string{}}
+	err := r.read(strings.NewReader(strings.TrimSpace(events)))
+	r.end(1)
+	if err == nil || err.Error() != "1 packages failed" {
+		t.Errorf("error %v, want that one package failed", err)
+	}
+	const want = `broken.go:1: no
+    bad_test.go:3: wrong
+panic: oh
+    4.0 s fail p/a
+    0.0 s pass p/b (cached)
+skipped:
+  p/a TestRoot: needs root
+slowest tests (time in which parallel tests waited for each other is in it):
+    2.0 s pass p/a TestGood
+`
+	if got := out.String(); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
