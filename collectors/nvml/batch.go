@@ -45,7 +45,7 @@ type batch struct {
 
 // question is what is asked of which device.
 type question struct {
-	call call
+	call *call
 	arg  [3]uint32
 	of   device
 }

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package nvml
 
 import (
@@ -26,7 +28,7 @@ type reading struct {
 
 // term is one result of one call.
 type term struct {
-	call call
+	call *call
 	arg  [3]uint32 // of fieldValues: field, scope
 	pick int       // which result of several
 }
@@ -38,7 +40,7 @@ const (
 )
 
 // of is the result pick of a call.
-func of(c call, pick int, args ...uint32) []term {
+func of(c *call, pick int, args ...uint32) []term {
 	t := term{call: c, pick: pick}
 	copy(t.arg[:], args)
 	return []term{t}
@@ -93,7 +95,7 @@ var byField = sync.OnceValue(func() map[field.ID][]*reading {
 func (r *reading) firstDriver() int {
 	first := 0
 	for _, t := range r.terms {
-		gens := functions[t.call]
+		gens := *t.call
 		since := gens[len(gens)-1].since
 		for i := len(gens) - 1; i >= 0 && t.pick >= gens[i].results; i-- {
 			since = gens[max(i-1, 0)].since
@@ -141,7 +143,7 @@ func (r *reading) levelOf() field.Level {
 	return field.GPU
 }
 
-func (r *reading) call() call { return r.terms[0].call }
+func (r *reading) call() *call { return r.terms[0].call }
 
 // profiling says how a field DCGM_FI_PROF_… is read: from NVML's GPU performance
 // monitor, two samples of which give means over the time between them.

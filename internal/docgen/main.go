@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 // Command docgen writes the generated pages of docs/ for go generate:
 //
 //	docgen DIRECTORY
@@ -18,7 +20,6 @@ import (
 	"path/filepath"
 
 	"warpgauge/collectors/dcgm/dcgmdoc"
-	"warpgauge/collectors/nvml"
 )
 
 // page is a generated page.
@@ -32,7 +33,7 @@ func pages() []page {
 		{"flags.md", writeFlags},
 		{"fields.md", writeFields},
 		{"migration-names.md", writeMigration},
-		{"nvml.md", nvml.WriteMarkdown},
+		{"nvml.md", writeNVML},
 		{"dcgm.md", dcgmdoc.WriteMarkdown},
 	}
 }
