@@ -244,7 +244,15 @@ func scopeText(scope uint32) string {
 
 // conversion says what becomes of NVML's value.
 func (r *reading) conversion(d *field.Descriptor) string {
-	text := r.how.text(len(r.terms))
+	text := string(r.how)
+	switch {
+	case r.how == asIs && len(r.terms) > 1:
+		text = "sum"
+	case r.how == perSecondWide:
+		text = string(perSecond)
+	case r.how == usedShare && len(r.terms) == 2:
+		text = "used ÷ total"
+	}
 	factor := ""
 	if r.mul != 0 {
 		factor += "× " + plain(r.mul) + " "
@@ -263,38 +271,3 @@ func (r *reading) conversion(d *field.Descriptor) string {
 }
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
-// text describes a conversion of so many terms.
-func (c convert) text(terms int) string {
-	switch c {
-	case unlessZero:
-		return "blank if 0"
-	case unlessNone:
-		return "blank if the total is 0"
-	case climbing:
-		return "held back for one sample when it goes back"
-	case perSecond, perSecondWide:
-		return "growth per second"
-	case usedShare:
-		if terms > 2 {
-			return "used ÷ (total − reserved)"
-		}
-		return "used ÷ total"
-	case asCapability:
-		return "major × 65536 + minor"
-	case asPState:
-		return "blank if 32"
-	case asComputeMode:
-		return "2 → 1, 3 → 2, as in DCGM"
-	case asFabricStatus:
-		return "state; when completed 3 for success, 4 for failure"
-	case asFabricError:
-		return "DCGM's code when completed, else blank"
-	case asBitErrors:
-		return "mantissa × 10^−exponent"
-	}
-	if terms > 1 {
-		return "sum"
-	}
-	return ""
-}

@@ -97,7 +97,7 @@ func TestConvert(t *testing.T) {
 	f := func(c convert, want float64, in ...float64) {
 		t.Helper()
 		if got := c.apply(in); !cmp.Equal(got, want, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-12, 0)) {
-			t.Errorf("conversion %d of %v: got %v, want %v", c, in, got, want)
+			t.Errorf("conversion %q of %v: got %v, want %v", c, in, got, want)
 		}
 	}
 	f(asIs, 5, 5)
