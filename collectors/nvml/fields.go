@@ -35,8 +35,8 @@ type term struct {
 
 // Scopes of a field that is not the device itself.
 const (
-	allLinks uint32 = math.MaxUint32
-	thisLink uint32 = math.MaxUint32 - 1 // stands for the link whose column it is
+	AllLinks uint32 = math.MaxUint32
+	ThisLink uint32 = math.MaxUint32 - 1 // stands for the link whose column it is
 )
 
 // of is the result pick of a call.
@@ -135,7 +135,7 @@ func (r *reading) levelOf() field.Level {
 		return field.VGPU
 	}
 	for _, t := range r.terms {
-		if t.arg[0] == thisLink || t.arg[1] == thisLink {
+		if t.arg[0] == ThisLink || t.arg[1] == ThisLink {
 			return field.Link
 		}
 	}

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -27,8 +28,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: no call", d.Name)
 			continue
 		}
-		if key := d.Name + r.callText() + r.conversion(d); seen[key] {
-			t.Errorf("%s has a row twice: %s", d.Name, r.callText())
+		if key := fmt.Sprint(d.Name, r.terms, r.how, r.mul, r.div); seen[key] {
+			t.Errorf("%s has a row twice: %v", d.Name, r.terms)
 		} else {
 			seen[key] = true
 		}

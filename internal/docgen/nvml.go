@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,17 +40,26 @@ func writeNVML(w io.Writer) error {
 	b.WriteString(docsHead)
 	b.WriteString("## Readings\n\n| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |\n|---:|---|---|---|---|---|---|---|---|---|\n")
 	each(nvml.SuppliedReading, func(s nvml.Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, s.Levels, s.From, s.Conversion,
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, levelsOf(s), callsOf(s), conversionOf(s, d),
 			d.Unit, driverText(s.Driver), s.GPUs, d.Cost, s.Note)
 	})
 	b.WriteString(docsProfiling)
 	each(nvml.SuppliedProfiling, func(s nvml.Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, s.From, s.Conversion, d.Unit, driverText(s.Driver))
+		metric, conversion := strconv.Itoa(int(s.Metric)), ""
+		if s.PerLink {
+			metric += " …"
+		}
+		if s.Mul != 1 {
+			conversion = "× " + plain(s.Mul)
+		}
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, metric, conversion, d.Unit, driverText(s.Driver))
 	})
 	b.WriteString("\n## Events, health, peers\n\n| Id | Field | From | Driver | GPUs |\n|---:|---|---|---:|---|\n")
-	each(nvml.SuppliedOther, func(s nvml.Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | | %s |\n", d.ID, d.Name, s.From, s.GPUs)
-	})
+	for _, p := range nvmlParts() {
+		if d, ok := field.ByID(p.id); ok {
+			fmt.Fprintf(&b, "| %d | `%s` | %s | | %s |\n", d.ID, d.Name, p.from, p.gpus)
+		}
+	}
 	b.WriteString("\n## Labels\n\nFor rows of type label, in addition to every reading above:\n\n")
 	var labels []string
 	each(nvml.SuppliedLabel, func(_ nvml.Supplied, d *field.Descriptor) { labels = append(labels, "`"+d.Name+"`") })
@@ -59,15 +69,15 @@ func writeNVML(w io.Writer) error {
 	}
 	b.WriteString(docsProcessesTail)
 	b.WriteString("\n## What NVML does not supply\n\n| Fields | Why |\n|---|---|\n")
-	groups := map[string][]string{}
+	groups, supplied := map[string][]string{}, suppliedByNVML()
 	for _, d := range field.All() {
-		if reason := nvml.Missing(d); reason != "" {
+		if reason := missingFromNVML(d, supplied(d)); reason != "" {
 			groups[reason] = append(groups[reason], "`"+d.Name+"`")
 		}
 	}
-	for _, reason := range nvml.MissingReasons() {
-		if names := groups[reason]; len(names) > 0 {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, " "), reason)
+	for _, r := range missingReasons() {
+		if names := groups[r.reason]; len(names) > 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, " "), r.reason)
 		}
 	}
 	_, err := w.Write(b.Bytes())
@@ -93,6 +103,157 @@ func driverText(since int) string {
 	}
 	return strconv.Itoa(since)
 }
+
+// nvmlPart is a field that has a part of the collector to itself.
+type nvmlPart struct {
+	id         field.ID
+	from, gpus string
+}
+
+func nvmlParts() []nvmlPart {
+	const events = "`nvmlEventSetWait_v2`"
+	return []nvmlPart{
+		{field.XIDErrors, events + ": the last XID", ""},
+		{field.XIDErrorsCount, events + ": XIDs in a window", ""},
+		{field.XIDErrorsTotal, events + ": XIDs since start", ""},
+		{field.ClockEventsCount, "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample", ""},
+		{field.ClockEventsTotal, "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample", ""},
+		{field.GPUHealth, "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches", ""},
+		{field.P2PStatus, "`nvmlDeviceGetP2PStatus`", "with NVLink"},
+	}
+}
+
+// suppliedByNVML returns a function that reports whether NVML supplies a field.
+func suppliedByNVML() func(*field.Descriptor) bool {
+	has := map[field.ID]bool{}
+	for _, s := range nvml.Supplies() {
+		has[s.Field] = true
+	}
+	for _, p := range nvmlParts() {
+		has[p.id] = true
+	}
+	return func(d *field.Descriptor) bool { return has[d.ID] }
+}
+
+// missingFromNVML is why a number of the catalogue is not supplied, "" if it is or is
+// no number.
+func missingFromNVML(d *field.Descriptor, supplied bool) string {
+	if d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || supplied {
+		return ""
+	}
+	for _, r := range missingReasons() {
+		if slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(d.Name, w) }) {
+			return r.reason
+		}
+	}
+	panic("nvml: no call and no reason for " + d.Name)
+}
+
+type missingReason struct {
+	words  []string // of the names
+	reason string
+}
+
+func missingReasons() []missingReason {
+	return []missingReason{
+		{[]string{"P2P_NVLINK_STATUS"}, "a mask by DCGM's numbers of GPUs; `DCGM_EXP_P2P_STATUS` has a series for each peer"},
+		{[]string{"GPU_NVLINK_ERRORS"}, "DCGM makes it of XIDs; `DCGM_EXP_XID_ERRORS_TOTAL` counts each"},
+		{[]string{"NVSWITCH"}, "NVML knows no NVSwitch; DCGM asks the fabric manager's library"},
+		{[]string{"_PPRM_", "_PPCNT_"}, "read from the port's registers, for which NVML wants root"},
+		{[]string{"_DIAG_"}, "results of DCGM's diagnostics"},
+		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
+		{[]string{"CONNECTX"}, "of network adapters"},
+		{[]string{"IMEX"}, "of the IMEX daemon"},
+		{[]string{"amd_gpu_"}, "of AMD's GPUs"},
+		{[]string{"BIND_UNBIND"}, "restarts of a session are counted in `warpgauge_*`"},
+	}
+}
+
+// levelsOf are the devices that have a reading.
+func levelsOf(s nvml.Supplied) string {
+	switch s.Level {
+	case field.Instance:
+		return "gpu, instance"
+	case field.Link:
+		return "link"
+	case field.VGPU:
+		return "vgpu"
+	}
+	return "gpu"
+}
+
+// callsOf names the calls of a reading, each once, with what they ask for.
+func callsOf(r nvml.Supplied) string {
+	var out []string
+	for _, t := range r.Terms {
+		if s := termText(t); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	const few = 2
+	if len(out) > few {
+		return out[0] + " … " + out[len(out)-1]
+	}
+	return strings.Join(out, " + ")
+}
+
+func termText(t nvml.SuppliedTerm) string {
+	if t.Field {
+		return "field " + strconv.Itoa(int(t.Args[0])) + scopeText(t.Args[1])
+	}
+	text := "`" + strings.Join(t.Symbols, "` or `") + "`"
+	switch len(t.Args) {
+	case 1:
+		text += fmt.Sprintf(" (%d)", t.Args[0])
+	case 2: // of a link
+		text += fmt.Sprintf(" (%s, %d)", strings.TrimPrefix(scopeText(t.Args[0]), " of "), t.Args[1])
+	case 3:
+		text += fmt.Sprintf(" (%d, %d, %d)", t.Args[0], t.Args[1], t.Args[2])
+	}
+	return text
+}
+
+func scopeText(scope uint32) string {
+	switch scope {
+	case 0:
+		return ""
+	case nvml.AllLinks:
+		return " of all links"
+	case nvml.ThisLink:
+		return " of the link"
+	}
+	return " of link " + strconv.Itoa(int(scope))
+}
+
+// conversionOf says what becomes of NVML's value.
+func conversionOf(r nvml.Supplied, d *field.Descriptor) string {
+	text := r.Convert
+	switch {
+	case text == "" && len(r.Terms) > 1:
+		text = "sum"
+	case strings.HasPrefix(text, "growth per second"): // the call says whether in 64 bits
+		text = "growth per second"
+	case strings.HasPrefix(text, "used ÷") && len(r.Terms) == 2:
+		text = "used ÷ total"
+	}
+	factor := ""
+	if r.Mul != 0 {
+		factor += "× " + plain(r.Mul) + " "
+	}
+	if r.Div != 0 {
+		factor += "÷ " + plain(r.Div) + " "
+	}
+	if factor = strings.TrimSpace(factor); factor != "" && text != "" {
+		text += ", "
+	}
+	text += factor
+	if r.Div != 0 && d.Kind == field.Int64 {
+		text += ", whole"
+	}
+	return text
+}
+
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 const docsProfiling = `
 ## Profiling
