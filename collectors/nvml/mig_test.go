@@ -205,7 +205,7 @@ func TestMIGPart(t *testing.T) {
 		now := time.Now()
 		p.now = func() time.Time { return now }
 		for range 3 {
-			now = now.Add(migEvery)
+			now = now.Add(watchEvery)
 			if err := p.sample(nil, nil); err != nil {
 				t.Errorf("GPU %d: %v, though nothing has changed", i, err)
 			}
@@ -214,7 +214,7 @@ func TestMIGPart(t *testing.T) {
 		if err := p.sample(nil, nil); err != nil {
 			t.Errorf("GPU %d was asked again before it was time: %v", i, err)
 		}
-		now = now.Add(migEvery)
+		now = now.Add(watchEvery)
 		if err := p.sample(nil, nil); !errors.Is(err, collector.ErrColumnsChanged) {
 			t.Errorf("GPU %d: %v, want %v", i, err, collector.ErrColumnsChanged)
 		}

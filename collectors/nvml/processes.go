@@ -257,7 +257,7 @@ const (
 func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuery {
 	q := &processQuery{device: d, outside: outside, buf: make([]byte, usualProcesses*entrySize)}
 	for i := range q.lists {
-		q.lists[i] = l.firstOf(processCalls[i][:])
+		q.lists[i] = l.firstOf(processCalls[i])
 	}
 	if busy {
 		q.busy = l.firstOf(processCalls[askBusy][:1])

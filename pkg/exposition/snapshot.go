@@ -176,6 +176,9 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 		cells += len(source.Columns)
 	}
 	s.cells = make([]float64, cells)
+	for i := range s.cells {
+		s.cells[i] = math.NaN() // until there is a row: 0 would be an XID
+	}
 	s.stamps = make([]int64, len(r.first))
 	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))

@@ -62,7 +62,9 @@ func TestXIDsStay(t *testing.T) {
 			Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 1),
 			Columns: []collector.Column{{Field: field.XIDErrors}},
 		}
-		src.Ring.Append(now.UnixNano(), []int64{stamp}, []float64{xid})
+		if version > 0 {
+			src.Ring.Append(now.UnixNano(), []int64{stamp}, []float64{xid})
+		}
 		return &view.View{Version: version, Sources: []*view.Source{src}}
 	}
 	var s snapshot
@@ -74,6 +76,7 @@ func TestXIDsStay(t *testing.T) {
 		}
 	}
 	fresh, old := now.UnixNano(), now.Add(-time.Hour).UnixNano()
+	f("before any row", view1(0, 0, math.NaN()), false, true, math.NaN())
 	f("before any XID", view1(1, fresh, math.NaN()), true, true, math.NaN())
 	f("an XID", view1(2, fresh, 79), true, true, 79)
 	f("the next session", view1(3, fresh, math.NaN()), true, true, 79)
