@@ -12,8 +12,8 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/privilege"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/supervisor"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -115,7 +115,7 @@ func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
 	if !children || !cfg.DropCapabilities {
 		return nil
 	}
-	was, err := privilege.Drop()
+	was, err := supervisor.DropCapabilities()
 	if err == nil && was != 0 {
 		log.Info("effective capabilities dropped; child processes have their own", zap.Stringer("were", was))
 	}
