@@ -183,11 +183,21 @@ func pageOf(t testing.TB, r *Renderer, f Format) string {
 	return string(r.Page(f, false))
 }
 
-// age makes all pages old enough to be replaced if there are newer rows.
+// age makes what was read old enough to be replaced if there are newer rows.
 func age(r *Renderer) {
+	const long = -time.Minute
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.taken.at.IsZero() {
+		r.taken.at = r.taken.at.Add(long)
+	}
 	for i := range r.pages {
 		if p := r.pages[i].Load(); p != nil {
-			p.made = time.Time{}
+			older := page{data: p.data, taken: r.taken, generation: p.generation, expires: p.expires, zipped: p.zipped}
+			if p.zipped != nil {
+				older.once.Do(func() {})
+			}
+			r.pages[i].Store(&older)
 		}
 	}
 }
