@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/fake"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/supervisor"
@@ -62,7 +61,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.newPipeline(cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, list, log)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +107,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
 	children := false
 	for _, v := range all {
-		if children = children || v.isolated; !v.isolated && v.name != fake.Name {
+		if children = children || v.isolated; !v.isolated && !v.harmless {
 			return nil
 		}
 	}
