@@ -27,6 +27,8 @@ type vendor struct {
 	processes collector.Factory
 	// isolated says that sessions run in a child process: a vendor's library is loaded.
 	isolated bool
+	// environment is how the names of variables begin that the library reads.
+	environment []string
 	// fallback names the collector that serves the same devices when this one cannot.
 	fallback string
 	// echo says that what the library logs in its child process goes to standard error.
@@ -49,21 +51,23 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	nvidia := func() (string, bool) {
 		return "no NVIDIA GPU: neither device nodes in /dev nor display controllers in /sys/bus/pci", nvml.Present("")
 	}
+	nvidiaVariables := []string{"NVIDIA_", "CUDA_", "NVML_", "DCGM_", "NV_", "__NVML"}
 	return []vendor{
 		{
-			name: "dcgm", setting: cfg.DCGM, names: kube.NVIDIA(), fallback: nvml.Name, echo: cfg.HostEngine.Log,
+			name: "dcgm", setting: cfg.DCGM, names: kube.NVIDIA(), environment: nvidiaVariables, fallback: nvml.Name, echo: cfg.HostEngine.Log,
 			isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
 			open: func() collector.Collector { return dcgm.New(d) },
 		},
 		{
-			name: nvml.Name, setting: cfg.NVML, names: kube.NVIDIA(),
+			name: nvml.Name, setting: cfg.NVML, names: kube.NVIDIA(), environment: nvidiaVariables,
 			isolated: true, present: unless(n.Library != "", nvidia),
 			open:      func() collector.Collector { return nvml.New(n) },
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
 		{
 			name: rocm.Name, setting: cfg.ROCm, names: kube.AMD(),
-			isolated: cfg.ROCmSource == config.ROCmSMI,
+			environment: []string{"ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_"},
+			isolated:    cfg.ROCmSource == config.ROCmSMI,
 			present: func() (string, bool) {
 				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")
 			},

@@ -55,7 +55,7 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 			Logger:      log,
 		}
 		if v.isolated {
-			o.Command = childArguments(a, name, start)
+			o.Command, o.Environment = childArguments(a, name, start), v.environment
 			if v.echo && name == v.name {
 				e.echo = newEcho(a.err)
 				o.Output = e.echo.line
@@ -150,7 +150,7 @@ func patience(cfg *config.Config) time.Duration {
 func (e *engine) Board() *view.Board { return e.board }
 
 // Processes is where readers find the processes on each device; nil if none are
-// read. What its rows are is in package collector/processes.
+// read. What its rows are is in package collector.
 func (e *engine) Processes() *view.Board { return e.processes }
 
 // Run samples until ctx ends.

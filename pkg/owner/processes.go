@@ -74,7 +74,7 @@ const (
 )
 
 // Processes finds out which containers use each device, and how much of it: it follows the
-// rows of the process collectors (pkg/collector/processes) and finds the pod, the container
+// rows of the process collectors (pkg/collector) and finds the pod, the container
 // and the batch job of each process by its control group in /proc.
 //
 // That takes the PID namespace of the machine (hostPID: true), because drivers number
