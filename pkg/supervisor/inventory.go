@@ -40,9 +40,11 @@ type departed struct {
 // update takes in the sources of a new session. shown are those of the former one,
 // and before its devices.
 func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
-	present, addresses := make(map[string]bool), make(map[string]bool)
+	present, addresses, levels := make(map[string]bool), make(map[string]bool), make(map[field.Level]bool)
+	otherList := len(sources) > 0 && len(shown) > 0 && !sameList(sources[0].Fields, shown[0].Fields)
 	for _, s := range sources {
 		for i := range s.Devices {
+			levels[s.Devices[i].Level] = true
 			present[s.Devices[i].ID] = true
 			addresses[s.Devices[i].PCIBusID] = true
 		}
@@ -51,6 +53,9 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 		id := st.Device.ID
 		if present[id] || !session.IsBoard(st.Device) || st.State == session.Absent {
 			continue
+		}
+		if otherList && !levels[st.Device.Level] {
+			continue // the new list asks for nothing that such devices have
 		}
 		if at := st.Device.PCIBusID; st.Device.Level == field.GPU && (st.Device.UUID == "" && at == "" || id == at && addresses[at]) {
 			continue // it has not said which one it is, and may have been found under its own name by now

@@ -298,3 +298,27 @@ func TestNamelessIsNotAbsent(t *testing.T) {
 	f("another address", collector.Device{ID: "B", UUID: "B", PCIBusID: "B"}, named, 1)
 	f("another board", collector.Device{ID: "GPU-b", UUID: "GPU-b", PCIBusID: "A"}, named, 1)
 }
+
+// TestAListWithoutSwitchesLosesNone: devices of a level that the new list does not ask
+// for are not looked for, which is no reason to call them absent; a GPU among GPUs is.
+func TestAListWithoutSwitchesLosesNone(t *testing.T) {
+	board := func(id string, level field.Level) collector.Device {
+		return collector.Device{ID: id, Level: level, UUID: id}
+	}
+	one, other := field.List{Fields: make([]field.Field, 1)}, field.List{Fields: make([]field.Field, 1)}
+	old := []*view.Source{{Fields: one, Devices: []collector.Device{board("a", field.GPU), board("b", field.GPU), board("s", field.Switch)}}}
+	var before []session.DeviceStatus
+	for _, d := range old[0].Devices {
+		before = append(before, session.DeviceStatus{Device: d})
+	}
+	for _, tt := range []struct {
+		list field.List
+		want int
+	}{{other, 1}, {one, 2}} {
+		var v inventory
+		v.update([]*view.Source{{Fields: tt.list, Devices: old[0].Devices[:1]}}, old, before, zap.NewNop(), time.Now())
+		if got := v.missing(time.Now()); len(got) != tt.want {
+			t.Errorf("%d devices are absent, want %d: %v", len(got), tt.want, got)
+		}
+	}
+}
