@@ -134,7 +134,7 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	if !a.wants(field.Link) {
 		return devices, targets
 	}
-	states := a.lib.links(g.handle)
+	states := linksOf(a.lib, g.handle)
 	for n := range uint32(mostLinks) {
 		if states.known>>n&1 == 1 {
 			targets = append(targets, target{device: len(devices), of: g.of, level: field.Link, link: n})
@@ -171,8 +171,8 @@ type linkStates struct {
 	known  uint64 // of the others nothing is known, or there are none
 }
 
-// links asks for the states of a GPU's NVLinks.
-func (l *library) links(gpu nvml.Device) (s linkStates) {
+// linksOf asks for the states of a GPU's NVLinks.
+func linksOf(l *library, gpu nvml.Device) (s linkStates) {
 	if !l.has("nvmlDeviceGetNvLinkState") {
 		return s
 	}

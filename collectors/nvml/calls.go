@@ -222,7 +222,7 @@ var (
 		return code
 	}}}
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		p, code := h.lib.platformInfo(h.Device)
+		p, code := platformInfo(h.lib, h.Device)
 		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
 			out[i] = float64(n)
 		}

@@ -136,7 +136,7 @@ func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count i
 
 // platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its
 // struct. go-nvml asks for the first, in which a serial number is something else.
-func (l *library) platformInfo(d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
+func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
 	f, err := l.dl.Lookup("nvmlDeviceGetPlatformInfo")
 	if err != nil {
 		return p, nvml.ERROR_FUNCTION_NOT_FOUND

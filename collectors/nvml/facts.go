@@ -39,7 +39,7 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 		facts[i] = new([][]collector.Label)
 	}
 	lib := c.lib // also of a call that is abandoned
-	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = lib.facts(at[i], labels) }, nil)
+	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = about{lib, at[i]}.facts(labels) }, nil)
 	for _, i := range ask {
 		g := at[i]
 		if !ended[i] {
@@ -53,10 +53,16 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 	}
 }
 
+// about reads what identifies a GPU and does not change.
+type about struct {
+	lib *library
+	gpu *gpu
+}
+
 // facts are the values of label fields, in DCGM's spelling: of a GPU, then of each
 // of its instances. What a device does not have is left out.
-func (l *library) facts(g *gpu, labels []field.Field) (out [][]collector.Label) {
-	numbers := l.numbers(g, labels)
+func (a about) facts(labels []field.Field) (out [][]collector.Label) {
+	numbers := a.numbers(labels)
 	set := func(text func(field.ID) string) {
 		var facts []collector.Label
 		for _, f := range labels {
@@ -73,19 +79,19 @@ func (l *library) facts(g *gpu, labels []field.Field) (out [][]collector.Label) 
 	texts := map[field.ID]string{}
 	board := func(id field.ID) string {
 		if _, asked := texts[id]; !asked {
-			texts[id] = l.text(g, id)
+			texts[id] = a.text(id)
 		}
 		return texts[id]
 	}
 	set(board)
-	for i := range g.instances {
-		set(func(id field.ID) string { return instanceText(&g.instances[i].device, id, board) })
+	for i := range a.gpu.instances {
+		set(func(id field.ID) string { return instanceText(&a.gpu.instances[i].device, id, board) })
 	}
 	return out
 }
 
 // numbers are the label fields that are numbers, each read once.
-func (l *library) numbers(g *gpu, labels []field.Field) map[field.ID]float64 {
+func (a about) numbers(labels []field.Field) map[field.ID]float64 {
 	var fields []field.Reading
 	for _, f := range labels {
 		if f.Desc.Kind != field.String {
@@ -96,7 +102,7 @@ func (l *library) numbers(g *gpu, labels []field.Field) map[field.ID]float64 {
 	if len(fields) == 0 {
 		return out
 	}
-	p, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, fields, nil, zap.NewNop())
+	p, err := newReadings(a.gpu.of, []target{{of: a.gpu.of, level: field.GPU}}, fields, nil, zap.NewNop())
 	if err != nil || p == nil {
 		return out
 	}
@@ -140,13 +146,13 @@ func instanceText(d *collector.Device, id field.ID, board func(field.ID) string)
 }
 
 // text is a text of a GPU, "" if it has none.
-func (l *library) text(g *gpu, id field.ID) string {
-	d := &g.device
+func (a about) text(id field.ID) string {
+	d := &a.gpu.device
 	switch id {
 	case factDriver:
-		return l.versions().driver
+		return a.lib.versions().driver
 	case factNVML:
-		return l.versions().nvml
+		return a.lib.versions().nvml
 	case factName:
 		return d.Model
 	case factUUID:
@@ -154,34 +160,34 @@ func (l *library) text(g *gpu, id field.ID) string {
 	case factPCI:
 		return d.PCIBusID
 	case factVisibleDevices:
-		if g.mig {
+		if a.gpu.mig {
 			return "MIG-" + d.UUID
 		}
 		return d.UUID
 	case factBrand:
-		return l.brand(g)
+		return a.brand()
 	case factSerial:
-		return l.ask("nvmlDeviceGetSerial", g.handle.GetSerial)
+		return a.ask("nvmlDeviceGetSerial", a.gpu.handle.GetSerial)
 	case factVBIOS:
-		return l.ask("nvmlDeviceGetVbiosVersion", g.handle.GetVbiosVersion)
+		return a.ask("nvmlDeviceGetVbiosVersion", a.gpu.handle.GetVbiosVersion)
 	case factImageVersion:
-		return l.ask("nvmlDeviceGetInforomImageVersion", g.handle.GetInforomImageVersion)
+		return a.ask("nvmlDeviceGetInforomImageVersion", a.gpu.handle.GetInforomImageVersion)
 	case factOEMVersion:
-		return l.infoROM(g, nvml.INFOROM_OEM)
+		return a.infoROM(nvml.INFOROM_OEM)
 	case factECCVersion:
-		return l.infoROM(g, nvml.INFOROM_ECC)
+		return a.infoROM(nvml.INFOROM_ECC)
 	case factPowerVersion:
-		return l.infoROM(g, nvml.INFOROM_POWER)
+		return a.infoROM(nvml.INFOROM_POWER)
 	case factCluster:
-		return l.cluster(g)
+		return a.cluster()
 	case factGUID, factChassis:
-		return l.platform(g, id)
+		return a.platform(id)
 	}
 	return ""
 }
 
-func (l *library) ask(symbol string, call func() (string, nvml.Return)) string {
-	if !l.has(symbol) {
+func (a about) ask(symbol string, call func() (string, nvml.Return)) string {
+	if !a.lib.has(symbol) {
 		return ""
 	}
 	if text, code := call(); code == nvml.SUCCESS {
@@ -190,8 +196,8 @@ func (l *library) ask(symbol string, call func() (string, nvml.Return)) string {
 	return ""
 }
 
-func (l *library) infoROM(g *gpu, object nvml.InforomObject) string {
-	return l.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return g.handle.GetInforomVersion(object) })
+func (a about) infoROM(object nvml.InforomObject) string {
+	return a.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return a.gpu.handle.GetInforomVersion(object) })
 }
 
 // brandNames are DCGM's names of nvmlBrandType_t, in its order.
@@ -203,11 +209,11 @@ func brandNames() []string {
 	}
 }
 
-func (l *library) brand(g *gpu) string {
-	if !l.has("nvmlDeviceGetBrand") {
+func (a about) brand() string {
+	if !a.lib.has("nvmlDeviceGetBrand") {
 		return ""
 	}
-	brand, code := g.handle.GetBrand()
+	brand, code := a.gpu.handle.GetBrand()
 	if code != nvml.SUCCESS {
 		return ""
 	}
@@ -218,17 +224,17 @@ func (l *library) brand(g *gpu) string {
 }
 
 // cluster is the UUID of the NVLink cluster; "" outside of one, for which NVML has zeros.
-func (l *library) cluster(g *gpu) string {
+func (a about) cluster() string {
 	var id [16]uint8
 	switch {
-	case l.has("nvmlDeviceGetGpuFabricInfoV"):
-		info, code := g.handle.GetGpuFabricInfoV().V2()
+	case a.lib.has("nvmlDeviceGetGpuFabricInfoV"):
+		info, code := a.gpu.handle.GetGpuFabricInfoV().V2()
 		if code != nvml.SUCCESS {
 			return ""
 		}
 		id = info.ClusterUuid
-	case l.has("nvmlDeviceGetGpuFabricInfo"):
-		info, code := g.handle.GetGpuFabricInfo()
+	case a.lib.has("nvmlDeviceGetGpuFabricInfo"):
+		info, code := a.gpu.handle.GetGpuFabricInfo()
 		if code != nvml.SUCCESS {
 			return ""
 		}
@@ -247,8 +253,8 @@ func uuidText(id [16]uint8) string {
 }
 
 // platform is where a GPU is built in. A chassis without a number says ones.
-func (l *library) platform(g *gpu, id field.ID) string {
-	p, code := l.platformInfo(g.handle)
+func (a about) platform(id field.ID) string {
+	p, code := platformInfo(a.lib, a.gpu.handle)
 	serial, _, _ := bytes.Cut(p.ChassisSerialNumber[:], []byte{0})
 	switch {
 	case code != nvml.SUCCESS:

@@ -215,7 +215,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 	if len(plans) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	if reason := l.withoutGPM(g); reason != "" {
+	if reason := withoutGPM(l, g); reason != "" {
 		log.Info("profiling fields of GPM are left out", zap.String("reason", reason))
 		return nil, nil //nolint:nilnil // no part, no error
 	}
@@ -240,7 +240,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 }
 
 // withoutGPM says why a GPU has no GPM, "" if it has.
-func (l *library) withoutGPM(g *gpu) string {
+func withoutGPM(l *library, g *gpu) string {
 	if !l.hasAll("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet") {
 		return "driver " + l.versions().driver + " has no GPM (525 and newer have)"
 	}

@@ -89,8 +89,8 @@ func newHealth(l *library, g *gpu, fields []field.Reading, x *xids) (part, error
 		return nil, err
 	}
 	var links func() linkStates
-	if !g.mig && l.links(g.handle).known != 0 {
-		links = func() linkStates { return l.links(g.handle) }
+	if !g.mig && linksOf(l, g.handle).known != 0 {
+		links = func() linkStates { return linksOf(l, g.handle) }
 	}
 	if inputs == nil && x == nil && links == nil {
 		return nil, nil //nolint:nilnil // no part, no error

@@ -108,9 +108,11 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	return nil
 }
 
-// listed judges the answers of the lists. A device answers if one of them does.
+// listed judges the answers of the lists. A GPU that one of them calls lost is lost;
+// otherwise it answers if one of them does.
 func (s *processSubject) listed() (nvml.Return, error) {
 	reason := nvml.ERROR_FUNCTION_NOT_FOUND
+	answered := false
 	for i := range numLists {
 		switch code := s.query.codes[i]; {
 		case isFatal(code):
@@ -118,10 +120,13 @@ func (s *processSubject) listed() (nvml.Return, error) {
 		case lost(code):
 			return code, gpuError(processCalls[i][0].symbol, code)
 		case code == nvml.SUCCESS:
-			return code, nil //nolint:nilerr // a code of success is an error to Go
+			answered = true
 		case i == listCompute:
 			reason = code
 		}
+	}
+	if answered {
+		return nvml.SUCCESS, nil
 	}
 	switch reason {
 	case nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION:
