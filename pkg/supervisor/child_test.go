@@ -103,7 +103,7 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 	case "hangs in Open":
 		select {}
 	case "forks":
-		cmd := exec.Command("sleep", "600") //nolint:noctx // it outlives everything, unless its group is ended
+		cmd := exec.Command("sleep", "600") // it outlives everything, unless its group is ended
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
@@ -111,11 +111,11 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 			return nil, err
 		}
 	case "environment":
-		fmt.Println(strings.Join(os.Environ(), " "))
+		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), " "))
 	case "chatty":
 		for i := range 5 * linesPerTick {
 			c.log.Warn("entry", zap.Int("n", i))
-			fmt.Println("line of the library", i)
+			fmt.Fprintln(os.Stdout, "line of the library", i)
 		}
 	}
 	var out []collector.Source
