@@ -198,14 +198,14 @@ func TestIndex(t *testing.T) {
 }
 
 // reservedLabels is the list of the labels that series of devices can have.
-var reservedLabels = regexp.MustCompile(`(?s)func reserved\(.*?\n\t}`)
+var reservedLabels = regexp.MustCompile(`(?s)func reservedLabels\(.*?\n\t}`)
 
 // TestMigrationLabels checks that docs/migration.md says what becomes of each label.
 func TestMigrationLabels(t *testing.T) {
 	page, found := read(t, "docs/migration.md"), 0
 	_, page, _ = strings.Cut(page, "\n## Labels\n")
 	page, _, _ = strings.Cut(page, "\n## ")
-	for _, m := range regexp.MustCompile(`"(\w+)": true`).FindAllStringSubmatch(reservedLabels.FindString(read(t, "pkg/owner/podlabels.go")), -1) {
+	for _, m := range regexp.MustCompile(`"(\w+)": true`).FindAllStringSubmatch(reservedLabels.FindString(read(t, "pkg/owner/labels.go")), -1) {
 		found++
 		if !strings.Contains(page, "`"+m[1]+"`") {
 			t.Errorf("the label %s is not in docs/migration.md", m[1])

@@ -81,7 +81,7 @@ func (p *pods) answer(now time.Time) (changed bool) {
 func usable(d *collector.Device, all []collector.Device) bool {
 	switch d.Level {
 	case field.Instance:
-		return d.MIGUUID != ""
+		return d.Instance.UUID != ""
 	case field.GPU:
 		return !slices.ContainsFunc(all, func(part collector.Device) bool {
 			return part.Parent == d.ID && part.Level == field.Instance
@@ -94,7 +94,7 @@ func usable(d *collector.Device, all []collector.Device) bool {
 func (p *pods) of(d *collector.Device, age time.Duration) (out []kube.Pod) {
 	id, resource, place := d.UUID, "nvidia.com/gpu", "gpu"+d.GPU
 	if d.Level == field.Instance {
-		id, resource, place = d.MIGUUID, "nvidia.com/mig-"+d.InstanceProfile, place+"-"+d.InstanceID
+		id, resource, place = d.Instance.UUID, "nvidia.com/mig-"+d.Instance.Profile, place+"-"+d.Instance.ID
 	}
 	for i := range p.o.perDevice {
 		name := fmt.Sprintf("train-%s-%s-%d", p.host, place, i)

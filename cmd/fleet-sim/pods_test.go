@@ -20,8 +20,8 @@ func divided() *view.Board {
 		}},
 		{Devices: []collector.Device{
 			{ID: "GPU-1", UUID: "GPU-1", GPU: "1", Level: field.GPU},
-			{ID: "GPU-1/1", Parent: "GPU-1", UUID: "GPU-1", MIGUUID: "MIG-1", GPU: "1", InstanceID: "1", InstanceProfile: "1g.10gb", Level: field.Instance},
-			{ID: "GPU-1/2", Parent: "GPU-1", UUID: "GPU-1", MIGUUID: "MIG-2", GPU: "1", InstanceID: "2", InstanceProfile: "1g.10gb", Level: field.Instance},
+			{ID: "GPU-1/1", Parent: "GPU-1", UUID: "GPU-1", Instance: collector.Instance{ID: "1", Profile: "1g.10gb", UUID: "MIG-1"}, GPU: "1", Level: field.Instance},
+			{ID: "GPU-1/2", Parent: "GPU-1", UUID: "GPU-1", Instance: collector.Instance{ID: "2", Profile: "1g.10gb", UUID: "MIG-2"}, GPU: "1", Level: field.Instance},
 		}},
 	}})
 	return board

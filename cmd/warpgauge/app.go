@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -52,7 +54,7 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			a.checkCommand(), a.fieldsCommand(), a.devicesCommand(), a.onceCommand(), a.versionCommand(), a.childCommandLine(),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), versionCommand(a), childCommand(a),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
@@ -129,3 +131,18 @@ func (e *configError) Error() string {
 }
 
 func (e *configError) Unwrap() error { return e.err }
+
+// quietLogger is the logger of commands whose output a person reads: errors
+// only, unless a level was asked for.
+func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
+	quiet := *cfg
+	if cfg.Source("log-level") == config.FromDefault {
+		quiet.Log.Level = zapcore.ErrorLevel
+	}
+	return newLogger(&quiet, a.err)
+}
+
+// printf writes to standard output. The only error is that of a closed pipe.
+func (a *app) printf(format string, args ...any) {
+	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
+}

@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func (a *app) checkCommand() *cli.Command {
+func checkCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
 		Usage:     "Check a counters CSV, and what this machine can supply of it",
@@ -27,12 +27,12 @@ func (a *app) checkCommand() *cli.Command {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
 			}
-			return a.check(ctx, cmd.Args().First(), cmd.Duration("timeout"))
+			return check(ctx, a, cmd.Args().First(), cmd.Duration("timeout"))
 		},
 	}
 }
 
-func (a *app) check(ctx context.Context, path string, timeout time.Duration) error {
+func check(ctx context.Context, a *app, path string, timeout time.Duration) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -60,11 +60,11 @@ func (a *app) check(ctx context.Context, path string, timeout time.Duration) err
 		}
 		return errReported
 	}
-	return a.checkSupply(ctx, cfg, list, timeout)
+	return checkSupply(ctx, a, cfg, list, timeout)
 }
 
 // checkSupply says for each enabled collector what it supplies of the list.
-func (a *app) checkSupply(ctx context.Context, cfg *config.Config, list field.List, timeout time.Duration) error {
+func checkSupply(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration) error {
 	all, err := collectors(cfg, a.quietLogger(cfg))
 	if err != nil {
 		return err
@@ -157,10 +157,4 @@ func (s supply) missing(list field.List) (names []string) {
 		names = append(names, f.Name)
 	}
 	return slices.Compact(names)
-}
-
-// printf writes to standard output. An error would be that of a closed pipe,
-// about which nothing can be done.
-func (a *app) printf(format string, args ...any) {
-	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
 }

@@ -14,23 +14,23 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// childCommand is how this binary starts itself for one collector: with the flags
+// childArguments are how this binary starts itself for one collector: with the flags
 // that it was started with, so that the child has the same configuration, and the
 // time at which the exporter was started.
-func (a *app) childCommand(name string, start time.Time) []string {
+func childArguments(a *app, name string, start time.Time) []string {
 	out := append([]string{"warpgauge", "child"}, a.flags.Arguments()...)
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// childCommandLine is the other end of childCommand. It is no command for users.
-func (a *app) childCommandLine() *cli.Command {
+// childCommand is the other end of childArguments. It is no command for users.
+func childCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:      "child",
 		Usage:     "Sample one collector for the exporter that has started this process",
 		ArgsUsage: "COLLECTOR START",
 		Hidden:    true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			err := a.child(ctx, cmd.Args().Get(0), cmd.Args().Get(1))
+			err := child(ctx, a, cmd.Args().Get(0), cmd.Args().Get(1))
 			if errors.Is(err, supervisor.ErrOrphaned) {
 				killGroup()
 			}
@@ -39,7 +39,7 @@ func (a *app) childCommandLine() *cli.Command {
 	}
 }
 
-func (a *app) child(ctx context.Context, name, started string) error {
+func child(ctx context.Context, a *app, name, started string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"warpgauge/collectors/rocm"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/kube"
 )
 
 // vendor is a row of the table of collectors.
@@ -19,11 +21,20 @@ type vendor struct {
 	name    string
 	setting config.Tristate
 	open    collector.Factory
+	names   kube.Vendor // by which Kubernetes knows the devices; several rows may have the same
 	// processes makes the collector of the processes on the same devices, which runs as
 	// it does, next to it; nil if there is none, or if they are not wanted.
 	processes collector.Factory
 	// isolated says that sessions run in a child process: a vendor's library is loaded.
 	isolated bool
+	// environment is how the names of variables begin that the library reads.
+	environment []string
+	// fallback names the collector that serves the same devices when this one cannot.
+	fallback string
+	// echo says that what the library logs in its child process goes to standard error.
+	echo bool
+	// harmless says that a process in which the collector runs needs no capability for it.
+	harmless bool
 	// present reports cheaply, without a library, whether the devices can be there, or
 	// what was looked for. It is asked before each session unless the collector was
 	// enabled by name. Nil: they can.
@@ -40,18 +51,23 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	nvidia := func() (string, bool) {
 		return "no NVIDIA GPU: neither device nodes in /dev nor display controllers in /sys/bus/pci", nvml.Present("")
 	}
+	nvidiaVariables := []string{"NVIDIA_", "CUDA_", "NVML_", "DCGM_", "NV_", "__NVML"}
 	return []vendor{
 		{
-			name: nameDCGM, setting: cfg.DCGM, isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
+			name: "dcgm", setting: cfg.DCGM, names: kube.NVIDIA(), environment: nvidiaVariables, fallback: nvml.Name, echo: cfg.HostEngine.Log,
+			isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
 			open: func() collector.Collector { return dcgm.New(d) },
 		},
 		{
-			name: nameNVML, setting: cfg.NVML, isolated: true, present: unless(n.Library != "", nvidia),
+			name: nvml.Name, setting: cfg.NVML, names: kube.NVIDIA(), environment: nvidiaVariables,
+			isolated: true, present: unless(n.Library != "", nvidia),
 			open:      func() collector.Collector { return nvml.New(n) },
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
 		{
-			name: "rocm", setting: cfg.ROCm, isolated: cfg.ROCmSource == config.ROCmSMI,
+			name: rocm.Name, setting: cfg.ROCm, names: kube.AMD(),
+			environment: []string{"ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_"},
+			isolated:    cfg.ROCmSource == config.ROCmSMI,
 			present: func() (string, bool) {
 				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")
 			},
@@ -69,11 +85,16 @@ func unless(named bool, present func() (string, bool)) func() (string, bool) {
 	return present
 }
 
-// The two collectors that can read the same GPUs.
-const (
-	nameDCGM = "dcgm"
-	nameNVML = "nvml"
-)
+// vendorNames are the names that Kubernetes gives to the devices of each vendor,
+// whichever collectors are enabled: simulated GPUs have the names of real ones.
+func vendorNames(table []vendor) (out kube.Vendors) {
+	for _, v := range table {
+		if v.names.Name != "" && !slices.ContainsFunc(out, func(known kube.Vendor) bool { return known.Name == v.names.Name }) {
+			out = append(out, v.names)
+		}
+	}
+	return out
+}
 
 // collectors are the rows of the table that the configuration wants. Simulated GPUs
 // come only if a user asks for them.
@@ -147,7 +168,7 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 func simulatedVendor(cfg *config.Config, start time.Time, log *zap.Logger) (vendor, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start, Log: log}
-	v := vendor{name: fake.Name, isolated: cfg.IsolateFake()}
+	v := vendor{name: fake.Name, isolated: cfg.IsolateFake(), harmless: true}
 	var err error
 	if c.Spec != "" {
 		if o.Spec, err = fake.LoadSpec(c.Spec); err != nil {

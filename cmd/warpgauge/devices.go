@@ -19,7 +19,7 @@ func timeoutFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "Longest time to wait for libraries and devices."}
 }
 
-func (a *app) devicesCommand() *cli.Command {
+func devicesCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "List the devices of this machine and their state",
@@ -31,12 +31,12 @@ func (a *app) devicesCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.devices(ctx, cmd.Duration("timeout"), cmd.Bool("all"))
+			return devices(ctx, a, cmd.Duration("timeout"), cmd.Bool("all"))
 		},
 	}
 }
 
-func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) error {
+func devices(ctx context.Context, a *app, timeout time.Duration, all bool) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (a *app) devices(ctx context.Context, timeout time.Duration, all bool) erro
 		return err
 	}
 	s := a.newEngine(cfg, wanted, list, nil, log)
-	o := a.newOwners(cfg, s, nil, log)
+	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
 	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []session.CollectorStatus) error {
 		if err := writeDevices(a.out, st, o, all); err != nil {
 			return err

@@ -176,7 +176,8 @@ func (n *nvmlNode) reload(t *testing.T, path, csv string) {
 }
 
 // testNVMLHang: calls for one GPU hang. Its state says so, its series leave, the
-// others stay fresh, and a reload changes nothing of that.
+// others stay fresh, and a reload changes nothing of that. Without a process of its
+// own the collector keeps the former list until the call returns.
 func testNVMLHang(t *testing.T, n *nvmlNode) {
 	csv := file(t, "counters.csv", hangCSV)
 	n.start(t, nvmltest.Config{}, "--sample-deadline=500ms", "--stale-after=2s", "-f", csv)
@@ -191,17 +192,34 @@ func testNVMLHang(t *testing.T, n *nvmlNode) {
 	})
 	testOthersAdvance(t, n.exporter)
 	n.reload(t, csv, hangCSV+"DCGM_FI_DEV_SM_CLOCK, gauge, Clock.\n")
-	n.page(t, "a reload while a GPU hangs", func(p page) error {
-		var err error
-		if got := len(p.family("DCGM_FI_DEV_SM_CLOCK")); got != 7 {
-			err = fmt.Errorf("%d GPUs have the new field, want 7", got)
+	clocks := func(want int, p page) error {
+		if got := len(p.family("DCGM_FI_DEV_SM_CLOCK")); got != want {
+			return fmt.Errorf("%d GPUs have the new field, want %d", got, want)
 		}
-		return errors.Join(err, gpus(seven...)(p), p.want(1, "warpgauge_device_state", "gpu", "3", "state", "stalled"))
+		return nil
+	}
+	have := 7
+	if n.isolation == "none" {
+		have = 0
+		eventually.OK(t, "the reload to be refused", func() error {
+			if !strings.Contains(n.Output(), "keeps the former list until a call returns") {
+				return errors.New("not in the log")
+			}
+			return nil
+		})
+	}
+	n.page(t, "a reload while a GPU hangs", func(p page) error {
+		return errors.Join(clocks(have, p), gpus(seven...)(p),
+			p.want(1, "warpgauge_device_state", "gpu", "3", "state", "stalled"),
+			p.want(8, "warpgauge_devices_expected", "collector", "nvml"))
 	})
 	testOthersAdvance(t, n.exporter)
 	release()
 	n.page(t, "the GPU that hangs no more", func(p page) error {
-		return errors.Join(gpus(allGPUs...)(p), p.want(1, "warpgauge_device_state", "gpu", "3", "state", "up"))
+		return errors.Join(clocks(8, p), gpus(allGPUs...)(p),
+			p.want(1, "warpgauge_device_state", "gpu", "3", "state", "up"),
+			p.want(8, "warpgauge_devices_expected", "collector", "nvml"),
+			p.want(0, "warpgauge_devices", "collector", "nvml", "state", "absent"))
 	})
 }
 

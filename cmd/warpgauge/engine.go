@@ -55,8 +55,8 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 			Logger:      log,
 		}
 		if v.isolated {
-			o.Command = a.childCommand(name, start)
-			if name == nameDCGM && cfg.HostEngine.Log {
+			o.Command, o.Environment = childArguments(a, name, start), v.environment
+			if v.echo && name == v.name {
 				e.echo = newEcho(a.err)
 				o.Output = e.echo.line
 			}
@@ -108,27 +108,28 @@ func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Op
 	return o
 }
 
-// publishers say where the sources of each collector go. If DCGM and NVML are both
-// wanted, they share one part of the page, which a failover fills.
+// publishers say where the sources of each collector go. If one is wanted together with
+// its fallback, they share one part of the page, which a failover fills.
 func (e *engine) publishers(cfg *config.Config, all []vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
 	out := map[string]func([]*view.Source){}
 	for _, v := range all {
 		out[v.name] = nil
 	}
-	_, dcgm := out[nameDCGM]
-	_, nvml := out[nameNVML]
-	if dcgm && nvml {
+	for _, v := range all {
+		if _, wanted := out[v.fallback]; !wanted {
+			continue
+		}
 		patience := patience(cfg)
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
-			Primary: nameDCGM, Secondary: nameNVML,
+			Primary: v.name, Secondary: v.fallback,
 			Publish:    page.Part().Publish,
-			Standby:    func(ctx context.Context, rest bool) error { return e.standby(ctx, nameNVML, rest) },
+			Standby:    func(ctx context.Context, rest bool) error { return e.standby(ctx, v.fallback, rest) },
 			Patience:   patience,
 			Confidence: 2 * patience,
 			Logger:     log,
 		})
 		register(reg, e.failover)
-		out[nameDCGM], out[nameNVML] = e.failover.Primary, e.failover.Secondary
+		out[v.name], out[v.fallback] = e.failover.Primary, e.failover.Secondary
 	}
 	for _, v := range all {
 		if out[v.name] == nil {
@@ -149,7 +150,7 @@ func patience(cfg *config.Config) time.Duration {
 func (e *engine) Board() *view.Board { return e.board }
 
 // Processes is where readers find the processes on each device; nil if none are
-// read. What its rows are is in package collector/processes.
+// read. What its rows are is in package collector.
 func (e *engine) Processes() *view.Board { return e.processes }
 
 // Run samples until ctx ends.

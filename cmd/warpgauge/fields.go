@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func (a *app) fieldsCommand() *cli.Command {
+func fieldsCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:        "fields",
 		Usage:       "List the fields that a counters CSV can ask for",

@@ -107,7 +107,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
-	p, err := a.newPipeline(cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
+	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}

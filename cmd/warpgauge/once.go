@@ -6,10 +6,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/session"
 )
@@ -18,7 +15,7 @@ import (
 // is read once, after the last sample.
 const maxSamples = 16
 
-func (a *app) onceCommand() *cli.Command {
+func onceCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "once",
 		Usage: "Sample every device and print the page",
@@ -36,7 +33,7 @@ func (a *app) onceCommand() *cli.Command {
 			if samples < 1 || samples > maxSamples {
 				return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
 			}
-			return a.once(ctx, cmd.Duration("timeout"), format, samples)
+			return once(ctx, a, cmd.Duration("timeout"), format, samples)
 		},
 	}
 }
@@ -51,7 +48,7 @@ func pageFormat(name string) (exposition.Format, error) {
 	return 0, fmt.Errorf("--format is %q: write text or openmetrics", name)
 }
 
-func (a *app) once(ctx context.Context, timeout time.Duration, format exposition.Format, samples int) error {
+func once(ctx context.Context, a *app, timeout time.Duration, format exposition.Format, samples int) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -65,7 +62,7 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 	if err != nil {
 		return err
 	}
-	p, err := a.newPipeline(cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, list, log)
 	if err != nil {
 		return err
 	}
@@ -77,14 +74,4 @@ func (a *app) once(ctx context.Context, timeout time.Duration, format exposition
 		_, err := a.out.Write(p.renderer.Page(format, false))
 		return err
 	})
-}
-
-// quietLogger is the logger of commands whose output a person reads: errors
-// only, unless a level was asked for.
-func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
-	quiet := *cfg
-	if cfg.Source("log-level") == config.FromDefault {
-		quiet.Log.Level = zapcore.ErrorLevel
-	}
-	return newLogger(&quiet, a.err)
 }

@@ -14,9 +14,6 @@ import (
 	"warpgauge/pkg/owner"
 )
 
-// vendorNames are the names that Kubernetes gives to the devices of each vendor.
-func vendorNames() kube.Vendors { return kube.Vendors{kube.NVIDIA(), kube.AMD()} }
-
 // owners is all that says who uses a device: clients of the servers that know something
 // of it, and the table that joins their answers with the devices. The clients run in this
 // process, never in a collector's.
@@ -40,7 +37,7 @@ type client struct {
 // newOwners makes the clients that the configuration asks for, nil if none. It touches
 // neither sockets nor files: whether a server answers shows later, and never ends
 // the process.
-func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
+func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
@@ -52,8 +49,8 @@ func (a *app) newOwners(cfg *config.Config, e *engine, reg prometheus.Registerer
 		PodLabels:    cfg.Kubernetes.PodLabels,
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
-		Ignore:       a.self().is,
-		Vendors:      vendorNames(),
+		Ignore:       ownPodOf(a.lookup).is,
+		Vendors:      names,
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
@@ -190,16 +187,16 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // as a user of all of them, which it is not.
 type ownPod struct{ namespace, name string } // empty: not known
 
-// self finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
+// ownPodOf finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
 // a pod's host name is its name, unless it has the host's network, and then no
 // pod has that name.
-func (a *app) self() ownPod {
-	if in, _ := a.lookup("KUBERNETES_SERVICE_HOST"); in == "" {
+func ownPodOf(lookup func(string) (string, bool)) ownPod {
+	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
 		return ownPod{}
 	}
 	var p ownPod
-	p.name, _ = a.lookup("POD_NAME")
-	p.namespace, _ = a.lookup("POD_NAMESPACE")
+	p.name, _ = lookup("POD_NAME")
+	p.namespace, _ = lookup("POD_NAMESPACE")
 	if p.name == "" {
 		p.name, _ = os.Hostname() // without a name there is no pod to leave out
 	}

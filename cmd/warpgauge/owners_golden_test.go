@@ -97,9 +97,9 @@ func TestOwnersOnThePage(t *testing.T) {
 	writeFile(t, filepath.Join(jobs, "3"), "4713\n")
 
 	migPods := []*v1.PodResources{
-		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].MIGUUID))),
-		kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].MIGUUID+"::0"))),
-		kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].MIGUUID+"::1"))),
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].Instance.UUID))),
+		kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].Instance.UUID+"::0"))),
+		kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].Instance.UUID+"::1"))),
 	}
 	for _, c := range []struct {
 		name string
@@ -199,8 +199,8 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 				kubelet.Pod("web", "chat-8", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 			}, nil,
 			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
-				"gpu-0-mig-3g20gb-9-0": {"type": "mig", "uuid": instances[0].MIGUUID, "parentUUID": instances[0].UUID, "profile": "3g.20gb"},
-				"gpu-0-mig-1g5gb-19-6": {"type": "mig", "uuid": instances[2].MIGUUID, "parentUUID": instances[2].UUID, "profile": "1g.5gb"},
+				"gpu-0-mig-3g20gb-9-0": {"type": "mig", "uuid": instances[0].Instance.UUID, "parentUUID": instances[0].UUID, "profile": "3g.20gb"},
+				"gpu-0-mig-1g5gb-19-6": {"type": "mig", "uuid": instances[2].Instance.UUID, "parentUUID": instances[2].UUID, "profile": "1g.5gb"},
 			})},
 		},
 	} {

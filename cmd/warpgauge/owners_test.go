@@ -35,7 +35,7 @@ func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string)
 	list, _, err := newCounters(cfg).first(zap.NewNop())
 	must(t, err)
 	reg := prometheus.NewRegistry()
-	o := a.newOwners(cfg, a.newEngine(cfg, all, list, nil, zap.NewNop()), reg, zap.NewNop())
+	o := newOwners(a, cfg, vendorNames(vendors(cfg, zap.NewNop())), a.newEngine(cfg, all, list, nil, zap.NewNop()), reg, zap.NewNop())
 	if o == nil {
 		return nil, nil
 	}
@@ -152,7 +152,7 @@ func TestOwnPod(t *testing.T) {
 	in := environment{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	f := func(env environment, namespace, name string, want bool) {
 		t.Helper()
-		if got := (&app{lookup: env.lookup}).self().is(namespace, name); got != want {
+		if got := ownPodOf(env.lookup).is(namespace, name); got != want {
 			t.Errorf("with %v pod %s/%s is this one: %v, want %v", env, namespace, name, got, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -36,7 +36,7 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, s := range v.Sources {
-		starts, err := processes.Blocks(len(s.Devices), s.Columns)
+		starts, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
 		must(t, err)
 		var row ring.Row
 		if !s.Ring.Latest(&row) {
@@ -44,7 +44,7 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 		}
 		for i, d := range s.Devices {
 			if starts[i] >= 0 {
-				_, out[d.ID] = processes.Get(nil, row.Cells[starts[i]:][:processes.Width])
+				_, out[d.ID] = collector.GetProcesses(nil, row.Cells[starts[i]:][:collector.ProcessWidth])
 			}
 		}
 	}
@@ -174,11 +174,11 @@ func TestProcessesOfSelectedDevices(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		var gpus []string
 		for _, s := range e.Processes().Load().Sources {
-			if _, err := processes.Blocks(len(s.Devices), s.Columns); err != nil {
+			if _, err := collector.ProcessBlocks(len(s.Devices), s.Columns); err != nil {
 				t.Error(err)
 			}
 			for _, d := range s.Devices {
-				gpus = append(gpus, d.GPU+d.InstanceID)
+				gpus = append(gpus, d.GPU+d.Instance.ID)
 			}
 		}
 		if got := strings.Join(gpus, " "); got != "0 5" {

@@ -10,10 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/fake"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/privilege"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/supervisor"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -62,7 +61,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.newPipeline(cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, list, log)
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +107,14 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
 	children := false
 	for _, v := range all {
-		if children = children || v.isolated; !v.isolated && v.name != fake.Name {
+		if children = children || v.isolated; !v.isolated && !v.harmless {
 			return nil
 		}
 	}
 	if !children || !cfg.DropCapabilities {
 		return nil
 	}
-	was, err := privilege.Drop()
+	was, err := supervisor.DropCapabilities()
 	if err == nil && was != 0 {
 		log.Info("effective capabilities dropped; child processes have their own", zap.Stringer("were", was))
 	}

@@ -52,7 +52,7 @@ func (b build) orUnknown() build {
 
 func (b build) text() string { return b.version + " " + b.revision }
 
-func (a *app) versionCommand() *cli.Command {
+func versionCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "Print version and revision",

@@ -37,7 +37,7 @@ type pipeline struct {
 
 // newPipeline builds everything up to the rings and what is accumulated from
 // them.
-func (a *app) newPipeline(cfg *config.Config, all []vendor, list field.List, log *zap.Logger) (*pipeline, error) {
+func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log *zap.Logger) (*pipeline, error) {
 	hostname, err := cfg.Hostname(a.lookup, os.Hostname)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (a *app) newPipeline(cfg *config.Config, all []vendor, list field.List, log
 	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
-	p.owners = a.newOwners(cfg, p.engine, p.registry, log)
+	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
 	return p, nil
 }
 

@@ -43,7 +43,7 @@ func TestDevices(t *testing.T) {
 				facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
 				gpu := collector.Device{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: facts}
 				link := gpu
-				link.ID, link.Parent, link.Level, link.Link = gpu.ID+"/link5", gpu.ID, field.Link, "5"
+				link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}
 				for _, want := range []collector.Device{gpu, link} {
 					if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
 						t.Errorf("%s (-want +got):\n%s", want.ID, diff)
@@ -188,28 +188,28 @@ func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 		if d.Level == field.GPU {
 			continue
 		}
-		profile, _, _ := strings.Cut(d.InstanceProfile, ".")
-		id := gpu + "/" + d.InstanceID
+		profile, _, _ := strings.Cut(d.Instance.Profile, ".")
+		id := gpu + "/" + d.Instance.ID
 		kind := "instance "
 		if d.Level == field.ComputeInstance {
 			kind = "compute "
 			if d.Parent != id {
 				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, id)
 			}
-			id += "/" + d.ComputeID
+			id += "/" + d.Instance.ComputeID
 		} else if d.Parent != gpu {
 			tb.Errorf("%s is part of %q, want the GPU", d.ID, d.Parent)
 		}
 		if got[kind+profile]++; d.ID != id || d.UUID != gpu || d.GPU != "0" {
 			tb.Errorf("an instance is %+v", d)
 		}
-		at := d.InstanceID + "/" + d.ComputeID
-		if d.ComputeID == "" {
+		at := d.Instance.ID + "/" + d.Instance.ComputeID
+		if d.Instance.ComputeID == "" {
 			at += "0"
 		}
 		hasParts := d.Level == field.Instance && want["compute "+profile] > 0
-		if uuid := uuids[at]; d.MIGUUID != uuid && !hasParts || uuid == "" {
-			tb.Errorf("%s has the UUID %q, want %q of %v", d.ID, d.MIGUUID, uuid, uuids)
+		if uuid := uuids[at]; d.Instance.UUID != uuid && !hasParts || uuid == "" {
+			tb.Errorf("%s has the UUID %q, want %q of %v", d.ID, d.Instance.UUID, uuid, uuids)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -42,9 +42,9 @@ func TestDGX(t *testing.T) {
 	driver := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}
 	for _, want := range []collector.Device{
 		{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: driver},
-		{ID: nvmltest.UUID(3) + "/link5", Parent: nvmltest.UUID(3), Level: field.Link, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Link: "5", Facts: driver},
-		{ID: "nvswitch2", Level: field.Switch, Switch: "nvswitch2", Facts: driver},
-		{ID: "nvswitch2/link31", Parent: "nvswitch2", Level: field.Link, Switch: "nvswitch2", Link: "31", Facts: driver},
+		{ID: nvmltest.UUID(3) + "/link5", Parent: nvmltest.UUID(3), Level: field.Link, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Labels: []collector.Label{{Name: "nvlink", Value: "5"}}, Facts: driver},
+		{ID: "nvswitch2", Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: "nvswitch2"}}, Facts: driver},
+		{ID: "nvswitch2/link31", Parent: "nvswitch2", Level: field.Link, Labels: []collector.Label{{Name: "nvlink", Value: "31"}, {Name: "nvswitch", Value: "nvswitch2"}}, Facts: driver},
 	} {
 		if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.ID, diff)
@@ -60,15 +60,15 @@ func TestMIG(t *testing.T) {
 	gpu := collector.Device{ID: nvmltest.UUID(0), Level: field.GPU, GPU: "0", UUID: nvmltest.UUID(0), PCIBusID: "00000000:0B:00.0", Node: "nvidia0", Model: "NVIDIA A100-SXM4-40GB"}
 	part := func(id, profile, compute string) collector.Device {
 		d := gpu
-		d.Level, d.Parent, d.ID, d.InstanceID, d.InstanceProfile = field.Instance, gpu.ID, gpu.ID+"/"+id, id, profile
+		d.Level, d.Parent, d.ID, d.Instance.ID, d.Instance.Profile = field.Instance, gpu.ID, gpu.ID+"/"+id, id, profile
 		if compute != "" {
-			d.Level, d.Parent, d.ID, d.ComputeID = field.ComputeInstance, d.ID, d.ID+"/"+compute, compute
+			d.Level, d.Parent, d.ID, d.Instance.ComputeID = field.ComputeInstance, d.ID, d.ID+"/"+compute, compute
 		}
 		switch { // the UUID is that of the compute instance, and of the instance that has no other
 		case compute != "":
-			d.MIGUUID = dcgmtest.MIGUUID(0, 3, int(compute[0]-'0'))
+			d.Instance.UUID = dcgmtest.MIGUUID(0, 3, int(compute[0]-'0'))
 		case id != "3":
-			d.MIGUUID = dcgmtest.MIGUUID(0, int(id[0]-'0'), 0)
+			d.Instance.UUID = dcgmtest.MIGUUID(0, int(id[0]-'0'), 0)
 		}
 		return d
 	}
@@ -114,9 +114,9 @@ func TestGrace(t *testing.T) {
 	}
 	c := open1(t, remote(e), names...)
 	for _, want := range []collector.Device{
-		{ID: "CPU-1", Level: field.CPU, CPU: "1"},
-		{ID: "CPU-1/core143", Parent: "CPU-1", Level: field.Core, CPU: "1", Core: "143"},
-		{ID: "CPU-0/core71", Parent: "CPU-0", Level: field.Core, CPU: "0", Core: "71"},
+		{ID: "CPU-1", Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: "1"}}},
+		{ID: "CPU-1/core143", Parent: "CPU-1", Level: field.Core, Labels: []collector.Label{{Name: "cpucore", Value: "143"}, {Name: "cpu", Value: "1"}}},
+		{ID: "CPU-0/core71", Parent: "CPU-0", Level: field.Core, Labels: []collector.Label{{Name: "cpucore", Value: "71"}, {Name: "cpu", Value: "0"}}},
 	} {
 		got := find(t, c, want.ID)
 		got.Facts = nil
@@ -196,7 +196,7 @@ func TestAdapters(t *testing.T) {
 		t.Errorf("%d devices for a list of GPUs' fields, want the GPU", got)
 	}
 	c := open1(t, remote(e), temperature, health, width, hot, "label DCGM_FI_DRIVER_VERSION")
-	want := collector.Device{ID: "connectx3", Level: field.ConnectX, ConnectX: "3", Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}}
+	want := collector.Device{ID: "connectx3", Level: field.ConnectX, Labels: []collector.Label{{Name: "connectx", Value: "3"}}, Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}}
 	if diff := cmp.Diff(want, find(t, c, "connectx3")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -80,8 +80,9 @@ func linkDevice(owner collector.Device, number int) collector.Device {
 		number++
 	}
 	d.Level, d.Parent = field.Link, owner.ID
-	d.Link = strconv.Itoa(number)
-	d.ID = owner.ID + "/link" + d.Link
+	n := strconv.Itoa(number)
+	d.Labels = append([]collector.Label{{Name: "nvlink", Value: n}}, owner.Labels...)
+	d.ID = owner.ID + "/link" + n
 	return d
 }
 
@@ -98,7 +99,7 @@ func (d *discovery) switches(n *node) {
 	facts := d.globalFacts()
 	for _, id := range ids {
 		name := "nvswitch" + strconv.FormatUint(uint64(id), 10)
-		n.add(collector.Device{ID: name, Level: field.Switch, Switch: name, Facts: facts}, entity{kindSwitch, id})
+		n.add(collector.Device{ID: name, Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: name}}, Facts: facts}, entity{kindSwitch, id})
 	}
 }
 
@@ -116,7 +117,7 @@ func (d *discovery) cpus(n *node) {
 	facts, cores := d.globalFacts(), d.wants(field.Core)
 	for _, c := range all {
 		number := strconv.FormatUint(uint64(c.id), 10)
-		socket := collector.Device{ID: "CPU-" + number, Level: field.CPU, CPU: number, Facts: facts}
+		socket := collector.Device{ID: "CPU-" + number, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: number}}, Facts: facts}
 		n.add(socket, entity{kindCPU, c.id})
 		if !cores {
 			continue
@@ -124,8 +125,9 @@ func (d *discovery) cpus(n *node) {
 		for _, core := range c.cores {
 			one := socket
 			one.Level, one.Parent = field.Core, socket.ID
-			one.Core = strconv.FormatUint(uint64(core), 10)
-			one.ID = socket.ID + "/core" + one.Core
+			number := strconv.FormatUint(uint64(core), 10)
+			one.Labels = append([]collector.Label{{Name: "cpucore", Value: number}}, socket.Labels...)
+			one.ID = socket.ID + "/core" + number
 			n.add(one, entity{kindCore, core})
 		}
 	}
@@ -145,6 +147,6 @@ func (d *discovery) adapters(n *node) {
 	facts := d.globalFacts()
 	for _, id := range ids {
 		number := strconv.FormatUint(uint64(id), 10)
-		n.add(collector.Device{ID: "connectx" + number, Level: field.ConnectX, ConnectX: number, Facts: facts}, entity{kindConnectX, id})
+		n.add(collector.Device{ID: "connectx" + number, Level: field.ConnectX, Labels: []collector.Label{{Name: "connectx", Value: number}}, Facts: facts}, entity{kindConnectX, id})
 	}
 }

@@ -37,7 +37,7 @@ func (d *discovery) instances(n *node) {
 		whole := instanceDevice(n.devices[at], m, profiles[m.entity])
 		parts := slices.DeleteFunc(slices.Clone(all), func(c migEntity) bool { return c.entity.kind != kindCompute || c.parent != m.entity })
 		if len(parts) == 1 {
-			whole.MIGUUID = uuids[parts[0].entity]
+			whole.Instance.UUID = uuids[parts[0].entity]
 		}
 		n.add(whole, m.entity)
 		if len(parts) < 2 {
@@ -45,7 +45,7 @@ func (d *discovery) instances(n *node) {
 		}
 		for _, c := range parts {
 			part := computeDevice(whole, c)
-			part.MIGUUID = uuids[c.entity]
+			part.Instance.UUID = uuids[c.entity]
 			n.add(part, c.entity)
 		}
 	}
@@ -54,16 +54,16 @@ func (d *discovery) instances(n *node) {
 func instanceDevice(gpu collector.Device, m migEntity, profile string) collector.Device {
 	d := gpu
 	d.Level, d.Parent = field.Instance, gpu.ID
-	d.InstanceID, d.InstanceProfile = strconv.FormatUint(uint64(m.instance), 10), profile
-	d.ID = gpu.ID + "/" + d.InstanceID
+	d.Instance.ID, d.Instance.Profile = strconv.FormatUint(uint64(m.instance), 10), profile
+	d.ID = gpu.ID + "/" + d.Instance.ID
 	return d
 }
 
 func computeDevice(instance collector.Device, m migEntity) collector.Device {
 	d := instance
 	d.Level, d.Parent = field.ComputeInstance, instance.ID
-	d.ComputeID = strconv.FormatUint(uint64(m.compute), 10)
-	d.ID = instance.ID + "/" + d.ComputeID
+	d.Instance.ComputeID = strconv.FormatUint(uint64(m.compute), 10)
+	d.ID = instance.ID + "/" + d.Instance.ComputeID
 	return d
 }
 

@@ -97,7 +97,7 @@ func (b *builder) instance(s *source, g *gpu, part slice) {
 	in.reserved = float64(int(g.reserved) * part.memory / eighths)
 
 	d := instanceDevice(s.devices[0], part)
-	d.MIGUUID = "MIG-" + uuid(w.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
+	d.Instance.UUID = "MIG-" + uuid(w.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
 	l := w.load(shape, hash(uint64(g.index), uint64(part.id)))
 	d.Facts = b.facts(in.texts(d), &in, l)
 	s.devices = append(s.devices, d)

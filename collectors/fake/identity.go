@@ -81,9 +81,9 @@ func instanceDevice(gpu collector.Device, s slice) collector.Device {
 	d := gpu
 	d.Level = field.Instance
 	d.Parent = gpu.ID
-	d.InstanceID = strconv.Itoa(s.id)
-	d.InstanceProfile = s.profile
-	d.ID = gpu.ID + "/" + d.InstanceID
+	d.Instance.ID = strconv.Itoa(s.id)
+	d.Instance.Profile = s.profile
+	d.ID = gpu.ID + "/" + d.Instance.ID
 	return d
 }
 
@@ -97,8 +97,9 @@ func linkDevice(parent collector.Device, n int) collector.Device {
 	}
 	d.Level = field.Link
 	d.Parent = parent.ID
-	d.Link = strconv.Itoa(n)
-	d.ID = parent.ID + "/link" + d.Link
+	number := strconv.Itoa(n)
+	d.Labels = append([]collector.Label{{Name: "nvlink", Value: number}}, parent.Labels...)
+	d.ID = parent.ID + "/link" + number
 	return d
 }
 
@@ -106,14 +107,14 @@ func switchDevice(w *World, i int) collector.Device {
 	return collector.Device{
 		ID:     "NVSWITCH-" + uuid(w.seed, uuidSwitch, uint64(i)),
 		Level:  field.Switch,
-		Switch: "nvswitch" + strconv.Itoa(i),
+		Labels: []collector.Label{{Name: "nvswitch", Value: "nvswitch" + strconv.Itoa(i)}},
 		Model:  "NVSwitch" + modelSuffix,
 	}
 }
 
 func cpuDevice(i int) collector.Device {
 	n := strconv.Itoa(i)
-	return collector.Device{ID: "CPU-" + n, Level: field.CPU, CPU: n, Model: "Grace" + modelSuffix}
+	return collector.Device{ID: "CPU-" + n, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: n}}, Model: "Grace" + modelSuffix}
 }
 
 // coreDevice is core n of a CPU; cores are numbered through the node.
@@ -122,7 +123,8 @@ func coreDevice(cpu collector.Device, n int) collector.Device {
 	d.Facts = nil
 	d.Level = field.Core
 	d.Parent = cpu.ID
-	d.Core = strconv.Itoa(n)
-	d.ID = cpu.ID + "/core" + d.Core
+	number := strconv.Itoa(n)
+	d.Labels = append([]collector.Label{{Name: "cpucore", Value: number}}, cpu.Labels...)
+	d.ID = cpu.ID + "/core" + number
 	return d
 }

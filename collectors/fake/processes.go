@@ -9,7 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/field"
 )
 
@@ -73,18 +72,18 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 type processSource struct {
 	*source
 	homes []int // id of the instance of each device; −1 of the GPU
-	flags processes.Flags
+	flags collector.ProcessFlags
 
-	list []processes.Process
+	list []collector.Process
 }
 
 func (b *builder) processes(i int) *processSource {
 	s := &processSource{source: b.source(i, -1)}
 	if b.world.profile.board.vendor == amd {
-		s.flags = processes.Occupancy
+		s.flags = collector.ProcessOccupancy
 	}
 	add := func(d collector.Device, home int) {
-		s.columns = processes.AppendColumns(s.columns, len(s.devices))
+		s.columns = collector.AppendProcessColumns(s.columns, len(s.devices))
 		s.devices, s.homes = append(s.devices, d), append(s.homes, home)
 	}
 	gpu := gpuDevice(b.world, i)
@@ -113,14 +112,14 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 		return err
 	}
 	for i, home := range s.homes {
-		at := i * processes.Width
-		switch block := row[at : at+processes.Width]; {
+		at := i * collector.ProcessWidth
+		switch block := row[at : at+collector.ProcessWidth]; {
 		case !due[at]:
 		case s.untold(elapsed):
-			processes.Blank(block)
+			collector.BlankProcesses(block)
 		default:
 			s.count(home)
-			processes.Put(block, len(s.list), s.list)
+			collector.PutProcesses(block, len(s.list), s.list)
 		}
 	}
 	return nil
@@ -143,7 +142,7 @@ func (s *processSource) count(home int) {
 	for i := range s.world.people {
 		p := &s.world.people[i]
 		if p.Instance == home && contains(p.GPUs, s.gpu) && p.when.active(elapsed) {
-			s.list = append(s.list, processes.Process{PID: p.PID, Memory: p.Memory, Busy: p.Busy, Flags: p.Kind | s.flags})
+			s.list = append(s.list, collector.Process{PID: p.PID, Memory: p.Memory, Busy: p.Busy, Flags: p.Kind | s.flags})
 		}
 	}
 }
@@ -153,9 +152,9 @@ type Process struct {
 	GPUs     []Span
 	Instance int // id of a MIG instance; −1: on the GPU itself
 	PID      int
-	Memory   float64         // bytes; NaN: the library does not have it
-	Busy     float64         // percent; NaN: the library does not have it
-	Kind     processes.Flags // 0 means processes.Compute
+	Memory   float64                // bytes; NaN: the library does not have it
+	Busy     float64                // percent; NaN: the library does not have it
+	Kind     collector.ProcessFlags // 0 means collector.ProcessCompute
 
 	At, For time.Duration // as in Fault
 	While   string        // as in Fault
@@ -166,7 +165,7 @@ const maxPID = 1 << 22
 
 func (p *parser) process(n *yaml.Node) Process {
 	out := Process{Instance: -1, Memory: math.NaN(), Busy: math.NaN()}
-	kinds := map[string]processes.Flags{"compute": processes.Compute, "graphics": processes.Graphics, "mps": processes.MPS}
+	kinds := map[string]collector.ProcessFlags{"compute": collector.ProcessCompute, "graphics": collector.ProcessGraphics, "mps": collector.ProcessMPS}
 	p.mapping(n, "a process", map[string]func(*yaml.Node){
 		"device":   func(n *yaml.Node) { out.GPUs = p.spans(n) },
 		"instance": func(n *yaml.Node) { out.Instance = p.integer(n, 0, 63) },
@@ -204,7 +203,7 @@ func (w *World) populate(list []Process) error {
 			return err
 		}
 		if p.Kind == 0 {
-			p.Kind = processes.Compute
+			p.Kind = collector.ProcessCompute
 		}
 		w.people = append(w.people, resident{p, fault{Fault: Fault{At: p.At, For: p.For, While: p.While}, start: w.start}})
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/field"
 )
 
@@ -33,7 +32,7 @@ func openProcesses(t *testing.T, w *World) *lookout {
 	t.Cleanup(func() { _ = c.Close() })
 	out := &lookout{sources: sources}
 	for _, s := range sources {
-		if _, err := processes.Blocks(len(s.Devices()), s.Columns()); err != nil {
+		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
 			t.Fatal(err)
 		}
 		row := make([]float64, len(s.Columns()))
@@ -53,12 +52,12 @@ func (l *lookout) sample(gpu int) error {
 	return l.sources[gpu].Sample(l.rows[gpu], due)
 }
 
-func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...processes.Process) {
+func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...collector.Process) {
 	t.Helper()
 	if err := l.sample(gpu); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	got, n := processes.Get(nil, l.rows[gpu][device*processes.Width:][:processes.Width])
+	got, n := collector.GetProcesses(nil, l.rows[gpu][device*collector.ProcessWidth:][:collector.ProcessWidth])
 	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || n != count {
 		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
 	}
@@ -100,19 +99,19 @@ processes:
 		}
 	}
 	nan := math.NaN()
-	l.want(t, "on the board", 0, 0, 1, processes.Process{PID: 4712, Memory: nan, Busy: 7, Flags: processes.Graphics})
+	l.want(t, "on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessGraphics})
 	l.want(t, "in no instance but its own", 0, 2, 0)
-	l.want(t, "in its instance", 0, 3, 1, processes.Process{PID: 4711, Memory: 100, Busy: nan, Flags: processes.Compute})
+	l.want(t, "in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
 	l.want(t, "not there yet", 4, 0, 0)
 	now = now.Add(10 * time.Second)
-	l.want(t, "there", 5, 0, 1, processes.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: processes.MPS})
+	l.want(t, "there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessMPS})
 	now = now.Add(10 * time.Second)
 	l.want(t, "gone", 5, 0, 0)
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
-	l.want(t, "while the file is there", 4, 0, 1, processes.Process{PID: 4714, Memory: nan, Busy: nan, Flags: processes.Compute})
+	l.want(t, "while the file is there", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
 
 	lose := func(f Fault) func() {
 		heal, err := w.Inject(f)
@@ -129,7 +128,7 @@ processes:
 		t.Errorf("lost: %v", err)
 	}
 	heal()
-	l.want(t, "found again", 4, 0, 1, processes.Process{PID: 4714, Memory: nan, Busy: nan, Flags: processes.Compute})
+	l.want(t, "found again", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
 	lose(Fault{Kind: Devices, Count: 2})
 	if err := l.sample(4); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("with 2 GPUs: %v", err)
@@ -151,7 +150,7 @@ func TestNoProcesses(t *testing.T) {
 	l := openProcesses(t, newWorld(t, Options{}))
 	l.want(t, "no process", 0, 0, 0)
 	l = openProcesses(t, newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}}))
-	l.want(t, "AMD", 7, 0, 1, processes.Process{PID: 1, Memory: 1, Busy: 1, Flags: processes.Compute | processes.Occupancy})
+	l.want(t, "AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }
 
 func TestBadProcesses(t *testing.T) {

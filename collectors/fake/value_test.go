@@ -268,13 +268,13 @@ func TestMIG(t *testing.T) {
 	}
 	uuids := map[string]bool{}
 	for _, d := range devices[1:] {
-		if !strings.HasPrefix(d.MIGUUID, "MIG-fa4e") || uuids[d.MIGUUID] {
-			t.Errorf("instance %s has the MIG UUID %q, which is none or another's", d.InstanceID, d.MIGUUID)
+		if !strings.HasPrefix(d.Instance.UUID, "MIG-fa4e") || uuids[d.Instance.UUID] {
+			t.Errorf("instance %s has the MIG UUID %q, which is none or another's", d.Instance.ID, d.Instance.UUID)
 		}
-		uuids[d.MIGUUID] = true
+		uuids[d.Instance.UUID] = true
 	}
 	for i, d := range devices {
-		if d.InstanceProfile != want[i] || d.UUID != devices[0].UUID || (d.Level == field.Instance) != (i > 0) {
+		if d.Instance.Profile != want[i] || d.UUID != devices[0].UUID || (d.Level == field.Instance) != (i > 0) {
 			t.Errorf("device %d of GPU 0: %+v", i, d)
 		}
 	}

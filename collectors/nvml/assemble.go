@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -90,8 +89,10 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		parts = append(parts, p)
 	}
 	if err == nil && a.wants(field.VGPU) {
-		p, err = newVGPUPart(g.of)
-		parts = append(parts, p)
+		var w *watchPart
+		if w, err = newVGPUPart(a.lib, g); w != nil {
+			parts = append(parts, w)
+		}
 	}
 	xids := newXIDs(a.lib, g, a.fields, log)
 	if err == nil {
@@ -149,8 +150,9 @@ func linkDevice(parent collector.Device, n uint32) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Link, parent.ID
-	d.Link = strconv.Itoa(int(n) + 1)
-	d.ID = parent.ID + "/link" + d.Link
+	number := strconv.Itoa(int(n) + 1)
+	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
+	d.ID = parent.ID + "/link" + number
 	return d
 }
 
@@ -222,58 +224,3 @@ func (a *assembly) vgpus(g *gpu) []vgpu {
 	}
 	return out
 }
-
-// vgpuEvery is how often a GPU is asked whether virtual machines have come or gone.
-const vgpuEvery = 5 * time.Second
-
-// vgpuPart has no columns. It asks for a new Open when there are more or fewer
-// vGPUs than there were. One that replaced another is found when the
-// other is asked for its values.
-type vgpuPart struct {
-	batch *batch
-	in    input
-	count float64
-	asked time.Time
-	now   func() time.Time
-}
-
-var _ part = (*vgpuPart)(nil)
-
-// newVGPUPart returns nil for a GPU that cannot have vGPUs.
-func newVGPUPart(gpu device) (part, error) {
-	b := newBatch(gpu)
-	in, ok := b.add(of(getActiveVGPUs, 0)[0], gpu, 0)
-	if !ok {
-		return nil, nil //nolint:nilnil // no part, no error
-	}
-	b.want(in)
-	if code := b.run(); code != nvml.SUCCESS {
-		return nil, fatal(code)
-	}
-	count, code := b.result(in)
-	if code != nvml.SUCCESS {
-		return nil, nil //nolint:nilnil // no part, no error
-	}
-	return &vgpuPart{batch: b, in: in, count: count, asked: time.Now(), now: time.Now}, nil
-}
-
-func (*vgpuPart) columns() []collector.Column { return nil }
-
-func (p *vgpuPart) sample([]float64, []bool) error {
-	now := p.now()
-	if now.Sub(p.asked) < vgpuEvery {
-		return nil
-	}
-	p.asked = now
-	if code := p.batch.run(); code != nvml.SUCCESS {
-		return fatal(code)
-	}
-	if count, code := p.batch.result(p.in); code == nvml.SUCCESS && count != p.count {
-		return collector.ErrColumnsChanged
-	}
-	return nil
-}
-
-func (p *vgpuPart) calls() []collector.CallCost { return p.batch.costs() }
-
-func (*vgpuPart) close() {}

@@ -21,25 +21,22 @@ import (
 // the other may hang. They end with the part's close.
 
 // throughput measures PCIe traffic of a GPU whose driver has no counters of it. A sample
-// takes the newest result and asks for the next.
+// takes the newest result and begins the next measurement.
 type throughput struct {
-	batch *batch
-	in    []input
-	want  chan struct{} // holds one while a measurement is wanted
-	done  chan struct{} // closed when the goroutine has ended
-	asked time.Duration // since epoch, when the newest measurement was asked for
-	since time.Duration // since epoch, when the oldest one that was not made yet was
-	epoch time.Time
-	cost  *meter
-
-	results []result
-	code    atomic.Int32 // what a fatal answer was
+	in      []input
+	cost    *meter
+	batch   *batch      // of the measurement that is busy
+	busy    atomic.Bool // one is in progress
+	begun   time.Time   // when it began
+	calling sync.WaitGroup
+	newest  atomic.Pointer[measurement]
 }
 
-// result is the newest measurement of one direction.
-type result struct {
-	bits atomic.Uint64 // of the float64, NaN if there is none
-	at   atomic.Int64  // ns since epoch
+// measurement is what one measurement gave, by direction; NaN where there is none.
+type measurement struct {
+	at     time.Time
+	values []float64
+	code   nvml.Return // what a fatal answer was; the values are those of before then
 }
 
 // staleThroughput is how old a measurement may be, and how long one may take.
@@ -49,12 +46,9 @@ const staleThroughput = time.Second
 // has says which the device has. nil if none. It blocks for the measurement.
 func newThroughput(gpu device, all []*candidate) (t *throughput, has []bool, err error) {
 	has = make([]bool, len(all))
-	t = &throughput{
-		batch: newBatch(gpu), in: make([]input, len(all)), results: make([]result, len(all)), epoch: time.Now(),
-		want: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	t = &throughput{batch: newBatch(gpu), in: make([]input, len(all))}
+	t.newest.Store(&measurement{})
 	for i, c := range all {
-		t.results[i].bits.Store(math.Float64bits(math.NaN()))
 		if t.in[i], has[i] = t.batch.add(c.rows[0].terms[0], gpu, 0); has[i] {
 			t.batch.want(t.in[i])
 		}
@@ -63,7 +57,8 @@ func newThroughput(gpu device, all []*candidate) (t *throughput, has []bool, err
 		return nil, has, nil
 	}
 	t.cost = t.batch.meters[0]
-	if code := t.ask(); code != nvml.SUCCESS {
+	t.ask()
+	if code := t.trouble(); code != nvml.SUCCESS {
 		return nil, nil, fatal(code)
 	}
 	for i := range all {
@@ -75,73 +70,55 @@ func newThroughput(gpu device, all []*candidate) (t *throughput, has []bool, err
 	if !slices.Contains(has, true) {
 		return nil, has, nil
 	}
-	go t.run()
 	return t, has, nil
 }
 
-// run measures whenever it is asked to.
-func (t *throughput) run() {
-	defer close(t.done)
-	for range t.want {
-		_ = t.ask() // trouble has it
-	}
-}
-
-// ask makes the calls and stores their results.
-func (t *throughput) ask() nvml.Return {
+// ask makes the calls and keeps their results.
+func (t *throughput) ask() {
 	code := t.batch.run()
-	t.code.Store(int32(code))
-	if code != nvml.SUCCESS {
-		return code
+	m := *t.newest.Load()
+	m.code = code
+	if code == nvml.SUCCESS {
+		m.at, m.values = time.Now(), make([]float64, len(t.in))
+		for i, in := range t.in {
+			m.values[i], _ = t.batch.result(in)
+		}
 	}
-	now := int64(time.Since(t.epoch))
-	for i := range t.results {
-		v, _ := t.batch.result(t.in[i])
-		t.results[i].bits.Store(math.Float64bits(v))
-		t.results[i].at.Store(now)
-	}
-	return code
+	t.newest.Store(&m)
 }
 
-// measure asks for the next measurement, unless one is wanted already.
+// measure begins the next measurement, unless one is in progress.
 func (t *throughput) measure(now time.Time) {
-	t.asked = now.Sub(t.epoch)
-	if t.measured() >= t.since {
-		t.since = t.asked
+	if !t.busy.CompareAndSwap(false, true) {
+		return
 	}
-	select {
-	case t.want <- struct{}{}:
-	default:
-	}
+	t.begun = now
+	t.calling.Go(func() {
+		t.ask()
+		t.busy.Store(false)
+	})
 }
 
-// newest is the newest measurement of a direction: the one that the sample before
+// value is the newest measurement of a direction: the one that the sample before
 // asked for, or, if that is not done yet, one of the last second; else NaN.
-func (t *throughput) newest(i int, now time.Time) float64 {
-	r := &t.results[i]
-	at := time.Duration(r.at.Load())
-	if at < t.asked && now.Sub(t.epoch)-at > staleThroughput {
+func (t *throughput) value(i int, now time.Time) float64 {
+	m := t.newest.Load()
+	if t.busy.Load() && now.Sub(m.at) > staleThroughput {
 		return math.NaN()
 	}
-	return math.Float64frombits(r.bits.Load())
+	return m.values[i]
 }
 
-// overdue reports whether a measurement that was asked for takes too long.
+// overdue reports whether a measurement takes too long.
 func (t *throughput) overdue(now time.Time) bool {
-	return t.measured() < t.since && now.Sub(t.epoch)-t.since > staleThroughput
+	return t.busy.Load() && now.Sub(t.begun) > staleThroughput
 }
-
-// measured is when the newest measurement was made.
-func (t *throughput) measured() time.Duration { return time.Duration(t.results[0].at.Load()) }
 
 // trouble is the fatal answer to the newest measurement, if it was one.
-func (t *throughput) trouble() nvml.Return { return nvml.Return(t.code.Load()) }
+func (t *throughput) trouble() nvml.Return { return t.newest.Load().code }
 
-// close ends the goroutine and waits for it.
-func (t *throughput) close() {
-	close(t.want)
-	<-t.done
-}
+// close waits for the measurement in progress.
+func (t *throughput) close() { t.calling.Wait() }
 
 // peersPatience is how long a sample waits for the answers about its peers. They
 // take microseconds, unless one of the two GPUs is in trouble.

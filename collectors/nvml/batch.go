@@ -45,7 +45,7 @@ type batch struct {
 
 // question is what is asked of which device.
 type question struct {
-	call call
+	call *call
 	arg  [3]uint32
 	of   device
 }
@@ -83,7 +83,7 @@ func newBatch(gpu device) *batch {
 func (b *batch) add(t term, of device, link uint32) (input, bool) {
 	in := input{term: t, field: t.call == getFieldValues}
 	for i, a := range t.arg {
-		if a == thisLink {
+		if a == ThisLink {
 			t.arg[i] = link
 		}
 	}

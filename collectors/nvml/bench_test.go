@@ -123,7 +123,7 @@ func callsOf(n *nvmltest.Node, f func()) (calls uint64) {
 // defaultFields are the field values that the default CSV needs: memory
 // temperature, energy, PCIe and NVLink traffic, remapped rows.
 var defaultFields = [...]struct{ id, scope uint32 }{
-	{82, 0}, {83, 0}, {143, 0}, {142, 0}, {145, 0}, {138, allLinks}, {139, allLinks}, {197, 0}, {198, 0},
+	{82, 0}, {83, 0}, {143, 0}, {142, 0}, {145, 0}, {138, AllLinks}, {139, AllLinks}, {197, 0}, {198, 0},
 }
 
 // oneByOne makes the calls of a row as one would through go-nvml.

@@ -1,81 +1,18 @@
+//go:build linux && cgo
+
 package nvml
 
-import "slices"
+import (
+	"math"
+	"reflect"
+	"slices"
 
-// call is a function of NVML, or several generations of one, as the collector
-// uses them on each tick.
-type call uint8
-
-const (
-	noCall         call = iota
-	getFieldValues      // nvmlDeviceGetFieldValues; arguments are field and scope
-	getTemperature
-	getTemperatureThreshold
-	getMarginTemperature
-	getPowerUsage
-	getPowerLimit
-	getPowerDefaultLimit
-	getPowerLimitRange
-	getEnforcedPowerLimit
-	getTotalEnergy
-	getClockInfo
-	getMaxClockInfo
-	getApplicationsClock
-	getClockEventReasons
-	getAutoBoost
-	getUtilization
-	getEncoderUtilization
-	getDecoderUtilization
-	getJPGUtilization
-	getOFAUtilization
-	getComputeProcesses
-	getGraphicsProcesses
-	getMemoryInfo
-	getBAR1Info
-	getFanSpeed
-	getPState
-	getComputeMode
-	getPersistenceMode
-	getMIGMode
-	getMaxMIGDevices
-	getECCMode
-	getECCCount
-	getSRAMErrors
-	getRetiredPages
-	getRowHistogram
-	getUnrepairableMemory
-	getPCIeReplay
-	getPCIeGen
-	getPCIeWidth
-	getPCIeMaxGen
-	getPCIeMaxWidth
-	getPCIeThroughput
-	getPCIInfo
-	getNVLinkErrors
-	getFabricInfo
-	getFabricSummary
-	getPlatformInfo
-	getGridLicence
-	getVirtualizationMode
-	getIndex
-	getMinorNumber
-	getComputeCapability
-	getCPUAffinity
-	getMemoryAffinity
-	getInforomChecksum
-	getInforomValid
-	getGPMSupport
-	getCCState
-	getVGPUMemory
-	getVGPUType
-	getVGPUFrameRate
-	getVGPUInstance
-	getVGPULicence
-	getActiveVGPUs
-	getDeviceCount
-	getCUDAVersion
-	numCalls
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
+
+// call is a function of NVML as the collector uses it on each tick, under its names,
+// newest first: the first that the library defines is used.
+type call []generation
 
 // generation is a function under one of its names.
 type generation struct {
@@ -83,103 +20,404 @@ type generation struct {
 	results int // how many results a call gives
 	args    int // how many arguments choose what is read
 	since   int // branch of the first driver that has it; 0 for those all supported ones have
+	ask     asker
 }
+
+// name is the newest name of the call.
+func (c *call) name() string { return (*c)[0].symbol }
 
 // oldestDriver is the branch of the oldest driver that is supported.
 const oldestDriver = 470
 
-// functions are the names of the calls, newest first: the first that the library
-// defines is used. The drivers are those whose nvml.h has the name first, by the
-// versions that go-nvml kept (CUDA 11.0 of driver 450 to CUDA 13.3).
-var functions = [numCalls][]generation{
-	getFieldValues:          {{"nvmlDeviceGetFieldValues", 1, 0, 0}},
-	getTemperature:          {{"nvmlDeviceGetTemperature", 1, 1, 0}},
-	getTemperatureThreshold: {{"nvmlDeviceGetTemperatureThreshold", 1, 1, 0}},
-	getMarginTemperature:    {{"nvmlDeviceGetMarginTemperature", 1, 0, 570}},
-	getPowerUsage:           {{"nvmlDeviceGetPowerUsage", 1, 0, 0}},
-	getPowerLimit:           {{"nvmlDeviceGetPowerManagementLimit", 1, 0, 0}},
-	getPowerDefaultLimit:    {{"nvmlDeviceGetPowerManagementDefaultLimit", 1, 0, 0}},
-	getPowerLimitRange:      {{"nvmlDeviceGetPowerManagementLimitConstraints", 2, 0, 0}},
-	getEnforcedPowerLimit:   {{"nvmlDeviceGetEnforcedPowerLimit", 1, 0, 0}},
-	getTotalEnergy:          {{"nvmlDeviceGetTotalEnergyConsumption", 1, 0, 0}},
-	getClockInfo:            {{"nvmlDeviceGetClockInfo", 1, 1, 0}},
-	getMaxClockInfo:         {{"nvmlDeviceGetMaxClockInfo", 1, 1, 0}},
-	getApplicationsClock:    {{"nvmlDeviceGetApplicationsClock", 1, 1, 0}},
-	getClockEventReasons: {
-		{"nvmlDeviceGetCurrentClocksEventReasons", 1, 0, 535},
-		{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, 0, 0},
-	},
-	getAutoBoost:          {{"nvmlDeviceGetAutoBoostedClocksEnabled", 2, 0, 0}},
-	getUtilization:        {{"nvmlDeviceGetUtilizationRates", 2, 0, 0}},
-	getEncoderUtilization: {{"nvmlDeviceGetEncoderUtilization", 2, 0, 0}},
-	getDecoderUtilization: {{"nvmlDeviceGetDecoderUtilization", 2, 0, 0}},
-	getJPGUtilization:     {{"nvmlDeviceGetJpgUtilization", 2, 0, 535}},
-	getOFAUtilization:     {{"nvmlDeviceGetOfaUtilization", 2, 0, 535}},
-	getComputeProcesses: {
-		{"nvmlDeviceGetComputeRunningProcesses_v3", 1, 0, 510},
-		{"nvmlDeviceGetComputeRunningProcesses_v2", 1, 0, 0},
-	},
-	getGraphicsProcesses: {
-		{"nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 0, 510},
-		{"nvmlDeviceGetGraphicsRunningProcesses_v2", 1, 0, 0},
-	},
-	getMemoryInfo: {
-		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, 510},
-		{"nvmlDeviceGetMemoryInfo", 3, 0, 0},
-	},
-	getBAR1Info:           {{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, 0}},
-	getFanSpeed:           {{"nvmlDeviceGetFanSpeed", 1, 0, 0}},
-	getPState:             {{"nvmlDeviceGetPerformanceState", 1, 0, 0}},
-	getComputeMode:        {{"nvmlDeviceGetComputeMode", 1, 0, 0}},
-	getPersistenceMode:    {{"nvmlDeviceGetPersistenceMode", 1, 0, 0}},
-	getMIGMode:            {{"nvmlDeviceGetMigMode", 2, 0, 0}},
-	getMaxMIGDevices:      {{"nvmlDeviceGetMaxMigDeviceCount", 1, 0, 0}},
-	getECCMode:            {{"nvmlDeviceGetEccMode", 2, 0, 0}},
-	getECCCount:           {{"nvmlDeviceGetMemoryErrorCounter", 1, 3, 0}},
-	getSRAMErrors:         {{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550}},
-	getRetiredPages:       {{"nvmlDeviceGetRetiredPages", 1, 1, 0}},
-	getRowHistogram:       {{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0}},
-	getUnrepairableMemory: {{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590}},
-	getPCIeReplay:         {{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0}},
-	getPCIeGen:            {{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, 0}},
-	getPCIeWidth:          {{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0}},
-	getPCIeMaxGen:         {{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0}},
-	getPCIeMaxWidth:       {{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0}},
-	getPCIeThroughput:     {{"nvmlDeviceGetPcieThroughput", 1, 1, 0}},
-	getPCIInfo:            {{"nvmlDeviceGetPciInfo_v3", 2, 0, 0}},
-	getNVLinkErrors:       {{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, 0}},
-	getFabricInfo: {
-		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550},
-		{"nvmlDeviceGetGpuFabricInfo", 3, 0, 525},
-	},
-	getFabricSummary:      {{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580}}, // its third version
-	getPlatformInfo:       {{"nvmlDeviceGetPlatformInfo", 5, 0, 570}},
-	getGridLicence:        {{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, 0}},
-	getVirtualizationMode: {{"nvmlDeviceGetVirtualizationMode", 1, 0, 0}},
-	getIndex:              {{"nvmlDeviceGetIndex", 1, 0, 0}},
-	getMinorNumber:        {{"nvmlDeviceGetMinorNumber", 1, 0, 0}},
-	getComputeCapability:  {{"nvmlDeviceGetCudaComputeCapability", 2, 0, 0}},
-	getCPUAffinity:        {{"nvmlDeviceGetCpuAffinity", 4, 0, 0}},
-	getMemoryAffinity:     {{"nvmlDeviceGetMemoryAffinity", 4, 0, 0}},
-	getInforomChecksum:    {{"nvmlDeviceGetInforomConfigurationChecksum", 1, 0, 0}},
-	getInforomValid:       {{"nvmlDeviceValidateInforom", 1, 0, 0}},
-	getGPMSupport:         {{"nvmlGpmQueryDeviceSupport", 1, 0, 520}},
-	getVGPUMemory:         {{"nvmlVgpuInstanceGetFbUsage", 1, 0, 0}},
-	getVGPUType:           {{"nvmlVgpuInstanceGetType", 1, 0, 0}},
-	getVGPUFrameRate:      {{"nvmlVgpuInstanceGetFrameRateLimit", 1, 0, 0}},
-	getVGPUInstance:       {{"nvmlVgpuInstanceGetGpuInstanceId", 1, 0, 0}},
-	getVGPULicence: {
-		{"nvmlVgpuInstanceGetLicenseInfo_v2", 1, 0, 510},
-		{"nvmlVgpuInstanceGetLicenseStatus", 1, 0, 0},
-	},
-	getActiveVGPUs: {{"nvmlDeviceGetActiveVgpus", 1, 0, 0}}, // see vgpuPart
-	getCCState:     {{"nvmlSystemGetConfComputeState", 1, 0, 535}},
-	getDeviceCount: {{"nvmlDeviceGetCount_v2", 1, 0, 0}},
-	getCUDAVersion: {{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, 0}},
+// device is what readings are asked of: a GPU, a MIG device or a vGPU.
+type device interface {
+	// bind finds how the device is asked for a call: by its newest name that the
+	// library has. It makes no call.
+	bind(c *call) (ask, bool)
+
+	// values asks for fields of nvmlDeviceGetFieldValues. Each value has its
+	// answer; the one returned concerns all.
+	values(v []nvml.FieldValue) nvml.Return
 }
 
-// name is the newest name of the call.
-func (c call) name() string { return functions[c][0].symbol }
+// ask is a call that is bound to a device.
+type ask struct {
+	name    string
+	results int
+	// do makes the call and writes its results. A result that NVML marks as not
+	// available is NaN. It may hang when the driver does.
+	do func(arg [3]uint32, out []float64) nvml.Return
+}
+
+// handle is a device of the library.
+type handle struct {
+	nvml.Device
+	lib  *library
+	vgpu nvml.VgpuInstance // of a vGPU, which has no Device
+}
+
+var _ device = (*handle)(nil)
+
+func (h *handle) bind(c *call) (ask, bool) {
+	for _, g := range *c {
+		if h.lib.has(g.symbol) {
+			return ask{g.symbol, g.results, func(arg [3]uint32, out []float64) nvml.Return { return g.ask(h, arg, out) }}, true
+		}
+	}
+	return ask{}, false
+}
+
+func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValues(v) }
+
+// asker makes a call of go-nvml, see ask.
+type asker func(h *handle, arg [3]uint32, out []float64) nvml.Return
+
+// The calls. The drivers are those whose nvml.h has the name first, by the versions
+// that go-nvml kept (CUDA 11.0 of driver 450 to CUDA 13.3).
+var (
+	getFieldValues = &call{{"nvmlDeviceGetFieldValues", 1, 0, 0, nil}} // arguments are field and scope; see device.values
+	getTemperature = &call{{"nvmlDeviceGetTemperature", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetTemperature(nvml.TemperatureSensors(a))
+	})}}
+	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetTemperatureThreshold(nvml.TemperatureThresholds(a))
+	})}}
+	getMarginTemperature = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		m, code := h.GetMarginTemperature()
+		out[0] = float64(m.MarginTemperature)
+		return code
+	}}}
+	getPowerUsage         = &call{{"nvmlDeviceGetPowerUsage", 1, 0, 0, one(nvml.Device.GetPowerUsage)}}
+	getPowerLimit         = &call{{"nvmlDeviceGetPowerManagementLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementLimit)}}
+	getPowerDefaultLimit  = &call{{"nvmlDeviceGetPowerManagementDefaultLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementDefaultLimit)}}
+	getPowerLimitRange    = &call{{"nvmlDeviceGetPowerManagementLimitConstraints", 2, 0, 0, two(nvml.Device.GetPowerManagementLimitConstraints)}}
+	getEnforcedPowerLimit = &call{{"nvmlDeviceGetEnforcedPowerLimit", 1, 0, 0, one(nvml.Device.GetEnforcedPowerLimit)}}
+	getTotalEnergy        = &call{{"nvmlDeviceGetTotalEnergyConsumption", 1, 0, 0, long(nvml.Device.GetTotalEnergyConsumption)}}
+	getClockInfo          = &call{{"nvmlDeviceGetClockInfo", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetClockInfo(nvml.ClockType(a))
+	})}}
+	getMaxClockInfo = &call{{"nvmlDeviceGetMaxClockInfo", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetMaxClockInfo(nvml.ClockType(a))
+	})}}
+	getApplicationsClock = &call{{"nvmlDeviceGetApplicationsClock", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetApplicationsClock(nvml.ClockType(a))
+	})}}
+	getClockEventReasons = &call{
+		{"nvmlDeviceGetCurrentClocksEventReasons", 1, 0, 535, long(nvml.Device.GetCurrentClocksEventReasons)},
+		{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, 0, 0, long(nvml.Device.GetCurrentClocksThrottleReasons)},
+	}
+	getAutoBoost   = &call{{"nvmlDeviceGetAutoBoostedClocksEnabled", 2, 0, 0, two(nvml.Device.GetAutoBoostedClocksEnabled)}}
+	getUtilization = &call{{"nvmlDeviceGetUtilizationRates", 2, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		u, code := h.GetUtilizationRates()
+		out[0], out[1] = known32(u.Gpu), known32(u.Memory)
+		return code
+	}}}
+	getEncoderUtilization = &call{{"nvmlDeviceGetEncoderUtilization", 2, 0, 0, two(nvml.Device.GetEncoderUtilization)}}
+	getDecoderUtilization = &call{{"nvmlDeviceGetDecoderUtilization", 2, 0, 0, two(nvml.Device.GetDecoderUtilization)}}
+	getJPGUtilization     = &call{{"nvmlDeviceGetJpgUtilization", 2, 0, 535, two(nvml.Device.GetJpgUtilization)}}
+	getOFAUtilization     = &call{{"nvmlDeviceGetOfaUtilization", 2, 0, 535, two(nvml.Device.GetOfaUtilization)}}
+	getComputeProcesses   = &call{
+		{"nvmlDeviceGetComputeRunningProcesses_v3", 1, 0, 510, countOf("nvmlDeviceGetComputeRunningProcesses_v3")},
+		{"nvmlDeviceGetComputeRunningProcesses_v2", 1, 0, 0, countOf("nvmlDeviceGetComputeRunningProcesses_v2")},
+	}
+	getGraphicsProcesses = &call{
+		{"nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 0, 510, countOf("nvmlDeviceGetGraphicsRunningProcesses_v3")},
+		{"nvmlDeviceGetGraphicsRunningProcesses_v2", 1, 0, 0, countOf("nvmlDeviceGetGraphicsRunningProcesses_v2")},
+	}
+	getMemoryInfo = &call{
+		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, 510, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+			m, code := h.GetMemoryInfo_v2()
+			out[0], out[1], out[2], out[3] = known64(m.Total), known64(m.Free), known64(m.Used), known64(m.Reserved)
+			return code
+		}},
+		{"nvmlDeviceGetMemoryInfo", 3, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+			m, code := h.GetMemoryInfo()
+			out[0], out[1], out[2] = known64(m.Total), known64(m.Free), known64(m.Used)
+			return code
+		}},
+	}
+	getBAR1Info = &call{{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		m, code := h.GetBAR1MemoryInfo()
+		out[0], out[1], out[2] = known64(m.Bar1Total), known64(m.Bar1Free), known64(m.Bar1Used)
+		return code
+	}}}
+	getFanSpeed        = &call{{"nvmlDeviceGetFanSpeed", 1, 0, 0, one(nvml.Device.GetFanSpeed)}}
+	getPState          = &call{{"nvmlDeviceGetPerformanceState", 1, 0, 0, one(nvml.Device.GetPerformanceState)}}
+	getComputeMode     = &call{{"nvmlDeviceGetComputeMode", 1, 0, 0, one(nvml.Device.GetComputeMode)}}
+	getPersistenceMode = &call{{"nvmlDeviceGetPersistenceMode", 1, 0, 0, one(nvml.Device.GetPersistenceMode)}}
+	getMIGMode         = &call{{"nvmlDeviceGetMigMode", 2, 0, 0, two(nvml.Device.GetMigMode)}}
+	getMaxMIGDevices   = &call{{"nvmlDeviceGetMaxMigDeviceCount", 1, 0, 0, one(nvml.Device.GetMaxMigDeviceCount)}}
+	getECCMode         = &call{{"nvmlDeviceGetEccMode", 2, 0, 0, two(nvml.Device.GetEccMode)}}
+	getECCCount        = &call{{"nvmlDeviceGetMemoryErrorCounter", 1, 3, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+		n, code := h.GetMemoryErrorCounter(nvml.MemoryErrorType(a[0]), nvml.EccCounterType(a[1]), nvml.MemoryLocation(a[2]))
+		out[0] = known64(n)
+		return code
+	}}}
+	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		s, code := h.GetSramEccErrorStatus()
+		out[0] = yes(s.BThresholdExceeded != 0)
+		return code
+	}}}
+	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+		pages, code := h.GetRetiredPages(nvml.PageRetirementCause(a[0]))
+		out[0] = float64(len(pages))
+		return code
+	}}}
+	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		v, code := h.GetRowRemapperHistogram()
+		for i, n := range [...]uint32{v.Max, v.High, v.Partial, v.Low, v.None} {
+			out[i] = known32(n)
+		}
+		return code
+	}}}
+	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		s, code := h.GetUnrepairableMemoryFlag_v1()
+		out[0] = yes(s.BUnrepairableMemory != 0)
+		return code
+	}}}
+	getPCIeReplay     = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
+	getPCIeGen        = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
+	getPCIeWidth      = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
+	getPCIeMaxGen     = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
+	getPCIeMaxWidth   = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
+	getPCIeThroughput = &call{{"nvmlDeviceGetPcieThroughput", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
+		return d.GetPcieThroughput(nvml.PcieUtilCounter(a))
+	})}}
+	getPCIInfo = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		p, code := h.GetPciInfo()
+		out[0], out[1] = float64(p.PciDeviceId), float64(p.PciSubSystemId)
+		return code
+	}}}
+	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+		n, code := h.GetNvLinkErrorCounter(int(a[0]), nvml.NvLinkErrorCounter(a[1]))
+		out[0] = known64(n)
+		return code
+	}}}
+	getFabricInfo = &call{
+		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+			if len(out) == 1 { // the summary, which the third version has
+				f, code := h.GetGpuFabricInfoV().V3()
+				out[0] = float64(f.HealthSummary)
+				return code
+			}
+			f, code := h.GetGpuFabricInfoV().V2()
+			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
+			return code
+		}},
+		{"nvmlDeviceGetGpuFabricInfo", 3, 0, 525, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+			f, code := h.GetGpuFabricInfo()
+			out[0], out[1], out[2] = float64(f.State), float64(f.Status), float64(f.CliqueId)
+			return code
+		}},
+	}
+	// its third version
+	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		if len(out) == 1 { // the summary, which the third version has
+			f, code := h.GetGpuFabricInfoV().V3()
+			out[0] = float64(f.HealthSummary)
+			return code
+		}
+		f, code := h.GetGpuFabricInfoV().V2()
+		out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
+		return code
+	}}}
+	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		p, code := h.lib.platformInfo(h.Device)
+		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
+			out[i] = float64(n)
+		}
+		return code
+	}}}
+	getGridLicence = &call{{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		l, code := h.GetGridLicensableFeatures()
+		out[0] = 0
+		for i, f := range l.GridLicensableFeatures {
+			if l.IsGridLicenseSupported != 0 && uint32(i) < l.LicensableFeaturesCount && f.FeatureCode == uint32(nvml.GRID_LICENSE_FEATURE_CODE_VGPU) {
+				out[0] = yes(f.FeatureState != 0)
+			}
+		}
+		return code
+	}}}
+	getVirtualizationMode = &call{{"nvmlDeviceGetVirtualizationMode", 1, 0, 0, one(nvml.Device.GetVirtualizationMode)}}
+	getIndex              = &call{{"nvmlDeviceGetIndex", 1, 0, 0, one(nvml.Device.GetIndex)}}
+	getMinorNumber        = &call{{"nvmlDeviceGetMinorNumber", 1, 0, 0, one(nvml.Device.GetMinorNumber)}}
+	getComputeCapability  = &call{{"nvmlDeviceGetCudaComputeCapability", 2, 0, 0, two(nvml.Device.GetCudaComputeCapability)}}
+	getCPUAffinity        = &call{{"nvmlDeviceGetCpuAffinity", 4, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		words, code := h.GetCpuAffinity(affinityBytes)
+		return masks(out, words, code)
+	}}}
+	getMemoryAffinity = &call{{"nvmlDeviceGetMemoryAffinity", 4, 0, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+		words, code := h.GetMemoryAffinity(affinityBytes, nvml.AffinityScope(a[0]))
+		return masks(out, words, code)
+	}}}
+	getInforomChecksum = &call{{"nvmlDeviceGetInforomConfigurationChecksum", 1, 0, 0, one(nvml.Device.GetInforomConfigurationChecksum)}}
+	getInforomValid    = &call{{"nvmlDeviceValidateInforom", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		code := h.ValidateInforom()
+		out[0] = yes(code == nvml.SUCCESS)
+		if code == nvml.ERROR_CORRUPTED_INFOROM {
+			return nvml.SUCCESS
+		}
+		return code
+	}}}
+	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		s, code := h.GpmQueryDeviceSupport()
+		out[0] = yes(s.IsSupportedDevice != 0)
+		return code
+	}}}
+	getVGPUMemory = &call{{"nvmlVgpuInstanceGetFbUsage", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		n, code := h.vgpu.GetFbUsage()
+		out[0] = known64(n)
+		return code
+	}}}
+	getVGPUType = &call{{"nvmlVgpuInstanceGetType", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		// Its type is an interface over an unexported number.
+		t, code := h.vgpu.GetType()
+		out[0] = number(t)
+		return code
+	}}}
+	getVGPUFrameRate = &call{{"nvmlVgpuInstanceGetFrameRateLimit", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetFrameRateLimit)}}
+	getVGPUInstance  = &call{{"nvmlVgpuInstanceGetGpuInstanceId", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetGpuInstanceId)}}
+	getVGPULicence   = &call{
+		{"nvmlVgpuInstanceGetLicenseInfo_v2", 1, 0, 510, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+			l, code := h.vgpu.GetLicenseInfo()
+			out[0] = yes(l.IsLicensed != 0)
+			return code
+		}},
+		{"nvmlVgpuInstanceGetLicenseStatus", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetLicenseStatus)},
+	}
+	// see vgpuPart
+	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, 535, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		s, code := h.lib.api.SystemGetConfComputeState()
+		out[0] = float64(s.CcFeature)
+		return code
+	}}}
+	getDeviceCount = &call{{"nvmlDeviceGetCount_v2", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		n, code := h.lib.api.DeviceGetCount()
+		out[0] = float64(n)
+		return code
+	}}}
+	getCUDAVersion = &call{{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		n, code := h.lib.api.SystemGetCudaDriverVersion_v2()
+		out[0] = float64(n)
+		return code
+	}}}
+)
+
+// affinityBytes makes go-nvml ask for four words of a mask: it takes bytes for bits.
+const affinityBytes = 4 * 8
+
+// uint32s are the types in which go-nvml returns 32 bits.
+type uint32s interface{ ~int | ~int32 | ~uint32 }
+
+// known32 is a number, NaN for NVML_VALUE_NOT_AVAILABLE.
+func known32[T uint32s](v T) float64 {
+	if uint32(v) == math.MaxUint32 {
+		return math.NaN()
+	}
+	return float64(uint32(v))
+}
+
+// known64 is known32 for 64 bits. A float64 is exact up to 2^53, which no counter of
+// NVML reaches within years, but those of bytes over PCIe or NVLink at 1 TB/s in 2.5 hours: they
+// are used for differences, whose error stays below 2^(64-53) bytes.
+func known64(v uint64) float64 {
+	if v == math.MaxUint64 {
+		return math.NaN()
+	}
+	return float64(v)
+}
+
+// number is what an interface of go-nvml over an unexported number holds.
+func number(v any) float64 {
+	if n := reflect.ValueOf(v); n.CanUint() {
+		return float64(n.Uint())
+	}
+	return math.NaN()
+}
+
+func yes(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// one asks for a number of 32 bits.
+func one[T uint32s](f func(nvml.Device) (T, nvml.Return)) asker {
+	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		v, code := f(h.Device)
+		out[0] = known32(v)
+		return code
+	}
+}
+
+// two asks for two numbers of 32 bits.
+func two[T uint32s](f func(nvml.Device) (T, T, nvml.Return)) asker {
+	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		v, w, code := f(h.Device)
+		out[0], out[1] = known32(v), known32(w)
+		return code
+	}
+}
+
+// long asks for a number of 64 bits.
+func long(f func(nvml.Device) (uint64, nvml.Return)) asker {
+	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		v, code := f(h.Device)
+		out[0] = known64(v)
+		return code
+	}
+}
+
+// byArg asks for a number of 32 bits that the first argument chooses.
+func byArg(f func(nvml.Device, uint32) (uint32, nvml.Return)) asker {
+	return func(h *handle, arg [3]uint32, out []float64) nvml.Return {
+		v, code := f(h.Device, arg[0])
+		out[0] = known32(v)
+		return code
+	}
+}
+
+func ofVGPU[T uint32s](f func(nvml.VgpuInstance) (T, nvml.Return)) asker {
+	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		v, code := f(h.vgpu)
+		out[0] = known32(v)
+		return code
+	}
+}
+
+// countOf counts a list of processes. Without room for them NVML says how many there
+// are, in newer drivers with success, in older ones with the error that they do not fit.
+func countOf(symbol string) asker {
+	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		f, err := h.lib.dl.Lookup(symbol)
+		if err != nil {
+			return nvml.ERROR_FUNCTION_NOT_FOUND
+		}
+		n, code := listProcesses(f, h.Device, nil, 0)
+		out[0] = known32(n)
+		if code == nvml.ERROR_INSUFFICIENT_SIZE {
+			return nvml.SUCCESS
+		}
+		return code
+	}
+}
+
+// masks stores the words of a bit mask as DCGM does, as signed numbers, if a float64
+// can hold them exactly: a mask with other bits is worse than none.
+func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
+	for i := range out {
+		out[i] = math.NaN()
+		if i >= len(words) {
+			continue
+		}
+		n := int64(words[i])
+		if v := float64(n); v < 1<<63 && int64(v) == n {
+			out[i] = v
+		}
+	}
+	return code
+}
 
 // The calls about processes: three lists, and how busy each process is.
 const (
@@ -192,16 +430,17 @@ const (
 )
 
 // processCalls are the names of each, newest first.
-var processCalls = [numAsks][2]generation{
-	listCompute:  {{"nvmlDeviceGetComputeRunningProcesses_v3", 0, 0, 510}, {"nvmlDeviceGetComputeRunningProcesses_v2", 0, 0, 0}},
-	listGraphics: {{"nvmlDeviceGetGraphicsRunningProcesses_v3", 0, 0, 510}, {"nvmlDeviceGetGraphicsRunningProcesses_v2", 0, 0, 0}},
-	listMPS:      {{"nvmlDeviceGetMPSComputeRunningProcesses_v3", 0, 0, 510}, {"nvmlDeviceGetMPSComputeRunningProcesses_v2", 0, 0, 0}},
-	askBusy:      {{"nvmlDeviceGetProcessesUtilizationInfo", 0, 0, 550}, {"nvmlDeviceGetProcessUtilization", 0, 0, 0}},
+var processCalls = [numAsks]call{
+	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
+	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
+	listMPS:      {{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v2"}},
+	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}, {symbol: "nvmlDeviceGetProcessUtilization"}},
 }
 
 // otherSymbols are the functions that this package names outside of the tables above:
 // those of discovery, labels, events, links and GPM.
 var otherSymbols = [...]string{
+	"nvmlDeviceGetActiveVgpus",
 	"nvmlDeviceGetArchitecture",
 	"nvmlDeviceGetAttributes_v2",
 	"nvmlDeviceGetBrand",
@@ -241,10 +480,18 @@ var otherSymbols = [...]string{
 // loader ends the process at a call of a symbol that the library lacks.
 func symbols() []string {
 	out := slices.Clone(otherSymbols[:])
-	for _, table := range slices.Concat(functions[:], [][]generation{processCalls[0][:], processCalls[1][:], processCalls[2][:], processCalls[3][:]}) {
-		for _, g := range table {
+	add := func(all []generation) {
+		for _, g := range all {
 			out = append(out, g.symbol)
 		}
+	}
+	for _, r := range allReadings() {
+		for _, t := range r.terms {
+			add(*t.call)
+		}
+	}
+	for i := range processCalls {
+		add(processCalls[i])
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

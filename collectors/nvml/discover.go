@@ -207,8 +207,8 @@ func (g *gpu) adopt(known []kernelGPU) {
 			d.Node = "nvidia" + k.minor
 		}
 	}
-	d.UUID = cmp.Or(d.UUID, d.PCIBusID, "nvml"+d.GPU)
-	d.ID = d.UUID
+	d.UUID = cmp.Or(d.UUID, d.PCIBusID)
+	d.ID = cmp.Or(d.UUID, "nvml"+d.GPU)
 }
 
 // usable leaves out the GPUs that are not for this process, and those that cannot be

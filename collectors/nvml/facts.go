@@ -128,9 +128,9 @@ func factor(f field.Field) float64 {
 func instanceText(d *collector.Device, id field.ID, board func(field.ID) string) string {
 	switch id {
 	case factName:
-		return d.InstanceProfile
+		return d.Instance.Profile
 	case factUUID:
-		return d.MIGUUID
+		return d.Instance.UUID
 	case factSerial: // of the board; DCGM has none for instances
 		return ""
 	case factVisibleDevices:

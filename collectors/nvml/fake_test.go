@@ -21,7 +21,7 @@ import (
 
 // fakeDevice is a GPU in Go. It has the calls and field values that are set.
 type fakeDevice struct {
-	results map[call]func(arg [3]uint32) ([]float64, nvml.Return)
+	results map[*call]func(arg [3]uint32) ([]float64, nvml.Return)
 	fields  map[uint32]float64
 	code    nvml.Return   // of all field values
 	hang    chan struct{} // calls return when it is closed; nil: at once
@@ -30,12 +30,12 @@ type fakeDevice struct {
 
 var _ device = (*fakeDevice)(nil)
 
-func (d *fakeDevice) bind(c call) (ask, bool) {
+func (d *fakeDevice) bind(c *call) (ask, bool) {
 	f, ok := d.results[c]
 	if c == getFieldValues {
 		return ask{name: c.name(), results: 1}, len(d.fields) > 0
 	}
-	return ask{name: c.name(), results: functions[c][0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
+	return ask{name: c.name(), results: (*c)[0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
 		d.made++
 		if d.hang != nil {
 			<-d.hang
@@ -75,7 +75,7 @@ func sampleAllOf(p part) ([]float64, error) {
 func TestReadingsOfAFake(t *testing.T) {
 	power := nvml.SUCCESS
 	d := &fakeDevice{
-		results: map[call]func([3]uint32) ([]float64, nvml.Return){
+		results: map[*call]func([3]uint32) ([]float64, nvml.Return){
 			getMemoryInfo: func([3]uint32) ([]float64, nvml.Return) {
 				return []float64{80 << 20, 60 << 20, 15 << 20, 5 << 20}, nvml.SUCCESS
 			},
@@ -115,7 +115,7 @@ func TestReadingsOfAFake(t *testing.T) {
 // samples, and a GPU that hangs does not look fresh for that.
 func TestThroughputThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDevice{results: map[call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
+		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
 		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(200), nil, zap.NewNop())
 		if err != nil || len(p.columns()) != 1 {
 			t.Fatalf("%v", err)

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package nvml
 
 import (
@@ -26,19 +28,19 @@ type reading struct {
 
 // term is one result of one call.
 type term struct {
-	call call
+	call *call
 	arg  [3]uint32 // of fieldValues: field, scope
 	pick int       // which result of several
 }
 
 // Scopes of a field that is not the device itself.
 const (
-	allLinks uint32 = math.MaxUint32
-	thisLink uint32 = math.MaxUint32 - 1 // stands for the link whose column it is
+	AllLinks uint32 = math.MaxUint32
+	ThisLink uint32 = math.MaxUint32 - 1 // stands for the link whose column it is
 )
 
 // of is the result pick of a call.
-func of(c call, pick int, args ...uint32) []term {
+func of(c *call, pick int, args ...uint32) []term {
 	t := term{call: c, pick: pick}
 	copy(t.arg[:], args)
 	return []term{t}
@@ -49,24 +51,23 @@ func value(id uint32, scope ...uint32) []term {
 	return of(getFieldValues, 0, append([]uint32{id}, scope...)...)
 }
 
-// convert is what becomes of NVML's value.
-type convert uint8
+// convert is what becomes of NVML's value, in the words of the documentation.
+type convert string
 
 const (
-	asIs           convert = iota // sum of the terms
-	unlessZero                    // 0 means that it is not known: blank
-	unlessNone                    // a part, of a total: blank if the total is 0
-	climbing                      // only goes up, see climb
-	perSecond                     // per second, from a counter
-	perSecondWide                 // rate of a counter that is only usable if the driver counts in 64 bits
-	usedShare                     // of total, used, reserved: used ÷ (total − reserved)
-	asCapability                  // of major, minor: major << 16 | minor
-	asPState                      // 32 is NVML_PSTATE_UNKNOWN: blank
-	asComputeMode                 // DCGM numbers the compute modes 0, 1, 2
-	asFabricStatus                // of state, status: DCGM's status of the fabric manager
-	asFabricError                 // of state, status: DCGM's code, blank until the fabric has come up or failed
-	asBitErrors                   // a bit error rate, mantissa << 8 | exponent
-	numConverts
+	asIs           convert = "" // sum of the terms
+	unlessZero     convert = "blank if 0"
+	unlessNone     convert = "blank if the total is 0" // a part, of a total
+	climbing       convert = "held back for one sample when it goes back"
+	perSecond      convert = "growth per second"
+	perSecondWide  convert = "growth per second if the driver counts in 64 bits"
+	usedShare      convert = "used ÷ (total − reserved)" // of total, used, reserved
+	asCapability   convert = "major × 65536 + minor"
+	asPState       convert = "blank if 32" // NVML_PSTATE_UNKNOWN
+	asComputeMode  convert = "2 → 1, 3 → 2, as in DCGM"
+	asFabricStatus convert = "state; when completed 3 for success, 4 for failure" // of state, status
+	asFabricError  convert = "DCGM's code when completed, else blank"             // of state, status
+	asBitErrors    convert = "mantissa × 10^−exponent"
 )
 
 // allReadings is the table, built at the first use and read-only then.
@@ -93,7 +94,7 @@ var byField = sync.OnceValue(func() map[field.ID][]*reading {
 func (r *reading) firstDriver() int {
 	first := 0
 	for _, t := range r.terms {
-		gens := functions[t.call]
+		gens := *t.call
 		since := gens[len(gens)-1].since
 		for i := len(gens) - 1; i >= 0 && t.pick >= gens[i].results; i-- {
 			since = gens[max(i-1, 0)].since
@@ -134,14 +135,14 @@ func (r *reading) levelOf() field.Level {
 		return field.VGPU
 	}
 	for _, t := range r.terms {
-		if t.arg[0] == thisLink || t.arg[1] == thisLink {
+		if t.arg[0] == ThisLink || t.arg[1] == ThisLink {
 			return field.Link
 		}
 	}
 	return field.GPU
 }
 
-func (r *reading) call() call { return r.terms[0].call }
+func (r *reading) call() *call { return r.terms[0].call }
 
 // profiling says how a field DCGM_FI_PROF_… is read: from NVML's GPU performance
 // monitor, two samples of which give means over the time between them.

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package nvml
 
 import (
@@ -86,11 +88,11 @@ func nvlinkReadings() []reading {
 		{id: 419, terms: value(45), boards: olderLinks},
 		{id: 429, terms: value(52), boards: olderLinks},
 		{id: 439, terms: value(59), boards: olderLinks},
-		{id: 449, terms: append(value(nvlinkDataTX, allLinks), value(nvlinkDataRX, allLinks)...), how: perSecond, div: kilobyte},
-		{id: 843, terms: value(nvlinkDataTX, allLinks), how: perSecond, div: kilobyte},
-		{id: 897, terms: value(nvlinkDataRX, allLinks), how: perSecond, div: kilobyte},
-		{id: 1011, terms: value(nvlinkRawTX, allLinks), how: perSecond, mul: kibibyte, note: forGPM},
-		{id: 1012, terms: value(nvlinkRawRX, allLinks), how: perSecond, mul: kibibyte, note: forGPM},
+		{id: 449, terms: append(value(nvlinkDataTX, AllLinks), value(nvlinkDataRX, AllLinks)...), how: perSecond, div: kilobyte},
+		{id: 843, terms: value(nvlinkDataTX, AllLinks), how: perSecond, div: kilobyte},
+		{id: 897, terms: value(nvlinkDataRX, AllLinks), how: perSecond, div: kilobyte},
+		{id: 1011, terms: value(nvlinkRawTX, AllLinks), how: perSecond, mul: kibibyte, note: forGPM},
+		{id: 1012, terms: value(nvlinkRawRX, AllLinks), how: perSecond, mul: kibibyte, note: forGPM},
 		{id: 1220, terms: value(160), boards: "Ampere and newer"},
 	}
 	out = append(out, errorsOfAllLinks(497, 163), errorsOfAllLinks(498, 162), errorsOfAllLinks(499, 161))
@@ -139,7 +141,7 @@ func named(name string) field.ID {
 func linkCounters() []reading {
 	var out []reading
 	add := func(id field.ID, value uint32, how convert) {
-		out = append(out, reading{id: id, terms: of(getFieldValues, 0, value, allLinks), how: how, boards: blackwellLinks})
+		out = append(out, reading{id: id, terms: of(getFieldValues, 0, value, AllLinks), how: how, boards: blackwellLinks})
 	}
 	for i, f := range []uint32{201, 202, 203, 204, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 221} {
 		add(1200+field.ID(i), f, asIs)
@@ -159,15 +161,15 @@ func linkCounters() []reading {
 // perLink are the fields of a link.
 func perLink() []reading {
 	return []reading{
-		{id: 1508, terms: value(165, thisLink)},
-		{id: 1525, terms: of(getNVLinkErrors, 0, thisLink, linkCRCFlit), boards: olderLinks},
-		{id: 1526, terms: of(getNVLinkErrors, 0, thisLink, linkCRCData), boards: olderLinks},
-		{id: 1527, terms: of(getNVLinkErrors, 0, thisLink, linkReplay), boards: olderLinks},
-		{id: 1528, terms: of(getNVLinkErrors, 0, thisLink, linkRecovery), boards: olderLinks},
-		{id: 1529, terms: append(value(nvlinkDataTX, thisLink), value(nvlinkDataRX, thisLink)...), how: perSecond, div: kilobyte},
-		{id: 1530, terms: value(nvlinkDataTX, thisLink), how: perSecond, div: kilobyte},
-		{id: 1531, terms: value(nvlinkDataRX, thisLink), how: perSecond, div: kilobyte},
-		{id: 1532, terms: value(nvlinkRawTX, thisLink), how: perSecond, mul: kibibyte},
-		{id: 1533, terms: value(nvlinkRawRX, thisLink), how: perSecond, mul: kibibyte},
+		{id: 1508, terms: value(165, ThisLink)},
+		{id: 1525, terms: of(getNVLinkErrors, 0, ThisLink, linkCRCFlit), boards: olderLinks},
+		{id: 1526, terms: of(getNVLinkErrors, 0, ThisLink, linkCRCData), boards: olderLinks},
+		{id: 1527, terms: of(getNVLinkErrors, 0, ThisLink, linkReplay), boards: olderLinks},
+		{id: 1528, terms: of(getNVLinkErrors, 0, ThisLink, linkRecovery), boards: olderLinks},
+		{id: 1529, terms: append(value(nvlinkDataTX, ThisLink), value(nvlinkDataRX, ThisLink)...), how: perSecond, div: kilobyte},
+		{id: 1530, terms: value(nvlinkDataTX, ThisLink), how: perSecond, div: kilobyte},
+		{id: 1531, terms: value(nvlinkDataRX, ThisLink), how: perSecond, div: kilobyte},
+		{id: 1532, terms: value(nvlinkRawTX, ThisLink), how: perSecond, mul: kibibyte},
+		{id: 1533, terms: value(nvlinkRawRX, ThisLink), how: perSecond, mul: kibibyte},
 	}
 }

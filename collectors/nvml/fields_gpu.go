@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package nvml
 
 import "warpgauge/pkg/field"
@@ -151,7 +153,7 @@ var memoryReadings = []reading{
 }
 
 // ofTotal is a part of the total that the call gives first.
-func ofTotal(c call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
+func ofTotal(c *call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
 
 const sharedMemory = "not if the GPU shares the host's memory"
 

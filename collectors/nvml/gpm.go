@@ -43,15 +43,14 @@ type gpmCalls interface {
 // Whether GPM streams (nvmlGpmSetStreamingEnabled) is left as it is: samples do not
 // need it, and the setting is the device's, not ours.
 type gpmPart struct {
-	api      gpmCalls
-	cols     []collector.Column
-	metrics  []uint32   // by column
-	scales   []gpmScale // by column
-	subjects []*gpmSubject
-	groups   []*gpmGroup
-	watch    *migWatch
-	log      *zap.Logger
-	now      func() time.Time
+	api     gpmCalls
+	cols    []collector.Column
+	metrics []uint32   // by column
+	scales  []gpmScale // by column
+	groups  []*gpmGroup
+	watch   *migWatch
+	log     *zap.Logger
+	now     func() time.Time
 
 	scratch      nvml.GpmMetricsGetType
 	takes, reads meter
@@ -84,136 +83,93 @@ type gpmSubject struct {
 	handle   nvml.Device
 	instance int // id of a GPU instance of it, or wholeDevice
 	device   int
-	mig      bool             // an instance, which may be gone
-	spare    []nvml.GpmSample // that no group keeps as its older sample
-
-	newest *gpmSample  // of the sample in hand; nil before it is taken
-	code   nvml.Return // what NVML answered to it
-	state  nvml.Return // of the newest, for the log
-}
-
-// gpmSample is a sample that groups keep until they take the next one.
-type gpmSample struct {
-	nvml.GpmSample
-	of    *gpmSubject
-	users int
-}
-
-func (s *gpmSample) release() {
-	if s == nil {
-		return
-	}
-	if s.users--; s.users == 0 {
-		s.of.spare = append(s.of.spare, s.GpmSample)
-	}
+	mig      bool        // an instance, which may be gone
+	state    nvml.Return // what NVML answered last, for the log
 }
 
 // take takes a sample.
-func (s *gpmSubject) take() nvml.Return {
-	last := len(s.spare) - 1
-	s.newest = &gpmSample{GpmSample: s.spare[last], of: s, users: 1}
-	s.spare = s.spare[:last]
+func (s *gpmSubject) take(into nvml.GpmSample) nvml.Return {
 	if s.instance == wholeDevice {
-		s.code = s.newest.Get(s.handle)
-	} else {
-		s.code = s.newest.MigGet(s.handle, s.instance)
+		return into.Get(s.handle)
 	}
-	return s.code
+	return into.MigGet(s.handle, s.instance)
 }
 
-// gpmGroup is columns of one subject that are due together.
+// gpmGroup is columns of one subject that are due together, with the two samples that
+// they are made of.
 type gpmGroup struct {
-	subject *gpmSubject
-	first   int // of its columns
-	n       int
-	older   *gpmSample // nil before the first sample
-	at      time.Time
+	*gpmSubject
+	first, n     int // its columns
+	older, newer nvml.GpmSample
+	sampled      bool // there is an older one
+	at           time.Time
 }
 
 var _ part = (*gpmPart)(nil)
 
 func (p *gpmPart) columns() []collector.Column { return p.cols }
 
-// sample takes a sample of each subject with columns that are due, and reads what has
+// sample takes a sample for each group with columns that are due, and reads what has
 // an older one.
 func (p *gpmPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	for _, g := range p.groups {
-		if !slices.Contains(due[g.first:g.first+g.n], true) || g.older != nil && now.Sub(g.at) < gpmLeast {
+		if !slices.Contains(due[g.first:g.first+g.n], true) || g.sampled && now.Sub(g.at) < gpmLeast {
 			continue
 		}
-		if g.subject.newest == nil {
-			start := time.Now()
-			g.subject.take()
-			p.takes.add(start)
-		}
-		p.fill(g, row, due)
 		g.at = now
+		start := time.Now()
+		code := g.take(g.newer)
+		p.takes.add(start)
+		p.fill(g, code, row, due)
+		if code != g.state {
+			p.logState(g.gpmSubject, code)
+		}
+		switch {
+		case lost(code), isFatal(code):
+			return gpmError(code)
+		case code != nvml.SUCCESS && g.mig && p.watch.changed():
+			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
+		}
 	}
-	return p.finish()
+	return nil
 }
 
 // fill writes the due cells of a group, and keeps the sample for the next time. One
 // that failed is no start for the next mean.
-func (p *gpmPart) fill(g *gpmGroup, row []float64, due []bool) {
-	s := g.subject
-	for i := g.first; i < g.first+g.n; i++ {
+func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool) {
+	end := g.first + g.n
+	for i := g.first; i < end; i++ {
 		if due[i] {
 			row[i] = math.NaN()
 		}
 	}
-	older := g.older
-	g.older = nil
-	if s.code == nvml.SUCCESS {
-		g.older = s.newest
-		s.newest.users++
-		for at := g.first; older != nil && at < g.first+g.n; at += gpmAtOnce {
-			p.read(older, s.newest, at, min(gpmAtOnce, g.first+g.n-at))
-			for i := range int(p.scratch.NumMetrics) {
-				m := &p.scratch.Metrics[i]
-				if due[at+i] && nvml.Return(m.NvmlReturn) == nvml.SUCCESS {
-					row[at+i] = p.scales[at+i].of(m.Value)
-				}
+	both := g.sampled && code == nvml.SUCCESS
+	for at := g.first; both && at < end; at += gpmAtOnce {
+		for i, m := range p.read(g, p.metrics[at:min(at+gpmAtOnce, end)]) {
+			if due[at+i] && nvml.Return(m.NvmlReturn) == nvml.SUCCESS {
+				row[at+i] = p.scales[at+i].of(m.Value)
 			}
 		}
 	}
-	older.release()
+	g.sampled = code == nvml.SUCCESS
+	g.older, g.newer = g.newer, g.older
 }
 
-// read reads the metrics of n columns into scratch.
-func (p *gpmPart) read(older, newer *gpmSample, first, n int) {
+// read reads metrics over the time between the samples of a group. The answers are
+// valid until the next call.
+func (p *gpmPart) read(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 	start := time.Now()
-	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(n), older.GpmSample, newer.GpmSample
-	for i := range n {
-		p.scratch.Metrics[i] = nvml.GpmMetric{MetricId: p.metrics[first+i], Value: math.NaN()}
+	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
+	out := p.scratch.Metrics[:len(metrics)]
+	for i, m := range metrics {
+		out[i] = nvml.GpmMetric{MetricId: m, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
 	p.reads.add(start)
-	for i := range n {
+	for i := range out {
 		if code != nvml.SUCCESS {
-			p.scratch.Metrics[i].NvmlReturn = uint32(code)
-		}
-	}
-}
-
-// finish says what the answers to the samples mean for the GPU, and logs what changed.
-func (p *gpmPart) finish() error {
-	var out error
-	for _, s := range p.subjects {
-		if s.newest == nil {
-			continue
-		}
-		s.newest.release()
-		s.newest = nil
-		if s.code != s.state {
-			p.logState(s)
-		}
-		switch {
-		case out != nil:
-		case lost(s.code), isFatal(s.code):
-			out = gpmError(s.code)
-		case s.code != nvml.SUCCESS && s.mig && p.watch.changed():
-			out = fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, s.code)
+			out[i].NvmlReturn = uint32(code)
 		}
 	}
 	return out
@@ -227,13 +183,13 @@ func gpmError(code nvml.Return) error {
 	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
-func (p *gpmPart) logState(s *gpmSubject) {
-	s.state = s.code
-	if s.code == nvml.SUCCESS {
+func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
+	s.state = code
+	if code == nvml.SUCCESS {
 		p.log.Info("profiling samples are available again", zap.Int("device", s.device))
 		return
 	}
-	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(s.code))
+	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(code))
 }
 
 func (p *gpmPart) calls() []collector.CallCost {
@@ -242,15 +198,9 @@ func (p *gpmPart) calls() []collector.CallCost {
 
 func (p *gpmPart) close() {
 	for _, g := range p.groups {
-		g.older.release()
-		g.older = nil
+		_, _ = g.older.Free(), g.newer.Free() // they are gone either way
 	}
-	for _, s := range p.subjects {
-		for _, sample := range s.spare {
-			_ = sample.Free() // it is gone either way
-		}
-		s.spare = nil
-	}
+	p.groups = nil
 }
 
 // newGPM makes the part of a GPU's profiling fields, nil if there are none. The
@@ -379,17 +329,21 @@ func subjectOf(g *gpu, t target) *gpmSubject {
 
 // add adds the columns of a plan that GPM knows, in groups of those that are due together.
 func (p *gpmPart) add(plan *gpmPlan) error {
-	p.subjects = append(p.subjects, plan.gpmSubject)
-	if err := p.allocate(plan.gpmSubject, 2); err != nil {
+	g, err := p.addGroup(plan.gpmSubject)
+	if err != nil {
 		return err
 	}
-	if err := p.try(plan); err != nil {
+	if err := p.try(plan, g); err != nil {
 		return err
 	}
-	groups := 0
-	for ; len(plan.all) > 0; groups++ {
+	for len(plan.all) > 0 {
+		if g == nil {
+			if g, err = p.addGroup(plan.gpmSubject); err != nil {
+				return err
+			}
+		}
 		like := plan.all[0].Reading
-		g := &gpmGroup{subject: plan.gpmSubject, first: len(p.cols)}
+		g.first = len(p.cols)
 		plan.all = slices.DeleteFunc(plan.all, func(c gpmCandidate) bool {
 			if c.Interval != like.Interval || c.Default != like.Default {
 				return false
@@ -400,52 +354,42 @@ func (p *gpmPart) add(plan *gpmPlan) error {
 			return true
 		})
 		g.n = len(p.cols) - g.first
-		p.groups = append(p.groups, g)
-	}
-	return p.allocate(plan.gpmSubject, groups-1) // each keeps one, and one is taken
-}
-
-// allocate makes buffers for n samples.
-func (p *gpmPart) allocate(s *gpmSubject, n int) error {
-	for range n {
-		b, code := p.api.GpmSampleAlloc()
-		if code != nvml.SUCCESS {
-			return fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
-		}
-		s.spare = append(s.spare, b)
+		g = nil
 	}
 	return nil
 }
 
+// addGroup makes a group without columns.
+func (p *gpmPart) addGroup(s *gpmSubject) (*gpmGroup, error) {
+	g := &gpmGroup{gpmSubject: s}
+	var code nvml.Return
+	if g.older, code = p.api.GpmSampleAlloc(); code != nvml.SUCCESS {
+		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
+	}
+	if g.newer, code = p.api.GpmSampleAlloc(); code != nvml.SUCCESS {
+		_ = g.older.Free() // it is gone either way
+		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
+	}
+	p.groups = append(p.groups, g)
+	return g, nil
+}
+
 // try takes two samples and drops the candidates that GPM does not know. Their values
 // mean nothing: no time is between them.
-func (p *gpmPart) try(plan *gpmPlan) error {
-	s := plan.gpmSubject
-	s.take()
-	older := s.newest
-	defer older.release()
-	code := s.take()
-	newer := s.newest
-	s.newest = nil
-	defer newer.release()
+func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
+	_ = g.take(g.older) // the answer to the next one says the same
+	code := g.take(g.newer)
 	if lost(code) || isFatal(code) {
 		return gpmError(code)
 	}
-	metrics := p.metrics
-	defer func() { p.metrics = metrics }()
-	p.metrics = nil
-	for _, c := range plan.all {
-		p.metrics = append(p.metrics, c.metric)
+	var metrics []uint32
+	for i := range plan.all {
+		plan.all[i].code = code
+		metrics = append(metrics, plan.all[i].metric)
 	}
-	for at := 0; at < len(plan.all); at += gpmAtOnce {
-		n := min(gpmAtOnce, len(plan.all)-at)
-		if code == nvml.SUCCESS {
-			p.read(older, newer, at, n)
-		}
-		for i := range n {
-			if plan.all[at+i].code = code; code == nvml.SUCCESS {
-				plan.all[at+i].code = nvml.Return(p.scratch.Metrics[i].NvmlReturn)
-			}
+	for at := 0; code == nvml.SUCCESS && at < len(metrics); at += gpmAtOnce {
+		for i, m := range p.read(g, metrics[at:min(at+gpmAtOnce, len(metrics))]) {
+			plan.all[at+i].code = nvml.Return(m.NvmlReturn)
 		}
 	}
 	plan.drop()

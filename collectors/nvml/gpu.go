@@ -182,9 +182,9 @@ func (l *library) instanceAt(g *gpu, index int) (instance, bool) {
 		return instance{}, false
 	}
 	if uuid, code := mig.GetUUID(); code == nvml.SUCCESS {
-		in.device.MIGUUID = tidy(uuid)
+		in.device.Instance.UUID = tidy(uuid)
 	}
-	in.device.InstanceProfile = tidy(l.profile(mig))
+	in.device.Instance.Profile = tidy(l.profile(mig))
 	return in, true
 }
 
@@ -207,7 +207,7 @@ func arrange(parent collector.Device, found []instance) []instance {
 			out, found = append(out, whole), found[1:]
 			continue
 		}
-		whole.ci, whole.device.MIGUUID = -1, ""
+		whole.ci, whole.device.Instance.UUID = -1, ""
 		out = append(out, whole)
 		for _, part := range found[:n] {
 			part.device = computeDevice(whole.device, part)
@@ -223,9 +223,9 @@ func instanceDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Instance, parent.ID
-	d.InstanceID = strconv.Itoa(in.gi)
-	d.InstanceProfile, d.MIGUUID = in.device.InstanceProfile, in.device.MIGUUID
-	d.ID = parent.ID + "/" + d.InstanceID
+	d.Instance.ID = strconv.Itoa(in.gi)
+	d.Instance.Profile, d.Instance.UUID = in.device.Instance.Profile, in.device.Instance.UUID
+	d.ID = parent.ID + "/" + d.Instance.ID
 	return d
 }
 
@@ -233,8 +233,8 @@ func instanceDevice(parent collector.Device, in instance) collector.Device {
 func computeDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Level, d.Parent = field.ComputeInstance, parent.ID
-	d.ComputeID, d.MIGUUID = strconv.Itoa(in.ci), in.device.MIGUUID
-	d.ID = parent.ID + "/" + d.ComputeID
+	d.Instance.ComputeID, d.Instance.UUID = strconv.Itoa(in.ci), in.device.Instance.UUID
+	d.ID = parent.ID + "/" + d.Instance.ComputeID
 	return d
 }
 
@@ -333,47 +333,75 @@ func (w *migWatch) changed() bool {
 	return now != 0 && now != w.was
 }
 
-// migEvery is how often a GPU is asked whether it is partitioned in another way. Events
-// say so at once, if the driver has them; between two rescans this does.
-const migEvery = 5 * time.Second
+// watchEvery is how often a GPU is asked whether it has other instances or vGPUs than at
+// Open. Events say at once that it is partitioned in another way, if the driver has them.
+const watchEvery = 5 * time.Second
 
-// migPart has no columns. It asks for a new Open when its GPU is partitioned in
-// another way, before the others read of instances that are not those they were.
-type migPart struct {
-	watch *migWatch
-	now   func() time.Time
-	asked time.Time
-	cost  meter
+// watchPart has no columns. It asks for a new Open when the instances or vGPUs of its GPU
+// are others than they were, before other parts read of what is no more.
+type watchPart struct {
+	changed func() (bool, error)
+	now     func() time.Time
+	asked   time.Time
+	cost    meter
 }
 
-var _ part = (*migPart)(nil)
+var _ part = (*watchPart)(nil)
+
+func newWatchPart(call string, changed func() (bool, error)) *watchPart {
+	return &watchPart{changed: changed, now: time.Now, asked: time.Now(), cost: meter{call: call}}
+}
 
 // newMIGPart returns nil for a GPU that cannot be partitioned. It comes first of a
 // source's parts.
-func newMIGPart(l *library, g *gpu) *migPart {
+func newMIGPart(l *library, g *gpu) *watchPart {
 	w := newMIGWatch(l, g)
 	if w == nil {
 		return nil
 	}
-	return &migPart{watch: w, now: time.Now, asked: time.Now(), cost: meter{call: "nvmlDeviceGetMigDeviceHandleByIndex"}}
+	return newWatchPart("nvmlDeviceGetMigDeviceHandleByIndex", func() (bool, error) { return w.changed(), nil })
 }
 
-func (*migPart) columns() []collector.Column { return nil }
+// newVGPUPart returns nil for a GPU that cannot have vGPUs. A vGPU that replaced another
+// one is found when the other is asked for its values.
+func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
+	const call = "nvmlDeviceGetActiveVgpus"
+	if !l.has(call) {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	was, code := g.handle.GetActiveVgpus()
+	switch {
+	case isFatal(code):
+		return nil, fatal(code)
+	case code != nvml.SUCCESS:
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return newWatchPart(call, func() (bool, error) {
+		now, code := g.handle.GetActiveVgpus()
+		if isFatal(code) {
+			return false, fatal(code)
+		}
+		return code == nvml.SUCCESS && len(now) != len(was), nil
+	}), nil
+}
 
-func (p *migPart) sample([]float64, []bool) error {
+func (*watchPart) columns() []collector.Column { return nil }
+
+func (p *watchPart) sample([]float64, []bool) error {
 	now := p.now()
-	if now.Sub(p.asked) < migEvery {
+	if now.Sub(p.asked) < watchEvery {
 		return nil
 	}
 	p.asked = now
 	start := time.Now()
-	defer p.cost.add(start)
-	if p.watch.changed() {
+	changed, err := p.changed()
+	p.cost.add(start)
+	if changed {
 		return collector.ErrColumnsChanged
 	}
-	return nil
+	return err
 }
 
-func (p *migPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+func (p *watchPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
 
-func (*migPart) close() {}
+func (*watchPart) close() {}

@@ -20,7 +20,7 @@ import (
 func inParent(parent collector.Device, level field.Level, gi, ci, profile, uuid string) collector.Device {
 	d := parent
 	d.Level, d.Parent = level, parent.ID
-	d.InstanceID, d.ComputeID, d.InstanceProfile, d.MIGUUID = gi, ci, profile, uuid
+	d.Instance.ID, d.Instance.ComputeID, d.Instance.Profile, d.Instance.UUID = gi, ci, profile, uuid
 	d.ID += "/" + gi
 	if ci != "" {
 		d.Parent = d.ID
@@ -108,7 +108,7 @@ func TestProfileWithoutName(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
 	n.Return(0, "nvmlDeviceGetName", "UNKNOWN")
 	g := discoveryOn(t, n).mustFind(t)[0]
-	if got := g.instances[0].device.InstanceProfile; got != "1g.10gb" {
+	if got := g.instances[0].device.Instance.Profile; got != "1g.10gb" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -205,7 +205,7 @@ func TestMIGPart(t *testing.T) {
 		now := time.Now()
 		p.now = func() time.Time { return now }
 		for range 3 {
-			now = now.Add(migEvery)
+			now = now.Add(watchEvery)
 			if err := p.sample(nil, nil); err != nil {
 				t.Errorf("GPU %d: %v, though nothing has changed", i, err)
 			}
@@ -214,7 +214,7 @@ func TestMIGPart(t *testing.T) {
 		if err := p.sample(nil, nil); err != nil {
 			t.Errorf("GPU %d was asked again before it was time: %v", i, err)
 		}
-		now = now.Add(migEvery)
+		now = now.Add(watchEvery)
 		if err := p.sample(nil, nil); !errors.Is(err, collector.ErrColumnsChanged) {
 			t.Errorf("GPU %d: %v, want %v", i, err, collector.ErrColumnsChanged)
 		}

@@ -27,7 +27,7 @@ func TestTextsThatAreNotUTF8(t *testing.T) {
 	}
 	for _, s := range sources {
 		for _, d := range s.Devices() {
-			for _, text := range []string{d.ID, d.UUID, d.Model, d.MIGUUID, d.InstanceProfile} {
+			for _, text := range []string{d.ID, d.UUID, d.Model, d.Instance.UUID, d.Instance.Profile} {
 				if !utf8.ValidString(text) {
 					t.Errorf("device %+v has %q", d, text)
 				}

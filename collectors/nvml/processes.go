@@ -14,11 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 )
 
 // processPart supplies the processes of a GPU and of its MIG devices: a block of
-// columns for each, see processes.AppendColumns.
+// columns for each, see collector.AppendProcessColumns.
 type processPart struct {
 	cols     []collector.Column
 	subjects []processSubject
@@ -35,7 +34,7 @@ type processSubject struct {
 	log    *zap.Logger
 	state  [2]nvml.Return // what was logged last of lists and of samples
 
-	list []processes.Process
+	list []collector.Process
 }
 
 var _ part = (*processPart)(nil)
@@ -63,7 +62,7 @@ func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
 		s.busy = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
-	p.cols = processes.AppendColumns(p.cols, device)
+	p.cols = collector.AppendProcessColumns(p.cols, device)
 }
 
 func (p *processPart) columns() []collector.Column { return p.cols }
@@ -74,11 +73,11 @@ func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	var errs error
 	for i := range p.subjects {
-		at := i * processes.Width
+		at := i * collector.ProcessWidth
 		if !due[at] {
 			continue
 		}
-		err := p.subjects[i].sample(row[at:at+processes.Width], now, now.Sub(p.begin), &p.meters)
+		err := p.subjects[i].sample(row[at:at+collector.ProcessWidth], now, now.Sub(p.begin), &p.meters)
 		if err != nil && ends(err) {
 			return err
 		}
@@ -102,10 +101,10 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	}
 	s.logState(lists)
 	if lists != nvml.SUCCESS {
-		processes.Blank(block)
+		collector.BlankProcesses(block)
 		return nil //nolint:nilerr // it has answered: there is no list
 	}
-	processes.Put(block, s.gather(), s.list)
+	collector.PutProcesses(block, s.gather(), s.list)
 	return nil
 }
 
@@ -151,7 +150,7 @@ func (s *processSubject) weigh() error {
 func (s *processSubject) gather() (count int) {
 	s.list = s.list[:0]
 	for _, f := range s.query.found {
-		p := processes.Process{PID: int(f.pid), Memory: f.memory, Busy: math.NaN(), Flags: flagsOf(f.lists)}
+		p := collector.Process{PID: int(f.pid), Memory: f.memory, Busy: math.NaN(), Flags: flagsOf(f.lists)}
 		if s.busy != nil {
 			p.Busy = s.busy.mean(p.PID)
 		}
@@ -167,8 +166,8 @@ func (s *processSubject) gather() (count int) {
 	return len(s.query.found) + s.query.nameless
 }
 
-func flagsOf(lists uint) (f processes.Flags) {
-	for list, flag := range [numLists]processes.Flags{listCompute: processes.Compute, listGraphics: processes.Graphics, listMPS: processes.MPS} {
+func flagsOf(lists uint) (f collector.ProcessFlags) {
+	for list, flag := range [numLists]collector.ProcessFlags{listCompute: collector.ProcessCompute, listGraphics: collector.ProcessGraphics, listMPS: collector.ProcessMPS} {
 		if lists>>list&1 == 1 {
 			f |= flag
 		}
@@ -257,7 +256,7 @@ const (
 func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuery {
 	q := &processQuery{device: d, outside: outside, buf: make([]byte, usualProcesses*entrySize)}
 	for i := range q.lists {
-		q.lists[i] = l.firstOf(processCalls[i][:])
+		q.lists[i] = l.firstOf(processCalls[i])
 	}
 	if busy {
 		q.busy = l.firstOf(processCalls[askBusy][:1])

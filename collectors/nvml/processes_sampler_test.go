@@ -13,7 +13,6 @@ import (
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -44,14 +43,14 @@ func countsOf(t *testing.T, s *supervisor.Supervisor) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, src := range s.Board().Load().Sources {
-		starts, err := processes.Blocks(len(src.Devices), src.Columns)
+		starts, err := collector.ProcessBlocks(len(src.Devices), src.Columns)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var row ring.Row
 		for i, d := range src.Devices {
 			if starts[i] >= 0 && src.Ring.Latest(&row) {
-				_, out[d.ID] = processes.Get(nil, row.Cells[starts[i]:][:processes.Width])
+				_, out[d.ID] = collector.GetProcesses(nil, row.Cells[starts[i]:][:collector.ProcessWidth])
 			}
 		}
 	}

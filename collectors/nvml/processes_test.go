@@ -16,7 +16,6 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/field"
 )
 
@@ -31,7 +30,7 @@ type processRig struct {
 // listed is what a row has of a device.
 type listed struct {
 	Count int // that the library counts; −1: it does not say
-	List  []processes.Process
+	List  []collector.Process
 }
 
 func openProcesses(t testing.TB, n *nvmltest.Node) []*processRig {
@@ -48,7 +47,7 @@ func openProcesses(t testing.TB, n *nvmltest.Node) []*processRig {
 	})
 	var out []*processRig
 	for _, s := range sources {
-		starts, err := processes.Blocks(len(s.Devices()), s.Columns())
+		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +68,8 @@ func (r *processRig) sample(t testing.TB) {
 }
 
 func (r *processRig) of(device int) listed {
-	block := r.row[r.starts[device]:][:processes.Width]
-	list, count := processes.Get(nil, block)
+	block := r.row[r.starts[device]:][:collector.ProcessWidth]
+	list, count := collector.GetProcesses(nil, block)
 	return listed{count, list}
 }
 
@@ -82,7 +81,7 @@ func (r *processRig) want(t testing.TB, what string, device int, want listed) {
 }
 
 // all is all processes that the library counts.
-func all(list ...processes.Process) listed { return listed{len(list), list} }
+func all(list ...collector.Process) listed { return listed{len(list), list} }
 
 // unlisted is what a blank block has.
 var unlisted = listed{Count: -1}
@@ -106,16 +105,16 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("devices as the other collectors have them (-want +got):\n%s", diff)
 		}
 	}
-	const both = processes.Compute | processes.Graphics
+	const both = collector.ProcessCompute | collector.ProcessGraphics
 	s[0].sample(t)
 	s[0].want(t, "how busy is not known at first", 0, all(
-		processes.Process{PID: 10, Memory: 3 << 30, Busy: nan, Flags: both}, processes.Process{PID: 11, Memory: 1 << 30, Busy: nan, Flags: processes.Compute},
-		processes.Process{PID: 13, Memory: 5, Busy: nan, Flags: both}, processes.Process{PID: 12, Memory: nan, Busy: nan, Flags: processes.MPS}))
+		collector.Process{PID: 10, Memory: 3 << 30, Busy: nan, Flags: both}, collector.Process{PID: 11, Memory: 1 << 30, Busy: nan, Flags: collector.ProcessCompute},
+		collector.Process{PID: 13, Memory: 5, Busy: nan, Flags: both}, collector.Process{PID: 12, Memory: nan, Busy: nan, Flags: collector.ProcessMPS}))
 	n.Advance(time.Second)
 	s[0].sample(t)
 	s[0].want(t, "a second later", 0, all(
-		processes.Process{PID: 10, Memory: 3 << 30, Busy: 60, Flags: both}, processes.Process{PID: 11, Memory: 1 << 30, Busy: 0, Flags: processes.Compute},
-		processes.Process{PID: 13, Memory: 5, Busy: 0, Flags: both}, processes.Process{PID: 12, Memory: nan, Busy: 20, Flags: processes.MPS}))
+		collector.Process{PID: 10, Memory: 3 << 30, Busy: 60, Flags: both}, collector.Process{PID: 11, Memory: 1 << 30, Busy: 0, Flags: collector.ProcessCompute},
+		collector.Process{PID: 13, Memory: 5, Busy: 0, Flags: both}, collector.Process{PID: 12, Memory: nan, Busy: 20, Flags: collector.ProcessMPS}))
 	s[1].sample(t)
 	s[1].want(t, "no process there", 0, all())
 	n.SetProcesses(0)
@@ -142,7 +141,7 @@ func TestProcessesBeyondTheRoom(t *testing.T) {
 	n.Advance(time.Second)
 	s.sample(t)
 	got := s.of(0)
-	if got.Count != 200 || len(got.List) != processes.Slots {
+	if got.Count != 200 || len(got.List) != collector.ProcessSlots {
 		t.Fatalf("200 processes: %d of %d", len(got.List), got.Count)
 	}
 	for i, p := range got.List {
@@ -175,18 +174,18 @@ func TestProcessesOfInstances(t *testing.T) {
 	}
 	for range 2 {
 		s.sample(t)
-		s.want(t, "board", 0, all(processes.Process{PID: 24, Memory: 7, Busy: nan, Flags: processes.Graphics}))
-		s.want(t, "instance", 1, all(processes.Process{PID: 21, Memory: 100, Busy: nan, Flags: processes.Compute}))
-		s.want(t, "part 0", 3, all(processes.Process{PID: 22, Memory: 200, Busy: nan, Flags: processes.Compute}))
-		s.want(t, "part 1", 4, all(processes.Process{PID: 23, Memory: nan, Busy: nan, Flags: processes.Compute}))
+		s.want(t, "board", 0, all(collector.Process{PID: 24, Memory: 7, Busy: nan, Flags: collector.ProcessGraphics}))
+		s.want(t, "instance", 1, all(collector.Process{PID: 21, Memory: 100, Busy: nan, Flags: collector.ProcessCompute}))
+		s.want(t, "part 0", 3, all(collector.Process{PID: 22, Memory: 200, Busy: nan, Flags: collector.ProcessCompute}))
+		s.want(t, "part 1", 4, all(collector.Process{PID: 23, Memory: nan, Busy: nan, Flags: collector.ProcessCompute}))
 		n.Advance(time.Second)
 	}
 	if calls := n.Calls("nvmlDeviceGetProcessesUtilizationInfo") + n.Calls("nvmlDeviceGetProcessUtilization"); calls != 0 {
 		t.Errorf("%d calls that MIG does not serve", calls)
 	}
 	n.SetMIG(0, "7g.80gb")
-	part := s.Source.(*source).parts[0].part.(*migPart)
-	part.now = func() time.Time { return time.Now().Add(migEvery) }
+	part := s.Source.(*source).parts[0].part.(*watchPart)
+	part.now = func() time.Time { return time.Now().Add(watchEvery) }
 	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
 	}
@@ -222,11 +221,11 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 		}
 		s.want(t, what, 0, want)
 	}
-	trainer := func(busy float64) processes.Process {
-		return processes.Process{PID: 31, Memory: 9, Busy: busy, Flags: processes.Compute}
+	trainer := func(busy float64) collector.Process {
+		return collector.Process{PID: 31, Memory: 9, Busy: busy, Flags: collector.ProcessCompute}
 	}
-	viewer := func(busy float64) processes.Process {
-		return processes.Process{PID: 32, Memory: 8, Busy: busy, Flags: processes.Graphics}
+	viewer := func(busy float64) collector.Process {
+		return collector.Process{PID: 32, Memory: 8, Busy: busy, Flags: collector.ProcessGraphics}
 	}
 	f("all is listed", nil, all(trainer(33), viewer(0)), nil)
 	for _, code := range []string{"NOT_SUPPORTED", "NO_PERMISSION"} {
@@ -237,8 +236,8 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 		f("no list: "+code, set, unlisted, nil)
 	}
 	f("no graphics on this board", codes{graphics: "NOT_SUPPORTED"}, all(trainer(33)), nil)
-	f("a list that fails", codes{graphics: "UNKNOWN"}, listed{-1, []processes.Process{trainer(33)}}, nil)
-	f("not ours to see", codes{compute: "NO_PERMISSION"}, listed{-1, []processes.Process{viewer(0)}}, nil)
+	f("a list that fails", codes{graphics: "UNKNOWN"}, listed{-1, []collector.Process{trainer(33)}}, nil)
+	f("not ours to see", codes{compute: "NO_PERMISSION"}, listed{-1, []collector.Process{viewer(0)}}, nil)
 	const busy, old = "nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"
 	f("no samples", codes{busy: "NOT_FOUND"}, all(trainer(0), viewer(0)), nil)
 	f("no utilisation", codes{busy: "NOT_SUPPORTED", old: "NOT_SUPPORTED"}, all(trainer(nan), viewer(nan)), nil)
@@ -266,9 +265,9 @@ func TestProcessesOfADriver(t *testing.T) {
 			s.sample(t)
 			n.Advance(time.Second)
 			s.sample(t)
-			s.want(t, name, 0, all(processes.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: processes.Compute},
-				processes.Process{PID: 42, Memory: 1 << 32, Busy: busy / 5, Flags: processes.Compute},
-				processes.Process{PID: 43, Memory: nan, Busy: busy * 0, Flags: processes.Compute}))
+			s.want(t, name, 0, all(collector.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: collector.ProcessCompute},
+				collector.Process{PID: 42, Memory: 1 << 32, Busy: busy / 5, Flags: collector.ProcessCompute},
+				collector.Process{PID: 43, Memory: nan, Busy: busy * 0, Flags: collector.ProcessCompute}))
 		})
 	}
 	f("470", nvmltest.Config{Driver: "470"}, 25)
@@ -341,7 +340,7 @@ func TestProcessesNextToTheOther(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Error(err)
 	}
-	row, due := make([]float64, processes.Width), make([]bool, processes.Width)
+	row, due := make([]float64, collector.ProcessWidth), make([]bool, collector.ProcessWidth)
 	due[0] = true
 	if err := sources[0].Sample(row, due); err != nil || row[0] != 0 {
 		t.Errorf("after the other is closed: count %v, %v", row[0], err)

@@ -137,7 +137,7 @@ func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
 	now := time.Now()
 	for i := range p.cells {
 		if c := &p.cells[i]; c.slow > 0 && due[i] {
-			row[i] = p.pcie.newest(c.slow-1, now)
+			row[i] = p.pcie.value(c.slow-1, now)
 			wanted = true
 		}
 	}

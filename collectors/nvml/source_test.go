@@ -69,7 +69,7 @@ func TestLinks(t *testing.T) {
 		t.Fatalf("%d devices, want a board and 18 links", len(devices))
 	}
 	link := devices[4]
-	if link.Level != field.Link || link.Link != "4" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link4" || link.GPU != "0" || link.UUID != devices[0].UUID {
+	if link.Level != field.Link || link.Label("nvlink") != "4" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link4" || link.GPU != "0" || link.UUID != devices[0].UUID {
 		t.Errorf("link 3: %+v", link)
 	}
 	s.want(t, "link 3", 4, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": 44, "DCGM_FI_DEV_NVLINK_GET_STATE": 1, "DCGM_FI_DEV_GPU_TEMP": noColumn})
@@ -102,8 +102,8 @@ func TestVGPUs(t *testing.T) {
 		t.Errorf("right after: %v", err)
 	}
 	for _, p := range s.Source.(*source).parts {
-		if v, ok := p.part.(*vgpuPart); ok {
-			v.now = func() time.Time { return time.Now().Add(vgpuEvery) }
+		if v, ok := p.part.(*watchPart); ok {
+			v.now = func() time.Time { return time.Now().Add(watchEvery) }
 		}
 	}
 	if err := s.sample(); !errors.Is(err, collector.ErrColumnsChanged) {
@@ -200,23 +200,22 @@ func TestThroughput(t *testing.T) {
 // TestStaleThroughput: an old measurement is blank, unless it is what the sample
 // before asked for.
 func TestStaleThroughput(t *testing.T) {
-	now := time.Now()
-	th := &throughput{results: make([]result, 1), want: make(chan struct{}, 1), epoch: now}
-	th.results[0].bits.Store(math.Float64bits(7))
-	f := func(at, asked, taken time.Duration, want float64) {
+	begin := time.Now()
+	f := func(at time.Duration, busy bool, taken time.Duration, want float64) {
 		t.Helper()
-		th.results[0].at.Store(int64(at))
-		th.asked = asked
-		if got := th.newest(0, now.Add(taken)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("measured at %v, asked for at %v, taken at %v: got %v, want %v", at, asked, taken, got, want)
+		var th throughput
+		th.newest.Store(&measurement{at: begin.Add(at), values: []float64{7}})
+		th.busy.Store(busy)
+		if got := th.value(0, begin.Add(taken)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("measured at %v, busy %v, taken at %v: got %v, want %v", at, busy, taken, got, want)
 		}
 	}
 	const s = time.Second
-	f(41*time.Millisecond, 0, 10*time.Millisecond, 7)
-	f(0, s/2, s, 7)       // not done yet, and young
-	f(0, s/2, 3*s/2, nan) // hangs
-	f(40*time.Millisecond, 0, 30*s, 7)
-	f(31*s, 30*s, 60*s, 7)
+	f(41*time.Millisecond, false, 10*time.Millisecond, 7)
+	f(0, true, s, 7)       // the next is not done yet, and this one young
+	f(0, true, 3*s/2, nan) // the next hangs
+	f(40*time.Millisecond, false, 30*s, 7)
+	f(31*s, false, 60*s, 7)
 }
 
 // TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
@@ -278,8 +277,8 @@ func TestReadingsWithoutSymbols(t *testing.T) {
 		return
 	}
 	var without []string
-	for _, gens := range functions[1:] {
-		for _, g := range gens {
+	for _, r := range allReadings() {
+		for _, g := range *r.call() {
 			if !slices.Contains(required[:], g.symbol) && g.symbol != "nvmlDeviceGetTemperature" {
 				without = append(without, g.symbol)
 			}

@@ -1,65 +1,81 @@
+//go:build linux && cgo
+
 package nvml
 
 import (
-	"bytes"
-	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 
 	"warpgauge/pkg/field"
 )
 
-// Supplied says how the collector supplies a field. Texts are Markdown.
+// Supplied says how the collector supplies a field, for the documentation. A field can
+// be supplied in several ways, and by several readings: a device uses the first that it
+// has.
 type Supplied struct {
-	Field      field.ID
-	Kind       SuppliedKind
-	Levels     string // which devices have it, of readings
-	From       string // the calls, or of profiling the metric of GPM
-	Conversion string // from NVML's value to the field's unit; "" none
-	Driver     int    // branch of the first driver; 0 if all supported ones have it
-	GPUs       string // which have it, as far as it is documented; "" all
-	Note       string // what differs from DCGM, and why
+	Field   field.ID
+	Kind    SuppliedKind
+	Level   field.Level // of readings; what an instance has, its GPU has, too
+	Terms   []SuppliedTerm
+	Convert string  // what becomes of the terms; "" their sum
+	Mul     float64 // and then × Mul ÷ Div; 0: neither
+	Div     float64
+	Metric  uint32 // of GPM
+	PerLink bool   // Metric is that of link 0
+	Driver  int    // branch of the first driver; 0 if all supported ones have it
+	GPUs    string // which have it, as far as it is documented; "" all
+	Note    string // what differs from DCGM, and why
+}
+
+// SuppliedTerm is one result of a call.
+type SuppliedTerm struct {
+	Symbols []string // names of the function, newest first
+	Field   bool     // it is nvmlDeviceGetFieldValues; arguments are the field and its scope
+	Args    []uint32
 }
 
 // SuppliedKind is what supplies a field.
 type SuppliedKind int
 
-// A field can be supplied in several ways, and by several readings: a device uses the first
-// that it has.
+// Kinds. XIDs, health and peers, which have a part each, are not among what Supplies lists.
 const (
 	SuppliedReading   SuppliedKind = iota // a call on each tick that is due
 	SuppliedProfiling                     // GPM
-	SuppliedOther                         // events, health, peers
 	SuppliedLabel                         // a text, which only rows of type label can show
 )
 
 // Supplies lists what the collector supplies, by kind: readings by ascending field, in
-// order of preference. It is for the documentation.
+// order of preference.
 func Supplies() []Supplied {
 	var out []Supplied
 	for _, r := range allReadings() {
-		d, _ := field.ByID(r.id)
-		out = append(out, Supplied{
-			Field: r.id, Kind: SuppliedReading, Levels: r.levels(), From: r.callText(), Conversion: r.conversion(d),
+		s := Supplied{
+			Field: r.id, Kind: SuppliedReading, Level: r.levelOf(), Convert: string(r.how), Mul: r.mul, Div: r.div,
 			Driver: sinceSupported(r.since), GPUs: r.boards, Note: r.note,
-		})
-	}
-	slices.SortStableFunc(out, func(a, b Supplied) int { return int(a.Field) - int(b.Field) })
-	for _, p := range profilings() {
-		s := Supplied{Field: p.id, Kind: SuppliedProfiling, From: strconv.Itoa(int(p.metric)), Driver: sinceSupported(p.since)}
-		if p.perLink {
-			s.From += " …"
 		}
-		if p.scale != 1 {
-			s.Conversion = "× " + plain(p.scale)
+		for _, t := range r.terms {
+			s.Terms = append(s.Terms, t.supplied())
 		}
 		out = append(out, s)
 	}
-	out = append(out, others()...)
+	slices.SortStableFunc(out, func(a, b Supplied) int { return int(a.Field) - int(b.Field) })
+	for _, p := range profilings() {
+		out = append(out, Supplied{
+			Field: p.id, Kind: SuppliedProfiling, Metric: p.metric, PerLink: p.perLink, Mul: p.scale, Driver: sinceSupported(p.since),
+		})
+	}
 	for _, id := range textFacts() {
 		out = append(out, Supplied{Field: id, Kind: SuppliedLabel})
+	}
+	return out
+}
+
+func (t term) supplied() SuppliedTerm {
+	out := SuppliedTerm{Field: t.call == getFieldValues, Args: t.arg[:(*t.call)[0].args]}
+	if out.Field {
+		out.Args = t.arg[:2]
+	}
+	for _, g := range *t.call {
+		out.Symbols = append(out.Symbols, g.symbol)
 	}
 	return out
 }
@@ -91,60 +107,6 @@ func ProcessCalls() (out []ProcessCall) {
 	return out
 }
 
-// others are the fields that have a part to themselves.
-func others() []Supplied {
-	const events = "`nvmlEventSetWait_v2`"
-	all := []Supplied{
-		{Field: field.XIDErrors, From: events + ": the last XID"},
-		{Field: field.XIDErrorsCount, From: events + ": XIDs in a window"},
-		{Field: field.XIDErrorsTotal, From: events + ": XIDs since start"},
-		{Field: field.ClockEventsCount, From: "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample"},
-		{Field: field.ClockEventsTotal, From: "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample"},
-		{Field: field.GPUHealth, From: "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches"},
-		{Field: field.P2PStatus, From: "`nvmlDeviceGetP2PStatus`", GPUs: "with NVLink"},
-	}
-	for i := range all {
-		all[i].Kind = SuppliedOther
-	}
-	return all
-}
-
-// Missing is why a number of the catalogue is not supplied, "" if it is or is no
-// number.
-func Missing(d *field.Descriptor) string {
-	_, profiled := profilingOf(d.ID)
-	elsewhere := slices.ContainsFunc(others(), func(o Supplied) bool { return o.Field == d.ID })
-	if d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || len(byField()[d.ID]) > 0 || profiled || elsewhere {
-		return ""
-	}
-	for _, r := range missingReasons() {
-		if slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(d.Name, w) }) {
-			return r.reason
-		}
-	}
-	panic("nvml: no call and no reason for " + d.Name)
-}
-
-type missingReason struct {
-	words  []string // of the names
-	reason string
-}
-
-func missingReasons() []missingReason {
-	return []missingReason{
-		{[]string{"P2P_NVLINK_STATUS"}, "a mask by DCGM's numbers of GPUs; `DCGM_EXP_P2P_STATUS` has a series for each peer"},
-		{[]string{"GPU_NVLINK_ERRORS"}, "DCGM makes it of XIDs; `DCGM_EXP_XID_ERRORS_TOTAL` counts each"},
-		{[]string{"NVSWITCH"}, "NVML knows no NVSwitch; DCGM asks the fabric manager's library"},
-		{[]string{"_PPRM_", "_PPCNT_"}, "read from the port's registers, for which NVML wants root"},
-		{[]string{"_DIAG_"}, "results of DCGM's diagnostics"},
-		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
-		{[]string{"CONNECTX"}, "of network adapters"},
-		{[]string{"IMEX"}, "of the IMEX daemon"},
-		{[]string{"amd_gpu_"}, "of AMD's GPUs"},
-		{[]string{"BIND_UNBIND"}, "restarts of a session are counted in `warpgauge_*`"},
-	}
-}
-
 // Label fields with a text, by DCGM's ids. Those with a number come from the table
 // of readings.
 const (
@@ -173,239 +135,3 @@ func textFacts() []field.ID {
 		factVisibleDevices, factECCVersion, factPowerVersion, factImageVersion, factVBIOS, factCluster, factGUID, factChassis,
 	}
 }
-
-// levels are the devices that have the reading.
-func (r *reading) levels() string {
-	switch r.levelOf() {
-	case field.Instance:
-		return "gpu, instance"
-	case field.Link:
-		return "link"
-	case field.VGPU:
-		return "vgpu"
-	}
-	return "gpu"
-}
-
-// callText names the calls of a row, each once, with what they ask for.
-func (r *reading) callText() string {
-	var out []string
-	for _, t := range r.terms {
-		if s := t.text(); !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	const few = 2
-	if len(out) > few {
-		return out[0] + " … " + out[len(out)-1]
-	}
-	return strings.Join(out, " + ")
-}
-
-func (t term) text() string {
-	if t.call == getFieldValues {
-		return "field " + strconv.Itoa(int(t.arg[0])) + scopeText(t.arg[1])
-	}
-	names := make([]string, len(functions[t.call]))
-	for i, g := range functions[t.call] {
-		names[i] = "`" + g.symbol + "`"
-	}
-	text := strings.Join(names, " or ")
-	switch functions[t.call][0].args {
-	case 1:
-		text += fmt.Sprintf(" (%d)", t.arg[0])
-	case 2: // of a link
-		text += fmt.Sprintf(" (%s, %d)", strings.TrimPrefix(scopeText(t.arg[0]), " of "), t.arg[1])
-	case 3:
-		text += fmt.Sprintf(" (%d, %d, %d)", t.arg[0], t.arg[1], t.arg[2])
-	}
-	return text
-}
-
-func scopeText(scope uint32) string {
-	switch scope {
-	case 0:
-		return ""
-	case allLinks:
-		return " of all links"
-	case thisLink:
-		return " of the link"
-	}
-	return " of link " + strconv.Itoa(int(scope))
-}
-
-// conversion says what becomes of NVML's value.
-func (r *reading) conversion(d *field.Descriptor) string {
-	text := r.how.text(len(r.terms))
-	factor := ""
-	if r.mul != 0 {
-		factor += "× " + plain(r.mul) + " "
-	}
-	if r.div != 0 {
-		factor += "÷ " + plain(r.div) + " "
-	}
-	if factor = strings.TrimSpace(factor); factor != "" && text != "" {
-		text += ", "
-	}
-	text += factor
-	if r.div != 0 && d.Kind == field.Int64 {
-		text += ", whole"
-	}
-	return text
-}
-
-func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
-// text describes a conversion of so many terms.
-func (c convert) text(terms int) string {
-	switch c {
-	case unlessZero:
-		return "blank if 0"
-	case unlessNone:
-		return "blank if the total is 0"
-	case climbing:
-		return "held back for one sample when it goes back"
-	case perSecond, perSecondWide:
-		return "growth per second"
-	case usedShare:
-		if terms > 2 {
-			return "used ÷ (total − reserved)"
-		}
-		return "used ÷ total"
-	case asCapability:
-		return "major × 65536 + minor"
-	case asPState:
-		return "blank if 32"
-	case asComputeMode:
-		return "2 → 1, 3 → 2, as in DCGM"
-	case asFabricStatus:
-		return "state; when completed 3 for success, 4 for failure"
-	case asFabricError:
-		return "DCGM's code when completed, else blank"
-	case asBitErrors:
-		return "mantissa × 10^−exponent"
-	}
-	if terms > 1 {
-		return "sum"
-	}
-	return ""
-}
-
-const docsHead = `<!-- Generated by go generate ./cmd/warpgauge; do not edit. -->
-
-# NVIDIA GPUs through NVML
-
-What the collector ` + "`nvml`" + ` reads, from the tables that it is made of. Names, units and meaning are DCGM's, as in
-[fields.md](fields.md); what differs is in the remark.
-
-* **Call**: the function of NVML; for ` + "`nvmlDeviceGetFieldValues`" + ` the number of the field ` + "(`NVML_FI_…` in `nvml.h`)" + `, and
-  its scope if it is not the device; for others the arguments. Of several rows of a field a device uses the first that it has.
-* **Conversion**: from NVML's value to the field's unit. Whole numbers are cut off, as in DCGM.
-* **Driver**: the branch from which NVML's header has the call or field; nothing if every supported driver (470 and newer)
-  has it. What the driver or the GPU lacks has no series, and is named once in the log.
-* **GPUs**: as far as NVIDIA documents it.
-* **Cost**: how often it is asked unless the CSV says ` + "`interval=…`" + `: each tick, slow (every 30 s), static (once).
-
-All field values that are due are asked for in one call, and fields that come from one call share it. What each call has
-cost is in ` + "`warpgauge_library_call_seconds_total`" + ` of [metrics.md](metrics.md).
-
-`
-
-// WriteMarkdown writes docs/nvml.md from Supplies, ProcessCalls and Missing.
-func WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	b.WriteString(docsHead)
-	b.WriteString("## Readings\n\n| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |\n|---:|---|---|---|---|---|---|---|---|---|\n")
-	each(SuppliedReading, func(s Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, s.Levels, s.From, s.Conversion,
-			d.Unit, driverText(s.Driver), s.GPUs, d.Cost, s.Note)
-	})
-	b.WriteString(docsProfiling)
-	each(SuppliedProfiling, func(s Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, s.From, s.Conversion, d.Unit, driverText(s.Driver))
-	})
-	b.WriteString("\n## Events, health, peers\n\n| Id | Field | From | Driver | GPUs |\n|---:|---|---|---:|---|\n")
-	each(SuppliedOther, func(s Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | | %s |\n", d.ID, d.Name, s.From, s.GPUs)
-	})
-	b.WriteString("\n## Labels\n\nFor rows of type label, in addition to every reading above:\n\n")
-	var labels []string
-	each(SuppliedLabel, func(_ Supplied, d *field.Descriptor) { labels = append(labels, "`"+d.Name+"`") })
-	b.WriteString(strings.Join(labels, " ") + "\n" + docsProcesses)
-	for _, c := range ProcessCalls() {
-		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", c.What, c.Symbol, driverText(c.Driver))
-	}
-	b.WriteString(docsProcessesTail)
-	b.WriteString("\n## What NVML does not supply\n\n| Fields | Why |\n|---|---|\n")
-	groups := map[string][]string{}
-	for _, d := range field.All() {
-		if reason := Missing(d); reason != "" {
-			groups[reason] = append(groups[reason], "`"+d.Name+"`")
-		}
-	}
-	for _, r := range missingReasons() {
-		if names := groups[r.reason]; len(names) > 0 {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, " "), r.reason)
-		}
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// each calls f for what is supplied in a way.
-func each(kind SuppliedKind, f func(s Supplied, d *field.Descriptor)) {
-	for _, s := range Supplies() {
-		d, ok := field.ByID(s.Field)
-		if !ok {
-			panic("nvml: the catalogue lacks field " + strconv.Itoa(int(s.Field)))
-		}
-		if s.Kind == kind {
-			f(s, d)
-		}
-	}
-}
-
-func driverText(since int) string {
-	if since == 0 {
-		return ""
-	}
-	return strconv.Itoa(since)
-}
-
-const docsProfiling = `
-## Profiling
-
-From NVML's GPU performance monitor (GPM) on Hopper and newer, also by MIG instance: two ` + "`nvmlGpmSampleGet`" + ` give
-means over the time between them: the field's interval, and 100 ms at least, as NVML asks for. At shorter ticks a value stays until then.
-Elsewhere these fields are absent, except those that the table above has as well.
-
-| Id | Field | Metric | Conversion | Unit | Driver |
-|---:|---|---:|---|---|---|
-`
-
-const docsProcesses = `
-## Processes
-
-If values of processes are wanted (` + "`--process-values`" + `, on by default with ` + "`--kubernetes-virtual-gpus`" + `), the collector ` + "`nvml-processes`" + ` asks each
-GPU once a second for its processes: next to the collector ` + "`nvml`" + `, in a separate child process, also if DCGM serves the GPUs. It is
-released and resumed together with ` + "`nvml`" + `, and is not there with ` + "`--enable-nvml=false`" + `. None of these values is a field.
-
-| What | Call | Driver |
-|---|---|---:|
-`
-
-const docsProcessesTail = `
-* **Memory** is what the driver says of the process. Under WDDM and on WSL it does not: then it is unknown, not 0.
-* **A process** that is on several lists (compute, graphics, MPS) counts once.
-* **How busy** is the share of time in which the process's kernels ran, in percent of the whole GPU, since the second before. The driver
-  leaves out a process that did nothing: it is 0 then, and only then. If the driver does not say (GPUs before Maxwell, vGPUs, any GPU in MIG
-  mode), in the first second, and after the clock was set, it is unknown. Drivers return a mean for each process, or samples, which are weighted
-  by their time; what is garbage (over 100 %, or of the future) is unknown.
-* **MIG**: each MIG device has its processes and their memory. The GPU itself has those that are in none of its instances; the driver lists
-  them for root only, and otherwise they are unknown.
-* **Which are seen**: those that the exporter's PID namespace contains, so it needs the host's (` + "`hostPID: true`" + `). No
-  other privilege is needed without MIG.
-* **A row** holds 64 processes for each device, those with the most memory; if there are more, it says so.
-* **Cost**: four calls a second and device, and a child process of some 35 MB.
-  A GPU whose call hangs loses its own values only.
-`

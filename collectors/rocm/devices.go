@@ -76,9 +76,9 @@ func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.
 	d := board
 	d.Level = field.Instance
 	d.Parent = board.ID
-	d.InstanceID = strconv.Itoa(i.ID)
-	d.InstanceProfile = strings.ToLower(g.Compute)
-	d.ID = board.ID + "/" + d.InstanceID
+	d.Instance.ID = strconv.Itoa(i.ID)
+	d.Instance.Profile = strings.ToLower(g.Compute)
+	d.ID = board.ID + "/" + d.Instance.ID
 	d.Alias = i.Name
 	if i.Render != "" {
 		d.Node = i.Render
@@ -93,8 +93,9 @@ func link(board collector.Device, i int) collector.Device {
 	d.Facts = nil
 	d.Level = field.Link
 	d.Parent = board.ID
-	d.Link = strconv.Itoa(i + 1)
-	d.ID = board.ID + "/link" + d.Link
+	number := strconv.Itoa(i + 1)
+	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
+	d.ID = board.ID + "/link" + number
 	return d
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/field"
 )
 
@@ -96,7 +95,7 @@ type processSource struct {
 	log     *zap.Logger
 	said    string
 
-	room        []processes.Process
+	room        []collector.Process
 	scans, time atomic.Int64
 }
 
@@ -119,7 +118,7 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 			device = 1 + i
 			s.devices = append(s.devices, instance(board, g, inst))
 		}
-		s.columns = processes.AppendColumns(s.columns, device)
+		s.columns = collector.AppendProcessColumns(s.columns, device)
 		s.units = append(s.units, inst.Units)
 	}
 	return s
@@ -141,8 +140,8 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
 		s.say(err.Error())
 		for i := range s.units {
-			if at := i * processes.Width; due[at] {
-				processes.Blank(row[at : at+processes.Width])
+			if at := i * collector.ProcessWidth; due[at] {
+				collector.BlankProcesses(row[at : at+collector.ProcessWidth])
 			}
 		}
 		return nil
@@ -151,8 +150,8 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	}
 	hidden := false
 	for i := range s.units {
-		if at := i * processes.Width; due[at] {
-			hidden = !s.put(row[at:at+processes.Width], i) || hidden
+		if at := i * collector.ProcessWidth; due[at] {
+			hidden = !s.put(row[at:at+collector.ProcessWidth], i) || hidden
 		}
 	}
 	if hidden {
@@ -168,15 +167,15 @@ func (s *processSource) put(block []float64, instance int) (whole bool) {
 	found, whole := s.list.Of(instance)
 	s.room = s.room[:0]
 	for _, p := range found {
-		s.room = append(s.room, processes.Process{
-			PID: p.PID, Memory: p.Memory, Busy: occupancy(p.Units, s.units[instance]), Flags: processes.Compute | processes.Occupancy,
+		s.room = append(s.room, collector.Process{
+			PID: p.PID, Memory: p.Memory, Busy: occupancy(p.Units, s.units[instance]), Flags: collector.ProcessCompute | collector.ProcessOccupancy,
 		})
 	}
 	count := len(found)
 	if !whole {
 		count = -1
 	}
-	processes.Put(block, count, s.room)
+	collector.PutProcesses(block, count, s.room)
 	return whole
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/field"
 )
 
@@ -40,7 +39,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 		}
 	})
 	for _, s := range sources {
-		starts, err := processes.Blocks(len(s.Devices()), s.Columns())
+		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,20 +60,20 @@ func (l *lookout) sample(gpu int) error {
 	return l.sources[gpu].Sample(l.rows[gpu], due)
 }
 
-func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...processes.Process) {
+func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...collector.Process) {
 	t.Helper()
 	if err := l.sample(gpu); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	got, n := processes.Get(nil, l.rows[gpu][l.starts[gpu][device]:][:processes.Width])
-	byPID := cmpopts.SortSlices(func(a, b processes.Process) bool { return a.PID < b.PID })
+	got, n := collector.GetProcesses(nil, l.rows[gpu][l.starts[gpu][device]:][:collector.ProcessWidth])
+	byPID := cmpopts.SortSlices(func(a, b collector.Process) bool { return a.PID < b.PID })
 	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.EquateApprox(0, 1e-9), byPID); diff != "" || n != count {
 		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
 	}
 }
 
-func computes(pid int, memory, busy float64) processes.Process {
-	return processes.Process{PID: pid, Memory: memory, Busy: busy, Flags: processes.Compute | processes.Occupancy}
+func computes(pid int, memory, busy float64) collector.Process {
+	return collector.Process{PID: pid, Memory: memory, Busy: busy, Flags: collector.ProcessCompute | collector.ProcessOccupancy}
 }
 
 func TestProcesses(t *testing.T) {

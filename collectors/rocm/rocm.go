@@ -20,7 +20,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/internal/probe"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
@@ -113,7 +112,7 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
 	}
 	if len(found.GPUs) == 0 {
-		return sysfs.Found{}, noGPU(o.Root)
+		return sysfs.Found{}, noGPU(files, o.Root)
 	}
 	for _, card := range found.LeftOut {
 		o.Log.Warn("gpu is left out", zap.String("card", card))
@@ -122,13 +121,13 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 }
 
 // noGPU says why there is no GPU.
-func noGPU(root string) error {
-	driver := probe.Host{Root: root}.AMD()
-	if !driver.Loaded {
-		return fmt.Errorf("look for AMD GPUs: %w: %s; on a node with AMD GPUs load the driver (modprobe amdgpu)", collector.ErrNotLoaded, driver.Text)
+func noGPU(files *sysfs.Reader, root string) error {
+	driver, loaded := files.Driver()
+	if !loaded {
+		return fmt.Errorf("look for AMD GPUs: %w: %s; on a node with AMD GPUs load the driver (modprobe amdgpu)", collector.ErrNotLoaded, driver)
 	}
 	return fmt.Errorf("look for AMD GPUs: %w: %s, but no card in %s that amdgpu serves",
-		collector.ErrNoDevices, driver.Text, filepath.Join("/", root, "sys/class/drm"))
+		collector.ErrNoDevices, driver, filepath.Join("/", root, "sys/class/drm"))
 }
 
 // metricsPatience is how long Open waits for gpu_metrics of all GPUs, to know

@@ -225,7 +225,7 @@ func TestPartitions(t *testing.T) {
 		t.Fatalf("no instance 3 among %+v", devices)
 	}
 	d := devices[at]
-	if d.Level != field.Instance || d.Parent != board || d.InstanceID != "3" || d.InstanceProfile != "cpx" || d.UUID != board || d.Node != s.tree.GPUs[1].Instances[3].Render {
+	if d.Level != field.Instance || d.Parent != board || d.Instance.ID != "3" || d.Instance.Profile != "cpx" || d.UUID != board || d.Node != s.tree.GPUs[1].Instances[3].Render {
 		t.Errorf("instance 3 is %+v", d)
 	}
 	s.wantOf(d.ID, "DCGM_FI_DEV_FB_TOTAL", "", 206141652992/8>>20)

@@ -8,7 +8,7 @@ func exporter() *builder {
 	b.row("Now")
 	b.stat(4, "Exporters", "", "short", `count(warpgauge_build_info`+sel+`)`)
 	b.stat(4, "Collectors not in use", "A machine without AMD's GPUs has no ROCm: look at the reasons.", "short", `count(warpgauge_collector_up`+sel+` == 0) or vector(0)`)
-	b.stat(4, "Devices not up", "", "short", `sum(warpgauge_devices{state=~"stalled|lost", instance=~"$instance"}) or vector(0)`, from(1, "red"))
+	b.stat(4, "Devices not up", "", "short", `sum(warpgauge_devices{state=~"stalled|lost|absent", instance=~"$instance"}) or vector(0)`, from(1, "red"))
 	b.stat(4, "Mappings that fail", "", "short", `count(warpgauge_mapping_up`+sel+` == 0) or vector(0)`, from(1, "orange"))
 	b.stat(4, "Bad field lists", "", "short", `count(warpgauge_config_last_reload_successful`+sel+` == 0) or vector(0)`, from(1, "orange"))
 	b.stat(4, "Versions", "", "short", `count(count by (version) (warpgauge_build_info`+sel+`))`)

@@ -16,7 +16,7 @@ func gpu() *builder {
 
 	b.legend = "right" // a line for each quantity
 	b.row("What the GPU does")
-	b.lines(12, "Pipes", "Shares of time. Absent where board or driver cannot tell.", "percentunit",
+	b.lines(12, "Pipes", "Shares of time. Absent if the board or driver does not measure them.", "percentunit",
 		query{"SM " + deviceLegend, byDevice("DCGM_FI_PROF_SM_ACTIVE")},
 		query{"tensor " + deviceLegend, byDevice("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")},
 		query{"FP64 " + deviceLegend, byDevice("DCGM_FI_PROF_PIPE_FP64_ACTIVE")},

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 // Command docgen writes the generated pages of docs/ for go generate:
 //
 //	docgen DIRECTORY
@@ -16,8 +18,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"warpgauge/collectors/nvml"
 )
 
 // page is a generated page.
@@ -31,7 +31,7 @@ func pages() []page {
 		{"flags.md", writeFlags},
 		{"fields.md", writeFields},
 		{"migration-names.md", writeMigration},
-		{"nvml.md", nvml.WriteMarkdown},
+		{"nvml.md", writeNVML},
 		{"dcgm.md", writeDCGM},
 	}
 }

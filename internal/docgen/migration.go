@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package main
 
 import (
@@ -9,7 +11,6 @@ import (
 	"strings"
 
 	"warpgauge/collectors/dcgm"
-	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
 	"warpgauge/etc"
 	"warpgauge/pkg/config"
@@ -148,13 +149,4 @@ func yesNo(yes bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// suppliedByNVML returns a function that reports whether NVML supplies a field.
-func suppliedByNVML() func(*field.Descriptor) bool {
-	has := map[field.ID]bool{}
-	for _, s := range nvml.Supplies() {
-		has[s.Field] = true
-	}
-	return func(d *field.Descriptor) bool { return has[d.ID] }
 }

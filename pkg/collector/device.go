@@ -4,7 +4,7 @@ import "warpgauge/pkg/field"
 
 // Device is one thing that has series: a GPU, an instance of one, a link, a
 // switch, a CPU, a core, a network adapter. Text is raw UTF-8; escaping is done where it is rendered.
-// What a level does not have stays empty.
+// What a device does not have stays empty. A link and an instance have what their GPU has.
 type Device struct {
 	// ID is stable and unique on the node: the UUID of a GPU,
 	// "<parent>/<instance id>" of an instance, "<parent>/link<n>" of a link.
@@ -19,28 +19,40 @@ type Device struct {
 	Node     string // label device, "nvidia0"
 	Model    string // label modelName
 
-	InstanceProfile string // label GPU_I_PROFILE, "1g.10gb"
-	InstanceID      string // label GPU_I_ID
-	ComputeID       string // label GPU_CI_ID
-	// MIGUUID is the UUID of a MIG device ("MIG-…"), by which container runtimes and
-	// Kubernetes know it. Not a label. A GPU instance that is split into several MIG
-	// devices has none; its compute instances have theirs.
-	MIGUUID string
+	Instance Instance // of a part of a GPU
 	// Alias is a further name of a device, by which Kubernetes knows it if that is
 	// nothing of the above: "amdgpu_xcp_1", the platform device of an AMD partition.
 	// Not a label.
 	Alias string
 
-	Link   string // label nvlink
-	Switch string // label nvswitch, "nvswitch0"
-	CPU    string // label cpu
-	Core   string // label cpucore
-
-	ConnectX string // label connectx: the number of a network adapter
-
+	// Labels are what only the device's level has, in page order: nvlink of a link, after it
+	// nvswitch of a switch's link; nvswitch ("nvswitch0") of a switch; cpu of a CPU; cpucore and
+	// cpu of a core; connectx of a network adapter. Devices are selected by the numbers in them.
+	Labels []Label
 	// Facts are the values of the list's label fields for this device, named
 	// as the field. Fields that the device does not have are left out.
 	Facts []Label
+}
+
+// Instance is what a part of a GPU has (MIG, AMD's partitions).
+type Instance struct {
+	Profile   string // label GPU_I_PROFILE, "1g.10gb"
+	ID        string // label GPU_I_ID
+	ComputeID string // label GPU_CI_ID
+	// UUID is that of a MIG device ("MIG-…"), by which container runtimes and Kubernetes
+	// know it. Not a label. A GPU instance that is split into several MIG devices has
+	// none; its compute instances have theirs.
+	UUID string
+}
+
+// Label returns the value of one of the device's Labels, "" if it has none of that name.
+func (d *Device) Label(name string) string {
+	for _, l := range d.Labels {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return ""
 }
 
 // Label is one label of a series, unescaped.

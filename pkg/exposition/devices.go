@@ -17,28 +17,19 @@ func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []colle
 			always(name, value)
 		}
 	}
+	to = append(to, d.Labels...)
 	switch d.Level {
 	case field.GPU, field.Instance, field.ComputeInstance:
 		o.gpuLabels(d, always, given)
 	case field.Link:
-		given("nvlink", d.Link)
-		given("nvswitch", d.Switch)
 		given("gpu", d.GPU)
 		given("gpu_uuid", d.UUID)
 		given("pci_bus_id", d.PCIBusID)
 		given("device", d.Node)
 		given("model_name", o.model(d))
-		given("GPU_I_PROFILE", d.InstanceProfile)
-		given("GPU_I_ID", d.InstanceID)
-	case field.Switch:
-		always("nvswitch", d.Switch)
-	case field.CPU:
-		always("cpu", d.CPU)
-	case field.Core:
-		always("cpucore", d.Core)
-		always("cpu", d.CPU)
-	case field.ConnectX:
-		always("connectx", d.ConnectX)
+		given("GPU_I_PROFILE", d.Instance.Profile)
+		given("GPU_I_ID", d.Instance.ID)
+	case field.Switch, field.CPU, field.Core, field.ConnectX: // no part of a GPU
 	default: // no own set: what the device has, as on a GPU
 		o.gpuLabels(d, given, given)
 	}
@@ -56,9 +47,9 @@ func (o *Options) gpuLabels(d *collector.Device, always, given func(name, value 
 	always("pci_bus_id", d.PCIBusID)
 	always("device", d.Node)
 	always("modelName", o.model(d))
-	given("GPU_I_PROFILE", d.InstanceProfile)
-	given("GPU_I_ID", d.InstanceID)
-	given("GPU_CI_ID", d.ComputeID)
+	given("GPU_I_PROFILE", d.Instance.Profile)
+	given("GPU_I_ID", d.Instance.ID)
+	given("GPU_CI_ID", d.Instance.ComputeID)
 }
 
 func (o *Options) model(d *collector.Device) string {

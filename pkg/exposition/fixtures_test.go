@@ -183,11 +183,21 @@ func pageOf(t testing.TB, r *Renderer, f Format) string {
 	return string(r.Page(f, false))
 }
 
-// age makes all pages old enough to be replaced if there are newer rows.
+// age makes what was read old enough to be replaced if there are newer rows.
 func age(r *Renderer) {
+	const long = -time.Minute
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.taken.at.IsZero() {
+		r.taken.at = r.taken.at.Add(long)
+	}
 	for i := range r.pages {
 		if p := r.pages[i].Load(); p != nil {
-			p.made = time.Time{}
+			older := page{data: p.data, taken: r.taken, generation: p.generation, expires: p.expires, zipped: p.zipped}
+			if p.zipped != nil {
+				older.once.Do(func() {})
+			}
+			r.pages[i].Store(&older)
 		}
 	}
 }
@@ -213,13 +223,13 @@ func node(t testing.TB) (*view.Board, Options, store) {
 	bad.Model = "B\\ad \"model\"\nname \xff"
 	devices := []collector.Device{
 		gpu(0), bad,
-		{ID: "GPU-1/7", Parent: "GPU-1", Level: field.Instance, GPU: "1", UUID: bad.UUID, PCIBusID: bad.PCIBusID, Node: "nvidia1", Model: "M", InstanceProfile: "1g.10gb", InstanceID: "7"},
-		{ID: "GPU-1/7/0", Parent: "GPU-1/7", Level: field.ComputeInstance, GPU: "1", UUID: bad.UUID, PCIBusID: bad.PCIBusID, Node: "nvidia1", Model: "M", InstanceProfile: "1c.1g.10gb", InstanceID: "7", ComputeID: "0"},
-		{ID: "GPU-0/link3", Parent: gpu(0).ID, Level: field.Link, Link: "3", GPU: "0", UUID: gpu(0).UUID, PCIBusID: gpu(0).PCIBusID, Node: "nvidia0", Model: gpu(0).Model, Facts: gpu(0).Facts},
-		{ID: "switch0/link1", Parent: "switch0", Level: field.Link, Link: "1", Switch: "nvswitch0"},
-		{ID: "switch0", Level: field.Switch, Switch: "nvswitch0", Facts: gpu(0).Facts},
-		{ID: "cpu0", Level: field.CPU, CPU: "0"},
-		{ID: "cpu0/core5", Parent: "cpu0", Level: field.Core, CPU: "0", Core: "5"},
+		{ID: "GPU-1/7", Parent: "GPU-1", Level: field.Instance, GPU: "1", UUID: bad.UUID, PCIBusID: bad.PCIBusID, Node: "nvidia1", Model: "M", Instance: collector.Instance{Profile: "1g.10gb", ID: "7"}},
+		{ID: "GPU-1/7/0", Parent: "GPU-1/7", Level: field.ComputeInstance, GPU: "1", UUID: bad.UUID, PCIBusID: bad.PCIBusID, Node: "nvidia1", Model: "M", Instance: collector.Instance{Profile: "1c.1g.10gb", ID: "7", ComputeID: "0"}},
+		{ID: "GPU-0/link3", Parent: gpu(0).ID, Level: field.Link, Labels: labelsFrom("nvlink", "3"), GPU: "0", UUID: gpu(0).UUID, PCIBusID: gpu(0).PCIBusID, Node: "nvidia0", Model: gpu(0).Model, Facts: gpu(0).Facts},
+		{ID: "switch0/link1", Parent: "switch0", Level: field.Link, Labels: labelsFrom("nvlink", "1", "nvswitch", "nvswitch0")},
+		{ID: "switch0", Level: field.Switch, Labels: labelsFrom("nvswitch", "nvswitch0"), Facts: gpu(0).Facts},
+		{ID: "cpu0", Level: field.CPU, Labels: labelsFrom("cpu", "0")},
+		{ID: "cpu0/core5", Parent: "cpu0", Level: field.Core, Labels: labelsFrom("cpucore", "5", "cpu", "0")},
 		{ID: "node", Level: field.Global},
 	}
 	type cell struct {

@@ -57,8 +57,7 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 
 func TestLevels(t *testing.T) {
 	all := collector.Device{
-		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", InstanceProfile: "R", InstanceID: "I", ComputeID: "C",
-		Link: "L", Switch: "S", CPU: "X", Core: "Y", ConnectX: "Z", Facts: labelsFrom("FACT", "v"),
+		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", Instance: collector.Instance{Profile: "R", ID: "I", ComputeID: "C"}, Facts: labelsFrom("FACT", "v"),
 	}
 	f := func(level field.Level, d collector.Device, want string) {
 		t.Helper()
@@ -71,17 +70,19 @@ func TestLevels(t *testing.T) {
 	f(field.GPU, all, gpu)
 	f(field.Instance, all, gpu)
 	f(field.ComputeInstance, all, gpu)
-	f(field.Link, all, `{nvlink="L",nvswitch="S",gpu="1",gpu_uuid="U",pci_bus_id="P",device="N",model_name="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",hostname="h",FACT="v"}`)
-	f(field.Switch, all, `{nvswitch="S",hostname="h",FACT="v"}`)
-	f(field.CPU, all, `{cpu="X",hostname="h",FACT="v"}`)
-	f(field.Core, all, `{cpucore="Y",cpu="X",hostname="h",FACT="v"}`)
-	f(field.ConnectX, all, `{connectx="Z",hostname="h",FACT="v"}`)
+	own := all
+	own.Labels = labelsFrom("nvlink", "L", "nvswitch", "S")
+	f(field.Link, own, `{nvlink="L",nvswitch="S",gpu="1",gpu_uuid="U",pci_bus_id="P",device="N",model_name="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",hostname="h",FACT="v"}`)
+	own.Labels = labelsFrom("cpucore", "Y", "cpu", "")
+	for _, level := range []field.Level{field.Switch, field.CPU, field.Core, field.ConnectX} {
+		f(level, own, `{cpucore="Y",cpu="",hostname="h",FACT="v"}`)
+	}
 	f(field.Global, all, gpu)
 
 	none := collector.Device{}
 	f(field.GPU, none, `{gpu="",UUID="",pci_bus_id="",device="",modelName="",hostname="h"}`)
 	f(field.Link, none, `{hostname="h"}`)
-	f(field.Switch, none, `{nvswitch="",hostname="h"}`)
+	f(field.Switch, none, `{hostname="h"}`)
 	f(field.Global, none, `{hostname="h"}`)
 
 	if got := labelsOn(t, none, Options{}); got != "" {
@@ -98,7 +99,7 @@ func TestOwnersByLevel(t *testing.T) {
 	table := &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
 	f := func(level field.Level, id, parent, want string) {
 		t.Helper()
-		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, CPU: "c"}, Options{Owners: table})
+		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, Labels: labelsFrom("cpu", "c")}, Options{Owners: table})
 		_, got, _ = strings.Cut(got, `pod="`)
 		if got = strings.TrimSuffix(got, `"}`); got != want {
 			t.Errorf("got owner %q for a device of level %d, want %q", got, level, want)

@@ -18,7 +18,7 @@ func one(id string, fields []field.Field, descs ...*field.Descriptor) *feed {
 	for _, d := range descs {
 		columns = append(columns, collector.Column{Field: d.ID})
 	}
-	f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: id, Level: field.CPU, CPU: id}}, columns)
+	f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: id, Level: field.CPU, Labels: labelsFrom("cpu", id)}}, columns)
 	for i := range f.row {
 		f.row[i] = 1
 	}
@@ -75,7 +75,7 @@ func TestLayout(t *testing.T) {
 	a.Columns[0].Device, a.Columns[2].Device = 1, -1
 	f("a column of no device", "# TYPE T gauge\nT{cpu=\"0\"} 1\n", layoutStats{series: 1, misfits: 2}, a)
 
-	a = newFeed(field.List{Fields: temp("T", field.Gauge, "")}, []collector.Device{{ID: "0", Level: field.CPU, CPU: "0"}, {ID: "1", Level: field.CPU, CPU: "1"}},
+	a = newFeed(field.List{Fields: temp("T", field.Gauge, "")}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}, {ID: "1", Level: field.CPU, Labels: labelsFrom("cpu", "1")}},
 		[]collector.Column{{Device: 1, Field: descTemp.ID}, {Device: 0, Field: descTemp.ID}})
 	a.row[0], a.row[1] = 11, 10
 	a.tick(time.Now())

@@ -56,6 +56,42 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 
 // TestManySourcesAreRenderedTogether: 200 sources that tick one after the other are
 // rendered ten times a second, not two hundred times (finding S6 of the audit).
+// TestFormatsShowTheSameRows: within an interval all formats show the rows that were
+// read for the first of them, so that nothing goes back for a client that changes its
+// mind; also after the rows were accumulated meanwhile.
+func TestFormatsShowTheSameRows(t *testing.T) {
+	board, o, store := node(t)
+	o.Self = nil
+	r := New(board, o)
+	r.store = store
+	gpu := board.Load().Sources[0].Ring
+	var row ring.Row
+	temperature := func(f Format, want string) {
+		t.Helper()
+		_, rest, _ := strings.Cut(string(r.Page(f, false)), "\nDCGM_FI_DEV_GPU_TEMP{")
+		line, _, _ := strings.Cut(rest, "\n")
+		if !strings.HasSuffix(line, " "+want) {
+			t.Errorf("%v: %q, want %s", f, line, want)
+		}
+	}
+	next := func(value float64) {
+		if !gpu.Latest(&row) {
+			t.Fatal("no row")
+		}
+		row.Cells[0] = value
+		gpu.Append(row.Time, row.Stamps, row.Cells)
+	}
+	next(41)
+	temperature(Text, "41")
+	next(42)
+	temperature(OpenMetrics, "41")
+	r.Sync(time.Now())
+	temperature(Text, "41")
+	age(r)
+	temperature(OpenMetrics, "42")
+	temperature(Text, "42")
+}
+
 func TestManySourcesAreRenderedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var feeds []*feed

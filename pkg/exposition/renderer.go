@@ -69,22 +69,31 @@ type Renderer struct {
 
 	pages        [formats]atomic.Pointer[page] // the newest, by Format.bytes
 	storeVersion atomic.Uint64                 // of the series after the last Sync
+	generation   atomic.Uint64                 // of what pages show: grows when rows are read
 
 	// mu guards what follows. Its holder only computes.
 	mu     sync.Mutex
 	store  store // nil if nothing is accumulated
 	snap   snapshot
 	layout *layout
+	taken  taken
+}
+
+// taken is what the rows in snap were read for. All formats show the same rows, so
+// that nothing goes back for a client that changes its mind.
+type taken struct {
+	of   origin
+	rows uint64    // sum of the heads of all rings; each only grows
+	at   time.Time // zero: never
 }
 
 // page is a rendered page, immutable but for its compressed twin, which is made
 // when it is first wanted.
 type page struct {
-	data    []byte
-	of      origin
-	rows    uint64    // sum of the heads of all rings when it was made; each only grows
-	made    time.Time // when rendering began
-	expires int64     // Unix ns: the first device on it becomes stale
+	data       []byte
+	taken      taken
+	generation uint64
+	expires    int64 // Unix ns: the first device on it becomes stale
 
 	once   sync.Once
 	zipped []byte
@@ -141,7 +150,7 @@ func (r *Renderer) Page(f Format, zipped bool) []byte {
 // newest returns the page to serve at now.
 func (r *Renderer) newest(f Format, now time.Time) *page {
 	of, rows := r.origin()
-	if p := r.pages[f].Load(); p.serves(of, rows, now) {
+	if p := r.pages[f].Load(); r.serves(p, of, rows, now) {
 		return p
 	}
 	r.mu.Lock()
@@ -150,19 +159,22 @@ func (r *Renderer) newest(f Format, now time.Time) *page {
 	// but is not in its origin, so the next scrape renders again.
 	of, rows = r.origin()
 	last := r.pages[f].Load()
-	if last.serves(of, rows, now) {
+	if r.serves(last, of, rows, now) {
 		return last // another caller has rendered it meanwhile
 	}
-	p := r.render(f, of, now, last)
-	p.rows = rows
+	p := r.render(f, of, rows, now, last)
 	r.pages[f].Store(p)
 	return p
 }
 
 // serves reports whether p, which may be nil, is still the page of an origin.
-func (p *page) serves(of origin, rows uint64, now time.Time) bool {
-	return p != nil && p.of == of && now.UnixNano() < p.expires &&
-		(p.rows == rows || now.Sub(p.made) < minRenderInterval)
+func (r *Renderer) serves(p *page, of origin, rows uint64, now time.Time) bool {
+	return p != nil && p.generation == r.generation.Load() && now.UnixNano() < p.expires && p.taken.serve(of, rows, now)
+}
+
+// serve reports whether rows that were read are new enough for a page of an origin.
+func (t *taken) serve(of origin, rows uint64, now time.Time) bool {
+	return !t.at.IsZero() && t.of == of && (t.rows == rows || now.Sub(t.at) < minRenderInterval)
 }
 
 // origin returns what a page would now be made from, and the sum of all heads.
@@ -181,15 +193,19 @@ func (r *Renderer) origin() (of origin, rows uint64) {
 	return of, rows
 }
 
-// render makes a page. The caller holds mu.
-func (r *Renderer) render(f Format, of origin, now time.Time, last *page) *page {
+// render makes a page, of rows that were read already if they are new enough. The
+// caller holds mu.
+func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last *page) *page {
 	start := time.Now()
-	r.snap.take(of.view, r.o.StaleAfter, now)
-	r.refresh(of.view, of.owners, of.shares, now) // after the rows, so that it counts them all
-	copy(r.snap.shares, of.shares.values())
-	of.store = r.storeVersion.Load()
-
-	p := &page{of: of, made: now, expires: r.snap.expires}
+	if now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now) {
+		r.snap.take(of.view, r.o.StaleAfter, now)
+		r.refresh(of.view, of.owners, of.shares, now) // after the rows, so that it counts them all
+		copy(r.snap.shares, of.shares.values())
+		of.store = r.storeVersion.Load()
+		r.taken = taken{of, rows, now}
+		r.generation.Add(1)
+	}
+	p := &page{taken: r.taken, generation: r.generation.Load(), expires: r.snap.expires}
 	if last != nil {
 		p.data = make([]byte, 0, len(last.data)+len(last.data)/16) // values differ in length
 	}
@@ -293,4 +309,7 @@ func (r *Renderer) Sync(now time.Time) {
 		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
 	}
 	r.refresh(r.board.Load(), owners, shares, now)
+	if _, rows := r.origin(); rows != r.taken.rows {
+		r.generation.Add(1) // what is accumulated is newer than on the pages there are
+	}
 }

@@ -111,9 +111,9 @@ func TestSharesNeverRepeatTheDevice(t *testing.T) {
 // TestWhatNobodyCanHave has no users, whatever a table says.
 func TestWhatNobodyCanHave(t *testing.T) {
 	f, owners := shared()
-	f.Devices[0].Level = field.Switch
+	f.Devices[0].Level, f.Devices[0].Labels = field.Switch, labelsFrom("nvswitch", "0")
 	r := New(boardOf(f), Options{Owners: owners})
-	if got := pageOf(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch=""} 70`) {
+	if got := pageOf(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch="0"} 70`) {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -81,13 +81,7 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 	if s.view != v {
 		s.reset(v, staleAfter, now)
 	}
-	for i, source := range v.Sources {
-		if source.Ring.Latest(&s.row) {
-			copy(s.cells[s.roster.cells[i]:][:len(source.Columns)], s.row.Cells)
-			copy(s.stamps[s.roster.devices[i]:][:len(source.Devices)], s.row.Stamps)
-		}
-	}
-	s.rememberXIDs()
+	s.readRings()
 	s.applyFloors(now)
 	s.judge(staleAfter, now.UnixNano())
 }
@@ -154,10 +148,26 @@ func (s *snapshot) rememberXIDs() {
 	}
 }
 
-// reset begins the rows of another View.
+// readRings takes the newest row of each ring.
+func (s *snapshot) readRings() {
+	for i, source := range s.view.Sources {
+		if source.Ring.Latest(&s.row) {
+			copy(s.cells[s.roster.cells[i]:][:len(source.Columns)], s.row.Cells)
+			copy(s.stamps[s.roster.devices[i]:][:len(source.Devices)], s.row.Stamps)
+		}
+	}
+	s.rememberXIDs()
+}
+
+// reset begins the rows of another View. The last rows of a session come after the
+// last page of it, and the XIDs in them are in no other.
 func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) {
 	r := newRoster(v)
-	*s = snapshot{view: v, roster: r, row: s.row, floors: s.nextFloors(v, r, now.Add(2*staleAfter)), xids: s.xids}
+	floors := s.nextFloors(v, r, now.Add(2*staleAfter)) // of what was shown, not of those rows
+	if s.view != nil {
+		s.readRings()
+	}
+	*s = snapshot{view: v, roster: r, row: s.row, floors: floors, xids: s.xids}
 	if s.xids == nil {
 		s.xids = map[string]float64{}
 	}
@@ -166,6 +176,9 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 		cells += len(source.Columns)
 	}
 	s.cells = make([]float64, cells)
+	for i := range s.cells {
+		s.cells[i] = math.NaN() // until there is a row: 0 would be an XID
+	}
 	s.stamps = make([]int64, len(r.first))
 	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))

@@ -62,7 +62,9 @@ func TestXIDsStay(t *testing.T) {
 			Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 1),
 			Columns: []collector.Column{{Field: field.XIDErrors}},
 		}
-		src.Ring.Append(now.UnixNano(), []int64{stamp}, []float64{xid})
+		if version > 0 {
+			src.Ring.Append(now.UnixNano(), []int64{stamp}, []float64{xid})
+		}
 		return &view.View{Version: version, Sources: []*view.Source{src}}
 	}
 	var s snapshot
@@ -74,10 +76,14 @@ func TestXIDsStay(t *testing.T) {
 		}
 	}
 	fresh, old := now.UnixNano(), now.Add(-time.Hour).UnixNano()
+	f("before any row", view1(0, 0, math.NaN()), false, true, math.NaN())
 	f("before any XID", view1(1, fresh, math.NaN()), true, true, math.NaN())
 	f("an XID", view1(2, fresh, 79), true, true, 79)
 	f("the next session", view1(3, fresh, math.NaN()), true, true, 79)
 	f("lost", view1(4, old, math.NaN()), false, true, 79)
 	f("never sampled", view1(5, 0, math.NaN()), false, true, 79)
-	f("another XID", view1(6, fresh, 13), true, true, 13)
+	another := view1(6, fresh, 13)
+	f("another XID", another, true, true, 13)
+	another.Sources[0].Ring.Append(now.UnixNano(), []int64{fresh}, []float64{31}) // the last row of its session
+	f("the session after a last row that no page showed", view1(7, fresh, math.NaN()), true, true, 31)
 }

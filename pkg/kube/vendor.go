@@ -10,8 +10,7 @@ import (
 // values, so a row of a vendor table can hold one. An empty field means that the
 // vendor has no such thing.
 type Vendor struct {
-	Name      string
-	PCIVendor string // as in sysfs, "0x10de"
+	Name string
 
 	// Domain is the domain of the extended resources, "nvidia.com". Resources are patterns,
 	// see path.Match, of their names in it.
@@ -36,7 +35,7 @@ type Vendor struct {
 // NVIDIA returns the names of NVIDIA's device plugin (also GKE's) and DRA driver.
 func NVIDIA() Vendor {
 	return Vendor{
-		Name: "NVIDIA", PCIVendor: "0x10de",
+		Name:   "NVIDIA",
 		Domain: "nvidia.com", Resources: []string{"gpu", "gpu.shared", "mig-*"},
 		Driver: "gpu.nvidia.com", SliceGPU: "gpu", SliceMIG: "mig",
 		UUID: "GPU-", MIG: "MIG-", Node: "nvidia",
@@ -48,7 +47,7 @@ func NVIDIA() Vendor {
 // "mixed" the plugin has a resource for each kind of partition: spx_nps1, cpx_nps4.
 func AMD() Vendor {
 	return Vendor{
-		Name: "AMD", PCIVendor: "0x1002",
+		Name:   "AMD",
 		Domain: "amd.com", Resources: []string{"gpu", "[a-z]px_nps[0-9]"},
 		Driver: "gpu.amd.com", SliceGPU: "amdgpu", SlicePartition: "amdgpu-partition",
 		Partition: "amdgpu_xcp_", FirstPartition: true,

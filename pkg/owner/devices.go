@@ -61,7 +61,7 @@ func (n *devices) add(d *collector.Device) {
 			n.parts[d.Parent] = append(n.parts[d.Parent], d)
 		}
 	}
-	first(n.byMIG, foldUUID(d.MIGUUID), n.byID[d.ID])
+	first(n.byMIG, foldUUID(d.Instance.UUID), n.byID[d.ID])
 	first(n.byName, d.Alias, n.byID[d.ID])
 }
 
@@ -152,7 +152,7 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 		return nil, reasonDevice
 	}
 	for _, d := range n.parts[gpu.ID] {
-		if d.InstanceID != instance {
+		if d.Instance.ID != instance {
 			continue
 		}
 		parts := n.parts[d.ID]
@@ -160,7 +160,7 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 			return d, ""
 		}
 		for _, c := range parts {
-			if c.ComputeID == compute {
+			if c.Instance.ComputeID == compute {
 				return c, ""
 			}
 		}
@@ -177,7 +177,7 @@ func (n *devices) address(resource, pci string) *collector.Device {
 			continue
 		}
 		for _, part := range n.parts[d.ID] {
-			if part.InstanceID == "0" {
+			if part.Instance.ID == "0" {
 				return part
 			}
 		}
@@ -194,7 +194,7 @@ func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason strin
 		}
 		return d, ""
 	case s.Kind == kube.MIGDevice: // one that is made when a claim asks for it
-		return n.onlyPart(n.byUUID[foldUUID(s.ParentUUID)], func(d *collector.Device) bool { return d.InstanceProfile == s.Profile && s.Profile != "" })
+		return n.onlyPart(n.byUUID[foldUUID(s.ParentUUID)], func(d *collector.Device) bool { return d.Instance.Profile == s.Profile && s.Profile != "" })
 	case s.Kind == kube.GPUPartition: // without a render node, one that is made on demand: it is not known which it became
 		return n.onlyPart(n.byPCI[pciOf(s)], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
 	}

@@ -81,7 +81,7 @@ func TestSeveralCollectors(t *testing.T) {
 	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}}, both)
 	id, _ := parseID(both, mig(4))
 	found, _ := n.find("nvidia.com/gpu", id)
-	if len(found) != 1 || found[0].InstanceProfile != "1g.10gb" {
+	if len(found) != 1 || found[0].Instance.Profile != "1g.10gb" {
 		t.Errorf("found %+v", found)
 	}
 	if len(n.all) != 2 || len(n.parts[uuid(0)]) != 1 || len(n.byVendor["NVIDIA"]) != 1 {
@@ -132,7 +132,7 @@ func TestClaimed(t *testing.T) {
 func TestMIGUUIDsAreRemembered(t *testing.T) {
 	known, plain := machine(), machine()
 	for i := range plain {
-		plain[i].MIGUUID = ""
+		plain[i].Instance.UUID = ""
 	}
 	r := newRig(nil, known...).give("ml/a/main: nvidia.com/mig-1g.10gb " + mig(0))
 	want := []string{"container=main namespace=ml pod=a"}

@@ -31,20 +31,21 @@ func gpu(i int) collector.Device {
 func instance(of collector.Device, id int, profile, migUUID string) collector.Device {
 	d := of
 	d.Level, d.Parent, d.ID = field.Instance, of.ID, fmt.Sprintf("%s/%d", of.ID, id)
-	d.InstanceID, d.InstanceProfile, d.MIGUUID = fmt.Sprint(id), profile, migUUID
+	d.Instance.ID, d.Instance.Profile, d.Instance.UUID = fmt.Sprint(id), profile, migUUID
 	return d
 }
 
 func compute(of collector.Device, id int, migUUID string) collector.Device {
 	d := of
 	d.Level, d.Parent, d.ID = field.ComputeInstance, of.ID, fmt.Sprintf("%s/%d", of.ID, id)
-	d.ComputeID, d.MIGUUID = fmt.Sprint(id), migUUID
+	d.Instance.ComputeID, d.Instance.UUID = fmt.Sprint(id), migUUID
 	return d
 }
 
 func link(of collector.Device, id int) collector.Device {
 	d := of
-	d.Level, d.Parent, d.ID, d.Link = field.Link, of.ID, fmt.Sprintf("%s/link%d", of.ID, id), fmt.Sprint(id)
+	d.Level, d.Parent, d.ID = field.Link, of.ID, fmt.Sprintf("%s/link%d", of.ID, id)
+	d.Labels = []collector.Label{{Name: "nvlink", Value: fmt.Sprint(id)}}
 	return d
 }
 
@@ -74,8 +75,8 @@ func machine() []collector.Device {
 		third, compute(third, 0, mig(30)), compute(third, 1, mig(31)),
 		link(gpu(0), 1), link(divided, 1),
 		amd(0), amdDivided, partition(amdDivided, 0, 129, ""), partition(amdDivided, 1, 130, "amdgpu_xcp_1"), partition(amdDivided, 2, 131, "amdgpu_xcp_2"),
-		{ID: "nvswitch0", Level: field.Switch, Switch: "nvswitch0"},
-		{ID: "CPU-0", Level: field.CPU, CPU: "0"},
+		{ID: "nvswitch0", Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: "nvswitch0"}}},
+		{ID: "CPU-0", Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: "0"}}},
 	}
 }
 

@@ -112,7 +112,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 
 // named are the values of deviceLabels.
 func named(d *collector.Device) []string {
-	return []string{d.GPU, d.UUID, d.InstanceID, d.ComputeID}
+	return []string{d.GPU, d.UUID, d.Instance.ID, d.Instance.ComputeID}
 }
 
 // ownersOf are the values of the other labels of descOwner.

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -74,7 +74,7 @@ const (
 )
 
 // Processes finds out which containers use each device, and how much of it: it follows the
-// rows of the process collectors (pkg/collector/processes) and finds the pod, the container
+// rows of the process collectors (pkg/collector) and finds the pod, the container
 // and the batch job of each process by its control group in /proc.
 //
 // That takes the PID namespace of the machine (hostPID: true), because drivers number
@@ -92,7 +92,7 @@ type Processes struct {
 	locations *locations
 	view      *view.View
 	sources   []*processSource
-	list      []processes.Process
+	list      []collector.Process
 	pidSpace  string // own PID namespace; empty until it could be read
 	unplaced  int    // polls in a row with processes that could not be located
 }
@@ -176,7 +176,7 @@ func (p *Processes) follow() {
 	}
 	p.view, p.sources = v, p.sources[:0]
 	for _, s := range v.Sources {
-		blocks, err := processes.Blocks(len(s.Devices), s.Columns)
+		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
 		if err != nil {
 			p.log.Error("source of processes is left out", zap.String("collector", s.Collector), zap.Error(err))
 			continue
@@ -199,7 +199,7 @@ func (p *Processes) source(s *processSource, now time.Time, before, next *Usage,
 			continue
 		}
 		o.devices++
-		use := p.device(s.row.Cells[s.blocks[i]:][:processes.Width], sampled, now, o)
+		use := p.device(s.row.Cells[s.blocks[i]:][:collector.ProcessWidth], sampled, now, o)
 		if sameUsers(use.Users, before.Devices[id].Users) {
 			use.Users = before.Devices[id].Users
 		}
@@ -210,14 +210,14 @@ func (p *Processes) source(s *processSource, now time.Time, before, next *Usage,
 // device sums the processes of one device.
 func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) DeviceUse {
 	var count int
-	p.list, count = processes.Get(p.list[:0], block)
+	p.list, count = collector.GetProcesses(p.list[:0], block)
 	use := DeviceUse{Time: sampled}
 	if p.pidSpace != firstPIDNamespace {
 		use.Unplaced = len(p.list)
 		return use
 	}
 	for _, process := range p.list {
-		use.Occupancy = use.Occupancy || process.Flags&processes.Occupancy != 0
+		use.Occupancy = use.Occupancy || process.Flags&collector.ProcessOccupancy != 0
 		at, err := p.locations.find(process.PID, sampled.UnixNano(), now)
 		if err == nil && at.unknown {
 			err = errInside

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/collector"
 )
 
 // TestRealControlGroups puts a process into control groups of this machine and
@@ -46,7 +46,7 @@ func TestRealControlGroups(t *testing.T) {
 	w.client = NewProcesses(&w.board, func() {}, zap.NewNop())
 	look := func() DeviceUse {
 		w.now = time.Now()
-		w.sample(0, 0, 1, processes.Process{PID: child.Process.Pid, Memory: 1000, Busy: 10})
+		w.sample(0, 0, 1, collector.Process{PID: child.Process.Pid, Memory: 1000, Busy: 10})
 		return lookNow(w)
 	}
 	move := func(group string) {

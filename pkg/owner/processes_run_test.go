@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/view"
 )
 
@@ -25,7 +25,7 @@ func TestRunPollsEachSecond(t *testing.T) {
 			t.Errorf("before the first poll: %+v", s)
 		}
 		row := func(memory float64) {
-			processes.Put(files.rows[0], 1, []processes.Process{sampled(10, memory, 1)})
+			collector.PutProcesses(files.rows[0], 1, []collector.Process{sampled(10, memory, 1)})
 			files.rings[0].Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, files.rows[0])
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"warpgauge/pkg/collector/processes"
+	"warpgauge/pkg/collector"
 )
 
 // wants compares the devices of a snapshot, without times.
@@ -31,7 +31,7 @@ func TestProcessesAreSummedByContainer(t *testing.T) {
 	w.sample(0, 0, 6, sampled(10, 1000, 10), sampled(11, 500, 5), sampled(12, 200, 2), sampled(13, 100, 1), sampled(14, 50, nan), sampled(15, nan, 7))
 	w.sample(1, 0, 0)
 	amd := sampled(13, 4096, 25)
-	amd.Flags |= processes.Occupancy
+	amd.Flags |= collector.ProcessOccupancy
 	w.sample(1, 1, 1, amd)
 	w.wants(w.look(), map[string]DeviceUse{
 		"GPU-0": {Complete: true, Users: []User{
@@ -103,7 +103,7 @@ func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	f("the library does not say how many: a sum might be too small", DeviceUse{Users: []User{cut}})
 	w.sample(0, 0, 2, sampled(10, 1000, 10))
 	f("one of two: a sum would be too small", DeviceUse{Users: []User{cut}})
-	processes.Blank(w.rows[0])
+	collector.BlankProcesses(w.rows[0])
 	f("the library does not report processes", DeviceUse{})
 	w.sample(0, 0, 2, sampled(10, 1000, 10), sampled(99, 1, 1))
 	f("a process ended before the look", DeviceUse{Unplaced: 1, Users: []User{a}})
@@ -226,7 +226,7 @@ func TestOwnCgroupNamespace(t *testing.T) {
 func TestProcessesThatCannotBeLocated(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0"})
 	w.run(10, time.Hour, inPodA)
-	f := func(looks int, want string, lines int, list ...processes.Process) {
+	f := func(looks int, want string, lines int, list ...collector.Process) {
 		t.Helper()
 		w.logs.TakeAll()
 		for range looks {

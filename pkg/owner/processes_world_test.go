@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/collector/processes"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -57,13 +56,13 @@ func (w *world) publish(sources ...[]string) {
 		s := &view.Source{Collector: fmt.Sprintf("collector-%d", i)}
 		for j, id := range ids {
 			s.Devices = append(s.Devices, collector.Device{ID: id})
-			s.Columns = processes.AppendColumns(s.Columns, j)
+			s.Columns = collector.AppendProcessColumns(s.Columns, j)
 		}
 		s.Ring = ring.Make(16, len(s.Devices), len(s.Columns))
 		v.Sources = append(v.Sources, s)
 		w.rings = append(w.rings, s.Ring)
 		row := make([]float64, len(s.Columns))
-		processes.Blank(row)
+		collector.BlankProcesses(row)
 		w.rows = append(w.rows, row)
 		w.stamps = append(w.stamps, make([]int64, len(ids)))
 	}
@@ -103,8 +102,8 @@ func (w *world) end(pid int) {
 }
 
 // sample sets what the library reports of a device in the next row.
-func (w *world) sample(source, device, count int, list ...processes.Process) {
-	processes.Put(w.rows[source][device*processes.Width:][:processes.Width], count, list)
+func (w *world) sample(source, device, count int, list ...collector.Process) {
+	collector.PutProcesses(w.rows[source][device*collector.ProcessWidth:][:collector.ProcessWidth], count, list)
 	w.stamps[source][device] = w.now.UnixNano()
 }
 
@@ -132,6 +131,6 @@ const (
 	inJob   = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
 )
 
-func sampled(pid int, memory, busy float64) processes.Process {
-	return processes.Process{PID: pid, Memory: memory, Busy: busy, Flags: processes.Compute}
+func sampled(pid int, memory, busy float64) collector.Process {
+	return collector.Process{PID: pid, Memory: memory, Busy: busy, Flags: collector.ProcessCompute}
 }

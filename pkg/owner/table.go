@@ -260,7 +260,7 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 	case len(files) == 0 || d.GPU == "":
 		return nil
 	case isInstance(d):
-		return files[d.GPU+"."+d.InstanceID]
+		return files[d.GPU+"."+d.Instance.ID]
 	}
 	return files[d.GPU]
 }

@@ -37,10 +37,16 @@
 package server
 
 import (
+	"bytes"
+	"container/list"
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,4 +223,198 @@ func newStats(reg prometheus.Registerer, open func() float64) *stats {
 			}, open))
 	}
 	return s
+}
+
+// serveMetrics sends the newest page.
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if n := s.scrapes.Add(1); s.o.MaxConcurrentScrapes > 0 && n > int64(s.o.MaxConcurrentScrapes) {
+		s.scrapes.Add(-1)
+		w.Header().Set("Retry-After", "1")
+		writeText(w, http.StatusServiceUnavailable, "too many scrapes at a time\n")
+		return
+	}
+	defer s.scrapes.Add(-1)
+	start := time.Now()
+	f := exposition.Negotiate(headerList(r.Header, "Accept"))
+	gzip := exposition.AcceptsGzip(headerList(r.Header, "Accept-Encoding"))
+	page := s.pages.Page(f, gzip)
+
+	h := w.Header()
+	h.Set("Content-Type", f.ContentType())
+	h.Set("Content-Length", strconv.Itoa(len(page)))
+	h.Set("Vary", "Accept, Accept-Encoding")
+	if gzip {
+		h.Set("Content-Encoding", "gzip")
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		end := s.sending.begin(page, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a recorder has none
+		})
+		_, err := w.Write(page) //nolint:gosec // nothing of the request is in the page
+		end()
+		if err != nil {
+			s.stats.aborted.Inc()
+		}
+	}
+	s.stats.scrape.Observe(time.Since(start).Seconds())
+}
+
+// headerList joins the lines of a header that may be sent in several.
+func headerList(h http.Header, name string) string { return strings.Join(h[name], ",") }
+
+// maxSendingBytes bounds the memory of the pages that are being sent. Clients that
+// read slowly hold a page each, and the pages of 200 GPUs have 6 MB.
+const maxSendingBytes = 64 << 20
+
+// sending keeps account of the pages that are being sent. When they take too much
+// memory together, the scrapes that have taken longest are cut off. A page that
+// many clients read counts once.
+type sending struct {
+	mu      sync.Mutex
+	bytes   int
+	readers map[*byte]int // by the first byte of a page
+	scrapes list.List     // of scrape, the one that began first is first
+}
+
+type scrape struct {
+	page []byte
+	cut  func()
+}
+
+// begin notes that page is being sent, until end. It may call cut in between.
+func (s *sending) begin(page []byte, cut func()) (end func()) {
+	if len(page) == 0 {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers == nil {
+		s.readers = map[*byte]int{}
+	}
+	if s.readers[&page[0]]++; s.readers[&page[0]] == 1 {
+		s.bytes += len(page)
+	}
+	e := s.scrapes.PushBack(scrape{page, cut})
+	for first := s.scrapes.Front(); s.bytes > maxSendingBytes && first != e; first = s.scrapes.Front() {
+		s.removeLocked(first).cut()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.removeLocked(e)
+	}
+}
+
+// removeLocked takes a scrape out, unless it was cut off before.
+func (s *sending) removeLocked(e *list.Element) scrape {
+	before := s.scrapes.Len()
+	sc, _ := s.scrapes.Remove(e).(scrape)
+	if s.scrapes.Len() == before {
+		return sc
+	}
+	first := &sc.page[0]
+	if s.readers[first]--; s.readers[first] == 0 {
+		delete(s.readers, first)
+		s.bytes -= len(sc.page)
+	}
+	return sc
+}
+
+// serveHealth answers as dcgm-exporter does: always 200, the state in headers.
+func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	st := s.o.Status()
+	w.Header().Set("X-Registry-Available", strconv.FormatBool(st.Available))
+	text := "OK"
+	if st.Reloading {
+		w.Header().Set("X-Reload-In-Progress", "true")
+		text = "OK - reload in progress"
+	}
+	writeText(w, http.StatusOK, text)
+}
+
+// serveLivez says that the process answers, and no more: restarting it would
+// repair no device.
+func serveLivez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
+
+func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
+	reasons := s.o.Status().NotReady
+	if s.draining.Load() {
+		reasons = append(reasons[:len(reasons):len(reasons)], "shutting down")
+	}
+	if len(reasons) == 0 {
+		writeText(w, http.StatusOK, "ok\n")
+		return
+	}
+	var b strings.Builder
+	for _, reason := range reasons {
+		b.WriteString(strings.ReplaceAll(reason, "\n", " "))
+		b.WriteByte('\n')
+	}
+	writeText(w, http.StatusServiceUnavailable, b.String())
+}
+
+const indexStyle = `
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
+h1 { margin: 0; font-size: 1.6rem; }
+p { margin: .2rem 0 1.5rem; opacity: .7; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .4rem 1.5rem; }
+dt { font-family: ui-monospace, monospace; }
+dd { margin: 0; }
+`
+
+var indexTemplate = template.Must(template.New("index").Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>warpgauge</title>
+<style>{{.Style}}</style>
+</head>
+<body>
+<h1>warpgauge</h1>
+<p>GPU metrics for Prometheus{{with .Version}}, version {{.}}{{end}}</p>
+<dl>
+{{range .Links}}<dt><a href="{{.Path}}">{{.Path}}</a></dt><dd>{{.Text}}</dd>
+{{end}}</dl>
+</body>
+</html>
+`))
+
+type link struct{ Path, Text string }
+
+// serveIndex makes the page at /, once.
+func serveIndex(version string, pprof bool) http.HandlerFunc {
+	links := []link{
+		{"/metrics", "metrics of the GPUs and of the exporter itself"},
+		{"/health", "answers as long as the process runs, with its state in headers"},
+		{"/livez", "the process answers"},
+		{"/readyz", "whether there are metrics to serve, and if not, why"},
+	}
+	if pprof {
+		links = append(links, link{pprofPrefix, "Go profiles of the exporter"})
+	}
+	var b bytes.Buffer
+	err := indexTemplate.Execute(&b, struct {
+		Style   template.CSS
+		Version string
+		Links   []link
+	}{indexStyle, version, links})
+	if err != nil {
+		panic("render index: " + err.Error()) // the template does not fit its data
+	}
+	sum := sha256.Sum256([]byte(indexStyle))
+	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Length", strconv.Itoa(b.Len()))
+		h.Set("Referrer-Policy", "no-referrer")
+		if h.Get("Content-Security-Policy") == "" { // else the web config file has one
+			h.Set("Content-Security-Policy", policy)
+		}
+		_, _ = w.Write(b.Bytes()) // an error says that the client went away
+	}
 }

@@ -67,7 +67,8 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 // note adds the names of a device that a user may have written.
 func note(present map[string]bool, d *collector.Device) {
 	for kind, name := range map[string]string{
-		"GPU": d.GPU, "MIG instance": d.InstanceID, "switch": strings.TrimPrefix(d.Switch, "nvswitch"), "CPU": d.CPU, "core": d.Core,
+		"GPU": d.GPU, "MIG instance": d.Instance.ID, "switch": strings.TrimPrefix(d.Label("nvswitch"), "nvswitch"),
+		"CPU": d.Label("cpu"), "core": d.Label("cpucore"),
 	} {
 		if name != "" {
 			present[kind+" "+name] = true
@@ -105,18 +106,18 @@ func (s *selecting) matches(d *collector.Device) bool {
 	case field.GPU:
 		return s.GPUs.MatchWhole(number(d.GPU))
 	case field.Instance, field.ComputeInstance:
-		return s.GPUs.MatchPart(number(d.InstanceID))
+		return s.GPUs.MatchPart(number(d.Instance.ID))
 	case field.Link:
-		if d.Switch != "" {
-			return s.Switches.MatchPart(number(d.Link))
+		if d.Label("nvswitch") != "" {
+			return s.Switches.MatchPart(number(d.Label("nvlink")))
 		}
 		return s.GPUs.MatchWhole(number(d.GPU))
 	case field.Switch:
-		return s.Switches.MatchWhole(number(d.Switch))
+		return s.Switches.MatchWhole(number(d.Label("nvswitch")))
 	case field.CPU:
-		return s.CPUs.MatchWhole(number(d.CPU))
+		return s.CPUs.MatchWhole(number(d.Label("cpu")))
 	case field.Core:
-		return s.CPUs.MatchPart(number(d.Core))
+		return s.CPUs.MatchPart(number(d.Label("cpucore")))
 	}
 	return true
 }
@@ -189,12 +190,12 @@ func (s *selecting) first(d *collector.Device) bool {
 // clean makes all texts of a device valid UTF-8, which labels must be.
 func clean(d collector.Device) collector.Device {
 	for _, text := range []*string{
-		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.InstanceProfile, &d.InstanceID, &d.ComputeID,
-		&d.MIGUUID, &d.Alias, &d.Link, &d.Switch, &d.CPU, &d.Core, &d.ConnectX,
+		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias,
+		&d.Instance.Profile, &d.Instance.ID, &d.Instance.ComputeID, &d.Instance.UUID,
 	} {
 		*text = valid(*text)
 	}
-	d.Facts = cleanLabels(d.Facts)
+	d.Labels, d.Facts = cleanLabels(d.Labels), cleanLabels(d.Facts)
 	return d
 }
 

@@ -67,11 +67,11 @@ func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.S
 		n := fmt.Sprint(i)
 		id := "GPU-" + n
 		s := &stub{
-			devices: []collector.Device{{ID: id, Level: field.GPU, GPU: n}, {ID: id + "/link0", Parent: id, Level: field.Link, GPU: n, Link: "0"}},
+			devices: []collector.Device{{ID: id, Level: field.GPU, GPU: n}, {ID: id + "/link0", Parent: id, Level: field.Link, GPU: n, Labels: labels("nvlink", "0")}},
 			columns: []collector.Column{{Field: temperature}, {Field: used}, {Field: field.XIDErrors}, {Device: 1, Field: 1530}},
 		}
 		for j, instance := range mig[i] {
-			s.devices = append(s.devices, collector.Device{ID: id + "/" + instance, Parent: id, Level: field.Instance, GPU: n, InstanceID: instance})
+			s.devices = append(s.devices, collector.Device{ID: id + "/" + instance, Parent: id, Level: field.Instance, GPU: n, Instance: collector.Instance{ID: instance}})
 			s.columns = append(s.columns, collector.Column{Device: 2 + j, Field: used}, collector.Column{Device: 2 + j, Field: field.XIDErrors})
 		}
 		add(s)
@@ -80,22 +80,29 @@ func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.S
 		name := fmt.Sprintf("nvswitch%d", i)
 		add(&stub{
 			devices: []collector.Device{
-				{ID: name, Level: field.Switch, Switch: name},
-				{ID: name + "/0", Parent: name, Level: field.Link, Switch: name, Link: "0"},
-				{ID: name + "/1", Parent: name, Level: field.Link, Switch: name, Link: "1"},
+				{ID: name, Level: field.Switch, Labels: labels("nvswitch", name)},
+				{ID: name + "/0", Parent: name, Level: field.Link, Labels: labels("nvlink", "0", "nvswitch", name)},
+				{ID: name + "/1", Parent: name, Level: field.Link, Labels: labels("nvlink", "1", "nvswitch", name)},
 			},
 			columns: []collector.Column{{Field: 701}, {Device: 1, Field: 702}, {Device: 2, Field: 702}},
 		})
 	}
 	for i := range cpus {
 		n := fmt.Sprint(i)
-		s := &stub{devices: []collector.Device{{ID: "cpu" + n, Level: field.CPU, CPU: n}}, columns: []collector.Column{{Field: 1100}}}
+		s := &stub{devices: []collector.Device{{ID: "cpu" + n, Level: field.CPU, Labels: labels("cpu", n)}}, columns: []collector.Column{{Field: 1100}}}
 		for j := range 4 {
 			core := fmt.Sprint(4*i + j)
-			s.devices = append(s.devices, collector.Device{ID: "core" + core, Parent: "cpu" + n, Level: field.Core, CPU: n, Core: core})
+			s.devices = append(s.devices, collector.Device{ID: "core" + core, Parent: "cpu" + n, Level: field.Core, Labels: labels("cpucore", core, "cpu", n)})
 			s.columns = append(s.columns, collector.Column{Device: 1 + j, Field: 1101})
 		}
 		add(s)
+	}
+	return out
+}
+
+func labels(pairs ...string) (out []collector.Label) {
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, collector.Label{Name: pairs[i], Value: pairs[i+1]})
 	}
 	return out
 }

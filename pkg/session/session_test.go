@@ -310,20 +310,21 @@ func TestRowsAreInTheMemoryThatIsGiven(t *testing.T) {
 // does not see them.
 func TestLastRowHasEvents(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
-	if !ok {
+	last, known := field.ByID(field.XIDErrors)
+	if !ok || !known {
 		t.Fatal("the catalogue has no XID event")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
-		s := start(t, n.factory, list(desc(60001, field.EachTick), xid), Options{})
+		s := start(t, n.factory, list(desc(60001, field.EachTick), xid, last), Options{})
 		time.Sleep(2500 * time.Millisecond)
 		n.set(func() { n.devices[0].value = 79 })
 		if _, err := s.stop(); err != nil {
 			t.Error(err)
 		}
 		var row ring.Row
-		if !s.Sources()[0].Ring.Latest(&row) || row.Cells[1] != 79 || row.Cells[0] != 42 {
-			t.Errorf("the last row is %v, want the event and the value of before", row.Cells)
+		if !s.Sources()[0].Ring.Latest(&row) || row.Cells[1] != 79 || row.Cells[2] != 79 || row.Cells[0] != 42 {
+			t.Errorf("the last row is %v, want the value of before, the event and the last XID", row.Cells)
 		}
 	})
 }

@@ -31,8 +31,11 @@ type worker struct {
 	stamps []int64
 	errs   []error // by device, of the current tick
 	events []int   // columns that are NaN unless something happened
+	xids   []int   // columns of the last XID
 	min    []float64
 	max    []float64
+
+	outdated bool // the library no longer fits the driver and must not be called again
 
 	epoch     time.Time    // of callStart; monotonic, so that a clock step hangs nothing
 	callStart atomic.Int64 // when the library call in progress began, ns since epoch; 0 between calls
@@ -74,6 +77,9 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 			w.min[i], w.max[i], label = d.Min, d.Max, d.Name
 			if d.Event {
 				w.events = append(w.events, i)
+			}
+			if d.ID == field.XIDErrors {
+				w.xids = append(w.xids, i)
 			}
 		}
 		w.implausible[i] = s.metrics.implausible.WithLabelValues(label)
@@ -165,15 +171,17 @@ func (w *worker) take(due []bool, now time.Time) bool {
 // last takes a row with the events since the last tick: the next session does not
 // see them.
 func (w *worker) last(now time.Time) {
-	if len(w.events) == 0 {
+	if len(w.events)+len(w.xids) == 0 || w.outdated {
 		return
 	}
 	due := w.schedule.due
 	clear(due)
 	clear(w.schedule.devices)
-	for _, i := range w.events {
-		due[i] = true
-		w.schedule.devices[w.view.Columns[i].Device] = true
+	for _, columns := range [...][]int{w.events, w.xids} {
+		for _, i := range columns {
+			due[i] = true
+			w.schedule.devices[w.view.Columns[i].Device] = true
+		}
 	}
 	w.take(due, now)
 }
@@ -248,7 +256,9 @@ func (w *worker) assign(err error) {
 		w.notify(err)
 		return
 	}
-	if errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) {
+	outdated := errors.Is(err, collector.ErrOutdated)
+	w.outdated = w.outdated || outdated
+	if outdated || errors.Is(err, collector.ErrDeviceLost) {
 		w.notify(err)
 	}
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {

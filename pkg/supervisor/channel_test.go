@@ -81,8 +81,9 @@ func exampleView() *viewMessage {
 			Devices: devices{
 				{
 					ID: "GPU-1", Parent: "GPU-0", Level: field.Instance, GPU: "0", UUID: "u", PCIBusID: "00000000:3B:00.0", Node: "nvidia0",
-					Model: "Größe", InstanceProfile: "1g.10gb", InstanceID: "7", ComputeID: "1", MIGUUID: "MIG-1", Alias: "xcp", Link: "3",
-					Switch: "s", CPU: "c", Core: "o", ConnectX: "x", Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "550"}},
+					Model: "Größe", Instance: collector.Instance{Profile: "1g.10gb", ID: "7", ComputeID: "1", UUID: "MIG-1"}, Alias: "xcp",
+					Labels: []collector.Label{{Name: "nvlink", Value: "3"}, {Name: "nvswitch", Value: "s"}},
+					Facts:  []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "550"}},
 				},
 				{ID: "x"},
 			},

@@ -97,7 +97,7 @@ func startChild(list field.List, o *Options, log *zap.Logger) (*child, error) {
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
 	c.cmd = &exec.Cmd{
-		Path: self, Args: o.Command, Env: environment(os.Environ()), Stdin: bytes.NewReader(field.Format(list)),
+		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(field.Format(list)),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
 		SysProcAttr: childAttributes,

@@ -305,7 +305,7 @@ func slowest(sources []*view.Source) (interval time.Duration) {
 func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bool) {
 	var stamps []int64
 	seen := false
-	for _, s := range sources {
+	for _, s := range gpusOf(sources) {
 		if !latest(s, &f.row) {
 			continue
 		}
@@ -405,7 +405,7 @@ func (f *Failover) want(rest bool) {
 // lacking reports whether the secondary has GPUs that the primary does not know.
 func (f *Failover) lacking() bool {
 	known := devicesOf(f.primary)
-	for _, s := range f.secondary {
+	for _, s := range gpusOf(f.secondary) {
 		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] }) {
 			return true
 		}
@@ -417,15 +417,20 @@ func (f *Failover) lacking() bool {
 // a value of one of its devices, and of each reading that was shown, those that take
 // two rows included.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
+	if s.Interval == 0 {
+		return true // of a GPU that is absent
+	}
 	if !latest(s, &f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
 		return false
 	}
 	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
 }
 
+// gpusOf are the sources with GPUs that are sampled: what is left of one that is
+// absent has no interval.
 func gpusOf(sources []*view.Source) (out []*view.Source) {
 	for _, s := range sources {
-		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
+		if s.Interval > 0 && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
 			out = append(out, s)
 		}
 	}

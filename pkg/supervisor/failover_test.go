@@ -412,6 +412,38 @@ func TestSlowListsAreNoStall(t *testing.T) {
 	})
 }
 
+// What is left of GPUs that are absent says nothing of the others.
+func TestAbsentGPUsAreNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for _, id := range []string{"gone", "gone too", "and this one"} {
+			for _, all := range []*[]*view.Source{&r.dcgm, &r.nvml} {
+				s := part((*all)[0].Collector, 1, id)
+				s.Interval = 0
+				appendRow(s, math.NaN(), time.Time{})
+				*all = append(*all, s)
+			}
+		}
+		r.Primary(r.dcgm)
+		r.Secondary(r.nvml)
+		for range 30 {
+			pass(time.Second)
+			for _, s := range append(r.dcgm[:2:2], r.nvml[:2]...) {
+				appendRow(s, 1, time.Now())
+			}
+		}
+		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one"
+		r.want("dcgm", true, page)
+		for range 10 {
+			pass(time.Second)
+			for _, s := range r.nvml[:2] {
+				appendRow(s, 1, time.Now())
+			}
+		}
+		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one")
+	})
+}
+
 // A clock that is set is no reason for a change.
 func TestClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

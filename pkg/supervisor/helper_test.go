@@ -24,6 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	beChild()
+	beRole()
 	goleak.VerifyTestMain(m)
 }
 

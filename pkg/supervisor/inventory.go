@@ -40,16 +40,25 @@ type departed struct {
 // update takes in the sources of a new session. shown are those of the former one,
 // and before its devices.
 func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
-	present := make(map[string]bool)
+	present, addresses, levels := make(map[string]bool), make(map[string]bool), make(map[field.Level]bool)
+	otherList := len(sources) > 0 && len(shown) > 0 && !sameList(sources[0].Fields, shown[0].Fields)
 	for _, s := range sources {
 		for i := range s.Devices {
+			levels[s.Devices[i].Level] = true
 			present[s.Devices[i].ID] = true
+			addresses[s.Devices[i].PCIBusID] = true
 		}
 	}
 	for _, st := range slices.Concat(before, v.parted) {
 		id := st.Device.ID
 		if present[id] || !session.IsBoard(st.Device) || st.State == session.Absent {
 			continue
+		}
+		if otherList && !levels[st.Device.Level] {
+			continue // the new list asks for nothing that such devices have
+		}
+		if at := st.Device.PCIBusID; st.Device.Level == field.GPU && (st.Device.UUID == "" && at == "" || id == at && addresses[at]) {
+			continue // it has not said which one it is, and may have been found under its own name by now
 		}
 		st.State, st.Cause, st.Reason = session.Absent, session.CauseVanished, "discovery no longer finds the device"
 		if v.absent == nil {
@@ -136,6 +145,60 @@ func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, re
 		}
 		v.parted = append(v.parted, d)
 	}
+}
+
+// identify gives GPUs of a new session that do not answer, and so may have no name of
+// their own, the identity that they had before. A PCI address says which one it is.
+// Without it, if as many such GPUs are new as others are missing, they are those, in
+// the order of their numbers: a driver numbers GPUs in the order of their addresses.
+func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Source {
+	present := make(map[string]bool)
+	for _, s := range sources {
+		for i := range s.Devices {
+			present[s.Devices[i].ID] = true
+		}
+	}
+	var missing []collector.Device
+	known := make(map[string]bool)
+	for _, st := range before {
+		if d := st.Device; d.Level == field.GPU && st.State != session.Absent {
+			known[d.ID] = true
+			if !present[d.ID] {
+				missing = append(missing, d)
+			}
+		}
+	}
+	var silent []int // sources of one GPU that is not known and does not answer
+	for i, s := range sources {
+		if len(s.Columns) == 0 && len(s.Devices) == 1 && s.Devices[0].Level == field.GPU && !known[s.Devices[0].ID] {
+			silent = append(silent, i)
+		}
+	}
+	if len(silent) == 0 || len(missing) == 0 {
+		return sources
+	}
+	byNumber := func(a, b collector.Device) int {
+		n, _ := strconv.Atoi(a.GPU)
+		m, _ := strconv.Atoi(b.GPU)
+		return cmp.Compare(n, m)
+	}
+	slices.SortFunc(missing, byNumber)
+	slices.SortFunc(silent, func(a, b int) int { return byNumber(sources[a].Devices[0], sources[b].Devices[0]) })
+	out := slices.Clone(sources)
+	for n, i := range silent {
+		at := sources[i].Devices[0].PCIBusID
+		was := slices.IndexFunc(missing, func(d collector.Device) bool { return at != "" && d.PCIBusID == at })
+		if was < 0 && at == "" && len(silent) == len(missing) {
+			was = n
+		}
+		if was >= 0 {
+			s, d := *sources[i], missing[was]
+			d.GPU = s.Devices[0].GPU // the driver's number, which renumber expects
+			s.Devices = []collector.Device{d}
+			out[i] = &s
+		}
+	}
+	return out
 }
 
 // renumber gives each GPU of a new session the number that it had before, and its

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -239,5 +241,84 @@ func TestCausesComeBackAsErrors(t *testing.T) {
 	}
 	if !slices.IsSorted(reasons) {
 		t.Errorf("reasons %v are not sorted", reasons)
+	}
+}
+
+// TestIdentify: a GPU that does not answer has the identity that it had before.
+func TestIdentify(t *testing.T) {
+	gpu := func(id, number, address string) collector.Device {
+		return collector.Device{ID: id, Level: field.GPU, GPU: number, PCIBusID: address}
+	}
+	source := func(d collector.Device, columns int) *view.Source {
+		return &view.Source{Devices: []collector.Device{d}, Columns: make([]collector.Column, columns)}
+	}
+	before := []session.DeviceStatus{
+		{Device: gpu("a", "0", "A")}, {Device: gpu("b", "2", "B")}, {Device: gpu("c", "10", "C")},
+		{Device: gpu("gone", "7", "G"), State: session.Absent},
+	}
+	f := func(what, want string, sources ...*view.Source) {
+		t.Helper()
+		var got []string
+		for _, s := range identify(sources, before) {
+			got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", what, got, want)
+		}
+	}
+	a, b, c := source(gpu("a", "0", "A"), 1), source(gpu("b", "1", "B"), 1), source(gpu("c", "2", "C"), 1)
+	f("all answer", "a0 b1 c2", a, b, c)
+	f("one does not", "a0 b1 c2", a, source(gpu("nvml1", "1", ""), 0), c)
+	f("two do not, by the driver's numbers", "a0 c2 b1", a, source(gpu("nvml2", "2", ""), 0), source(gpu("nvml1", "1", ""), 0))
+	f("one does not and one is gone", "a0 nvml11", a, source(gpu("nvml1", "1", ""), 0))
+	f("one of an address does not, and one is gone", "a0 c1", a, source(gpu("C", "1", "C"), 0))
+	f("another address", "a0 b1 X2", a, b, source(gpu("X", "2", "X"), 0))
+	f("one more, which answers", "a0 b1 d2", a, b, source(gpu("d", "2", ""), 1))
+	f("one that is known", "a0 b1 c2", a, b, source(gpu("c", "2", "C"), 0))
+	if a.Devices[0].ID != "a" || b.Devices[0].GPU != "1" {
+		t.Error("the sources of the session were changed")
+	}
+}
+
+// TestNamelessIsNotAbsent: what stood for a GPU that did not answer is not absent
+// when the GPU has answered.
+func TestNamelessIsNotAbsent(t *testing.T) {
+	f := func(what string, before, now collector.Device, want int) {
+		t.Helper()
+		var v inventory
+		before.Level, now.Level = field.GPU, field.GPU
+		v.update([]*view.Source{{Devices: []collector.Device{now}}}, nil, []session.DeviceStatus{{Device: before}}, zap.NewNop(), time.Now())
+		if got := len(v.missing(time.Now())); got != want {
+			t.Errorf("%s: %d absent, want %d", what, got, want)
+		}
+	}
+	named := collector.Device{ID: "GPU-a", UUID: "GPU-a", PCIBusID: "A"}
+	f("neither UUID nor address", collector.Device{ID: "nvml3", GPU: "3"}, named, 0)
+	f("an address", collector.Device{ID: "A", UUID: "A", PCIBusID: "A"}, named, 0)
+	f("another address", collector.Device{ID: "B", UUID: "B", PCIBusID: "B"}, named, 1)
+	f("another board", collector.Device{ID: "GPU-b", UUID: "GPU-b", PCIBusID: "A"}, named, 1)
+}
+
+// TestAListWithoutSwitchesLosesNone: devices of a level that the new list does not ask
+// for are not looked for, which is no reason to call them absent; a GPU among GPUs is.
+func TestAListWithoutSwitchesLosesNone(t *testing.T) {
+	board := func(id string, level field.Level) collector.Device {
+		return collector.Device{ID: id, Level: level, UUID: id}
+	}
+	one, other := field.List{Fields: make([]field.Field, 1)}, field.List{Fields: make([]field.Field, 1)}
+	old := []*view.Source{{Fields: one, Devices: []collector.Device{board("a", field.GPU), board("b", field.GPU), board("s", field.Switch)}}}
+	var before []session.DeviceStatus
+	for _, d := range old[0].Devices {
+		before = append(before, session.DeviceStatus{Device: d})
+	}
+	for _, tt := range []struct {
+		list field.List
+		want int
+	}{{other, 1}, {one, 2}} {
+		var v inventory
+		v.update([]*view.Source{{Fields: tt.list, Devices: old[0].Devices[:1]}}, old, before, zap.NewNop(), time.Now())
+		if got := v.missing(time.Now()); len(got) != tt.want {
+			t.Errorf("%d devices are absent, want %d: %v", len(got), tt.want, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,22 +37,20 @@ func reapGroup(pid int) {
 	}
 }
 
-// passed are the beginnings of the names of environment variables that a vendor's
-// library, the C library or Go's runtime may need. A child gets no others.
+// passed are the beginnings of the names of environment variables that the C library, Go's
+// runtime or the exporter itself may need. A child gets these and its library's.
 var passed = []string{
 	"PATH=", "HOME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_", "GODEBUG=", "GOTRACEBACK=", "GOMAXPROCS=", "GOMEMLIMIT=", "GOGC=", "GOCOVERDIR=",
-	"NVIDIA_", "CUDA_", "NVML_", "DCGM_", "NV_", "__NVML", "ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_", "WARPGAUGE_", "SIMULATED_",
+	"WARPGAUGE_", "SIMULATED_",
 }
 
-// environment returns the variables that a child gets.
-func environment(all []string) []string {
+// environment returns the variables that a child gets: library's begin the names of those
+// that only its library may need.
+func environment(all, library []string) []string {
 	out := []string{}
 	for _, v := range all {
-		for _, p := range passed {
-			if strings.HasPrefix(v, p) {
-				out = append(out, v)
-				break
-			}
+		if slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) }) {
+			out = append(out, v)
 		}
 	}
 	return out

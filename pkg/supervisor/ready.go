@@ -36,7 +36,8 @@ func cellOf(d *collector.Device, c *collector.Column) cell {
 
 // complete reports whether next can replace shown without a gap: every device of
 // next that is fresh in shown has a row, and every cell of it that had a value has
-// one again, or has had so many rows to get one.
+// one again, or has had so many rows to get one. A source without columns, a GPU that
+// does not answer, will not have a row.
 func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration, rows uint64) bool {
 	fresh := make(map[string]bool)
 	had := make(map[cell]bool)
@@ -59,7 +60,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		}
 	}
 	for _, src := range next {
-		if !slices.ContainsFunc(src.Devices, func(d collector.Device) bool { return fresh[d.ID] }) {
+		if len(src.Columns) == 0 || !slices.ContainsFunc(src.Devices, func(d collector.Device) bool { return fresh[d.ID] }) {
 			continue
 		}
 		if !latest(src, &row) {

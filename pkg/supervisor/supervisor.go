@@ -50,15 +50,18 @@ func (w Wanted) cause() (session.Cause, string) {
 // Options of New. Name is needed, and Open or Command; the zero value of the rest is
 // usable.
 type Options struct {
-	Name    string                // of the collector
-	Open    collector.Factory     // for sessions in this process
-	Command []string              // arguments of a child process, its name first; nil: sessions run in this process
-	Session session.Options       // of sessions in this process; Deadline counts for both
-	Publish func([]*view.Source)  // gets the sources to show, in their order; must not block. Nil: they are on Board
-	Present func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may
-	Hidden  bool                  // the devices are another collector's, too, and not among the metrics
+	Name    string            // of the collector
+	Open    collector.Factory // for sessions in this process
+	Command []string          // arguments of a child process, its name first; nil: sessions run in this process
+	// Environment are the beginnings of the names of variables that a child process may have
+	// for its library.
+	Environment []string
+	Session     session.Options       // of sessions in this process; Deadline counts for both
+	Publish     func([]*view.Source)  // gets the sources to show, in their order; must not block. Nil: they are on Board
+	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may
+	Hidden      bool                  // the devices are another collector's, too, and not among the metrics
 
-	StopTimeout time.Duration // how long a session may take to end before its process is killed; 0 means 2 s
+	StopTimeout time.Duration // how long a session may take to end; its process is killed shortly before. 0 means 2 s
 	// MemoryLimit is the resident size, in bytes, over which a child is replaced. 0
 	// means no limit.
 	MemoryLimit int64
@@ -502,7 +505,7 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 func (t *turn) stop() {
 	if t.stopped.IsZero() {
 		t.stopped = time.Now()
-		t.life.stop(t.s.o.StopTimeout)
+		t.life.stop(t.s.o.StopTimeout * 7 / 8) // to end after SIGKILL takes time, too
 	}
 }
 
@@ -513,7 +516,8 @@ func (t *turn) advance() {
 	t.life.check(now)
 	t.obey()
 	if t.sources == nil {
-		if t.sources = s.inventory.renumber(t.life.sources()); t.sources != nil {
+		if sources := t.life.sources(); sources != nil {
+			t.sources = s.inventory.renumber(identify(sources, s.now.Load().devices()))
 			t.bound = now
 		}
 	}

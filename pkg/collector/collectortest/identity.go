@@ -97,11 +97,14 @@ func allDevices(sources []collector.Source) []collector.Device {
 }
 
 func texts(d collector.Device) map[string]string {
-	return map[string]string{
+	out := map[string]string{
 		"id": d.ID, "gpu": d.GPU, "UUID": d.UUID, "pci_bus_id": d.PCIBusID, "device": d.Node, "modelName": d.Model,
-		"GPU_I_PROFILE": d.InstanceProfile, "GPU_I_ID": d.InstanceID, "GPU_CI_ID": d.ComputeID, "MIG UUID": d.MIGUUID, "alias": d.Alias,
-		"nvlink": d.Link, "nvswitch": d.Switch, "cpu": d.CPU, "cpucore": d.Core, "connectx": d.ConnectX,
+		"GPU_I_PROFILE": d.Instance.Profile, "GPU_I_ID": d.Instance.ID, "GPU_CI_ID": d.Instance.ComputeID, "MIG UUID": d.Instance.UUID, "alias": d.Alias,
 	}
+	for _, l := range d.Labels {
+		out[l.Name] = l.Value
+	}
+	return out
 }
 
 // missing names the labels without which series of d's level collide or cannot
@@ -113,6 +116,7 @@ func missing(d collector.Device) []string {
 			out = append(out, what)
 		}
 	}
+	label := func(name string) { want(name, d.Label(name)) }
 	switch d.Level {
 	case field.GPU:
 		want("gpu", d.GPU)
@@ -121,23 +125,23 @@ func missing(d collector.Device) []string {
 		want("parent", d.Parent)
 		want("gpu", d.GPU)
 		want("UUID", d.UUID)
-		want("GPU_I_ID", d.InstanceID)
+		want("GPU_I_ID", d.Instance.ID)
 	case field.ComputeInstance:
 		want("parent", d.Parent)
-		want("GPU_CI_ID", d.ComputeID)
+		want("GPU_CI_ID", d.Instance.ComputeID)
 	case field.Link:
 		want("parent", d.Parent)
-		want("nvlink", d.Link)
+		label("nvlink")
 	case field.Switch:
-		want("nvswitch", d.Switch)
+		label("nvswitch")
 	case field.CPU:
-		want("cpu", d.CPU)
+		label("cpu")
 	case field.Core:
 		want("parent", d.Parent)
-		want("cpu", d.CPU)
-		want("cpucore", d.Core)
+		label("cpu")
+		label("cpucore")
 	case field.ConnectX:
-		want("connectx", d.ConnectX)
+		label("connectx")
 	}
 	return out
 }

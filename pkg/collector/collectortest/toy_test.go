@@ -196,7 +196,7 @@ type toySource struct {
 func (c *toy) source(i int, fields field.List) *toySource {
 	id, flaw := toyID(i), c.w.flaw
 	gpu := collector.Device{ID: id, Level: field.GPU, GPU: fmt.Sprint(i), UUID: id, Model: "toy"}
-	link := collector.Device{ID: id + "/link1", Parent: id, Level: field.Link, GPU: gpu.GPU, UUID: id, Link: "1"}
+	link := collector.Device{ID: id + "/link1", Parent: id, Level: field.Link, GPU: gpu.GPU, UUID: id, Labels: []collector.Label{{Name: "nvlink", Value: "1"}}}
 	for _, f := range fields.Labels() {
 		gpu.Facts = append(gpu.Facts, collector.Label{Name: f.Name, Value: "550.1"})
 	}

@@ -139,6 +139,24 @@ func (r *Reader) Present() bool {
 	return false
 }
 
+// Driver looks for the compute side of amdgpu, or, where that is not configured, for
+// graphics cards of AMD, and describes what it found.
+func (r *Reader) Driver() (what string, loaded bool) {
+	kfd, module, drm := filepath.Dir(r.path(topology)), r.path("module/amdgpu"), r.path("class/drm")
+	switch {
+	case exists(kfd):
+		return "amdgpu driver with " + kfd, true
+	case !exists(module):
+		return "no amdgpu driver (neither " + kfd + " nor " + module + ")", false
+	}
+	for _, card := range names(drm) {
+		if isNode(card, "card") && number(filepath.Join(drm, card, "device"), "vendor") == vendorAMD {
+			return "amdgpu driver with cards in " + drm + " but no " + kfd, true
+		}
+	}
+	return "amdgpu driver in " + module + " but neither " + kfd + " nor an AMD card in " + drm, false
+}
+
 // isNode reports whether a name is a prefix and digits: card1, but not card1-DP-1.
 func isNode(name, prefix string) bool {
 	digits, ok := strings.CutPrefix(name, prefix)

@@ -1,4 +1,4 @@
-package processes
+package collector
 
 import (
 	"encoding/binary"
@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -17,10 +16,10 @@ var nan = math.NaN()
 func TestWhatIsPutIsGot(t *testing.T) {
 	f := func(count int, list, want []Process) {
 		t.Helper()
-		block := make([]float64, Width)
-		Put(block, 99, make([]Process, Slots)) // leftovers of an earlier row
-		Put(block, count, list)
-		got, gotCount := Get(nil, block)
+		block := make([]float64, ProcessWidth)
+		PutProcesses(block, 99, make([]Process, ProcessSlots)) // leftovers of an earlier row
+		PutProcesses(block, count, list)
+		got, gotCount := GetProcesses(nil, block)
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || gotCount != count {
 			t.Errorf("count %d, want %d; processes (-want +got):\n%s", gotCount, count, diff)
 		}
@@ -31,8 +30,8 @@ func TestWhatIsPutIsGot(t *testing.T) {
 	f(2, one, one)
 	f(-1, one, one)
 	f(-1, nil, nil)
-	f(3, []Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}},
-		[]Process{{7, 1 << 37, 100, Compute}, {4194304, nan, nan, Graphics | MPS}, {9, 4096, 12.5, Compute | Occupancy}})
+	f(3, []Process{{7, 1 << 37, 100, ProcessCompute}, {4194304, nan, nan, ProcessGraphics | ProcessMPS}, {9, 4096, 12.5, ProcessCompute | ProcessOccupancy}},
+		[]Process{{7, 1 << 37, 100, ProcessCompute}, {4194304, nan, nan, ProcessGraphics | ProcessMPS}, {9, 4096, 12.5, ProcessCompute | ProcessOccupancy}})
 
 	// 70 processes: the 64 with most memory stay, and it is said that some are missing.
 	var many, most []Process
@@ -40,7 +39,7 @@ func TestWhatIsPutIsGot(t *testing.T) {
 		p := Process{PID: 100 + i, Memory: float64(1000 - i), Busy: 1}
 		if i < 3 {
 			p.Memory = nan
-		} else if len(most) < Slots {
+		} else if len(most) < ProcessSlots {
 			most = append(most, p)
 		}
 		many = append(many, p)
@@ -49,18 +48,18 @@ func TestWhatIsPutIsGot(t *testing.T) {
 }
 
 func TestABlankBlockIsNoEmptyOne(t *testing.T) {
-	block := make([]float64, Width)
-	Put(block, 1, []Process{{PID: 1}})
-	Blank(block)
-	if got, count := Get(nil, block); len(got) != 0 || count >= 0 {
+	block := make([]float64, ProcessWidth)
+	PutProcesses(block, 1, []Process{{PID: 1}})
+	BlankProcesses(block)
+	if got, count := GetProcesses(nil, block); len(got) != 0 || count >= 0 {
 		t.Errorf("got %v, count %d from a blank block, want nothing and no count", got, count)
 	}
 }
 
 func TestGetAppends(t *testing.T) {
-	block := make([]float64, Width)
-	Put(block, 1, []Process{{PID: 2}})
-	got, count := Get([]Process{{PID: 1}}, block)
+	block := make([]float64, ProcessWidth)
+	PutProcesses(block, 1, []Process{{PID: 2}})
+	got, count := GetProcesses([]Process{{PID: 1}}, block)
 	if count != 1 || len(got) != 2 || got[0].PID != 1 || got[1].PID != 2 {
 		t.Errorf("got %v, count %d, want processes 1 and 2, count 1", got, count)
 	}
@@ -69,11 +68,11 @@ func TestGetAppends(t *testing.T) {
 func TestWhatCannotBeIsLeftOut(t *testing.T) {
 	f := func(pid, memory, busy, flags float64, want ...Process) {
 		t.Helper()
-		block := make([]float64, Width)
-		Blank(block)
+		block := make([]float64, ProcessWidth)
+		BlankProcesses(block)
 		block[0] = 1
 		copy(block[1:], []float64{pid, memory, busy, flags})
-		got, count := Get(nil, block)
+		got, count := GetProcesses(nil, block)
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || count != 1 {
 			t.Errorf("pid %v: count %d, (-want +got):\n%s", pid, count, diff)
 		}
@@ -87,55 +86,55 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 }
 
 func TestBlocks(t *testing.T) {
-	var columns []collector.Column
-	columns = AppendColumns(columns, 2)
-	columns = AppendColumns(columns, 0)
-	got, err := Blocks(3, columns)
+	var columns []Column
+	columns = AppendProcessColumns(columns, 2)
+	columns = AppendProcessColumns(columns, 0)
+	got, err := ProcessBlocks(3, columns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{Width, -1, 0}, got); diff != "" {
+	if diff := cmp.Diff([]int{ProcessWidth, -1, 0}, got); diff != "" {
 		t.Errorf("starts of blocks (-want +got):\n%s", diff)
 	}
-	if _, err := Blocks(1, nil); err != nil {
+	if _, err := ProcessBlocks(1, nil); err != nil {
 		t.Errorf("a source without columns: %v", err)
 	}
-	bad := func(what string, devices int, change func(c []collector.Column) []collector.Column) {
+	bad := func(what string, devices int, change func(c []Column) []Column) {
 		t.Helper()
-		c := AppendColumns(AppendColumns(nil, 0), 1)
-		if _, err := Blocks(devices, change(c)); err == nil {
+		c := AppendProcessColumns(AppendProcessColumns(nil, 0), 1)
+		if _, err := ProcessBlocks(devices, change(c)); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	bad("a column is missing", 2, func(c []collector.Column) []collector.Column { return c[1:] })
-	bad("a column of the catalogue", 2, func(c []collector.Column) []collector.Column { c[5].Field = field.XIDEvent; return c })
-	bad("two columns changed places", 2, func(c []collector.Column) []collector.Column { c[5], c[6] = c[6], c[5]; return c })
-	bad("a slot of another device", 2, func(c []collector.Column) []collector.Column { c[5].Device = 1; return c })
-	bad("a label", 2, func(c []collector.Column) []collector.Column { c[5].Labels = make([]collector.Label, 1); return c })
-	bad("a device too many", 1, func(c []collector.Column) []collector.Column { return c })
-	bad("a device twice", 2, func(c []collector.Column) []collector.Column { return AppendColumns(c[:Width], 0) })
+	bad("a column is missing", 2, func(c []Column) []Column { return c[1:] })
+	bad("a column of the catalogue", 2, func(c []Column) []Column { c[5].Field = field.XIDEvent; return c })
+	bad("two columns changed places", 2, func(c []Column) []Column { c[5], c[6] = c[6], c[5]; return c })
+	bad("a slot of another device", 2, func(c []Column) []Column { c[5].Device = 1; return c })
+	bad("a label", 2, func(c []Column) []Column { c[5].Labels = make([]Label, 1); return c })
+	bad("a device too many", 1, func(c []Column) []Column { return c })
+	bad("a device twice", 2, func(c []Column) []Column { return AppendProcessColumns(c[:ProcessWidth], 0) })
 }
 
 // TestFieldsAreNotInTheCatalogue also holds them below the bound that messages
 // between processes have for them.
 func TestFieldsAreNotInTheCatalogue(t *testing.T) {
-	for _, c := range AppendColumns(nil, 0) {
+	for _, c := range AppendProcessColumns(nil, 0) {
 		if d, ok := field.ByID(c.Field); ok {
 			t.Fatalf("field %d is %s", c.Field, d.Name)
 		}
 	}
-	if last := int(FirstField) + Width - 1; last >= 1<<16 {
+	if last := int(FirstProcessField) + ProcessWidth - 1; last >= 1<<16 {
 		t.Errorf("the last field is %d", last)
 	}
 }
 
 func TestPutAndGetAllocateNothing(t *testing.T) {
-	block := make([]float64, Width)
+	block := make([]float64, ProcessWidth)
 	list := make([]Process, 80)
-	out := make([]Process, 0, Slots)
+	out := make([]Process, 0, ProcessSlots)
 	if n := testing.AllocsPerRun(100, func() {
-		Put(block, len(list), list)
-		out, _ = Get(out[:0], block)
+		PutProcesses(block, len(list), list)
+		out, _ = GetProcesses(out[:0], block)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
@@ -143,21 +142,21 @@ func TestPutAndGetAllocateNothing(t *testing.T) {
 
 // FuzzGet: rows lie in memory that a process gone mad can write.
 func FuzzGet(f *testing.F) {
-	block := make([]float64, Width)
-	Put(block, 2, []Process{{PID: 1, Memory: 1, Busy: 1, Flags: Compute}, {PID: 2, Memory: nan, Busy: nan}})
+	block := make([]float64, ProcessWidth)
+	PutProcesses(block, 2, []Process{{PID: 1, Memory: 1, Busy: 1, Flags: ProcessCompute}, {PID: 2, Memory: nan, Busy: nan}})
 	var seed []byte
 	for _, v := range block[:9] {
 		seed = binary.LittleEndian.AppendUint64(seed, math.Float64bits(v))
 	}
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		block := make([]float64, Width)
-		Blank(block)
-		for i := 0; i < Width && len(data) >= 8; i++ {
+		block := make([]float64, ProcessWidth)
+		BlankProcesses(block)
+		for i := 0; i < ProcessWidth && len(data) >= 8; i++ {
 			block[i] = math.Float64frombits(binary.LittleEndian.Uint64(data))
 			data = data[8:]
 		}
-		list, count := Get(nil, block)
+		list, count := GetProcesses(nil, block)
 		if count < -1 || count > mostPID {
 			t.Errorf("count %d", count)
 		}
@@ -166,9 +165,9 @@ func FuzzGet(f *testing.F) {
 				t.Errorf("got %+v", p)
 			}
 		}
-		again := make([]float64, Width)
-		Put(again, len(list), list)
-		back, backCount := Get(nil, again)
+		again := make([]float64, ProcessWidth)
+		PutProcesses(again, len(list), list)
+		back, backCount := GetProcesses(nil, again)
 		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || backCount != len(list) {
 			t.Errorf("put and got again (-want +got):\n%s", diff)
 		}

@@ -1,4 +1,4 @@
-package probe
+package sysfs
 
 import (
 	"os"
@@ -31,22 +31,21 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestDrivers(t *testing.T) {
-	f := func(look func(Host) Driver, files map[string]string, loaded bool, want string) {
+func TestDriver(t *testing.T) {
+	f := func(files map[string]string, loaded bool, want string) {
 		t.Helper()
 		root := tree(t, files)
-		got := look(Host{Root: root})
-		text := strings.ReplaceAll(got.Text, root, "")
-		if got.Loaded != loaded || text != want {
-			t.Errorf("got  %v, %s\nwant %v, %s", got.Loaded, text, loaded, want)
+		what, got := New(Options{Root: root}).Driver()
+		what = strings.ReplaceAll(what, root, "")
+		if got != loaded || what != want {
+			t.Errorf("got  %v, %s\nwant %v, %s", got, what, loaded, want)
 		}
 	}
-	amd := Host.AMD
-	f(amd, nil, false, "no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu)")
-	f(amd, map[string]string{"sys/class/kfd/kfd/topology/": ""}, true,
+	f(nil, false, "no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu)")
+	f(map[string]string{"sys/class/kfd/kfd/topology/": ""}, true,
 		"amdgpu driver with /sys/class/kfd/kfd/topology")
-	f(amd, map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card1/device/vendor": "0x1002\n"}, true,
+	f(map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card1/device/vendor": "0x1002\n"}, true,
 		"amdgpu driver with cards in /sys/class/drm but no /sys/class/kfd/kfd/topology")
-	f(amd, map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card0/device/vendor": "0x10de\n"}, false,
+	f(map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card0/device/vendor": "0x10de\n"}, false,
 		"amdgpu driver in /sys/module/amdgpu but neither /sys/class/kfd/kfd/topology nor an AMD card in /sys/class/drm")
 }

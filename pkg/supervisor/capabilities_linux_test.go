@@ -1,4 +1,4 @@
-package privilege
+package supervisor
 
 import (
 	"bufio"
@@ -19,18 +19,19 @@ import (
 )
 
 // roleEnv makes the test binary play a part in a process of its own.
-const roleEnv = "PRIVILEGE_TEST_ROLE"
+const roleEnv = "CAPABILITIES_TEST_ROLE"
 
-func TestMain(m *testing.M) {
+// beRole does what a process that TestDropAndRegain started is for.
+func beRole() {
 	role := os.Getenv(roleEnv)
 	if role == "" {
-		os.Exit(m.Run()) //nolint:forbidigo // the main of a test
+		return
 	}
 	if err := play(role, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:forbidigo // as above
+		os.Exit(1) //nolint:forbidigo // it is main now
 	}
-	os.Exit(0) //nolint:forbidigo // as above
+	os.Exit(0) //nolint:forbidigo // it is main now
 }
 
 // play is what a process that this test started does.
@@ -68,13 +69,13 @@ func parent(out io.Writer, file string) error {
 	if err := report(out, "before", file); err != nil {
 		return err
 	}
-	dropped, err := Drop()
+	dropped, err := DropCapabilities()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "dropped %v\n", dropped)
 	for range 100 { // threads that have been started since
-		if err := verify(); err != nil {
+		if err := verifyDropped(); err != nil {
 			return err
 		}
 		runtime.Gosched()
@@ -82,7 +83,7 @@ func parent(out io.Writer, file string) error {
 	if err := report(out, "after", file); err != nil {
 		return err
 	}
-	again, err := Drop()
+	again, err := DropCapabilities()
 	if err != nil || again != 0 {
 		return fmt.Errorf("a second Drop took %v: %w", again, err)
 	}
@@ -118,7 +119,7 @@ func churn(stop <-chan struct{}) {
 
 // report prints what this process may do, by the kernel's word and by trying.
 func report(out io.Writer, who, file string) error {
-	now, err := get()
+	effective, err := effectiveCapabilities()
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func report(out io.Writer, who, file string) error {
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	fmt.Fprintf(out, "%s effective=%v reads=%t\n", who, now.effective, err == nil)
+	fmt.Fprintf(out, "%s effective=%v reads=%t\n", who, effective, err == nil)
 	return nil
 }
 
@@ -137,10 +138,20 @@ func role(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// effectiveCapabilities returns the effective capabilities of the calling thread, which are
+// those of the process unless something has changed single threads.
+func effectiveCapabilities() (Capabilities, error) {
+	c, err := getCapabilities()
+	if err != nil {
+		return 0, fmt.Errorf("read capabilities: %w", err)
+	}
+	return c.effective, nil
+}
+
 // needRoot skips unless this process is root with capabilities to lose.
-func needRoot(t *testing.T) Set {
+func needRoot(t *testing.T) Capabilities {
 	t.Helper()
-	c, err := get()
+	c, err := getCapabilities()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +227,13 @@ func TestEffectiveIsThatOfProc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := get(); err != nil || got.effective != want {
-		t.Errorf("got %v, %v; /proc says %v", got.effective, err, want)
+	if got, err := effectiveCapabilities(); err != nil || got != want {
+		t.Errorf("got %v, %v; /proc says %v", got, err, want)
 	}
 }
 
 func TestEffectiveOf(t *testing.T) {
-	f := func(status string, want Set, ok bool) {
+	f := func(status string, want Capabilities, ok bool) {
 		t.Helper()
 		got, err := effectiveOf([]byte(status))
 		if got != want || (err == nil) != ok {
