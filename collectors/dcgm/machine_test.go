@@ -75,7 +75,7 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 func TestMain(m *testing.M) {
 	if library := os.Getenv(clientVariable); library != "" {
 		if client(library) != nil {
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // it is main now
 		}
 		return
 	}

@@ -42,7 +42,7 @@ func client(library string) error {
 	c := New(Options{Library: library, Engine: "localhost:5555"})
 	sources, err := c.Open(context.Background(), fields)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return err
 	}
 	values := 0
@@ -59,7 +59,7 @@ func client(library string) error {
 			break
 		}
 		if err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			return err
 		}
 		for _, v := range row {
@@ -68,7 +68,7 @@ func client(library string) error {
 			}
 		}
 	}
-	fmt.Println(values, "values")
+	fmt.Fprintln(os.Stdout, values, "values")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return c.Close()
 }

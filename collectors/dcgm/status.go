@@ -116,10 +116,10 @@ func ofAField(err error) bool {
 	return isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule)
 }
 
-func isStatus(err error, any ...status) bool {
+func isStatus(err error, wanted ...status) bool {
 	if err == nil {
 		return false // and allocate nothing
 	}
 	var s status
-	return errors.As(err, &s) && slices.Contains(any, s)
+	return errors.As(err, &s) && slices.Contains(wanted, s)
 }

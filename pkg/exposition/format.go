@@ -78,7 +78,7 @@ func (f Format) bytes() Format {
 // Text, as Prometheus' own client libraries do.
 func Negotiate(accept string) Format {
 	header := http.Header{"Accept": {acceptable(accept)}}
-	got := expfmt.NegotiateIncludingOpenMetrics(header)
+	got := expfmt.NegotiateAccept(header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	switch got.FormatType() {
 	case expfmt.TypeProtoDelim:
 		return Protobuf

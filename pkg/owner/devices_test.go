@@ -2,6 +2,7 @@ package owner
 
 import (
 	"testing"
+
 	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"

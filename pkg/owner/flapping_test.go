@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
 	"warpgauge/pkg/kube"
 
 	"google.golang.org/grpc/codes"

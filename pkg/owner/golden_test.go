@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
 	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"

@@ -158,7 +158,7 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 			if j.matters(e) {
 				changed()
 			}
-		case <-watcher.Errors: // events were lost
+		case <-watcher.Errors: //nolint:errcheck // events were lost, whatever it is
 			changed()
 		case <-due.C:
 			begun, first, reading = time.Now(), time.Time{}, make(chan time.Duration, 1)

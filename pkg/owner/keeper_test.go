@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
 	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+
 	"warpgauge/pkg/kube"
 
 	"github.com/prometheus/client_golang/prometheus"

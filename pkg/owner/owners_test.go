@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"

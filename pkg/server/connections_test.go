@@ -260,7 +260,7 @@ func TestOnePageForAllCountsOnce(t *testing.T) {
 	}
 	end := begin("other", other)
 	if got := fmt.Sprint(cut); got != "[first second]" {
-		t.Errorf("%v were cut off, want all who read the large page, the first first", got)
+		t.Errorf("%v were cut off, want all who read the large page, in order", got)
 	}
 	first()
 	second()

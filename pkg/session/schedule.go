@@ -58,7 +58,7 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 		}
 		g := &s.groups[at]
 		g.columns = append(g.columns, i)
-		if device := columns[i].Device; !member[[2]int{at, device}] {
+		if device := columns[i].Device; !member[[2]int{at, device}] { //nolint:gosec // there is an interval for each column
 			member[[2]int{at, device}] = true
 			g.devices = append(g.devices, device)
 		}

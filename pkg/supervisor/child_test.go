@@ -103,7 +103,7 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 	case "hangs in Open":
 		select {}
 	case "forks":
-		cmd := exec.Command("sleep", "600") //nolint:noctx // it outlives everything, unless its group is ended
+		cmd := exec.Command("sleep", "600") // it outlives everything, unless its group is ended
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
@@ -111,9 +111,9 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 			return nil, err
 		}
 	case "environment":
-		fmt.Println(strings.Join(os.Environ(), " "))
+		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), " "))
 	case "chatty":
-		fmt.Print(strings.Repeat("line of the library\n", chattyLines))
+		fmt.Fprint(os.Stdout, strings.Repeat("line of the library\n", chattyLines))
 	}
 	var out []collector.Source
 	for i := range 2 {

@@ -70,7 +70,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	}
 	c.counts(s)
 	last := statesMessage{Ended: true}
-	if err == nil && context.Cause(ctx) != context.Canceled {
+	if err == nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Supervisor) setProblem(cause session.Cause, reason string) {
 }
 
 // setHandover notes that a session was ended on purpose.
-func (s *Supervisor) setHandover(t *turn) {
+func (s *Supervisor) setHandover() {
 	old := s.now.Load()
 	next := &state{
 		sources: s.shown, cause: session.CauseOpening, reason: "being opened again", absent: old.absent, parted: s.inventory.parted,

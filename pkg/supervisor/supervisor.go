@@ -367,10 +367,10 @@ func (s *Supervisor) after(t *turn) {
 	e := t.life.ended()
 	switch {
 	case t.planned: // something else is wanted
-		s.setHandover(t)
+		s.setHandover()
 	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
 		s.log.Info("devices have changed, opening again")
-		s.setHandover(t)
+		s.setHandover()
 	case e.reason == "" && session.CauseOf(e.err).Quiet():
 		s.onQuiet(t, e)
 	default:
