@@ -127,7 +127,8 @@ func (f *Failover) Collect(ch chan<- prometheus.Metric) {
 }
 
 // Primary takes the primary's sources. If none of them has a GPU any more, the
-// former ones stay until the secondary has rows, or for as long as patience takes.
+// former ones stay until the secondary has rows; --stale-after ends their values if
+// it never has.
 func (f *Failover) Primary(sources []*view.Source) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,11 +247,18 @@ func (f *Failover) decide(now time.Time) {
 	if next != f.serving {
 		f.change(next, now)
 	}
-	if f.kept != nil && (f.serving == bySecondary && !f.gathering(now) || len(gpusOf(f.primary)) > 0 || !f.fresh(f.kept, now)) {
+	if f.kept != nil && (f.serving == bySecondary && !f.gathering(now) || len(gpusOf(f.primary)) > 0 || f.forgotten(now)) {
 		f.kept = nil
 	}
 	f.publish(now)
 	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= f.o.Confidence && !f.lacking())
+}
+
+// forgotten reports whether what the primary has withdrawn is so old that no page
+// shows it: --stale-after ends the values before.
+func (f *Failover) forgotten(now time.Time) bool {
+	age, known := f.age(f.kept, now)
+	return !known || age > 8*f.patience(f.kept)
 }
 
 // measure adds the time since it was last called to that in which the primary's

@@ -344,7 +344,8 @@ func TestWithdrawnGPUsStayUntilTheyAreTakenOver(t *testing.T) {
 	})
 }
 
-// If none takes them over they go when patience ends, or at once with a release.
+// If none takes them over they go when no page shows them any more, or at once with a
+// release.
 func TestWithdrawnGPUsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -353,7 +354,9 @@ func TestWithdrawnGPUsGo(t *testing.T) {
 		r.want("dcgm", false, pageDCGM)
 		r.Primary(nil)
 		r.want("dcgm", false, "dcgm:a+b")
-		pass(6 * time.Second)
+		pass(30 * time.Second)
+		r.want("dcgm", false)
+		pass(15 * time.Second)
 		r.want("dcgm", false, "")
 		r.Primary(r.dcgm)
 		r.pass(1, r.dcgm...)
