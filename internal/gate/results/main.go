@@ -1,5 +1,5 @@
-// Command results reads the output of go test -json and prints each package when it has
-// ended, the output of what failed, and at the end what was skipped and why. With
+// Command results reads the output of go test -json and prints go test's closing line of each package when
+// it has ended, the output of what failed, and at the end what was skipped and why. With
 // -slowest it also prints the slowest tests, to decide which ones make test leaves out.
 //
 //	go test -json ./... | go run ./internal/gate/results
@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -98,27 +99,30 @@ func (r *report) endTest(e *event) {
 
 // endPackage prints the output of tests that have not ended as well: a panic is in it.
 func (r *report) endPackage(e *event) {
-	cached := ""
-	for key, lines := range r.output {
+	keys := slices.Sorted(maps.Keys(r.output))
+	for _, key := range slices.Backward(keys) { // that of the package itself comes last
+		lines := r.output[key]
 		if name, _, _ := strings.Cut(key, " "); name != e.Package {
 			continue
 		}
-		text := strings.Join(lines, "")
-		if strings.Contains(text, "(cached)") {
-			cached = " (cached)"
-		}
-		if e.Action == "fail" {
-			r.say("%s", text)
+		for _, line := range lines {
+			if e.Action == "fail" || strings.HasPrefix(line, "ok ") { // go test's own closing line
+				r.say("%s", line)
+			}
 		}
 		delete(r.output, key)
 	}
-	if e.Action != "skip" { // it has no tests
-		r.say("%7.1f s %s %s%s\n", e.Elapsed, e.Action, e.Package, cached)
-	}
 }
 
-// end prints what was skipped, and the slowest tests.
+// end prints what was skipped, how many tests there were, and the slowest ones.
 func (r *report) end(slowest int) {
+	defer func() {
+		count := map[string]int{}
+		for i := range r.tests {
+			count[r.tests[i].Action]++
+		}
+		r.say("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
+	}()
 	if len(r.skipped) > 0 {
 		r.say("skipped:\n  %s\n", strings.Join(r.skipped, "\n  "))
 	}

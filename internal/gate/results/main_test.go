@@ -21,6 +21,7 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"p/a","Test":"TestRoot","Output":"--- SKIP: TestRoot (0.00s)\n"}
 {"Action":"skip","Package":"p/a","Test":"TestRoot"}
 {"Action":"output","Package":"p/a","Test":"TestPanic","Output":"panic: oh\n"}
+{"Action":"output","Package":"p/a","Output":"FAIL\tp/a\t4.000s\n"}
 {"Action":"fail","Package":"p/a","Elapsed":4}
 {"Action":"output","Package":"p/b","Output":"ok  \tp/b\t(cached)\n"}
 {"Action":"pass","Package":"p/b","Elapsed":0}
@@ -36,12 +37,13 @@ func TestReport(t *testing.T) {
 	const want = `broken.go:1: no
     bad_test.go:3: wrong
 panic: oh
-    4.0 s fail p/a
-    0.0 s pass p/b (cached)
+FAIL	p/a	4.000s
+ok  	p/b	(cached)
 skipped:
   p/a TestRoot: needs root
 slowest tests (time in which parallel tests waited for each other is in it):
     2.0 s pass p/a TestGood
+1 passed, 1 failed, 1 skipped
 `
 	if got := out.String(); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
