@@ -20,6 +20,9 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"p/a","Test":"TestRoot","Output":"    root_test.go:9: needs root\n"}
 {"Action":"output","Package":"p/a","Test":"TestRoot","Output":"--- SKIP: TestRoot (0.00s)\n"}
 {"Action":"skip","Package":"p/a","Test":"TestRoot"}
+{"Action":"output","Package":"p/a","Test":"TestSub/root","Output":"    root_test.go:9: needs root\n"}
+{"Action":"skip","Package":"p/a","Test":"TestSub/root"}
+{"Action":"pass","Package":"p/a","Test":"TestSub"}
 {"Action":"output","Package":"p/a","Test":"TestPanic","Output":"panic: oh\n"}
 {"Action":"fail","Package":"p/a","Elapsed":4}
 {"Action":"output","Package":"p/b","Output":"ok  \tp/b\t(cached)\n"}
@@ -27,7 +30,7 @@ func TestReport(t *testing.T) {
 {"Action":"skip","Package":"p/none"}
 `
 	var out bytes.Buffer
-	r := report{w: &out, output: map[string][]string{}}
+	r := newReport(&out)
 	err := r.read(strings.NewReader(strings.TrimSpace(events)))
 	r.end(1)
 	if err == nil || err.Error() != "1 packages failed" {
@@ -38,8 +41,7 @@ func TestReport(t *testing.T) {
 panic: oh
     4.0 s fail p/a
     0.0 s pass p/b (cached)
-skipped:
-  p/a TestRoot: needs root
+skipped: p/a: needs root (TestRoot and 1 more)
 slowest tests (time in which parallel tests waited for each other is in it):
     2.0 s pass p/a TestGood
 `
