@@ -55,7 +55,7 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-func TestPromtool(t *testing.T) {
+func TestRulesByPromtool(t *testing.T) {
 	promtool := programtest.Find(t, "promtool")
 	f := func(args ...string) {
 		t.Helper()

@@ -435,7 +435,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 				appendRow(s, 1, time.Now())
 			}
 		}
-		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one"
+		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one" //nolint:dupword // names of devices
 		r.want("dcgm", true, page)
 		for range 10 {
 			pass(time.Second)
@@ -443,7 +443,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 				appendRow(s, 1, time.Now())
 			}
 		}
-		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one")
+		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one") //nolint:dupword // names of devices
 	})
 }
 

@@ -27,11 +27,28 @@ type Tree struct {
 // NewTree makes a tree in a directory of the test.
 func NewTree(tb testing.TB, o Options) *Tree {
 	tb.Helper()
-	t, err := Build(tb.TempDir(), o)
+	t, err := Build(memoryDir(tb), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return t
+}
+
+// memoryDir returns a directory of the test that is in memory, as /sys is: a tree has
+// hundreds of files, and tests make thousands of trees. If there is no such file
+// system, it is one like any other.
+func memoryDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "rocmtest-")
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
 }
 
 // Build makes a tree in dir/sys.

@@ -23,7 +23,7 @@ import (
 func main() {
 	slowest := flag.Int("slowest", 0, "print that many of the slowest tests")
 	flag.Parse()
-	r := report{w: os.Stdout, output: map[string][]string{}}
+	r := newReport(os.Stdout)
 	err := r.read(os.Stdin)
 	r.end(*slowest)
 	if err != nil {
@@ -44,7 +44,11 @@ type report struct {
 	w       io.Writer
 	output  map[string][]string // of what has not ended, by package and test
 	tests   []event
-	skipped []string
+	skipped map[string][]string // tests by package and reason
+}
+
+func newReport(w io.Writer) *report {
+	return &report{w: w, output: map[string][]string{}, skipped: map[string][]string{}}
 }
 
 // key is what output is kept under: that of a subtest with its test.
@@ -70,7 +74,8 @@ func (r *report) read(from io.Reader) error {
 		case e.Action == "output":
 			r.output[e.key()] = append(r.output[e.key()], e.Output)
 		case e.Action == "skip" && e.Test != "":
-			r.skipped = append(r.skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(r.output[e.key()])))
+			why := e.Package + ": " + reason(r.output[e.key()])
+			r.skipped[why] = append(r.skipped[why], e.Test)
 		}
 		switch ended := e.Action == "pass" || e.Action == "fail" || e.Action == "skip"; {
 		case !ended || strings.Contains(e.Test, "/"):
@@ -123,8 +128,13 @@ func (r *report) end(slowest int) {
 		}
 		r.say("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 	}()
-	if len(r.skipped) > 0 {
-		r.say("skipped:\n  %s\n", strings.Join(r.skipped, "\n  "))
+	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
+		tests := r.skipped[why]
+		more := ""
+		if len(tests) > 1 {
+			more = fmt.Sprintf(" and %d more", len(tests)-1)
+		}
+		r.say("skipped: %s (%s%s)\n", why, tests[0], more)
 	}
 	if slowest == 0 {
 		return

@@ -20,6 +20,9 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"p/a","Test":"TestRoot","Output":"    root_test.go:9: needs root\n"}
 {"Action":"output","Package":"p/a","Test":"TestRoot","Output":"--- SKIP: TestRoot (0.00s)\n"}
 {"Action":"skip","Package":"p/a","Test":"TestRoot"}
+{"Action":"output","Package":"p/a","Test":"TestSub/root","Output":"    root_test.go:9: needs root\n"}
+{"Action":"skip","Package":"p/a","Test":"TestSub/root"}
+{"Action":"pass","Package":"p/a","Test":"TestSub"}
 {"Action":"output","Package":"p/a","Test":"TestPanic","Output":"panic: oh\n"}
 {"Action":"output","Package":"p/a","Output":"FAIL\tp/a\t4.000s\n"}
 {"Action":"fail","Package":"p/a","Elapsed":4}
@@ -28,7 +31,7 @@ func TestReport(t *testing.T) {
 {"Action":"skip","Package":"p/none"}
 `
 	var out bytes.Buffer
-	r := report{w: &out, output: map[string][]string{}}
+	r := newReport(&out)
 	err := r.read(strings.NewReader(strings.TrimSpace(events)))
 	r.end(1)
 	if err == nil || err.Error() != "1 packages failed" {
@@ -39,11 +42,10 @@ func TestReport(t *testing.T) {
 panic: oh
 FAIL	p/a	4.000s
 ok  	p/b	(cached)
-skipped:
-  p/a TestRoot: needs root
+skipped: p/a: needs root (TestRoot and 1 more)
 slowest tests (time in which parallel tests waited for each other is in it):
     2.0 s pass p/a TestGood
-1 passed, 1 failed, 1 skipped
+2 passed, 1 failed, 1 skipped
 `
 	if got := out.String(); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
