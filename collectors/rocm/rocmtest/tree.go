@@ -39,7 +39,7 @@ func NewTree(tb testing.TB, o Options) *Tree {
 // system, it is one like any other.
 func memoryDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "rocmtest-")
+	dir, err := os.MkdirTemp("/dev/shm", "rocmtest-") //nolint:usetesting // TempDir is on a disk
 	if err != nil {
 		return tb.TempDir()
 	}
