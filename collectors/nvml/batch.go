@@ -221,7 +221,8 @@ func decode(f *nvml.FieldValue) (v float64, wide bool) {
 
 // result is the newest answer to an input; NaN if there is no value.
 func (b *batch) result(in input) (float64, nvml.Return) {
-	v, code := 0.0, nvml.SUCCESS
+	var v float64
+	var code nvml.Return
 	if in.field {
 		v, code = b.fields[in.unit].value, b.fields[in.unit].code
 	} else {

@@ -374,7 +374,7 @@ func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
 	case isFatal(code):
 		return nil, fatal(code)
 	case code != nvml.SUCCESS:
-		return nil, nil //nolint:nilnil // no part, no error
+		return nil, nil //nolint:nilnil,nilerr // no part, no error: the board has no vGPUs
 	}
 	return newWatchPart(call, func() (bool, error) {
 		now, code := g.handle.GetActiveVgpus()
