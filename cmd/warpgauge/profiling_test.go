@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,32 +119,35 @@ func TestAForgottenPauseEnds(t *testing.T) {
 // reload holds the turn and a second pause waits for it.
 func TestARenewedPauseIsNotEndedByTheFormer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := time.Duration(0)
-		var applied field.List
+		var slow, applied atomic.Int64 // what applying takes; how many fields were applied last
 		list, _, err := (&counters{cfg: config.Default()}).parse([]byte("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 		must(t, err)
 		p := newProfiler(list, func(_ context.Context, l field.List) error {
-			time.Sleep(slow)
-			applied = l
+			time.Sleep(time.Duration(slow.Load()))
+			applied.Store(int64(len(l.Fields)))
 			return nil
 		}, 0, zap.NewNop())
 		must(t, p.pause(t.Context(), time.Minute, "test"))
 		time.Sleep(50 * time.Second)
-		slow = 20 * time.Second
+		slow.Store(int64(20 * time.Second))
 		var others sync.WaitGroup
 		others.Go(func() { _ = p.reload(t.Context(), list) })
 		time.Sleep(5 * time.Second)
 		others.Go(func() { _ = p.pause(t.Context(), 10*time.Minute, "test") })
 		time.Sleep(6 * time.Second)
-		slow = 0
+		slow.Store(0)
 		others.Wait()
 		time.Sleep(time.Second)
-		if len(applied.Fields) != 1 || !p.paused {
-			t.Errorf("after the reload %d fields are read, paused: %v; want 1 and a pause", len(applied.Fields), p.paused)
+		paused := func() (is bool) {
+			must(t, p.inTurn(t.Context(), func() error { is = p.paused; return nil }))
+			return is
+		}
+		if n := applied.Load(); n != 1 || !paused() {
+			t.Errorf("after the reload %d fields are read, paused: %v; want 1 and a pause", n, paused())
 		}
 		time.Sleep(10 * time.Minute)
-		if len(applied.Fields) != 2 || p.paused {
-			t.Errorf("after the second pause %d fields are read, paused: %v; want 2 and none", len(applied.Fields), p.paused)
+		if n := applied.Load(); n != 2 || paused() {
+			t.Errorf("after the second pause %d fields are read, paused: %v; want 2 and none", n, paused())
 		}
 	})
 }
