@@ -317,7 +317,7 @@ func TestLastRowHasEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
 		s := start(t, n.factory, list(desc(60001, field.EachTick), xid, last), Options{})
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(2300 * time.Millisecond) // between two ticks
 		n.set(func() { n.devices[0].value = 79 })
 		if _, err := s.stop(); err != nil {
 			t.Error(err)
