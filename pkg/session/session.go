@@ -88,7 +88,7 @@ type Session struct {
 	metrics   *metrics
 	born      time.Time
 	notices   chan error    // from workers: ErrColumnsChanged, ErrDeviceLost, ErrOutdated
-	changed   chan struct{} // the status of a device has changed
+	changed   chan struct{} // the sources are bound, or the status of a device has changed
 
 	bound atomic.Pointer[binding] // nil until the sources are bound
 }
@@ -131,12 +131,17 @@ func (s *Session) Run(ctx context.Context) error {
 	}
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Before the first row, which wakes readers that then look for its source.
+	s.bound.Store(b)
+	s.o.Publish(b.sources)
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 	var workers sync.WaitGroup
 	for _, w := range b.workers {
 		workers.Go(func() { w.run(wctx) })
 	}
-	s.bound.Store(b)
-	s.o.Publish(b.sources)
 	err = s.watch(ctx)
 	cancel()
 	workers.Wait()
@@ -217,7 +222,8 @@ func (s *Session) notify(err error) {
 	}
 }
 
-// Changed receives a value after the status of a device has changed. A device
+// Changed receives a value after the sources were bound or the status of a device
+// has changed. A device
 // whose call does not return is found by calling Status.
 func (s *Session) Changed() <-chan struct{} { return s.changed }
 

@@ -470,7 +470,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 // A child that does not react is killed when it has to end.
 func TestAChildThatMustBeKilled(t *testing.T) {
 	t.Parallel()
-	v := supervise(t, "counting", Options{StopTimeout: time.Second})
+	v := supervise(t, "counting", Options{StopTimeout: 4 * time.Second})
 	v.await()
 	freeze(t, v.pid())
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
@@ -629,7 +629,7 @@ func TestAChattyChild(t *testing.T) {
 // A child whose parent is gone ends, or says that it cannot.
 func TestAChildWithoutAParent(t *testing.T) {
 	t.Cleanup(func() { signal.Reset() }) // a child ignores those of its parent
-	for mode, want := range map[string]error{"counting": nil, "hangs in Open": ErrOrphaned} {
+	for mode, want := range map[string]error{"counting": nil, "hangs in Sample": ErrOrphaned} {
 		parent, conn := pair(t)
 		control, err := conn.File()
 		if err != nil {
@@ -637,18 +637,19 @@ func TestAChildWithoutAParent(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		release := make(chan struct{})
+		l := newLibrary(t, "a")
+		if want != nil {
+			l.hang["a"] = release
+		}
 		go func() {
 			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
-				l := newLibrary(t, "a")
-				if want != nil {
-					l.hang["a"] = release
-				}
 				return l.open()
 			}, list(1), session.Options{Interval: 10 * time.Millisecond})
 		}()
 		if _, _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
+		eventually.True(t, "the call that hangs", func() bool { return want == nil || l.hanging.Load() > 0 })
 		parent.close()
 		if err := <-ended; !errors.Is(err, want) {
 			t.Errorf("%s: the child returned %v, want %v", mode, err, want)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,7 @@ type library struct {
 	mute    map[string]time.Duration // a device has no values for so long after Open
 	blank   map[string]int           // so many rows of a device are blank after Open
 	hang    map[string]chan struct{} // calls return when it is closed
+	hanging atomic.Int64             // calls that wait for that, or did
 	failure map[string]error         // of Sample
 	opens   int
 	closes  int
@@ -154,6 +156,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 	l.mu.Unlock()
 	defer l.set(func() { l.inside-- })
 	if hang != nil {
+		l.hanging.Add(1)
 		<-hang
 	}
 	if time.Since(s.born) < mute {
