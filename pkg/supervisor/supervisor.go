@@ -569,6 +569,7 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.log.Info("collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
+	s.show(t) // before the answer: who waited for it may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)
 	}
