@@ -6,10 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/field"
 )
 
@@ -54,61 +52,6 @@ func wantEvents(tb testing.TB, what string, got map[string][]float64, want map[s
 	for id, codes := range want {
 		if !slices.Equal(got[id], codes) {
 			tb.Errorf("%s: %s: got %v, want %v", what, id, got[id], codes)
-		}
-	}
-}
-
-// TestXIDs: each XID is reported once, however many there are between two ticks, and
-// those from before Open are not.
-func TestXIDs(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
-	e.XIDAt(0, 31, time.Now().Add(-time.Hour))
-	c := open1(t, remote(e), temperature, xidCount)
-	a, b := nvmltest.UUID(0), nvmltest.UUID(1)
-	wantEvents(t, "before", events(t, c), nil)
-	e.ResetCalls()
-	wantEvents(t, "none", events(t, c), nil)
-	if n := e.Calls("dcgmGetMultipleValuesForField"); n != 0 {
-		t.Errorf("asked %d times for XIDs when there were none", n)
-	}
-	e.XID(0, 79)
-	wantEvents(t, "one", events(t, c), map[string][]float64{a: {79}})
-	wantEvents(t, "one, later", events(t, c), nil)
-	e.XID(0, 13)
-	e.XID(1, 13)
-	e.XID(0, 13)
-	e.XID(0, 43)
-	wantEvents(t, "several", events(t, c), map[string][]float64{a: {13, 13, 43}, b: {13}})
-	wantEvents(t, "several, later", events(t, c), nil)
-}
-
-// TestXIDStorm: more XIDs than a row or a call can hold come with the next ticks.
-func TestXIDStorm(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature, xidCount)
-	now := time.Now()
-	var want []float64
-	for i := range 150 {
-		e.XIDAt(0, 100+i, now.Add(-time.Duration(150-i)*time.Microsecond))
-		want = append(want, float64(100+i))
-	}
-	wantEvents(t, "storm", drain(t, c), map[string][]float64{nvmltest.UUID(0): want})
-	if e.Trouble() != nil {
-		t.Error(e.Trouble())
-	}
-}
-
-// TestXIDsOfLaterSession: a collector reports the XIDs since its own Open.
-func TestXIDsOfLaterSession(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	gpu := nvmltest.UUID(0)
-	for n := range 3 {
-		c := open1(t, remote(e), temperature, xidCount)
-		wantEvents(t, "from before", drain(t, c), nil)
-		e.XID(0, 10+n)
-		wantEvents(t, "since", drain(t, c), map[string][]float64{gpu: {float64(10 + n)}})
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

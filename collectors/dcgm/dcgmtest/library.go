@@ -27,7 +27,6 @@ const (
 	wordFieldGroups
 	wordWatches
 	wordHealthWatches
-	wordPaused
 	wordFailAt
 	wordFailCode
 	wordFailed
@@ -35,6 +34,7 @@ const (
 	wordLimits
 	wordVersions
 	wordSeverity
+	wordSince
 )
 
 // simulation is the library's code. It stays loaded once it is, as DCGM's does.
