@@ -4,7 +4,6 @@ package dcgm
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -47,6 +46,7 @@ type xids struct {
 	events []event
 	now    func() time.Time
 	looked time.Time // when life was read
+	failed bool      // the last call for the history, which was logged
 
 	reads, histories cost
 }
@@ -184,10 +184,10 @@ func (x *xids) lives(n *node, list []field.Reading, o Options) (int64, error) {
 	}
 	b := newBlock(n, kindGPU, max(lifeEvery, o.Interval), n.byKind(kindGPU)[:1], []uint16{id})
 	b.keep = xidKeep
-	if err := b.watch(x.engine, refusals{}); err != nil {
+	switch err := b.watch(x.engine, refusals{}); {
+	case severed(err):
 		return 0, fmt.Errorf("watch the engine: %w", err)
-	}
-	if len(b.fields) == 0 {
+	case err != nil || len(b.fields) == 0:
 		return 0, nil
 	}
 	b.divide(1)
@@ -232,28 +232,30 @@ func (x *xids) sample(row []float64, due []bool) error {
 		}
 		fetch = fetch || c.micros > x.fetched[i]
 	}
-	var errs []error
 	if fetch && x.devices[0].until >= 0 {
-		errs = x.fetch()
+		if err := x.fetch(); err != nil {
+			return err
+		}
 	}
 	for i := range x.devices {
 		x.devices[i].fill(row, due, x.life)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-// fetch reads what happened since the last time.
-func (x *xids) fetch() (errs []error) {
+// fetch reads what happened since the last time. What it cannot have it tries again.
+func (x *xids) fetch() error {
 	start := time.Now()
 	count, err := x.engine.since(x.block, x.fetched, x.events)
 	x.histories.add(1, start)
-	if err != nil {
-		for i, c := range x.block.cells {
-			if c.micros > x.fetched[i] {
-				errs = append(errs, &collector.DeviceError{Device: x.block.devices[i], Err: fmt.Errorf("read XIDs since %d µs: %w", x.fetched[i], err)})
-			}
-		}
-		return errs
+	if severed(err) {
+		return fmt.Errorf("read the history of XIDs: %w", err)
+	}
+	if err != nil && !x.failed {
+		x.log.Warn("XIDs cannot be read and are not counted meanwhile", zap.Error(err))
+	}
+	if x.failed = err != nil; x.failed {
+		return nil
 	}
 	for _, e := range x.events[:count] {
 		x.fetched[e.of] = max(x.fetched[e.of], e.micros)

@@ -77,13 +77,17 @@ type child struct {
 // self is the running program, also after its file was replaced.
 const self = "/proc/self/exe"
 
+// inputOf is what ReadInput reads.
+func inputOf(list field.List, until map[string]int64) []byte {
+	first, err := json.Marshal(until)
+	if err != nil {
+		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of a map of numbers
+	}
+	return append(append(first, '\n'), field.Format(list)...)
+}
+
 // startChild starts the same program again with its input, which ReadInput reads.
 func startChild(list field.List, until map[string]int64, o *Options, log *zap.Logger) (*child, error) {
-	input, err := json.Marshal(until)
-	if err != nil {
-		return nil, err
-	}
-	input = append(append(input, '\n'), field.Format(list)...)
 	becomeReaper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -102,7 +106,7 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
 	c.cmd = &exec.Cmd{
-		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(input),
+		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(inputOf(list, until)),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
 		SysProcAttr: childAttributes,
