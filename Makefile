@@ -92,7 +92,7 @@ check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 .PHONY: test
 test: ## All tests but the slow ones: about 2 minutes on two cores
 	@echo "tests of $$($(GO) list ./... | wc -l) packages, each printed as it ends; left to make test-all: $(SLOW_TESTS)"
-	@$(GO) test -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
+	@$(GO) test -p 4 -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
 
 .PHONY: test-all
 test-all: ## All tests, those of the real binary with a real Prometheus included: what CI runs
