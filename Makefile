@@ -16,6 +16,7 @@ ARGS         ?=
 
 FUZZTIME  ?= 5s
 BENCHTIME ?= 1s
+ATTACK_SECONDS ?= 20
 IMAGE     ?= warpgauge:$(VERSION)
 
 # For NVIDIA's Go bindings, which the vendor collectors are made for: their
@@ -112,6 +113,10 @@ race-packages:
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
+
+.PHONY: attack
+attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
+	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2EAttack' ./cmd/warpgauge
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs
