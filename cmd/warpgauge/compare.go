@@ -107,7 +107,7 @@ func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser,
 	case name == "-":
 		return io.NopCloser(stdin), nil
 	case !strings.Contains(name, "://"):
-		return os.Open(name) //nolint:gosec // the user names it
+		return os.Open(name)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, name, nil)
 	if err != nil {

@@ -92,7 +92,7 @@ DCGM_FI_DEV_GPU_UTIL_bucket{UUID="GPU-a",Hostname="n1",pod="p",le="+Inf"} 3
 DCGM_FI_DEV_GPU_UTIL_sum{UUID="GPU-a",Hostname="n1",pod="p"} 3
 DCGM_FI_DEV_GPU_UTIL_count{UUID="GPU-a",Hostname="n1",pod="p"} 3
 `
-	const new = `# TYPE DCGM_FI_DEV_SM_CLOCK_HERTZ gauge
+	const latest = `# TYPE DCGM_FI_DEV_SM_CLOCK_HERTZ gauge
 DCGM_FI_DEV_SM_CLOCK_HERTZ{uuid="GPU-a",hostname="n1",pod="q"} 1.01e9
 DCGM_FI_DEV_SM_CLOCK_HERTZ{uuid="GPU-a",hostname="n1",pod="p"} 1.97e9
 # TYPE DCGM_FI_DEV_GPU_UTIL histogram
@@ -100,7 +100,7 @@ DCGM_FI_DEV_GPU_UTIL_bucket{uuid="GPU-a",hostname="n1",pod="p",le="+Inf"} 99
 DCGM_FI_DEV_GPU_UTIL_sum{uuid="GPU-a",hostname="n1",pod="p"} 9
 DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 `
-	o := execute(t, nil, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", new))
+	o := execute(t, nil, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
 	code, out := o.code, o.out
 	var got comparison
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
@@ -109,7 +109,7 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	if code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
 		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", code, got.Same, got.Series, got.Findings)
 	}
-	if o := execute(t, nil, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", new)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
+	if o := execute(t, nil, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
 		t.Errorf("with a small tolerance: exit code %d\n%s", o.code, o.out)
 	}
 	if o := execute(t, nil, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.code != 0 || o.out != "the same: 3 of 3 series\n" {

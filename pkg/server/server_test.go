@@ -247,7 +247,7 @@ func TestReloadRefusesOtherSites(t *testing.T) {
 		"127.0.0.1:9400": true, "[::1]:9400": true, "localhost": true, name + ":9400": true,
 	} {
 		calls.Store(0)
-		r := httptest.NewRequest("POST", "/-/reload", nil)
+		r := httptest.NewRequest(http.MethodPost, "/-/reload", nil)
 		r.Host = host
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		w := httptest.NewRecorder()
