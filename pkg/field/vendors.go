@@ -80,7 +80,7 @@ const (
 	mostCycles  = 9e18
 	mostBytes   = 1e18
 	mostSeconds = 1e10
-	mostCelsius = 250
+	mostCelsius = 150
 )
 
 // amdFields are by ascending id.
