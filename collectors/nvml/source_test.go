@@ -63,7 +63,8 @@ func TestLinks(t *testing.T) {
 	if got := len(plain.Devices()); got != 1 {
 		t.Errorf("%d devices for a list without fields of links, want 1", got)
 	}
-	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
+	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3")[0]
+	s.want(t, "the field with the link in its name", 0, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3": 44})
 	devices := s.Devices()
 	if len(devices) != 19 {
 		t.Fatalf("%d devices, want a board and 18 links", len(devices))
