@@ -161,4 +161,15 @@ type meteredSource struct{ collector.Source }
 
 var _ collector.CallMeter = meteredSource{}
 
+// Columns adds the one from which gaps in XIDs are known, which NVIDIA's sources have.
+func (m meteredSource) Columns() []collector.Column {
+	return slices.Concat(m.Source.Columns(), []collector.Column{{Field: field.XIDsSince}})
+}
+
+func (m meteredSource) Sample(row []float64, due []bool) error {
+	n := len(row) - 1
+	row[n] = 1
+	return m.Source.Sample(row[:n:n], due[:n:n])
+}
+
 func (meteredSource) Calls() []collector.CallCost { return []collector.CallCost{{Call: "read"}} }

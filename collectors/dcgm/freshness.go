@@ -87,21 +87,21 @@ func (s *state) add(c *seen, value float64) {
 	}
 }
 
-// place is an entity of a block.
-type place struct {
+// blockEntity is an entity of a block.
+type blockEntity struct {
 	block *block
 	index int
 }
 
-func (p place) state() *state { return &p.block.states[p.index] }
+func (p blockEntity) state() *state { return &p.block.states[p.index] }
 
-// verdict is nil for a device that is read, by its places in the order of their intervals.
+// verdict is nil for a device that is read, by where it is read, in the order of the intervals.
 // A device is read as often as its values that are read most often. If all of those
 // stand, it is read if others have been since.
-func verdict(places []place, now int64) (dated int64, err error) {
-	first := places[0].block.every
+func verdict(read []blockEntity, now int64) (dated int64, err error) {
+	first := read[0].block.every
 	var most state
-	for _, p := range places {
+	for _, p := range read {
 		s := p.state()
 		if p.block.every == first {
 			most.micros, most.moved, most.again = max(most.micros, s.micros), max(most.moved, s.moved), most.again || s.again

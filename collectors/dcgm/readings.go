@@ -32,8 +32,8 @@ type readings struct {
 
 // judged is what one call learns of a device.
 type judged struct {
-	places []place // where it is read, by interval
-	dated  int64   // when its values were read, Unix µs; 0: not known
+	read  []blockEntity // where it is read, by interval
+	dated int64         // when its values were read, Unix µs; 0: not known
 
 	due     bool // something of it is due
 	lost    bool // the engine says that it is lost
@@ -84,7 +84,7 @@ func (r *readings) prepare() {
 	for _, b := range r.blocks {
 		own := slices.ContainsFunc(b.fields, func(id uint16) bool { return ofEntity(field.ID(id)) })
 		for i, d := range b.devices {
-			r.devices[d].places = append(r.devices[d].places, place{b, i})
+			r.devices[d].read = append(r.devices[d].read, blockEntity{b, i})
 			nodeOnly[d] = nodeOnly[d] && !own
 		}
 	}
@@ -99,9 +99,9 @@ func (r *readings) prepare() {
 		}
 	}
 	for i := range r.devices {
-		places := &r.devices[i].places
-		*places = slices.DeleteFunc(*places, func(p place) bool { return !slices.Contains(p.block.own[p.index], true) })
-		slices.SortStableFunc(*places, func(a, b place) int { return cmp.Compare(a.block.every, b.block.every) })
+		read := &r.devices[i].read
+		*read = slices.DeleteFunc(*read, func(p blockEntity) bool { return !slices.Contains(p.block.own[p.index], true) })
+		slices.SortStableFunc(*read, func(a, b blockEntity) int { return cmp.Compare(a.block.every, b.block.every) })
 	}
 }
 
@@ -203,15 +203,15 @@ func (r *readings) judge(now time.Time) error {
 	var errs []error
 	for i := range r.devices {
 		d := &r.devices[i]
-		if !d.due || len(d.places) == 0 {
+		if !d.due || len(d.read) == 0 {
 			continue
 		}
 		var err error
-		d.dated, err = verdict(d.places, r.since(now))
+		d.dated, err = verdict(d.read, r.since(now))
 		switch {
 		case d.lost:
 			err = statusLost
-		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(patience(d.places[0].block.every)/2):
+		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(patience(d.read[0].block.every)/2):
 			err = errBlanked
 		}
 		if err != nil {

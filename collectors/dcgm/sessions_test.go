@@ -136,8 +136,8 @@ func TestXIDsOverReloads(t *testing.T) {
 	}
 }
 
-// TestXIDsOverRestarts: of an engine that was started again nobody knows what it would have
-// seen meanwhile: that is a gap of each GPU. What it sees afterwards is counted.
+// TestXIDsOverRestarts: what an engine that was started again would have seen meanwhile is
+// not known: that is a gap of each GPU. What it sees afterwards is counted.
 func TestXIDsOverRestarts(t *testing.T) {
 	for name, embedding := range map[string]bool{"host engine": false, "embedded": true} {
 		t.Run(name, func(t *testing.T) {
