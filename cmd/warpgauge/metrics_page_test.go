@@ -124,6 +124,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			h.Succeeded(0) // there is an age then
 		}
 		p.addPages()
+		p.renderer.Sync(time.Now())
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
