@@ -30,7 +30,7 @@ DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a",Hostname="n1",err_code="0",err_msg="
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",modelName="other",hostname="n2"} 42
 DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b",hostname="n2"} 50
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="1",UUID="GPU-b",GPU_I_ID="7",hostname="n2",pod="q"} 0.25
-DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a",err_code="0",err_msg="No error"} 0
+DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a",err_code="0",err_msg="No Error"} 0
 warpgauge_scrapes_total 1
 `
 )
