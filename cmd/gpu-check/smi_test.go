@@ -65,7 +65,7 @@ func script(t *testing.T, answers map[string]string) *smi {
 	}
 	b.WriteString("*) echo \"Failed to process command line.\"; exit 6 ;;\nesac\n")
 	path := filepath.Join(dir, "nvidia-smi")
-	if err := os.WriteFile(path, []byte(b.String()), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, []byte(b.String()), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return &smi{path: path, queries: []string{"uuid", "memory.total", "gpu_recovery_action"}}
