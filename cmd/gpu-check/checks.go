@@ -4,6 +4,7 @@ package main
 type check struct {
 	metric string
 	of     scope
+	with   [2]string // a label and its value, where it makes several series of a field
 	// sources are tried in order; versions of nvidia-smi differ in names.
 	sources []string
 	how     how
@@ -142,14 +143,14 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Replay Errors"}},
 	{metric: "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Recovery Errors"}},
 	{metric: "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"CRC Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", of: link, how: moving, sources: []string{"Malformed packet Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS", of: link, how: moving, sources: []string{"Buffer overrun Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", of: link, how: moving, sources: []string{"Rx Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_RX_REMOTE_ERRORS", of: link, how: moving, sources: []string{"Rx remote Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_RX_GENERAL_ERRORS", of: link, how: moving, sources: []string{"Rx General Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS", of: link, how: moving, sources: []string{"Local link integrity Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", of: link, how: moving, sources: []string{"Link recovery failed events"}},
-	{metric: "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", of: link, how: moving, sources: []string{"Effective Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "malformed_packet"}, of: link, how: moving, sources: []string{"Malformed packet Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "buffer_overrun"}, of: link, how: moving, sources: []string{"Buffer overrun Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "receive"}, of: link, how: moving, sources: []string{"Rx Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "remote"}, of: link, how: moving, sources: []string{"Rx remote Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "general"}, of: link, how: moving, sources: []string{"Rx General Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "integrity"}, of: link, how: moving, sources: []string{"Local link integrity Errors"}},
+	{metric: "nvidia_nvlink_recoveries_total", with: [2]string{"result", "failed"}, of: link, how: moving, sources: []string{"Link recovery failed events"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "effective"}, of: link, how: moving, sources: []string{"Effective Errors"}},
 }
 
 // properties are those that checks and health rules ask nvidia-smi's CSV for.

@@ -39,7 +39,7 @@ type result struct {
 
 // compare judges a check of a part over the rounds of a phase.
 func (c check) compare(phase string, of part, rounds []round) result {
-	out := result{phase: phase, metric: c.metric, tolerance: c.tolerance()}
+	out := result{phase: phase, metric: c.name(), tolerance: c.tolerance()}
 	var good, bad, alone, lacking int
 	for _, r := range rounds {
 		theirs, said := c.theirs(r.smi[of.uuid], of)
@@ -79,6 +79,14 @@ func (c check) compare(phase string, of part, rounds []round) result {
 	return out
 }
 
+// name is the field's with the label that tells its series apart.
+func (c check) name() string {
+	if c.with[0] == "" {
+		return c.metric
+	}
+	return fmt.Sprintf("%s{%s=%q}", c.metric, c.with[0], c.with[1])
+}
+
 // theirs is what nvidia-smi says, from the first source that has a value.
 func (c check) theirs(r readout, of part) (string, bool) {
 	for _, s := range c.sources {
@@ -110,8 +118,8 @@ func (c check) judge(r round, of part, theirs string, said bool) (string, verdic
 		ours, ok := r.after.text(c.metric, of)
 		return ours, presence(ok, said, func() bool { return strings.EqualFold(ours, theirs) })
 	}
-	a, before := r.before.valueOf(c.metric, of)
-	b, after := r.after.valueOf(c.metric, of)
+	a, before := r.before.valueOf(c.metric, of, c.with)
+	b, after := r.after.valueOf(c.metric, of, c.with)
 	want, number := numberOf(theirs)
 	if c.scale != 0 {
 		want *= c.scale

@@ -90,7 +90,7 @@ func expectTraffic(phase string, g gpu, rounds []round) (out []result) {
 			}
 			sum, count := 0.0, 0
 			for _, r := range rounds[1:] {
-				if v, ok := r.after.valueOf(metric, of); ok {
+				if v, ok := r.after.valueOf(metric, of, [2]string{}); ok {
 					sum, count = sum+v, count+1
 				}
 			}

@@ -106,11 +106,14 @@ func (p part) has(m *dto.Metric) bool {
 func gpuOf(m *dto.Metric) string { return cmp.Or(label(m, "UUID"), label(m, "gpu_uuid")) }
 
 // value is a GPU's reading on the page.
-func (p *page) value(metric, uuid string) (float64, bool) { return p.valueOf(metric, part{uuid: uuid}) }
+func (p *page) value(metric, uuid string) (float64, bool) {
+	return p.valueOf(metric, part{uuid: uuid}, [2]string{})
+}
 
-func (p *page) valueOf(metric string, of part) (float64, bool) {
+// valueOf is a part's reading, of the series with a label.
+func (p *page) valueOf(metric string, of part, with [2]string) (float64, bool) {
 	for _, m := range p.families[metric].GetMetric() {
-		if of.has(m) {
+		if of.has(m) && (with[0] == "" || label(m, with[0]) == with[1]) {
 			return valueOf(m), true
 		}
 	}
@@ -148,7 +151,7 @@ func (p *page) series(uuid string) map[string]int {
 	out := make(map[string]int)
 	for name, f := range p.families {
 		for _, m := range f.GetMetric() {
-			if gpuOf(m) == uuid && strings.HasPrefix(name, "DCGM_") {
+			if gpuOf(m) == uuid && (strings.HasPrefix(name, "DCGM_") || strings.HasPrefix(name, "nvidia_")) {
 				out[name]++
 			}
 		}

@@ -76,19 +76,21 @@ const csvAnswer = "GPU-a, 143771 MiB, None\n"
 func TestAsk(t *testing.T) {
 	s := script(t, map[string]string{
 		"--query-gpu=*": csvAnswer, `"-q -x"`: migXML, "-L": migList,
-		`"nvlink -s"`: "GPU 0: NVIDIA H200 (UUID: GPU-a)\n\t Link 4: 26.562 GB/s\n",
+		`"nvlink -s"`: "GPU 0: NVIDIA H200 (UUID: GPU-a)\n\t Link 4: 26.562 GB/s\n", `"nvlink -e"`: "GPU 0: NVIDIA H200 (UUID: GPU-a)\n\t Link 4: Rx Errors: 2\n",
 	})
 	all, silent, err := s.ask(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(silent) != 2 || silent["nvlink -e"] == nil || silent["nvlink -gt d"] == nil {
+	if len(silent) != 1 || silent["nvlink -gt d"] == nil {
 		t.Errorf("silent: %v", silent)
 	}
 	rounds := []round{{smi: all, after: pageOf(t, `DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",GPU_I_PROFILE="3g.71gb",GPU_I_ID="2"} 22
 DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",GPU_I_PROFILE="2g.35gb",GPU_I_ID="3"} 900
 DCGM_FI_DEV_FB_TOTAL{gpu="0",UUID="GPU-a"} 143771
 DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="4",gpu="0",gpu_uuid="GPU-a"} 1
+nvidia_nvlink_errors_total{nvlink="4",gpu="0",gpu_uuid="GPU-a",kind="symbol"} 9
+nvidia_nvlink_errors_total{nvlink="4",gpu="0",gpu_uuid="GPU-a",kind="receive"} 2
 DCGM_EXP_GPU_HEALTH_STATUS{gpu="0",UUID="GPU-a",health_watch="DRIVER",health_error_code="DCGM_FR_GPU_RECOVERY_RESET"} 20
 DCGM_EXP_GPU_HEALTH_STATUS{gpu="0",UUID="GPU-a",health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0
 `)}}
@@ -101,7 +103,7 @@ DCGM_EXP_GPU_HEALTH_STATUS{gpu="0",UUID="GPU-a",health_watch="PCIE",health_error
 	want := map[string]verdict{
 		"0 GI 2 DCGM_FI_DEV_FB_USED": pass, "0 GI 3 DCGM_FI_DEV_FB_USED": fail, "0 GI 2 GPU_I_PROFILE": pass, "0 GI 3 GPU_I_PROFILE": pass,
 		"0 GI 2 DCGM_FI_DEV_FB_FREE": missing, "0 GI 3 DCGM_FI_DEV_FB_FREE": missing, "0 GI 2 DCGM_FI_DEV_FB_RESERVED": missing, "0 GI 3 DCGM_FI_DEV_FB_RESERVED": missing,
-		"0 DCGM_FI_DEV_FB_TOTAL": pass, "0 link 4 DCGM_FI_DEV_NVLINK_GET_STATE": pass, "0 DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION": missing,
+		"0 DCGM_FI_DEV_FB_TOTAL": pass, "0 link 4 DCGM_FI_DEV_NVLINK_GET_STATE": pass, `0 link 4 nvidia_nvlink_errors_total{kind="receive"}`: pass, "0 DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION": missing,
 		"0 DCGM_EXP_GPU_HEALTH_STATUS DRIVER": fail, "0 DCGM_EXP_GPU_HEALTH_STATUS PCIE": uncomparing, "0 DCGM_FI_DEV_UUID": missing,
 	}
 	if d := cmp.Diff(want, got); d != "" {

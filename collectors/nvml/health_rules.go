@@ -60,8 +60,8 @@ func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 		{"NVLINK", linkCritical, []field.ID{1204, 1205, 1206, 1207, 1208, 1209, 1213, 1214, 1219, 1220}, rises(1, healthFail)}, // NVLink 5
 		{"NVLINK", linkCritical, []field.ID{1212}, above(0, healthFail)},                                                       // recoveries that failed
 		{"NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", []field.ID{409, 419}, rises(mostLinkCRCErrors, healthFail)},
-		{"NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", []field.ID{1217}, bitErrors(effectiveBERIsBad)},
-		{"NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", []field.ID{1215}, bitErrors(symbolBERIsBad(arch))},
+		{"NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", []field.ID{1217, 1218}, bitErrors(effectiveBERIsBad, 1e-12)},
+		{"NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", []field.ID{1215, 1216}, bitErrors(symbolBERIsBad(arch), 15e-255)},
 		{"NVLINK", "DCGM_FR_FIELD_VIOLATION", []field.ID{174}, judgeFabric},
 		{"NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", []field.ID{170}, judgeFabricManager},
 		{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", []field.ID{409, 419}, rises(1, healthWarn)},
@@ -215,13 +215,14 @@ func unreadable() func(in, _ []float64) float64 {
 	}
 }
 
-// bitErrors judges a rate as the hardware encodes it.
-func bitErrors(isBad func(mantissa, exponent uint64) bool) func(in, _ []float64) float64 {
+// bitErrors judges a rate as the hardware encodes it for all links together, or, if the
+// driver has only that of each link, whether the worst one's is above a limit.
+func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) func(in, _ []float64) float64 {
 	return func(in, _ []float64) float64 {
-		if !(in[0] >= 0 && in[0] <= bitErrorMask) {
-			return math.NaN()
+		if in[0] >= 0 && in[0] <= bitErrorMask {
+			return known(in[0], isBad(bitErrorParts(in[0])), healthFail)
 		}
-		return known(in[0], isBad(bitErrorParts(in[0])), healthFail)
+		return known(in[1], in[1] > limit, healthFail)
 	}
 }
 
@@ -234,7 +235,7 @@ func effectiveBERIsBad(mantissa, exponent uint64) bool {
 // symbolBERIsBad: more than the least that the hardware can say, as no symbol error is
 // to be left. From Blackwell on the least of all links together is 15e-238.
 func symbolBERIsBad(arch nvml.DeviceArchitecture) func(mantissa, exponent uint64) bool {
-	least := uint64(255)
+	least := uint64(255) // of one link
 	if arch >= nvml.DEVICE_ARCH_BLACKWELL && arch != nvml.DEVICE_ARCH_UNKNOWN {
 		least = 238
 	}

@@ -228,7 +228,7 @@ func TestHealthLinks(t *testing.T) {
 // counters are blank, out of a fabric, and never passes because no XID occurred.
 func TestNoFalseOK(t *testing.T) {
 	blank := math.NaN()
-	values := map[field.ID]float64{170: 0, 174: 0, 1215: blank, 1217: blank}
+	values := map[field.ID]float64{170: 0, 174: 0, 1215: blank, 1217: blank, 1218: blank}
 	for id := field.ID(1204); id <= 1214; id++ {
 		values[id] = blank
 	}
@@ -247,6 +247,10 @@ func TestNoFalseOK(t *testing.T) {
 	stub.values[1217] = 0x1fff // more bits than the encoding has
 	stub.values[1212] = blank
 	f("a rate that cannot be decoded", map[string]string{"ALL": "pass"})
+	stub.values[1218] = 1e-12
+	f("the worst link's rate at the limit", map[string]string{"ALL": "pass", "NVLINK": "pass"})
+	stub.values[1218] = 1.5e-12
+	f("and above", map[string]string{"ALL": "pass", "NVLINK": "fail NVLINK_EFFECTIVE_BER_THRESHOLD"})
 }
 
 // TestHealthInfoROM: the InfoROM is asked for once an hour.
