@@ -12,6 +12,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"warpgauge/internal/testkit/captures"
 	"warpgauge/pkg/field"
@@ -146,5 +147,124 @@ func TestPresetsAreBoards(t *testing.T) {
 		if compared < 6 {
 			t.Errorf("%s: %d facts compared", preset, compared)
 		}
+	}
+}
+
+// decoded is a field and where NVML has it, with what nvidia-smi calls it and how much of NVML's unit
+// (mW, bytes, ns; nvml.h) is one of nvidia-smi's.
+type decoded struct {
+	id    field.ID
+	names []string
+	call  *call // nil: a field of nvmlDeviceGetFieldValues
+	pick  int
+	arg   uint32
+	unit  float64
+	scale float64 // of nvidia-smi's unit, for DCGM's; 0: 1
+}
+
+func decodings() []decoded {
+	const one, milli, mebi = 1, 1000, 1 << 20
+	of := func(names ...string) []string { return names }
+	return []decoded{
+		{id: 250, names: of("xml:fb_memory_usage/total", "csv:memory.total"), call: getMemoryInfo, unit: mebi},
+		{id: 251, names: of("xml:fb_memory_usage/free", "csv:memory.free"), call: getMemoryInfo, pick: 1, unit: mebi},
+		{id: 252, names: of("xml:fb_memory_usage/used", "csv:memory.used"), call: getMemoryInfo, pick: 2, unit: mebi},
+		{id: 253, names: of("xml:fb_memory_usage/reserved", "csv:memory.reserved"), call: getMemoryInfo, pick: 3, unit: mebi},
+		{id: 90, names: of("xml:bar1_memory_usage/total"), call: getBAR1Info, unit: mebi},
+		{id: 92, names: of("xml:bar1_memory_usage/used"), call: getBAR1Info, pick: 2, unit: mebi},
+		{id: 93, names: of("xml:bar1_memory_usage/free"), call: getBAR1Info, pick: 1, unit: mebi},
+		{id: 155, names: of("csv:power.draw", "xml:gpu_power_readings/average_power_draw", "xml:gpu_power_readings/power_draw", "xml:power_readings/power_draw"), call: getPowerUsage, unit: milli},
+		{id: 157, names: of("xml:gpu_power_readings/instant_power_draw", "csv:power.draw.instant"), arg: 186, unit: milli},
+		{id: 160, names: of("xml:gpu_power_readings/current_power_limit", "xml:power_readings/power_limit", "csv:power.limit"), call: getPowerLimit, unit: milli},
+		{id: 163, names: of("xml:gpu_power_readings/default_power_limit", "xml:power_readings/default_power_limit", "csv:power.default_limit"), call: getPowerDefaultLimit, unit: milli},
+		{id: 161, names: of("xml:gpu_power_readings/min_power_limit", "xml:power_readings/min_power_limit", "csv:power.min_limit"), call: getPowerLimitRange, unit: milli},
+		{id: 162, names: of("xml:gpu_power_readings/max_power_limit", "xml:power_readings/max_power_limit", "csv:power.max_limit"), call: getPowerLimitRange, pick: 1, unit: milli},
+		{id: 164, names: of("csv:enforced.power.limit", "xml:power_readings/enforced_power_limit"), call: getEnforcedPowerLimit, unit: milli},
+		{id: 100, names: of("xml:clocks/sm_clock", "csv:clocks.current.sm"), call: getClockInfo, arg: clockSM, unit: one},
+		{id: 101, names: of("xml:clocks/mem_clock", "csv:clocks.current.memory"), call: getClockInfo, arg: clockMemory, unit: one},
+		{id: 102, names: of("xml:clocks/video_clock", "csv:clocks.current.video"), call: getClockInfo, arg: clockVideo, unit: one},
+		{id: 113, names: of("xml:max_clocks/sm_clock", "csv:clocks.max.sm"), call: getMaxClockInfo, arg: clockSM, unit: one},
+		{id: 114, names: of("xml:max_clocks/mem_clock", "csv:clocks.max.memory"), call: getMaxClockInfo, arg: clockMemory, unit: one},
+		{id: 150, names: of("xml:temperature/gpu_temp", "csv:temperature.gpu"), call: getTemperature, unit: one},
+		{id: 140, names: of("xml:temperature/memory_temp", "csv:temperature.memory"), arg: 82, unit: one},
+		{id: 203, names: of("xml:utilization/gpu_util", "csv:utilization.gpu"), call: getUtilization, unit: one},
+		{id: 204, names: of("xml:utilization/memory_util", "csv:utilization.memory"), call: getUtilization, pick: 1, unit: one},
+		{id: 191, names: of("xml:fan_speed", "csv:fan.speed"), call: getFanSpeed, unit: one},
+		{id: 202, names: of("xml:pci/replay_counter"), call: getPCIeReplay, unit: one},
+		{id: 393, names: of("xml:remapped_rows/remapped_row_unc", "csv:remapped_rows.uncorrectable"), arg: 143, unit: one},
+		{id: 394, names: of("xml:remapped_rows/remapped_row_corr", "csv:remapped_rows.correctable"), arg: 142, unit: one},
+		{id: 310, names: of("csv:ecc.errors.corrected.volatile.total"), arg: 3, unit: one},
+		{id: 240, names: of("csv:clocks_event_reasons_counters.sw_power_cap", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sw_power_cap"), arg: 74, unit: milli, scale: milli},
+	}
+}
+
+// TestCapturedBoardsDecoded gives NVML's numbers of the boards of others to the readings, which must make
+// of them what nvidia-smi shows, and nothing of what it does not have.
+func TestCapturedBoardsDecoded(t *testing.T) {
+	fields := map[field.ID]bool{}
+	for _, b := range captures.NVIDIA(t) {
+		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){}, fields: map[uint32]float64{}}
+		answers := map[*call]map[uint32]map[int]float64{}
+		want := map[field.ID]float64{}
+		for _, r := range decodings() {
+			number, _, _ := strings.Cut(b.First(r.names...), " ")
+			v, err := strconv.ParseFloat(number, 64)
+			if err != nil {
+				continue
+			}
+			if r.call == nil {
+				d.fields[r.arg] = math.Round(v * r.unit)
+			} else {
+				if answers[r.call] == nil {
+					answers[r.call] = map[uint32]map[int]float64{}
+				}
+				if answers[r.call][r.arg] == nil {
+					answers[r.call][r.arg] = map[int]float64{}
+				}
+				answers[r.call][r.arg][r.pick] = math.Round(v * r.unit)
+			}
+			if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no highest clock
+				want[r.id] = v * max(r.scale, 1)
+			}
+		}
+		for c, byArg := range answers {
+			d.results[c] = func(arg [3]uint32) ([]float64, nvml.Return) {
+				byPick, ok := byArg[arg[0]]
+				if !ok {
+					return nil, nvml.ERROR_NOT_SUPPORTED
+				}
+				out := slices.Repeat([]float64{math.NaN()}, (*c)[0].results)
+				for pick, v := range byPick {
+					out[pick] = v
+				}
+				return out, nvml.SUCCESS
+			}
+		}
+		var ids []field.ID
+		for _, r := range decodings() {
+			ids = append(ids, r.id)
+		}
+		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(ids...), nil, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
+		if err := p.sample(row, due); err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+		got := map[field.ID]float64{}
+		for i, c := range p.columns() {
+			if !math.IsNaN(row[i]) {
+				got[c.Field] = row[i]
+				fields[c.Field] = true
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, %s (-nvidia-smi +ours):\n%s", b.Name, b.Source, diff)
+		}
+	}
+	if len(fields) < 25 {
+		t.Errorf("%d fields were decoded", len(fields))
 	}
 }
