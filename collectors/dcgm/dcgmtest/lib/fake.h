@@ -38,6 +38,7 @@ enum {
 enum {
 	MAX_CONNECTIONS = 64,
 	MAX_LINKS = 256,
+	MAX_FIELDS = 4096, // DCGM's numbers end below 2000
 	KINDS = 16,
 	ANY = -1,
 };
@@ -97,10 +98,10 @@ struct state {
 	int order;          // of replies: 0 as asked, 1 the other way round
 	int64_t epoch;      // µs since 1970
 	int64_t first;      // µs from a watch to its first value
-	char types[65536];  // of fields; 0 unknown
+	char types[MAX_FIELDS];  // of fields; 0 unknown
 	struct range {
 		double min, max;
-	} ranges[65536]; // of fields: where values lie of which nothing is said
+	} ranges[MAX_FIELDS]; // of fields: where values lie of which nothing is said
 	struct entity *entities;
 	int entity_count;
 	struct entity *unsupported;

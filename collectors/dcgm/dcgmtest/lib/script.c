@@ -49,7 +49,7 @@ static void read_engine(struct state *s, struct line *l) {
 
 static int field_of(struct line *l) {
 	uint64_t id = integer(l);
-	if (id == 0 || id > 65535) fail(l, "%s", "fields are from 1 to 65535");
+	if (id == 0 || id >= MAX_FIELDS) fail(l, "%s", "fields are from 1 to 4095");
 	return (int)id;
 }
 
