@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 )
@@ -201,7 +202,7 @@ func ownPodOf(lookup func(string) (string, bool)) ownPod {
 		p.name, _ = os.Hostname() // without a name there is no pod to leave out
 	}
 	if p.namespace == "" {
-		text, _ := os.ReadFile(namespaceFile) // as above
+		text, _ := file.NewReader(1<<10).Read(context.Background(), namespaceFile) // as above
 		p.namespace = strings.TrimSpace(string(text))
 	}
 	return p

@@ -40,7 +40,7 @@ func newBench(initial string) *bench {
 	b.reloader = newReloader([]byte(initial), zap.New(core), time.Now())
 	b.metrics.register(b.reg)
 	csv := &counters{cfg: config.Default()}
-	b.reloader.read = func() ([]byte, string, error) { return []byte(b.file), "counters.csv", b.readErr }
+	b.reloader.read = func(context.Context) ([]byte, string, error) { return []byte(b.file), "counters.csv", b.readErr }
 	b.reloader.parse = csv.list
 	b.reloader.apply = func(ctx context.Context, l field.List) error {
 		b.applied = append(b.applied, len(l.Fields))
@@ -253,17 +253,17 @@ func TestCountersStayWithTheirFile(t *testing.T) {
 	path := dir + "/default-counters.csv"
 	cfg := config.Default()
 	cfg.DefaultFiles = []string{path}
-	c := &counters{cfg: cfg}
-	_, name, err := c.read()
+	c := newCounters(cfg, "")
+	_, name, err := c.read(t.Context())
 	if err != nil || name != "built-in default-counters.csv" {
 		t.Fatalf("counters are %q, %v, want the list built in", name, err)
 	}
 	writeFile(t, path, csvA)
-	if data, name, err := c.read(); err != nil || name != path || string(data) != csvA {
+	if data, name, err := c.read(t.Context()); err != nil || name != path || string(data) != csvA {
 		t.Fatalf("counters are %q in %q, %v, want the file that has appeared", data, name, err)
 	}
 	must(t, os.Remove(path))
-	if _, _, err := c.read(); err == nil || !strings.Contains(err.Error(), path) {
+	if _, _, err := c.read(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Fatalf("read = %v, want that the file is gone", err)
 	}
 }

@@ -52,8 +52,8 @@ func (a *app) serve(ctx context.Context) error {
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
 func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
-	csv := newCounters(cfg)
-	list, content, err := csv.first(log)
+	csv := newCounters(cfg, "")
+	list, content, err := csv.first(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
-	if path := csv.path(); path != "" {
+	if path := csv.found.Path(); path != "" {
 		stages = append(stages, stage{
 			name: "file watch", grace: shortGrace,
 			run: func(ctx context.Context) error {

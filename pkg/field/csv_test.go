@@ -351,7 +351,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	f("file", strings.Repeat("# comment\n", maxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
+	f("file", strings.Repeat("# comment\n", MaxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
 	f("line", temp+",gauge,"+strings.Repeat("x", maxRecordBytes)+"\n"+power+",gage,h", "1: error: the line is longer than 65536 bytes",
 		`2:25: error: unknown type "gage", did you mean "gauge"?`)
 	f("open quote", temp+",gauge,\"\n"+strings.Repeat("# comment\n", maxRecordBytes/10+1),
@@ -417,7 +417,7 @@ func TestReadingIsLinear(t *testing.T) {
 		if _, err := r.ReadAll(); err != nil {
 			t.Fatal(err)
 		}
-		if r.wasted > maxFileBytes+maxRecordBytes {
+		if r.wasted > MaxFileBytes+maxRecordBytes {
 			t.Errorf("%q: %d bytes were read in vain", line, r.wasted)
 		}
 	}

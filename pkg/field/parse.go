@@ -41,13 +41,13 @@ type ParseOptions struct {
 // checked like any other and kept as written, though the _COUNT ones go up and
 // down.
 func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {
 		return List{}, nil, fmt.Errorf("read counters %q: %w", o.File, err)
 	}
 	p := &parser{problems: problems{file: o.File}, strict: o.Strict, byName: map[string]int{}}
-	if len(text) > maxFileBytes {
-		p.fail(0, 0, "the file is larger than %d bytes", maxFileBytes)
+	if len(text) > MaxFileBytes {
+		p.fail(0, 0, "the file is larger than %d bytes", MaxFileBytes)
 	} else if err := p.parse(text); err != nil {
 		return List{}, p.sorted(), fmt.Errorf("read counters %q: %w", o.File, err)
 	}
