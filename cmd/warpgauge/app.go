@@ -22,13 +22,14 @@ var errReported = errors.New("reported already")
 // lookup reads the environment; defaults are the counters CSVs that are tried if the
 // user names none.
 func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool), defaults ...string) int {
-	a := &app{streams: s, lookup: lookup, defaults: defaults, flags: config.NewSet(lookup), build: readBuild()}
+	a := &app{streams: s, log: newBacklog(s.err), lookup: lookup, defaults: defaults, flags: config.NewSet(lookup), build: readBuild()}
+	defer a.log.flush()
 	err := a.root().Run(ctx, args)
 	if err == nil {
 		return 0
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // an error here cannot be reported
+		fmt.Fprintf(a.log, "warpgauge: %v\n", err) //nolint:errcheck // there is none
 	}
 	return 1
 }
@@ -36,6 +37,7 @@ func run(ctx context.Context, args []string, s streams, lookup func(string) (str
 // app is what the subcommands share.
 type app struct {
 	streams
+	log      *backlog // in front of standard error
 	lookup   func(string) (string, bool)
 	defaults []string // counters CSVs
 	flags    *config.Set
@@ -50,7 +52,7 @@ func (a *app) root() *cli.Command {
 		Flags:          a.flags.CLI(),
 		Action:         a.serveAction,
 		Writer:         a.out,
-		ErrWriter:      a.err,
+		ErrWriter:      a.log,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
@@ -139,7 +141,7 @@ func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
 	if cfg.Source("log-level") == config.FromDefault {
 		quiet.Log.Level = zapcore.ErrorLevel
 	}
-	return newLogger(&quiet, a.err)
+	return newLogger(&quiet, a.log)
 }
 
 // printf writes to standard output. The only error is that of a closed pipe.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -129,6 +130,28 @@ func TestReloadOfAnUnreadableOrEmptyFileKeepsTheList(t *testing.T) {
 	b.want(t, 0, 0, 0, 2)
 	if len(b.applied) != 0 {
 		t.Errorf("applied %v, want nothing", b.applied)
+	}
+}
+
+// Audit S11: lines about a list had the key "file" twice.
+func TestReloadLogsEachKeyOnce(t *testing.T) {
+	var out bytes.Buffer
+	to := newBacklog(&out)
+	b := newBench(csvA)
+	b.log = newLogger(&config.Config{Log: config.Log{Format: config.LogJSON}}, to).Named("reload")
+	warned := csvA + "DCGM_FI_DEV_GPU_UTLI, gauge, u\n"
+	for _, b.file = range []string{warned, warned, warned + "DCGM_FI_DEV_FB_USED, gouge, x\n", "# nothing\n"} {
+		_ = b.reload(t.Context(), "test") // its result is not what is tested
+	}
+	to.flush()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) < 6 {
+		t.Errorf("%d lines, want warnings and errors of each list:\n%s", len(lines), out.String())
+	}
+	for _, line := range lines {
+		if err := uniqueKeys(line); err != nil || !strings.Contains(line, `"file":"counters.csv"`) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }
 
