@@ -19,10 +19,11 @@ import (
 var errReported = errors.New("reported already")
 
 // run is the whole program but for its exit. args begin with the program's name;
-// lookup reads the environment; defaults are the counters CSVs that are tried if the
+// environ is the environment, as os.Environ returns it; defaults are the counters CSVs that are tried if the
 // user names none.
-func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool), defaults ...string) int {
-	a := &app{streams: s, log: newBacklog(s.err), lookup: lookup, defaults: defaults, flags: config.NewSet(lookup), build: readBuild()}
+func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
+	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: readBuild()}
+	a.flags = config.NewSet(a.lookup)
 	defer a.log.flush()
 	err := a.root().Run(ctx, args)
 	if err == nil {
@@ -31,17 +32,40 @@ func run(ctx context.Context, args []string, s streams, lookup func(string) (str
 	if !errors.Is(err, errReported) {
 		fmt.Fprintf(a.log, "warpgauge: %v\n", err) //nolint:errcheck // there is none
 	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
 	return 1
 }
+
+// exitError ends the process with another code than 1.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
 
 // app is what the subcommands share.
 type app struct {
 	streams
 	log      *backlog // in front of standard error
-	lookup   func(string) (string, bool)
+	environ  []string
 	defaults []string // counters CSVs
 	flags    *config.Set
 	build    build
+}
+
+// lookup reads the environment.
+func (a *app) lookup(name string) (string, bool) {
+	for _, v := range slices.Backward(a.environ) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 func (a *app) root() *cli.Command {
@@ -56,7 +80,7 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), versionCommand(a), childCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), versionCommand(a), childCommand(a),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
