@@ -354,9 +354,9 @@ func TestNotices(t *testing.T) {
 		want []string
 	}{
 		{
-			env:  environment{"DCGM_EXPORTER_CONFIG_FILE": "/c.yaml", "DCGM_EXPORTER_CONTAINER_LABELS": "false"},
+			env:  environment{"DCGM_EXPORTER_CONTAINER_LABELS": "false"},
 			args: []string{"--watch-max-keep-samples=3", "--debug", "-c", "500"},
-			want: []string{"config-file from environment: the YAML", "watch-max-keep-samples from command line: only the newest"},
+			want: []string{"watch-max-keep-samples from command line: only the newest"},
 		},
 		{args: []string{"-k", "--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex=app", "--process-values"}},
 		{args: []string{"--kubernetes-enable-pod-labels"}, want: []string{"kubernetes-enable-pod-labels from command line without --kubernetes"}},
@@ -485,8 +485,11 @@ func TestCounters(t *testing.T) {
 	read := func(s *Set, err error) (string, string, error) {
 		must(t, err)
 		s.config.DefaultFiles = []string{first, second}
-		data, name, err := s.config.Counters("").Read(t.Context(), builtIn)
-		return name, string(data), err
+		in, err := s.config.Counters("", nil).Read(t.Context(), builtIn)
+		if err != nil {
+			return "", "", err
+		}
+		return in.Name, string(in.CSV), nil
 	}
 	want := func(name, content string) func(string, string, error) {
 		return func(gotName, got string, err error) {
