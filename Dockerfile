@@ -56,8 +56,8 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     NVIDIA_DISABLE_REQUIRE=true
 # Runs as any user. The default is root because the kubelet's pod-resources socket is
-# root's, and the GPU Operator's DaemonSet names no user; the exporter gives its
-# capabilities up once it listens.
+# root's, and the GPU Operator's DaemonSet names no user. It needs no capability: start it
+# with --cap-drop ALL --security-opt no-new-privileges, as the chart does.
 USER 0:0
 EXPOSE 9400
 ENTRYPOINT ["/usr/bin/warpgauge"]
