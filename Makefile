@@ -80,7 +80,7 @@ build: ## Build bin/warpgauge
 .PHONY: image
 image: ## Build the container image with docker, podman or buildah
 	@# Only docker knows the builder's platform in every version.
-	@arguments=(--build-arg VERSION=$(VERSION) -t $(IMAGE)); platform=linux/$$($(GO) env GOHOSTARCH); \
+	@arguments=(--build-arg VERSION=$(VERSION) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null) -t $(IMAGE)); platform=linux/$$($(GO) env GOHOSTARCH); \
 	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build "$${arguments[@]}" .; \
 	elif command -v podman >/dev/null; then podman build --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
 	elif command -v buildah >/dev/null; then buildah bud --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
