@@ -144,7 +144,7 @@ func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 
 const (
 	qps, burst = 0.5, 10  // requests a second: one list and then a watch every few minutes, however fast a server ends them
-	maxAnswer  = 64 << 20 // bytes of one answer that is read whole: thousands of pods with all their metadata
+	maxAnswer  = 16 << 20 // bytes of one answer that is read whole: a thousand pods with all their metadata
 )
 
 // clients are the ways in which we talk to an API server.
