@@ -70,15 +70,16 @@ func (a *app) lookup(name string) (string, bool) {
 
 func (a *app) root() *cli.Command {
 	root := &cli.Command{
-		Name:           "warpgauge",
-		Usage:          "GPU metrics for Prometheus",
-		Version:        a.build.version,
-		Flags:          a.flags.CLI(),
-		Action:         a.serveAction,
-		Writer:         a.out,
-		ErrWriter:      a.log,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
-		OnUsageError:   usageError,
+		Name:                  "warpgauge",
+		Usage:                 "GPU metrics for Prometheus",
+		Version:               a.build.version,
+		Flags:                 a.flags.CLI(),
+		Action:                a.serveAction,
+		Writer:                a.out,
+		ErrWriter:             a.log,
+		ExitErrHandler:        func(context.Context, *cli.Command, error) {}, // run decides on the exit code
+		OnUsageError:          usageError,
+		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), versionCommand(a), childCommand(a),
 		},

@@ -41,6 +41,13 @@ func TestHelpText(t *testing.T) {
 	}
 }
 
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		execute(t, nil, "completion", shell).want(t, 0, "--generate-shell-completion")
+	}
+	execute(t, nil, "completion", "sh").want(t, 1, "sh")
+}
+
 func TestVersion(t *testing.T) {
 	execute(t, nil, "version").want(t, 0, "warpgauge ", "revision ", "go1.")
 	execute(t, nil, "version", "--output=json").want(t, 0, `"version": "`, `"go": "go1.`)
