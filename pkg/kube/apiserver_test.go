@@ -23,8 +23,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"k8s.io/client-go/rest"
 	"google.golang.org/grpc/grpclog"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"warpgauge/internal/testkit/eventually"
