@@ -170,7 +170,7 @@ func testHungList(t *testing.T, exe string) {
 // like those of job files, neither hide those that are, nor cost memory.
 func TestE2EStrayJobFiles(t *testing.T) {
 	t.Parallel()
-	jobs, err := os.MkdirTemp("/dev/shm", "warpgauge-jobs-") // a disk takes half a minute
+	jobs, err := os.MkdirTemp("/dev/shm", "warpgauge-jobs-") //nolint:usetesting // a disk takes half a minute
 	if err != nil {
 		jobs = t.TempDir()
 	}
