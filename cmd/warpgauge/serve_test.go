@@ -352,7 +352,9 @@ func TestLogger(t *testing.T) {
 		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO sampler: hello`},
 	} {
 		var b bytes.Buffer
-		newLogger(&config.Config{Log: c.log}, &b).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to := newBacklog(&b)
+		newLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to.flush()
 		if !regexp.MustCompile(c.want).MatchString(b.String()) {
 			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
 		}
