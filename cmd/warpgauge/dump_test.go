@@ -141,7 +141,7 @@ func TestDumpDirectoryOfOthers(t *testing.T) {
 func privateDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700)) //nolint:gosec // a directory
+	must(t, os.Chmod(dir, 0o700))
 	return dir
 }
 

@@ -156,7 +156,7 @@ func newReloadMetrics() *reloadMetrics {
 	m := &reloadMetrics{
 		ok: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_successful",
-			Help: "1 if the counters CSV was good when it was read last, 0 if an older list is in service.",
+			Help: "1 if the counters CSV was good when it was read last, 0 if it was not or could not be read: an older list is in service.",
 		}),
 		when: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_success_timestamp_seconds",
