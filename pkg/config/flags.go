@@ -217,12 +217,12 @@ func (s *Set) Config() (*Config, error) {
 	return s.config, nil
 }
 
-// Arguments returns the flags that were set on the command line, as another
-// process of this binary takes them. It inherits the environment.
+// Arguments returns the flags that were set on the command line or by the environment, as
+// another process of this binary takes them.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		if s.config.Source(f.Name) == FromCommandLine {
+		if s.config.Source(f.Name) != FromDefault {
 			out = append(out, "--"+f.Name+"="+f.value.String())
 		}
 	}
