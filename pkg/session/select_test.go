@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -344,4 +345,41 @@ func TestImpossibleSizes(t *testing.T) {
 	if lines := logs.FilterMessageSnippet("left out").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || testutil.ToFloat64(s.metrics.leftOut) != 44 {
 		t.Errorf("log %v, want that the collector has left out 44 devices", logs.All())
 	}
+}
+
+// FuzzIdentity: a library writes what it likes into its buffers.
+func FuzzIdentity(f *testing.F) {
+	f.Add("GPU-1", "GPU-1", "NVIDIA H100")
+	f.Add("GPU-\xff", "GPU-\xfe", strings.Repeat("\xff", 300))
+	f.Add("", "\x00", strings.Repeat("ü", 200))
+	f.Fuzz(func(t *testing.T, first, second, model string) {
+		src := &stub{devices: []collector.Device{{ID: first, Model: model}, {ID: second, Parent: first}, {ID: "GPU-last"}}}
+		for i := range src.devices {
+			src.columns = append(src.columns, collector.Column{Device: i, Field: 60001, Labels: []collector.Label{{Name: "text", Value: model}}})
+		}
+		s := New(newNode(t, 0).factory, oneField, Options{})
+		b, err := s.bind([]collector.Source{src})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := b.sources[0]
+		if len(v.Devices)+int(testutil.ToFloat64(s.metrics.leftOut)) != 3 || len(v.Columns) != len(v.Devices) {
+			t.Errorf("devices %+v, columns %+v", v.Devices, v.Columns)
+		}
+		seen := map[string]bool{}
+		for i, d := range v.Devices {
+			for _, text := range []string{d.ID, d.Parent, d.Model, v.Columns[i].Labels[0].Value} {
+				if !utf8.ValidString(text) || len(text) > maxText || strings.Contains(text, "\x00") {
+					t.Errorf("text %q", text)
+				}
+			}
+			if d.ID == "" || seen[d.ID] {
+				t.Errorf("device id %q", d.ID)
+			}
+			seen[d.ID] = true
+		}
+		if _, err := s.Metrics().Gather(); err != nil {
+			t.Error(err)
+		}
+	})
 }
