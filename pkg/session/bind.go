@@ -13,7 +13,7 @@ import (
 // What a session takes of all its sources: 256 GPUs with the links, instances and
 // cores of the largest node stay below it. What is beyond is left out.
 const (
-	MaxDevices = 16 << 10
+	MaxDevices = 64 << 10
 	MaxColumns = 1 << 18
 )
 
