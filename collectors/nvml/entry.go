@@ -162,29 +162,28 @@ func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, coun
 
 // countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires 64 pages at most.
 func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
-	f, err := l.dl.Lookup("nvmlDeviceGetRetiredPages")
-	if err != nil {
-		return 0, nvml.ERROR_FUNCTION_NOT_FOUND
-	}
-	var pages [512]C.ulonglong
-	n := C.uint(len(pages))
-	code := nvml.Return(C.wg_pages(f, raw(d), C.uint(cause), &n, &pages[0]))
-	if code == nvml.SUCCESS && int(n) > len(pages) {
-		code = nvml.ERROR_UNKNOWN
-	}
-	return int(n), code
+	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
+	})
 }
 
 // countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has 48 at most.
 func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
-	f, err := l.dl.Lookup("nvmlDeviceGetActiveVgpus")
+	return countOfList(l, "nvmlDeviceGetActiveVgpus", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_list(f, raw(d), n, unsafe.Pointer(room))
+	})
+}
+
+// countOfList makes a call with room for more than there can be, and does not believe that there is more.
+func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
+	f, err := l.dl.Lookup(symbol)
 	if err != nil {
 		return 0, nvml.ERROR_FUNCTION_NOT_FOUND
 	}
-	var vgpus [256]C.uint
-	n := C.uint(len(vgpus))
-	code := nvml.Return(C.wg_list(f, raw(d), &n, unsafe.Pointer(&vgpus[0])))
-	if code == nvml.SUCCESS && int(n) > len(vgpus) {
+	var room [512]C.ulonglong
+	n := C.uint(len(room))
+	code := nvml.Return(call(f, &n, &room[0]))
+	if code == nvml.SUCCESS && int(n) > len(room) {
 		code = nvml.ERROR_UNKNOWN
 	}
 	return int(n), code

@@ -134,7 +134,7 @@ func (c *child) run() {
 	_ = c.conn.conn.SetReadDeadline(time.Now().Add(drainTime))
 	<-read
 	c.conn.close()
-	if n, all := endLeftovers(c.pid, c.mark); !all {
+	if n := endLeftovers(c.pid, c.mark); n < 0 {
 		c.log.Warn("processes that a child's library has started do not end")
 	} else if n > 0 {
 		c.log.Info("processes that a child's library had started were ended with it", zap.Int("processes", n))

@@ -43,35 +43,24 @@ const leftoverPatience = time.Second
 // endLeftovers ends and reaps the processes that a child which is gone or its library has
 // started: those of its session, and those that have left it (setsid, daemon(3)) and have its
 // mark. What this process has started otherwise, or another child has left, stays. It returns how
-// many it has ended, and whether all have ended in time.
-func endLeftovers(child int, mark string) (ended int, all bool) {
-	type result struct {
-		ended int
-		all   bool
-	}
-	done := make(chan result, 1)
-	go func() {
-		n, ok := endAll(child, mark)
-		done <- result{n, ok}
-	}()
-	timer := time.NewTimer(leftoverPatience)
-	defer timer.Stop()
+// many it has ended, -1 if some do not end.
+func endLeftovers(child int, mark string) int {
+	done := make(chan int, 1)
+	go func() { done <- endAll(child, mark) }()
 	select {
-	case r := <-done:
-		return r.ended, r.all
-	case <-timer.C:
-		return 0, false
+	case n := <-done:
+		return n
+	case <-time.After(leftoverPatience):
+		return -1
 	}
 }
 
-func endAll(child int, mark string) (ended int, all bool) {
-	const pause = 10 * time.Millisecond
+func endAll(child int, mark string) (ended int) {
 	killGroup(child)
 	killed := map[int]bool{}
-	for begin := time.Now(); time.Since(begin) < leftoverPatience; time.Sleep(pause) {
-		found := false
-		for _, pid := range adopted(child, mark) {
-			found = true
+	for begin := time.Now(); time.Since(begin) < leftoverPatience; time.Sleep(10 * time.Millisecond) {
+		found := adopted(child, mark)
+		for _, pid := range found {
 			killed[pid] = true
 		}
 		for pid := range killed {
@@ -81,11 +70,11 @@ func endAll(child int, mark string) (ended int, all bool) {
 				ended++
 			}
 		}
-		if !found && len(killed) == 0 { // what they had started would be ours now
-			return ended, true
+		if len(found)+len(killed) == 0 { // what they had started would be ours now
+			return ended
 		}
 	}
-	return ended, false
+	return -1
 }
 
 // adopted returns the processes that have become children of this one although a child which is gone, or its
