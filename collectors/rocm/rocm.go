@@ -51,12 +51,14 @@ type Collector struct {
 	smi     *smi // nil: not used
 	sources []*source
 	found   []sysfs.GPU
+	leftOut int // cards
 	peeks   sync.WaitGroup
 }
 
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
+	_ collector.Limited   = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -86,7 +88,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		}
 		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.path))
 	}
-	c.found = found.GPUs
+	c.found, c.leftOut = found.GPUs, len(found.LeftOut)
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
 	for i, metrics := range c.peekAll(ctx, gpus) {
@@ -115,7 +117,7 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 		return sysfs.Found{}, noGPU(files, o.Root)
 	}
 	for _, card := range found.LeftOut {
-		o.Log.Warn("gpu is left out", zap.String("card", card))
+		o.Log.Info("gpu is left out", zap.String("card", card))
 	}
 	return found, nil
 }
@@ -222,6 +224,9 @@ func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Rea
 	}
 	return r
 }
+
+// LeftOut is collector.Limited.
+func (c *Collector) LeftOut() int { return c.leftOut }
 
 // Rescan finds the GPUs again and reports whether they are others.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }

@@ -536,3 +536,29 @@ func TestHelp(t *testing.T) {
 		t.Error("help explains a flag without effect")
 	}
 }
+
+// A child gets as arguments what the command line and the environment have set.
+func TestArgumentsOfAChild(t *testing.T) {
+	env := environment{"WARPGAUGE_RESCAN_INTERVAL": "7s", "WARPGAUGE_NVML_DRIVER_ROOT": "/a,/b"}
+	for _, f := range contract {
+		if f.name != "address" {
+			env[f.env] = f.other
+		}
+	}
+	s, err := parse(t, env, "--address=[::1]:1", "--collect-interval=70")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := parse(t, environment{}, s.Arguments()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range s.Flags() {
+		if got := again.Flags()[i].value.String(); got != f.value.String() {
+			t.Errorf("--%s is %q, want %q", f.Name, got, f.value)
+		}
+	}
+	if c, err := parse(t, environment{}); err != nil || len(c.Arguments()) != 0 {
+		t.Errorf("arguments of defaults: %q, %v", c.Arguments(), err)
+	}
+}

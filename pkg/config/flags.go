@@ -255,16 +255,13 @@ func (s *Set) readFile() error {
 	return nil
 }
 
-// Arguments returns the flags that were set on the command line or by the YAML
-// configuration, as another process of this binary takes them. It inherits the
-// environment, and gets its list from this process.
+// Arguments returns the flags that were set, by whatever means, as another process of
+// this binary takes them. That gets its list from this process, so it reads no
+// configuration file.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		switch src := s.config.Source(f.Name); {
-		case f.Name == flagConfigFile && src != FromDefault:
-			out = append(out, "--"+f.Name+"=")
-		case src == FromCommandLine || src == FromFile:
+		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile {
 			out = append(out, "--"+f.Name+"="+f.value.String())
 		}
 	}

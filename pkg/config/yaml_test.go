@@ -169,7 +169,7 @@ func TestYAMLPrecedence(t *testing.T) {
 	}
 	args := s.Arguments()
 	slices.Sort(args)
-	if want := []string{"--collect-interval=100", "--config-file=", "--enable-exporter-metrics=false"}; !slices.Equal(args, want) {
+	if want := []string{"--collect-interval=100", "--enable-exporter-metrics=false", "--max-concurrent-scrapes=7"}; !slices.Equal(args, want) {
 		t.Errorf("arguments for another process are %q, want %q", args, want)
 	}
 
