@@ -259,7 +259,7 @@ func (t *term) text() string {
 	}
 	all := strings.Join(in, ", ")
 	out := map[op]string{
-		opRaw: all, opMetric: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
+		opRaw: all, opMetric: all, opCount: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
 		opMax: "largest of " + all, opMean: "mean of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
 		opMask: all + ", bits " + fmt.Sprintf("%#x", t.mask), opMoved: "whether " + all + " grew", opReasons: all + ", as NVIDIA's bits",
 		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opHeld: "largest share of the later in the first, × time: " + all,
@@ -299,7 +299,7 @@ func memberNames() map[gm.Field]string {
 		gm.TemperatureHBM: "temperature_hbm", gm.TemperatureGfx: "temperature_gfx", gm.TemperatureSoc: "temperature_soc",
 		gm.AverageGfxActivity: "average_gfx_activity", gm.AverageUmcActivity: "average_umc_activity", gm.AverageMMActivity: "average_mm_activity",
 		gm.VCNActivity: "vcn_activity", gm.JPEGActivity: "jpeg_activity",
-		gm.AverageSocketPower: "average_socket_power", gm.CurrentSocketPower: "curr_socket_power", gm.EnergyAccumulator: "energy_accumulator",
+		gm.AverageSocketPower: "average_socket_power", gm.CurrentSocketPower: "curr_socket_power", gm.EnergyAccumulator: "energy_accumulator", gm.EnergyByASIC: "energy_accumulator",
 		gm.GfxActivityAcc: "gfx_activity_acc", gm.MemActivityAcc: "mem_activity_acc",
 		gm.CurrentGfxclk: "current_gfxclk", gm.CurrentSocclk: "current_socclk", gm.CurrentUclk: "current_uclk", gm.CurrentFclk: "current_fclk",
 		gm.CurrentVclk0: "current_vclk0", gm.CurrentDclk0: "current_dclk0", gm.IndepThrottleStatus: "indep_throttle_status",
@@ -314,9 +314,6 @@ func memberNames() map[gm.Field]string {
 		gm.XCPGfxBusyAcc: "xcp_stats.gfx_busy_acc", gm.XCPBelowHostLimit: "xcp_stats.gfx_below_host_limit_acc",
 		gm.XCPBelowLimitPPT: "xcp_stats.gfx_below_host_limit_ppt_acc", gm.XCPBelowLimitThm: "xcp_stats.gfx_below_host_limit_thm_acc",
 		gm.XCPLowUtilization: "xcp_stats.gfx_low_utilization_acc", gm.XCPBelowLimitTotal: "xcp_stats.gfx_below_host_limit_total_acc",
-		gm.ResidencyProchot: "throttle_residency_prochot", gm.ResidencySPL: "throttle_residency_spl", gm.ResidencyFPPT: "throttle_residency_fppt",
-		gm.ResidencySPPT: "throttle_residency_sppt", gm.ResidencyThmCore: "throttle_residency_thm_core",
-		gm.ResidencyThmGfx: "throttle_residency_thm_gfx", gm.ResidencyThmSoc: "throttle_residency_thm_soc",
 	}
 }
 

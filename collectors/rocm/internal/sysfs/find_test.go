@@ -37,7 +37,7 @@ func TestFindMI250X(t *testing.T) {
 			PCI: g.PCI, Card: fmt.Sprintf("card%d", i+1), Render: fmt.Sprintf("renderD%d", 128+i),
 			Path:     filepath.Dir(g.Path("vendor")),
 			UniqueID: g.UniqueID, Serial: g.Serial, Model: "AMD INSTINCT MI250X (MCM) OAM AC MBA",
-			VBIOS:     "113-D65201-054",
+			VBIOS: "113-D65201-054", Device: 0x7408,
 			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110}},
 		})
 	}
@@ -187,14 +187,23 @@ func TestFindAbsurd(t *testing.T) {
 	if len(gpus) != 1 || len(gpus[0].Instances) != 1 || gpus[0].Instances[0].Units != 0 {
 		t.Errorf("%+v, want an instance with no known number of compute units", gpus)
 	}
-	dir := filepath.Dir(tree.GPUs[0].Path("kfd/properties"))
+	nodes := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
 	for i := range 40 {
-		if err := os.CopyFS(filepath.Join(filepath.Dir(dir), fmt.Sprint(100+i)), os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		addNode(t, nodes, 100+i, fmt.Sprintf("location_id %d\n", 16640|i<<28))
 	}
 	if gpus = find(t, tree); len(gpus[0].Instances) != maxInstances {
 		t.Errorf("%d instances, want %d", len(gpus[0].Instances), maxInstances)
+	}
+}
+
+// addNode adds a node to a topology.
+func addNode(t *testing.T, nodes string, number int, properties string) {
+	t.Helper()
+	dir := filepath.Join(nodes, fmt.Sprint(number))
+	err := errors.Join(os.MkdirAll(dir, 0o750),
+		os.WriteFile(filepath.Join(dir, "gpu_id"), fmt.Appendln(nil, 7000+number), 0o600), os.WriteFile(filepath.Join(dir, "properties"), []byte(properties), 0o600))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

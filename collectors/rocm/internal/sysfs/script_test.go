@@ -83,7 +83,11 @@ func checkScript(t *testing.T, r *Reader, g *GPU, instances int) {
 		if decoded != before {
 			continue // not yet all of one moment
 		}
-		seen[got], energy[m.Raw(gpumetrics.EnergyAccumulator, 0)] = true, true
+		f := gpumetrics.EnergyAccumulator
+		if !m.Has(f) {
+			f = gpumetrics.EnergyByASIC
+		}
+		seen[got], energy[m.Raw(f, 0)] = true, true
 		partitions(t, &m, instances)
 	}
 	first := strings.HasSuffix(g.PCI, "41:00.0")

@@ -199,7 +199,7 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 		f gpumetrics.Field
 		i int
 	}{
-		"Energy counter": {gpumetrics.EnergyAccumulator, 0}, "GFX Activity": {gpumetrics.GfxActivityAcc, 0}, "Memory Activity": {gpumetrics.MemActivityAcc, 0},
+		"Energy counter": {gpumetrics.EnergyByASIC, 0}, "GFX Activity": {gpumetrics.GfxActivityAcc, 0}, "Memory Activity": {gpumetrics.MemActivityAcc, 0},
 		"Temperature (Sensor HBM 0) (C)": {gpumetrics.TemperatureHBM, 0}, "Temperature (Sensor HBM 3) (C)": {gpumetrics.TemperatureHBM, 3},
 	} {
 		if want := leading(said[name]); !same(m.Float(c.f, c.i), want) {
