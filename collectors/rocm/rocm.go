@@ -223,14 +223,12 @@ func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) f
 		return 0
 	}
 	n, known := map[string]int{"": 1, "SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}[g.Compute]
-	if !known && m != nil {
-		for i := range gpumetrics.GfxClocks {
-			if m.Raw(gpumetrics.CurrentGfxclk, i) != gpumetrics.NA {
-				n++
-			}
+	for i := 0; !known && m != nil && i < gpumetrics.GfxClocks; i++ {
+		if m.Raw(gpumetrics.CurrentGfxclk, i) != gpumetrics.NA {
+			n++
 		}
 	}
-	if n == 0 {
+	if !known && n < 2 { // older revisions have one clock for all
 		return math.NaN()
 	}
 	return float64(max(n-len(g.Instances), 0))
