@@ -144,10 +144,12 @@ func (m *Metrics) settle() {
 		}
 	}
 	// An idle MI300X under amdgpu 6.10.5 shows the count of all cycles as the
-	// residency of three reasons: that is no residency.
-	if cycles := *at(AccumulationCounter); cycles != NA && cycles > 0 {
+	// residency of three reasons: that is no residency. Firmware may count on while
+	// the driver copies.
+	const meanwhile = 16
+	if cycles := *at(AccumulationCounter); cycles != NA && cycles > meanwhile {
 		for f := ProchotResidency; f <= HBMThmResidency; f++ {
-			if *at(f) == cycles {
+			if r := *at(f); max(r, cycles)-min(r, cycles) <= meanwhile {
 				*at(f) = NA
 			}
 		}

@@ -300,7 +300,7 @@ func TestEarly16(t *testing.T) {
 	put16 := func(at int, v uint16) { binary.LittleEndian.PutUint16(b[at:], v) }
 	put16(4, 62)                                   // temperature_hotspot
 	put16(16, 21)                                  // vcn_activity[0]
-	binary.LittleEndian.PutUint32(b[104:], 6001)   // accumulation_counter
+	binary.LittleEndian.PutUint32(b[104:], 6101)   // accumulation_counter
 	binary.LittleEndian.PutUint64(b[160:], 800000) // pcie_bandwidth_inst, Mb/s
 	put16(376, 1002)                               // current_uclk
 	m := new(gpumetrics.Metrics)
