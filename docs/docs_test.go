@@ -119,6 +119,7 @@ func TestFlags(t *testing.T) {
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
 	"output": true,                 // warpgauge docs
+	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"set": true, "set-file": true, "show-labels": true, // helm, kubectl
 	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
