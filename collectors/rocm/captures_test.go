@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// capture is what somebody else published of a board: numbers of /sys and members of
+// capture is what others published of a board: numbers of /sys and members of
 // gpu_metrics, each with its source, and the values that follow from them. The files
 // are in testdata/captures. A member that the source does not give is not available.
 type capture struct {

@@ -105,7 +105,7 @@ before them, so that a series never jumps from one sensor to another.
 * **Utilisation.** ` + "`DCGM_FI_DEV_GPU_UTIL`" + ` and ` + "`DCGM_FI_DEV_MEM_COPY_UTIL`" + ` are the driver's percentages of the moment, the numbers
   that AMD's tools show. ` + "`DCGM_FI_PROF_GR_ENGINE_ACTIVE`" + ` and ` + "`DCGM_FI_PROF_DRAM_ACTIVE`" + ` are the true means since the last sample:
   firmware adds up the percentage every millisecond, so no burst is lost at any interval. ` + "`amd_gpu_busy_seconds_total`" + ` is
-  the same as a counter, for ` + "`rate()`" + ` over any window. It has 32 bits in the firmware and wraps after 12 hours at the earliest; here it goes on, if it is
+  the same as a counter, for ` + "`rate()`" + ` over any window. It has 32 bits in the firmware and wraps after 12 hours at the earliest; here it continues if it is
   sampled at least once an hour.
 * **Time.** Rates and shares are taken against the firmware's own time stamp, after a check that it keeps time with the
   driver's clock, so that the age of the driver's copy (up to 5 ms) does not blur them.

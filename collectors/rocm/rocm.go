@@ -86,6 +86,10 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		}
 		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.path))
 	}
+	if found.Hidden > 0 {
+		c.o.Log.Warn("compute devices are hidden: the device control group of this process may not use their render nodes; "+
+			"partitions, compute units and processes are missing", zap.Int("devices", found.Hidden))
+	}
 	c.found = found.GPUs
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
@@ -116,10 +120,6 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 	}
 	for _, card := range found.LeftOut {
 		o.Log.Warn("gpu is left out", zap.String("card", card))
-	}
-	if found.Hidden > 0 {
-		o.Log.Warn("compute devices are hidden: the device control group of this process may not use their render nodes; "+
-			"partitions, compute units and processes are missing", zap.Int("devices", found.Hidden))
 	}
 	return found, nil
 }

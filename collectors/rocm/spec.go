@@ -19,7 +19,7 @@ const (
 	opShare                  // first raw reading by the second
 	opAny                    // 1 if the raw reading is above 0
 	opMetric                 // the first element of gpu_metrics
-	opCount                  // the same of a counter, which goes on where 32 bits wrap
+	opCount                  // the same of a counter, continued when 32 bits wrap
 	opMax                    // the largest of the elements that are available
 	opMean                   // their mean
 	opRate                   // growth of the sum of counters, per second

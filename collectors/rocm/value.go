@@ -187,7 +187,7 @@ func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, second
 // the fastest of them wraps in 12 hours.
 const longestGap = 3600
 
-// counted is a counter that goes on where its 32 bits wrap. If it cannot have grown
+// counted is a counter that continues when its 32 bits wrap. If it cannot have grown
 // as much as it seems it was set back, and is shown as it is.
 func (b *bound) counted(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric)

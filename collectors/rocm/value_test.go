@@ -277,10 +277,15 @@ func TestResidenciesAreUnknown(t *testing.T) {
 	})
 	s.sample()
 	s.want(0, "amd_gpu_throttle_active", "reason=thermal", 1) // one is enough
+
+	old := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.3", GPUs: 1}) // its bits say nothing
+	old.sample()
+	old.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", absent)
+	old.want(0, "amd_gpu_throttle_active", "reason=power", absent)
 }
 
-// Counters of 32 bits go on where they wrap, and start again where they were set back.
-func TestCountersGoOn(t *testing.T) {
+// Counters of 32 bits continue when they wrap, and start again when they were set back.
+func TestCountersContinue(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
 	const wrap = 1 << 32
 	count := uint64(wrap - 60_000)

@@ -70,8 +70,8 @@ func (t *Tree) AsUser(tb testing.TB, f func()) {
 		}
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		const nobody = 65534
-		if err := syscall.Setfsuid(nobody); err != nil {
+		const other = 65534
+		if err := syscall.Setfsuid(other); err != nil {
 			tb.Fatal(err)
 		}
 		defer func() {

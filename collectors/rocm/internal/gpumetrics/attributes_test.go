@@ -135,7 +135,7 @@ func TestDecodePartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.DecodePartition(part, 0, m); !errors.Is(err, gpumetrics.ErrRevision) {
-		t.Errorf("beside revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
+		t.Errorf("next to revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
 	}
 }
 
@@ -160,7 +160,7 @@ func FuzzDecodePartition(f *testing.F) {
 }
 
 // The status of a link is up or down; what counts all cycles is no residency.
-func TestSettle(t *testing.T) {
+func TestClean(t *testing.T) {
 	u32 := func(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 	m := new(gpumetrics.Metrics)
 	f := func(cycles, ppt uint32, want uint64) {

@@ -117,7 +117,7 @@ func (d *Decoder) Decode(file []byte, m *Metrics) error {
 			m.read(r, file)
 		}
 	}
-	m.settle()
+	m.clean()
 	return nil
 }
 
@@ -133,8 +133,8 @@ func whole(file []byte) ([]byte, Header, error) {
 	return file[:h.Size], h, nil
 }
 
-// settle takes out what only looks like a value.
-func (m *Metrics) settle() {
+// clean takes out what only looks like a value.
+func (m *Metrics) clean() {
 	at := func(f Field) *uint64 { return &m.words[m.start[f]] }
 	// Drivers of boards that count no energy put all ones of 32 bits into a member
 	// of 64 (UINT_MAX in smu_v14_0_2_ppt.c).
