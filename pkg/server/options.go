@@ -64,6 +64,7 @@ type Options struct {
 type Status struct {
 	Available bool     // /metrics has a field list to serve (X-Registry-Available)
 	Reloading bool     // a reload is under way (X-Reload-In-Progress)
+	Unhealthy string   // reason for /health to answer 503; none means healthy
 	NotReady  []string // reasons for /readyz to answer 503; none means ready
 }
 
@@ -73,6 +74,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	reloadTimeout     = time.Minute // also for pausing profiling
 	releaseTimeout    = 30 * time.Second
+	maxProfile        = time.Minute            // of /debug/pprof
 	drainWaitTimeout  = 500 * time.Millisecond // see Server.drain
 )
 

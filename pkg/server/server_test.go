@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,6 +17,16 @@ import (
 
 	"warpgauge/pkg/exposition"
 )
+
+func TestUnhealthy(t *testing.T) {
+	s := New(pagesOf(textPage), Options{Status: func() Status { return Status{Available: true, Unhealthy: "no GPU is up"} }})
+	if w := ask(s, "GET", "/health"); w.Code != 503 || w.Body.String() != "no GPU is up\n" || w.Header().Get("X-Registry-Available") != "true" {
+		t.Errorf("/health = %d %q with %v, want 503 and the reason", w.Code, w.Body, w.Header())
+	}
+	if w := ask(s, "GET", "/livez"); w.Code != 200 {
+		t.Errorf("/livez = %d, want 200", w.Code)
+	}
+}
 
 func TestPaths(t *testing.T) {
 	plain := New(pagesOf(textPage), Options{})
@@ -239,8 +251,20 @@ func TestReloadRefusesOtherSites(t *testing.T) {
 	if w := ask(s, "POST", "/-/reload", "Sec-Fetch-Site", "cross-site"); w.Code != 403 || calls.Load() != 0 {
 		t.Errorf("from another site = %d with %d reloads, want 403 and none", w.Code, calls.Load())
 	}
-	if w := ask(s, "POST", "/-/reload", "Sec-Fetch-Site", "same-origin"); w.Code != 200 || calls.Load() != 1 {
-		t.Errorf("from the same site = %d with %d reloads, want 200 and one", w.Code, calls.Load())
+	name, _ := os.Hostname()
+	for host, ours := range map[string]bool{
+		"example.com": false, "example.com:9400": false, "127.0.0.1.example.com": false, "": false,
+		"127.0.0.1:9400": true, "[::1]:9400": true, "localhost": true, name + ":9400": true,
+	} {
+		calls.Store(0)
+		r := httptest.NewRequest(http.MethodPost, "/-/reload", nil)
+		r.Host = host
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if got := calls.Load() == 1; got != ours || (w.Code == 200) != ours {
+			t.Errorf("a browser on %q: %d %q, want it served: %v", host, w.Code, w.Body, ours)
+		}
 	}
 }
 
