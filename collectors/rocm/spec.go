@@ -93,9 +93,9 @@ func metric(f gpumetrics.Field, i int, scale float64) term {
 	return term{op: opMetric, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale}
 }
 
-// counter is element i of gpu_metrics × scale, which grows by most per second at most.
-func counter(f gpumetrics.Field, i int, scale, most float64) term {
-	return term{op: opCount, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale, most: most}
+// counter is a counter of gpu_metrics × scale, which grows by most per second at most.
+func counter(f gpumetrics.Field, scale, most float64) term {
+	return term{op: opCount, metric: []gpumetrics.Field{f}, count: 1, scale: scale, most: most}
 }
 
 // over is op over elements first … first+count-1 of gpu_metrics.

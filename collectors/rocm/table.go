@@ -217,8 +217,8 @@ func utilisationSpecs() []spec {
 		one(dcgmDecUtil, video...),
 		one(dcgmEngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
 		one(dcgmDRAMActive, over(opRate, toBusy, 0, 1, gm.MemActivityAcc)),
-		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, 0, toBusy, mostBusy)}},
-		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, 0, toBusy, mostBusy)}},
+		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, toBusy, mostBusy)}},
+		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, toBusy, mostBusy)}},
 	}
 }
 
@@ -326,9 +326,9 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 	out = append(out,
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
-		one(field.AMDAccumulationCycles, counter(cycles, 0, 1, mostCycles)))
+		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
 	for i, reason := range []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} {
-		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 0, 1, mostCycles)}})
+		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}})
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func (g *GPU) Return(tb testing.TB) {
 }
 
 // Hide makes a device of the compute side one that no control group may use: for a
-// process without root's rights, reading what it is is not permitted.
+// process without root's rights, its files cannot be read.
 func (g *GPU) Hide(tb testing.TB, instance int) {
 	tb.Helper()
 	for _, name := range []string{"gpu_id", "name", "properties"} {
@@ -98,9 +98,9 @@ func (t *Tree) publish() error {
 		case err != nil, d.Type()&os.ModeSymlink != 0, info.Mode().Perm() == 0:
 			return err
 		case d.IsDir():
-			return os.Chmod(path, 0o755)
+			return os.Chmod(path, 0o755) //nolint:gosec // as the kernel's are
 		}
-		return os.Chmod(path, 0o644)
+		return os.Chmod(path, 0o644) //nolint:gosec // the same
 	})
 }
 

@@ -144,11 +144,13 @@ func check(file []byte) error {
 	if len(file) < listHeaderSize {
 		return ErrShort
 	}
-	list, ok := file[listHeaderSize:], true
+	list := file[listHeaderSize:]
 	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
-		if _, _, list, ok = next(list); !ok {
+		_, _, rest, ok := next(list)
+		if !ok {
 			return ErrShort
 		}
+		list = rest
 	}
 	return nil
 }
