@@ -119,7 +119,7 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	}
 	for i, inst := range g.Instances {
 		device := 0
-		if len(g.Instances) > 1 {
+		if g.Partitioned() {
 			device = 1 + i
 			s.devices = append(s.devices, instance(board, g, inst))
 		}
