@@ -202,11 +202,6 @@ var (
 	}}}
 	getFabricInfo = &call{
 		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			if len(out) == 1 { // the summary, which the third version has
-				f, code := h.GetGpuFabricInfoV().V3()
-				out[0] = float64(f.HealthSummary)
-				return code
-			}
 			f, code := h.GetGpuFabricInfoV().V2()
 			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
 			return code
@@ -219,13 +214,8 @@ var (
 	}
 	// its third version
 	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		if len(out) == 1 { // the summary, which the third version has
-			f, code := h.GetGpuFabricInfoV().V3()
-			out[0] = float64(f.HealthSummary)
-			return code
-		}
-		f, code := h.GetGpuFabricInfoV().V2()
-		out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
+		f, code := h.GetGpuFabricInfoV().V3()
+		out[0] = float64(f.HealthSummary)
 		return code
 	}}}
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
