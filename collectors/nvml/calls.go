@@ -404,10 +404,14 @@ func countOf(symbol string) asker {
 
 // masks stores the words of a bit mask as DCGM does, as signed numbers, if a float64
 // can hold them exactly: a mask with other bits is worse than none.
+//
+// A mask without any bit is none: where the machine has one memory node, or a guest does not
+// know its own, drivers may say that the GPU is near all processors and near no memory.
 func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
+	some := slices.ContainsFunc(words, func(w uint) bool { return w != 0 })
 	for i := range out {
 		out[i] = math.NaN()
-		if i >= len(words) {
+		if i >= len(words) || !some {
 			continue
 		}
 		n := int64(words[i])

@@ -170,3 +170,20 @@ func TestOddities(t *testing.T) {
 		}
 	}
 }
+
+// TestMasks: words are signed numbers, as in DCGM, and a mask without a bit is none.
+func TestMasks(t *testing.T) {
+	f := func(in []uint, want ...float64) {
+		t.Helper()
+		out := make([]float64, 4)
+		masks(out, in, nvml.SUCCESS)
+		if !slices.EqualFunc(out, want, func(a, b float64) bool { return a == b || a != a && b != b }) {
+			t.Errorf("%x: got %v, want %v", in, out, want)
+		}
+	}
+	f([]uint{math.MaxUint, 0, 0, 0}, -1, 0, 0, 0)
+	f([]uint{0, 0, 1, 0}, 0, 0, 1, 0)
+	f([]uint{1<<53 + 1, 1, 0, 0}, nan, 1, 0, 0)
+	f([]uint{0, 0, 0, 0}, nan, nan, nan, nan)
+	f(nil, nan, nan, nan, nan)
+}
