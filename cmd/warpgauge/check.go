@@ -37,11 +37,8 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration) erro
 	if err != nil {
 		return err
 	}
-	csv := newCounters(cfg)
-	if path != "" {
-		csv.found = config.Counters{Path: path}
-	}
-	data, name, err := csv.read()
+	csv := newCounters(cfg, path)
+	data, name, err := csv.read(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 
@@ -12,29 +13,21 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// counters finds, reads and parses the counters CSV.
+// counters reads and parses the counters CSV.
 type counters struct {
 	cfg   *config.Config
-	found config.Counters
+	found *config.Counters
 }
 
-func newCounters(cfg *config.Config) *counters {
-	return &counters{cfg: cfg, found: cfg.FindCounters()}
+// newCounters takes the CSV at path, or if that is empty the one that is configured.
+func newCounters(cfg *config.Config, path string) *counters {
+	return &counters{cfg: cfg, found: cfg.Counters(path)}
 }
 
-// read returns the content and the name of the CSV. A file that was found once
-// is not left for another; from the list built in, a default file that has
-// appeared takes over.
-func (c *counters) read() ([]byte, string, error) {
-	if c.found.Path == "" {
-		c.found = c.cfg.FindCounters()
-	}
-	data, err := c.found.Read(etc.DefaultCounters())
-	return data, c.found.Name(), err
+// read returns the content and the name of the CSV.
+func (c *counters) read(ctx context.Context) ([]byte, string, error) {
+	return c.found.Read(ctx, etc.DefaultCounters())
 }
-
-// path is the file to watch; empty for the list built in.
-func (c *counters) path() string { return c.found.Path }
 
 // parse returns the list and all problems of it.
 func (c *counters) parse(data []byte, name string) (field.List, []field.Problem, error) {
@@ -77,8 +70,8 @@ func (c *counters) list(data []byte, name string, log *zap.Logger) (field.List, 
 }
 
 // first reads the CSV at start. All its errors are for the user to correct.
-func (c *counters) first(log *zap.Logger) (field.List, []byte, error) {
-	data, name, err := c.read()
+func (c *counters) first(ctx context.Context, log *zap.Logger) (field.List, []byte, error) {
+	data, name, err := c.read(ctx)
 	if err != nil {
 		return field.List{}, nil, err
 	}

@@ -25,7 +25,7 @@ var errNothingAsked = errors.New("the counters file asks for nothing")
 // runs: a signal, a request and a change of the file all end in reload. The list
 // in service stays until a better one is complete.
 type reloader struct {
-	read  func() ([]byte, string, error) // content and name of the counters CSV
+	read  func(context.Context) ([]byte, string, error) // content and name of the counters CSV
 	parse func(data []byte, name string, log *zap.Logger) (field.List, error)
 	apply func(context.Context, field.List) error
 	log   *zap.Logger
@@ -33,7 +33,7 @@ type reloader struct {
 	turn    chan struct{} // holds one token while a reload is under way
 	asked   chan string   // causes that wait for run
 	running atomic.Bool
-	seen    atomic.Pointer[[]byte] // what was read last, good or bad
+	seen    atomic.Pointer[[]byte] // what was read last, good or bad; nil: it could not be read
 
 	// Of the holder of the turn.
 	content []byte // of the list that was applied last
@@ -94,18 +94,23 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	defer r.running.Store(false)
 
 	log := r.log.With(zap.String("cause", cause))
-	data, name, err := r.read()
+	data, name, err := r.read(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // the exporter is stopping, or the request was abandoned
+	}
 	if err != nil {
+		r.seen.Store(nil)
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
 	r.seen.Store(&data)
+	csv := log // parse adds the name itself
 	log = log.With(zap.String("file", name))
 	if bytes.Equal(data, r.content) && !r.partial {
 		r.metrics.unchanged(time.Now())
 		log.Info("counters are unchanged")
 		return nil
 	}
-	list, err := r.parse(data, name, log)
+	list, err := r.parse(data, name, csv)
 	if err != nil {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
@@ -141,10 +146,15 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	return err
 }
 
-// lastRead returns what was read last. The file watch compares with it, rather
-// than with what it saw itself: a list that came and went between two of its
-// looks may have been put into service by a signal or a request.
-func (r *reloader) lastRead() []byte { return *r.seen.Load() }
+// lastRead returns what was read last, and whether it could be read. The file watch
+// compares with it, rather than with what it saw itself: a list that came and went between
+// two of its looks may have been put into service by a signal or a request.
+func (r *reloader) lastRead() (data []byte, readable bool) {
+	if seen := r.seen.Load(); seen != nil {
+		return *seen, true
+	}
+	return nil, false
+}
 
 // inProgress says whether a reload is under way.
 func (r *reloader) inProgress() bool { return r.running.Load() }
@@ -160,7 +170,7 @@ func newReloadMetrics() *reloadMetrics {
 	m := &reloadMetrics{
 		ok: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_successful",
-			Help: "1 if the counters CSV was good when it was read last, 0 if an older list is in service.",
+			Help: "1 if the counters CSV was good when it was read last, 0 if it was not or could not be read: an older list is in service.",
 		}),
 		when: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_success_timestamp_seconds",

@@ -478,16 +478,15 @@ func TestHostname(t *testing.T) {
 	}
 }
 
-func TestFindCounters(t *testing.T) {
+func TestCounters(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first.csv"), filepath.Join(dir, "second.csv")
 	builtIn := []byte("built in")
 	read := func(s *Set, err error) (string, string, error) {
 		must(t, err)
 		s.config.DefaultFiles = []string{first, second}
-		found := s.config.FindCounters()
-		data, err := found.Read(builtIn)
-		return found.Name(), string(data), err
+		data, name, err := s.config.Counters("").Read(t.Context(), builtIn)
+		return name, string(data), err
 	}
 	want := func(name, content string) func(string, string, error) {
 		return func(gotName, got string, err error) {
