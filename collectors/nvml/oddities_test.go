@@ -154,7 +154,6 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_FB_USED_PERCENT":                     nan,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS": 1e9,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS":   nan,
-		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":                5,
 	}
 	for name, v := range want {
 		if g, ok := got[name]; !ok {
@@ -168,4 +167,21 @@ func TestOddities(t *testing.T) {
 			t.Errorf("%s: a column, with %v, of what the library does not have", name, v)
 		}
 	}
+}
+
+// TestMasks: words are signed numbers, as in DCGM, and a mask without a bit is none.
+func TestMasks(t *testing.T) {
+	f := func(in []uint, want ...float64) {
+		t.Helper()
+		out := make([]float64, 4)
+		masks(out, in, nvml.SUCCESS)
+		if !slices.EqualFunc(out, want, func(a, b float64) bool { return a == b || a != a && b != b }) {
+			t.Errorf("%x: got %v, want %v", in, out, want)
+		}
+	}
+	f([]uint{math.MaxUint, 0, 0, 0}, -1, 0, 0, 0)
+	f([]uint{0, 0, 1, 0}, 0, 0, 1, 0)
+	f([]uint{1<<53 + 1, 1, 0, 0}, nan, 1, 0, 0)
+	f([]uint{0, 0, 0, 0}, nan, nan, nan, nan)
+	f(nil, nan, nan, nan, nan)
 }
