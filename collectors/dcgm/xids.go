@@ -159,10 +159,7 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 		}
 		x.fetched[i], d.put = last, max(d.put, last)
 	}
-	lives, err := x.lives(n, list, o)
-	if err != nil {
-		return err
-	}
+	lives := x.lives(n, list, o)
 	for i := range x.devices {
 		d := &x.devices[i]
 		d.whole = float64(x.now().UnixMicro())
@@ -177,28 +174,22 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 // lives returns a time stamp at which the engine was alive already, the oldest that is to
 // be had; 0 if there is none. For that the engine keeps the history of a field that
 // the list does not ask for: it remembers one watch of a field by each client.
-func (x *xids) lives(n *node, list []field.Reading, o Options) (int64, error) {
+func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 	id := uint16(65) // DCGM_FI_DEV_COMPUTE_MODE
 	if asks(list, field.ID(id)) {
 		id = 66 // DCGM_FI_DEV_PERSISTENCE_MODE
 	}
 	b := newBlock(n, kindGPU, max(lifeEvery, o.Interval), n.byKind(kindGPU)[:1], []uint16{id})
 	b.keep = xidKeep
-	switch err := b.watch(x.engine, refusals{}); {
-	case severed(err):
-		return 0, fmt.Errorf("watch the engine: %w", err)
-	case err != nil || len(b.fields) == 0:
-		return 0, nil
+	if err := b.watch(x.engine, refusals{}); err != nil || len(b.fields) == 0 {
+		return 0
 	}
 	b.divide(1)
 	x.life = b
-	switch count, err := x.engine.since(b, []int64{0}, x.events[:1]); {
-	case severed(err):
-		return 0, err
-	case err != nil || count == 0:
-		return 0, nil
+	if count, err := x.engine.since(b, []int64{0}, x.events[:1]); err != nil || count == 0 {
+		return 0
 	}
-	return x.events[0].micros, nil
+	return x.events[0].micros
 }
 
 func asks(list []field.Reading, id field.ID) bool {
