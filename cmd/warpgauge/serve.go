@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/supervisor"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -79,9 +78,6 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
-	if err := dropCapabilities(cfg, all, log); err != nil {
-		log.Warn("keeping capabilities that are of no use here", zap.Error(err))
-	}
 	stages := append(p.stages(), stage{
 		name: "reloader", grace: shortGrace,
 		run: func(ctx context.Context) error { return r.run(ctx, signals.hangup) },
@@ -102,25 +98,6 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		})
 	}
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
-}
-
-// dropCapabilities takes from this process what only the vendors' libraries
-// need, where all of them have processes of their own. The port is open by now.
-func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
-	children := false
-	for _, v := range all {
-		if children = children || v.isolated; !v.isolated && !v.harmless {
-			return nil
-		}
-	}
-	if !children || !cfg.DropCapabilities {
-		return nil
-	}
-	was, err := supervisor.DropCapabilities()
-	if err == nil && was != 0 {
-		log.Info("effective capabilities dropped; child processes have their own", zap.Stringer("were", was))
-	}
-	return err
 }
 
 func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
