@@ -145,13 +145,12 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	return devices, targets
 }
 
-// linkDevice is link n of a GPU, from 0. Its label counts from 1, as in
-// dcgm-exporter.
+// linkDevice is link n of a GPU, as NVML numbers them from 0.
 func linkDevice(parent collector.Device, n uint32) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Link, parent.ID
-	number := strconv.Itoa(int(n) + 1)
+	number := strconv.Itoa(int(n))
 	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
 	d.ID = parent.ID + "/link" + number
 	return d
@@ -199,6 +198,9 @@ type vgpu struct {
 func (a *assembly) vgpus(g *gpu) []vgpu {
 	if !a.wants(field.VGPU) || !a.lib.has("nvmlDeviceGetActiveVgpus") {
 		return nil
+	}
+	if _, code := countVGPUs(a.lib, g.handle); code != nvml.SUCCESS {
+		return nil // there are none, or more than go-nvml should make room for
 	}
 	all, code := g.handle.GetActiveVgpus()
 	if code != nvml.SUCCESS {

@@ -35,6 +35,9 @@ type device interface {
 	// library has. It makes no call.
 	bind(c *call) (ask, bool)
 
+	// field is the number of a field in the device's driver, see fieldOf.
+	field(id uint32) (uint32, bool)
+
 	// values asks for fields of nvmlDeviceGetFieldValues. Each value has its
 	// answer; the one returned concerns all.
 	values(v []nvml.FieldValue) nvml.Return
@@ -65,6 +68,10 @@ func (h *handle) bind(c *call) (ask, bool) {
 		}
 	}
 	return ask{}, false
+}
+
+func (h *handle) field(id uint32) (uint32, bool) {
+	return fieldOf(branchOf(h.lib.versions().driver), id)
 }
 
 func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValues(v) }
@@ -159,8 +166,8 @@ var (
 		return code
 	}}}
 	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		pages, code := h.GetRetiredPages(nvml.PageRetirementCause(a[0]))
-		out[0] = float64(len(pages))
+		n, code := countRetiredPages(h.lib, h.Device, a[0])
+		out[0] = float64(n)
 		return code
 	}}}
 	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
@@ -171,8 +178,8 @@ var (
 		return code
 	}}}
 	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		s, code := h.GetUnrepairableMemoryFlag_v1()
-		out[0] = yes(s.BUnrepairableMemory != 0)
+		unrepairable, code := unrepairableMemory(h.lib, h.Device)
+		out[0] = yes(unrepairable)
 		return code
 	}}}
 	getPCIeReplay     = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
@@ -195,11 +202,6 @@ var (
 	}}}
 	getFabricInfo = &call{
 		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			if len(out) == 1 { // the summary, which the third version has
-				f, code := h.GetGpuFabricInfoV().V3()
-				out[0] = float64(f.HealthSummary)
-				return code
-			}
 			f, code := h.GetGpuFabricInfoV().V2()
 			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
 			return code
@@ -212,19 +214,16 @@ var (
 	}
 	// its third version
 	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		if len(out) == 1 { // the summary, which the third version has
-			f, code := h.GetGpuFabricInfoV().V3()
-			out[0] = float64(f.HealthSummary)
-			return code
-		}
-		f, code := h.GetGpuFabricInfoV().V2()
-		out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
+		f, code := h.GetGpuFabricInfoV().V3()
+		out[0] = float64(f.HealthSummary)
 		return code
 	}}}
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		p, code := platformInfo(h.lib, h.Device)
 		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
-			out[i] = float64(n)
+			if out[i] = float64(n); n == math.MaxUint8 {
+				out[i] = math.NaN()
+			}
 		}
 		return code
 	}}}
@@ -405,10 +404,14 @@ func countOf(symbol string) asker {
 
 // masks stores the words of a bit mask as DCGM does, as signed numbers, if a float64
 // can hold them exactly: a mask with other bits is worse than none.
+//
+// A mask without any bit is none: where the machine has one memory node, or a guest does not
+// know its own, drivers may say that the GPU is near all processors and near no memory.
 func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
+	some := slices.ContainsFunc(words, func(w uint) bool { return w != 0 })
 	for i := range out {
 		out[i] = math.NaN()
-		if i >= len(words) {
+		if i >= len(words) || !some {
 			continue
 		}
 		n := int64(words[i])

@@ -17,7 +17,7 @@ static int wg_call(void *f) { return (int)((wg_return (*)(void))f)(); }
 // nvmlSystemGetDriverVersion, nvmlSystemGetNVMLVersion
 static int wg_text(void *f, char *buf, unsigned int size) { return (int)((wg_return (*)(char *, unsigned int))f)(buf, size); }
 
-// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are.
+// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are. nvmlDeviceGetActiveVgpus.
 static int wg_list(void *f, void *dev, unsigned int *count, void *infos)
 {
 	return (int)((wg_return (*)(void *, unsigned int *, void *))f)(dev, count, infos);
@@ -39,7 +39,19 @@ static int wg_busy(void *f, void *dev, unsigned long long since, unsigned int *c
 	return code;
 }
 
-// nvmlDeviceGetPlatformInfo
+// nvmlDeviceGetProcessUtilization
+static int wg_old_busy(void *f, void *dev, unsigned long long since, unsigned int *count, void *samples)
+{
+	return (int)((wg_return (*)(void *, void *, unsigned int *, unsigned long long))f)(dev, samples, count, since);
+}
+
+// nvmlDeviceGetRetiredPages
+static int wg_pages(void *f, void *dev, unsigned int cause, unsigned int *count, unsigned long long *pages)
+{
+	return (int)((wg_return (*)(void *, unsigned int, unsigned int *, unsigned long long *))f)(dev, cause, count, pages);
+}
+
+// nvmlDeviceGetPlatformInfo, nvmlDeviceGetUnrepairableMemoryFlag_v1
 static int wg_struct(void *f, void *dev, void *p) { return (int)((wg_return (*)(void *, void *))f)(dev, p); }
 */
 import "C"
@@ -134,6 +146,49 @@ func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count i
 	return int(n), nvml.Return(code)
 }
 
+// go-nvml takes as much memory as the driver says that it needs, and slices a buffer by the count that
+// comes back. The lists that follow have a limit.
+
+// listOldBusy calls nvmlDeviceGetProcessUtilization, at f, as listProcesses does.
+func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
+	n := C.uint(count)
+	var at unsafe.Pointer
+	if len(buf) > 0 {
+		at = unsafe.Pointer(&buf[0])
+	}
+	code := C.wg_old_busy(f, raw(d), C.ulonglong(since), &n, at)
+	return int(n), nvml.Return(code)
+}
+
+// countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires 64 pages at most.
+func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
+	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
+	})
+}
+
+// countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has 48 at most.
+func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
+	return countOfList(l, "nvmlDeviceGetActiveVgpus", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_list(f, raw(d), n, unsafe.Pointer(room))
+	})
+}
+
+// countOfList makes a call with room for more than there can be, and does not believe that there is more.
+func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
+	f, err := l.dl.Lookup(symbol)
+	if err != nil {
+		return 0, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	var room [512]C.ulonglong
+	n := C.uint(len(room))
+	code := nvml.Return(call(f, &n, &room[0]))
+	if code == nvml.SUCCESS && int(n) > len(room) {
+		code = nvml.ERROR_UNKNOWN
+	}
+	return int(n), code
+}
+
 // platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its
 // struct. go-nvml asks for the first, in which a serial number is something else.
 func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
@@ -144,4 +199,17 @@ func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Ret
 	p.Version = nvml.STRUCT_VERSION(p, 2)
 	code = nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&p)))
 	return p, code
+}
+
+// unrepairableMemory calls nvmlDeviceGetUnrepairableMemoryFlag_v1. go-nvml has 4 bytes for
+// what it writes, as its nvml.h has; DCGM calls it with a struct of another version, which
+// is longer. Here is room for either.
+func unrepairableMemory(l *library, d nvml.Device) (bool, nvml.Return) {
+	f, err := l.dl.Lookup("nvmlDeviceGetUnrepairableMemoryFlag_v1")
+	if err != nil {
+		return false, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	var words [16]C.uint // the flag is the first
+	code := nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&words[0])))
+	return words[0] != 0, code
 }

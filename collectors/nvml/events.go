@@ -27,8 +27,11 @@ const (
 	// this is lost, and logged to be.
 	mostWaiting = 256
 
-	// maxCodes bounds the different XIDs that are remembered; a driver knows less than 200.
-	maxCodes = 1024
+	// maxCodes bounds the different XIDs that are remembered; and logged; a driver knows less than 200.
+	maxCodes = 256
+
+	// mostLast bounds the instances of which the last XID is remembered: a GPU has fewer.
+	mostLast = 2 * mostInstances
 
 	// noInstance is NVML's id of a GPU or compute instance for "none".
 	noInstance = 0xffffffff
@@ -208,6 +211,7 @@ func (x *xids) add(e xid) {
 	x.waiting = append(x.waiting, e)
 	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
 	x.last = append(x.last, e)
+	x.last = slices.Delete(x.last, 0, max(0, len(x.last)-mostLast))
 	if _, known := x.codes[e.code]; !known && len(x.codes) < maxCodes {
 		x.codes[e.code] = struct{}{}
 		x.log.Warn("XID", zap.Uint64("xid", e.code), zap.String("meaning", field.XIDText(int(min(e.code, 1<<30)))))
@@ -228,8 +232,8 @@ const (
 	slotsOfInstance = 2
 )
 
-// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, blank until there was
-// one, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
+// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and 0 while an event set is
+// open that has reported none, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
 // when the driver says that MIG was configured in another way. It is the last part of a source:
 // the XID of a GPU that is lost comes with the failure.
 type eventsPart struct {
@@ -315,7 +319,9 @@ func (p *eventsPart) fillLatest(row []float64, due []bool) {
 		if !due[i] {
 			continue
 		}
-		row[i] = math.NaN()
+		if row[i] = math.NaN(); p.set != nil {
+			row[i] = 0
+		}
 		for _, e := range p.last { // the newest of several at the end
 			if p.device(e) == p.cols[i].Device {
 				row[i] = float64(e.code)

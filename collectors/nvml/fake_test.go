@@ -3,7 +3,7 @@
 package nvml
 
 import (
-	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -26,6 +25,11 @@ type fakeDevice struct {
 	code    nvml.Return   // of all field values
 	hang    chan struct{} // calls return when it is closed; nil: at once
 	made    int           // calls
+	branch  int           // of the driver
+	asked   []int         // how many field values each call asked for
+
+	// scoped answers fields that fields does not have, by their scope.
+	scoped func(id, scope uint32) (float64, nvml.Return)
 }
 
 var _ device = (*fakeDevice)(nil)
@@ -33,7 +37,7 @@ var _ device = (*fakeDevice)(nil)
 func (d *fakeDevice) bind(c *call) (ask, bool) {
 	f, ok := d.results[c]
 	if c == getFieldValues {
-		return ask{name: c.name(), results: 1}, len(d.fields) > 0
+		return ask{name: c.name(), results: 1}, len(d.fields) > 0 || d.scoped != nil
 	}
 	return ask{name: c.name(), results: (*c)[0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
 		d.made++
@@ -46,14 +50,20 @@ func (d *fakeDevice) bind(c *call) (ask, bool) {
 	}}, ok
 }
 
+func (d *fakeDevice) field(id uint32) (uint32, bool) { return fieldOf(d.branch, id) }
+
 func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 	d.made++
+	d.asked = append(d.asked, len(all))
 	for i := range all {
-		if v, ok := d.fields[all[i].FieldId]; ok {
-			all[i].NvmlReturn, all[i].ValueType = uint32(nvml.SUCCESS), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG)
-			for b := range 8 {
-				all[i].Value[b] = byte(uint64(v) >> (8 * b))
-			}
+		v, ok := d.fields[all[i].FieldId]
+		code := nvml.SUCCESS
+		if !ok && d.scoped != nil {
+			v, code = d.scoped(all[i].FieldId, all[i].ScopeId)
+		}
+		if ok || d.scoped != nil {
+			all[i].NvmlReturn, all[i].ValueType = uint32(code), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG)
+			binary.NativeEndian.PutUint64(all[i].Value[:], uint64(v))
 		}
 	}
 	return d.code
@@ -168,34 +178,13 @@ func fakeGPU(index int, uuid, pci string) *gpu {
 	return g
 }
 
-func discoverFakes(t *testing.T, b *fakeBoards) ([]*gpu, *observer.ObservedLogs, error) {
-	t.Helper()
-	core, logs := observer.New(zap.WarnLevel)
-	d := discovery{lib: b, o: Options{Root: t.TempDir(), Log: zap.New(core)}, pending: &pending{patience: time.Minute}}
-	gpus, err := d.gpus(context.Background())
-	return gpus, logs, err
-}
-
 // TestImplausibleCount: a library that counts more GPUs than there can be does not take
 // away those that there are.
 func TestImplausibleCount(t *testing.T) {
-	for _, n := range []int{math.MaxUint32, mostGPUs + 1, -1} {
-		gpus, logs, err := discoverFakes(t, &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}})
-		if err != nil || len(gpus) != 2 || logs.FilterMessageSnippet("implausible").Len() != 1 {
-			t.Errorf("%d: %d GPUs, %v, log %v", n, len(gpus), err, logs.All())
+	for n, leftOut := range map[int]int{math.MaxUint32: math.MaxUint32 - 256, 257: 1, -1: math.MaxUint32 - 256, 256: 0} {
+		d := discovery{lib: &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}}, o: Options{Root: t.TempDir()}, pending: &pending{patience: time.Minute}}
+		if gpus, err := d.gpus(t.Context()); err != nil || len(gpus) != 2 || d.leftOut != leftOut {
+			t.Errorf("%d: %d GPUs, %v, %d left out, want %d", n, len(gpus), err, d.leftOut, leftOut)
 		}
-	}
-}
-
-// TestTwoGPUsWithOneUUID: the second is left out.
-func TestTwoGPUsWithOneUUID(t *testing.T) {
-	gpus, logs, err := discoverFakes(t, &fakeBoards{n: 3, gpus: map[int]*gpu{
-		0: fakeGPU(0, "GPU-a", "00000000:0B:00.0"), 1: fakeGPU(1, "GPU-a", "00000000:0C:00.0"), 2: fakeGPU(2, "GPU-b", "00000000:0D:00.0"),
-	}})
-	if err != nil || len(gpus) != 2 || gpus[0].index != 0 || gpus[1].index != 2 {
-		t.Errorf("%d GPUs, %v", len(gpus), err)
-	}
-	if lines := logs.FilterMessageSnippet("one UUID").All(); len(lines) != 1 || lines[0].ContextMap()["left_out"] != int64(1) {
-		t.Errorf("log: %v", lines)
 	}
 }

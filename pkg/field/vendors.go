@@ -10,6 +10,13 @@ const (
 	NVIDIAOFABusy
 	NVIDIAComputeProcesses
 	NVIDIAGraphicsProcesses
+	NVLinkPackets        // by direction
+	NVLinkBytes          // by direction
+	NVLinkErrors         // by kind
+	NVLinkRecoveries     // by result
+	NVLinkRecoveryEvents //
+	NVLinkBER            // by kind
+	NVLinkFEC            // by corrected
 )
 
 // nvidiaFields are by ascending id.
@@ -18,6 +25,13 @@ var nvidiaFields = [...]Descriptor{
 	{ID: NVIDIAOFABusy, Name: "nvidia_gpu_ofa_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the optical flow engines"},
 	{ID: NVIDIAComputeProcesses, Name: "nvidia_gpu_compute_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that compute on the GPU"},
 	{ID: NVIDIAGraphicsProcesses, Name: "nvidia_gpu_graphics_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that draw on the GPU"},
+	{ID: NVLinkPackets, Name: "nvidia_nvlink_packets_total", Kind: Int64, Level: Link, Max: mostCycles, Help: "Packets over the link by direction: tx, rx"},
+	{ID: NVLinkBytes, Name: "nvidia_nvlink_bytes_total", Kind: Int64, Level: Link, Unit: "bytes", Max: mostCycles, Help: "Data over the link by direction: tx, rx"},
+	{ID: NVLinkErrors, Name: "nvidia_nvlink_errors_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Errors of the link by kind: malformed_packet, buffer_overrun, receive, remote, general, integrity, transmit_discard, symbol, effective"},
+	{ID: NVLinkRecoveries, Name: "nvidia_nvlink_recoveries_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Recoveries of the link by result: successful, failed"},
+	{ID: NVLinkRecoveryEvents, Name: "nvidia_nvlink_recovery_events_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Times the link went into recovery, whatever came of it"},
+	{ID: NVLinkBER, Name: "nvidia_nvlink_bit_error_ratio", Kind: Double, Level: Link, Cost: Slow, Max: 1, Help: "Bit error rate of the link by kind: symbol, effective"},
+	{ID: NVLinkFEC, Name: "nvidia_nvlink_fec_blocks_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Blocks over the link by symbols that were corrected in them: 0 to 15"},
 }
 
 // What only AMD's GPUs have. Names and units follow Prometheus: base units, and
@@ -54,6 +68,7 @@ const (
 	AMDComputeUnits                         //
 	AMDOccupancy                            //
 	AMDPartition                            // by compute, memory
+	AMDUnread                               // by what
 	AMDUniqueID                             // a text, as all that follow
 	AMDComputePartition
 	AMDMemoryPartition
@@ -66,12 +81,12 @@ const (
 	mostCycles  = 9e18
 	mostBytes   = 1e18
 	mostSeconds = 1e10
-	mostCelsius = 250
+	mostCelsius = 150
 )
 
 // amdFields are by ascending id.
 var amdFields = [...]Descriptor{
-	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm3, vrgfx, vrsoc, vrmem, soc"},
+	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
 	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: mostSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
 	{ID: AMDVCNBusy, Name: "amd_gpu_vcn_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a video engine, which encodes and decodes"},
 	{ID: AMDJPEGBusy, Name: "amd_gpu_jpeg_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a JPEG engine"},
@@ -102,6 +117,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDComputeUnits, Name: "amd_gpu_compute_units", Kind: Int64, Level: Instance, Cost: Static, Max: 1e5, Help: "Compute units"},
 	{ID: AMDOccupancy, Name: "amd_gpu_compute_unit_occupancy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Compute units that have waves of a process, as a share of all"},
 	{ID: AMDPartition, Name: "amd_gpu_partition_info", Kind: Int64, Level: GPU, Cost: Static, Max: 1, Help: "How the GPU is divided: label compute is SPX, DPX, TPX, QPX or CPX; memory is NPS1, NPS2, NPS4 or NPS8"},
+	{ID: AMDUnread, Name: "amd_gpu_unread", Kind: Int64, Level: GPU, Max: 1e4, Help: "What is there and not read: gpu_metrics, 1 if its revision is not known; attributes, those of it that are not known; partitions, those that the device control group hides"},
 	{ID: AMDUniqueID, Name: "amd_gpu_unique_id", Kind: String, Level: GPU, Cost: Static, Help: "Unique id, 16 hexadecimal digits"},
 	{ID: AMDComputePartition, Name: "amd_gpu_compute_partition", Kind: String, Level: GPU, Cost: Static, Help: "Compute partition mode"},
 	{ID: AMDMemoryPartition, Name: "amd_gpu_memory_partition", Kind: String, Level: GPU, Cost: Static, Help: "Memory partition mode"},
