@@ -91,7 +91,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	cfg := docsConfig(jobs)
-	list, _, err := (&counters{cfg: cfg}).parse([]byte(docsCounters), "")
+	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(docsCounters)})
 	if err != nil {
 		return nil, err
 	}

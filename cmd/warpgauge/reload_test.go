@@ -38,10 +38,12 @@ func newBench(initial string) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, reg: prometheus.NewRegistry()}
 	b.apply = func(context.Context, field.List) error { return nil }
-	b.reloader = newReloader([]byte(initial), zap.New(core), time.Now())
+	b.reloader = newReloader(&config.Content{CSV: []byte(initial)}, zap.New(core), time.Now())
 	b.metrics.register(b.reg)
 	csv := &counters{cfg: config.Default()}
-	b.reloader.read = func(context.Context) ([]byte, string, error) { return []byte(b.file), "counters.csv", b.readErr }
+	b.reloader.read = func(context.Context) (*config.Content, error) {
+		return &config.Content{CSV: []byte(b.file), Name: "counters.csv"}, b.readErr
+	}
 	b.reloader.parse = csv.list
 	b.reloader.apply = func(ctx context.Context, l field.List) error {
 		b.applied = append(b.applied, len(l.Fields))
@@ -276,17 +278,17 @@ func TestCountersStayWithTheirFile(t *testing.T) {
 	path := dir + "/default-counters.csv"
 	cfg := config.Default()
 	cfg.DefaultFiles = []string{path}
-	c := newCounters(cfg, "")
-	_, name, err := c.read(t.Context())
-	if err != nil || name != "built-in default-counters.csv" {
-		t.Fatalf("counters are %q, %v, want the list built in", name, err)
+	c := (&app{}).newCounters(cfg, "")
+	in, err := c.read(t.Context())
+	if err != nil || in.Name != "built-in default-counters.csv" {
+		t.Fatalf("counters are %v, %v, want the list built in", in, err)
 	}
 	writeFile(t, path, csvA)
-	if data, name, err := c.read(t.Context()); err != nil || name != path || string(data) != csvA {
-		t.Fatalf("counters are %q in %q, %v, want the file that has appeared", data, name, err)
+	if in, err := c.read(t.Context()); err != nil || in.Name != path || string(in.CSV) != csvA {
+		t.Fatalf("counters are %v, %v, want the file that has appeared", in, err)
 	}
 	must(t, os.Remove(path))
-	if _, _, err := c.read(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := c.read(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Fatalf("read = %v, want that the file is gone", err)
 	}
 }

@@ -52,7 +52,7 @@ func (a *app) serve(ctx context.Context) error {
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
 func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
-	csv := newCounters(cfg, "")
+	csv := a.newCounters(cfg, "")
 	list, content, err := csv.first(ctx, log)
 	if err != nil {
 		return nil, err
@@ -89,11 +89,12 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
-	if path := csv.found.Path(); path != "" {
+	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
-			name: "file watch", grace: shortGrace,
+			name: "watch of " + path, grace: shortGrace,
 			run: func(ctx context.Context) error {
-				return config.Watch(ctx, path, log.Named("watch"), r.lastRead, func() { r.ask("file change") })
+				seen := func() ([]byte, bool) { return csv.found.Seen(path) }
+				return config.Watch(ctx, path, log.Named("watch"), seen, func() { r.ask("file change") })
 			},
 		})
 	}

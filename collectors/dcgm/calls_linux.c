@@ -238,7 +238,11 @@ int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64
              wg_cell *cells, int *count) {
 	NEED(dcgmGetMultipleValuesForField);
 	int room = *count;
-	for (int i = 0; i < room; i++) scratch[i].version = WG_VERSION(wg_value1, 1);
+	for (int i = 0; i < room; i++) {
+		scratch[i].version = WG_VERSION(wg_value1, 1);
+		scratch[i].status = ST_NO_DATA; // of what is not written, whatever the count says
+		scratch[i].micros = 0;
+	}
 	int r = FN(dcgmGetMultipleValuesForField)(handle, gpu, field, count, after_us, 0, ORDER_ASCENDING, scratch);
 	if (*count > room) *count = room;
 	if (*count < 0 || r != ST_OK) *count = 0;

@@ -82,19 +82,20 @@ type cpu struct {
 type node struct {
 	devices  []collector.Device
 	entities []entity // of devices
+	twice    int      // devices that have the ID of another one
 }
 
-// add reports whether the device is new. A second one with the same ID, such as a
-// GPU with the UUID of another, is left out.
-func (n *node) add(d collector.Device, e entity) bool {
+// add adds a device. A second one with the same ID, such as a GPU with the UUID of another, is
+// left out.
+func (n *node) add(d collector.Device, e entity) {
 	for i := range n.devices {
 		if n.devices[i].ID == d.ID {
-			return false
+			n.twice++
+			return
 		}
 	}
 	n.devices = append(n.devices, d)
 	n.entities = append(n.entities, e)
-	return true
 }
 
 // byKind returns the indexes of the devices of a kind.

@@ -166,8 +166,8 @@ var (
 		return code
 	}}}
 	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		pages, code := h.GetRetiredPages(nvml.PageRetirementCause(a[0]))
-		out[0] = float64(len(pages))
+		n, code := countRetiredPages(h.lib, h.Device, a[0])
+		out[0] = float64(n)
 		return code
 	}}}
 	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {

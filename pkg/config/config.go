@@ -23,6 +23,9 @@ import (
 type Config struct {
 	// What is read.
 	Collectors   string   // path of the counters CSV, if CollectorsGiven
+	ConfigMap    string   // NAMESPACE:NAME of one that holds the CSV; "" means none
+	ConfigFile   string   // path of the YAML configuration; "" means none
+	YAML         *YAML    // what was in it at start; nil means none
 	DefaultFiles []string // tried if the user names no CSV; set by main, so that tests do not read the machine's
 	Strict       bool     // an unknown field in the CSV is an error
 

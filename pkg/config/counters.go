@@ -1,10 +1,15 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
@@ -22,45 +27,136 @@ func DefaultCounters() []string { return []string{contractCounters, ownCounters}
 // builtInName is what messages call the list built in.
 const builtInName = "built-in default-counters.csv"
 
-// Counters finds and reads the counters CSV. Its methods are not for concurrent use.
+// Counters finds and reads the field list. Read is called by one goroutine at a
+// time, the other methods by any.
 type Counters struct {
-	files    *file.Reader
-	path     string   // of the file in use; empty: none was found yet
+	files     *file.Reader
+	configMap func(ctx context.Context, namespace, name string) ([]byte, error)
+	mapName   string // NAMESPACE:NAME; empty: none
+	yaml      string // path of the configuration file; empty: none
+
+	path     string   // of the CSV in use; empty: none was found yet
+	named    bool     // by the user, with a flag or a variable
 	defaults []string // tried until one is found
+
+	mu   sync.Mutex
+	seen map[string][]byte // content of each file at the last read; nil: it could not be read
 }
 
-// Counters returns the counters CSV at path, which may be empty: then it is the one that
-// the user has configured, else the first default file that exists, else the list built in.
-func (c *Config) Counters(path string) *Counters {
-	out := &Counters{files: file.NewReader(field.MaxFileBytes), path: path}
+// Content is what was read.
+type Content struct {
+	CSV  []byte
+	Name string // of the CSV, in messages
+	YAML *YAML  // the configuration file as it is now; nil: none
+
+	yaml []byte
+}
+
+// Equal reports whether both say the same.
+func (c *Content) Equal(o *Content) bool {
+	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml)
+}
+
+// Counters returns the field list at path, which may be empty: then it is the one that
+// the user has configured, else the first default file that exists, else the list built
+// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
+func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
+	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, seen: map[string][]byte{}}
 	switch {
 	case path != "":
+		out.yaml = ""
+	case c.ConfigMap != "":
+		out.mapName, out.named = c.ConfigMap, true
 	case c.CollectorsGiven():
-		out.path = c.Collectors
+		out.path, out.named = c.Collectors, true
 	default:
 		out.defaults = c.DefaultFiles
 	}
 	return out
 }
 
-// Path returns the file that was read last; empty for the list built in.
-func (c *Counters) Path() string { return c.path }
+// Paths returns the files that were read last.
+func (c *Counters) Paths() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.seen))
+}
 
-// Read returns the content of the CSV and what messages call it. A file that was found
-// once is not left for another; from the list built in, a default file that has appeared
-// takes over. One that exists but cannot be read is an error.
-func (c *Counters) Read(ctx context.Context, builtIn []byte) (data []byte, name string, err error) {
-	if c.path == "" {
-		for _, path := range c.defaults {
-			if data, err = c.files.Read(ctx, path); !errors.Is(err, fs.ErrNotExist) {
-				c.path = path
-				return data, path, explain(err, path)
-			}
+// Seen returns the content of a file when it was read last, and whether it could be read.
+func (c *Counters) Seen(path string) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data := c.seen[path]
+	return data, data != nil
+}
+
+// Read returns the field list as it is now. A file that was found once is not left for
+// another; from the list built in, a default file that has appeared takes over. One that
+// exists but cannot be read is an error.
+func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
+	out := &Content{}
+	given := c.path // the user's choice, or a default file that was found
+	if c.yaml != "" {
+		data, err := c.readFile(ctx, c.yaml)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration file: %w", err)
 		}
-		return builtIn, builtInName, nil
+		y, err := parseYAML(data, c.yaml)
+		if err != nil {
+			return nil, err
+		}
+		out.yaml, out.YAML = data, y
+		switch {
+		case c.named:
+		case y.file != "":
+			given = y.file
+		case len(y.fields) > 0:
+			out.CSV, out.Name = y.csv(), c.yaml
+			return out, nil
+		}
 	}
-	data, err = c.files.Read(ctx, c.path)
-	return data, c.path, explain(err, c.path)
+	var err error
+	switch {
+	case c.mapName != "":
+		namespace, name, _ := strings.Cut(c.mapName, ":")
+		out.Name = "ConfigMap " + c.mapName
+		out.CSV, err = c.configMap(ctx, namespace, name)
+		return out, err
+	case given != "":
+		out.Name = given
+		out.CSV, err = c.readFile(ctx, given)
+		return out, explain(err, given)
+	}
+	for _, path := range c.defaults {
+		if out.CSV, err = c.readFile(ctx, path); !errors.Is(err, fs.ErrNotExist) {
+			c.path = path
+			out.Name = path
+			return out, explain(err, path)
+		}
+	}
+	out.CSV, out.Name = builtIn, builtInName
+	return out, nil
+}
+
+// readFile reads a file and notes what was read. A default file that is not there is not
+// noted.
+func (c *Counters) readFile(ctx context.Context, path string) ([]byte, error) {
+	data, err := c.files.Read(ctx, path)
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.seen[path] = data[:len(data):len(data)]
+		if data == nil {
+			c.seen[path] = []byte{}
+		}
+	case !slices.Contains(c.defaults, path) || c.path == path:
+		c.seen[path] = nil
+	}
+	return data, err
 }
 
 // explain says what to do about an error of reading a counters CSV.

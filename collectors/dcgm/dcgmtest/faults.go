@@ -125,6 +125,9 @@ func (e *Engine) Reverse(on bool) { e.setting("order", digit(on)) }
 // OtherGroups is how many groups other clients have.
 func (e *Engine) OtherGroups(n int) { e.setting("groups", strconv.Itoa(n)) }
 
+// CountAll makes all lists say that they have so many entries, whatever they have; 0 takes it back.
+func (e *Engine) CountAll(n uint32) { e.setting("counts", strconv.FormatUint(uint64(n), 10)) }
+
 // FirstValue is how long after a watch the engine has the first value.
 func (e *Engine) FirstValue(d time.Duration) {
 	e.setting("first", strconv.FormatInt(d.Microseconds(), 10))

@@ -97,6 +97,7 @@ struct state {
 	int links_version;  // the newest that the library takes
 	int order;          // of replies: 0 as asked, 1 the other way round
 	int other_groups;   // of other clients
+	unsigned counts;    // what all lists say that they have; 0: the truth
 	int64_t epoch;      // µs since 1970
 	int64_t first;      // µs from a watch to its first value
 	char types[65536];  // of fields; 0 unknown
@@ -150,6 +151,7 @@ int64_t now_micros(void);
 dcgmReturn_t enter(enum function f);
 dcgmReturn_t leave(dcgmReturn_t r);
 extern struct state *S;
+#define LIE(count) ((count) = S->counts ? (__typeof__(count))S->counts : (count))
 dcgmReturn_t wrong_version(void);
 dcgmReturn_t beyond_limit(dcgmReturn_t r);
 

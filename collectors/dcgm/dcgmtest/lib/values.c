@@ -209,6 +209,6 @@ dcgmReturn_t dcgmGetMultipleValuesForField(dcgmHandle_t h, int gpu, unsigned sho
 		if (x->gpu != gpu || !within(x->micros, from, to) || x->micros > frozen) continue;
 		fill_v1(&out[n++], field, &(struct answer){.type = 'i', .micros = x->micros, .i64 = x->code, .text = ""});
 	}
-	*count = n;
+	*count = LIE(n);
 	return leave(n ? DCGM_ST_OK : DCGM_ST_NO_DATA);
 }
