@@ -60,7 +60,7 @@ func TestE2ENVMLOldDriver(t *testing.T) {
 			t.Errorf("%v is on the page of a driver that cannot tell it", s[0].labels)
 		}
 	}
-	if err := p.want(0, "DCGM_EXP_GPU_HEALTH_STATUS", "gpu", "0", "health_watch", "THERMAL"); err != nil {
+	if err := p.want(0, "DCGM_EXP_GPU_HEALTH_STATUS", "gpu", "0", "health_watch", "POWER"); err != nil {
 		t.Error(err)
 	}
 	if n := strings.Count(n.Output(), "no XID events"); n != 8 {
