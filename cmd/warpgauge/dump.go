@@ -194,6 +194,9 @@ func (d *dumper) source(s *view.Source) dumpedSource {
 	out := dumpedSource{Collector: s.Collector, Devices: s.Devices, Rows: s.Ring.Head(), Values: []dumpedValue{}}
 	known := s.Ring.Latest(&d.row) && len(d.row.Cells) == len(s.Columns)
 	for i, c := range s.Columns {
+		if c.Buffer > 0 {
+			continue
+		}
 		v := dumpedValue{Device: c.Device, Field: fmt.Sprint(c.Field), Labels: c.Labels}
 		if desc, ok := field.ByID(c.Field); ok {
 			v.Field, v.Unit = desc.Name, desc.Unit
