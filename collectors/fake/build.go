@@ -61,6 +61,7 @@ func (b *builder) gpu(i int) *source {
 	for _, part := range slices {
 		b.instance(s, g, part)
 	}
+	b.buffers(s, g)
 	for n := range g.board.links {
 		b.link(s, linkDevice(s.devices[0], n), link{g, n})
 	}

@@ -70,11 +70,11 @@ func TestPartsOfAMillisecondAreCarried(t *testing.T) {
 // and the reading next to it does not.
 func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	b := newBoard(2, "GPU-a")
-	b.Columns = collector.AppendBufferColumns(b.Columns, 0, descPower.ID)
+	buffer := collector.NewBuffer(60, 0)
+	b.Columns = buffer.AppendColumns(b.Columns, 0, descPower.ID)
 	b.cells = make([]float64, len(b.Columns))
 	b.Ring = ring.Make(64, 1, len(b.cells))
 	block := b.cells[cellsPerDevice:]
-	var buffer collector.Buffer
 	buffer.Start(1_000_000)
 	s := New(Options{})
 	v := viewOf(b)

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -14,12 +15,12 @@ import (
 // block if there is one, so that a burst between two rows is in them; nothing else
 // uses it.
 
-// BufferSamples is how many samples a row has room for. A busy GPU's power is sampled
-// about 60 times a second.
-const BufferSamples = 64
-
-// BufferWidth is how many columns a block has.
-const BufferWidth = 2 * BufferSamples
+// The room for samples in a row: what a driver makes in an interval (0: that of the
+// session, which is taken for a second) and some more. What does not fit is merged.
+const (
+	spareSamples = 3
+	mostSamples  = 64
+)
 
 // maxSampleGap is how far apart two samples of a buffer can be, so that the time
 // between them counts as the second one's. The slowest pace seen is a second (power of
@@ -27,21 +28,31 @@ const BufferWidth = 2 * BufferSamples
 // overflowed, say, nobody knows what was before the first sample.
 const maxSampleGap = 1500 * time.Millisecond
 
-// AppendBufferColumns appends the block of a device's field.
-func AppendBufferColumns(to []Column, device int, id field.ID) []Column {
-	for i := range BufferWidth {
-		to = append(to, Column{Device: device, Field: id, Buffer: i + 1})
-	}
-	return to
-}
-
-// Buffer puts each sample of a driver's buffer once into a row. The zero Buffer is empty
-// and has seen no sample. It allocates nothing.
+// Buffer puts each sample of a driver's buffer once into a row.
 type Buffer struct {
 	last   int64 // stamp of the newest sample that was added, µs
 	n      int
-	values [BufferSamples]float64
-	millis [BufferSamples]float64
+	values []float64
+	millis []float64
+}
+
+// NewBuffer returns a Buffer for the samples that come at about this pace, read once in
+// an interval.
+func NewBuffer(perSecond float64, interval time.Duration) *Buffer {
+	n := int(cmp.Or(interval, time.Second).Seconds()*perSecond) + spareSamples
+	n = min(n, mostSamples)
+	return &Buffer{values: make([]float64, n), millis: make([]float64, n)}
+}
+
+// Width is how many columns the block has.
+func (b *Buffer) Width() int { return 2 * len(b.values) }
+
+// AppendColumns appends the block of a device's field.
+func (b *Buffer) AppendColumns(to []Column, device int, id field.ID) []Column {
+	for i := range b.Width() {
+		to = append(to, Column{Device: device, Field: id, Buffer: i + 1})
+	}
+	return to
 }
 
 // Last returns the stamp of the newest sample, 0 before the first.
@@ -69,7 +80,7 @@ func (b *Buffer) Add(stamp int64, value float64) {
 		b.millis[b.n-1] += ms
 		return
 	}
-	if b.n == BufferSamples {
+	if b.n == len(b.values) {
 		b.halve()
 	}
 	b.values[b.n], b.millis[b.n] = value, ms
@@ -78,17 +89,21 @@ func (b *Buffer) Add(stamp int64, value float64) {
 
 // halve makes room: each two neighbours become their mean.
 func (b *Buffer) halve() {
-	for i := range BufferSamples / 2 {
+	for i := range b.n / 2 {
 		x, y := 2*i, 2*i+1
 		ms := b.millis[x] + b.millis[y]
 		b.values[i] = (b.values[x]*b.millis[x] + b.values[y]*b.millis[y]) / ms
 		b.millis[i] = ms
 	}
-	b.n = BufferSamples / 2
+	odd := b.n % 2
+	if b.n /= 2; odd == 1 {
+		b.values[b.n], b.millis[b.n] = b.values[2*b.n], b.millis[2*b.n]
+		b.n++
+	}
 }
 
 // Put writes the samples since the last Put into a block, and blanks the rest of it.
-// Shape: len(block) = BufferWidth.
+// Shape: len(block) = Width().
 func (b *Buffer) Put(block []float64) {
 	for i := range b.n {
 		block[2*i], block[2*i+1] = b.values[i], b.millis[i]

@@ -3,6 +3,7 @@ package collector
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -19,7 +20,7 @@ func put(t *testing.T, b *Buffer, samples ...stamped) []float64 {
 	for _, s := range samples {
 		b.Add(s.at*1000, s.value)
 	}
-	block := make([]float64, BufferWidth)
+	block := make([]float64, b.Width())
 	b.Put(block)
 	var out []float64
 	for i, v := range block {
@@ -37,10 +38,10 @@ func put(t *testing.T, b *Buffer, samples ...stamped) []float64 {
 }
 
 func TestBufferTakesEachSampleOnce(t *testing.T) {
-	var b Buffer
+	b := NewBuffer(60, 0)
 	f := func(want []float64, samples ...stamped) {
 		t.Helper()
-		if diff := cmp.Diff(want, put(t, &b, samples...)); diff != "" {
+		if diff := cmp.Diff(want, put(t, b, samples...)); diff != "" {
 			t.Errorf("samples %v (-want +got):\n%s", samples, diff)
 		}
 	}
@@ -59,14 +60,14 @@ func TestBufferTakesEachSampleOnce(t *testing.T) {
 // TestBufferThatIsTooLong: of more samples than a row has room for, the mean and the time
 // stay what they are.
 func TestBufferThatIsTooLong(t *testing.T) {
-	var b Buffer
+	b := NewBuffer(60, 100*time.Millisecond)
 	b.Start(1000)
-	const n = 3*BufferSamples + 7
+	const n = 3*mostSamples + 7
 	for i := range n {
 		b.Add(int64(1000+(i+1)*20_000), float64(i%50))
 	}
-	cells := put(t, &b)
-	if len(cells) > BufferWidth || len(cells) < BufferSamples/2 {
+	cells := put(t, b)
+	if len(cells) > b.Width() || len(cells) < b.Width()/2-1 {
 		t.Errorf("%d cells for %d samples", len(cells), n)
 	}
 	var ms, sum, want float64
@@ -83,8 +84,8 @@ func TestBufferThatIsTooLong(t *testing.T) {
 }
 
 func TestBufferAllocatesNothing(t *testing.T) {
-	var b Buffer
-	block := make([]float64, BufferWidth)
+	b := NewBuffer(60, 0)
+	block := make([]float64, b.Width())
 	at := int64(0)
 	if n := testing.AllocsPerRun(100, func() {
 		for range 200 {
@@ -103,16 +104,16 @@ func FuzzBuffer(f *testing.F) {
 	f.Add(int64(1), int64(2), int64(3), 1.0, 2.0)
 	f.Add(int64(math.MaxInt64), int64(math.MinInt64), int64(0), math.NaN(), math.Inf(1))
 	f.Fuzz(func(t *testing.T, a, b, c int64, v, w float64) {
-		var buffer Buffer
+		buffer := NewBuffer(60, 0)
 		for range 50 {
 			buffer.Add(a, v)
 			buffer.Add(b, w)
 			buffer.Add(c, v)
 			a, b, c = a+b, b+c, c+a
 		}
-		block := make([]float64, BufferWidth)
+		block := make([]float64, buffer.Width())
 		buffer.Put(block)
-		for i := 0; i < BufferWidth; i += 2 {
+		for i := 0; i < len(block); i += 2 {
 			if ms := block[i+1]; ms <= 0 || ms > 150*float64(maxSampleGap.Milliseconds()) {
 				t.Fatalf("sample %d stands for %v ms", i/2, ms)
 			}

@@ -55,7 +55,9 @@ func (l List) Readings() []Reading {
 			at[d.ID] = i
 			out = append(out, Reading{Desc: d})
 		}
-		switch r := &out[i]; {
+		r := &out[i]
+		r.Histogram = r.Histogram || f.Type == Histogram
+		switch {
 		case f.Interval == 0:
 			r.Default = true
 		case r.Interval == 0 || f.Interval < r.Interval:

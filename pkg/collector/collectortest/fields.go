@@ -15,6 +15,9 @@ func Fields() field.List {
 		switch d.Kind {
 		case field.Int64, field.Double:
 			f.Type = field.Gauge
+			if d.ID == powerUsage || d.ID == utilisation {
+				f.Type = field.Histogram // of which a driver may have a buffer
+			}
 		case field.String:
 			f.Type = field.Label
 		default:
@@ -24,6 +27,12 @@ func Fields() field.List {
 	}
 	return l
 }
+
+// Fields of which drivers keep samples: DCGM_FI_DEV_POWER_USAGE, DCGM_FI_DEV_GPU_UTIL.
+const (
+	powerUsage  field.ID = 155
+	utilisation field.ID = 203
+)
 
 // unknown is a field that no collector can have.
 func unknown() *field.Descriptor {
