@@ -16,6 +16,7 @@ ARGS         ?=
 
 FUZZTIME  ?= 5s
 BENCHTIME ?= 1s
+ATTACK_SECONDS ?= 20
 IMAGE     ?= warpgauge:$(VERSION)
 
 # For NVIDIA's Go bindings, which the vendor collectors are made for: their
@@ -92,7 +93,7 @@ check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 .PHONY: test
 test: ## All tests but the slow ones: about 2 minutes on two cores
 	@echo "tests of $$($(GO) list ./... | wc -l) packages, each printed as it ends; left to make test-all: $(SLOW_TESTS)"
-	@$(GO) test -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
+	@$(GO) test -p 4 -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
 
 .PHONY: test-all
 test-all: ## All tests, those of the real binary with a real Prometheus included: what CI runs
@@ -111,7 +112,11 @@ race-packages:
 	$(GO) test -race -skip '^TestE2E' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
-	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
+	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|Attack|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
+
+.PHONY: attack
+attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
+	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2EAttack' ./cmd/warpgauge
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs
@@ -143,7 +148,7 @@ lint: $(LINT) words size deadcode ## golangci-lint (with staticcheck), shellchec
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 SCRIPTS := .ci/run .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-	deploy/slurm/warpgauge-jobs deploy/migration/compare cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+	deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 

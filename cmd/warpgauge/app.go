@@ -30,8 +30,21 @@ func run(ctx context.Context, args []string, s streams, lookup func(string) (str
 	if !errors.Is(err, errReported) {
 		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // an error here cannot be reported
 	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
 	return 1
 }
+
+// exitError ends the process with another code than 1.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
 
 // app is what the subcommands share.
 type app struct {
@@ -54,7 +67,7 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), versionCommand(a), childCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), versionCommand(a), childCommand(a),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)

@@ -76,7 +76,7 @@ type exporter struct {
 	fault *trouble // that isolated gave it
 }
 
-var servingLine = regexp.MustCompile(`serving (http://127\.0\.0\.1:\d+)`)
+var servingLine = regexp.MustCompile(`serving (https?://127\.0\.0\.1:\d+)`)
 
 // serve starts warpgauge on a free port of loopback with simulated GPUs only.
 func serve(t *testing.T, exe string, args ...string) *exporter {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +23,12 @@ import (
 // sock is a connection that only knows whether it was closed or cut off.
 type sock struct {
 	net.Conn
+	address     string // of the client, with port
 	closed, cut bool
+}
+
+func (s *sock) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s.address))
 }
 
 func (s *sock) Close() error                { s.closed = true; return nil }
@@ -45,7 +51,7 @@ func TestEviction(t *testing.T) {
 	f := func(name string, state http.ConnState, closed, cut string) {
 		t.Helper()
 		if socks[name] == nil {
-			socks[name] = &sock{}
+			socks[name] = &sock{address: "192.0.2.1:1"}
 		}
 		c.changed(socks[name], state)
 		for n, s := range socks {
@@ -92,6 +98,62 @@ func TestEviction(t *testing.T) {
 	c.closeWaiting()
 	if !socks["f"].closed || !socks["e"].closed || socks["g"].closed {
 		t.Error("at the end those that wait are closed, and no others")
+	}
+}
+
+// TestEvictionIsFair: the address with the most connections loses one.
+func TestEvictionIsFair(t *testing.T) {
+	c := newConnections(4, newStats(nil, nil).evicted, zap.NewNop())
+	open := func(address string) *sock {
+		s := &sock{address: address}
+		c.changed(s, http.StateNew)
+		return s
+	}
+	cut := func(when string, want bool, of ...*sock) {
+		t.Helper()
+		for i, s := range of {
+			if s.cut != want {
+				t.Errorf("%s: connection %d of %s is cut off: %v, want %v", when, i, s.address, s.cut, want)
+			}
+		}
+	}
+	one := open("192.0.2.1:1") // the oldest
+	many := []*sock{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
+	two := open("192.0.2.3:1")
+	cut("five connections", false, one, two, many[1], many[2])
+	cut("five connections", true, many[0])
+	many = append(many, open("192.0.2.2:4"))
+	cut("one more of the same", false, one, two, many[2], many[3])
+	cut("one more of the same", true, many[1])
+	three := open("192.0.2.4:1")
+	cut("another address", true, many[2])
+	four := open("192.0.2.5:1")
+	cut("all have one", true, one)
+	cut("all have one", false, two, many[3], three, four)
+	for _, s := range append(many, one, two, three, four) {
+		c.changed(s, http.StateClosed)
+	}
+	if len(c.origins) != 0 || c.order.Len() != 0 || c.count() != 0 {
+		t.Errorf("at the end %d addresses, %d connections, %d open; want none", len(c.origins), c.order.Len(), c.count())
+	}
+}
+
+// TestHandshakesOfAnAddress: with TLS, connections without a request are fewer.
+func TestHandshakesOfAnAddress(t *testing.T) {
+	c := newConnections(1000, newStats(nil, nil).evicted, zap.NewNop())
+	c.useTLS()
+	asked := &sock{address: "192.0.2.1:1"}
+	c.changed(asked, http.StateNew)
+	c.changed(asked, http.StateActive)
+	var silent []*sock
+	for range maxHandshakes + 2 {
+		s := &sock{address: "192.0.2.1:1"}
+		c.changed(s, http.StateNew)
+		silent = append(silent, s)
+	}
+	if asked.cut || !silent[0].cut || !silent[1].cut || silent[2].cut {
+		t.Errorf("cut off: the one that has asked %v, the first three %v %v %v; want the first two",
+			asked.cut, silent[0].cut, silent[1].cut, silent[2].cut)
 	}
 }
 
@@ -185,32 +247,6 @@ func TestBodiesAreRefused(t *testing.T) {
 	send(t, c, "POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	if got := closedByServer(t, c); !strings.HasPrefix(got, "HTTP/1.1 403 ") {
 		t.Errorf("an empty body: %q, want it to count as none", got)
-	}
-}
-
-// TestWaitingLoginsAreBounded is finding S1 of the audit: failed logins queue inside of
-// exporter-toolkit. Clients that have gone meanwhile must not leave goroutines behind
-// without bound.
-func TestWaitingLoginsAreBounded(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), 9) // a login takes some 30 ms
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, address, _ := start(t, pagesOf(textPage), Options{
-		MaxConnections: 16,
-		WebConfigFile:  webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"),
-	})
-	for range 100 {
-		c := dial(t, address)
-		send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic cHJvbWV0aGV1czp3cm9uZw==\r\n\r\n")
-		c.Close()
-	}
-	time.Sleep(500 * time.Millisecond) // those that were closed have ended; to work off 100 logins takes 3 s
-	if n := s.conns.count(); n > s.conns.slots() {
-		t.Errorf("%d connections are being served, want at most %d", n, s.conns.slots())
-	}
-	for s.conns.count() > 0 { // a login cannot be stopped
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -3,9 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,7 +76,11 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 		return
 	}
 	// A browser sends a POST for any page that asks it to.
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+	err := http.NewCrossOriginProtection().Check(r)
+	if err == nil {
+		err = checkHost(r)
+	}
+	if err != nil {
 		writeText(w, http.StatusForbidden, err.Error()+"\n")
 		return
 	}
@@ -92,6 +100,21 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	default:
 		writeText(w, http.StatusInternalServerError, c.verb+": "+err.Error()+"\n")
 	}
+}
+
+// checkHost refuses a browser's request whose Host is a name that is not this
+// machine's. The owner of that name may have pointed it here after serving a page, which
+// is then of the same origin. Other programs may use any name.
+func checkHost(r *http.Request) error {
+	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return nil
+	}
+	host := (&url.URL{Host: r.Host}).Hostname()
+	own, _ := os.Hostname() // without one only addresses are ours
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || own != "" && strings.EqualFold(host, own) {
+		return nil
+	}
+	return fmt.Errorf("a browser asked for host %q: use an address, localhost or the name of this machine", host)
 }
 
 // parseQuery refuses what a person has misspelt: a release of all collectors

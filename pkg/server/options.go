@@ -73,6 +73,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	reloadTimeout     = time.Minute // also for pausing profiling
 	releaseTimeout    = 30 * time.Second
+	maxProfile        = time.Minute            // of /debug/pprof
 	drainWaitTimeout  = 500 * time.Millisecond // see Server.drain
 )
 

@@ -51,3 +51,17 @@ func TestPauseAndResumeProfiling(t *testing.T) {
 	f(full, "POST", "/-/profiling/pause", 500, "pause: collector dcgm cannot be opened again\n", "pause for 0s")
 	f(full, "POST", "/-/profiling/resume", 500, "resume: collector dcgm cannot be opened again\n", "resume")
 }
+
+func TestLongProfilesAreRefused(t *testing.T) {
+	s := New(nil, Options{Pprof: true})
+	for _, path := range []string{"profile", "trace", "heap", "goroutine"} {
+		for _, seconds := range []string{"61", "-1", "1e9", "NaN", "x"} {
+			if w := ask(s, "GET", "/debug/pprof/"+path+"?seconds="+seconds); w.Code != 400 {
+				t.Errorf("%s of %s s = %d, want 400", path, seconds, w.Code)
+			}
+		}
+	}
+	if w := ask(s, "GET", "/debug/pprof/goroutine?debug=1"); w.Code != 200 {
+		t.Errorf("goroutines = %d, want 200", w.Code)
+	}
+}

@@ -86,11 +86,27 @@ func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 		WebSystemdSocket:   &s.o.SystemdSocket,
 		WebConfigFile:      &s.o.WebConfigFile,
 	}
+	if s.o.WebConfigFile != "" {
+		l = &firstAccept{Listener: l, do: func() { srv.Handler = s.logins.before(srv.Handler) }}
+	}
 	err := web.Serve(l, srv, flags, toolkitLog(s.log))
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+}
+
+// firstAccept calls do before the first connection is accepted: after exporter-toolkit
+// has put its handler into the server, and before that is used.
+type firstAccept struct {
+	net.Listener
+	once sync.Once
+	do   func()
+}
+
+func (l *firstAccept) Accept() (net.Conn, error) {
+	l.once.Do(l.do)
+	return l.Listener.Accept()
 }
 
 // drain shuts all servers down within the drain timeout.
@@ -178,7 +194,9 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tls = tls
+	if s.tls = tls; tls {
+		s.conns.useTLS()
+	}
 	for _, l := range open {
 		s.listeners = append(s.listeners, netutil.LimitListener(l, s.conns.slots()))
 	}

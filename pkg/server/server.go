@@ -13,11 +13,12 @@
 //	/readyz        200 "ok", or 503 and a reason per line.
 //	/-/reload      POST, PUT: 200 when the new configuration is in service, 500 and
 //	               what is wrong with it otherwise, 403 when not enabled or asked for
-//	               by a page of another site in a browser.
+//	               by a page of another site in a browser, or by one under a name
+//	               that is not this machine's.
 //	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
 //	               the same for Options.Release and so on; 400 for a wrong query,
 //	               404 for an unknown collector.
-//	/debug/pprof/  Go's profiles when enabled, else 404.
+//	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //	/              200: index of these.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
@@ -29,8 +30,9 @@
 //
 // Limits. Header, read, write and idle timeouts, the size of headers, the
 // connections (see connections), the memory of pages that are being sent (see
-// sending). TLS, basic auth, systemd sockets and further headers come from
-// exporter-toolkit, which also answers 401 and 429 by itself.
+// sending), the passwords that are checked at a time (see logins). TLS, basic auth,
+// systemd sockets and further headers come from exporter-toolkit, which also
+// answers 401 and 429 by itself.
 //
 // Goroutines. Run owns the listeners' goroutines and ends them; handlers run in
 // those of net/http. A Server's methods may be called from any goroutine.
@@ -41,6 +43,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"html/template"
 	"net"
 	"net/http"
@@ -74,6 +77,7 @@ type Server struct {
 	labels map[string]string // of the mux's patterns, for stats
 	stats  *stats
 	conns  *connections
+	logins *logins
 
 	scrapes   atomic.Int64 // in the handler
 	sending   sending
@@ -98,6 +102,9 @@ func New(pages Pages, o Options) *Server {
 	}
 	s.stats = newStats(o.Registerer, func() float64 { return float64(s.conns.count()) })
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
+	if o.WebConfigFile != "" {
+		s.logins = newLogins(o.WebConfigFile, newLoginStats(o.Registerer), s.log)
+	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
 	s.stats.requests.WithLabelValues("/metrics", strconv.Itoa(http.StatusServiceUnavailable))
@@ -113,11 +120,11 @@ func New(pages Pages, o Options) *Server {
 	if o.Pprof {
 		// net/http/pprof also registers them with http.DefaultServeMux, which is never
 		// served here.
-		s.handle("GET "+pprofPrefix, pprofLabel, pprof.Index)
-		s.handle("GET "+pprofPrefix+"cmdline", pprofLabel, pprof.Cmdline)
-		s.handle("GET "+pprofPrefix+"profile", pprofLabel, pprof.Profile)
-		s.handle("GET "+pprofPrefix+"symbol", pprofLabel, pprof.Symbol)
-		s.handle("GET "+pprofPrefix+"trace", pprofLabel, pprof.Trace)
+		for path, f := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			s.handle("GET "+pprofPrefix+path, pprofLabel, boundProfile(f))
+		}
 	}
 	return s
 }
@@ -127,6 +134,19 @@ const (
 	pprofLabel  = "/debug/pprof"
 	otherLabel  = "other" // of what the mux answers by itself
 )
+
+// boundProfile refuses profiles that take longer than maxProfile.
+func boundProfile(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text := r.URL.Query().Get("seconds")
+		seconds, err := strconv.ParseFloat(text, 64)
+		if text != "" && (err != nil || !(seconds >= 0 && seconds <= maxProfile.Seconds())) {
+			writeText(w, http.StatusBadRequest, fmt.Sprintf("seconds is %q: write a number up to %v\n", text, maxProfile.Seconds()))
+			return
+		}
+		f(w, r)
+	}
+}
 
 // handle serves a pattern and counts its answers under a label.
 func (s *Server) handle(pattern, label string, f http.HandlerFunc) {
@@ -211,7 +231,7 @@ func newStats(reg prometheus.Registerer, open func() float64) *stats {
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_http_connections_evicted_total",
-			Help: "Connections closed in favour of a new one because the limit of connections was reached.",
+			Help: "Connections closed in favour of a new one because the limit of connections was reached, in all or for connections without a request from one address.",
 		}),
 	}
 	s.requests.WithLabelValues(otherLabel, strconv.Itoa(http.StatusNotFound))

@@ -138,7 +138,7 @@ func TestStalledHandshakes(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
 	s, address, _ := start(t, pagesOf(textPage), Options{
-		MaxConnections: 8, ReadTimeout: time.Hour, WriteTimeout: time.Hour,
+		MaxConnections: 8, ReadTimeout: time.Hour, WriteTimeout: time.Hour, DrainTimeout: 50 * time.Millisecond,
 		WebConfigFile: webConfig(t, dir, "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"),
 	})
 	for range 20 {

@@ -1,0 +1,312 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/exporter-toolkit/web"
+	"go.uber.org/zap"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// logins stands in front of the handlers of exporter-toolkit, which check one password
+// at a time, 50 ms and more each, lets any number of requests wait for that, and
+// forgets good ones when enough bad ones have come (audit S1). It lets through:
+//
+//   - requests without a user, which the toolkit answers;
+//   - passwords that were right before: they wait for nothing, and the toolkit
+//     remembers them, since it gets to see no others;
+//   - passwords that it has found right now. Few requests may wait for that, fewer of
+//     one address, and none of an address that has just failed a few times.
+//
+// All others are answered 401, or 429 with Retry-After if the password was not checked.
+type logins struct {
+	file string // the toolkit's
+	log  *zap.Logger
+
+	checking chan struct{} // holds a token while a password is compared
+	refused  *prometheus.CounterVec
+
+	mu        sync.Mutex
+	users     *users
+	waiting   int // requests that check a password or wait for that
+	addresses map[netip.Prefix]*attempts
+	warned    time.Time
+}
+
+// users are those of one version of the file.
+type users struct {
+	text   []byte // of the file
+	hashes map[string]string
+	good   map[[sha256.Size]byte]bool // keys of passwords that were right, at most one for each user
+	salt   [16]byte
+}
+
+// attempts are the logins from one address.
+type attempts struct {
+	waiting int
+	failed  int       // in a row
+	until   time.Time // no password is checked before
+}
+
+const (
+	maxWaitingLogins        = 8
+	maxWaitingLoginsAddress = 2
+	maxLoginAddresses       = 1024
+	freeFailures            = 3 // before an address has to wait
+	firstBackoff            = 500 * time.Millisecond
+	maxBackoff              = 30 * time.Second
+	maxPasswordBytes        = 72 // bcrypt ignores the rest
+)
+
+// unknownUserHash is compared with for users that do not exist, so that an answer
+// takes as long as for others. It is that of a random password.
+var unknownUserHash = sync.OnceValue(func() string {
+	hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.DefaultCost)
+	if err != nil {
+		panic("hash a random password: " + err.Error()) // it is neither too long nor the cost too high
+	}
+	return string(hash)
+})
+
+// newLoginStats makes the counter of refused logins and registers it with reg, which
+// may be nil.
+func newLoginStats(reg prometheus.Registerer) *prometheus.CounterVec {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "warpgauge_http_logins_refused_total",
+		Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.",
+	}, []string{"reason"})
+	for _, reason := range []string{reasonWrong, reasonBusy, reasonBackoff} {
+		refused.WithLabelValues(reason)
+	}
+	if reg != nil {
+		reg.MustRegister(refused)
+	}
+	return refused
+}
+
+func newLogins(file string, refused *prometheus.CounterVec, log *zap.Logger) *logins {
+	return &logins{
+		file:      file,
+		log:       log,
+		checking:  make(chan struct{}, 1),
+		refused:   refused,
+		addresses: map[netip.Prefix]*attempts{},
+	}
+}
+
+// before returns the handler that stands in front of next.
+func (l *logins) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.serve(next, w, r) })
+}
+
+func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	u, err := l.read()
+	if err != nil {
+		l.log.Error("cannot read the web config file", zap.Error(err))
+		writeText(w, http.StatusInternalServerError, "the web config file cannot be read\n")
+		return
+	}
+	user, password, ok := r.BasicAuth()
+	if !ok || len(u.hashes) == 0 {
+		next.ServeHTTP(w, r)
+		return
+	}
+	key := u.key(user, password)
+	address := addressOf(r.RemoteAddr)
+	known, retry, reason := l.begin(u, key, address)
+	switch {
+	case known:
+		next.ServeHTTP(w, r)
+		return
+	case reason != "":
+		l.refuse(w, reason, retry)
+		return
+	}
+	right, checked := l.check(r.Context(), u, user, password)
+	l.end(u, key, address, right, checked)
+	switch {
+	case right:
+		next.ServeHTTP(w, r)
+		return
+	case !checked:
+		return // the client has gone
+	}
+	l.refused.WithLabelValues(reasonWrong).Inc()
+	w.Header().Set("WWW-Authenticate", "Basic")
+	writeText(w, http.StatusUnauthorized, "Unauthorized\n")
+}
+
+// Reasons of warpgauge_http_logins_refused_total.
+const (
+	reasonWrong   = "wrong"
+	reasonBusy    = "busy"
+	reasonBackoff = "backoff"
+)
+
+// refuse answers a login whose password was not checked.
+func (l *logins) refuse(w http.ResponseWriter, reason string, retry time.Duration) {
+	l.refused.WithLabelValues(reason).Inc()
+	l.mu.Lock()
+	now := time.Now()
+	warn := now.Sub(l.warned) >= warnEvery
+	if warn {
+		l.warned = now
+	}
+	l.mu.Unlock()
+	if warn {
+		l.log.Warn("refusing logins without checking their passwords: too many at a time, or too many wrong ones from an address",
+			zap.String("reason", reason))
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(retry/time.Second)+1))
+	writeText(w, http.StatusTooManyRequests, "too many logins\n")
+}
+
+// read returns the users of the file as it is now. A file that exporter-toolkit
+// cannot use has none: it answers those requests itself.
+func (l *logins) read() (*users, error) {
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users != nil && bytes.Equal(l.users.text, text) {
+		return l.users, nil
+	}
+	u := &users{text: text, hashes: map[string]string{}, good: map[[sha256.Size]byte]bool{}}
+	_, _ = rand.Read(u.salt[:]) // never fails
+	var c web.Config
+	if yaml.Unmarshal(text, &c) == nil {
+		for user, hash := range c.Users {
+			u.hashes[user] = string(hash)
+		}
+	}
+	l.users = u
+	return u, nil
+}
+
+// key stands for a user and its password.
+func (u *users) key(user, password string) [sha256.Size]byte {
+	password = password[:min(len(password), maxPasswordBytes)]
+	return sha256.Sum256(fmt.Appendf(u.salt[:len(u.salt):len(u.salt)], "%d:%s:%s", len(user), user, password))
+}
+
+// begin reports whether a password is known to be right, or the reason why it may not
+// be checked now and how long to wait. If it is neither, end follows.
+func (l *logins) begin(u *users, key [sha256.Size]byte, address netip.Prefix) (known bool, retry time.Duration, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u.good[key] {
+		return true, 0, ""
+	}
+	now := time.Now()
+	a := l.addresses[address]
+	switch {
+	case a != nil && now.Before(a.until):
+		return false, a.until.Sub(now), reasonBackoff
+	case l.waiting == maxWaitingLogins || a != nil && a.waiting == maxWaitingLoginsAddress:
+		return false, 0, reasonBusy
+	case a == nil:
+		if len(l.addresses) >= maxLoginAddresses {
+			l.forgetLocked(now)
+		}
+		a = &attempts{}
+		l.addresses[address] = a
+	}
+	l.waiting++
+	a.waiting++
+	return false, 0, ""
+}
+
+// forgetLocked makes room for an address: all that may try again leave, or else the
+// one that may do so first. Those that are waiting stay: they are few.
+func (l *logins) forgetLocked(now time.Time) {
+	var first netip.Prefix
+	var until time.Time
+	for address, a := range l.addresses {
+		switch {
+		case a.waiting > 0:
+		case !now.Before(a.until):
+			delete(l.addresses, address)
+		case until.IsZero() || a.until.Before(until):
+			first, until = address, a.until
+		}
+	}
+	if len(l.addresses) >= maxLoginAddresses {
+		delete(l.addresses, first)
+	}
+}
+
+// check compares a password, after others. It returns early if the client goes away.
+func (l *logins) check(ctx context.Context, u *users, user, password string) (right, checked bool) {
+	select {
+	case l.checking <- struct{}{}:
+	case <-ctx.Done():
+		return false, false
+	}
+	defer func() { <-l.checking }()
+	if ctx.Err() != nil {
+		return false, false
+	}
+	hash, exists := u.hashes[user]
+	if !exists {
+		hash = unknownUserHash()
+	}
+	err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password))
+	return err == nil && exists, true
+}
+
+// end notes how a check has ended.
+func (l *logins) end(u *users, key [sha256.Size]byte, address netip.Prefix, right, checked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting--
+	a := l.addresses[address]
+	a.waiting--
+	switch {
+	case !checked:
+	case right:
+		u.good[key] = true
+		a.failed = 0
+	default:
+		if a.failed++; a.failed >= freeFailures {
+			a.until = time.Now().Add(min(firstBackoff<<min(a.failed-freeFailures, 16), maxBackoff))
+		}
+	}
+	if a.waiting == 0 && a.failed == 0 {
+		delete(l.addresses, address)
+	}
+}
+
+// addressOf returns the address of a client, or its network of 64 bits in IPv6, since
+// one machine has all of that.
+func addressOf(remote string) netip.Prefix {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return netip.Prefix{} // no TCP: all such clients are one
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip = ip.Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // the length fits
+	return p
+}
