@@ -14,10 +14,10 @@ type Function struct {
 	Since int // version of the library that has it first, as functions.def counts them
 }
 
-var functionLine = regexp.MustCompile(`(?m)^(?:FN|STUB)\((\w+), *(\d+)\)`)
+var functionLine = regexp.MustCompile(`(?m)^[A-Z]+\((\w+), *(\d+)[,)]`)
 
 // Functions are those of functions.def, in the order of their counters: FN where
-// there is something behind the name, STUB where there is not.
+// there is something behind the name, STUB where there is not, or a library's own word.
 func (l *Library) Functions() (out []Function) {
 	text, err := fs.ReadFile(l.Sources, "functions.def")
 	if err != nil {

@@ -68,16 +68,16 @@ func (n *Node) Now() float64 {
 type Load struct{ text string }
 
 // Steady is a constant load.
-func Steady(load float64) Load { return Load{fmt.Sprintf("steady %g", load)} }
+func Steady(load float64) Load { return Load{fmt.Sprintf("%g", load)} }
 
 // Sine swings around mean by amplitude.
 func Sine(mean, amplitude float64, period, phase time.Duration) Load {
-	return Load{fmt.Sprintf("sine %g %g %g %g", mean, amplitude, period.Seconds(), phase.Seconds())}
+	return Load{fmt.Sprintf("%g %g %g %g", mean, amplitude, period.Seconds(), phase.Seconds())}
 }
 
 // Square is high for the first part of each period, duty (0 to 1) of it, then low.
 func Square(low, high float64, period time.Duration, duty float64) Load {
-	return Load{fmt.Sprintf("square %g %g %g %g", low, high, period.Seconds(), duty)}
+	return Load{fmt.Sprintf("%g %g %g 0 %g", low, high-low, period.Seconds(), duty)}
 }
 
 // SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters continue from

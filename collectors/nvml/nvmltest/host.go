@@ -29,8 +29,6 @@ func identity(gpus int) (out []string) {
 		add("pci.domain", "0")
 		add("pci.bus", strconv.Itoa(bus(g)))
 		add("pci.device", "0")
-		add("board.id", strconv.Itoa(bus(g)<<8))
-		add("module.id", strconv.Itoa(g+1))
 	}
 	return out
 }

@@ -156,10 +156,6 @@ func TestMIG(t *testing.T) {
 			}
 			name := ok[string](t, "name")(m.GetName())
 			out = append(out, strings.TrimPrefix(name, "NVIDIA A100-SXM4-40GB MIG "))
-			parent := ok[nvml.Device](t, "parent")(m.GetDeviceHandleFromMigDeviceHandle())
-			if parent != d {
-				t.Errorf("instance %d of GPU %d has another parent", i, gpu)
-			}
 		}
 		return out
 	}
@@ -172,9 +168,6 @@ func TestMIG(t *testing.T) {
 	same(t, "compute instance", ok[int](t, "CI")(last.GetComputeInstanceId()), 1)
 	a := ok[nvml.DeviceAttributes](t, "attributes")(last.GetAttributes())
 	same(t, "slices", [2]uint32{a.GpuInstanceSliceCount, a.ComputeInstanceSliceCount}, [2]uint32{3, 1})
-	gi := ok[nvml.GpuInstance](t, "GPU instance")(device(t, api, 2).GetGpuInstanceById(2))
-	info := ok[nvml.GpuInstanceInfo](t, "info")(gi.GetInfo())
-	same(t, "profile id", info.ProfileId, 9)
 	profile := ok[nvml.GpuInstanceProfileInfo](t, "profile")(device(t, api, 2).GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_3_SLICE))
 	same(t, "profile", [2]uint32{profile.Id, profile.SliceCount}, [2]uint32{9, 3})
 	if _, ret := last.GetPowerUsage(); ret != nvml.ERROR_NOT_SUPPORTED {

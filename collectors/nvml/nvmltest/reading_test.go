@@ -47,18 +47,6 @@ func TestIdentity(t *testing.T) {
 	pci := ok[nvml.PciInfo](t, "PCI")(d.GetPciInfo())
 	same(t, "bus id", cString(pci.BusId[:]), "00000000:20:00.0")
 	same(t, "legacy bus id", cString(pci.BusIdLegacy[:]), "0000:20:00.0")
-	for what, get := range map[string]func() (nvml.Device, nvml.Return){
-		"UUID":   func() (nvml.Device, nvml.Return) { return api.DeviceGetHandleByUUID(nvmltest.UUID(3)) },
-		"PCI":    func() (nvml.Device, nvml.Return) { return api.DeviceGetHandleByPciBusId(nvmltest.PCI(3)) },
-		"serial": func() (nvml.Device, nvml.Return) { return api.DeviceGetHandleBySerial(nvmltest.Serial(3)) },
-	} {
-		if got := ok[nvml.Device](t, what)(get()); got != d {
-			t.Errorf("handle by %s is another", what)
-		}
-	}
-	if _, ret := api.DeviceGetHandleByUUID("GPU-none"); ret != nvml.ERROR_NOT_FOUND {
-		t.Errorf("handle by an unknown UUID: %v", ret)
-	}
 	if _, ret := api.DeviceGetHandleByIndex(8); ret != nvml.ERROR_INVALID_ARGUMENT {
 		t.Errorf("handle by an index past the end: %v", ret)
 	}
@@ -118,8 +106,8 @@ func TestSet(t *testing.T) {
 	if _, ret := d.GetPowerUsage(); ret != nvml.SUCCESS {
 		t.Errorf("power: %v after Unset", ret)
 	}
-	n.Set(0, "name", "Board {gpu}")
-	same(t, "name", ok[string](t, "name")(d.GetName()), "Board 0")
+	n.Set(0, "name", "A Board")
+	same(t, "name", ok[string](t, "name")(d.GetName()), "A Board")
 }
 
 func TestFieldValues(t *testing.T) {
@@ -193,10 +181,10 @@ func number(t *testing.T, v nvml.FieldValue) uint64 {
 func TestProcesses(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-mig"})
 	in := n.Instances(0)[1]
-	n.Line("process 0 pid=4242 type=C memory=1000000 gi=%d ci=%d name=trainer", in.GI, in.CI)
+	n.Line("process 0 pid=4242 type=C memory=1000000 gi=%d ci=%d", in.GI, in.CI)
 	n.Line("process 3 pid=77 type=C memory=none sm=100*load")
 	n.Line("process 3 pid=78 type=G memory=5 sm=1")
-	n.Line("load 3 0 steady 0.5")
+	n.Line("load 3 0 0.5")
 	api := open(t, n)
 	got := ok[[]nvml.ProcessInfo](t, "processes")(device(t, api, 0).GetComputeRunningProcesses())
 	same(t, "of a GPU with instances", got, []nvml.ProcessInfo{{Pid: 4242, UsedGpuMemory: 1000000, GpuInstanceId: uint32(in.GI), ComputeInstanceId: uint32(in.CI)}})
@@ -208,7 +196,6 @@ func TestProcesses(t *testing.T) {
 	none := ^uint32(0)
 	got = ok[[]nvml.ProcessInfo](t, "processes")(device(t, api, 3).GetComputeRunningProcesses())
 	same(t, "without memory", got, []nvml.ProcessInfo{{Pid: 77, UsedGpuMemory: ^uint64(0), GpuInstanceId: none, ComputeInstanceId: none}})
-	same(t, "name", ok[string](t, "name")(api.SystemGetProcessName(4242)), "trainer")
 	use := ok[[]nvml.ProcessUtilizationSample](t, "utilisation")(device(t, api, 3).GetProcessUtilization(0))
 	if len(use) != 2 || use[0].SmUtil != 50 || use[1].SmUtil != 1 {
 		t.Errorf("utilisation of processes: %+v", use)

@@ -98,7 +98,7 @@ static void say(const char *text) {
 static void set_load(struct gpu *g, double load, int half) {
 	char text[512];
 	int n = (int)(g - gpu);
-	snprintf(text, sizeof text, "load %d %.9f steady %g\ngpu %d gpm[5] %s * load\ngpu %d gpm[7] %s * load\ngpu %d gpm[12] %s * load\n", n, simulated_time(), load, n,
+	snprintf(text, sizeof text, "load %d %.9f %g\ngpu %d gpm[5] %s * load\ngpu %d gpm[7] %s * load\ngpu %d gpm[12] %s * load\n", n, simulated_time(), load, n,
 		 half ? "61" : "0", n, half ? "61" : "0", n, half ? "3" : "88");
 	say(text);
 }

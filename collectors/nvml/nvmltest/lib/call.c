@@ -35,7 +35,7 @@ static nvmlReturn_t find(struct call *c, nvmlDevice_t d) {
 		return NVML_SUCCESS;
 	for (int i = 0; i < c->g->instance_count; i++) {
 		const struct instance *m = &c->g->instances[i];
-		if (m->gi == gi && m->ci == __atomic_load_n(&d->ci, __ATOMIC_RELAXED)) {
+		if ((int)m->gi == gi && (int)m->ci == __atomic_load_n(&d->ci, __ATOMIC_RELAXED)) {
 			c->m = m;
 			return NVML_SUCCESS;
 		}
@@ -132,7 +132,7 @@ nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {
 	return r;
 }
 
-// stub is what the functions of stubs.c do.
+// stub is what the functions marked STUB do.
 int stub(enum function f, void *first);
 int stub(enum function f, void *first) {
 	struct call c;

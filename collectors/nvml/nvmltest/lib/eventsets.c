@@ -94,13 +94,10 @@ static nvmlReturn_t take(const struct state *s, struct nvmlEventSet_st *set, nvm
 	return r;
 }
 
-static nvmlReturn_t wait(enum function f, nvmlEventSet_t set, nvmlEventData_t *out, unsigned timeout) {
-	struct call c;
-	nvmlReturn_t r = enter_host(&c, f, true);
-	if (r != NVML_SUCCESS)
-		return r;
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *out, unsigned timeout) {
+	SYSTEM(nvmlEventSetWait_v2);
 	uint64_t until = monotonic() + (uint64_t)timeout * 1000000;
-	r = out ? take(c.s, set, out) : NVML_ERROR_INVALID_ARGUMENT;
+	nvmlReturn_t r = out ? take(c.s, set, out) : NVML_ERROR_INVALID_ARGUMENT;
 	while (r == NVML_ERROR_TIMEOUT && timeout > 0 && monotonic() < until) {
 		uint64_t g = c.s->generation;
 		release(c.s);
@@ -109,21 +106,5 @@ static nvmlReturn_t wait(enum function f, nvmlEventSet_t set, nvmlEventData_t *o
 		c.s = acquire();
 		r = atomic_load(&initialised) > 0 ? take(c.s, set, out) : NVML_ERROR_UNINITIALIZED;
 	}
-	return leave(&c, r);
-}
-
-// The first version's struct has no instance, but the same layout before it.
-nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *out, unsigned timeout) {
-	nvmlEventData_t whole;
-	nvmlReturn_t r = wait(FN_nvmlEventSetWait, set, &whole, timeout);
-	if (r == NVML_SUCCESS) {
-		out->device = whole.device;
-		out->eventType = whole.eventType;
-		out->eventData = whole.eventData;
-	}
-	return r;
-}
-
-nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *out, unsigned timeout) {
-	return wait(FN_nvmlEventSetWait_v2, set, out, timeout);
+	LEAVE(r);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum op { PUSH, VAR_T, VAR_GPU, VAR_I, VAR_LOAD, VAR_WORK, ADD, SUB, MUL, DIV, NEG, FLOOR, SIN, MIN, MAX, MOD, LESS };
+enum op { PUSH, VAR_T, VAR_GPU, VAR_I, VAR_LOAD, VAR_WORK, ADD, SUB, MUL, DIV, NEG, FLOOR, MOD, LESS };
 
 struct step {
 	enum op op;
@@ -64,8 +64,8 @@ static const struct {
 	enum op op;
 	int arguments; // 0 for a variable
 } names[] = {
-	{"t", VAR_T, 0}, {"gpu", VAR_GPU, 0}, {"i", VAR_I, 0},     {"load", VAR_LOAD, 0}, {"work", VAR_WORK, 0}, {"floor", FLOOR, 1},
-	{"sin", SIN, 1}, {"min", MIN, 2},     {"max", MAX, 2}, {"mod", MOD, 2},       {"less", LESS, 2},
+	{"t", VAR_T, 0},       {"gpu", VAR_GPU, 0}, {"i", VAR_I, 0},   {"load", VAR_LOAD, 0},
+	{"work", VAR_WORK, 0}, {"floor", FLOOR, 1}, {"mod", MOD, 2}, {"less", LESS, 2},
 };
 
 static void name(struct parser *p) {
@@ -124,33 +124,20 @@ static void factor(struct parser *p) {
 	}
 }
 
-static void product(struct parser *p) {
-	factor(p);
+// chain reads operands of the next level with either operator between them.
+static void chain(struct parser *p, void (*operand)(struct parser *), char a, enum op op_a, char b, enum op op_b) {
+	operand(p);
 	while (!p->problem) {
-		if (take(p, '*')) {
-			factor(p);
-			emit(p, MUL, 0, -1);
-		} else if (take(p, '/')) {
-			factor(p);
-			emit(p, DIV, 0, -1);
-		} else
+		enum op op = take(p, a) ? op_a : take(p, b) ? op_b : PUSH;
+		if (op == PUSH)
 			return;
+		operand(p);
+		emit(p, op, 0, -1);
 	}
 }
 
-static void sum(struct parser *p) {
-	product(p);
-	while (!p->problem) {
-		if (take(p, '+')) {
-			product(p);
-			emit(p, ADD, 0, -1);
-		} else if (take(p, '-')) {
-			product(p);
-			emit(p, SUB, 0, -1);
-		} else
-			return;
-	}
-}
+static void product(struct parser *p) { chain(p, factor, '*', MUL, '/', DIV); }
+static void sum(struct parser *p) { chain(p, product, '+', ADD, '-', SUB); }
 
 const struct expression *compile_expression(struct state *s, const char *text, bool *constant, double *number, char *error, size_t size) {
 	struct parser p = {.at = text};
@@ -188,9 +175,6 @@ double evaluate(const struct expression *e, const struct variables *v) {
 		case DIV: top--; stack[top - 1] /= stack[top]; break;
 		case NEG: stack[top - 1] = -stack[top - 1]; break;
 		case FLOOR: stack[top - 1] = floor(stack[top - 1]); break;
-		case SIN: stack[top - 1] = sin(stack[top - 1]); break;
-		case MIN: top--; stack[top - 1] = fmin(stack[top - 1], stack[top]); break;
-		case MAX: top--; stack[top - 1] = fmax(stack[top - 1], stack[top]); break;
 		case MOD: top--; stack[top - 1] = stack[top - 1] - stack[top] * floor(stack[top - 1] / stack[top]); break;
 		case LESS: top--; stack[top - 1] = stack[top - 1] < stack[top]; break;
 		}

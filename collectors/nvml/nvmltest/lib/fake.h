@@ -6,26 +6,14 @@
 #define NVML_NO_UNVERSIONED_FUNC_DEFS // v1 functions are separate functions
 #include <nvml.h>
 
+#include "keys.h"
 #include "simulated.h"
 
 enum {
 	MAX_GPUS = 32,
-	MAX_INSTANCES = 16, // per GPU
-	MAX_PROFILES = 16,
-	MAX_PROCESSES = 256, // per GPU
-	MAX_SCRIPTED = 256,  // samples of processes, per GPU
-	MAX_VGPUS = 32,
+	MAX_LINKS = 36, // NVML_NVLINK_MAX_LINKS
 	HOST = MAX_GPUS,       // index of the faults of functions without a device
 	HANDLES = 1 + 16 * 16, // per GPU: itself, then instances by gi * 16 + ci
-};
-
-enum key {
-#define TEXT(symbol, name, count) K_##symbol, K_##symbol##_LAST = K_##symbol + (count) - 1,
-#define NUMBER(symbol, name, count) K_##symbol, K_##symbol##_LAST = K_##symbol + (count) - 1,
-#include "keys.def"
-#undef TEXT
-#undef NUMBER
-	K_COUNT,
 };
 
 // What a device handle points to.
@@ -47,25 +35,26 @@ struct cell {
 	};
 };
 
-// A piece of a GPU's load over time, up to the next one.
+// A piece of a GPU's load over time, up to the next one: it swings around a base or, with
+// duty, has the amplitude on top of it for that part of each period.
 struct load {
 	double at, before; // when it begins, and the integral until then
-	enum { STEADY, SINE, SQUARE } kind;
-	double a, b, c, d;
+	double base, amplitude, period, phase, duty;
 };
+
+// What follows are lines of the script: key=value, see script.c.
 
 struct process {
 	unsigned pid, gi, ci;
-	char type; // C, G, M
-	char name[64];
+	char type[4]; // C, G, M
 	unsigned long long memory;
-	struct cell sm, mem, enc, dec;
+	struct cell sm;
 };
 
 // A sample of a process that the script has; the driver gives it from at on.
 struct busy_sample {
 	double at;
-	unsigned long long stamp;
+	unsigned long long stamp; // 0: at
 	unsigned pid, sm;
 };
 
@@ -78,16 +67,15 @@ struct profile {
 struct instance {
 	struct profile profile;
 	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE];
-	int gi, ci;
+	unsigned gi, ci;
 	unsigned slices; // of the compute instance
 	double share;    // of the GPU's load
-	struct cell used; // bytes
 };
 
 struct vgpu {
 	unsigned id;
-	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE], vm[64], type[64];
-	unsigned type_id, licensed, state;
+	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE];
+	unsigned type_id, licensed;
 	unsigned long long memory;
 };
 
@@ -96,17 +84,12 @@ struct gpu {
 	bool absent;
 	struct cell cells[K_COUNT];
 	struct load *loads;
-	int load_count;
-	struct instance instances[MAX_INSTANCES];
-	int instance_count;
-	struct profile profiles[MAX_PROFILES];
-	int profile_count;
-	struct process processes[MAX_PROCESSES];
-	int process_count;
-	struct busy_sample samples[MAX_SCRIPTED];
-	int sample_count;
-	struct vgpu vgpus[MAX_VGPUS];
-	int vgpu_count;
+	struct instance *instances;
+	struct profile *profiles;
+	struct process *processes;
+	struct busy_sample *samples;
+	struct vgpu *vgpus;
+	int load_count, instance_count, profile_count, process_count, sample_count, vgpu_count;
 };
 
 struct event {
@@ -127,7 +110,7 @@ struct state {
 	int references; // under the lock of state.c
 	uint64_t generation;
 	struct block *blocks; // memory of everything it points to
-	char driver[80], nvml[80], branch[80], dev[4096];
+	char driver[80], nvml[80], dev[4096];
 	int cuda, fields, gpm;
 	bool frozen;
 	double at;      // seconds, while frozen
@@ -203,6 +186,7 @@ nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);
 nvmlReturn_t get_text(const struct call *c, int key, char *out, unsigned length);
 nvmlReturn_t put_text(const char *text, char *out, unsigned length);
 bool supported(const struct call *c, int key);
+double load_until(const struct load *l, double t); // the integral of a piece from its begin to t
 
 // script.c
 void *keep(struct state *s, size_t size); // zeroed memory that lives as long as s
@@ -218,6 +202,6 @@ double evaluate(const struct expression *e, const struct variables *v);
 void field_value(const struct call *c, nvmlFieldValue_t *f);
 
 // Structs with a version word hold their size and version in it.
-#define HAS_VERSION(p, symbol) ((p)->version == (symbol))
+#define HAS_VERSION(p, symbol) ((p) && (p)->version == (symbol))
 
 #endif

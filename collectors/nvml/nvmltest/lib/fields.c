@@ -61,7 +61,6 @@ static const struct run runs[] = {
 	{163, 163, K_NVLINK_CRC_FLIT, 0, LINK, ULL},
 	{164, 164, K_NVLINK_SPEED, 0, LINK, UI},
 	{165, 165, K_NVLINK_STATE, 0, LINK, UI},
-	{166, 166, K_NVLINK_VERSION, 0, LINK, UI},
 	{167, 167, K_NVLINK_POWER_STATE, 0, LINK, UI},
 	{169, 169, K_PCIE_ERRORS + 11, 0, WHOLE, ULL},
 	{170, 170, K_C2C_COUNT, 0, WHOLE, UI},
@@ -79,10 +78,10 @@ static const struct run runs[] = {
 	{193, 196, K_TLIMIT, 1, WHOLE, SI},
 	{197, 197, K_PCIE_TX_BYTES, 0, WHOLE, ULL},
 	{198, 198, K_PCIE_RX_BYTES, 0, WHOLE, ULL},
-	{201, 222, K_NVLINK_5, 18, LINK_OR_ALL, ULL},
+	{201, 222, K_NVLINK_5, MAX_LINKS, LINK_OR_ALL, ULL},
 	{230, 230, K_RECOVERY_ACTION, 0, WHOLE, UI},
 	{231, 234, K_C2C_ERRORS, 1, WHOLE, ULL},
-	{235, 250, K_NVLINK_FEC, 18, LINK_OR_ALL, ULL},
+	{235, 250, K_NVLINK_FEC, MAX_LINKS, LINK_OR_ALL, ULL},
 	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, by hardware, power brake
 	{301, 302, K_REMAPPED_INACTIVE, 1, WHOLE, UI},
 };
@@ -98,7 +97,7 @@ static nvmlReturn_t total(const struct call *c, int key, double *out) {
 	unsigned links;
 	nvmlReturn_t r = get_uint(c, K_NVLINK_COUNT, &links);
 	*out = 0;
-	for (unsigned i = 0; i < links && i < 18 && r == NVML_SUCCESS; i++) {
+	for (unsigned i = 0; i < links && i < MAX_LINKS && r == NVML_SUCCESS; i++) {
 		double v = 0;
 		r = value(c, key + (int)i, &v);
 		*out += v;

@@ -42,11 +42,6 @@ nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *out) {
 	LEAVE(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlGpmQueryIfStreamingEnabled(nvmlDevice_t d, unsigned *out) {
-	GPU(nvmlGpmQueryIfStreamingEnabled, d);
-	LEAVE(get_uint(&c, K_GPM_STREAMING, out));
-}
-
 static void fill(const struct call *c, int gi, nvmlGpmSample_t s) {
 	*s = (struct nvmlGpmSample_st){c->g->number, gi, c->now, load_at(c), work_until(c)};
 }
@@ -70,7 +65,7 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, unsigned gi, nvmlGpmSample_t sa
 	if (!gpm(&c))
 		LEAVE(NVML_ERROR_NOT_SUPPORTED);
 	for (int i = 0; i < c.g->instance_count; i++)
-		if (c.g->instances[i].gi == (int)gi) {
+		if (c.g->instances[i].gi == gi) {
 			c.m = &c.g->instances[i];
 			fill(&c, (int)gi, sample);
 			LEAVE(NVML_SUCCESS);

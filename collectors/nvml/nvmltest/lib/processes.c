@@ -1,7 +1,6 @@
 // Processes on a GPU.
 #include "fake.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,15 +15,14 @@ static bool has_long_info(const struct call *c) {
 	return sscanf(c->s->driver, "%d.%d", &major, &minor) == 2 && major == 535 && minor >= 43 && minor < 98;
 }
 
-// list copies processes of a type into structs of any version: all begin with the
-// pid and the memory, and from the second on the instance follows.
+// list copies processes of a type into structs of any version: all begin alike.
 static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void *out, size_t size) {
 	unsigned have = 0;
 	if (!count)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (int i = 0; i < c->g->process_count; i++) {
 		const struct process *p = &c->g->processes[i];
-		if (p->type != type || (c->m && (p->gi != (unsigned)c->m->gi || p->ci != (unsigned)c->m->ci)))
+		if (p->type[0] != type || (c->m && (p->gi != c->m->gi || p->ci != c->m->ci)))
 			continue;
 		if (out && have < *count) {
 			struct long_info info = {{p->pid, p->memory, p->gi, p->ci}, 0};
@@ -37,28 +35,18 @@ static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void 
 	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
-#define PROCESSES_OF(f, type, info)                                                                                            \
-	nvmlReturn_t f(nvmlDevice_t d, unsigned *count, info *out) {                                                            \
-		ANY(f, d);                                                                                                      \
+#define PROCESSES_OF(f, type)                                                                                                  \
+	nvmlReturn_t f##_v2(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_v2_t *out) {                                       \
+		ANY(f##_v2, d);                                                                                                 \
 		LEAVE(list(&c, type, count, out, sizeof *out));                                                                 \
-	}
-
-#define THIRD_OF(f, type)                                                                                                      \
-	nvmlReturn_t f(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *out) {                                               \
-		ANY(f, d);                                                                                                      \
+	}                                                                                                                       \
+	nvmlReturn_t f##_v3(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *out) {                                          \
+		ANY(f##_v3, d);                                                                                                 \
 		LEAVE(list(&c, type, count, out, has_long_info(&c) ? sizeof(struct long_info) : sizeof *out));                  \
 	}
-
-_Static_assert(sizeof(nvmlProcessInfo_v1_t) == offsetof(nvmlProcessInfo_t, gpuInstanceId), "v1 is the beginning of v2");
-PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
-PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses_v2, 'C', nvmlProcessInfo_v2_t)
-THIRD_OF(nvmlDeviceGetComputeRunningProcesses_v3, 'C')
-PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses, 'G', nvmlProcessInfo_v1_t)
-PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses_v2, 'G', nvmlProcessInfo_v2_t)
-THIRD_OF(nvmlDeviceGetGraphicsRunningProcesses_v3, 'G')
-PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses, 'M', nvmlProcessInfo_v1_t)
-PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses_v2, 'M', nvmlProcessInfo_v2_t)
-THIRD_OF(nvmlDeviceGetMPSComputeRunningProcesses_v3, 'M')
+PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses, 'C')
+PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses, 'G')
+PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses, 'M')
 
 static unsigned percent(const struct call *c, const struct cell *cell) {
 	double v = 0;
@@ -81,14 +69,15 @@ static unsigned samples(const struct call *c, unsigned long long since, sample *
 	unsigned have = 0;
 	for (int i = 0; i < c->g->process_count; i++) {
 		const struct process *p = &c->g->processes[i];
-		sample s = {now, p->pid, percent(c, &p->sm), percent(c, &p->mem), percent(c, &p->enc), percent(c, &p->dec), 0, 0};
-		if (p->sm.kind != UNSUPPORTED && now > since && (s.smUtil || s.memUtil || s.encUtil || s.decUtil))
-			add(to, room, &have, s);
+		unsigned sm = percent(c, &p->sm);
+		if (now > since && sm > 0)
+			add(to, room, &have, (sample){.timeStamp = now, .pid = p->pid, .smUtil = sm});
 	}
 	for (int i = 0; i < c->g->sample_count; i++) {
 		const struct busy_sample *p = &c->g->samples[i];
-		if (p->stamp > since && p->at <= c->now)
-			add(to, room, &have, (sample){.timeStamp = p->stamp, .pid = p->pid, .smUtil = p->sm});
+		unsigned long long stamp = p->stamp ? p->stamp : (unsigned long long)(p->at * 1e6);
+		if (stamp > since && p->at <= c->now)
+			add(to, room, &have, (sample){.timeStamp = stamp, .pid = p->pid, .smUtil = p->sm});
 	}
 	return have;
 }
@@ -123,8 +112,6 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizat
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, nvmlProcessesUtilizationInfo_t *info) {
 	GPU(nvmlDeviceGetProcessesUtilizationInfo, d);
-	if (!info)
-		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
 	if (!HAS_VERSION(info, nvmlProcessesUtilizationInfo_v1))
 		LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	LEAVE(take(&c, info->lastSeenTimeStamp, info->procUtilArray, &info->processSamplesCount));

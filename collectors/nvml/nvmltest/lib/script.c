@@ -3,12 +3,9 @@
 #include "fake.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-double load_until(const struct load *l, double t);
 
 struct block {
 	struct block *next;
@@ -38,6 +35,12 @@ void free_state(struct state *s) {
 		next = b->next;
 		free(b);
 	}
+	for (int g = 0; g < s->gpu_count; g++) {
+		struct gpu *gpu = &s->gpus[g];
+		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->samples, gpu->vgpus};
+		for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+			free(lists[i]);
+	}
 	free(s->gpus);
 	free(s->events);
 	free(s->peers);
@@ -45,8 +48,6 @@ void free_state(struct state *s) {
 		free(s->faults[i]);
 	free(s);
 }
-
-static char *keep_text(struct state *s, const char *text) { return strcpy(keep(s, strlen(text) + 1), text); }
 
 // remainder is what is left of the line.
 static char *remainder_of(struct line *l) {
@@ -79,23 +80,7 @@ static bool parse_span(struct line *r, const char *text, int limit, struct span 
 
 static bool gpus_of(struct line *r, struct span *out) { return parse_span(r, next_word(r), r->s->gpu_count, out); }
 
-// expand replaces {gpu} and {gpux} (two hexadecimal digits) in a text.
-static void expand(const char *text, int gpu, char *out, size_t size) {
-	size_t n = 0;
-	while (*text && n + 12 < size) {
-		if (strncmp(text, "{gpu}", 5) == 0) {
-			n += (size_t)sprintf(out + n, "%d", gpu);
-			text += 5;
-		} else if (strncmp(text, "{gpux}", 6) == 0) {
-			n += (size_t)sprintf(out + n, "%02x", (unsigned)gpu);
-			text += 6;
-		} else
-			out[n++] = *text++;
-	}
-	out[n] = 0;
-}
-
-static bool cell_of(struct line *r, const char *text, bool is_text, int gpu, struct cell *out) {
+static bool cell_of(struct line *r, const char *text, bool is_text, struct cell *out) {
 	*out = (struct cell){0};
 	if (strcmp(text, "none") == 0)
 		return true;
@@ -104,10 +89,8 @@ static bool cell_of(struct line *r, const char *text, bool is_text, int gpu, str
 		return code_of(text + 1, &out->code) || fail(r, "\"%s\" is no return code", text);
 	}
 	if (is_text) {
-		char buffer[512];
-		expand(text, gpu, buffer, sizeof buffer);
 		out->kind = STRING;
-		out->text = keep_text(r->s, buffer);
+		out->text = strcpy(keep(r->s, strlen(text) + 1), text);
 		return true;
 	}
 	bool constant;
@@ -155,13 +138,12 @@ static bool line_gpu(struct line *r) {
 		const char *text = remainder_of(r);
 		if (!*text)
 			return fail(r, "key \"%s\" has no value", name);
-		for (int g = gpus.from; g <= gpus.to; g++) {
-			struct cell cell;
-			if (!cell_of(r, text, key_table[k].text, g, &cell))
-				return false;
+		struct cell cell;
+		if (!cell_of(r, text, key_table[k].text, &cell))
+			return false;
+		for (int g = gpus.from; g <= gpus.to; g++)
 			for (int e = elements.from; e <= elements.to; e++)
 				r->s->gpus[g].cells[key_table[k].first + e] = cell;
-		}
 		return true;
 	}
 	return fail(r, "no key \"%s\"", name);
@@ -182,8 +164,6 @@ static bool line_node(struct line *r) {
 			snprintf(s->driver, sizeof s->driver, "%s", text);
 		else if (strcmp(key, "nvml") == 0)
 			snprintf(s->nvml, sizeof s->nvml, "%s", text);
-		else if (strcmp(key, "branch") == 0)
-			snprintf(s->branch, sizeof s->branch, "%s", text);
 		else if (strcmp(key, "dev") == 0)
 			snprintf(s->dev, sizeof s->dev, "%s", text);
 		else
@@ -221,195 +201,139 @@ static bool line_time(struct line *r) {
 	return !r->problem[0];
 }
 
-// load 0-3 12.5 sine 0.5 0.3 60 0
+// load 0-3 12.5 0.5 0.3 60 0: from second 12.5 on, 0.5 ± 0.3 with a period of 60 s and
+// no phase. "load 0-3 12.5 0.5" is constant; one more number is the duty of a square.
 static bool line_load(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
 		return false;
-	struct load l = {.at = number(r)};
-	char *kind = next_word(r);
-	l.a = number(r);
-	if (strcmp(kind, "steady") == 0)
-		l.kind = STEADY;
-	else {
-		l.b = number(r);
-		l.c = number(r);
-		l.d = number(r);
-		if (strcmp(kind, "sine") == 0)
-			l.kind = SINE;
-		else if (strcmp(kind, "square") == 0)
-			l.kind = SQUARE;
-		else
-			return fail(r, "no load \"%s\"", kind);
-		if (!(l.c > 0))
-			return fail(r, "%s", "the period must be above 0");
+	struct load l = {.at = number(r), .base = number(r), .period = 1};
+	if (more(r)) {
+		l.amplitude = number(r);
+		l.period = number(r);
+		l.phase = number(r);
+		l.duty = more(r) ? number(r) : 0;
 	}
-	if (r->problem[0])
-		return false;
-	for (int g = gpus.from; g <= gpus.to; g++) {
+	if (!(l.period > 0))
+		return fail(r, "%s", "the period must be above 0");
+	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
 		struct gpu *gpu = &r->s->gpus[g];
-		struct load *list = keep(r->s, ((size_t)gpu->load_count + 1) * sizeof l);
-		if (gpu->load_count > 0) {
-			memcpy(list, gpu->loads, (size_t)gpu->load_count * sizeof l);
-			const struct load *last = &list[gpu->load_count - 1];
+		struct load *add = append(&gpu->loads, &gpu->load_count, sizeof l), *last = add - 1;
+		*add = l;
+		if (gpu->load_count > 1) {
 			if (l.at < last->at)
 				return fail(r, "%s", "loads must be in the order of their times");
-			l.before = last->before + load_until(last, l.at);
+			add->before = last->before + load_until(last, l.at);
 		}
-		list[gpu->load_count++] = l;
-		gpu->loads = list;
+	}
+	return !r->problem[0];
+}
+
+// A line of key=value words is an element of one of a GPU's lists.
+struct attribute {
+	const char *key;
+	enum { UNSIGNED, LONG, REAL, NAME, CELL } type;
+	size_t at, size;
+};
+#define ATTRIBUTE(key, type, in, member) {key, type, offsetof(struct in, member), sizeof((struct in *)0)->member}
+
+#define PROFILE(in, prefix)                                                                                                    \
+	ATTRIBUTE("number", UNSIGNED, in, prefix number), ATTRIBUTE("id", UNSIGNED, in, prefix id), ATTRIBUTE("slices", UNSIGNED, in, prefix slices),          \
+		ATTRIBUTE("sms", UNSIGNED, in, prefix sms), ATTRIBUTE("copies", UNSIGNED, in, prefix copies), ATTRIBUTE("count", UNSIGNED, in, prefix count), \
+		ATTRIBUTE("memory", LONG, in, prefix memory)
+
+static const struct attribute profile_attributes[] = {ATTRIBUTE("name", NAME, profile, name), PROFILE(profile, ), {0}};
+static const struct attribute mig_attributes[] = {
+	ATTRIBUTE("gi", UNSIGNED, instance, gi),
+	ATTRIBUTE("ci", UNSIGNED, instance, ci),
+	ATTRIBUTE("uuid", NAME, instance, uuid),
+	ATTRIBUTE("profile", NAME, instance, profile.name),
+	ATTRIBUTE("cislices", UNSIGNED, instance, slices),
+	ATTRIBUTE("share", REAL, instance, share),
+	PROFILE(instance, profile.),
+	{0},
+};
+static const struct attribute process_attributes[] = {
+	ATTRIBUTE("pid", UNSIGNED, process, pid),
+	ATTRIBUTE("gi", UNSIGNED, process, gi),
+	ATTRIBUTE("ci", UNSIGNED, process, ci),
+	ATTRIBUTE("type", NAME, process, type),
+	ATTRIBUTE("memory", LONG, process, memory),
+	ATTRIBUTE("sm", CELL, process, sm),
+	{0},
+};
+static const struct attribute busy_attributes[] = {
+	ATTRIBUTE("pid", UNSIGNED, busy_sample, pid),
+	ATTRIBUTE("at", REAL, busy_sample, at),
+	ATTRIBUTE("stamp", LONG, busy_sample, stamp),
+	ATTRIBUTE("sm", UNSIGNED, busy_sample, sm),
+	{0},
+};
+static const struct attribute vgpu_attributes[] = {
+	ATTRIBUTE("id", UNSIGNED, vgpu, id),
+	ATTRIBUTE("uuid", NAME, vgpu, uuid),
+	ATTRIBUTE("typeid", UNSIGNED, vgpu, type_id),
+	ATTRIBUTE("licensed", UNSIGNED, vgpu, licensed),
+	ATTRIBUTE("memory", LONG, vgpu, memory),
+	{0},
+};
+
+union element {
+	struct profile profile;
+	struct instance instance;
+	struct process process;
+	struct busy_sample sample;
+	struct vgpu vgpu;
+};
+
+static const struct {
+	const char *name;
+	const struct attribute *attributes;
+	size_t list, count, size; // of struct gpu; of an element
+	union element initial;
+} elements[] = {
+#define ELEMENTS(type, list, counted) offsetof(struct gpu, list), offsetof(struct gpu, counted), sizeof(struct type)
+	{"profile", profile_attributes, ELEMENTS(profile, profiles, profile_count), {.sample = {0}}},
+	{"mig", mig_attributes, ELEMENTS(instance, instances, instance_count), {.sample = {0}}},
+	{"process", process_attributes, ELEMENTS(process, processes, process_count), {.process = {.type = "C", .gi = ~0u, .ci = ~0u}}},
+	{"busy", busy_attributes, ELEMENTS(busy_sample, samples, sample_count), {.sample = {0}}},
+	{"vgpu", vgpu_attributes, ELEMENTS(vgpu, vgpus, vgpu_count), {.sample = {0}}},
+};
+
+// read_attribute reads the next word, key=value, into an element.
+static bool read_attribute(struct line *r, const struct attribute *a, void *element) {
+	char *key = next_word(r), *text = strchr(key, '=');
+	if (!text)
+		return fail(r, "\"%s\" is not key=value", key);
+	*text++ = 0;
+	while (a->key && strcmp(a->key, key) != 0)
+		a++;
+	if (!a->key)
+		return fail(r, "there is no \"%s\" here", key);
+	void *to = (char *)element + a->at;
+	switch (a->type) {
+	case UNSIGNED: *(unsigned *)to = (unsigned)integer_of(r, text); break;
+	case LONG: *(unsigned long long *)to = strcmp(text, "none") == 0 ? ~0ULL : integer_of(r, text); break;
+	case REAL: *(double *)to = strtod(text, NULL); break;
+	case NAME: snprintf(to, a->size, "%s", text); break;
+	case CELL: cell_of(r, text, false, to); break;
+	}
+	return !r->problem[0];
+}
+
+static bool line_element(struct line *r, size_t which) {
+	struct span gpus;
+	union element e = elements[which].initial;
+	if (!gpus_of(r, &gpus))
+		return false;
+	while (more(r))
+		if (!read_attribute(r, elements[which].attributes, &e))
+			return false;
+	for (int g = gpus.from; g <= gpus.to; g++) {
+		char *gpu = (char *)&r->s->gpus[g];
+		memcpy(append(gpu + elements[which].list, (int *)(gpu + elements[which].count), elements[which].size), &e, elements[which].size);
 	}
 	return true;
-}
-
-// attribute cuts "key=value" off the line.
-static bool attribute(struct line *r, char **key, char **text) {
-	*key = next_word(r);
-	*text = strchr(*key, '=');
-	if (!**key)
-		return false;
-	if (!*text)
-		return fail(r, "\"%s\" is not key=value", *key);
-	*(*text)++ = 0;
-	return true;
-}
-
-#define IS(name) (strcmp(key, name) == 0)
-#define COPY(to) snprintf(to, sizeof(to), "%s", text)
-
-static bool profile_attribute(struct profile *p, const char *key, const char *text) {
-	unsigned long long v = strtoull(text, NULL, 0);
-	if (IS("number")) p->number = (unsigned)v;
-	else if (IS("id")) p->id = (unsigned)v;
-	else if (IS("slices")) p->slices = (unsigned)v;
-	else if (IS("sms")) p->sms = (unsigned)v;
-	else if (IS("copies")) p->copies = (unsigned)v;
-	else if (IS("count")) p->count = (unsigned)v;
-	else if (IS("memory")) p->memory = v;
-	else return false;
-	return true;
-}
-
-static bool line_profile(struct line *r) {
-	struct span gpus;
-	struct profile p = {0};
-	char *key, *text;
-	if (!gpus_of(r, &gpus))
-		return false;
-	while (attribute(r, &key, &text)) {
-		if (IS("name")) COPY(p.name);
-		else if (!profile_attribute(&p, key, text))
-			return fail(r, "a profile has no \"%s\"", key);
-	}
-	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
-		struct gpu *gpu = &r->s->gpus[g];
-		if (gpu->profile_count == MAX_PROFILES)
-			return fail(r, "%s", "too many profiles");
-		gpu->profiles[gpu->profile_count++] = p;
-	}
-	return !r->problem[0];
-}
-
-static bool line_mig(struct line *r) {
-	struct span gpus;
-	struct instance m = {.share = 1};
-	char *key, *text;
-	if (!gpus_of(r, &gpus))
-		return false;
-	cell_of(r, "load * 2147483648", false, 0, &m.used);
-	while (attribute(r, &key, &text)) {
-		if (IS("gi")) m.gi = atoi(text) % 16;
-		else if (IS("ci")) m.ci = atoi(text) % 16;
-		else if (IS("uuid")) COPY(m.uuid);
-		else if (IS("profile")) COPY(m.profile.name);
-		else if (IS("cislices")) m.slices = (unsigned)atoi(text);
-		else if (IS("share")) m.share = strtod(text, NULL);
-		else if (IS("used")) cell_of(r, text, false, 0, &m.used);
-		else if (!profile_attribute(&m.profile, key, text))
-			return fail(r, "an instance has no \"%s\"", key);
-	}
-	struct gpu *gpu = &r->s->gpus[gpus.from];
-	if (gpu->instance_count == MAX_INSTANCES)
-		return fail(r, "%s", "too many instances");
-	gpu->instances[gpu->instance_count++] = m;
-	return !r->problem[0];
-}
-
-static bool line_process(struct line *r) {
-	struct span gpus;
-	struct process p = {.type = 'C', .gi = ~0u, .ci = ~0u};
-	char *key, *text;
-	if (!gpus_of(r, &gpus))
-		return false;
-	while (attribute(r, &key, &text)) {
-		if (IS("pid")) p.pid = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("gi")) p.gi = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("ci")) p.ci = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("type")) p.type = text[0];
-		else if (IS("name")) COPY(p.name);
-		else if (IS("memory")) p.memory = strcmp(text, "none") == 0 ? ~0ULL : strtoull(text, NULL, 0);
-		else if (IS("sm")) cell_of(r, text, false, 0, &p.sm);
-		else if (IS("mem")) cell_of(r, text, false, 0, &p.mem);
-		else if (IS("enc")) cell_of(r, text, false, 0, &p.enc);
-		else if (IS("dec")) cell_of(r, text, false, 0, &p.dec);
-		else return fail(r, "a process has no \"%s\"", key);
-	}
-	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
-		struct gpu *gpu = &r->s->gpus[g];
-		if (gpu->process_count == MAX_PROCESSES)
-			return fail(r, "%s", "too many processes");
-		gpu->processes[gpu->process_count++] = p;
-	}
-	return !r->problem[0];
-}
-
-// busy 0 pid=4242 at=12.5 sm=40
-static bool line_busy(struct line *r) {
-	struct span gpus;
-	struct busy_sample b = {0};
-	char *key, *text;
-	if (!gpus_of(r, &gpus))
-		return false;
-	while (attribute(r, &key, &text)) {
-		if (IS("pid")) b.pid = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("at")) b.at = strtod(text, NULL);
-		else if (IS("stamp")) b.stamp = strtoull(text, NULL, 0);
-		else if (IS("sm")) b.sm = (unsigned)strtoul(text, NULL, 0);
-		else return fail(r, "a sample of a process has no \"%s\"", key);
-	}
-	if (b.stamp == 0)
-		b.stamp = (unsigned long long)(b.at * 1e6);
-	for (int g = gpus.from; g <= gpus.to && !r->problem[0]; g++) {
-		struct gpu *gpu = &r->s->gpus[g];
-		if (gpu->sample_count == MAX_SCRIPTED)
-			return fail(r, "%s", "too many samples of processes");
-		gpu->samples[gpu->sample_count++] = b;
-	}
-	return !r->problem[0];
-}
-
-static bool line_vgpu(struct line *r) {
-	struct span gpus;
-	struct vgpu v = {.licensed = 1, .state = NVML_GRID_LICENSE_STATE_LICENSED};
-	char *key, *text;
-	if (!gpus_of(r, &gpus))
-		return false;
-	while (attribute(r, &key, &text)) {
-		if (IS("id")) v.id = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("uuid")) COPY(v.uuid);
-		else if (IS("vm")) COPY(v.vm);
-		else if (IS("type")) COPY(v.type);
-		else if (IS("typeid")) v.type_id = (unsigned)strtoul(text, NULL, 0);
-		else if (IS("licensed")) v.licensed = (unsigned)atoi(text);
-		else if (IS("state")) v.state = (unsigned)atoi(text);
-		else if (IS("memory")) v.memory = strtoull(text, NULL, 0);
-		else return fail(r, "a vGPU has no \"%s\"", key);
-	}
-	struct gpu *gpu = &r->s->gpus[gpus.from];
-	if (gpu->vgpu_count == MAX_VGPUS)
-		return fail(r, "%s", "too many vGPUs");
-	gpu->vgpus[gpu->vgpu_count++] = v;
-	return !r->problem[0];
 }
 
 static bool line_absent(struct line *r) {
@@ -470,10 +394,8 @@ static const struct {
 	const char *name;
 	bool (*read)(struct line *r);
 } lines[] = {
-	{"gpu", line_gpu},         {"node", line_node},       {"gpus", line_gpus},   {"time", line_time},
-	{"load", line_load},       {"profile", line_profile}, {"mig", line_mig},     {"process", line_process},
-	{"vgpu", line_vgpu},       {"absent", line_absent},   {"fault", line_fault}, {"event", line_event},
-	{"peer", line_peer},       {"busy", line_busy},
+	{"gpu", line_gpu},       {"node", line_node},   {"gpus", line_gpus},   {"time", line_time}, {"load", line_load},
+	{"absent", line_absent}, {"fault", line_fault}, {"event", line_event}, {"peer", line_peer},
 };
 
 bool read_line(struct line *r) {
@@ -481,5 +403,8 @@ bool read_line(struct line *r) {
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		if (strcmp(lines[i].name, name) == 0)
 			return lines[i].read(r);
+	for (size_t i = 0; i < sizeof elements / sizeof *elements; i++)
+		if (strcmp(elements[i].name, name) == 0)
+			return line_element(r, i);
 	return fail(r, "no line begins with \"%s\"", name);
 }

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // over files and initialised
@@ -66,7 +65,6 @@ static nvmlReturn_t initialise(struct call *c) {
 	nvmlReturn_t entered = enter_host(&c, FN_##f, false);                                                                   \
 	return entered == NVML_SUCCESS ? initialise(&c) : entered
 
-nvmlReturn_t nvmlInit(void) { INIT(nvmlInit); }
 nvmlReturn_t nvmlInit_v2(void) { INIT(nvmlInit_v2); }
 nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
 	(void)flags;
@@ -99,43 +97,10 @@ nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
 	return r == NVML_SUCCESS ? leave(&c, put_text(c.s->nvml, out, length)) : r;
 }
 
-static nvmlReturn_t cuda(struct call *c, int *out) {
-	if (!out)
-		return leave(c, NVML_ERROR_INVALID_ARGUMENT);
-	*out = c->s->cuda;
-	return leave(c, NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out) {
-	SYSTEM(nvmlSystemGetCudaDriverVersion);
-	return cuda(&c, out);
-}
-
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *out) {
 	SYSTEM(nvmlSystemGetCudaDriverVersion_v2);
-	return cuda(&c, out);
-}
-
-nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned length) {
-	SYSTEM(nvmlSystemGetDriverBranch);
-	if (!info || !HAS_VERSION(info, nvmlSystemDriverBranchInfo_v1))
-		LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	LEAVE(c.s->branch[0] ? put_text(c.s->branch, info->branch, length) : NVML_ERROR_NOT_SUPPORTED);
-}
-
-nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
-	SYSTEM(nvmlSystemGetProcessName);
-	for (int g = 0; g < c.s->gpu_count; g++)
-		for (int i = 0; i < c.s->gpus[g].process_count; i++) {
-			const struct process *p = &c.s->gpus[g].processes[i];
-			if (p->pid != pid || !p->name[0])
-				continue;
-			if (!name || length == 0)
-				LEAVE(NVML_ERROR_INVALID_ARGUMENT);
-			snprintf(name, length, "%s", p->name); // NVML cuts it
-			LEAVE(NVML_SUCCESS);
-		}
-	LEAVE(NVML_ERROR_NOT_FOUND);
+	*out = c.s->cuda;
+	LEAVE(NVML_SUCCESS);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *out) {
@@ -146,12 +111,6 @@ nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *out) {
 
 nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned *count) {
 	SYSTEM(nvmlGetExcludedDeviceCount);
-	*count = 0;
-	LEAVE(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlUnitGetCount(unsigned *count) {
-	SYSTEM(nvmlUnitGetCount);
 	*count = 0;
 	LEAVE(NVML_SUCCESS);
 }

@@ -8,28 +8,17 @@
 static const double turn = 6.283185307179586;
 
 static double shape(const struct load *l, double t) {
-	switch (l->kind) {
-	case STEADY: return l->a;
-	case SINE: return l->a + l->b * sin(turn * (t + l->d) / l->c);
-	case SQUARE: return t - l->c * floor(t / l->c) < l->d * l->c ? l->b : l->a;
-	}
-	return 0;
+	double turns = (t + l->phase) / l->period;
+	return l->base + l->amplitude * (l->duty > 0 ? turns - floor(turns) < l->duty : sin(turn * turns));
 }
 
 // area is an antiderivative of shape.
 static double area(const struct load *l, double t) {
-	switch (l->kind) {
-	case STEADY: return l->a * t;
-	case SINE: return l->a * t - l->b * l->c / turn * cos(turn * (t + l->d) / l->c);
-	case SQUARE: {
-		double n = floor(t / l->c), rest = t - n * l->c, high = l->d * l->c;
-		return n * (l->b * high + l->a * (l->c - high)) + (rest < high ? l->b * rest : l->b * high + l->a * (rest - high));
-	}
-	}
-	return 0;
+	double turns = (t + l->phase) / l->period, whole = floor(turns);
+	double swing = l->duty > 0 ? whole * l->duty + fmin(turns - whole, l->duty) : -cos(turn * turns) / turn;
+	return l->base * t + l->amplitude * l->period * swing;
 }
 
-// load_until is the integral of a piece from its begin to t.
 double load_until(const struct load *l, double t) { return area(l, t) - area(l, l->at); }
 
 static const struct load *piece(const struct call *c) {
@@ -66,7 +55,7 @@ nvmlReturn_t value_of(const struct call *c, const struct cell *cell, int index, 
 static int first(int key) {
 	static const int firsts[] = {
 #define TEXT(symbol, name, count) K_##symbol,
-#define NUMBER(symbol, name, count) K_##symbol,
+#define NUMBER TEXT
 #include "keys.def"
 #undef TEXT
 #undef NUMBER

@@ -1,7 +1,6 @@
 // vGPU: guests of a host, and licences of a guest.
 #include "fake.h"
 
-#include <stdio.h>
 #include <string.h>
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t d, unsigned *count, nvmlVgpuInstance_t *out) {
@@ -37,63 +36,23 @@ nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t id, char *out, unsigned 
 	LEAVE(put_text(v->uuid, out, size));
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t id, char *out, unsigned size, nvmlVgpuVmIdType_t *type) {
-	GUEST(nvmlVgpuInstanceGetVmID, id);
-	*type = NVML_VGPU_VM_ID_DOMAIN_ID;
-	LEAVE(put_text(v->vm, out, size));
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetType(nvmlVgpuInstance_t id, nvmlVgpuTypeId_t *out) {
-	GUEST(nvmlVgpuInstanceGetType, id);
-	*out = v->type_id;
-	LEAVE(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t id, unsigned long long *out) {
-	GUEST(nvmlVgpuInstanceGetFbUsage, id);
-	*out = v->memory;
-	LEAVE(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t id, unsigned *out) {
-	GUEST(nvmlVgpuInstanceGetLicenseStatus, id);
-	*out = v->licensed;
-	LEAVE(NVML_SUCCESS);
-}
-
-static nvmlReturn_t licence(const struct vgpu *v, nvmlVgpuLicenseInfo_t *out) {
-	if (!out)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	*out = (nvmlVgpuLicenseInfo_t){.isLicensed = (unsigned char)v->licensed, .currentState = v->state};
-	out->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
-	return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo(nvmlVgpuInstance_t id, nvmlVgpuLicenseInfo_t *out) {
-	GUEST(nvmlVgpuInstanceGetLicenseInfo, id);
-	LEAVE(licence(v, out));
-}
+#define NUMBER_OF(f, type, member)                                                                                             \
+	nvmlReturn_t f(nvmlVgpuInstance_t id, type *out) {                                                                      \
+		GUEST(f, id);                                                                                                   \
+		*out = v->member;                                                                                               \
+		LEAVE(NVML_SUCCESS);                                                                                            \
+	}
+NUMBER_OF(nvmlVgpuInstanceGetType, nvmlVgpuTypeId_t, type_id)
+NUMBER_OF(nvmlVgpuInstanceGetFbUsage, unsigned long long, memory)
+NUMBER_OF(nvmlVgpuInstanceGetLicenseStatus, unsigned, licensed)
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t id, nvmlVgpuLicenseInfo_t *out) {
 	GUEST(nvmlVgpuInstanceGetLicenseInfo_v2, id);
-	LEAVE(licence(v, out));
+	*out = (nvmlVgpuLicenseInfo_t){.isLicensed = (unsigned char)v->licensed, .currentState = NVML_GRID_LICENSE_STATE_LICENSED};
+	out->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
+	LEAVE(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t type, char *out, unsigned *size) {
-	SYSTEM(nvmlVgpuTypeGetName);
-	for (int g = 0; g < c.s->gpu_count; g++)
-		for (int i = 0; i < c.s->gpus[g].vgpu_count; i++) {
-			const struct vgpu *v = &c.s->gpus[g].vgpus[i];
-			if (v->type_id != type)
-				continue;
-			nvmlReturn_t r = put_text(v->type, out, *size);
-			*size = (unsigned)strlen(v->type) + 1;
-			LEAVE(r);
-		}
-	LEAVE(NVML_ERROR_NOT_FOUND);
-}
-
-// The structs of the first three versions are shorter; nothing of ours calls them.
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLicensableFeatures_t *out) {
 	unsigned v;
 	GPU(nvmlDeviceGetGridLicensableFeatures_v4, d);
@@ -109,9 +68,6 @@ nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLice
 		if (get_uint(&c, K_GRID_CODE + (int)i, &v) == NVML_SUCCESS)
 			f->featureCode = (nvmlGridLicenseFeatureCode_t)v;
 		get_uint(&c, K_GRID_STATE + (int)i, &f->featureState);
-		get_uint(&c, K_GRID_ENABLED + (int)i, &f->featureEnabled);
-		get_text(&c, K_GRID_PRODUCT + (int)i, f->productName, sizeof f->productName);
-		get_text(&c, K_GRID_LICENSE + (int)i, f->licenseInfo, sizeof f->licenseInfo);
 		f->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
 	}
 	LEAVE(NVML_SUCCESS);

@@ -90,7 +90,7 @@ func writeXML(out io.Writer, gpus []gpu) error {
 	b.WriteString("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n<nvidia_smi_log>\n")
 	if len(gpus) > 0 {
 		api := gpus[0].api
-		cuda, _ := api.SystemGetCudaDriverVersion()
+		cuda, _ := api.SystemGetCudaDriverVersion_v2()
 		leaf(&b, "driver_version", properties["driver_version"](gpus[0]))
 		leaf(&b, "cuda_version", fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10))
 		leaf(&b, "attached_gpus", fmt.Sprint(len(gpus)))
