@@ -453,6 +453,7 @@ var otherSymbols = [...]string{
 	"nvmlDeviceGetName",
 	"nvmlDeviceGetNvLinkState",
 	"nvmlDeviceGetP2PStatus",
+	"nvmlDeviceGetSamples",
 	"nvmlDeviceGetSerial",
 	"nvmlDeviceGetSupportedEventTypes",
 	"nvmlDeviceGetUUID",
