@@ -90,6 +90,7 @@ type dumpedValue struct {
 func (d *dumper) run(ctx context.Context) error {
 	tick := time.NewTicker(dumpPause)
 	defer tick.Stop()
+	d.log.Info("dumps for debugging are written", zap.String("directory", d.o.Directory), zap.Duration("first_in", dumpPause))
 	last, wrote := "", time.Time{}
 	for {
 		select {

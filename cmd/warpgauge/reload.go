@@ -18,6 +18,9 @@ import (
 // then continues in the background; see engine.Reload.
 const reloadTimeout = time.Minute
 
+// causeFile is the cause of a reload that the file watch asked for.
+const causeFile = "file change"
+
 // errNothingAsked would empty the page.
 var errNothingAsked = errors.New("the counters file asks for nothing")
 
@@ -38,6 +41,7 @@ type reloader struct {
 	// Of the holder of the turn.
 	content []byte // of the list that was applied last
 	partial bool   // not every collector took it
+	empty   bool   // the file was, when its change was seen
 
 	metrics *reloadMetrics
 }
@@ -98,6 +102,12 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	if err != nil {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
+	if len(bytes.TrimSpace(data)) == 0 && cause == causeFile && !r.empty {
+		r.empty = true // and asked for again, for it was not seen
+		log.Info("the counters file is empty, so it is being written", zap.String("file", name))
+		return nil
+	}
+	r.empty = false
 	r.seen.Store(&data)
 	log = log.With(zap.String("file", name))
 	if bytes.Equal(data, r.content) && !r.partial {

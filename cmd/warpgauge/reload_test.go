@@ -132,6 +132,31 @@ func TestReloadOfAnUnreadableOrEmptyFileKeepsTheList(t *testing.T) {
 	}
 }
 
+// A file that is written in place is empty for a moment. The watch asks again for what
+// the reloader has not seen.
+func TestReloadOfAFileThatIsBeingWritten(t *testing.T) {
+	b := newBench(csvA)
+	b.file = ""
+	must(t, b.reload(t.Context(), causeFile))
+	if string(b.lastRead()) != csvA {
+		t.Errorf("%q was seen, so the watch does not ask again", b.lastRead())
+	}
+	b.want(t, 1, 0, 0, 0)
+	b.file = csvB
+	must(t, b.reload(t.Context(), causeFile))
+	b.want(t, 1, 1, 0, 0)
+
+	b.file = "\n"
+	must(t, b.reload(t.Context(), causeFile))
+	if err := b.reload(t.Context(), causeFile); !errors.Is(err, errNothingAsked) {
+		t.Errorf("reload of a file that stays empty = %v, want %v", err, errNothingAsked)
+	}
+	if err := b.reload(t.Context(), "SIGHUP"); !errors.Is(err, errNothingAsked) {
+		t.Errorf("reload of an empty file by a signal = %v, want %v", err, errNothingAsked)
+	}
+	b.want(t, 0, 1, 0, 2)
+}
+
 // A collector that could not take the list is asked again, although the file is
 // the same.
 func TestReloadAgainAfterHalfASuccess(t *testing.T) {
@@ -193,7 +218,7 @@ func TestReloaderMergesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
 		for range 3 {
-			b.ask("file change")
+			b.ask(causeFile)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -217,7 +242,7 @@ func TestReloaderRun(t *testing.T) {
 		hangups <- os.Interrupt // any value: only SIGHUP is subscribed
 		synctest.Wait()
 		b.file = csvA
-		b.ask("file change")
+		b.ask(causeFile)
 		synctest.Wait()
 		if len(b.applied) != 2 || b.applied[0] != 2 || b.applied[1] != 1 {
 			t.Errorf("applied lists of %v fields, want 2 and then 1", b.applied)
