@@ -19,10 +19,11 @@ import (
 var errReported = errors.New("reported already")
 
 // run is the whole program but for its exit. args begin with the program's name;
-// lookup reads the environment; defaults are the counters CSVs that are tried if the
+// environ is the environment, as os.Environ returns it; defaults are the counters CSVs that are tried if the
 // user names none.
-func run(ctx context.Context, args []string, s streams, lookup func(string) (string, bool), defaults ...string) int {
-	a := &app{streams: s, lookup: lookup, defaults: defaults, flags: config.NewSet(lookup), build: readBuild()}
+func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
+	a := &app{streams: s, environ: environ, defaults: defaults, build: readBuild()}
+	a.flags = config.NewSet(a.lookup)
 	err := a.root().Run(ctx, args)
 	if err == nil {
 		return 0
@@ -49,23 +50,34 @@ func (e *exitError) Unwrap() error { return e.err }
 // app is what the subcommands share.
 type app struct {
 	streams
-	lookup   func(string) (string, bool)
+	environ  []string
 	defaults []string // counters CSVs
 	flags    *config.Set
 	build    build
 }
 
+// lookup reads the environment.
+func (a *app) lookup(name string) (string, bool) {
+	for _, v := range slices.Backward(a.environ) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
 func (a *app) root() *cli.Command {
 	root := &cli.Command{
-		Name:           "warpgauge",
-		Usage:          "GPU metrics for Prometheus",
-		Version:        a.build.version,
-		Flags:          a.flags.CLI(),
-		Action:         a.serveAction,
-		Writer:         a.out,
-		ErrWriter:      a.err,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run decides on the exit code
-		OnUsageError:   usageError,
+		Name:                  "warpgauge",
+		Usage:                 "GPU metrics for Prometheus",
+		Version:               a.build.version,
+		Flags:                 a.flags.CLI(),
+		Action:                a.serveAction,
+		Writer:                a.out,
+		ErrWriter:             a.err,
+		ExitErrHandler:        func(context.Context, *cli.Command, error) {}, // run decides on the exit code
+		OnUsageError:          usageError,
+		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), versionCommand(a), childCommand(a),
 		},

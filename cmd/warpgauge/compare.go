@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +44,8 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			tolerance := cmd.Float("tolerance")
-			write, err := findingsWriter(cmd.String("output"))
+			form := cmd.String("output")
+			err := checkOutput(form)
 			switch {
 			case err != nil:
 			case cmd.Args().Len() != 2:
@@ -64,7 +63,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 				}
 			}
 			c := comparePages(pages[0], pages[1], tolerance)
-			if err := write(c, a.out); err != nil {
+			if err := writeOutput(a.out, form, output{table: c.writeTable, json: c, csv: c.rows()}); err != nil {
 				return &exitError{2, err}
 			}
 			if c.bad() {
@@ -419,23 +418,6 @@ func (c *comparison) compareLabels(olds, news map[string]bool) {
 	}
 }
 
-func outputFlag() cli.Flag {
-	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, json or csv."}
-}
-
-// findingsWriter returns how a comparison is written.
-func findingsWriter(output string) (func(*comparison, io.Writer) error, error) {
-	switch output {
-	case "table":
-		return (*comparison).writeTable, nil
-	case "json":
-		return (*comparison).writeJSON, nil
-	case "csv":
-		return (*comparison).writeCSV, nil
-	}
-	return nil, fmt.Errorf("--output is %q: write table, json or csv", output)
-}
-
 func (c *comparison) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	if len(c.Findings) > 0 {
@@ -451,17 +433,10 @@ func (c *comparison) writeTable(w io.Writer) error {
 	return err
 }
 
-func (c *comparison) writeJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
-}
-
-func (c *comparison) writeCSV(w io.Writer) error {
+func (c *comparison) rows() [][]string {
 	rows := [][]string{{"finding", "old", "new", "values", "meaning"}}
 	for _, f := range c.Findings {
 		rows = append(rows, []string{string(f.Kind), f.Old, f.New, f.Values, f.Meaning})
 	}
-	return csv.NewWriter(w).WriteAll(rows)
+	return rows
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,18 +26,24 @@ func devicesCommand(a *app) *cli.Command {
 		Usage: "List the devices of this machine and their state",
 		Description: "Opens every enabled collector, samples each device once and prints a table.\n" +
 			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir it\n" +
-			"says who uses each device, and which of those who know that do not answer.",
+			"says who uses each device, and which of those who know that do not answer.\n" +
+			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: []cli.Flag{
 			timeoutFlag(),
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
+			outputFlag(),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return devices(ctx, a, cmd.Duration("timeout"), cmd.Bool("all"))
+			form := cmd.String("output")
+			if err := cmp.Or(noArguments(cmd), checkOutput(form)); err != nil {
+				return err
+			}
+			return devices(ctx, a, cmd.Duration("timeout"), cmd.Bool("all"), form)
 		},
 	}
 }
 
-func devices(ctx context.Context, a *app, timeout time.Duration, all bool) error {
+func devices(ctx context.Context, a *app, timeout time.Duration, all bool, form string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -53,12 +60,69 @@ func devices(ctx context.Context, a *app, timeout time.Duration, all bool) error
 	s := a.newEngine(cfg, wanted, list, nil, log)
 	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
 	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []session.CollectorStatus) error {
-		if err := writeDevices(a.out, st, o, all); err != nil {
-			return err
+		found := listDevices(st, o)
+		err := writeOutput(a.out, form, output{
+			table: func(w io.Writer) error {
+				if err := writeDevices(w, st, o, all); err != nil {
+					return err
+				}
+				o.writeProblems(w, timeout)
+				return nil
+			},
+			json: found, csv: found.rows(),
+		})
+		if err == nil && len(found.Devices) == 0 {
+			err = errReported
 		}
-		o.writeProblems(a.out, timeout)
-		return nil
+		return err
 	})
+}
+
+// deviceList is what devices finds, for scripts.
+type deviceList struct {
+	Devices    []deviceRow    `json:"devices"`
+	Collectors []collectorRow `json:"collectors"`
+}
+
+type deviceRow struct {
+	Collector  string   `json:"collector"`
+	State      string   `json:"state"`
+	Reason     string   `json:"reason,omitempty"` // in words, unless it is up
+	Kind       string   `json:"kind"`
+	GPU        string   `json:"gpu,omitempty"`
+	ID         string   `json:"id"`
+	Model      string   `json:"model,omitempty"`
+	PCIAddress string   `json:"pci_bus_id,omitempty"`
+	UsedBy     []string `json:"used_by,omitempty"`
+}
+
+type collectorRow struct {
+	Name   string `json:"name"`
+	Up     bool   `json:"up"`
+	Reason string `json:"reason,omitempty"` // why it is not in use
+}
+
+func listDevices(collectors []session.CollectorStatus, o *owners) deviceList {
+	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
+	for _, c := range collectors {
+		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
+		for _, d := range c.Devices {
+			dev := &d.Device
+			out.Devices = append(out.Devices, deviceRow{
+				Collector: c.Name, State: d.State.String(), Reason: d.Reason, Kind: kindOf(dev.Level),
+				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.users(dev, true),
+			})
+		}
+	}
+	return out
+}
+
+func (l deviceList) rows() [][]string {
+	out := [][]string{{"collector", "state", "reason", "kind", "gpu", "id", "model", "pci_bus_id", "used_by"}}
+	for _, d := range l.Devices {
+		out = append(out, []string{d.Collector, d.State, d.Reason, d.Kind, d.GPU, d.ID, d.Model, d.PCIAddress, strings.Join(d.UsedBy, "; ")})
+	}
+	return out
 }
 
 // mostUsers is how many users of a device are listed without --all.

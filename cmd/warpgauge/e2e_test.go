@@ -33,6 +33,7 @@ func TestE2E(t *testing.T) {
 		"Stop":         testStop,
 		"BadStart":     testBadStart,
 		"NothingFound": testNothingFound,
+		"Completion":   testCompletion,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,6 +219,19 @@ func testNothingFound(t *testing.T, exe string) {
 		}
 		return nil
 	})
+}
+
+// testCompletion asks as the scripts of warpgauge completion do.
+func testCompletion(t *testing.T, exe string) {
+	for want, args := range map[string][]string{
+		"--kubernetes-virtual-gpus": {"--kubernetes-v"},
+		"--output":                  {"devices", "--out"},
+		"devices:List the devices":  {},
+	} {
+		if code, out := runToEnd(t, exe, append(args, "--generate-shell-completion")...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("completion of %q: exit code %d, output %q; want %q", args, code, out, want)
+		}
+	}
 }
 
 // histogramCSV is a list with all kinds of lines: gauges, counters, labels, one

@@ -28,6 +28,7 @@ func rootHelp(root *cli.Command, flags *config.Set) string {
 			fmt.Fprintf(&b, "  %-10s %s\n", c.Name, c.Usage)
 		}
 	}
+	fmt.Fprintf(&b, "  %-10s %s\n", "completion", "Print a completion script: bash, zsh, fish or pwsh") // urfave/cli's
 	b.WriteString("\nA flag beats its environment variable ($NAME), which beats the default.\n\n")
 	b.WriteString(flags.Help())
 	return b.String()

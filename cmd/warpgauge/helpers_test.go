@@ -16,6 +16,14 @@ func (e environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
+// list is the environment as os.Environ returns it.
+func (e environment) list() (out []string) {
+	for name, value := range e {
+		out = append(out, name+"="+value)
+	}
+	return out
+}
+
 // outcome is what a run left behind.
 type outcome struct {
 	code     int
@@ -26,7 +34,7 @@ type outcome struct {
 func execute(t *testing.T, env environment, args ...string) outcome {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), append([]string{"warpgauge"}, args...), streams{&out, &err}, env.lookup)
+	code := run(t.Context(), append([]string{"warpgauge"}, args...), streams{&out, &err}, env.list())
 	return outcome{code, out.String(), err.String()}
 }
 

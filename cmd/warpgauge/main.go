@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.LookupEnv, config.DefaultCounters()...))
+	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
 }
 
 // streams is where a command writes: what was asked for, and everything else.

@@ -106,7 +106,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, build: build{}.orUnknown()}
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: build{}.orUnknown()}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			h.Succeeded(0) // there is an age then
 		}
 		p.addPages()
-		a.newServer(cfg, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
+		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err

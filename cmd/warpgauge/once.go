@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -17,8 +20,9 @@ const maxSamples = 16
 
 func onceCommand(a *app) *cli.Command {
 	return &cli.Command{
-		Name:  "once",
-		Usage: "Sample every device and print the page",
+		Name:        "once",
+		Usage:       "Sample every device and print the page",
+		Description: "Ends with code 1 if there is no device.",
 		Flags: []cli.Flag{
 			timeoutFlag(),
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
@@ -26,7 +30,7 @@ func onceCommand(a *app) *cli.Command {
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			format, err := pageFormat(cmd.String("format"))
-			if err != nil {
+			if err := cmp.Or(noArguments(cmd), err); err != nil {
 				return err
 			}
 			samples := cmd.Int("samples")
@@ -66,12 +70,17 @@ func once(ctx context.Context, a *app, timeout time.Duration, format exposition.
 	if err != nil {
 		return err
 	}
-	return sampleOnce(ctx, p.engine, p.owners, timeout, func(ctx context.Context, _ []session.CollectorStatus) error {
+	return sampleOnce(ctx, p.engine, p.owners, timeout, func(ctx context.Context, all []session.CollectorStatus) error {
 		for range samples - 1 {
 			await(ctx, p.engine, sampledAfter(time.Now()))
 		}
 		p.addPages() // now that the own metrics know of the devices
-		_, err := a.out.Write(p.renderer.Page(format, false))
-		return err
+		if _, err := a.out.Write(p.renderer.Page(format, false)); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
+			return errors.New("no device found; warpgauge devices says why")
+		}
+		return nil
 	})
 }

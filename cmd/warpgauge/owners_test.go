@@ -24,7 +24,7 @@ import (
 // ownersOf returns what a command line makes, without running it.
 func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string) {
 	t.Helper()
-	a := &app{lookup: env.lookup, flags: config.NewSet(env.lookup)}
+	a := &app{environ: env.list(), flags: config.NewSet(env.lookup)}
 	root := a.root()
 	root.Action, root.Commands = nil, nil
 	must(t, root.Run(t.Context(), append([]string{"warpgauge", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...)))

@@ -62,7 +62,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 		csv := &counters{cfg: cfg}
 		list, _, err := csv.parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 		must(t, err)
-		a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
+		a := &app{flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
 		e := a.newEngine(cfg, all, list, reg, zap.NewNop())
 		done := make(chan error, 1)
@@ -166,7 +166,7 @@ func TestProcessesOfSelectedDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, err := collectors(cfg, zap.NewNop())
 		must(t, err)
-		a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
+		a := &app{flags: config.NewSet(noEnvironment)}
 		e := a.newEngine(cfg, all, field.List{}, nil, zap.NewNop())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(t.Context()) }()

@@ -71,7 +71,7 @@ func simulatedEngine(t *testing.T) *engine {
 	must(t, err)
 	list, _, err := (&counters{cfg: cfg}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 	must(t, err)
-	a := &app{lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
+	a := &app{flags: config.NewSet(noEnvironment)}
 	e := a.newEngine(cfg, []vendor{node}, list, nil, zap.NewNop())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(t.Context()) }()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/csv"
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,14 +29,30 @@ func TestHelpText(t *testing.T) {
 	}
 	execute(t, nil, "-h").want(t, 0, "Usage:")
 	execute(t, nil, "help").want(t, 0, "What is read:")
+	// The first flags are those that most people need, each of them once.
+	_, first, _ := strings.Cut(help.out, "The flags that most people need:")
+	first, _, _ = strings.Cut(first, "What is read:")
+	if n := strings.Count(first, "\n  -"); n < 8 || n > 12 || strings.Count(help.out, "\n  -f, --collectors FILE\n") != 1 {
+		t.Errorf("%d flags come first, want about 10, and each flag once:\n%s", n, first)
+	}
 	for _, command := range []string{"check", "fields", "devices", "once", "version"} {
 		execute(t, nil, command, "--help").want(t, 0, "warpgauge "+command+" [flags]", "All flags of warpgauge --help")
 		execute(t, nil, "help", command).want(t, 0, "warpgauge "+command+" [flags]")
 	}
 }
 
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		execute(t, nil, "completion", shell).want(t, 0, "--generate-shell-completion")
+	}
+	execute(t, nil, "completion", "sh").want(t, 1, "sh")
+}
+
 func TestVersion(t *testing.T) {
 	execute(t, nil, "version").want(t, 0, "warpgauge ", "revision ", "go1.")
+	execute(t, nil, "version", "--output=json").want(t, 0, `"version": "`, `"go": "go1.`)
+	execute(t, nil, "version", "--output=csv").want(t, 0, "version,revision,go,platform\n")
+	execute(t, nil, "version", "x").want(t, 1, `unexpected argument "x"`)
 	execute(t, nil, "--version").want(t, 0, "warpgauge version ")
 	execute(t, nil, "-v").want(t, 0, "warpgauge version ")
 }
@@ -135,11 +153,47 @@ func TestDevices(t *testing.T) {
 		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.out)
 	}
 
-	execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false").want(t, 0, "no device found", "nvml is not in use:")
-	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 0, "no device found", "fake is not in use:", "--devices=g:99")
+	execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false").want(t, 1, "no device found", "nvml is not in use:")
+	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
+	execute(t, nil, simulated("devices", "once")...).want(t, 1, `unexpected argument "once"`)
+	execute(t, nil, simulated("devices", "--output=xml")...).want(t, 1, "write table, json or csv")
+}
+
+func TestDevicesForScripts(t *testing.T) {
+	lost := tempFile(t, "spec.yaml", "faults:\n- {kind: lost, device: 2}\n")
+	o := execute(t, nil, simulated("devices", "--output=json", "--fake-spec="+lost)...)
+	var got deviceList
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
+		t.Fatalf("exit code %d, %v in\n%s", o.code, err, o.out)
+	}
+	var states []string
+	for _, d := range got.Devices {
+		if d.Kind == "gpu" {
+			states = append(states, d.GPU+" "+d.State)
+		}
+		if (d.State == "up") != (d.Reason == "") {
+			t.Errorf("GPU %s is %s with reason %q", d.GPU, d.State, d.Reason)
+		}
+	}
+	if want := []string{"0 up", "1 up", "2 lost", "3 up", "4 up", "5 up", "6 up", "7 up"}; !slices.Equal(states, want) {
+		t.Errorf("GPUs are %q, want %q", states, want)
+	}
+	if want := []collectorRow{{Name: "fake", Up: true}}; !slices.Equal(got.Collectors, want) {
+		t.Errorf("collectors are %v, want %v", got.Collectors, want)
+	}
+
+	rows, err := csv.NewReader(strings.NewReader(execute(t, nil, simulated("devices", "--output=csv")...).out)).ReadAll()
+	if err != nil || len(rows) != len(got.Devices)+1 || rows[1][1] != "up" || len(rows[1]) != 9 {
+		t.Errorf("csv has %d rows, want %d; %v, %v", len(rows), len(got.Devices)+1, rows, err)
+	}
+
+	none := execute(t, nil, "devices", "--output=json", "--enable-dcgm=false", "--enable-rocm=false")
+	none.want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
 }
 
 func TestOnce(t *testing.T) {
+	execute(t, nil, "once", "--enable-dcgm=false", "--enable-rocm=false").want(t, 1, "no device found", "warpgauge_collector_up{")
+	execute(t, nil, simulated("once", "x")...).want(t, 1, `unexpected argument "x"`)
 	text := execute(t, environment{"NODE_NAME": "node7"}, simulated("once")...)
 	text.want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
 	if n := strings.Count(text.out, "\nDCGM_FI_DEV_GPU_TEMP{"); n != 8 {

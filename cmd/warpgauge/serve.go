@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -35,7 +36,7 @@ func (a *app) serve(ctx context.Context) error {
 
 	log := newLogger(cfg, a.err)
 	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
-	for _, n := range a.flags.Notices() {
+	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
 	stages, err := a.stages(ctx, cfg, log, signals)
@@ -73,7 +74,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	srv := a.newServer(cfg, p, r, rel, prof, log)
+	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
 	return err
 }
 
-func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
+func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
 		SystemdSocket:        cfg.Web.SystemdSocket,
@@ -137,7 +138,12 @@ func (a *app) newServer(cfg *config.Config, p *pipeline, r *reloader, rel *relea
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
-			return server.Status{Available: true, Reloading: r.inProgress(), NotReady: notReady(p.engine.Status())}
+			all := p.engine.Status()
+			st := server.Status{Available: true, Reloading: r.inProgress(), NotReady: append(notReady(all), unmet(cfg, table, all)...)}
+			if cfg.Web.HealthRequireGPUs && !slices.ContainsFunc(all, hasGPU) {
+				st.Unhealthy = "no GPU is up"
+			}
+			return st
 		},
 	}
 	if cfg.Web.Reload {

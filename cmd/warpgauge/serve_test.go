@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +23,10 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/session"
 )
 
@@ -46,7 +50,7 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 	s := &served{t: t, log: &programtest.Output{}, stop: stop, code: make(chan int, 1)}
 	go func() {
 		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
-		s.code <- run(ctx, args, streams{s.log, s.log}, env.lookup)
+		s.code <- run(ctx, args, streams{s.log, s.log}, env.list())
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -218,7 +222,7 @@ func TestServeStopsWhileAGPUHangs(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
-		code <- run(ctx, args, streams{log, log}, environment{}.lookup)
+		code <- run(ctx, args, streams{log, log}, nil)
 	}()
 	eventually.True(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
 	stop()
@@ -290,6 +294,54 @@ func TestNotReady(t *testing.T) {
 	} {
 		if got := fmt.Sprint(notReady(c.in)); got != c.want {
 			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)
+		}
+	}
+}
+
+func TestUnmetRequirements(t *testing.T) {
+	gpu := func(state session.State) []session.DeviceStatus {
+		return []session.DeviceStatus{{Device: collector.Device{Level: field.GPU}, State: state}}
+	}
+	table := []vendor{{name: "dcgm", names: kube.NVIDIA()}, {name: "nvml", names: kube.NVIDIA()}, {name: "rocm", names: kube.AMD()}, {name: "fake"}}
+	nvml := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Up)}
+	lost := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Lost)}
+	released := session.CollectorStatus{Name: "nvml", Cause: session.CauseReleased}
+	dcgm := session.CollectorStatus{Name: "dcgm", Cause: session.CauseNotLoaded, Reason: "no engine"}
+	opening := session.CollectorStatus{Name: "dcgm", Cause: session.CauseOpening, Reason: "being opened"}
+	standby := session.CollectorStatus{Name: "dcgm", Cause: session.CauseStandby}
+	rocm := session.CollectorStatus{Name: "rocm", Up: true, Devices: gpu(session.Up)}
+	fake := session.CollectorStatus{Name: "fake", Up: true, Devices: gpu(session.Up)}
+	for _, c := range []struct {
+		require string
+		byName  string // a collector that is enabled by name
+		all     []session.CollectorStatus
+		want    string
+	}{
+		{"none", "", nil, "[]"},
+		{"none", "", []session.CollectorStatus{lost}, "[]"},
+		{"any", "", []session.CollectorStatus{dcgm, nvml}, "[]"},
+		{"any", "", []session.CollectorStatus{dcgm, lost}, "[--require=any: no such GPU is up]"},
+		{"any", "", []session.CollectorStatus{fake}, "[]"},
+		{"nvidia", "", []session.CollectorStatus{nvml}, "[]"},
+		{"nvidia", "", []session.CollectorStatus{released}, "[]"},
+		{"nvidia", "", []session.CollectorStatus{rocm, fake}, "[--require=nvidia: no such GPU is up]"},
+		{"amd", "", []session.CollectorStatus{rocm}, "[]"},
+		{"amd", "", []session.CollectorStatus{nvml}, "[--require=amd: no such GPU is up]"},
+		{"none", "dcgm", []session.CollectorStatus{dcgm, nvml}, "[collector dcgm, which is enabled by name: no engine]"},
+		{"none", "dcgm", []session.CollectorStatus{opening, nvml}, "[]"},
+		{"none", "dcgm", []session.CollectorStatus{standby, nvml}, "[]"},
+		{"none", "nvml", []session.CollectorStatus{released}, "[]"},
+	} {
+		cfg := config.Default()
+		cfg.Require = c.require
+		rows := slices.Clone(table)
+		for i := range rows {
+			if rows[i].name == c.byName {
+				rows[i].setting = config.On
+			}
+		}
+		if got := fmt.Sprint(unmet(cfg, rows, c.all)); got != c.want {
+			t.Errorf("--require=%s, %q enabled by name: %s, want %s", c.require, c.byName, got, c.want)
 		}
 	}
 }

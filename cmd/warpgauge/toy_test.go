@@ -163,7 +163,7 @@ func TestToyOnThePage(t *testing.T) {
 	cfg := wanted(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--process-values=false")
 	list, _, err := (&counters{cfg: cfg}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
 	must(t, err)
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, lookup: noEnvironment, flags: config.NewSet(noEnvironment)}
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{toyRow(b)}, list, zap.NewNop())
 	must(t, err)
 	must(t, sampleOnce(t.Context(), p.engine, p.owners, time.Minute, func(context.Context, []session.CollectorStatus) error {

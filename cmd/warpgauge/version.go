@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -56,10 +57,21 @@ func versionCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "Print version and revision",
-		Action: func(context.Context, *cli.Command) error {
-			_, err := fmt.Fprintf(a.out, "warpgauge %s (revision %s, %s, %s/%s)\n",
-				a.build.version, a.build.revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+		Flags: []cli.Flag{outputFlag()},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			b := a.build
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			return writeOutput(a.out, cmd.String("output"), output{
+				table: func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "warpgauge %s (revision %s, %s, %s)\n", b.version, b.revision, runtime.Version(), platform)
+					return err
+				},
+				json: map[string]string{"version": b.version, "revision": b.revision, "go": runtime.Version(), "platform": platform},
+				csv:  [][]string{{"version", "revision", "go", "platform"}, {b.version, b.revision, runtime.Version(), platform}},
+			})
 		},
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,6 +87,36 @@ func (p *pipeline) stages() []stage {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})
 	}
 	return out
+}
+
+// unmet lists why the exporter is not ready although something is served: a collector
+// that was enabled by name, or a GPU of the required vendor, is not there. What an
+// operator has released, or what another collector serves, is as it should be.
+func unmet(cfg *config.Config, table []vendor, all []session.CollectorStatus) (reasons []string) {
+	found := cfg.Require == config.RequireNone
+	for _, c := range all {
+		i := slices.IndexFunc(table, func(v vendor) bool { return v.name == c.Name })
+		if i < 0 {
+			continue
+		}
+		wanted := c.Up || c.Cause == session.CauseReleased || c.Cause == session.CauseStandby
+		if table[i].setting == config.On && !wanted && c.Cause != session.CauseOpening {
+			reasons = append(reasons, fmt.Sprintf("collector %s, which is enabled by name: %s", c.Name, c.Reason))
+		}
+		if cfg.Require == config.RequireAny || strings.EqualFold(cfg.Require, table[i].names.Name) {
+			found = found || c.Cause == session.CauseReleased || hasGPU(c)
+		}
+	}
+	if !found {
+		reasons = append(reasons, fmt.Sprintf("--require=%s: no such GPU is up", cfg.Require))
+	}
+	return reasons
+}
+
+func hasGPU(c session.CollectorStatus) bool {
+	return slices.ContainsFunc(c.Devices, func(d session.DeviceStatus) bool {
+		return d.Device.Level == field.GPU && d.State == session.Up
+	})
 }
 
 // notReady lists why /readyz answers 503: a collector that is still being

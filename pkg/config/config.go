@@ -35,6 +35,7 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
+	Require          string // RequireNone, or of which vendor a GPU must be there to be ready
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
@@ -102,6 +103,7 @@ type Web struct {
 	IdleTimeout          time.Duration
 	MaxConnections       int
 	MaxConcurrentScrapes int
+	HealthRequireGPUs    bool
 	Pprof                bool
 	Reload               bool
 	Release              bool
@@ -178,6 +180,7 @@ func Default() *Config {
 		ROCm:           Auto,
 		ROCmSource:     ROCmSysfs,
 		Isolation:      IsolationProcess,
+		Require:        RequireNone,
 		MemoryLimit:    1 << 30,
 		RestartMax:     30 * time.Second,
 		ReleaseTimeout: 10 * time.Minute,
@@ -204,6 +207,14 @@ func Default() *Config {
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
 }
+
+// Values of Config.Require.
+const (
+	RequireNone   = "none"
+	RequireNVIDIA = "nvidia"
+	RequireAMD    = "amd"
+	RequireAny    = "any"
+)
 
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }

@@ -325,6 +325,28 @@ func TestValidateReportsEverything(t *testing.T) {
 	}
 }
 
+func TestUnknownVariables(t *testing.T) {
+	s := NewSet(environment{}.lookup)
+	var got []string
+	for _, n := range s.UnknownVariables([]string{
+		"PATH=/bin", "DCGM_EXPORTER_LISTEN=:1", "WARPGAUGE_ENABLE_FAKE=true",
+		"DCGM_EXPORTER_LISTN=:1", "WARPGAUGE_ENABEL_NVML=true", "WARPGAUGE_XYZZY=", "DCGM_OTHER=1",
+		// What Kubernetes makes of Services.
+		"DCGM_EXPORTER_SERVICE_HOST=10.0.0.1", "DCGM_EXPORTER_SERVICE_PORT=9400", "DCGM_EXPORTER_SERVICE_PORT_METRICS=9400",
+		"DCGM_EXPORTER_PORT=tcp://10.0.0.1:9400", "WARPGAUGE_PORT_9400_TCP_ADDR=10.0.0.1", "WARPGAUGE_PORT_9400_TCP=tcp://10.0.0.1:9400",
+	}) {
+		got = append(got, n.Text)
+	}
+	want := []string{
+		"environment variable DCGM_EXPORTER_LISTN is unknown and has no effect; did you mean DCGM_EXPORTER_LISTEN?",
+		"environment variable WARPGAUGE_ENABEL_NVML is unknown and has no effect; did you mean WARPGAUGE_ENABLE_NVML?",
+		"environment variable WARPGAUGE_XYZZY is unknown and has no effect",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("notices are %q, want %q", got, want)
+	}
+}
+
 func TestNotices(t *testing.T) {
 	for _, c := range []struct {
 		env  environment

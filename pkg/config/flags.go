@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/field"
 )
 
 // Group is a heading of the help text.
@@ -60,6 +63,8 @@ type Flag struct {
 	Origin  Origin
 	Metavar string // stands for the value in the help; empty for a switch
 	Usage   string // one sentence or two, without the default
+	// Common flags come first in the help: those that most people need.
+	Common bool
 	// NoEffect says why setting the flag changes nothing. Empty: it works.
 	NoEffect string
 	// Needs names a switch without which the flag changes nothing. Empty: none.
@@ -248,6 +253,37 @@ func (s *Set) Notices() []Notice {
 			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
 		}
 	}
+	return out
+}
+
+// prefixes are how the names of our variables and dcgm-exporter's begin.
+var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
+
+// ofService matches the variables that Kubernetes makes of a Service, such as one called
+// dcgm-exporter.
+var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
+
+// UnknownVariables lists the variables of an environment, as os.Environ returns it, whose
+// names begin as those of flags do, but that no flag has.
+func (s *Set) UnknownVariables(environ []string) []Notice {
+	var known []string
+	for _, f := range s.flags {
+		known = append(known, f.Env)
+	}
+	var out []Notice
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+		if !ours || slices.Contains(known, name) || ofService.MatchString(name) {
+			continue
+		}
+		text := "environment variable " + name + " is unknown and has no effect"
+		if near, ok := field.Nearest(name, known); ok {
+			text += "; did you mean " + near + "?"
+		}
+		out = append(out, Notice{Source: FromEnvironment, Text: text})
+	}
+	slices.SortFunc(out, func(a, b Notice) int { return strings.Compare(a.Text, b.Text) })
 	return out
 }
 

@@ -18,7 +18,7 @@ const noKeep = "only the newest value of a field is read from DCGM, so it keeps 
 func contractFields(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "collectors", Aliases: []string{"f"}, Env: "DCGM_EXPORTER_COLLECTORS", Group: GroupFields, value: text(&c.Collectors),
+			Name: "collectors", Common: true, Aliases: []string{"f"}, Env: "DCGM_EXPORTER_COLLECTORS", Group: GroupFields, value: text(&c.Collectors),
 			Metavar: "FILE", Usage: "Counters CSV: field, type, help and, if wanted, options on each line.",
 			ShownDefault: contractCounters + ", else " + ownCounters + ", else the list built in",
 			Differs:      "without the flag a missing default file is not an error: the list built in is used",
@@ -34,7 +34,7 @@ func contractFields(c *Config) []Flag {
 			NoEffect: "the YAML configuration is not read; fields come from --collectors, everything else from flags and variables",
 		},
 		{
-			Name: "collect-interval", Aliases: []string{"c"}, Env: "DCGM_EXPORTER_INTERVAL", Group: GroupSampling, value: millis(&c.Interval),
+			Name: "collect-interval", Common: true, Aliases: []string{"c"}, Env: "DCGM_EXPORTER_INTERVAL", Group: GroupSampling, value: millis(&c.Interval),
 			Metavar: "MS", Usage: "Time between two samples, in milliseconds, at least 10. Slow and static fields are read less often.",
 			Differs: "dcgm-exporter's default is 30000",
 		},
@@ -54,7 +54,7 @@ func contractDevices(c *Config) []Flag {
 	const missing = "an id that does not exist is a warning, since a device may appear later"
 	return []Flag{
 		{
-			Name: "devices", Aliases: []string{"d"}, Env: "DCGM_EXPORTER_DEVICES_STR", Group: GroupCollectors, value: selector(&c.GPUs),
+			Name: "devices", Common: true, Aliases: []string{"d"}, Env: "DCGM_EXPORTER_DEVICES_STR", Group: GroupCollectors, value: selector(&c.GPUs),
 			Metavar: "SELECTOR", Usage: "GPUs (wholes) and MIG instances (parts) to report." + grammar, Differs: missing,
 		},
 		{
@@ -66,7 +66,7 @@ func contractDevices(c *Config) []Flag {
 			Metavar: "SELECTOR", Usage: "CPUs (wholes) and cores (parts) to report; f: all of both. Written as for --devices.", Differs: missing,
 		},
 		{
-			Name: "remote-hostengine-info", Aliases: []string{"r"}, Env: "DCGM_REMOTE_HOSTENGINE_INFO", Group: GroupCollectors, value: text(&c.HostEngine.Address),
+			Name: "remote-hostengine-info", Common: true, Aliases: []string{"r"}, Env: "DCGM_REMOTE_HOSTENGINE_INFO", Group: GroupCollectors, value: text(&c.HostEngine.Address),
 			Metavar: "HOST:PORT", Usage: "DCGM host engine to use instead of an embedded one: host:port, [IPv6]:port, the path of a Unix socket, or a URL tcp://, unix://, vsock://. Outside Kubernetes its host is the value of the hostname label.",
 			Differs: "an engine on this machine does not give the hostname label its name (\"localhost\")",
 		},
@@ -122,11 +122,11 @@ func contractPage(c *Config) []Flag {
 func contractWeb(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "address", Aliases: []string{"a"}, Env: "DCGM_EXPORTER_LISTEN", Group: GroupWeb, value: text(&c.Web.Address),
+			Name: "address", Common: true, Aliases: []string{"a"}, Env: "DCGM_EXPORTER_LISTEN", Group: GroupWeb, value: text(&c.Web.Address),
 			Metavar: "HOST:PORT", Usage: "Address to listen on; [IPV6]:PORT for IPv6.",
 		},
 		{
-			Name: "web-config-file", Env: "DCGM_EXPORTER_WEB_CONFIG_FILE", Group: GroupWeb, value: text(&c.Web.ConfigFile),
+			Name: "web-config-file", Common: true, Env: "DCGM_EXPORTER_WEB_CONFIG_FILE", Group: GroupWeb, value: text(&c.Web.ConfigFile),
 			Metavar: "FILE", Usage: "TLS and basic authentication, as the Prometheus exporter-toolkit describes them.",
 		},
 		{
@@ -151,8 +151,8 @@ func contractWeb(c *Config) []Flag {
 			Usage: "Serve Go profiles under /debug/pprof/.",
 		},
 		{
-			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(new(false)),
-			Usage: "Let /health fail if no GPU is found.", NoEffect: "/health says that the process serves; ask /readyz for devices",
+			Name: "health-require-gpus", Env: "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", Group: GroupWeb, value: boolean(&c.Web.HealthRequireGPUs),
+			Usage: "/health answers 503 while no GPU is up. For probes that know no /readyz; see --require.",
 		},
 	}
 }
@@ -162,7 +162,7 @@ func contractOwners(c *Config) []Flag {
 	k := &c.Kubernetes
 	return []Flag{
 		{
-			Name: flagKubernetes, Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
+			Name: flagKubernetes, Common: true, Aliases: []string{"k"}, Env: "DCGM_EXPORTER_KUBERNETES", Group: GroupOwners, value: boolean(&k.Enabled),
 			Usage:   "Map devices to pods, as the kubelet lists them: labels namespace, pod, container.",
 			Differs: "a GPU that several pods share gets no pod labels, unless --kubernetes-virtual-gpus is set; dcgm-exporter shows the last of them",
 		},
@@ -210,7 +210,7 @@ func contractOwners(c *Config) []Flag {
 			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes",
 		},
 		{
-			Name: "hpc-job-mapping-dir", Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
+			Name: "hpc-job-mapping-dir", Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
 			Metavar: "DIR", Usage: "Directory of files that name the jobs of each device: label hpc_job.",
 		},
 	}

@@ -33,7 +33,7 @@ func ownSampling(c *Config) []Flag {
 }
 
 func ownCollectors(c *Config) []Flag {
-	const vendor = " auto: if hardware and library are found; true: the same; false: the library is never touched."
+	const vendor = " auto: if hardware and library are found; true: the same, and /readyz says no without it; false: the library is never touched."
 	return []Flag{
 		{
 			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, value: tristate(&c.DCGM),
@@ -69,6 +69,10 @@ func ownCollectors(c *Config) []Flag {
 		{
 			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
 			Metavar: "FILE", Usage: "The librocm_smi64 to load; none: that of the loader or of /opt/rocm.",
+		},
+		{
+			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, value: oneOf(&c.Require, false, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
+			Metavar: "VENDOR", Usage: "nvidia, amd or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
 		},
 		{
 			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, value: oneOf(&c.Isolation, false, IsolationNone, IsolationProcess),
@@ -113,7 +117,7 @@ func ownServing(c *Config) []Flag {
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
 		{
-			Name: "log-level", Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, value: level(&c.Log.Level),
+			Name: "log-level", Common: true, Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, value: level(&c.Log.Level),
 			Metavar: "LEVEL", Usage: "debug, info, warn or error.",
 		},
 	}
@@ -137,7 +141,7 @@ func ownOwners(c *Config) []Flag {
 func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "enable-fake", Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
+			Name: "enable-fake", Common: true, Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
 			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given.",
 		},
 		{

@@ -12,12 +12,13 @@ const (
 	helpIndent = 8
 )
 
-// Help is the part of the help text that lists the flags: those that work, by
-// group, then the names of those that are accepted without effect.
+// Help is the part of the help text that lists the flags: the common ones, the others
+// that work, by group, then the names of those that are accepted without effect.
 func (s *Set) Help() string {
 	var b strings.Builder
+	s.helpGroup(&b, "The flags that most people need", func(f *Flag) bool { return f.Common })
 	for _, g := range Groups() {
-		s.helpGroup(&b, g)
+		s.helpGroup(&b, g, func(f *Flag) bool { return f.Group == g && !f.Common })
 	}
 	var idle []string
 	for _, f := range s.flags {
@@ -30,10 +31,11 @@ func (s *Set) Help() string {
 	return b.String()
 }
 
-func (s *Set) helpGroup(b *strings.Builder, g Group) {
-	fmt.Fprintf(b, "%s:\n", g)
+// helpGroup lists flags under a heading.
+func (s *Set) helpGroup(b *strings.Builder, heading Group, listed func(*Flag) bool) {
+	fmt.Fprintf(b, "%s:\n", heading)
 	for _, f := range s.flags {
-		if f.Group == g && f.NoEffect == "" {
+		if listed(f) && f.NoEffect == "" {
 			f.help(b)
 		}
 	}

@@ -64,6 +64,7 @@ type Options struct {
 type Status struct {
 	Available bool     // /metrics has a field list to serve (X-Registry-Available)
 	Reloading bool     // a reload is under way (X-Reload-In-Progress)
+	Unhealthy string   // reason for /health to answer 503; none means healthy
 	NotReady  []string // reasons for /readyz to answer 503; none means ready
 }
 

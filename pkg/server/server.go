@@ -8,7 +8,8 @@
 //	/metrics       200: the page. Accept chooses between text 0.0.4, OpenMetrics 1.0
 //	               and protobuf, Accept-Encoding whether it is compressed by gzip.
 //	               503: more than Options.MaxConcurrentScrapes at a time; Retry-After: 1.
-//	/health        always 200: "OK", during a reload "OK - reload in progress".
+//	/health        200: "OK", during a reload "OK - reload in progress". 503 and the
+//	               reason if Status says that it is unhealthy.
 //	/livez         200 "ok": the process answers.
 //	/readyz        200 "ok", or 503 and a reason per line.
 //	/-/reload      POST, PUT: 200 when the new configuration is in service, 500 and
@@ -341,7 +342,8 @@ func (s *sending) removeLocked(e *list.Element) scrape {
 	return sc
 }
 
-// serveHealth answers as dcgm-exporter does: always 200, the state in headers.
+// serveHealth answers as dcgm-exporter does: 200 unless GPUs are required and missing,
+// the state in headers.
 func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	st := s.o.Status()
 	w.Header().Set("X-Registry-Available", strconv.FormatBool(st.Available))
@@ -349,6 +351,10 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if st.Reloading {
 		w.Header().Set("X-Reload-In-Progress", "true")
 		text = "OK - reload in progress"
+	}
+	if st.Unhealthy != "" {
+		writeText(w, http.StatusServiceUnavailable, st.Unhealthy+"\n")
+		return
 	}
 	writeText(w, http.StatusOK, text)
 }

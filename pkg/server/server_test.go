@@ -18,6 +18,16 @@ import (
 	"warpgauge/pkg/exposition"
 )
 
+func TestUnhealthy(t *testing.T) {
+	s := New(pagesOf(textPage), Options{Status: func() Status { return Status{Available: true, Unhealthy: "no GPU is up"} }})
+	if w := ask(s, "GET", "/health"); w.Code != 503 || w.Body.String() != "no GPU is up\n" || w.Header().Get("X-Registry-Available") != "true" {
+		t.Errorf("/health = %d %q with %v, want 503 and the reason", w.Code, w.Body, w.Header())
+	}
+	if w := ask(s, "GET", "/livez"); w.Code != 200 {
+		t.Errorf("/livez = %d, want 200", w.Code)
+	}
+}
+
 func TestPaths(t *testing.T) {
 	plain := New(pagesOf(textPage), Options{})
 	full := New(pagesOf(textPage), Options{
