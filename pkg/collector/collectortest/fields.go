@@ -15,9 +15,6 @@ func Fields() field.List {
 		switch d.Kind {
 		case field.Int64, field.Double:
 			f.Type = field.Gauge
-			if d.ID == powerUsage || d.ID == utilisation {
-				f.Type = field.Histogram // of which a driver may have a buffer
-			}
 		case field.String:
 			f.Type = field.Label
 		default:
@@ -28,11 +25,16 @@ func Fields() field.List {
 	return l
 }
 
-// Fields of which drivers keep samples: DCGM_FI_DEV_POWER_USAGE, DCGM_FI_DEV_GPU_UTIL.
-const (
-	powerUsage  field.ID = 155
-	utilisation field.ID = 203
-)
+// withHistograms returns l with histograms of what drivers keep samples of:
+// DCGM_FI_DEV_POWER_USAGE and DCGM_FI_DEV_GPU_UTIL.
+func withHistograms(l field.List) field.List {
+	for i := range l.Fields {
+		if id := l.Fields[i].Desc.ID; id == 155 || id == 203 {
+			l.Fields[i].Type = field.Histogram
+		}
+	}
+	return l
+}
 
 // unknown is a field that no collector can have.
 func unknown() *field.Descriptor {
