@@ -189,8 +189,8 @@ func (s *signals) release() {
 	signal.Stop(s.end)
 }
 
-// sameSignal is how soon a second signal is taken for the first one again: whoever
-// stops a process and its group at once sends two.
+// sameSignal is how soon a second signal is taken for the first one again: to stop a
+// process and its group at once sends two.
 const sameSignal = 500 * time.Millisecond
 
 // guard runs f and ends its context at the first signal. At the second it does

@@ -20,13 +20,13 @@ type kept struct {
 	field     field.ID
 	kind      nvml.SamplingType
 	scale     float64 // the field's unit in the samples'
-	perSecond float64 // at most, as nvidia-smi -q shows of boards at work; of clocks nobody does
+	perSecond float64 // at most, as nvidia-smi -q shows of boards at work; of clocks it is not known
 }
 
 var keptSamples = [...]kept{
 	{100, nvml.PROCESSOR_CLK_SAMPLES, 1, 60},
 	{101, nvml.MEMORY_CLK_SAMPLES, 1, 60},
-	{155, nvml.TOTAL_POWER_SAMPLES, 1e-3, 60}, // not the instant power: nobody says over which time it is averaged
+	{155, nvml.TOTAL_POWER_SAMPLES, 1e-3, 60}, // not the instant power: over which time it is averaged is not known
 	{203, nvml.GPU_UTILIZATION_SAMPLES, 1, 6},
 	{204, nvml.MEMORY_UTILIZATION_SAMPLES, 1, 6},
 	{206, nvml.ENC_UTILIZATION_SAMPLES, 1, 6},

@@ -275,8 +275,8 @@ const maxFill = time.Second
 
 // millis is for how long the values of a row stand that was sampled after the one
 // before: all the time since then, so that what was not sampled because ticks were
-// missed counts as what came next. Of a longer gap nobody knows what was in it, so
-// that the values stand for an interval, as the first ones do.
+// missed counts as what came next. What was in a longer gap is not known, so that the
+// values stand for an interval, as the first ones do.
 func (f *follow) millis(before, sampled int64) float64 {
 	interval := int64(f.source.Interval)
 	since := sampled - before

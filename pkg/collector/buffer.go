@@ -25,7 +25,7 @@ const (
 // maxSampleGap is how far apart two samples of a buffer can be, so that the time
 // between them counts as the second one's. The slowest pace seen is a second (power of
 // an idle board: 119 samples in 117.96 s). After a longer gap, because the buffer has
-// overflowed, say, nobody knows what was before the first sample.
+// overflowed, say, it is not known what was before the first sample.
 const maxSampleGap = 1500 * time.Millisecond
 
 // Buffer puts each sample of a driver's buffer once into a row.
