@@ -3,6 +3,8 @@ package main
 // check is one of our series and where nvidia-smi tells the same.
 type check struct {
 	metric string
+	of     scope
+	with   [2]string // a label and its value, where it makes several series of a field
 	// sources are tried in order; versions of nvidia-smi differ in names.
 	sources []string
 	how     how
@@ -11,6 +13,21 @@ type check struct {
 	abs, rel float64
 	scale    float64 // from nvidia-smi's unit to ours; 0 means 1
 }
+
+// scope is what has a series: the GPU, or each of its MIG instances or NVLinks.
+type scope int
+
+const (
+	board scope = iota
+	instance
+	link
+)
+
+// label is the label that tells series of a scope apart.
+func (s scope) label() string { return [...]string{board: "", instance: "GPU_I_ID", link: "nvlink"}[s] }
+
+// prefix is how names of a scope begin in a readout; its number follows.
+func (s scope) prefix() string { return [...]string{board: "", instance: "mig:", link: "link:"}[s] }
 
 type how int
 
@@ -99,30 +116,61 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_RETIRED_SBE", sources: []string{"csv:retired_pages.single_bit_ecc.count"}},
 	{metric: "DCGM_FI_DEV_RETIRED_DBE", sources: []string{"csv:retired_pages.double_bit.count"}},
 	{metric: "DCGM_FI_DEV_RETIRED_PENDING", sources: []string{"csv:retired_pages.pending"}},
-	{metric: "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", sources: []string{"xml:remapped_rows/remapped_row_corr"}},
-	{metric: "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", sources: []string{"xml:remapped_rows/remapped_row_unc"}},
-	{metric: "DCGM_FI_DEV_ROW_REMAP_PENDING", sources: []string{"xml:remapped_rows/remapped_row_pending"}},
-	{metric: "DCGM_FI_DEV_ROW_REMAP_FAILURE", sources: []string{"xml:remapped_rows/remapped_row_failure"}},
-	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_max"}},
-	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_high"}},
-	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_partial"}},
-	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_low"}},
-	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", sources: []string{"xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_none"}},
+	{metric: "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", sources: []string{"csv:remapped_rows.correctable", "xml:remapped_rows/remapped_row_corr"}},
+	{metric: "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", sources: []string{"csv:remapped_rows.uncorrectable", "xml:remapped_rows/remapped_row_unc"}},
+	{metric: "DCGM_FI_DEV_ROW_REMAP_PENDING", sources: []string{"csv:remapped_rows.pending", "xml:remapped_rows/remapped_row_pending"}},
+	{metric: "DCGM_FI_DEV_ROW_REMAP_FAILURE", sources: []string{"csv:remapped_rows.failure", "xml:remapped_rows/remapped_row_failure"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX", sources: []string{"csv:remapped_rows.histogram.max", "xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_max"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH", sources: []string{"csv:remapped_rows.histogram.high", "xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_high"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL", sources: []string{"csv:remapped_rows.histogram.partial", "xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_partial"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW", sources: []string{"csv:remapped_rows.histogram.low", "xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_low"}},
+	{metric: "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", sources: []string{"csv:remapped_rows.histogram.none", "xml:remapped_rows/row_remapper_histogram/row_remapper_histogram_none"}},
+
+	{metric: "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", how: moving, sources: []string{"csv:gpu_recovery_action", "xml:gpu_recovery_action"}},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.sw_power_cap", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sw_power_cap"}, scale: 1000, abs: 2e9},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.sync_boost", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sync_boost"}, scale: 1000, abs: 2e9},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.sw_thermal_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sw_therm_slowdown"}, scale: 1000, abs: 2e9},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_thermal_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_therm_slowdown"}, scale: 1000, abs: 2e9},
+	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_power_brake_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_power_brake"}, scale: 1000, abs: 2e9},
+
+	{metric: "DCGM_FI_DEV_FB_RESERVED", of: instance, sources: []string{"fb_memory_usage/reserved"}, abs: 1},
+	{metric: "DCGM_FI_DEV_FB_USED", of: instance, how: moving, sources: []string{"fb_memory_usage/used"}, abs: 64, rel: 0.02},
+	{metric: "DCGM_FI_DEV_FB_FREE", of: instance, how: moving, sources: []string{"fb_memory_usage/free"}, abs: 64, rel: 0.02},
+	{metric: "DCGM_FI_DEV_BAR1_USED", of: instance, how: moving, sources: []string{"bar1_memory_usage/used"}, abs: 16},
+	{metric: "GPU_I_PROFILE", of: instance, how: text, sources: []string{"profile"}},
+
+	{metric: "DCGM_FI_DEV_NVLINK_GET_STATE", of: link, how: moving, sources: []string{"state"}},
+	{metric: "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Replay Errors"}},
+	{metric: "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Recovery Errors"}},
+	{metric: "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"CRC Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "malformed_packet"}, of: link, how: moving, sources: []string{"Malformed packet Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "buffer_overrun"}, of: link, how: moving, sources: []string{"Buffer overrun Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "receive"}, of: link, how: moving, sources: []string{"Rx Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "remote"}, of: link, how: moving, sources: []string{"Rx remote Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "general"}, of: link, how: moving, sources: []string{"Rx General Errors"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "integrity"}, of: link, how: moving, sources: []string{"Local link integrity Errors"}},
+	{metric: "nvidia_nvlink_recoveries_total", with: [2]string{"result", "failed"}, of: link, how: moving, sources: []string{"Link recovery failed events"}},
+	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "effective"}, of: link, how: moving, sources: []string{"Effective Errors"}},
 }
 
-// properties are those that the checks ask nvidia-smi's CSV for.
+// properties are those that checks and health rules ask nvidia-smi's CSV for.
 func properties() (out []string) {
 	const prefix = len("csv:")
 	seen := map[string]bool{}
 	for _, p := range identity {
 		seen[p] = true
 	}
+	sources := make([]string, 0, 2*len(checks))
 	for _, c := range checks {
-		for _, s := range c.sources {
-			if len(s) > prefix && s[:prefix] == "csv:" && !seen[s[prefix:]] {
-				seen[s[prefix:]] = true
-				out = append(out, s[prefix:])
-			}
+		sources = append(sources, c.sources...)
+	}
+	for _, r := range healthRules {
+		sources = append(sources, r.sources...)
+	}
+	for _, s := range sources {
+		if len(s) > prefix && s[:prefix] == "csv:" && !seen[s[prefix:]] {
+			seen[s[prefix:]] = true
+			out = append(out, s[prefix:])
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // verdict of one comparison.
@@ -25,6 +26,7 @@ func (v verdict) bad() bool { return v == fail || v == missing }
 type round struct {
 	before, after *page
 	smi           map[string]readout
+	at            time.Time // when nvidia-smi had answered
 }
 
 // result is one line of the table.
@@ -35,13 +37,13 @@ type result struct {
 	verdict            verdict
 }
 
-// compare judges a GPU's check over the rounds of a phase.
-func (c check) compare(phase, uuid string, rounds []round) result {
-	out := result{phase: phase, metric: c.metric, tolerance: c.tolerance()}
+// compare judges a check of a part over the rounds of a phase.
+func (c check) compare(phase string, of part, rounds []round) result {
+	out := result{phase: phase, metric: c.name(), tolerance: c.tolerance()}
 	var good, bad, alone, lacking int
 	for _, r := range rounds {
-		theirs, said := c.theirs(r.smi[uuid])
-		ours, verdict := c.judge(r, uuid, theirs, said)
+		theirs, said := c.theirs(r.smi[of.uuid], of)
+		ours, verdict := c.judge(r, of, theirs, said)
 		// The line shows the first round that is bad, else the last one.
 		if bad+lacking == 0 {
 			out.ours, out.theirs = ours, theirs
@@ -77,9 +79,20 @@ func (c check) compare(phase, uuid string, rounds []round) result {
 	return out
 }
 
+// name is the field's with the label that tells its series apart.
+func (c check) name() string {
+	if c.with[0] == "" {
+		return c.metric
+	}
+	return fmt.Sprintf("%s{%s=%q}", c.metric, c.with[0], c.with[1])
+}
+
 // theirs is what nvidia-smi says, from the first source that has a value.
-func (c check) theirs(r readout) (string, bool) {
+func (c check) theirs(r readout, of part) (string, bool) {
 	for _, s := range c.sources {
+		if of.of != board {
+			s = of.of.prefix() + of.number + ":" + s
+		}
 		v, ok := r[s]
 		if s == "cuda" {
 			v, ok = cudaVersion(r["xml:cuda_version"])
@@ -100,13 +113,13 @@ func cudaVersion(text string) (string, bool) {
 	return fmt.Sprint(major*1000 + minor*10), true
 }
 
-func (c check) judge(r round, uuid, theirs string, said bool) (string, verdict) {
+func (c check) judge(r round, of part, theirs string, said bool) (string, verdict) {
 	if c.how == text {
-		ours, ok := r.after.text(c.metric, uuid)
+		ours, ok := r.after.text(c.metric, of)
 		return ours, presence(ok, said, func() bool { return strings.EqualFold(ours, theirs) })
 	}
-	a, before := r.before.value(c.metric, uuid)
-	b, after := r.after.value(c.metric, uuid)
+	a, before := r.before.valueOf(c.metric, of, c.with)
+	b, after := r.after.valueOf(c.metric, of, c.with)
 	want, number := numberOf(theirs)
 	if c.scale != 0 {
 		want *= c.scale
@@ -164,30 +177,51 @@ func (c check) tolerance() string {
 	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
 }
 
-// compareAll judges every check on every GPU, and names the series that have no
-// counterpart.
+// compareAll judges every check on every GPU and its parts, and names the series that
+// have no counterpart.
 func compareAll(phase string, gpus []gpu, rounds []round) []result {
 	var out []result
 	for _, g := range gpus {
-		known := make(map[string]bool)
-		for _, c := range checks {
-			known[c.metric] = true
-			r := c.compare(phase, g.uuid, rounds)
-			r.gpu = g.index
-			if r.verdict != notThere {
-				out = append(out, r)
+		last := rounds[len(rounds)-1]
+		parts := []part{{uuid: g.uuid}}
+		for _, of := range []scope{instance, link} {
+			for _, number := range last.smi[g.uuid].parts(of) {
+				parts = append(parts, part{g.uuid, of, number})
 			}
 		}
-		last := rounds[len(rounds)-1].after
-		names := last.series(g.uuid)
+		known := make(map[string]bool)
+		for _, of := range parts {
+			for _, c := range checks {
+				if c.of != of.of {
+					continue
+				}
+				known[c.metric] = true
+				r := c.compare(phase, of, rounds)
+				r.gpu = of.name(g)
+				if r.verdict != notThere {
+					out = append(out, r)
+				}
+			}
+		}
+		names := last.after.series(g.uuid)
 		for _, name := range sorted(names) {
-			if !known[name] {
-				v, _ := last.value(name, g.uuid)
+			if !known[name] && name != healthMetric {
+				v, _ := last.after.value(name, g.uuid)
 				out = append(out, result{phase: phase, gpu: g.index, metric: name, ours: series(v, names[name]), verdict: uncomparing})
+			}
+			for _, of := range []scope{instance, link} {
+				if n := last.after.partsOf(name, g.uuid, of); n > 0 && known[name] && len(last.smi[g.uuid].parts(of)) == 0 {
+					out = append(out, result{phase: phase, gpu: g.index, metric: name + " by " + of.label(), ours: series(0, n), verdict: uncomparing})
+				}
 			}
 		}
 	}
 	return out
+}
+
+// name says which part of a GPU it is.
+func (p part) name(g gpu) string {
+	return strings.TrimSpace(g.index + " " + [...]string{board: "", instance: "GI ", link: "link "}[p.of] + p.number)
 }
 
 func series(v float64, count int) string {

@@ -114,7 +114,7 @@ func TestCompare(t *testing.T) {
 		if c.metric == "" {
 			c.metric = "m"
 		}
-		if got := c.compare("idle", "U", rounds); got.verdict != want {
+		if got := c.compare("idle", part{uuid: "U"}, rounds); got.verdict != want {
 			t.Errorf("%+v: %+v, want %q", c, got, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestCompare(t *testing.T) {
 func TestValueBetweenPages(t *testing.T) {
 	c := check{metric: "m", sources: []string{"csv:x"}, abs: 1}
 	r := round{before: pageOf(t, `m{UUID="U"} 100`+"\n"), after: pageOf(t, `m{UUID="U"} 50`+"\n"), smi: map[string]readout{"U": {"csv:x": "75"}}}
-	got := c.compare("idle", "U", []round{r})
+	got := c.compare("idle", part{uuid: "U"}, []round{r})
 	if got.verdict != pass || got.ours != "50 … 100" {
 		t.Errorf("%+v", got)
 	}

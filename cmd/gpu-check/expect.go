@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // expectations are what a load must show, by comparing its last page with the idle
 // one.
@@ -65,4 +68,111 @@ func expectEnergy(phase string, g gpu, rounds []round, seconds float64) (result,
 		out.verdict = fail
 	}
 	return out, true
+}
+
+// expectTraffic judges that each link's rate is the growth of nvidia-smi's counter
+// over the phase.
+func expectTraffic(phase string, g gpu, rounds []round) (out []result) {
+	first, last := rounds[0], rounds[len(rounds)-1]
+	seconds := last.at.Sub(first.at).Seconds()
+	if seconds <= 0 {
+		return nil
+	}
+	for _, n := range last.smi[g.uuid].parts(link) {
+		of := part{g.uuid, link, n}
+		for _, way := range []string{"Tx", "Rx"} {
+			metric, name := "DCGM_FI_DEV_NVLINK_"+strings.ToUpper(way)+"_THROUGHPUT_PER_LINK", "Data "+way
+			key := "link:" + n + ":" + name
+			a, ok := numberOf(first.smi[g.uuid][key])
+			b, also := numberOf(last.smi[g.uuid][key])
+			if !ok || !also {
+				continue
+			}
+			sum, count := 0.0, 0
+			for _, r := range rounds[1:] {
+				if v, ok := r.after.valueOf(metric, of, [2]string{}); ok {
+					sum, count = sum+v, count+1
+				}
+			}
+			want := (b - a) / seconds / 1000 // in KiB, of which DCGM calls 1000 a megabyte
+			r := result{phase: phase, gpu: of.name(g), metric: metric, theirs: number(want) + " by its growth", tolerance: "± 50 ± 30 %", verdict: missing}
+			if count > 0 {
+				mean := sum / float64(count)
+				r.ours, r.verdict = number(mean)+" mean", pass
+				if d := mean - want; d > 50+0.3*want || -d > 50+0.3*want {
+					r.verdict = fail
+				}
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+const healthMetric = "DCGM_EXP_GPU_HEALTH_STATUS"
+
+// healthRule is what a value of nvidia-smi means for a health watch: 0, 10 or 20, by
+// DCGM's rules.
+type healthRule struct {
+	watch   string
+	sources []string
+	result  func(v float64) float64
+}
+
+// atLeast is a result from a value on.
+func atLeast(limit, result float64) func(v float64) float64 {
+	return func(v float64) float64 {
+		if v >= limit {
+			return result
+		}
+		return 0
+	}
+}
+
+const unwell, failed = 10, 20
+
+var healthRules = []healthRule{
+	{"MEM", []string{"csv:ecc.errors.uncorrected.volatile.total"}, atLeast(1, failed)},
+	{"MEM", []string{"csv:remapped_rows.failure", "xml:remapped_rows/remapped_row_failure"}, atLeast(1, failed)},
+	{"MEM", []string{"xml:ecc_errors/unrepairable_memory"}, atLeast(1, failed)},
+	{"MEM", []string{"csv:retired_pages.pending"}, atLeast(1, unwell)},
+	{"MEM", []string{"csv:remapped_rows.uncorrectable", "xml:remapped_rows/remapped_row_unc"}, atLeast(512, unwell)},
+	{"INFOROM", []string{"csv:inforom.checksum_validation"}, func(valid float64) float64 { return unwell * (1 - valid) }},
+	{"DRIVER", []string{"csv:gpu_recovery_action", "xml:gpu_recovery_action"}, func(action float64) float64 {
+		if action == 3 { // drain peers
+			return unwell
+		}
+		return atLeast(1, failed)(action)
+	}},
+}
+
+// expectHealth judges the health watches of which nvidia-smi shows the readings.
+func expectHealth(phase string, g gpu, r round) (out []result) {
+	worst := map[string]float64{}
+	for _, rule := range healthRules {
+		said, ok := check{sources: rule.sources}.theirs(r.smi[g.uuid], part{uuid: g.uuid})
+		if v, isNumber := numberOf(said); ok && isNumber {
+			worst[rule.watch] = max(worst[rule.watch], rule.result(v))
+		}
+	}
+	for _, watch := range []string{"PCIE", "NVLINK", "MEM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"} {
+		ours, judged := r.after.health(watch, g.uuid)
+		want, known := worst[watch]
+		one := result{phase: phase, gpu: g.index, metric: healthMetric + " " + watch, tolerance: "DCGM's rules"}
+		one.verdict = presence(judged, known, func() bool { return ours == want })
+		if judged {
+			one.ours = number(ours)
+		}
+		if known {
+			one.theirs = number(want)
+		}
+		switch one.verdict {
+		case notThere:
+			continue
+		case oursAlone:
+			one.verdict = uncomparing
+		}
+		out = append(out, one)
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -77,31 +78,53 @@ func valueOf(m *dto.Metric) float64 {
 // further are the labels that make several series of one field and GPU.
 var further = []string{"GPU_I_ID", "nvlink", "xid", "clock_event", "health_watch", "peer_gpu"}
 
-// whole reports whether a series is of a GPU as a whole.
-func whole(m *dto.Metric) bool {
+// part is a GPU, or one of its instances or links.
+type part struct {
+	uuid   string // of the GPU
+	of     scope
+	number string // of the instance or link
+}
+
+// has reports whether a series is of the part, and of nothing smaller.
+func (p part) has(m *dto.Metric) bool {
+	if gpuOf(m) != p.uuid || label(m, "GPU_CI_ID") != "" {
+		return false
+	}
 	for _, name := range further {
-		if label(m, name) != "" {
+		want := ""
+		if name == p.of.label() {
+			want = p.number
+		}
+		if label(m, name) != want {
 			return false
 		}
 	}
 	return true
 }
 
+// gpuOf is the UUID of a series' GPU. Series of links call it otherwise.
+func gpuOf(m *dto.Metric) string { return cmp.Or(label(m, "UUID"), label(m, "gpu_uuid")) }
+
 // value is a GPU's reading on the page.
 func (p *page) value(metric, uuid string) (float64, bool) {
+	return p.valueOf(metric, part{uuid: uuid}, [2]string{})
+}
+
+// valueOf is a part's reading, of the series with a label.
+func (p *page) valueOf(metric string, of part, with [2]string) (float64, bool) {
 	for _, m := range p.families[metric].GetMetric() {
-		if label(m, "UUID") == uuid && whole(m) {
+		if of.has(m) && (with[0] == "" || label(m, with[0]) == with[1]) {
 			return valueOf(m), true
 		}
 	}
 	return 0, false
 }
 
-// text is a label of a GPU's series, where the field is of type label.
-func (p *page) text(name, uuid string) (string, bool) {
+// text is a label of a part's series, where the field is of type label.
+func (p *page) text(name string, of part) (string, bool) {
 	for _, f := range p.families {
 		for _, m := range f.GetMetric() {
-			if label(m, "UUID") != uuid {
+			if gpuOf(m) != of.uuid || label(m, instance.label()) != "" && of.of == board || of.of != board && label(m, of.of.label()) != of.number {
 				continue
 			}
 			if v := label(m, name); v != "" {
@@ -112,17 +135,39 @@ func (p *page) text(name, uuid string) (string, bool) {
 	return "", false
 }
 
-// series counts the series of a GPU's families by name.
+// health is the worst result of a watch of a GPU.
+func (p *page) health(watch, uuid string) (float64, bool) {
+	worst, found := 0.0, false
+	for _, m := range p.families["DCGM_EXP_GPU_HEALTH_STATUS"].GetMetric() {
+		if gpuOf(m) == uuid && label(m, "health_watch") == watch {
+			worst, found = max(worst, valueOf(m)), true
+		}
+	}
+	return worst, found
+}
+
+// series counts the series of a GPU's families by name, of its links and instances too.
 func (p *page) series(uuid string) map[string]int {
 	out := make(map[string]int)
 	for name, f := range p.families {
 		for _, m := range f.GetMetric() {
-			if label(m, "UUID") == uuid && strings.HasPrefix(name, "DCGM_") {
+			if gpuOf(m) == uuid && (strings.HasPrefix(name, "DCGM_") || strings.HasPrefix(name, "nvidia_")) {
 				out[name]++
 			}
 		}
 	}
 	return out
+}
+
+// partsOf are the series of a family that belong to parts of a scope.
+func (p *page) partsOf(metric, uuid string, of scope) int {
+	n := 0
+	for _, m := range p.families[metric].GetMetric() {
+		if gpuOf(m) == uuid && label(m, of.label()) != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // total sums a family of the exporter's own metrics by one of its labels.

@@ -41,6 +41,9 @@ func printReport(out io.Writer, r *record, all bool) error {
 	for _, n := range r.notes {
 		line("\nnote: %s", n)
 	}
+	for _, l := range r.notCompared() {
+		line("\nnot compared, %s", l)
+	}
 	line("\n%s", r.summary())
 	if r.simulated {
 		line("%s", banner)
@@ -85,6 +88,30 @@ func lines(results []result, all bool) (out []result) {
 		default:
 			first[k] = len(out)
 			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// notCompared says what was not, and why.
+func (r *record) notCompared() []string {
+	var out []string
+	for _, what := range sorted(r.silent) {
+		text, _, _ := strings.Cut(strings.TrimSpace(r.silent[what].Error()), "\n")
+		out = append(out, fmt.Sprintf("nvidia-smi %s fails: %s", what, text))
+	}
+	for _, why := range []struct {
+		verdict verdict
+		text    string
+	}{{oursAlone, "nvidia-smi has no value: "}, {uncomparing, "nvidia-smi has no counterpart: "}} {
+		names := map[string]bool{}
+		for _, x := range r.results {
+			if x.verdict == why.verdict {
+				names[x.metric] = true
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, why.text+strings.Join(sorted(names), ", "))
 		}
 	}
 	return out
@@ -138,6 +165,9 @@ func writeMarkdown(out io.Writer, r *record) error {
 	}
 	for _, n := range r.notes {
 		line("* %s", n)
+	}
+	for _, l := range r.notCompared() {
+		line("* Not compared, %s", l)
 	}
 	line("\n| Interval | CPU of one core | Memory |\n|---|---:|---:|")
 	for _, u := range r.cpu {

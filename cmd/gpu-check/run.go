@@ -40,6 +40,7 @@ type record struct {
 	costs     []callCost
 	cpu       []usage
 	notes     []string
+	silent    map[string]error // what nvidia-smi did not answer, by what it was asked
 	simulated bool
 }
 
@@ -82,7 +83,7 @@ func run(ctx context.Context, o options, say func(format string, args ...any)) (
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{options: o, smi: s, rec: &record{when: time.Now()}, say: say}
+	r := &runner{options: o, smi: s, rec: &record{when: time.Now(), silent: map[string]error{}}, say: say}
 	if err := r.identify(ctx); err != nil {
 		return nil, err
 	}
@@ -190,6 +191,8 @@ func (r *runner) phase(ctx context.Context, name string, then func([]round)) err
 	}
 	r.rec.results = append(r.rec.results, compareAll(name, r.rec.gpus, rounds)...)
 	for _, g := range r.rec.gpus {
+		r.rec.results = append(r.rec.results, expectTraffic(name, g, rounds)...)
+		r.rec.results = append(r.rec.results, expectHealth(name, g, rounds[len(rounds)-1])...)
 		if e, ok := expectEnergy(name, g, rounds, (time.Since(start) - r.pause).Seconds()); ok {
 			r.rec.results = append(r.rec.results, e)
 		}
@@ -202,8 +205,13 @@ func (r *runner) round(ctx context.Context) (one round, err error) {
 	if one.before, err = scrape(ctx, r.e.url); err != nil {
 		return one, err
 	}
-	if one.smi, err = r.smi.both(ctx); err != nil {
+	var silent map[string]error
+	if one.smi, silent, err = r.smi.ask(ctx); err != nil {
 		return one, err
+	}
+	one.at = time.Now()
+	for what, why := range silent {
+		r.rec.silent[what] = why
 	}
 	// A sample that began after nvidia-smi has answered.
 	if err = wait(ctx, time.Second); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -15,8 +16,24 @@ import (
 )
 
 // readout is what nvidia-smi says of one GPU: texts by "csv:power.draw" and
-// "xml:fb_memory_usage/total".
+// "xml:fb_memory_usage/total", of MIG instances by "mig:7:fb_memory_usage/total", of
+// NVLinks by "link:3:Replay Errors".
 type readout map[string]string
+
+// parts are the instances or links that the readout has something of.
+func (r readout) parts(of scope) []string {
+	var out []string
+	for name := range r {
+		if rest, ok := strings.CutPrefix(name, of.prefix()); ok {
+			number, _, _ := strings.Cut(rest, ":")
+			if !slices.Contains(out, number) {
+				out = append(out, number)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return byIndex(a) - byIndex(b) })
+	return out
+}
 
 // smi is the program nvidia-smi.
 type smi struct {
@@ -119,13 +136,14 @@ func (s *smi) xml(ctx context.Context) (map[string]readout, error) {
 }
 
 // parseXML flattens <gpu> elements: the texts of leaves by the names on the way to
-// them. Of several of a name (processes, instances) it keeps the first.
+// them. Of several of a name (processes) it keeps the first. Those of a MIG device
+// are its GPU instance's; what its compute instances share is the first's.
 func parseXML(text []byte) (map[string]readout, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // it names a DTD that is not there
 	all, host := make(map[string]readout), make(readout)
 	var path []string
-	var one readout
+	var one, mig readout
 	var leaf strings.Builder
 	for {
 		token, err := d.Token()
@@ -137,16 +155,24 @@ func parseXML(text []byte) (map[string]readout, error) {
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			if path = append(path, t.Name.Local); len(path) == 2 && t.Name.Local == "gpu" {
+			path = append(path, t.Name.Local)
+			switch strings.Join(path[min(1, len(path)):], "/") {
+			case "gpu":
 				one = make(readout)
+			case migDevice:
+				mig = make(readout)
 			}
 			leaf.Reset()
 		case xml.CharData:
 			leaf.Write(t)
 		case xml.EndElement:
-			put(host, one, path, strings.TrimSpace(leaf.String()))
+			put(host, one, mig, path, strings.TrimSpace(leaf.String()))
 			leaf.Reset()
-			if len(path) == 2 && t.Name.Local == "gpu" {
+			switch strings.Join(path[min(1, len(path)):], "/") {
+			case migDevice:
+				one.add(mig)
+				mig = nil
+			case "gpu":
 				for k, v := range host {
 					one[k] = v
 				}
@@ -160,36 +186,126 @@ func parseXML(text []byte) (map[string]readout, error) {
 	}
 }
 
-// put files a leaf: below gpu it is the GPU's, else the host's.
-func put(host, gpu readout, path []string, text string) {
-	const inGPU = 2
+// migDevice is the element of a MIG device, below the root.
+const migDevice = "gpu/mig_devices/mig_device"
+
+// add files a MIG device with its GPU instance.
+func (r readout) add(mig readout) {
+	for k, v := range mig {
+		name := "mig:" + mig["gpu_instance_id"] + ":" + k
+		if _, known := r[name]; !known {
+			r[name] = v
+		}
+	}
+}
+
+// put files a leaf: below a MIG device it is that's, below gpu the GPU's, else the host's.
+func put(host, gpu, mig readout, path []string, text string) {
+	const inGPU, inMIG = 2, 4
 	if text == "" || len(path) < inGPU {
 		return
 	}
-	to, from := host, 1
-	if gpu != nil {
+	to, from, prefix := host, 1, "xml:"
+	switch {
+	case mig != nil:
+		to, from, prefix = mig, inMIG, ""
+	case gpu != nil:
 		to, from = gpu, inGPU
 	}
-	name := "xml:" + strings.Join(path[from:], "/")
+	name := prefix + strings.Join(path[min(from, len(path)):], "/")
 	if _, known := to[name]; !known {
 		to[name] = text
 	}
 }
 
-// both asks for CSV and XML one right after the other and joins them.
-func (s *smi) both(ctx context.Context) (map[string]readout, error) {
-	all, err := s.csv(ctx)
-	if err != nil {
-		return nil, err
-	}
-	more, err := s.xml(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for uuid, one := range all {
-		for k, v := range more[uuid] {
-			one[k] = v
+// Lines of "nvidia-smi nvlink" and "nvidia-smi -L".
+var (
+	gpuLine  = regexp.MustCompile(`^GPU \d+: .*\(UUID: ([^)]+)\)`)
+	linkLine = regexp.MustCompile(`^\s+Link (\d+): (?:([A-Za-z][A-Za-z0-9 -]*): )?(.+)$`)
+	migLine  = regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+):`)
+)
+
+// parseLinks reads what "nvidia-smi nvlink" lists by link: "Link 0: 26.562 GB/s",
+// "Link 0: <inactive>", "Link 0: Replay Errors: 0".
+func parseLinks(text []byte) map[string]readout {
+	all := make(map[string]readout)
+	var one readout
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		if m := gpuLine.FindStringSubmatch(line); m != nil {
+			one = make(readout)
+			all[m[1]] = one
+		} else if m := linkLine.FindStringSubmatch(line); m != nil && one != nil {
+			name, value := m[2], m[3]
+			switch {
+			case name != "":
+			case strings.HasSuffix(value, "GB/s"):
+				name, value = "state", "Active"
+			default: // <inactive>
+				name, value = "state", "Not Active"
+			}
+			one["link:"+m[1]+":"+name] = value
 		}
 	}
-	return all, nil
+	return all
+}
+
+// parseProfiles reads the profiles of "nvidia-smi -L" by the index of the MIG device.
+func parseProfiles(text []byte) map[string]map[string]string {
+	all := make(map[string]map[string]string)
+	var one map[string]string
+	for line := range strings.Lines(string(text)) {
+		if m := gpuLine.FindStringSubmatch(line); m != nil {
+			one = make(map[string]string)
+			all[m[1]] = one
+		} else if m := migLine.FindStringSubmatch(line); m != nil && one != nil {
+			profile := m[1]
+			if _, rest, split := strings.Cut(profile, "c."); split {
+				profile = rest // of a compute instance: 1c.3g.71gb
+			}
+			one[m[2]] = profile
+		}
+	}
+	return all
+}
+
+// ask asks for everything that this nvidia-smi can say, one right after the other. The
+// CSV must be had; what else fails is in silent, by what was asked.
+func (s *smi) ask(ctx context.Context) (all map[string]readout, silent map[string]error, err error) {
+	if all, err = s.csv(ctx); err != nil {
+		return nil, nil, err
+	}
+	silent = make(map[string]error)
+	join := func(more map[string]readout) {
+		for uuid, one := range all {
+			maps.Copy(one, more[uuid])
+		}
+	}
+	if more, err := s.xml(ctx); err != nil {
+		silent["-q -x"] = err
+	} else {
+		join(more)
+	}
+	for _, args := range [][]string{{"nvlink", "-s"}, {"nvlink", "-e"}, {"nvlink", "-gt", "d"}} {
+		out, err := s.run(ctx, args...)
+		if err != nil {
+			silent[strings.Join(args, " ")] = err
+			continue
+		}
+		join(parseLinks(out))
+	}
+	out, err := s.run(ctx, "-L")
+	if err != nil {
+		silent["-L"] = err
+		return all, silent, ctx.Err()
+	}
+	for uuid, profiles := range parseProfiles(out) {
+		one := all[uuid]
+		for _, gi := range one.parts(instance) {
+			if p := profiles[one["mig:"+gi+":index"]]; p != "" {
+				one["mig:"+gi+":profile"] = p
+			}
+		}
+	}
+	return all, silent, ctx.Err()
 }

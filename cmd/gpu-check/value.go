@@ -9,6 +9,8 @@ import (
 var words = map[string]float64{
 	"enabled": 1, "disabled": 0, "active": 1, "not active": 0, "yes": 1, "no": 0,
 	"default": 0, "prohibited": 1, "exclusive_process": 2, "exclusive process": 2, // as DCGM counts compute modes
+	"reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4, // recovery
+	"valid": 1, "invalid": 0, // the InfoROM
 	"none": 0, "pass-through": 1, "passthrough": 1, "vgpu": 2, "host vgpu": 3, "host vsga": 4, // virtualisation
 }
 

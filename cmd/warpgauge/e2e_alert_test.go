@@ -48,7 +48,7 @@ func TestE2EAlerts(t *testing.T) {
 	var firing discordMessage
 	eventually.OK(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUXIDFatal") })
 	for _, want := range []string{
-		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU fell off the bus", "Used by: ml/train-0",
+		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU has fallen off the bus", "Used by: ml/train-0",
 		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpuxidfatal",
 	} {
 		if !strings.Contains(firing.Embeds[0].Description, want) {

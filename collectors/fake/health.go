@@ -20,7 +20,7 @@ const (
 	healthFail = 20
 )
 
-// healthCode is an error code that suits a watch, of dcgm_errors.h.
+// healthCode is an error code that suits a watch, as dcgm-exporter calls it.
 func healthCode(watch string) string {
 	switch watch {
 	case "PCIE":
@@ -32,9 +32,9 @@ func healthCode(watch string) string {
 	case "INFOROM":
 		return "DCGM_FR_CORRUPT_INFOROM"
 	case "THERMAL":
-		return "DCGM_FR_CLOCKS_EVENT_THERMAL"
+		return "DCGM_FR_CLOCK_THROTTLE_THERMAL"
 	case "POWER":
-		return "DCGM_FR_CLOCKS_EVENT_POWER"
+		return "DCGM_FR_CLOCK_THROTTLE_POWER"
 	}
 	return "DCGM_FR_UNKNOWN"
 }

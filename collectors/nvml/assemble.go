@@ -100,7 +100,8 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	}
 	xids := newXIDs(a.lib, g, a.fields, log)
 	if err == nil {
-		p, err = newHealth(a.lib, g, a.fields, xids)
+		mig := slices.ContainsFunc(a.gpus, func(g *gpu) bool { return g.mig })
+		p, err = newHealth(a.lib, g, mig, a.fields, xids)
 		parts = append(parts, p)
 	}
 	s := newSource(devices, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields))...)

@@ -130,12 +130,19 @@ func bitErrorRate(raw float64) float64 {
 	if math.IsNaN(raw) {
 		return raw
 	}
-	bits := uint64(raw)
-	mantissa, exponent := bits>>8&0xf, bits&0xff
+	mantissa, exponent := bitErrorParts(raw)
 	if mantissa == 0xf && exponent == 0xff {
 		return 0
 	}
 	return float64(mantissa) * math.Pow10(-int(exponent))
+}
+
+// bitErrorMask are the bits of an encoded rate that are in use.
+const bitErrorMask = 0xfff
+
+func bitErrorParts(raw float64) (mantissa, exponent uint64) {
+	bits := uint64(raw)
+	return bits >> 8 & 0xf, bits & 0xff
 }
 
 // climb follows a counter that only goes up. One that goes back has started again,

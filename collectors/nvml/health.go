@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -28,7 +29,7 @@ type healthPart struct {
 	xids     *xids             // nil if it has none
 	links    func() linkStates // its NVLinks; nil if it has none
 	linkCost meter
-	linksUp  uint64 // those that were seen active
+	linked   bool // a link was active
 	now      func() time.Time
 	infoROM  time.Time // when it was last asked for
 
@@ -66,7 +67,7 @@ var _ part = (*healthPart)(nil)
 func healthInputs() []field.Reading {
 	var out []field.Reading
 	seen := map[field.ID]bool{}
-	for _, r := range healthRules() {
+	for _, r := range healthRules(nvml.DEVICE_ARCH_UNKNOWN) {
 		for _, id := range r.inputs {
 			if d, ok := field.ByID(id); ok && !seen[id] {
 				seen[id] = true
@@ -78,9 +79,9 @@ func healthInputs() []field.Reading {
 }
 
 // newHealth makes the part of a GPU's health; nil if it is not wanted or nothing
-// is known of it. With MIG, links count as down whatever they do, so they are not
-// asked for (DcgmHealthWatch::MonitorNVLinkStatus does the same).
-func newHealth(l *library, g *gpu, fields []field.Reading, x *xids) (part, error) {
+// is known of it. With MIG on one of the node's GPUs, links count as down whatever they
+// do, so they are not asked for (UpdateNvLinkLinkStateFromNvml of DCGM does the same).
+func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (part, error) {
 	if !wanted(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
@@ -89,19 +90,25 @@ func newHealth(l *library, g *gpu, fields []field.Reading, x *xids) (part, error
 		return nil, err
 	}
 	var links func() linkStates
-	if !g.mig && linksOf(l, g.handle).known != 0 {
+	if !mig && linksOf(l, g.handle).known != 0 {
 		links = func() linkStates { return linksOf(l, g.handle) }
 	}
 	if inputs == nil && x == nil && links == nil {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	return newHealthPart(inputs, x, links), nil
+	arch := nvml.DeviceArchitecture(nvml.DEVICE_ARCH_UNKNOWN)
+	if l.has("nvmlDeviceGetArchitecture") {
+		if a, code := g.handle.GetArchitecture(); code == nvml.SUCCESS {
+			arch = a
+		}
+	}
+	return newHealthPart(arch, inputs, x, links), nil
 }
 
 // newHealthPart makes the part. inputs, which it owns, are what the GPU has of
 // healthInputs; nil if nothing. x are its XIDs, nil if it has none. links asks for its NVLinks, nil
 // if it has none.
-func newHealthPart(inputs part, x *xids, links func() linkStates) *healthPart {
+func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links func() linkStates) *healthPart {
 	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: meter{call: "nvmlDeviceGetNvLinkState"}}
 	at := map[field.ID]int{}
 	if inputs != nil {
@@ -112,7 +119,7 @@ func newHealthPart(inputs part, x *xids, links func() linkStates) *healthPart {
 		}
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
-	for _, r := range healthRules() {
+	for _, r := range healthRules(arch) {
 		if r.inputs == nil {
 			if links != nil {
 				w := p.addWatch(r.watch)
@@ -125,9 +132,9 @@ func newHealthPart(inputs part, x *xids, links func() linkStates) *healthPart {
 		}
 	}
 	if x != nil {
-		w := p.addWatch("ALL")
-		for _, r := range xidRules() {
-			w.codes = append(w.codes, boundXID{r, p.addReason(w, "ALL", r.code)})
+		for _, r := range xidRules(arch) {
+			w := p.addWatch(r.watch)
+			w.codes = append(w.codes, boundXID{r, p.addReason(w, r.watch, r.code)})
 		}
 	}
 	return p
@@ -235,23 +242,22 @@ func (w *boundWatch) judge(p *healthPart, now time.Time) {
 		x := &w.codes[i]
 		if _, occurred := p.xids.codes[x.xid]; occurred {
 			w.consider(x.reason, x.xidRule.result)
-		} else if p.xids.set != nil {
+		} else if x.watch == allWatch && p.xids.set != nil {
 			w.consider(x.reason, healthPass)
 		}
 	}
 }
 
-// judgeLinks: a link that was active and is not any more. One that never was may
-// have nothing at its other end.
+// judgeLinks: a link that is not active. If none ever was, nothing may be connected.
 func (p *healthPart) judgeLinks() float64 {
 	start := time.Now()
 	s := p.links()
 	p.linkCost.add(start)
-	if s.known == 0 {
+	p.linked = p.linked || s.active != 0
+	if s.known == 0 || !p.linked {
 		return math.NaN()
 	}
-	p.linksUp |= s.active
-	return known(0, p.linksUp&s.known&^s.active != 0, healthFail)
+	return known(0, s.known&^s.active != 0, healthFail)
 }
 
 func (w *boundWatch) consider(reason int, result float64) {

@@ -1,8 +1,12 @@
+//go:build linux && cgo
+
 package nvml
 
 import (
 	"math"
 	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/pkg/field"
 )
@@ -28,15 +32,10 @@ type healthRule struct {
 
 // What DCGM's limits are (common/DcgmGPUHardwareLimits.h).
 const (
-	mostRetiredPages  = 63
-	mostRemappedRows  = 512
-	mostLinkCRCErrors = 100 * 60 // in a minute
-)
-
-// Bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS.
-const (
-	reasonsPower   = 1<<2 | 1<<7 // power limit, power brake
-	reasonsThermal = 1<<5 | 1<<6 // software, hardware
+	mostRetiredPages       = 63
+	mostUncorrectablePages = 15
+	mostRemappedRows       = 512
+	mostLinkCRCErrors      = 100 * 60 // in a minute
 )
 
 // Ids of readings that rules are made of, by the catalogue's numbers.
@@ -45,35 +44,44 @@ const (
 	inputPower   = field.ID(155)
 )
 
-// healthRules are the watches that NVML can judge and when they do not pass. They
-// are those of DCGM's health module (modules/health/DcgmHealthWatch.cpp of
-// https://github.com/NVIDIA/DCGM) as far as NVML knows what they ask, with the
-// codes that dcgm-exporter prints. If two apply, the worse is shown, and of
-// equals the first. PMU, MCU and SM are missing: NVML says nothing about them.
-func healthRules() []healthRule {
+// healthRules are the watches that NVML can judge and when they do not pass, for
+// a GPU of an architecture. They are those of DCGM 4.6's health module
+// (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM) as far as NVML
+// has what they ask for, with the codes that dcgm-exporter prints;
+// testdata/dcgm-health.csv has the line of each. If two apply, the worse is shown, and
+// of equals the first. PMU, MCU and SM are missing: DCGM has no rule for them either.
+func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 	return []healthRule{
 		{"PCIE", "DCGM_FR_PCI_REPLAY_RATE", []field.ID{202, 237, 238}, judgeReplays},
 
 		{"NVLINK", "DCGM_FR_NVLINK_DOWN", nil, nil},
-		{"NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL", []field.ID{429, 439, 498, 499}, rises(0, healthFail)}, // replays, recoveries
-		{"NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", []field.ID{409, 419, 497}, rises(mostLinkCRCErrors, healthFail)},
+		{"NVLINK", linkCritical, []field.ID{429, 439}, rises(1, healthFail)}, // replays, recoveries; up to NVLink 4
+		{"NVLINK", linkCritical, []field.ID{497, 498, 499}, above(0, healthFail)},
+		{"NVLINK", linkCritical, []field.ID{1204, 1205, 1206, 1207, 1208, 1209, 1213, 1214, 1219, 1220}, rises(1, healthFail)}, // NVLink 5
+		{"NVLINK", linkCritical, []field.ID{1212}, above(0, healthFail)},                                                       // recoveries that failed
+		{"NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", []field.ID{409, 419}, rises(mostLinkCRCErrors, healthFail)},
+		{"NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", []field.ID{1217, 1218}, bitErrors(effectiveBERIsBad, 1e-12)},
+		{"NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", []field.ID{1215, 1216}, bitErrors(symbolBERIsBad(arch), 15e-255)},
 		{"NVLINK", "DCGM_FR_FIELD_VIOLATION", []field.ID{174}, judgeFabric},
 		{"NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", []field.ID{170}, judgeFabricManager},
-		{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", []field.ID{409, 419}, rises(0, healthWarn)},
+		{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", []field.ID{409, 419}, rises(1, healthWarn)},
+		{"NVLINK", linkCritical, []field.ID{1211}, above(0, healthWarn)}, // recoveries that worked
 
 		{"MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", []field.ID{311}, above(0, healthFail)},
-		{"MEM", "DCGM_FR_ROW_REMAP_FAILURE", []field.ID{395}, above(0, healthFail)},
+		{"MEM", rowRemapFailure, []field.ID{395}, above(0, healthFail)},
 		{"MEM", "DCGM_FR_FAULTY_MEMORY", []field.ID{1507}, above(0, healthFail)},
 		{"MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", []field.ID{390, 391}, judgeRetired},
-		{"MEM", "DCGM_FR_PENDING_PAGE_RETIREMENTS", []field.ID{392}, above(0, healthWarn)},
-		{"MEM", "DCGM_FR_PENDING_ROW_REMAP", []field.ID{396}, above(0, healthWarn)},
-		{"MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP", []field.ID{393}, above(mostRemappedRows-1, healthWarn)},
+		// DCGM wants more than one within a week as well, but keeps samples for ten
+		// minutes (dcgmHealthSet) and takes the missing one for 0.
+		{"MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", []field.ID{391}, above(mostUncorrectablePages, healthFail)},
+		{"MEM", pendingRetirements, []field.ID{392}, above(0, healthWarn)},
+		{"MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", []field.ID{393}, above(mostRemappedRows-1, healthWarn)},
 
-		{"INFOROM", "DCGM_FR_CORRUPT_INFOROM", []field.ID{inputInfoROM}, judgeInfoROM},
+		{"INFOROM", corruptInfoROM, []field.ID{inputInfoROM}, equals(0, healthWarn)},
 
-		{"THERMAL", "DCGM_FR_CLOCK_THROTTLE_THERMAL", []field.ID{241, field.ClockEventReasons}, slowed(reasonsThermal)},
-		{"POWER", "DCGM_FR_CLOCK_THROTTLE_POWER", []field.ID{240, field.ClockEventReasons}, slowed(reasonsPower)},
-		{"POWER", "DCGM_FR_POWER_UNREADABLE", []field.ID{inputPower}, judgePower},
+		{"THERMAL", slowedByHeat, []field.ID{241}, rises(1, healthWarn)},
+		{"POWER", slowedByPower, []field.ID{240}, rises(1, healthWarn)},
+		{"POWER", "DCGM_FR_POWER_UNREADABLE", []field.ID{inputPower}, unreadable()},
 
 		{"DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", []field.ID{1523}, equals(1, healthFail)},
 		{"DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", []field.ID{1523}, equals(2, healthFail)},
@@ -82,27 +90,67 @@ func healthRules() []healthRule {
 	}
 }
 
-// xidRule is an XID after which the watch ALL does not pass any more.
+// Codes that readings and XIDs share. DCGM 4 has renamed those of slowed clocks to
+// CLOCKS_EVENT_…; dcgm-exporter's labels have the old names.
+const (
+	linkCritical       = "DCGM_FR_NVLINK_ERROR_CRITICAL"
+	rowRemapFailure    = "DCGM_FR_ROW_REMAP_FAILURE"
+	pendingRetirements = "DCGM_FR_PENDING_PAGE_RETIREMENTS"
+	corruptInfoROM     = "DCGM_FR_CORRUPT_INFOROM"
+	slowedByHeat       = "DCGM_FR_CLOCK_THROTTLE_THERMAL"
+	slowedByPower      = "DCGM_FR_CLOCK_THROTTLE_POWER"
+)
+
+// allWatch is the watch of XIDs after which a GPU cannot be used. It passes while
+// none occurs; to other watches XIDs only add what does not pass.
+const allWatch = "ALL"
+
+// xidRule is an XID after which a watch does not pass any more.
 type xidRule struct {
+	watch  string
 	xid    uint64
 	code   string
 	result float64
 }
 
-// xidRules are the XIDs that DCGM calls devastating. One that occurred stays until
-// the collector is closed, as it has to be for a reset of the GPU.
-func xidRules() []xidRule {
+// xidRules are those of DCGM (BuildXidMappings), for a GPU of an architecture. One that
+// occurred stays until the collector is closed, as it has to be for a reset of the GPU;
+// DCGM keeps it as long as its engine runs.
+func xidRules(arch nvml.DeviceArchitecture) []xidRule {
 	const other = "DCGM_FR_XID_ERROR"
-	return []xidRule{
-		{79, "DCGM_FR_FALLEN_OFF_BUS", healthFail},
-		{95, "DCGM_FR_UNCONTAINED_ERROR", healthFail},
-		{48, other, healthFail},  // double-bit ECC error
-		{74, other, healthFail},  // NVLink error
-		{119, other, healthFail}, // GSP timed out
-		{120, other, healthFail}, // GSP error
-		{140, other, healthFail}, // ECC error without recovery
-		{94, other, healthWarn},  // ECC error that was contained
+	out := []xidRule{
+		{allWatch, 79, "DCGM_FR_FALLEN_OFF_BUS", healthFail},
+		{allWatch, 95, "DCGM_FR_UNCONTAINED_ERROR", healthFail},
+		{allWatch, 48, other, healthFail},
+		{allWatch, 74, other, healthFail},
+		{allWatch, 119, other, healthFail},
+		{allWatch, 120, other, healthFail},
+		{allWatch, 140, other, healthFail},
+		{allWatch, 94, "DCGM_FR_CONTAINED_ERROR", healthWarn},
+
+		{"MEM", 64, rowRemapFailure, healthFail},
+		{"MEM", 63, pendingRetirements, healthWarn},
+		{"THERMAL", 60, slowedByHeat, healthWarn},
+		{"POWER", 57, slowedByPower, healthWarn},
 	}
+	if arch == nvml.DEVICE_ARCH_VOLTA {
+		out = append(out, xidRule{"INFOROM", 93, corruptInfoROM, healthWarn})
+	}
+	for _, w := range [...]struct {
+		watch string
+		xids  []uint64
+	}{
+		{"PCIE", []uint64{38, 39, 42}},
+		{"NVLINK", []uint64{67, 73, 121, 137}},
+		{"MEM", []uint64{31, 32, 43}},
+		{"THERMAL", []uint64{61, 62}},
+		{"POWER", []uint64{54, 56, 58, 78}},
+	} {
+		for _, xid := range w.xids {
+			out = append(out, xidRule{w.watch, xid, other, healthWarn})
+		}
+	}
+	return out
 }
 
 // known returns result if something is true, pass if it is known not to
@@ -125,34 +173,73 @@ func worst(a, b float64) float64 {
 	return a
 }
 
+// above holds if any of the readings is above the limit.
 func above(limit, result float64) func(in, _ []float64) float64 {
-	return func(in, _ []float64) float64 { return known(in[0], in[0] > limit, result) }
+	return func(in, _ []float64) float64 {
+		out := math.NaN()
+		for _, v := range in {
+			out = worst(out, known(v, v > limit, result))
+		}
+		return out
+	}
 }
 
 func equals(v, result float64) func(in, _ []float64) float64 {
 	return func(in, _ []float64) float64 { return known(in[0], in[0] == v, result) }
 }
 
-// rises holds if any of the counters has grown by more than limit in a minute.
-func rises(limit, result float64) func(_, grown []float64) float64 {
+// rises holds if any of the counters has grown by so much in a minute.
+func rises(by, result float64) func(_, grown []float64) float64 {
 	return func(_, grown []float64) float64 {
 		out := math.NaN()
 		for _, g := range grown {
-			out = worst(out, known(g, g > limit, result))
+			out = worst(out, known(g, g >= by, result))
 		}
 		return out
 	}
 }
 
-// slowed holds if clocks were held down in the last minute, or are now.
-func slowed(reasons uint64) func(in, grown []float64) float64 {
-	return func(in, grown []float64) float64 {
-		out := known(grown[0], grown[0] > 0, healthWarn)
-		if mask := in[1]; mask >= 0 { // not blank
-			out = worst(out, known(mask, uint64(mask)&reasons != 0, healthWarn))
+// unreadable holds if a reading fails that the GPU had before.
+func unreadable() func(in, _ []float64) float64 {
+	had := false
+	return func(in, _ []float64) float64 {
+		missing := math.IsNaN(in[0])
+		had = had || !missing
+		switch {
+		case !missing:
+			return healthPass
+		case had:
+			return healthWarn
 		}
-		return out
+		return math.NaN()
 	}
+}
+
+// bitErrors judges a rate as the hardware encodes it for all links together, or, if the
+// driver has only that of each link, whether the worst one's is above a limit.
+func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) func(in, _ []float64) float64 {
+	return func(in, _ []float64) float64 {
+		if in[0] >= 0 && in[0] <= bitErrorMask {
+			return known(in[0], isBad(bitErrorParts(in[0])), healthFail)
+		}
+		return known(in[1], in[1] > limit, healthFail)
+	}
+}
+
+// effectiveBERIsBad: more than 1e-12 (IsEffectiveBerThresholdExceeded of DCGM's
+// common/DcgmUtilities.cpp, for which a mantissa of 0 is bad, too). All ones are none.
+func effectiveBERIsBad(mantissa, exponent uint64) bool {
+	return mantissa > 0 && (exponent < 12 || exponent == 12 && mantissa > 1 || exponent == 13 && mantissa > 10)
+}
+
+// symbolBERIsBad: more than the least that the hardware can say, as no symbol error is
+// to be left. From Blackwell on the least of all links together is 15e-238.
+func symbolBERIsBad(arch nvml.DeviceArchitecture) func(mantissa, exponent uint64) bool {
+	least := uint64(255) // of one link
+	if arch >= nvml.DEVICE_ARCH_BLACKWELL && arch != nvml.DEVICE_ARCH_UNKNOWN {
+		least = 238
+	}
+	return func(mantissa, exponent uint64) bool { return mantissa > 0 && exponent < least }
 }
 
 // judgeReplays: PCIe's specification allows a bit error rate of 1e-12, and each
@@ -184,21 +271,12 @@ func judgeRetired(in, _ []float64) float64 {
 	return known(sum, sum >= mostRetiredPages, healthFail)
 }
 
-func judgeInfoROM(in, _ []float64) float64 { return known(in[0], in[0] == 0, healthWarn) }
-
-// judgePower: a GPU whose power can be read at all, but not now.
-func judgePower(in, _ []float64) float64 {
-	if math.IsNaN(in[0]) {
-		return healthWarn
-	}
-	return healthPass
-}
-
 // judgeFabric reads the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits
 // each for bandwidth, route recovery, route and access time-outs, of which 1
-// means trouble, then four bits in which 0 and 1 mean a configuration that is right.
+// means trouble, then four bits in which 1 means a configuration that is right. 0 says
+// that the GPU does not know; of a mask of only these nothing is known.
 func judgeFabric(in, _ []float64) float64 {
-	if !(in[0] >= 0) {
+	if !(in[0] >= 0) || uint64(in[0])&0xfff == 0 {
 		return math.NaN()
 	}
 	mask := uint64(in[0])
@@ -209,18 +287,18 @@ func judgeFabric(in, _ []float64) float64 {
 	return known(in[0], bad, healthFail)
 }
 
-// judgeFabricManager reads DCGM's state: 0 there is none, 1 not started, 2
-// starting, 3 started, 4 failed. Others say that the state is not known.
+// judgeFabricManager reads DCGM's state: 0 the GPU is in no fabric, 2 starting, 3 started.
+// What else there is has failed: not started, failed, unrecognised.
 func judgeFabricManager(in, _ []float64) float64 {
-	switch in[0] {
-	case 0, 3:
+	switch state := in[0]; {
+	case math.IsNaN(state), state == 0:
+		return math.NaN()
+	case state == 3:
 		return healthPass
-	case 2:
+	case state == 2:
 		return healthWarn
-	case 1, 4:
-		return healthFail
 	}
-	return math.NaN()
+	return healthFail
 }
 
 const (

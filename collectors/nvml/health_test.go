@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -79,9 +80,10 @@ func watches(t *testing.T, p part) map[string]string {
 func healthy() map[field.ID]float64 {
 	return map[field.ID]float64{
 		202: 0, 237: 5, 238: 16,
-		409: 0, 419: 0, 429: 0, 439: 0, 170: 3, 174: 0xaa,
-		311: 0, 390: 0, 391: 0, 392: 0, 393: 0, 395: 0, 396: 0, 1507: 0,
-		84: 1, 241: 0, 240: 0, 112: 0, 155: 300, 1523: 0,
+		409: 0, 419: 0, 429: 0, 439: 0, 497: 0, 498: 0, 499: 0, 170: 3, 174: 0xaa,
+		1204: 0, 1205: 0, 1206: 0, 1207: 0, 1208: 0, 1209: 0, 1211: 0, 1212: 0, 1213: 0, 1214: 0, 1219: 0, 1220: 0, 1215: 0xfff, 1217: 0xfff,
+		311: 0, 390: 0, 391: 0, 392: 0, 393: 0, 395: 0, 1507: 0,
+		84: 1, 241: 0, 240: 0, 155: 300, 1523: 0,
 	}
 }
 
@@ -102,44 +104,19 @@ func TestHealthRules(t *testing.T) {
 		if want == "" {
 			delete(expected, watch)
 		}
-		p := newHealthPart(newStub(values), nil, nil)
+		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, newStub(values), nil, nil)
 		defer p.close()
 		if diff := cmp.Diff(expected, watches(t, p)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	f("a healthy board", "MEM", "pass", nil)
-	f("uncorrectable errors", "MEM", "fail VOLATILE_DBE_DETECTED", map[field.ID]float64{311: 1})
-	f("a remap that failed", "MEM", "fail ROW_REMAP_FAILURE", map[field.ID]float64{395: 1, 396: 1})
-	f("a remap that is pending", "MEM", "warn PENDING_ROW_REMAP", map[field.ID]float64{396: 1})
-	f("pages await retirement", "MEM", "warn PENDING_PAGE_RETIREMENTS", map[field.ID]float64{392: 1})
-	f("62 pages are retired", "MEM", "pass", map[field.ID]float64{390: 60, 391: 2})
-	f("63 pages are retired", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 60, 391: 3})
 	f("63 pages, of one kind unknown", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 63, 391: blank})
-	f("511 rows are remapped", "MEM", "pass", map[field.ID]float64{393: 511})
-	f("512 rows are remapped", "MEM", "warn UNCORRECTABLE_ROW_REMAP", map[field.ID]float64{393: 512})
-	f("memory beyond repair", "MEM", "fail FAULTY_MEMORY", map[field.ID]float64{1507: 1})
-	f("the worse of two", "MEM", "fail VOLATILE_DBE_DETECTED", map[field.ID]float64{311: 2, 396: 1})
-	f("some of the memory's readings are blank", "MEM", "warn PENDING_ROW_REMAP", map[field.ID]float64{311: blank, 395: blank, 396: 1})
-	f("InfoROM is damaged", "INFOROM", "warn CORRUPT_INFOROM", map[field.ID]float64{84: 0})
+	f("the worse of two", "MEM", "fail VOLATILE_DBE_DETECTED", map[field.ID]float64{311: 2, 392: 1})
+	f("some of the memory's readings are blank", "MEM", "warn PENDING_PAGE_RETIREMENTS", map[field.ID]float64{311: blank, 395: blank, 392: 1})
 	f("InfoROM is unknown", "INFOROM", "", map[field.ID]float64{84: blank})
-	f("hot by software", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", map[field.ID]float64{112: 0x20})
-	f("hot by hardware", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", map[field.ID]float64{112: 0x40})
-	f("at the power limit", "POWER", "warn CLOCK_THROTTLE_POWER", map[field.ID]float64{112: 0x4})
-	f("power brake", "POWER", "warn CLOCK_THROTTLE_POWER", map[field.ID]float64{112: 0x80})
-	f("idle", "POWER", "pass", map[field.ID]float64{112: 0x1})
-	f("power cannot be read", "POWER", "warn POWER_UNREADABLE", map[field.ID]float64{155: blank})
-	f("a reset is due", "DRIVER", "fail GPU_RECOVERY_RESET", map[field.ID]float64{1523: 1})
-	f("a reboot is due", "DRIVER", "fail GPU_RECOVERY_REBOOT", map[field.ID]float64{1523: 2})
-	f("peers are to be drained", "DRIVER", "warn GPU_RECOVERY_DRAIN_P2P", map[field.ID]float64{1523: 3})
-	f("drain and reset", "DRIVER", "fail GPU_RECOVERY_DRAIN_RESET", map[field.ID]float64{1523: 4})
+	f("power was never read", "POWER", "pass", map[field.ID]float64{155: blank})
 	f("recovery is unknown", "DRIVER", "", map[field.ID]float64{1523: blank})
-	f("degraded bandwidth", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0xa9})
-	f("bad route", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0x9a})
-	f("wrong configuration", "NVLINK", "fail FIELD_VIOLATION", map[field.ID]float64{174: 0x4aa})
-	f("right configuration", "NVLINK", "pass", map[field.ID]float64{174: 0x1aa})
-	f("fabric manager starts", "NVLINK", "warn FABRIC_PROBE_STATE", map[field.ID]float64{170: 2})
-	f("fabric manager failed", "NVLINK", "fail FABRIC_PROBE_STATE", map[field.ID]float64{170: 4})
 	f("replays before we came", "PCIE", "", map[field.ID]float64{202: 7})
 }
 
@@ -149,7 +126,7 @@ func TestHealthRises(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			stub := newStub(healthy())
-			p := newHealthPart(stub, nil, nil)
+			p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, stub, nil, nil)
 			defer p.close()
 			var got string
 			for _, s := range steps {
@@ -174,7 +151,8 @@ func TestHealthRises(t *testing.T) {
 	f("NVLink replays of old", "NVLINK", "pass", step{429: 5, 439: 9}, step{})
 	f("a CRC error", "NVLINK", "warn NVLINK_ERROR_THRESHOLD", step{}, step{409: 1})
 	f("CRC errors of old", "NVLINK", "pass", step{409: 1e6}, step{409: 1e6})
-	f("CRC errors, more than 100 a second in a minute", "NVLINK", "fail NVLINK_CRC_ERROR_THRESHOLD", step{409: 0}, step{409: 3030}, step{409: 6060})
+	f("CRC errors, 100 a second in a minute", "NVLINK", "fail NVLINK_CRC_ERROR_THRESHOLD", step{409: 0}, step{409: 3000}, step{409: 6000})
+	f("power cannot be read any more", "POWER", "warn POWER_UNREADABLE", step{}, step{155: math.NaN()})
 	f("slowed by heat half a minute ago", "THERMAL", "warn CLOCK_THROTTLE_THERMAL", step{241: 1e9}, step{241: 2e9}, step{})
 	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
 }
@@ -188,7 +166,7 @@ func TestHealthAbsent(t *testing.T) {
 			values[id] = healthy()[id]
 		}
 		var got []string
-		for _, c := range newHealthPart(newStub(values), nil, nil).columns() {
+		for _, c := range newHealthPart(nvml.DEVICE_ARCH_HOPPER, newStub(values), nil, nil).columns() {
 			if c.Labels[0].Value == healthOK {
 				got = append(got, c.Labels[1].Value)
 			}
@@ -197,7 +175,7 @@ func TestHealthAbsent(t *testing.T) {
 			t.Errorf("watches of a GPU with readings %v (-want +got):\n%s", ids, diff)
 		}
 	}
-	f([]field.ID{155, 112, 202, 237, 238}, "PCIE", "THERMAL", "POWER") // a workstation's card
+	f([]field.ID{155, 202, 237, 238}, "PCIE", "POWER") // a workstation's card
 	f([]field.ID{311}, "MEM")
 	f(nil)
 }
@@ -205,30 +183,32 @@ func TestHealthAbsent(t *testing.T) {
 func TestHealthXIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeEvents{}
-		p := newHealthPart(nil, fakeXIDs(t, s, zap.NewNop()), nil)
+		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, nil, fakeXIDs(t, s, zap.NewNop()), nil)
 		defer p.close()
-		f := func(want string, codes ...uint64) {
+		f := func(want map[string]string, codes ...uint64) {
 			t.Helper()
 			for _, c := range codes {
 				s.xid(c, noInstance, noInstance)
 			}
-			if diff := cmp.Diff(map[string]string{"ALL": want}, watches(t, p)); diff != "" {
+			if diff := cmp.Diff(want, watches(t, p)); diff != "" {
 				t.Errorf("after XIDs %v (-want +got):\n%s", codes, diff)
 			}
 		}
-		f("pass")
-		f("pass", 13, 31, 43)
-		f("warn XID_ERROR", 94)
-		f("fail XID_ERROR", 119)
-		f("fail FALLEN_OFF_BUS", 79)
-		f("fail FALLEN_OFF_BUS", 13)
+		type results = map[string]string
+		f(results{"ALL": "pass"})
+		f(results{"ALL": "pass"}, 13, 45)
+		f(results{"ALL": "warn CONTAINED_ERROR"}, 94)
+		f(results{"ALL": "fail XID_ERROR"}, 119)
+		f(results{"ALL": "fail FALLEN_OFF_BUS"}, 79)
+		f(results{"ALL": "fail FALLEN_OFF_BUS", "MEM": "warn XID_ERROR"}, 31)
+		f(results{"ALL": "fail FALLEN_OFF_BUS", "MEM": "fail ROW_REMAP_FAILURE"}, 63, 64)
 	})
 }
 
-// TestHealthLinks: a link that goes down fails, one that never was up does not.
+// TestHealthLinks: a link that is not active fails, if there ever was an active one.
 func TestHealthLinks(t *testing.T) {
-	states := linkStates{active: 0b0111, known: 0b1111}
-	p := newHealthPart(nil, nil, func() linkStates { return states })
+	var states linkStates
+	p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, nil, nil, func() linkStates { return states })
 	defer p.close()
 	f := func(when, want string, now linkStates) {
 		t.Helper()
@@ -237,17 +217,47 @@ func TestHealthLinks(t *testing.T) {
 			t.Errorf("%s: NVLINK is %q, want %q", when, got, want)
 		}
 	}
-	f("three of four links are up", "pass", states)
-	f("one goes down", "fail NVLINK_DOWN", linkStates{active: 0b0101, known: 0b1111})
-	f("nothing is known", "", linkStates{})
+	f("no link was ever up", "", linkStates{known: 0b1111})
+	f("three of four links are up", "fail NVLINK_DOWN", linkStates{active: 0b0111, known: 0b1111})
 	f("all are up", "pass", linkStates{active: 0b1111, known: 0b1111})
+	f("nothing is known", "", linkStates{})
+	f("all are down", "fail NVLINK_DOWN", linkStates{known: 0b1111})
+}
+
+// TestNoFalseOK: NVLINK is absent if nothing of it was judged: a Blackwell GPU whose
+// counters are blank, out of a fabric, and never passes because no XID occurred.
+func TestNoFalseOK(t *testing.T) {
+	blank := math.NaN()
+	values := map[field.ID]float64{170: 0, 174: 0, 1215: blank, 1217: blank, 1218: blank}
+	for id := field.ID(1204); id <= 1214; id++ {
+		values[id] = blank
+	}
+	stub := newStub(values)
+	p := newHealthPart(nvml.DEVICE_ARCH_BLACKWELL, stub, fakeXIDs(t, &fakeEvents{}, zap.NewNop()), nil)
+	defer p.close()
+	f := func(what string, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, watches(t, p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	f("nothing is known", map[string]string{"ALL": "pass"})
+	stub.values[1212] = 0
+	f("one counter answers", map[string]string{"ALL": "pass", "NVLINK": "pass"})
+	stub.values[1217] = 0x1fff // more bits than the encoding has
+	stub.values[1212] = blank
+	f("a rate that cannot be decoded", map[string]string{"ALL": "pass"})
+	stub.values[1218] = 1e-12
+	f("the worst link's rate at the limit", map[string]string{"ALL": "pass", "NVLINK": "pass"})
+	stub.values[1218] = 1.5e-12
+	f("and above", map[string]string{"ALL": "pass", "NVLINK": "fail NVLINK_EFFECTIVE_BER_THRESHOLD"})
 }
 
 // TestHealthInfoROM: the InfoROM is asked for once an hour.
 func TestHealthInfoROM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stub := newStub(healthy())
-		p := newHealthPart(stub, nil, nil)
+		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, stub, nil, nil)
 		for range 5 * 120 {
 			watches(t, p)
 			time.Sleep(30 * time.Second)
@@ -267,7 +277,7 @@ func TestHealthInfoROM(t *testing.T) {
 
 func TestHealthErrors(t *testing.T) {
 	stub := newStub(healthy())
-	p := newHealthPart(stub, nil, nil)
+	p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, stub, nil, nil)
 	defer p.close()
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 	if err := p.sample(row, due); err != nil || len(stub.asked) > 0 {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // TestReadme wants every rule of the health watches in README.md, and none that
@@ -20,11 +22,11 @@ func TestReadme(t *testing.T) {
 	}
 	text := string(raw)
 	var rules []string
-	for _, r := range healthRules() {
+	for _, r := range healthRules(nvml.DEVICE_ARCH_VOLTA) {
 		rules = append(rules, fmt.Sprintf("| `%s` | `%s` |", r.watch, r.code))
 	}
-	for _, r := range xidRules() {
-		row := fmt.Sprintf("| `ALL` | `%s` |", r.code)
+	for _, r := range xidRules(nvml.DEVICE_ARCH_VOLTA) {
+		row := fmt.Sprintf("| `%s` | `%s` |", r.watch, r.code)
 		rules = append(rules, row)
 		if !strings.Contains(tableRow(text, row), strconv.FormatUint(r.xid, 10)) {
 			t.Errorf("README.md does not name XID %d in %q", r.xid, tableRow(text, row))

@@ -1,0 +1,270 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"warpgauge/internal/testkit/captures"
+	"warpgauge/pkg/field"
+)
+
+// captured makes readings of what nvidia-smi said of a board, in NVML's numbers.
+func captured(t *testing.T, b captures.Board) map[field.ID]float64 {
+	t.Helper()
+	out := map[field.ID]float64{}
+	for id, names := range map[field.ID][]string{
+		155: {"xml:gpu_power_readings/average_power_draw", "xml:gpu_power_readings/power_draw", "xml:power_readings/power_draw", "csv:power.draw"},
+		311: {"csv:ecc.errors.uncorrected.volatile.total", "xml:ecc_errors/volatile/dram_uncorrectable"},
+		390: {"csv:retired_pages.single_bit_ecc.count"}, 391: {"csv:retired_pages.double_bit.count"}, 392: {"csv:retired_pages.pending"},
+		393: {"xml:remapped_rows/remapped_row_unc", "csv:remapped_rows.uncorrectable"}, 395: {"xml:remapped_rows/remapped_row_failure", "csv:remapped_rows.failure"},
+		84: {"csv:inforom.checksum_validation"}, 1507: {"xml:ecc_errors/unrepairable_memory"}, 1523: {"xml:gpu_recovery_action", "csv:gpu_recovery_action"},
+	} {
+		said := b.First(names...)
+		if said == "" {
+			continue
+		}
+		v, ok := map[string]float64{"No": 0, "Yes": 1, "None": 0, "valid": 1}[said]
+		if !ok {
+			var err error
+			number, _, _ := strings.Cut(said, " ")
+			if v, err = strconv.ParseFloat(number, 64); err != nil {
+				t.Fatalf("%s: %q is not understood: %v", b.Name, said, err)
+			}
+		}
+		out[id] = v
+	}
+	if state, ok := map[string]float64{"Completed": 3, "In Progress": 2, "Not Started": 1}[b.First("xml:fabric/state", "csv:fabric.state")]; ok {
+		status := 1.0
+		if b.First("xml:fabric/status", "csv:fabric.status") == "Success" {
+			status = 0
+		}
+		out[170] = dcgmFabricStatus(state, status)
+		out[174] = 0
+		for shift, names := range map[int][2]string{
+			0: {"xml:fabric/health/bandwidth", "csv:fabric.health.bandwidth"}, 2: {"xml:fabric/health/route_recovery_in_progress", ""},
+			4: {"xml:fabric/health/route_unhealthy", "csv:fabric.health.route_unhealthy"}, 6: {"xml:fabric/health/access_timeout_recovery", ""},
+			8: {"xml:fabric/health/incorrect_configuration", ""},
+		} {
+			bits := map[string]int{"": 0, "Full": 2, "False": 2, "None": 1, "Degraded": 1, "True": 1}
+			out[174] += float64(bits[b.First(names[:]...)] << shift)
+		}
+	}
+	return out
+}
+
+// TestCapturedBoardsAreHealthy: boards of others at work do not fail, and what they do not have is
+// not judged.
+func TestCapturedBoardsAreHealthy(t *testing.T) {
+	inFabric := []string{"h100", "b200", "gb200", "gb300", "h200", "h200-idle", "h200-mig", "h100-csv"}
+	for _, b := range captures.NVIDIA(t) {
+		readings := captured(t, b)
+		want := map[string]string{}
+		for watch, ids := range map[string][]field.ID{
+			"MEM": {311, 390, 391, 392, 393, 395, 1507}, "INFOROM": {84}, "POWER": {155}, "DRIVER": {1523}, "NVLINK": {170},
+		} {
+			if slices.ContainsFunc(ids, func(id field.ID) bool { _, has := readings[id]; return has }) {
+				want[watch] = "pass"
+			}
+		}
+		if (want["NVLINK"] != "") != slices.Contains(inFabric, b.Name) {
+			t.Errorf("%s: in a fabric is %t (%s)", b.Name, want["NVLINK"] != "", b.Source)
+		}
+		p := newHealthPart(nvml.DEVICE_ARCH_UNKNOWN, newStub(readings), nil, nil)
+		if diff := cmp.Diff(want, watches(t, p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s%v\n%s", b.Name, diff, readings, b.Source)
+		}
+		p.close()
+	}
+}
+
+// TestCapturedBrands: DCGM's names of brands are nvidia-smi's.
+func TestCapturedBrands(t *testing.T) {
+	seen := 0
+	for _, b := range captures.NVIDIA(t) {
+		brand := b.First("xml:product_brand")
+		if brand == "" {
+			continue
+		}
+		seen++
+		if !slices.Contains(brandNames(), brand) {
+			t.Errorf("%s: brand %q is not known (%s)", b.Name, brand, b.Source)
+		}
+	}
+	if seen < 10 {
+		t.Errorf("%d boards say their brand", seen)
+	}
+}
+
+// TestPresetsAreBoards compares what does not change of simulated boards with nvidia-smi's word on
+// such boards of others.
+func TestPresetsAreBoards(t *testing.T) {
+	const mebi, milli = 1 << 20, 1000
+	facts := map[string]struct {
+		name string
+		unit float64
+	}{
+		"memory.total": {"fb_memory_usage/total", mebi}, "bar1.total": {"bar1_memory_usage/total", mebi},
+		"power.default": {"gpu_power_readings/default_power_limit", milli}, "power.min": {"gpu_power_readings/min_power_limit", milli},
+		"power.max": {"gpu_power_readings/max_power_limit", milli}, "clock.max": {"max_clocks/sm_clock", 1}, "clock.max[2]": {"max_clocks/mem_clock", 1},
+		"clock.max[3]": {"max_clocks/video_clock", 1}, "pcie.gen.max": {"pci/pci_gpu_link_info/pcie_gen/max_link_gen", 1},
+	}
+	for preset, board := range map[string]string{"h100-sxm": "h100", "a100-sxm": "a100", "t4": "t4"} {
+		text, err := os.ReadFile("nvmltest/presets/" + preset + ".nvml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := captures.NVIDIA(t)
+		b := all[slices.IndexFunc(all, func(b captures.Board) bool { return b.Name == board })]
+		compared := 0
+		for line := range strings.Lines(string(text)) {
+			rest, ok := strings.CutPrefix(strings.TrimSpace(line), "gpu * ")
+			key, value, _ := strings.Cut(rest, " ")
+			fact, known := facts[key]
+			if !ok || !known {
+				if key == "name" && value != b.First("xml:product_name") {
+					t.Errorf("%s is called %q, nvidia-smi says %q", preset, value, b.First("xml:product_name"))
+				}
+				continue
+			}
+			number, _, _ := strings.Cut(b.First("xml:"+fact.name), " ")
+			want, err := strconv.ParseFloat(number, 64)
+			got, e := strconv.ParseFloat(value, 64)
+			if err != nil || e != nil || math.Abs(got/fact.unit-want) > 0.5 {
+				t.Errorf("%s: %s is %s, nvidia-smi says %s (%s)", preset, key, value, b.First("xml:"+fact.name), b.Source)
+			}
+			compared++
+		}
+		if compared < 6 {
+			t.Errorf("%s: %d facts compared", preset, compared)
+		}
+	}
+}
+
+// decoded is a field and where NVML has it, with what nvidia-smi calls it and how much of NVML's unit
+// (mW, bytes, ns; nvml.h) is one of nvidia-smi's.
+type decoded struct {
+	id    field.ID
+	names []string
+	call  *call // nil: a field of nvmlDeviceGetFieldValues
+	pick  int
+	arg   uint32
+	unit  float64
+	scale float64 // of nvidia-smi's unit, for DCGM's; 0: 1
+}
+
+func decodings() []decoded {
+	const one, milli, mebi = 1, 1000, 1 << 20
+	of := func(names ...string) []string { return names }
+	return []decoded{
+		{id: 250, names: of("xml:fb_memory_usage/total", "csv:memory.total"), call: getMemoryInfo, unit: mebi},
+		{id: 251, names: of("xml:fb_memory_usage/free", "csv:memory.free"), call: getMemoryInfo, pick: 1, unit: mebi},
+		{id: 252, names: of("xml:fb_memory_usage/used", "csv:memory.used"), call: getMemoryInfo, pick: 2, unit: mebi},
+		{id: 253, names: of("xml:fb_memory_usage/reserved", "csv:memory.reserved"), call: getMemoryInfo, pick: 3, unit: mebi},
+		{id: 90, names: of("xml:bar1_memory_usage/total"), call: getBAR1Info, unit: mebi},
+		{id: 92, names: of("xml:bar1_memory_usage/used"), call: getBAR1Info, pick: 2, unit: mebi},
+		{id: 93, names: of("xml:bar1_memory_usage/free"), call: getBAR1Info, pick: 1, unit: mebi},
+		{id: 155, names: of("csv:power.draw", "xml:gpu_power_readings/average_power_draw", "xml:gpu_power_readings/power_draw", "xml:power_readings/power_draw"), call: getPowerUsage, unit: milli},
+		{id: 157, names: of("xml:gpu_power_readings/instant_power_draw", "csv:power.draw.instant"), arg: 186, unit: milli},
+		{id: 160, names: of("xml:gpu_power_readings/current_power_limit", "xml:power_readings/power_limit", "csv:power.limit"), call: getPowerLimit, unit: milli},
+		{id: 163, names: of("xml:gpu_power_readings/default_power_limit", "xml:power_readings/default_power_limit", "csv:power.default_limit"), call: getPowerDefaultLimit, unit: milli},
+		{id: 161, names: of("xml:gpu_power_readings/min_power_limit", "xml:power_readings/min_power_limit", "csv:power.min_limit"), call: getPowerLimitRange, unit: milli},
+		{id: 162, names: of("xml:gpu_power_readings/max_power_limit", "xml:power_readings/max_power_limit", "csv:power.max_limit"), call: getPowerLimitRange, pick: 1, unit: milli},
+		{id: 164, names: of("csv:enforced.power.limit", "xml:power_readings/enforced_power_limit"), call: getEnforcedPowerLimit, unit: milli},
+		{id: 100, names: of("xml:clocks/sm_clock", "csv:clocks.current.sm"), call: getClockInfo, arg: clockSM, unit: one},
+		{id: 101, names: of("xml:clocks/mem_clock", "csv:clocks.current.memory"), call: getClockInfo, arg: clockMemory, unit: one},
+		{id: 102, names: of("xml:clocks/video_clock", "csv:clocks.current.video"), call: getClockInfo, arg: clockVideo, unit: one},
+		{id: 113, names: of("xml:max_clocks/sm_clock", "csv:clocks.max.sm"), call: getMaxClockInfo, arg: clockSM, unit: one},
+		{id: 114, names: of("xml:max_clocks/mem_clock", "csv:clocks.max.memory"), call: getMaxClockInfo, arg: clockMemory, unit: one},
+		{id: 150, names: of("xml:temperature/gpu_temp", "csv:temperature.gpu"), call: getTemperature, unit: one},
+		{id: 140, names: of("xml:temperature/memory_temp", "csv:temperature.memory"), arg: 82, unit: one},
+		{id: 203, names: of("xml:utilization/gpu_util", "csv:utilization.gpu"), call: getUtilization, unit: one},
+		{id: 204, names: of("xml:utilization/memory_util", "csv:utilization.memory"), call: getUtilization, pick: 1, unit: one},
+		{id: 191, names: of("xml:fan_speed", "csv:fan.speed"), call: getFanSpeed, unit: one},
+		{id: 202, names: of("xml:pci/replay_counter"), call: getPCIeReplay, unit: one},
+		{id: 393, names: of("xml:remapped_rows/remapped_row_unc", "csv:remapped_rows.uncorrectable"), arg: 143, unit: one},
+		{id: 394, names: of("xml:remapped_rows/remapped_row_corr", "csv:remapped_rows.correctable"), arg: 142, unit: one},
+		{id: 310, names: of("csv:ecc.errors.corrected.volatile.total"), arg: 3, unit: one},
+		{id: 240, names: of("csv:clocks_event_reasons_counters.sw_power_cap", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sw_power_cap"), arg: 74, unit: milli, scale: milli},
+	}
+}
+
+// TestCapturedBoardsDecoded gives NVML's numbers of the boards of others to the readings, which must make
+// of them what nvidia-smi shows, and nothing of what it does not have.
+func TestCapturedBoardsDecoded(t *testing.T) {
+	fields := map[field.ID]bool{}
+	for _, b := range captures.NVIDIA(t) {
+		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){}, fields: map[uint32]float64{}}
+		answers := map[*call]map[uint32]map[int]float64{}
+		want := map[field.ID]float64{}
+		for _, r := range decodings() {
+			number, _, _ := strings.Cut(b.First(r.names...), " ")
+			v, err := strconv.ParseFloat(number, 64)
+			if err != nil {
+				continue
+			}
+			if r.call == nil {
+				d.fields[r.arg] = math.Round(v * r.unit)
+			} else {
+				if answers[r.call] == nil {
+					answers[r.call] = map[uint32]map[int]float64{}
+				}
+				if answers[r.call][r.arg] == nil {
+					answers[r.call][r.arg] = map[int]float64{}
+				}
+				answers[r.call][r.arg][r.pick] = math.Round(v * r.unit)
+			}
+			if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no highest clock
+				want[r.id] = v * max(r.scale, 1)
+			}
+		}
+		for c, byArg := range answers {
+			d.results[c] = func(arg [3]uint32) ([]float64, nvml.Return) {
+				byPick, ok := byArg[arg[0]]
+				if !ok {
+					return nil, nvml.ERROR_NOT_SUPPORTED
+				}
+				out := slices.Repeat([]float64{math.NaN()}, (*c)[0].results)
+				for pick, v := range byPick {
+					out[pick] = v
+				}
+				return out, nvml.SUCCESS
+			}
+		}
+		var ids []field.ID
+		for _, r := range decodings() {
+			ids = append(ids, r.id)
+		}
+		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(ids...), nil, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
+		if err := p.sample(row, due); err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+		got := map[field.ID]float64{}
+		for i, c := range p.columns() {
+			if !math.IsNaN(row[i]) {
+				got[c.Field] = row[i]
+				fields[c.Field] = true
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, %s (-nvidia-smi +ours):\n%s", b.Name, b.Source, diff)
+		}
+	}
+	if len(fields) < 25 {
+		t.Errorf("%d fields were decoded", len(fields))
+	}
+}

@@ -1,0 +1,154 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/field"
+)
+
+// dcgmRule is a line of testdata/dcgm-health.csv, which says how to read it.
+type dcgmRule struct {
+	watch, code, result, arch, reading string
+	bad, good                          []string
+}
+
+var architectures = map[string]nvml.DeviceArchitecture{
+	"": nvml.DEVICE_ARCH_HOPPER, "volta": nvml.DEVICE_ARCH_VOLTA, "hopper": nvml.DEVICE_ARCH_HOPPER, "blackwell": nvml.DEVICE_ARCH_BLACKWELL,
+}
+
+func dcgmRules(t *testing.T) []dcgmRule {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/dcgm-health.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []dcgmRule
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "watch,") {
+			continue
+		}
+		f := strings.Split(strings.TrimSpace(line), ",")
+		if len(f) != 8 || f[7] == "" {
+			t.Fatalf("not a rule with its lines: %q", line)
+		}
+		out = append(out, dcgmRule{f[0], f[1], f[2], f[3], f[4], strings.Fields(f[5]), strings.Fields(f[6])})
+	}
+	return out
+}
+
+// TestHealthIsDCGMs wants for each value of the facts of DCGM's rules the result and
+// the code that DCGM has.
+func TestHealthIsDCGMs(t *testing.T) {
+	for _, r := range dcgmRules(t) {
+		judge := r.judgeReading
+		switch r.reading {
+		case "links":
+			continue // TestHealthLinks
+		case "xid":
+			judge = r.judgeXID
+		}
+		for _, v := range r.bad {
+			if got, want := judge(t, v), r.result+" "+r.code; got != want {
+				t.Errorf("%s %s %s: watch %s is %q, DCGM says %q", r.arch, r.reading, v, r.watch, got, want)
+			}
+		}
+		for _, v := range r.good {
+			if got := judge(t, v); strings.HasSuffix(got, " "+r.code) {
+				t.Errorf("%s %s %s: watch %s is %q, not for DCGM", r.arch, r.reading, v, r.watch, got)
+			}
+		}
+	}
+}
+
+func (r dcgmRule) judgeXID(t *testing.T, code string) string {
+	n, err := strconv.ParseUint(code, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &fakeEvents{}
+	p := newHealthPart(architectures[r.arch], nil, fakeXIDs(t, s, zap.NewNop()), nil)
+	defer p.close()
+	s.xid(n, noInstance, noInstance)
+	return watches(t, p)[r.watch]
+}
+
+// judgeReading judges a board on which all is well but for one reading. A minute
+// passes before it has its value.
+func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
+	number, minute := strings.CutSuffix(r.reading, " a minute")
+	id, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := math.NaN()
+	if value != "-" {
+		if v, err = strconv.ParseFloat(value, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		stub := newStub(healthy())
+		before := stub.values[field.ID(id)]
+		if minute {
+			v += before
+		}
+		p := newHealthPart(architectures[r.arch], stub, nil, nil)
+		defer p.close()
+		for range 3 {
+			watches(t, p)
+			time.Sleep(20 * time.Second)
+		}
+		if field.ID(id) == inputInfoROM {
+			time.Sleep(infoROMEvery)
+		}
+		stub.values[field.ID(id)] = v
+		got = watches(t, p)[r.watch]
+	})
+	return got
+}
+
+// TestNoRuleOfOurOwn wants each of our rules among DCGM's.
+func TestNoRuleOfOurOwn(t *testing.T) {
+	ours, theirs := map[string]bool{}, map[string]bool{}
+	for _, arch := range architectures {
+		for _, r := range healthRules(arch) {
+			for _, id := range r.inputs {
+				if slices.Contains([]field.ID{237, 238, 1216, 1218}, id) {
+					continue // what the limit of replays is made of; what stands in for 1215 and 1217
+				}
+				ours[fmt.Sprintf("%s %s %d", r.watch, r.code, id)] = true
+			}
+			if r.inputs == nil {
+				ours[r.watch+" "+r.code+" links"] = true
+			}
+		}
+		for _, r := range xidRules(arch) {
+			ours[fmt.Sprintf("%s %s xid %d %v", r.watch, r.code, r.xid, r.result)] = true
+		}
+	}
+	for _, r := range dcgmRules(t) {
+		key := r.watch + " DCGM_FR_" + r.code + " " + strings.TrimSuffix(r.reading, " a minute")
+		if r.reading == "xid" {
+			key += " " + r.bad[0] + " " + map[string]string{"warn": "10", "fail": "20"}[r.result]
+		}
+		theirs[key] = true
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(ours))); diff != "" {
+		t.Errorf("rules of DCGM and ours (-DCGM +ours):\n%s", diff)
+	}
+}
