@@ -35,6 +35,9 @@ func TestDGX(t *testing.T) {
 	count := map[field.Level]int{}
 	for _, d := range devices(c) {
 		count[d.Level]++
+		if d.ID == nvmltest.UUID(1)+"/link4" {
+			t.Errorf("link 4 of GPU 1 is down, and there is %+v", d)
+		}
 	}
 	if diff := cmp.Diff(map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, count); diff != "" {
 		t.Errorf("devices by level (-want +got):\n%s", diff)

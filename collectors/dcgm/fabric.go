@@ -72,13 +72,9 @@ func (d *discovery) links(n *node, all []links) {
 	}
 }
 
-// linkDevice is link number of a GPU or a switch, from 0. Its label counts from 1
-// on a GPU and from 0 on a switch, as in dcgm-exporter.
+// linkDevice is link number of a GPU or a switch, from 0, as NVML and DCGM number them.
 func linkDevice(owner collector.Device, number int) collector.Device {
 	d := owner
-	if d.Level == field.GPU {
-		number++
-	}
 	d.Level, d.Parent = field.Link, owner.ID
 	n := strconv.Itoa(number)
 	d.Labels = append([]collector.Label{{Name: "nvlink", Value: n}}, owner.Labels...)

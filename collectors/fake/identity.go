@@ -87,14 +87,10 @@ func instanceDevice(gpu collector.Device, s slice) collector.Device {
 	return d
 }
 
-// linkDevice is link n of a GPU or a switch, from 0. Its label counts from 1 on
-// a GPU and from 0 on a switch, as in dcgm-exporter.
+// linkDevice is link n of a GPU or a switch, from 0.
 func linkDevice(parent collector.Device, n int) collector.Device {
 	d := parent
 	d.Facts = nil
-	if d.Level == field.GPU {
-		n++
-	}
 	d.Level = field.Link
 	d.Parent = parent.ID
 	number := strconv.Itoa(n)

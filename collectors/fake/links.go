@@ -21,6 +21,9 @@ func (l link) cell(d *field.Descriptor) (cell, bool) {
 	if d.Level != field.Link || d.Kind != field.Int64 && d.Kind != field.Double || strings.Contains(d.Name, "NVSWITCH") {
 		return none()
 	}
+	if d.ID >= field.NVLinkPackets && d.ID <= field.NVLinkFEC { // by labels, of NVLink 5
+		return none()
+	}
 	if g.vendor == amd && !amdHas(d.ID) {
 		return none()
 	}

@@ -149,13 +149,12 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	return devices, targets
 }
 
-// linkDevice is link n of a GPU, from 0. Its label counts from 1, as in
-// dcgm-exporter.
+// linkDevice is link n of a GPU, as NVML numbers them from 0.
 func linkDevice(parent collector.Device, n uint32) collector.Device {
 	d := parent
 	d.Facts = nil
 	d.Level, d.Parent = field.Link, parent.ID
-	number := strconv.Itoa(int(n) + 1)
+	number := strconv.Itoa(int(n))
 	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
 	d.ID = parent.ID + "/link" + number
 	return d

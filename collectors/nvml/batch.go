@@ -91,6 +91,11 @@ func (b *batch) add(t term, of device, link uint32) (input, bool) {
 	if !ok || t.pick >= bound.results {
 		return input{}, false
 	}
+	if in.field {
+		if t.arg[0], ok = of.field(t.arg[0]); !ok {
+			return input{}, false
+		}
+	}
 	q := question{t.call, t.arg, of}
 	unit, known := b.asked[q]
 	switch {
@@ -154,7 +159,11 @@ func (b *batch) run() nvml.Return {
 	return b.askFields()
 }
 
-// askFields asks for the fields that are due, in one call.
+// fieldsAtOnce is how many field values one call asks for. DCGM asks for as many as there
+// are fields (NVML_FI_MAX, 303 in CUDA 13.3) in one.
+const fieldsAtOnce = 256
+
+// askFields asks for the fields that are due, in as few calls as can be.
 func (b *batch) askFields() nvml.Return {
 	b.scratch = b.scratch[:0]
 	for i := range b.fields {
@@ -167,9 +176,12 @@ func (b *batch) askFields() nvml.Return {
 	if len(b.scratch) == 0 {
 		return nvml.SUCCESS
 	}
-	start := time.Now()
-	all := b.gpu.values(b.scratch)
-	b.values.add(start)
+	all := nvml.SUCCESS
+	for rest := b.scratch; len(rest) > 0 && all == nvml.SUCCESS; rest = rest[min(fieldsAtOnce, len(rest)):] {
+		start := time.Now()
+		all = b.gpu.values(rest[:min(fieldsAtOnce, len(rest))])
+		b.values.add(start)
+	}
 	b.at = time.Since(b.epoch)
 	stop, n := nvml.SUCCESS, 0
 	for i := range b.fields {

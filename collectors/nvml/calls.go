@@ -35,6 +35,9 @@ type device interface {
 	// library has. It makes no call.
 	bind(c *call) (ask, bool)
 
+	// field is the number of a field in the device's driver, see fieldOf.
+	field(id uint32) (uint32, bool)
+
 	// values asks for fields of nvmlDeviceGetFieldValues. Each value has its
 	// answer; the one returned concerns all.
 	values(v []nvml.FieldValue) nvml.Return
@@ -65,6 +68,10 @@ func (h *handle) bind(c *call) (ask, bool) {
 		}
 	}
 	return ask{}, false
+}
+
+func (h *handle) field(id uint32) (uint32, bool) {
+	return fieldOf(branchOf(h.lib.versions().driver), id)
 }
 
 func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValues(v) }
@@ -171,8 +178,8 @@ var (
 		return code
 	}}}
 	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		s, code := h.GetUnrepairableMemoryFlag_v1()
-		out[0] = yes(s.BUnrepairableMemory != 0)
+		unrepairable, code := unrepairableMemory(h.lib, h.Device)
+		out[0] = yes(unrepairable)
 		return code
 	}}}
 	getPCIeReplay     = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
@@ -224,7 +231,9 @@ var (
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		p, code := platformInfo(h.lib, h.Device)
 		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
-			out[i] = float64(n)
+			if out[i] = float64(n); n == math.MaxUint8 {
+				out[i] = math.NaN()
+			}
 		}
 		return code
 	}}}

@@ -2,7 +2,10 @@
 
 package nvml
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // apply makes a field's value, in NVML's unit, of the results of its terms. A
 // result that is not available is NaN, and so is what is made of it. Conversions
@@ -22,6 +25,16 @@ func (c convert) apply(in []float64) float64 {
 		return dcgmFabricStatus(in[0], in[1])
 	case asFabricError:
 		return dcgmFabricError(in[0], in[1])
+	}
+	switch c {
+	case lowest:
+		return slices.Min(in)
+	case worstBitErrors:
+		worst := 0.0
+		for _, v := range in {
+			worst = max(worst, bitErrorRate(v)) // NaN if one is
+		}
+		return worst
 	}
 	sum := 0.0
 	for _, v := range in {
@@ -134,7 +147,7 @@ func bitErrorRate(raw float64) float64 {
 	if mantissa == 0xf && exponent == 0xff {
 		return 0
 	}
-	return float64(mantissa) * math.Pow10(-int(exponent))
+	return float64(mantissa) / math.Pow10(int(exponent)) // rounded once: 3 × 1e-8 is 3.0000000000000004e-8
 }
 
 // bitErrorMask are the bits of an encoded rate that are in use.

@@ -46,7 +46,7 @@ static int wg_kept(void *f, void *dev, int kind, unsigned long long since, void 
 	return (int)((wg_return (*)(void *, int, unsigned long long, unsigned int *, unsigned int *, void *))f)(dev, kind, since, h, h + 1, samples);
 }
 
-// nvmlDeviceGetPlatformInfo
+// nvmlDeviceGetPlatformInfo, nvmlDeviceGetUnrepairableMemoryFlag_v1
 static int wg_struct(void *f, void *dev, void *p) { return (int)((wg_return (*)(void *, void *))f)(dev, p); }
 */
 import "C"
@@ -162,4 +162,17 @@ func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Ret
 	p.Version = nvml.STRUCT_VERSION(p, 2)
 	code = nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&p)))
 	return p, code
+}
+
+// unrepairableMemory calls nvmlDeviceGetUnrepairableMemoryFlag_v1. go-nvml has 4 bytes for
+// what it writes, as its nvml.h has; DCGM calls it with a struct of another version, which
+// is longer. Here is room for either.
+func unrepairableMemory(l *library, d nvml.Device) (bool, nvml.Return) {
+	f, err := l.dl.Lookup("nvmlDeviceGetUnrepairableMemoryFlag_v1")
+	if err != nil {
+		return false, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	var words [16]C.uint // the flag is the first
+	code := nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&words[0])))
+	return words[0] != 0, code
 }

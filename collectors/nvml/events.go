@@ -228,8 +228,8 @@ const (
 	slotsOfInstance = 2
 )
 
-// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, blank until there was
-// one, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
+// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and 0 while an event set is
+// open that has reported none, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
 // when the driver says that MIG was configured in another way. It is the last part of a source:
 // the XID of a GPU that is lost comes with the failure.
 type eventsPart struct {
@@ -315,7 +315,9 @@ func (p *eventsPart) fillLatest(row []float64, due []bool) {
 		if !due[i] {
 			continue
 		}
-		row[i] = math.NaN()
+		if row[i] = math.NaN(); p.set != nil {
+			row[i] = 0
+		}
 		for _, e := range p.last { // the newest of several at the end
 			if p.device(e) == p.cols[i].Device {
 				row[i] = float64(e.code)

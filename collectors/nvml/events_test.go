@@ -113,6 +113,7 @@ func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 	return out, err
 }
 
+// wantEvents: a device without a last XID has 0 while an event set is open, else nothing.
 func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 	t.Helper()
 	got, err := sampleEvents(t, p)
@@ -122,6 +123,11 @@ func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 	for _, m := range []*map[int][]float64{&want.Last, &want.Events} {
 		if *m == nil {
 			*m = map[int][]float64{}
+		}
+	}
+	for d := range p.slots {
+		if _, last := want.Last[d]; !last && p.set != nil {
+			want.Last[d] = []float64{0}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

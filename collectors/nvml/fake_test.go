@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -26,6 +27,11 @@ type fakeDevice struct {
 	code    nvml.Return   // of all field values
 	hang    chan struct{} // calls return when it is closed; nil: at once
 	made    int           // calls
+	branch  int           // of the driver
+	asked   []int         // how many field values each call asked for
+
+	// scoped answers fields that fields does not have, by their scope.
+	scoped func(id, scope uint32) (float64, nvml.Return)
 }
 
 var _ device = (*fakeDevice)(nil)
@@ -33,7 +39,7 @@ var _ device = (*fakeDevice)(nil)
 func (d *fakeDevice) bind(c *call) (ask, bool) {
 	f, ok := d.results[c]
 	if c == getFieldValues {
-		return ask{name: c.name(), results: 1}, len(d.fields) > 0
+		return ask{name: c.name(), results: 1}, len(d.fields) > 0 || d.scoped != nil
 	}
 	return ask{name: c.name(), results: (*c)[0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
 		d.made++
@@ -46,14 +52,20 @@ func (d *fakeDevice) bind(c *call) (ask, bool) {
 	}}, ok
 }
 
+func (d *fakeDevice) field(id uint32) (uint32, bool) { return fieldOf(d.branch, id) }
+
 func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 	d.made++
+	d.asked = append(d.asked, len(all))
 	for i := range all {
-		if v, ok := d.fields[all[i].FieldId]; ok {
-			all[i].NvmlReturn, all[i].ValueType = uint32(nvml.SUCCESS), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG)
-			for b := range 8 {
-				all[i].Value[b] = byte(uint64(v) >> (8 * b))
-			}
+		v, ok := d.fields[all[i].FieldId]
+		code := nvml.SUCCESS
+		if !ok && d.scoped != nil {
+			v, code = d.scoped(all[i].FieldId, all[i].ScopeId)
+		}
+		if ok || d.scoped != nil {
+			all[i].NvmlReturn, all[i].ValueType = uint32(code), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG)
+			binary.NativeEndian.PutUint64(all[i].Value[:], uint64(v))
 		}
 	}
 	return d.code

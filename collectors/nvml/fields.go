@@ -5,8 +5,11 @@ package nvml
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -20,10 +23,11 @@ type reading struct {
 	mul   float64 // then × mul ÷ div, 0 standing for 1; whole if the field is an integer
 	div   float64
 
-	anyOf  bool   // terms that the device does not have are left out of the sum
-	since  int    // branch of the first driver; 0: all supported ones
-	boards string // which GPUs have it, as far as it is documented; "" all
-	note   string // what differs from DCGM, and why
+	label  collector.Label // of the column; a device has a column for each label of a field
+	anyOf  bool            // terms that the device does not have are left out
+	since  int             // branch of the first driver; 0: all supported ones
+	boards string          // which GPUs have it, as far as it is documented; "" all
+	note   string          // what differs from DCGM, and why
 }
 
 // term is one result of one call.
@@ -46,7 +50,8 @@ func of(c *call, pick int, args ...uint32) []term {
 	return []term{t}
 }
 
-// value is a field of nvmlDeviceGetFieldValues. NVML_FI_… are numbered in nvml.h.
+// value is a field of nvmlDeviceGetFieldValues. NVML_FI_… are numbered as in nvml.h of
+// CUDA 13.1 and newer; see fieldOf.
 func value(id uint32, scope ...uint32) []term {
 	return of(getFieldValues, 0, append([]uint32{id}, scope...)...)
 }
@@ -58,9 +63,11 @@ const (
 	asIs           convert = "" // sum of the terms
 	unlessZero     convert = "blank if 0"
 	unlessNone     convert = "blank if the total is 0" // a part, of a total
+	lowest         convert = "the lowest"
 	climbing       convert = "held back for one sample when it goes back"
+	climbingWide   convert = "held back for one sample when it goes back; blank until it has passed 2^32"
 	perSecond      convert = "growth per second"
-	perSecondWide  convert = "growth per second if the driver counts in 64 bits"
+	perSecondWide  convert = "growth per second of a counter that has passed 2^32"
 	usedShare      convert = "used ÷ (total − reserved)" // of total, used, reserved
 	asCapability   convert = "major × 65536 + minor"
 	asPState       convert = "blank if 32" // NVML_PSTATE_UNKNOWN
@@ -68,12 +75,13 @@ const (
 	asFabricStatus convert = "state; when completed 3 for success, 4 for failure" // of state, status
 	asFabricError  convert = "DCGM's code when completed, else blank"             // of state, status
 	asBitErrors    convert = "mantissa × 10^−exponent"
+	worstBitErrors convert = "mantissa × 10^−exponent of the worst link"
 )
 
 // allReadings is the table, built at the first use and read-only then.
 var allReadings = sync.OnceValue(func() []reading {
 	table := slices.Concat(identityReadings, clockReadings, thermalReadings, powerReadings, utilizationReadings,
-		memoryReadings, eccReadings(), pcieReadings, violationReadings, nvlinkReadings(), fabricReadings, smoothingReadings)
+		memoryReadings, eccReadings(), pcieReadings, violationReadings, nvlinkReadings(), fabricReadings(), smoothingReadings)
 	for i := range table {
 		table[i].since = max(table[i].since, table[i].firstDriver())
 	}
@@ -121,6 +129,51 @@ func fieldSince(id uint32) int {
 		}
 	}
 	return 0
+}
+
+// Fields that have other numbers in other drivers: power smoothing, 251 to 268, and times
+// in which clocks were held down, 269 to 273. All before have one number in all drivers.
+const firstMoving, firstMovedThrottle, lastMoving = 251, 269, 273
+
+// fieldOf is the number of a field in a driver of that branch; false if the driver has
+// none, or nothing is known of the branch (0: the version cannot be read). The numbers are
+// those of nvml.h in the history of go-nvml, by the CUDA toolkit of the branch: 12.8 (570)
+// has power smoothing at 251; 12.9 and 13.0 (575, 580) put the five times before it; since
+// 13.1 (590) they follow it. testdata/nvml-fields.csv has them.
+func fieldOf(branch int, id uint32) (uint32, bool) {
+	const times = lastMoving - firstMovedThrottle + 1
+	switch {
+	case id < firstMoving:
+		return id, true
+	case branch >= 590:
+		return id, true
+	case id > lastMoving:
+		return 0, false
+	case branch >= 575 && id >= firstMovedThrottle:
+		return id - firstMovedThrottle + firstMoving, true
+	case branch >= 575:
+		return id + times, true
+	case branch == 570 && id < firstMovedThrottle:
+		return id, true
+	}
+	return 0, false
+}
+
+// moved is the number of a field in drivers 575 to 589, in words, for the documentation.
+func moved(id uint32) string {
+	other, _ := fieldOf(575, id)
+	return "in drivers 575 to 589 field " + strconv.Itoa(int(other))
+}
+
+// branchOf is the branch of a driver's version: 580 of "580.65.06". It is 0 if the
+// version cannot be read.
+func branchOf(version string) int {
+	major, _, _ := strings.Cut(version, ".")
+	branch, err := strconv.Atoi(major)
+	if err != nil {
+		return 0
+	}
+	return branch
 }
 
 // levelOf is the finest level at which the collector has a field. Of an instance

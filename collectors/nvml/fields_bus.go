@@ -4,7 +4,9 @@ package nvml
 
 import (
 	"fmt"
+	"strconv"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -19,6 +21,7 @@ const (
 	fromCounter = "from a counter; fallback: nvmlDeviceGetPcieThroughput"
 	blocks      = "NVML measures for 20 ms in each call, so a separate goroutine asks; DCGM does not supply it any more"
 	forGPM      = "only if GPM does not supply it"
+	mayWrap     = forGPM + "; nvml.h says that the counter can wrap, so it is blank until it has shown that it has more than 32 bits, which wrap within a second"
 )
 
 var pcieReadings = []reading{
@@ -31,44 +34,64 @@ var pcieReadings = []reading{
 	{id: 236, terms: of(getPCIeMaxWidth, 0), how: unlessZero},
 	{id: 237, terms: of(getPCIeGen, 0), how: unlessZero},
 	{id: 238, terms: of(getPCIeWidth, 0), how: unlessZero},
-	{id: 1009, terms: value(197), how: perSecondWide, note: forGPM},
-	{id: 1010, terms: value(198), how: perSecondWide, note: forGPM},
-	{id: 1091, terms: value(197), how: climbing, note: forGPM},
-	{id: 1092, terms: value(198), how: climbing, note: forGPM},
+	{id: 1009, terms: value(197), how: perSecondWide, note: mayWrap},
+	{id: 1010, terms: value(198), how: perSecondWide, note: mayWrap},
+	{id: 1091, terms: value(197), how: climbingWide, note: mayWrap},
+	{id: 1092, terms: value(198), how: climbingWide, note: mayWrap},
 	{id: 1501, terms: value(173)},
 }
 
 const (
 	withC2C        = "Grace Hopper, Grace Blackwell"
 	firstLink      = "of link 0, as in DCGM"
+	notAsDCGM      = "of all links; DCGM has that of link 0"
+	withFabric     = "Hopper and newer with NVSwitch"
+	inChassis      = "Blackwell and newer in a chassis"
+	unknown255     = "255, which means unknown, is left out"
 	blackwellLinks = "NVLink 5: Blackwell and newer"
 	olderLinks     = "NVLink up to 4: not Blackwell"
 )
 
-var fabricReadings = []reading{
-	{id: 170, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricStatus, boards: "Hopper and newer with NVSwitch"},
-	{id: 171, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricError, boards: "Hopper and newer with NVSwitch"},
-	{id: 173, terms: of(getFabricInfo, 2), boards: "Hopper and newer with NVSwitch"},
-	{id: 174, terms: of(getFabricInfo, 3), boards: "Hopper and newer with NVSwitch"},
-	{id: 175, terms: of(getFabricSummary, 0), boards: "Hopper and newer with NVSwitch"},
-	{id: 285, terms: value(170), boards: withC2C},
-	{id: 286, terms: value(171), boards: withC2C, note: firstLink},
-	{id: 287, terms: value(172), boards: withC2C, note: firstLink},
-	{id: 573, terms: of(getPlatformInfo, 0), boards: "Blackwell and newer in a chassis"},
-	{id: 574, terms: of(getPlatformInfo, 1), boards: "Blackwell and newer in a chassis"},
-	{id: 575, terms: of(getPlatformInfo, 2), boards: "Blackwell and newer in a chassis"},
-	{id: 576, terms: of(getPlatformInfo, 3), boards: "Blackwell and newer in a chassis"},
-	{id: 577, terms: of(getPlatformInfo, 4), boards: "Blackwell and newer in a chassis"},
-	{id: 1400, terms: value(231), boards: withC2C, note: firstLink},
-	{id: 1401, terms: value(232), boards: withC2C, note: firstLink},
-	{id: 1402, terms: value(233), boards: withC2C, note: firstLink},
-	{id: 1403, terms: value(234), boards: withC2C, note: firstLink},
-	{id: 1523, terms: value(230)},
+func fabricReadings() []reading {
+	out := []reading{
+		{id: 170, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricStatus, boards: withFabric},
+		{id: 171, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricError, boards: withFabric},
+		{id: 173, terms: of(getFabricInfo, 2), boards: withFabric},
+		{id: 174, terms: of(getFabricInfo, 3), boards: withFabric},
+		{id: 175, terms: of(getFabricSummary, 0), boards: withFabric},
+		{id: 285, terms: value(170), boards: withC2C},
+		{id: 286, terms: c2c(171), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM has that of link 0"},
+		{id: 287, terms: value(172), boards: withC2C, note: firstLink},
+		{id: 1400, terms: c2c(231), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1401, terms: c2c(232), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1402, terms: c2c(233), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1403, terms: value(234), boards: withC2C, note: firstLink},
+		{id: 1523, terms: value(230)},
+	}
+	for i := range 5 { // slot, tray, host, kind of peer, module
+		out = append(out, reading{id: 573 + field.ID(i), terms: of(getPlatformInfo, i), boards: inChassis, note: unknown255})
+	}
+	return out
 }
 
-// mostLinks is NVML_NVLINK_MAX_LINKS of the GPUs for whose links DCGM has
-// separate fields.
-const mostLinks = 18
+// mostC2C is how many chip-to-chip links GPM's metrics count with.
+const mostC2C = 14
+
+// c2c is a field of all chip-to-chip links.
+func c2c(id uint32) []term { return ofLinks(id, mostC2C) }
+
+// ofLinks is a field of each of so many links.
+func ofLinks(id uint32, links int) (out []term) {
+	for n := range uint32(links) {
+		out = append(out, value(id, n)...)
+	}
+	return out
+}
+
+const (
+	mostLinks  = 36 // NVML_NVLINK_MAX_LINKS
+	namedLinks = 18 // for which DCGM has separate fields, …_L0 to …_L17
+)
 
 // Fields of nvmlDeviceGetFieldValues. Traffic is in KiB.
 const (
@@ -95,21 +118,14 @@ func nvlinkReadings() []reading {
 		{id: 1012, terms: value(nvlinkRawRX, AllLinks), how: perSecond, mul: kibibyte, note: forGPM},
 		{id: 1220, terms: value(160), boards: "Ampere and newer"},
 	}
-	out = append(out, errorsOfAllLinks(497, 163), errorsOfAllLinks(498, 162), errorsOfAllLinks(499, 161))
-	for n := range uint32(mostLinks) {
+	for i, id := range []uint32{163, 162, 161} {
+		out = append(out, reading{id: 497 + field.ID(i), terms: ofLinks(id, mostLinks), anyOf: true, boards: olderLinks, note: notAsDCGM})
+	}
+	for n := range uint32(namedLinks) {
 		out = append(out, oneLink(n)...)
 	}
-	out = append(out, linkCounters()...)
-	return append(out, perLink()...)
-}
-
-// errorsOfAllLinks adds up a field that is counted by link.
-func errorsOfAllLinks(id field.ID, of uint32) reading {
-	r := reading{id: id, anyOf: true, boards: olderLinks, note: "the sum of all links; DCGM has that of link 0"}
-	for n := range uint32(mostLinks) {
-		r.terms = append(r.terms, value(of, n)...)
-	}
-	return r
+	out = append(out, perLink()...)
+	return append(out, fifthGeneration()...)
 }
 
 // oneLink are the fields of a GPU that carry the number of a link in their name.
@@ -137,23 +153,64 @@ func named(name string) field.ID {
 	return d.ID
 }
 
-// linkCounters are NVLink 5's, over all links.
-func linkCounters() []reading {
+// fifth is a counter of NVLink 5: a field of the GPU, of which DCGM has no other in its
+// list, and ours of each link.
+type fifth struct {
+	gpu   field.ID
+	value uint32
+	link  field.ID
+	label collector.Label
+}
+
+func fifths() []fifth {
+	direction := func(v string) collector.Label { return collector.Label{Name: "direction", Value: v} }
+	kind := func(v string) collector.Label { return collector.Label{Name: "kind", Value: v} }
+	result := func(v string) collector.Label { return collector.Label{Name: "result", Value: v} }
+	out := []fifth{
+		{1200, 201, field.NVLinkPackets, direction("tx")},
+		{1201, 202, field.NVLinkBytes, direction("tx")},
+		{1202, 203, field.NVLinkPackets, direction("rx")},
+		{1203, 204, field.NVLinkBytes, direction("rx")},
+		{1204, 206, field.NVLinkErrors, kind("malformed_packet")},
+		{1205, 207, field.NVLinkErrors, kind("buffer_overrun")},
+		{1206, 208, field.NVLinkErrors, kind("receive")},
+		{1207, 209, field.NVLinkErrors, kind("remote")},
+		{1208, 210, field.NVLinkErrors, kind("general")},
+		{1209, 211, field.NVLinkErrors, kind("integrity")},
+		{1210, 212, field.NVLinkErrors, kind("transmit_discard")},
+		{1211, 213, field.NVLinkRecoveries, result("successful")},
+		{1212, 214, field.NVLinkRecoveries, result("failed")},
+		{1213, 215, field.NVLinkRecoveryEvents, collector.Label{}},
+		{1214, 221, field.NVLinkErrors, kind("symbol")},
+		{1219, 219, field.NVLinkErrors, kind("effective")},
+	}
+	for i := range 16 {
+		out = append(out, fifth{1404 + field.ID(i), 235 + uint32(i), field.NVLinkFEC, collector.Label{Name: "corrected", Value: strconv.Itoa(i)}})
+	}
+	return out
+}
+
+// fifthGeneration are the counters of NVLink 5, over all links and of each. Where the
+// driver refuses the total, links are added up; of error rates the worst is taken.
+func fifthGeneration() []reading {
+	const summed, worst = "the sum of the links, if the driver refuses the total", "the worst link's, if the driver refuses that of all"
 	var out []reading
-	add := func(id field.ID, value uint32, how convert) {
-		out = append(out, reading{id: id, terms: of(getFieldValues, 0, value, AllLinks), how: how, boards: blackwellLinks})
+	for _, f := range fifths() {
+		out = append(out,
+			reading{id: f.gpu, terms: value(f.value, AllLinks), boards: blackwellLinks},
+			reading{id: f.gpu, terms: ofLinks(f.value, mostLinks), anyOf: true, boards: blackwellLinks, note: summed},
+			reading{id: f.link, terms: value(f.value, ThisLink), boards: blackwellLinks, label: f.label})
 	}
-	for i, f := range []uint32{201, 202, 203, 204, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 221} {
-		add(1200+field.ID(i), f, asIs)
-	}
-	const symbolBER, effectiveErrors, effectiveBER, firstFEC = 222, 219, 220, 235
-	add(1215, symbolBER, asIs)
-	add(1216, symbolBER, asBitErrors)
-	add(1217, effectiveBER, asIs)
-	add(1218, effectiveBER, asBitErrors)
-	add(1219, effectiveErrors, asIs)
-	for i := range uint32(16) {
-		add(1404+field.ID(i), firstFEC+i, asIs)
+	for _, ber := range []struct {
+		raw   field.ID // and after it the ratio
+		value uint32
+		kind  string
+	}{{1215, 222, "symbol"}, {1217, 220, "effective"}} {
+		out = append(out,
+			reading{id: ber.raw, terms: value(ber.value, AllLinks), boards: blackwellLinks},
+			reading{id: ber.raw + 1, terms: value(ber.value, AllLinks), how: asBitErrors, boards: blackwellLinks},
+			reading{id: ber.raw + 1, terms: ofLinks(ber.value, mostLinks), how: worstBitErrors, anyOf: true, boards: blackwellLinks, note: worst},
+			reading{id: field.NVLinkBER, terms: value(ber.value, ThisLink), how: asBitErrors, boards: blackwellLinks, label: collector.Label{Name: "kind", Value: ber.kind}})
 	}
 	return out
 }

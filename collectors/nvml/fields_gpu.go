@@ -31,7 +31,7 @@ var identityReadings = []reading{
 	{id: 65, terms: of(getComputeMode, 0), how: asComputeMode},
 	{id: 66, terms: of(getPersistenceMode, 0)},
 	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
-	{id: 69, terms: of(getMaxMIGDevices, 0), boards: "Ampere and newer with MIG"},
+	{id: 69, terms: of(getMaxMIGDevices, 0), how: unlessZero, boards: "Ampere and newer with MIG", note: "0, which some drivers say while MIG is off, is left out"},
 	{id: 70, terms: of(getCPUAffinity, 0), note: maskNote},
 	{id: 71, terms: of(getCPUAffinity, 1), note: maskNote},
 	{id: 72, terms: of(getCPUAffinity, 2), note: maskNote},
@@ -122,16 +122,17 @@ var violationReadings = []reading{
 	{id: 247, terms: value(81)},
 	{id: 1420, terms: value(74)},
 	{id: 1421, terms: value(76)},
-	{id: 1422, terms: value(269)},
-	{id: 1423, terms: value(270)},
-	{id: 1424, terms: value(271)},
+	{id: 1422, terms: value(269), note: moved(269)},
+	{id: 1423, terms: value(270), note: moved(270)},
+	{id: 1424, terms: value(271), note: moved(271)},
 }
 
 // smoothingReadings are those of power smoothing.
 var smoothingReadings = func() []reading {
 	out := make([]reading, 18)
 	for i := range out { // DCGM's fields and NVML's have the same order
-		out[i] = reading{id: 1425 + field.ID(i), terms: value(251 + uint32(i)), boards: "Blackwell and newer"}
+		id := firstMoving + uint32(i)
+		out[i] = reading{id: 1425 + field.ID(i), terms: value(id), boards: "Blackwell and newer", note: moved(id)}
 	}
 	return out
 }()

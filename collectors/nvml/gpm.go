@@ -25,6 +25,8 @@ const (
 	// room for 98.
 	gpmAtOnce = 64
 
+	cycles = 1e9
+
 	// wholeDevice stands for all of a device rather than a GPU instance of it.
 	wholeDevice = -1
 )
@@ -67,7 +69,9 @@ func (s gpmScale) of(v float64) float64 {
 		return math.NaN()
 	}
 	if s.factor == fromPercent {
-		v /= percent // rounds as written: 94 × 0.01 is 0.9400000000000001
+		// A share of cycles, of which there are some 10^9 in a second, to as many digits:
+		// without noise such as that of 94 × 0.01, 0.9400000000000001.
+		v = math.Round(v*cycles/percent) / cycles
 	} else {
 		v *= s.factor
 	}

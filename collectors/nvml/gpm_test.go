@@ -302,3 +302,12 @@ func TestProfilings(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleOfMetrics: a share has no more digits than cycles were counted.
+func TestScaleOfMetrics(t *testing.T) {
+	for in, want := range map[float64]float64{2.0500000000000003: 0.0205, 94: 0.94, 100.0 / 3: 0.333333333, 0: 0, 100: 1} {
+		if got := (gpmScale{factor: fromPercent}).of(in); got != want {
+			t.Errorf("%v %%: got %v, want %v", in, got, want)
+		}
+	}
+}

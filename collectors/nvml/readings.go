@@ -36,7 +36,8 @@ type cell struct {
 	uneasy bool // answered with a trouble when it was bound, too
 	climb  climb
 	speed  speed
-	slow   int // index into throughput's results + 1; 0 if it is asked for here
+	wide   bool // the counter has passed what 32 bits hold
+	slow   int  // index into throughput's results + 1; 0 if it is asked for here
 }
 
 func (p *readingsPart) columns() []collector.Column { return p.cols }
@@ -109,11 +110,23 @@ func (c *cell) value(b *batch) (float64, nvml.Return) {
 	switch c.how {
 	case climbing:
 		v, _ = c.climb.take(v)
-	case perSecond, perSecondWide:
+	case climbingWide:
+		c.wide = c.wide || v > math.MaxUint32
+		v, _ = c.climb.take(v)
+	case perSecond:
 		v = c.speed.take(v, c.moment(b))
+	case perSecondWide:
+		c.wide = c.wide || v > math.MaxUint32
+		v = c.speed.take(v, c.moment(b))
+	}
+	if c.mayWrap() && !c.wide {
+		v = math.NaN()
 	}
 	return c.scale(v, c.whole), nvml.SUCCESS
 }
+
+// mayWrap reports whether the cell is of a counter that may be too narrow to follow.
+func (c *cell) mayWrap() bool { return c.how == climbingWide || c.how == perSecondWide }
 
 // moment is when the newest of the cell's inputs was read.
 func (c *cell) moment(b *batch) moment {
@@ -226,7 +239,10 @@ func candidates(targets []target, fields []field.Reading, except map[columnID]bo
 	var out []*candidate
 	for _, f := range fields {
 		for _, t := range targets {
-			if rows := rowsAt(t.level, f.Desc.ID); len(rows) > 0 && !except[columnID{t.device, f.Desc.ID}] {
+			if except[columnID{t.device, f.Desc.ID}] {
+				continue
+			}
+			for _, rows := range rowsAt(t.level, f.Desc.ID) {
 				out = append(out, &candidate{target: t, desc: f.Desc, rows: rows})
 			}
 		}
@@ -234,15 +250,20 @@ func candidates(targets []target, fields []field.Reading, except map[columnID]bo
 	return out
 }
 
-// rowsAt are the rows of a field for a device of a level: a GPU has what its
-// instances have, links have what is theirs.
-func rowsAt(level field.Level, id field.ID) []*reading {
-	var out []*reading
+// rowsAt are the rows of a field for a device of a level, by their labels: a GPU has
+// what its instances have, links have what is theirs.
+func rowsAt(level field.Level, id field.ID) [][]*reading {
+	var out [][]*reading
 	for _, r := range byField()[id] {
-		at := r.levelOf()
-		if at == level || at == field.Instance && level == field.GPU {
-			out = append(out, r)
+		if at := r.levelOf(); at != level && (at != field.Instance || level != field.GPU) {
+			continue
 		}
+		i := slices.IndexFunc(out, func(rows []*reading) bool { return rows[0].label == r.label })
+		if i < 0 {
+			i = len(out)
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], r)
 	}
 	return out
 }
@@ -315,7 +336,7 @@ func (c *candidate) accept(b *batch) bool {
 	complete := len(cell.inputs) == len(cell.terms)
 	cell.inputs = slices.DeleteFunc(cell.inputs, func(in input) bool {
 		_, code := b.result(in)
-		if never(code) || cell.how == perSecondWide && code == nvml.SUCCESS && !b.fields[in.unit].wide {
+		if never(code) || cell.mayWrap() && code == nvml.SUCCESS && c.narrow(&b.fields[in.unit]) {
 			complete = false
 			return true
 		}
@@ -330,6 +351,12 @@ func (c *candidate) accept(b *batch) bool {
 	return true
 }
 
+// narrow reports whether a counter that may wrap has 32 bits, or may have if there is
+// another row for the field.
+func (c *candidate) narrow(f *plannedField) bool {
+	return !f.wide || f.value <= math.MaxUint32 && len(c.rows) > 1
+}
+
 // part makes the part, with a batch of only what is asked for from now on.
 func (b *binder) part() *readingsPart {
 	out := &readingsPart{batch: newBatch(b.gpu), pcie: b.pcie}
@@ -338,7 +365,11 @@ func (b *binder) part() *readingsPart {
 		for i, in := range c.cell.inputs {
 			c.cell.inputs[i], _ = out.batch.add(in.term, c.of, c.link)
 		}
-		out.cols = append(out.cols, collector.Column{Device: c.device, Field: c.desc.ID})
+		column := collector.Column{Device: c.device, Field: c.desc.ID}
+		if c.cell.label.Name != "" {
+			column.Labels = []collector.Label{c.cell.label}
+		}
+		out.cols = append(out.cols, column)
 		out.cells = append(out.cells, c.cell)
 	}
 	return out

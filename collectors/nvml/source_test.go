@@ -63,13 +63,14 @@ func TestLinks(t *testing.T) {
 	if got := len(plain.Devices()); got != 1 {
 		t.Errorf("%d devices for a list without fields of links, want 1", got)
 	}
-	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
+	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3")[0]
+	s.want(t, "the field with the link in its name", 0, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3": 44})
 	devices := s.Devices()
 	if len(devices) != 19 {
 		t.Fatalf("%d devices, want a board and 18 links", len(devices))
 	}
 	link := devices[4]
-	if link.Level != field.Link || link.Label("nvlink") != "4" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link4" || link.GPU != "0" || link.UUID != devices[0].UUID {
+	if link.Level != field.Link || link.Label("nvlink") != "3" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link3" || link.GPU != "0" || link.UUID != devices[0].UUID {
 		t.Errorf("link 3: %+v", link)
 	}
 	s.want(t, "link 3", 4, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": 44, "DCGM_FI_DEV_NVLINK_GET_STATE": 1, "DCGM_FI_DEV_GPU_TEMP": noColumn})

@@ -5,6 +5,7 @@ package nvml
 import (
 	"slices"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -21,6 +22,7 @@ type Supplied struct {
 	Div     float64
 	Metric  uint32 // of GPM
 	PerLink bool   // Metric is that of link 0
+	Label   collector.Label
 	Driver  int    // branch of the first driver; 0 if all supported ones have it
 	GPUs    string // which have it, as far as it is documented; "" all
 	Note    string // what differs from DCGM, and why
@@ -50,7 +52,7 @@ func Supplies() []Supplied {
 	for _, r := range allReadings() {
 		s := Supplied{
 			Field: r.id, Kind: SuppliedReading, Level: r.levelOf(), Convert: string(r.how), Mul: r.mul, Div: r.div,
-			Driver: sinceSupported(r.since), GPUs: r.boards, Note: r.note,
+			Label: r.label, Driver: sinceSupported(r.since), GPUs: r.boards, Note: r.note,
 		}
 		for _, t := range r.terms {
 			s.Terms = append(s.Terms, t.supplied())

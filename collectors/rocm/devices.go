@@ -86,14 +86,13 @@ func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.
 	return d
 }
 
-// link is XGMI link i. The label counts from 1, as that of a GPU's NVLinks in
-// dcgm-exporter.
+// link is XGMI link i, from 0.
 func link(board collector.Device, i int) collector.Device {
 	d := board
 	d.Facts = nil
 	d.Level = field.Link
 	d.Parent = board.ID
-	number := strconv.Itoa(i + 1)
+	number := strconv.Itoa(i)
 	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
 	d.ID = board.ID + "/link" + number
 	return d

@@ -165,7 +165,7 @@ func TestSharesOfTime(t *testing.T) {
 	s.want(0, "DCGM_FI_PROF_DRAM_ACTIVE", "", 0.2)
 	s.want(0, "DCGM_FI_PROF_NVLINK_TX_BYTES", "", 8*1000*1000*1024)
 	s.want(0, "DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "", 8000)
-	s.wantOf(uuidOf(s.tree.GPUs[0])+"/link1", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "", 1000)
+	s.wantOf(uuidOf(s.tree.GPUs[0])+"/link0", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "", 1000)
 	step(400, 90) // wraps
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
 	s.sample() // no time has passed: the last rate holds

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"warpgauge/collectors/nvml"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -29,7 +30,7 @@ What the collector ` + "`nvml`" + ` reads, from the tables that it is made of. N
 * **GPUs**: as far as NVIDIA documents it.
 * **Cost**: how often it is asked unless the CSV says ` + "`interval=…`" + `: each tick, slow (every 30 s), static (once).
 
-All field values that are due are asked for in one call, and fields that come from one call share it. What each call has
+All field values that are due are asked for in one call, up to 256 of them, and fields that come from one call share it. What each call has
 cost is in ` + "`warpgauge_library_call_seconds_total`" + ` of [metrics.md](metrics.md).
 
 `
@@ -40,7 +41,7 @@ func writeNVML(w io.Writer) error {
 	b.WriteString(docsHead)
 	b.WriteString("## Readings\n\n| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |\n|---:|---|---|---|---|---|---|---|---|---|\n")
 	each(nvml.SuppliedReading, func(s nvml.Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, levelsOf(s), callsOf(s), conversionOf(s, d),
+		fmt.Fprintf(&b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, labelText(s.Label), levelsOf(s), callsOf(s), conversionOf(s, d),
 			d.Unit, driverText(s.Driver), s.GPUs, d.Cost, s.Note)
 	})
 	b.WriteString(docsProfiling)
@@ -95,6 +96,13 @@ func each(kind nvml.SuppliedKind, f func(s nvml.Supplied, d *field.Descriptor)) 
 			f(s, d)
 		}
 	}
+}
+
+func labelText(l collector.Label) string {
+	if l.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %s=%q", l.Name, l.Value)
 }
 
 func driverText(since int) string {

@@ -122,7 +122,7 @@ func TestXIDLabels(t *testing.T) {
 	f := newFeed(field.List{Fields: []field.Field{metric(descXID, "X", field.Gauge, "")}},
 		[]collector.Device{{ID: "d", Level: field.Global}}, []collector.Column{{Field: descXID.ID}})
 	r := New(boardOf(f), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf(), ownerOf("a", "1", "err_k", "2", "z", "3"), ownerOf("a", "1"), ownerOf("z", "1")}}}})
-	for _, code := range []string{"79", "0", "1000000"} {
+	for _, code := range []string{"0", "79", "1000000"} {
 		f.row[0] = map[string]float64{"79": 79, "0": 0, "1000000": 1e6}[code]
 		f.tick(time.Now())
 		e, m := `err_code="`+code+`"`, `err_msg="`+xidText(f.row[0])+`"`

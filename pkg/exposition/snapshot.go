@@ -139,9 +139,9 @@ func (s *snapshot) rememberXIDs() {
 			cell := &s.cells[int(s.roster.cells[i])+at]
 			last, known := s.xids[id]
 			switch {
-			case math.IsNaN(*cell) && known:
+			case (math.IsNaN(*cell) || *cell == 0) && known:
 				*cell = last
-			case !math.IsNaN(*cell) && (known || len(s.xids) < maxXIDs):
+			case *cell > 0 && (known || len(s.xids) < maxXIDs):
 				s.xids[id] = *cell
 			}
 		}

@@ -84,6 +84,9 @@ func TestXIDsStay(t *testing.T) {
 	f("never sampled", view1(5, 0, math.NaN()), false, true, 79)
 	another := view1(6, fresh, 13)
 	f("another XID", another, true, true, 13)
+	f("a session that has seen none", view1(6, fresh, 0), true, true, 13)
+	another = view1(6, fresh, 13)
+	f("the same XID", another, true, true, 13)
 	another.Sources[0].Ring.Append(now.UnixNano(), []int64{fresh}, []float64{31}) // the last row of its session
 	f("the session after a last row that no page showed", view1(7, fresh, math.NaN()), true, true, 31)
 }

@@ -10,6 +10,13 @@ const (
 	NVIDIAOFABusy
 	NVIDIAComputeProcesses
 	NVIDIAGraphicsProcesses
+	NVLinkPackets        // by direction
+	NVLinkBytes          // by direction
+	NVLinkErrors         // by kind
+	NVLinkRecoveries     // by result
+	NVLinkRecoveryEvents //
+	NVLinkBER            // by kind
+	NVLinkFEC            // by corrected
 )
 
 // nvidiaFields are by ascending id.
@@ -18,6 +25,13 @@ var nvidiaFields = [...]Descriptor{
 	{ID: NVIDIAOFABusy, Name: "nvidia_gpu_ofa_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the optical flow engines"},
 	{ID: NVIDIAComputeProcesses, Name: "nvidia_gpu_compute_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that compute on the GPU"},
 	{ID: NVIDIAGraphicsProcesses, Name: "nvidia_gpu_graphics_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that draw on the GPU"},
+	{ID: NVLinkPackets, Name: "nvidia_nvlink_packets_total", Kind: Int64, Level: Link, Max: mostCycles, Help: "Packets over the link by direction: tx, rx"},
+	{ID: NVLinkBytes, Name: "nvidia_nvlink_bytes_total", Kind: Int64, Level: Link, Unit: "bytes", Max: mostCycles, Help: "Data over the link by direction: tx, rx"},
+	{ID: NVLinkErrors, Name: "nvidia_nvlink_errors_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Errors of the link by kind: malformed_packet, buffer_overrun, receive, remote, general, integrity, transmit_discard, symbol, effective"},
+	{ID: NVLinkRecoveries, Name: "nvidia_nvlink_recoveries_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Recoveries of the link by result: successful, failed"},
+	{ID: NVLinkRecoveryEvents, Name: "nvidia_nvlink_recovery_events_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Times the link went into recovery, whatever came of it"},
+	{ID: NVLinkBER, Name: "nvidia_nvlink_bit_error_ratio", Kind: Double, Level: Link, Cost: Slow, Max: 1, Help: "Bit error rate of the link by kind: symbol, effective"},
+	{ID: NVLinkFEC, Name: "nvidia_nvlink_fec_blocks_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Blocks over the link by symbols that were corrected in them: 0 to 15"},
 }
 
 // What only AMD's GPUs have. Names and units follow Prometheus: base units, and
@@ -66,7 +80,7 @@ const (
 	mostCycles  = 9e18
 	mostBytes   = 1e18
 	mostSeconds = 1e10
-	mostCelsius = 250
+	mostCelsius = 150
 )
 
 // amdFields are by ascending id.

@@ -2,6 +2,7 @@
 #include "fake.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -78,10 +79,14 @@ static const struct run runs[] = {
 	{193, 196, K_TLIMIT, 1, WHOLE, SI},
 	{197, 197, K_PCIE_TX_BYTES, 0, WHOLE, ULL},
 	{198, 198, K_PCIE_RX_BYTES, 0, WHOLE, ULL},
-	{201, 222, K_NVLINK_5, MAX_LINKS, LINK_OR_ALL, ULL},
+	{201, 219, K_NVLINK_5, MAX_LINKS, LINK_OR_ALL, ULL},
+	{220, 220, K_NVLINK_5 + 19 * MAX_LINKS, 0, LINK, ULL}, // of a rate there is no sum
+	{221, 221, K_NVLINK_5 + 20 * MAX_LINKS, 0, LINK_OR_ALL, ULL},
+	{222, 222, K_NVLINK_5 + 21 * MAX_LINKS, 0, LINK, ULL},
 	{230, 230, K_RECOVERY_ACTION, 0, WHOLE, UI},
 	{231, 234, K_C2C_ERRORS, 1, WHOLE, ULL},
 	{235, 250, K_NVLINK_FEC, MAX_LINKS, LINK_OR_ALL, ULL},
+	{251, 268, K_SMOOTHING, 1, WHOLE, UI},
 	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, by hardware, power brake
 	{301, 302, K_REMAPPED_INACTIVE, 1, WHOLE, UI},
 };
@@ -118,11 +123,22 @@ static nvmlReturn_t from_run(const struct call *c, const struct run *run, const 
 	return f->scopeId < count ? value(c, key + (int)f->scopeId, out) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *f, double *out, nvmlValueType_t *type) {
-	int id = (int)f->fieldId;
+// newest is the number that a field has since CUDA 13.1: before, drivers 575 and 580 had
+// 269 to 273 in front of 251 to 268.
+static int newest(const struct call *c, int id) {
+	int branch = atoi(c->s->driver);
+	if (branch < 575 || branch >= 590 || id < 251 || id > 273)
+		return id;
+	return id <= 255 ? id + 18 : id - 5;
+}
+
+static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *asked, double *out, nvmlValueType_t *type) {
+	int id = (int)asked->fieldId;
+	nvmlFieldValue_t there = *asked, *f = &there;
 	if (id <= 0 || id >= c->s->fields || id >= 320)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	double t;
+	f->fieldId = (unsigned)(id = newest(c, id));
 	if (supported(c, K_FIELD_TYPE + id) && value(c, K_FIELD_TYPE + id, &t) == NVML_SUCCESS)
 		*type = (nvmlValueType_t)t;
 	if (supported(c, K_FIELD + id))

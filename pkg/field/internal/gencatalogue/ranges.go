@@ -11,15 +11,15 @@ const most = 9e18
 var ranges = map[string]span{
 	"":        {0, most},
 	"%":       {0, 100},
-	"MB/s":    {0, 1e9}, // 1000 TB/s
-	"KB/s":    {0, 1e10},
+	"MB/s":    {0, 1e7}, // 10 TB/s: NVLink 6 has 3.6 in both directions together
+	"KB/s":    {0, 1e9}, // 1 TB/s: PCIe 6 has 0.26
 	"MHz":     {0, 20_000},
 	"MiB":     {0, 64 << 20}, // 64 TiB
 	"W":       {0, 20_000},
 	"bool":    {0, 1},
 	"bytes":   {0, most},
-	"bytes/s": {0, 1e15},
-	"celsius": {-50, 250},
+	"bytes/s": {0, 1e13},
+	"celsius": {-50, 150}, // chips stop below 130
 	"cycles":  {0, most},
 	"kHz":     {0, 20_000_000},
 	"mJ":      {0, most},

@@ -1,0 +1,234 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/field"
+)
+
+// fabric is a GPU with so many links of NVLink 5. Counter id of link n is id × 1000 + n;
+// bit error rates are (n + 1) × 10^−15.
+type fabric struct {
+	links   int
+	total   bool         // it answers for all links at once
+	down    map[int]bool // links of which it answers nothing now
+	refuses nvml.Return  // of a link that is down
+}
+
+func (f *fabric) value(id, scope uint32) (float64, nvml.Return) {
+	switch {
+	case id < 201 || id > 250:
+		return 0, nvml.ERROR_NOT_SUPPORTED
+	case scope == AllLinks && f.total:
+		return float64(id), nvml.SUCCESS
+	case scope >= uint32(f.links):
+		return 0, nvml.ERROR_INVALID_ARGUMENT
+	case f.down[int(scope)]:
+		return 0, f.refuses
+	case id == 220 || id == 222:
+		return float64((scope+1)%16<<8 | 15), nvml.SUCCESS
+	}
+	return float64(id*1000 + scope), nvml.SUCCESS
+}
+
+// open binds fields of the GPU and of its links.
+func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
+	t.Helper()
+	d := &fakeDevice{branch: 590, scoped: f.value}
+	targets := []target{{of: d, level: field.GPU}}
+	for n := range f.links {
+		targets = append(targets, target{device: n + 1, of: d, level: field.Link, link: uint32(n)})
+	}
+	p, err := newReadings(d, targets, readings(ids...), nil, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, d
+}
+
+// cellsOf are the newest values of a part by device, field and label.
+func cellsOf(t *testing.T, p part) map[string]float64 {
+	t.Helper()
+	row, err := sampleAllOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for i, c := range p.columns() {
+		key := fmt.Sprintf("%d/%d", c.Device, c.Field)
+		for _, l := range c.Labels {
+			key += "/" + l.Value
+		}
+		if _, twice := out[key]; twice {
+			t.Errorf("two columns are %s", key)
+		}
+		out[key] = row[i]
+	}
+	return out
+}
+
+func wantCells(t *testing.T, when string, got, want map[string]float64) {
+	t.Helper()
+	some := map[string]float64{}
+	for key := range want {
+		v, ok := got[key]
+		if !ok {
+			v = noColumn
+		}
+		some[key] = v
+	}
+	if diff := cmp.Diff(want, some, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// TestLinkCounters: each link has its counters, and the GPU what the driver says of all or,
+// if it refuses, their sum; of error rates the worst.
+func TestLinkCounters(t *testing.T) {
+	ids := []field.ID{1204, 1213, 1216, 1404, 1419, field.NVLinkErrors, field.NVLinkRecoveries, field.NVLinkRecoveryEvents, field.NVLinkBER, field.NVLinkFEC}
+	for _, f := range []*fabric{{links: 18, total: true}, {links: 18}, {links: 36}} {
+		last := f.links - 1
+		sum := func(id int) float64 { return float64(f.links*id*1000 + last*f.links/2) }
+		want := map[string]float64{
+			"0/1204": sum(206), "0/1213": sum(215), "0/1404": sum(235), "0/1419": sum(250), "0/1216": 15e-15,
+			"1/9506/malformed_packet": 206000, "1/9506/symbol": 221000, "1/9506/effective": 219000,
+			"1/9507/successful": 213000, "1/9507/failed": 214000, "1/9508": 215000, "1/9509/symbol": 1e-15, "1/9509/effective": 1e-15, "1/9510/0": 235000, "1/9510/15": 250000,
+		}
+		want[fmt.Sprintf("%d/9506/remote", f.links)] = float64(209000 + last)
+		want[fmt.Sprintf("%d/9506/remote", f.links+1)] = noColumn
+		if f.total {
+			want["0/1204"], want["0/1213"], want["0/1404"], want["0/1419"] = 206, 215, 235, 250
+			delete(want, "0/1216")
+		}
+		p, d := f.open(t, ids...)
+		wantCells(t, fmt.Sprintf("%d links, totals %t", f.links, f.total), cellsOf(t, p), want)
+		if most := slices.Max(d.asked); most > fieldsAtOnce {
+			t.Errorf("%d field values are asked for in one call", most)
+		}
+	}
+}
+
+// TestFlappingLinks: a link that answers nothing for a while is blank, and so is a sum over
+// links: a sum without it would go back. The others stay.
+func TestFlappingLinks(t *testing.T) {
+	for _, code := range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_UNKNOWN, nvml.ERROR_TIMEOUT} {
+		f := &fabric{links: 36, refuses: code, down: map[int]bool{}}
+		p, _ := f.open(t, 1213, field.NVLinkRecoveryEvents)
+		whole := map[string]float64{"0/1213": 36*215000 + 35*18}
+		for n := range f.links {
+			whole[fmt.Sprintf("%d/9508", n+1)] = float64(215000 + n)
+		}
+		wantCells(t, "all are up", cellsOf(t, p), whole)
+		for tick := range 100 {
+			clear(f.down)
+			want := map[string]float64{}
+			for n := range f.links {
+				key := fmt.Sprintf("%d/9508", n+1)
+				if want[key] = whole[key]; (tick+n)%7 == 0 && tick%2 == 0 {
+					f.down[n], want[key] = true, math.NaN()
+				}
+			}
+			if want["0/1213"] = whole["0/1213"]; len(f.down) > 0 {
+				want["0/1213"] = math.NaN()
+			}
+			wantCells(t, fmt.Sprintf("tick %d, links say %v", tick, code), cellsOf(t, p), want)
+		}
+	}
+}
+
+// TestLinksOfTheSimulatedB200: links are numbered as NVML does, through the library.
+func TestLinksOfTheSimulatedB200(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{Preset: "b200-sxm", GPUs: 1, Lines: []string{"gpu * nvlink.count 36", "gpu * nvlink.five[505] 7", "gpu * nvlink.state[35] 0"}})
+	s := openReadings(t, n, "DCGM_FI_DEV_NVLINK_GET_STATE", "nvidia_nvlink_recovery_events_total", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
+	devices := s.Devices()
+	if len(devices) != 37 {
+		t.Fatalf("%d devices, want a GPU and 36 links", len(devices))
+	}
+	for i, d := range devices[1:] {
+		if d.Label("nvlink") != fmt.Sprint(i) || !strings.HasSuffix(d.ID, "/link"+fmt.Sprint(i)) {
+			t.Errorf("link %d is %+v", i, d)
+		}
+	}
+	f := func(device int, state, events float64) {
+		t.Helper()
+		s.want(t, fmt.Sprintf("device %d", device), device, map[string]float64{
+			"DCGM_FI_DEV_NVLINK_GET_STATE": state, "nvidia_nvlink_recovery_events_total": events, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": noColumn,
+		})
+	}
+	f(1, 1, 0)
+	f(2, 1, 7) // field 215 of link 1
+	f(36, 0, 0)
+}
+
+// TestCountersThatMayWrap: what a counter of 32 bits says is not shown, and a wider one
+// only once it has shown that it is.
+func TestCountersThatMayWrap(t *testing.T) {
+	d := &fakeDevice{fields: map[uint32]float64{197: 1000}}
+	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(200, 1009, 1091), nil, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	wantCells(t, "a counter that 32 bits could hold", cellsOf(t, p), map[string]float64{"0/200": noColumn, "0/1009": nan, "0/1091": nan})
+	d.fields[197] = math.MaxUint32
+	wantCells(t, "nearly", cellsOf(t, p), map[string]float64{"0/1009": nan, "0/1091": nan})
+	d.fields[197] = math.MaxUint32 + 1
+	got := cellsOf(t, p)
+	wantCells(t, "more", got, map[string]float64{"0/1091": math.MaxUint32 + 1})
+	if !(got["0/1009"] > 0) {
+		t.Errorf("rate of a counter that has passed 32 bits: %v", got["0/1009"])
+	}
+	d.fields[197] = 5
+	cellsOf(t, p) // held back
+	wantCells(t, "after a restart of the counter", cellsOf(t, p), map[string]float64{"0/1091": 5})
+	if p, err = newReadings(d, []target{{of: d, level: field.GPU}}, readings(200), nil, zap.NewNop()); err != nil || p != nil {
+		t.Errorf("a throughput from a counter that may wrap: %v, %v", p, err)
+	}
+}
+
+// TestChipToChip: errors of all links, and the state that is active if all are.
+func TestChipToChip(t *testing.T) {
+	state := map[uint32]float64{0: 1, 1: 1, 2: 1}
+	d := &fakeDevice{branch: 580, scoped: func(id, scope uint32) (float64, nvml.Return) {
+		switch {
+		case scope > 2:
+			return 0, nvml.ERROR_INVALID_ARGUMENT
+		case id == 171:
+			return state[scope], nvml.SUCCESS
+		}
+		return float64(10*id + scope), nvml.SUCCESS
+	}}
+	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(286, 287, 1400, 1403), nil, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCells(t, "all active", cellsOf(t, p), map[string]float64{"0/286": 1, "0/287": 1720, "0/1400": 3*2310 + 3, "0/1403": 2340})
+	state[2] = 0
+	wantCells(t, "one inactive", cellsOf(t, p), map[string]float64{"0/286": 0})
+}
+
+// TestMarksOfTheUnknown: numbers by which NVML says that it does not know.
+func TestMarksOfTheUnknown(t *testing.T) {
+	if nvmltest.OwnProcess(t) { // a newer driver
+		return
+	}
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, Lines: []string{
+		"gpu * platform 255", "gpu 1 platform 3", "gpu 0 mig.max 0", "gpu 1 memory.unrepairable 1", "gpu 0 memory.unrepairable 0",
+	}, Driver: "610"})
+	names := []string{"DCGM_FI_DEV_PLATFORM_CHASSIS_SLOT_NUMBER", "DCGM_FI_DEV_PLATFORM_TRAY_INDEX", "DCGM_FI_DEV_PLATFORM_MODULE_ID", "DCGM_FI_DEV_MIG_MAX_SLICES", "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG"}
+	sources := openReadings(t, n, names...)
+	sources[0].want(t, "unknown", 0, map[string]float64{names[0]: nan, names[1]: nan, names[2]: nan, names[3]: nan, names[4]: 0})
+	sources[1].want(t, "known", 0, map[string]float64{names[0]: 3, names[1]: 3, names[2]: 3, names[3]: 7, names[4]: 1})
+}
