@@ -131,7 +131,7 @@ func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *fie
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
-		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, f.block(col), field.NewScale(fd.Scale), fd, col.Labels})
+		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, f.block(col), 0, field.NewScale(fd.Scale), fd, col.Labels})
 	}
 }
 
@@ -150,6 +150,9 @@ func (f *follow) block(of *collector.Column) cells {
 		if i == out.to {
 			out.to++
 		}
+	}
+	if out.to-out.from < 2 {
+		return cells{}
 	}
 	return out
 }
@@ -215,10 +218,25 @@ func named(fields []*field.Field, name string) bool {
 type histogramTap struct {
 	*Histogram
 	device, cell int
-	block        cells // with buffered samples, in place of cell
+	block        cells   // with buffered samples, in place of cell
+	silence      float64 // ms in which there was none
 	scale        field.Scale
 	field        *field.Field
 	labels       []collector.Label
+}
+
+// mostSilence is how long a driver has no new sample, in ms, until readings stand in.
+const mostSilence = 5000
+
+// silent reports whether there has been no buffered sample for long: the driver has
+// stopped to make them, or refuses them.
+func (t *histogramTap) silent(row *ring.Row, millis float64) bool {
+	if row.Cells[t.block.from+1] > 0 {
+		t.silence = 0
+		return false
+	}
+	t.silence += millis
+	return t.silence > mostSilence
 }
 
 // maxMillis bounds what one sample stands for.
@@ -296,7 +314,7 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 		t := &f.histograms[i]
 		switch d := &f.devices[t.device]; {
 		case !d.sampled:
-		case t.block.to == 0:
+		case t.block.to == 0 || t.silent(row, d.millis):
 			t.take(row.Cells[t.cell], d.millis)
 		default:
 			for at := t.block.from; at+1 < t.block.to && row.Cells[at+1] > 0; at += 2 {

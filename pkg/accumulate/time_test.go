@@ -101,4 +101,14 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	if h.Count != 100 {
 		t.Errorf("a row without samples counted %d ms", h.Count-100)
 	}
+	for second := 3; second < 8; second++ { // and no more: after five seconds the reading stands in
+		row(second)
+	}
+	if h.Count != 1100 || h.Sum-20*(60+60+300+60+70) != 390_000 {
+		t.Errorf("after six seconds without samples: %d ms and a sum of %v", h.Count, h.Sum)
+	}
+	row(8, 60)
+	if h.Count != 1160 {
+		t.Errorf("when there are samples again: %d ms", h.Count)
+	}
 }

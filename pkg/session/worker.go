@@ -114,6 +114,9 @@ func labelsOf(v *view.Source) (out []labelled) {
 			continue
 		}
 		for j, c := range v.Columns {
+			if v.Devices[c.Device].Parent != "" {
+				continue // its labels are those of its GPU
+			}
 			at := slices.IndexFunc(v.Devices[c.Device].Facts, func(l collector.Label) bool { return l.Name == f.Name })
 			if c.Field != f.Desc.ID || c.Buffer > 0 || at < 0 {
 				continue
