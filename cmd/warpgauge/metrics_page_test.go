@@ -136,6 +136,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
 	cfg.HPCJobDir = jobs
+	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
 	return cfg
 }
 
