@@ -333,7 +333,7 @@ func TestNumbersAsLabelsAndFieldsThatNobodyHas(t *testing.T) {
 	if want := regexp.MustCompile(`^\[\{DCGM_FI_DEV_MINOR_NUMBER 1\} \{DCGM_FI_DEV_SM_CLOCK \d+\}\]$`); !want.MatchString(facts) {
 		t.Errorf("labels are %s, want %s", facts, want)
 	}
-	n = openNode(t, newWorld(t, Options{Log: zap.New(core)}), l)
+	_ = openNode(t, newWorld(t, Options{Log: zap.New(core)}), l)
 	var lacking []string
 	for _, line := range logs.FilterMessageSnippet("left out").All() {
 		lacking = append(lacking, fmt.Sprint(line.ContextMap()["field"]))

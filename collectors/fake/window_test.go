@@ -164,8 +164,7 @@ func TestBurstsInHistograms(t *testing.T) {
 	}{{203, false}, {203, true}, {155, false}, {155, true}, {157, false}, {1001, false}}
 	var rows strings.Builder
 	for _, tick := range []time.Duration{100 * time.Millisecond, time.Second} {
-		for _, burst := range []time.Duration{20, 50, 200} {
-			burst *= time.Millisecond
+		for _, burst := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
 			by := map[bool]map[field.ID]*accumulate.Histogram{
 				false: histograms(t, burst, tick, l, false), true: histograms(t, burst, tick, l, true),
 			}

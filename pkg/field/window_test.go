@@ -10,9 +10,9 @@ func TestWindows(t *testing.T) {
 	f := func(name, library, want string) {
 		t.Helper()
 		var d *Descriptor
-		for _, any := range All() {
-			if any.Name == name {
-				d = any
+		for _, each := range All() {
+			if each.Name == name {
+				d = each
 			}
 		}
 		for _, w := range Windows(d) {
