@@ -30,7 +30,7 @@ DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
 # and tests that take more than some seconds on a quiet core, by their names.
-SLOW_TESTS := ^(TestE2E.*|TestEachMissingSymbol|TestTornRows|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool)$$
+SLOW_TESTS := ^(TestE2E.*|TestEachMissingSymbol|TestSoak|TestTornRows|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool)$$
 
 # Prints each package as it ends, and what was skipped and why.
 RESULTS := $(GO) run ./internal/gate/results

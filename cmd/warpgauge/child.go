@@ -49,7 +49,7 @@ func child(ctx context.Context, a *app, name, started string) error {
 	if err != nil || control == nil {
 		return fmt.Errorf("the child command is for the exporter itself, not for users")
 	}
-	list, err := supervisor.ReadList(os.Stdin)
+	list, until, err := supervisor.ReadInput(os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,9 @@ func child(ctx context.Context, a *app, name, started string) error {
 	if err != nil {
 		return err
 	}
-	return supervisor.Child(ctx, control, samplerStop*3/4, factory, list, sessionOptions(cfg, name, log))
+	o := sessionOptions(cfg, name, log)
+	o.Until = until
+	return supervisor.Child(ctx, control, samplerStop*3/4, factory, list, o)
 }
 
 // killGroup ends what a library has started, and this process with it, if the

@@ -124,6 +124,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			h.Succeeded(0) // there is an age then
 		}
 		p.addPages()
+		p.renderer.Sync(time.Now())
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
@@ -161,5 +162,16 @@ func (m metered) Open(ctx context.Context, fields field.List) ([]collector.Sourc
 type meteredSource struct{ collector.Source }
 
 var _ collector.CallMeter = meteredSource{}
+
+// Columns adds the one from which gaps in XIDs are known, which NVIDIA's sources have.
+func (m meteredSource) Columns() []collector.Column {
+	return slices.Concat(m.Source.Columns(), []collector.Column{{Field: field.XIDsSince}})
+}
+
+func (m meteredSource) Sample(row []float64, due []bool) error {
+	n := len(row) - 1
+	row[n] = 1
+	return m.Source.Sample(row[:n:n], due[:n:n])
+}
 
 func (meteredSource) Calls() []collector.CallCost { return []collector.CallCost{{Call: "read"}} }

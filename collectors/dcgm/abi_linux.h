@@ -61,6 +61,8 @@ typedef struct {
 } wg_value1; // dcgmFieldValue_v1
 _Static_assert(sizeof(wg_value1) == 4120, "dcgmFieldValue_v1");
 
+typedef int (*wg_value_callback)(int32_t kind, uint32_t id, wg_value1 *values, int count, void *data); // dcgmFieldValueEntityEnumeration_f
+
 typedef struct {
 	uint32_t version;
 	int32_t mode; // DCGM_OPERATION_MODE_AUTO is 1

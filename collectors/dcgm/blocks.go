@@ -31,12 +31,21 @@ const (
 	valuesPerRemoteCall = 200
 )
 
+// slowest are fields that the engine reads no more often, whatever is asked for
+// (AddEntityFieldWatch of DcgmCacheManager.cpp, DCGM 4.6).
+var slowest = map[field.ID]time.Duration{
+	83: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_CHECK
+	84: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_VALID
+}
+
 // block is what is read together: fields of one interval of entities of one
 // kind.
 type block struct {
 	kind     entityKind
 	every    time.Duration
 	keep     time.Duration // how long the engine keeps values; 0: only the newest is read
+	group    handleID      // of the entities, in the engine
+	watched  handleID      // group of the fields
 	devices  []int         // by entity: its index in the node
 	entities []entity
 	fields   []uint16
@@ -44,10 +53,12 @@ type block struct {
 	cells  []cell // entity by entity
 	column int    // of the first cell; the others follow
 	chunks []chunk
-	ofNode []bool  // by field: it is the node's, and says nothing of an entity
-	newest []int64 // by entity: the newest time stamp of the last read, Unix µs
-	most   []int   // by entity: how many fields have had a value in one read, at most
-	ready  bool    // the engine has read it
+	seen   []seen   // of the cells, over time
+	own    [][]bool // by entity and field: whether the value shows that the engine reads the entity
+	looked int64    // when it was last read, Unix µs; 0: never
+	states []state  // by entity, of the last read
+	most   []int    // by entity: how many fields have had a value in one read, at most
+	ready  bool     // the engine has read it
 }
 
 // chunk is one call: some entities, some fields of a block. Chunks that do not
@@ -70,12 +81,12 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	}
 	byKey := map[key][]uint16{}
 	for _, r := range readings {
-		if !askable(r.Desc) {
+		if !askable(r.Desc) || r.Desc.ID == field.XIDErrors { // those are events
 			continue
 		}
 		for k := kindGPU; k <= kindConnectX; k++ {
 			if askedOf(r.Desc, k) {
-				at := key{k, o.every(r)}
+				at := key{k, max(o.every(r), slowest[r.Desc.ID])}
 				byKey[at] = append(byKey[at], uint16(r.Desc.ID))
 			}
 		}
@@ -158,21 +169,21 @@ func offered(e *engine, n *node, list []field.Reading, refused refusals) []field
 // the block is empty, which is no error. Any other refusal is one: a name that
 // exists, no room for another group.
 func (b *block) watch(e *engine, refused refusals) error {
-	group, err := e.createGroup(b.entities)
-	if err != nil {
+	var err error
+	if b.group, err = e.createGroup(b.entities); err != nil {
 		return err
 	}
-	if _, err = b.accept(e, group, b.fields); !unsupported(err) {
+	if b.watched, err = b.accept(e, b.group, b.fields); !unsupported(err) {
 		return err
 	}
-	if b.fields, err = b.sift(e, group, b.fields, refused); err != nil {
+	if b.fields, err = b.sift(e, b.group, b.fields, refused); err != nil {
 		return err
 	}
 	if len(b.fields) == 0 {
-		e.destroyGroup(group)
+		e.destroyGroup(b.group)
 		return nil
 	}
-	_, err = b.accept(e, group, b.fields)
+	b.watched, err = b.accept(e, b.group, b.fields)
 	return err
 }
 
@@ -217,12 +228,7 @@ func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusal
 // divide cuts the block into calls of at most room values, and makes its cells.
 func (b *block) divide(room int) {
 	ne, nf := len(b.entities), len(b.fields)
-	b.cells, b.newest, b.most, b.ofNode = make([]cell, ne*nf), make([]int64, ne), make([]int, ne), make([]bool, nf)
-	for i, id := range b.fields {
-		if d, ok := field.ByID(field.ID(id)); ok {
-			b.ofNode[i] = d.Level == field.Global
-		}
-	}
+	b.cells, b.seen, b.states, b.most = make([]cell, ne*nf), make([]seen, ne*nf), make([]state, ne), make([]int, ne)
 	if nf <= room {
 		step := max(1, room/nf)
 		for e := 0; e < ne; e += step {

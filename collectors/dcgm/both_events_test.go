@@ -77,17 +77,13 @@ func TestEachXIDOnce(t *testing.T) {
 	}
 }
 
-// TestManyXIDs: more of them than a row or a call can hold come with the next samples.
+// TestManyXIDs: more of them than a row can hold come with the next samples.
 // NVIDIA's engine takes one from the driver each second.
 func TestManyXIDs(t *testing.T) {
 	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
 		c := started(t, m, temperature, xidCount)
 		got, want, gpu := ledger{}, ledger{}, nvmltest.UUID(0)
-		many := 150
-		if m.simulation() == nil {
-			many = 2 * xidSlots
-		}
-		for i := range many {
+		for i := range 2*slotsOfGPU + 1 {
 			m.xid(0, 100+i)
 			want[gpu] = append(want[gpu], float64(100+i))
 		}

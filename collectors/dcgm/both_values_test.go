@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
@@ -95,14 +96,18 @@ func TestValuesChange(t *testing.T) {
 	})
 }
 
-// TestNotDueStays: a cell that is not due keeps what it has.
+// TestNotDueStays: a cell that is not due keeps what it has, and what is due seldom is
+// asked for seldom.
 func TestNotDueStays(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		c := started(t, m, temperature, power, energy)
+		c := started(t, m, temperature, power, energy, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
 		const kept = -7
 		columns := c.sources[0].Columns()
 		for i, col := range columns {
 			c.due[0][i], c.row[0][i] = col.Field == 150, kept
+		}
+		if e := m.simulation(); e != nil {
+			e.ResetCalls()
 		}
 		if err := c.sources[0].Sample(c.row[0], c.due[0]); err != nil {
 			t.Fatal(err)
@@ -111,6 +116,9 @@ func TestNotDueStays(t *testing.T) {
 			if due := col.Field == 150; due == (c.row[0][i] == kept) {
 				t.Errorf("field %d, due %v, became %v", col.Field, due, c.row[0][i])
 			}
+		}
+		if e := m.simulation(); e != nil && e.MostValues() != 2*3 {
+			t.Errorf("asked for %d values in one call, want the 3 fields of 2 GPUs that are read as often as the due one", e.MostValues())
 		}
 	})
 }
@@ -136,7 +144,11 @@ func TestEveryField(t *testing.T) {
 				for i, s := range c.sources {
 					for j, col := range s.Columns() {
 						d, _ := field.ByID(col.Field)
-						if v := c.row[i][j]; !d.Event && (v < d.Min || v > d.Max) {
+						v := c.row[i][j]
+						if m.simulation() != nil && math.IsNaN(v) && !d.Event {
+							t.Fatalf("%s of %s has no value", d.Name, s.Devices()[col.Device].ID)
+						}
+						if !d.Event && (v < d.Min || v > d.Max) {
 							t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
 						}
 					}
@@ -159,6 +171,10 @@ func TestDriverHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, h, func(t *testing.T, m machine) {
 				c := started(t, m, temperature, power, peersName, healthName)
+				if m.simulation() != nil { // it needs no patience
+					begin := time.Now()
+					c.readings(0).now = func() time.Time { return begin.Add(50 * time.Since(begin)) }
+				}
 				release := m.hang()
 				c.until(t, 0, "all stalled", func(err error) bool {
 					for d := range 3 {

@@ -28,7 +28,6 @@ enum {
 	ST_VER_MISMATCH = -12,
 	OPERATION_AUTO = 1,
 	GROUP_EMPTY = 1,         // DCGM_GROUP_EMPTY
-	ORDER_ASCENDING = 1,     // DCGM_ORDER_ASCENDING
 	ONLY_SUPPORTED = 1,      // DCGM_GEGE_FLAG_ONLY_SUPPORTED
 	LIVE_DATA = 1,           // DCGM_FV_FLAG_LIVE_DATA
 };
@@ -70,6 +69,13 @@ int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, 
 int wg_disconnect(const wg_table *t, uintptr_t handle) {
 	NEED(dcgmDisconnect);
 	return FN(dcgmDisconnect)(handle);
+}
+
+int wg_library_version(const wg_table *t, wg_version2 *out) {
+	NEED(dcgmVersionInfo);
+	memset(out, 0, sizeof *out);
+	out->version = WG_VERSION(wg_version2, 2);
+	return FN(dcgmVersionInfo)(out);
 }
 
 int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out) {
@@ -234,18 +240,40 @@ int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t n
 	return ST_OK;
 }
 
-int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64_t after_us, wg_value1 *scratch,
-             wg_cell *cells, int *count) {
-	NEED(dcgmGetMultipleValuesForField);
-	int room = *count;
-	for (int i = 0; i < room; i++) scratch[i].version = WG_VERSION(wg_value1, 1);
-	int r = FN(dcgmGetMultipleValuesForField)(handle, gpu, field, count, after_us, 0, ORDER_ASCENDING, scratch);
-	if (*count > room) *count = room;
-	if (*count < 0 || r != ST_OK) *count = 0;
-	for (int i = 0; i < *count; i++) {
-		const wg_value1 *v = &scratch[i];
-		cells[i] = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl);
+// history is what take_value gets with each value.
+struct history {
+	const wg_entity *e;
+	const int64_t *after_us;
+	uint32_t n;
+	wg_event *out;
+	int room, count;
+};
+
+// take_value is called for each value of a history; another answer than 0 ends it.
+static int take_value(int32_t kind, uint32_t id, wg_value1 *values, int count, void *data) {
+	struct history *h = data;
+	for (uint32_t i = 0; i < h->n; i++) {
+		if (h->e[i].kind != kind || h->e[i].id != id) continue;
+		for (int k = 0; k < count; k++) {
+			const wg_value1 *v = &values[k];
+			if (v->micros <= h->after_us[i]) continue;
+			if (h->count == h->room) return 1;
+			h->out[h->count++] = (wg_event){.cell = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl), .of = i};
+		}
 	}
+	return 0;
+}
+
+int wg_since(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, const wg_entity *e, const int64_t *after_us,
+             uint32_t n, wg_event *out, int *count) {
+	NEED(dcgmGetValuesSince_v2);
+	struct history h = {.e = e, .after_us = after_us, .n = n, .out = out, .room = *count};
+	int64_t from = INT64_MAX;
+	for (uint32_t i = 0; i < n; i++)
+		if (after_us[i] < from) from = after_us[i];
+	long long next = 0;
+	int r = FN(dcgmGetValuesSince_v2)(handle, group, fields, n ? from + 1 : 0, &next, take_value, &h);
+	*count = r == ST_OK || r == ST_NO_DATA ? h.count : 0;
 	return r == ST_NO_DATA ? ST_OK : r;
 }
 

@@ -21,6 +21,7 @@ enum {
 	F(dcgmConnect_v2, (const char *, wg_connect2 *, uintptr_t *))                                \
 	F(dcgmConnect_v3, (const char *, wg_connect3 *, uintptr_t *))                                \
 	F(dcgmDisconnect, (uintptr_t))                                                               \
+	F(dcgmVersionInfo, (wg_version2 *))                                                          \
 	F(dcgmHostengineVersionInfo, (uintptr_t, wg_version2 *))                                     \
 	F(dcgmGetEntityGroupEntities, (uintptr_t, int32_t, uint32_t *, int *, uint32_t))             \
 	F(dcgmGetGpuInstanceHierarchy, (uintptr_t, wg_hierarchy2 *))                                 \
@@ -36,8 +37,8 @@ enum {
 	F(dcgmUnwatchFields, (uintptr_t, uintptr_t, uintptr_t))                                      \
 	F(dcgmEntitiesGetLatestValues, (uintptr_t, const wg_entity *, uint32_t, const uint16_t *,    \
 	                                uint32_t, uint32_t, wg_value2 *))                            \
-	F(dcgmGetMultipleValuesForField, (uintptr_t, int, uint16_t, int *, long long, long long,     \
-	                                  int32_t, wg_value1 *))                                     \
+	F(dcgmGetValuesSince_v2, (uintptr_t, uintptr_t, uintptr_t, long long, long long *,           \
+	                          wg_value_callback, void *))                                        \
 	F(dcgmProfGetSupportedMetricGroups, (uintptr_t, wg_metric_groups3 *))                        \
 	F(dcgmHealthSet_v2, (uintptr_t, wg_health_set2 *))                                           \
 	F(dcgmHealthCheck, (uintptr_t, uintptr_t, wg_health5 *))
@@ -67,6 +68,7 @@ int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uin
 int wg_stop_embedded(const wg_table *t, uintptr_t handle);
 int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, unsigned timeout_ms, uintptr_t *handle);
 int wg_disconnect(const wg_table *t, uintptr_t handle);
+int wg_library_version(const wg_table *t, wg_version2 *out);
 int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out);
 
 // wg_entities fills ids and count (capacity in, number out).
@@ -95,10 +97,18 @@ int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t 
 // none.
 int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
              wg_value2 *scratch, char *texts);
-// wg_since reads the values of one field of one GPU after a time, oldest first.
-// count is the capacity in, the number out.
-int wg_since(const wg_table *t, uintptr_t handle, int gpu, uint16_t field, int64_t after_us, wg_value1 *scratch,
-             wg_cell *cells, int *count);
+// One value of a history, and which of the entities asked for it is of.
+typedef struct {
+	wg_cell cell;
+	uint32_t of;
+	uint32_t unused;
+} wg_event;
+
+// wg_since reads the values that entities of a group have of the one field of a field
+// group, entity by entity, oldest first: of each those after its own time. count is
+// the capacity in, the number out; what has no room is left out.
+int wg_since(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, const wg_entity *e, const int64_t *after_us,
+             uint32_t n, wg_event *out, int *count);
 
 int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_groups3 *out);
 int wg_health_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uint32_t systems, int64_t every_us, double keep_s);

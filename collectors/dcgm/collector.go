@@ -16,12 +16,14 @@ type Collector struct {
 	o      Options
 	engine *engine // nil unless open
 	fields field.List
-	layout layout // of the engine before it was bound
+	layout layout           // of the engine before it was bound
+	until  map[string]int64 // by device: the last XID that a former session has reported
 }
 
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
+	_ collector.Resumer   = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -29,6 +31,9 @@ func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
 
 // Name is "dcgm".
 func (*Collector) Name() string { return "dcgm" }
+
+// Resume gets the time stamps up to which former sessions have reported XIDs.
+func (c *Collector) Resume(until map[string]int64) { c.until = until }
 
 // Open connects to the engine, finds what it has and watches what the list asks
 // for. It does not wait for values. An error says what was tried and what to do,
@@ -44,6 +49,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	sources, err := c.bind(ctx, e, fields)
 	if err != nil {
+		err = e.mismatched(c.o, err)
 		_ = e.close() // what made the error is worth more
 		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
@@ -91,8 +97,8 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if err != nil {
 		return nil, err
 	}
-	parts := []part{r}
-	x, err := newXIDs(e, n, list, refused, c.o)
+	var parts []part
+	x, err := newXIDs(e, n, list, refused, c.until, c.o)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +116,7 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 		parts = append(parts, p)
 	}
 	refused.log(c.o.Log)
-	s := newSource(n.devices, parts...)
+	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:
 		return s, nil

@@ -55,43 +55,6 @@ func TestDGX(t *testing.T) {
 	}
 }
 
-// TestMIG: a GPU instance with one compute instance is one device; with several,
-// they are further devices.
-func TestMIG(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
-	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-	gpu := collector.Device{ID: nvmltest.UUID(0), Level: field.GPU, GPU: "0", UUID: nvmltest.UUID(0), PCIBusID: "00000000:0B:00.0", Node: "nvidia0", Model: "NVIDIA A100-SXM4-40GB"}
-	part := func(id, profile, compute string) collector.Device {
-		d := gpu
-		d.Level, d.Parent, d.ID, d.Instance.ID, d.Instance.Profile = field.Instance, gpu.ID, gpu.ID+"/"+id, id, profile
-		if compute != "" {
-			d.Level, d.Parent, d.ID, d.Instance.ComputeID = field.ComputeInstance, d.ID, d.ID+"/"+compute, compute
-		}
-		switch { // the UUID is that of the compute instance, and of the instance that has no other
-		case compute != "":
-			d.Instance.UUID = dcgmtest.MIGUUID(0, 3, int(compute[0]-'0'))
-		case id != "3":
-			d.Instance.UUID = dcgmtest.MIGUUID(0, int(id[0]-'0'), 0)
-		}
-		return d
-	}
-	other := gpu
-	other.ID, other.UUID, other.GPU, other.Node, other.PCIBusID = nvmltest.UUID(1), nvmltest.UUID(1), "1", "nvidia1", "00000000:12:00.0"
-	want := []collector.Device{gpu, other, part("1", "1g.5gb", ""), part("2", "2g.10gb", ""), part("3", "3g.20gb", ""), part("3", "3g.20gb", "0"), part("3", "3g.20gb", "1")}
-	if diff := cmp.Diff(want, devices(c)); diff != "" {
-		t.Errorf("devices (-want +got):\n%s", diff)
-	}
-	c.mustSample(t)
-	for _, d := range want {
-		_, temp := c.value(t, d.ID, "DCGM_FI_DEV_GPU_TEMP")
-		_, memory := c.value(t, d.ID, "DCGM_FI_DEV_FB_USED")
-		_, active := c.value(t, d.ID, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-		if temp != (d.Level == field.GPU) || !memory || !active { // the last two are of compute instances, too
-			t.Errorf("%s: columns of temperature %v, memory %v, activity %v", d.ID, temp, memory, active)
-		}
-	}
-}
-
 // TestGrace: CPUs and cores, numbered through the node, cores only if asked for.
 func TestGrace(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "gb200"})

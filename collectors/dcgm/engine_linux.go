@@ -66,6 +66,7 @@ func connect(o Options) (*engine, error) {
 	}
 	e := &engine{path: lib.Path(), prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
 	if err := e.start(lib, o); err != nil {
+		err = e.mismatched(o, err)
 		e.free()
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func explain(o Options, err error) error {
 	var advice string
 	switch {
 	case s == statusVersion:
-		advice = "update the older of library and host engine"
+		return err
 	case s == statusNoSymbol:
 		advice = "update the library"
 	case o.Engine != "":
@@ -148,6 +149,19 @@ func explain(o Options, err error) error {
 		return fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
 	}
 	return fmt.Errorf("%w: %w: %s", collector.ErrNotLoaded, err, advice)
+}
+
+// mismatched names the versions of a library and a host engine that do not go together:
+// one of DCGM 4.7.1 answers no request of another version.
+func (e *engine) mismatched(o Options, err error) error {
+	if !isStatus(err, statusVersion) {
+		return err
+	}
+	var own C.wg_version2
+	C.wg_library_version(e.table, &own)
+	theirs, _ := e.version()
+	return fmt.Errorf("%w: library %s is of DCGM %s, the host engine %s of %s: install the same version of both: %w",
+		collector.ErrMismatch, e.path, shortVersion(C.GoString(&own.text[0])), o.engineName(), shortVersion(theirs), err)
 }
 
 // close ends the connection or the embedded engine, and with it every group,

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,35 +91,10 @@ func TestOpenSays(t *testing.T) {
 	}
 	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
 	f("no listener", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
-	f("no answer", func(e *dcgmtest.Engine, o *Options) { e.Silence(true); o.ConnectTimeout = 10 * time.Millisecond }, "start nv-hostengine")
-	f("version", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmConnect_v2", -12) }, "different versions", "update the older")
 	f("init", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmInit", -7) }, "initialise")
 	f("embedded without driver", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-56) }, "no NVML", "load NVIDIA's driver")
 	f("embedded in use", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-34) }, "in use")
 	f("a file that is no library", func(e *dcgmtest.Engine, o *Options) { o.Library = e.Library() + ".node" })
-}
-
-// TestNoDevices: an engine without any GPU is an error that callers know, and
-// nothing stays open.
-func TestNoDevices(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "empty"})
-	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
-	}
-	if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-		t.Errorf("left over (-want +got):\n%s", diff)
-	}
-}
-
-// TestRecovers: what was wrong is tried again by the next Open.
-func TestRecovers(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	e.Stop(-21)
-	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); err == nil {
-		t.Fatal("an engine that is stopped was opened")
-	}
-	e.Start()
-	open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP").mustSample(t)
 }
 
 // TestMissingFunctions: a library that lacks what nothing works without is
@@ -137,7 +111,7 @@ func TestMissingFunctions(t *testing.T) {
 	}
 	for _, name := range []string{
 		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
-		"dcgmGetMultipleValuesForField", "dcgmProfGetSupportedMetricGroups", "dcgmHealthSet_v2", "dcgmHealthCheck",
+		"dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups", "dcgmHealthSet_v2", "dcgmHealthCheck",
 	} {
 		e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
 		c := open1(t, remote(e), everyKind...)
@@ -160,6 +134,28 @@ func TestMissingFunctions(t *testing.T) {
 var everyKind = []string{
 	"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
 	"DCGM_FI_DEV_CPU_UTIL_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
+}
+
+// TestVersionsDiffer: an engine that refuses the requests of a library of another version is
+// a cause of its own, whichever call it refuses, and both versions are named.
+func TestVersionsDiffer(t *testing.T) {
+	for _, call := range []string{"dcgmConnect_v2", "dcgmGetEntityGroupEntities", "dcgmEntitiesGetLatestValues", "dcgmWatchFields"} {
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.7.0", Library: "4.7.1"})
+		e.Return(call, -12)
+		_, err := openAs(t, remote(e), temperature)
+		if !errors.Is(err, collector.ErrMismatch) || errors.Is(err, collector.ErrNotLoaded) {
+			t.Errorf("%s: got %v, want %v", call, err, collector.ErrMismatch)
+			continue
+		}
+		for _, w := range []string{"is of DCGM 4.7.1", "install the same version of both"} {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q lacks %q", call, err, w)
+			}
+		}
+		if call != "dcgmConnect_v2" && !strings.Contains(err.Error(), "localhost:5555 of 4.7.0") {
+			t.Errorf("%s: %q does not name the engine's version", call, err)
+		}
+	}
 }
 
 // TestNothingLeftBehind: an error in any call of Open, of any kind, leaves no

@@ -46,6 +46,13 @@ type cell struct {
 	_      int32
 }
 
+// event is one value of a history. Its memory is that of wg_event.
+type event struct {
+	cell
+	of uint32 // index of the entity among those asked for
+	_  uint32
+}
+
 // migEntity is a GPU or compute instance and where it belongs.
 type migEntity struct {
 	entity, parent entity
@@ -81,7 +88,8 @@ type cpu struct {
 // one source, and the entity that each of them is.
 type node struct {
 	devices  []collector.Device
-	entities []entity // of devices
+	entities []entity       // of devices
+	computes map[entity]int // compute instances that are no device of their own: the device that they are part of
 }
 
 // add reports whether the device is new. A second one with the same ID, such as a

@@ -3,7 +3,9 @@
 package dcgm
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -13,55 +15,121 @@ import (
 // patience is for how long values that are read so often may be without a new one.
 func patience(every time.Duration) time.Duration { return max(4*every, 3*time.Second) }
 
-// freshness watches the time stamps of a device's values. DCGM answers with the
-// last value for ever, also when the driver hangs: the only sign is that its time
-// stamps do not move. A device stalls when none has moved for its patience. It is
-// fresh again when no call for half of it has found them unmoved: one poll that comes
-// through a driver in trouble does not end a stall.
-type freshness struct {
-	patience time.Duration
-	read     bool      // the engine has read something of the device
-	moved    time.Time // of our clock: when a stamp last changed
-	stalled  bool
-	again    time.Time // while stalled: since when stamps have moved; zero: they do not
+// polled reports whether the engine reads a field again and again. The others have a
+// value since something has happened, and keep it.
+func polled(id field.ID) bool {
+	return id != 6 && (id < 350 || id > 363) // DCGM_FI_BIND_UNBIND_EVENT; results of diagnostics
 }
 
-// newFreshness takes how often the engine reads the device's fastest value.
-func newFreshness(every time.Duration, now time.Time) freshness {
-	return freshness{patience: patience(every), moved: now}
+// seen is what is known of a cell over time. DCGM answers with the last value for ever,
+// also when the driver's call for it fails or hangs: the only sign is that its time stamp
+// does not move. A value is gone when its stamp has not moved for the patience of its
+// block. It is back when no read for half of that has found it unmoved: one poll that comes
+// through a driver in trouble does not bring it back.
+type seen struct {
+	micros int64 // the engine's time stamp
+	at     int64 // when the engine has read it, Unix µs of our clock
+	moved  int64 // when the stamp last changed, µs since Open
+	again  int64 // while it is gone: since when the stamp moves, µs since Open; 0: it does not
+	gone   bool
 }
 
-// see takes whether a time stamp differs from the one before. One that was set
-// back with the engine's clock does, too.
-func (f *freshness) see(moved bool, now time.Time) {
-	gap := now.Sub(f.moved)
+// see takes the time stamp of a read. One that was set back with the engine's clock has
+// moved, too. The value was read after the last read of ours, which did not have it, and
+// before this one: an engine on another machine may have a clock of its own.
+func (s *seen) see(micros int64, r *reading) {
+	if micros == s.micros || micros == 0 {
+		if still := r.now - s.moved; still > r.patience/2 {
+			s.gone, s.again = s.gone || still > r.patience, 0
+		}
+		return
+	}
 	switch {
-	case !moved && gap > f.patience/2:
-		f.stalled, f.again = f.stalled || gap > f.patience, time.Time{}
-		return
-	case !moved:
-		return
-	case !f.read: // the first poll was slow
-		f.stalled = false
-	case f.stalled && f.again.IsZero():
-		f.again = now
-	case f.stalled && now.Sub(f.again) >= f.patience/2:
-		f.stalled = false
+	case s.micros == 0: // the first poll was slow
+		s.gone = false
+	case s.gone && s.again == 0:
+		s.again = r.now
+	case s.gone && r.now-s.again >= r.patience/2:
+		s.gone = false
 	}
-	f.read, f.moved = true, now
+	s.micros, s.moved, s.at = micros, r.now, min(max(micros, r.before), r.clock)
 }
 
-// verdict is nil for a device whose values move.
-func (f *freshness) verdict(now time.Time) error {
-	switch still := now.Sub(f.moved).Round(time.Second); {
-	case !f.read:
-		return fmt.Errorf("%w: the host engine has read no value of it for %v", collector.ErrStalled, still)
-	case f.stalled && !f.again.IsZero():
-		return errRecovering
-	case f.stalled:
-		return fmt.Errorf("%w: the host engine has read no new value for %v", collector.ErrStalled, still)
+// reading is one read of a block.
+type reading struct {
+	now      int64 // µs since Open, from 1
+	clock    int64 // Unix µs
+	before   int64 // Unix µs: when the block was read before; 0: never
+	patience int64 // µs
+}
+
+// state is what one read of a block says of an entity.
+type state struct {
+	alive  bool  // something was read lately, if only blanks
+	again  bool  // some are gone but about to be back
+	oldest int64 // when the oldest of the values that are there was read, Unix µs; 0: there are blanks alone
+	blank  int64 // when the newest of the blanks was read
+	micros int64 // the newest time stamp of the engine
+	moved  int64 // when a time stamp last changed, µs since Open
+}
+
+// add takes a cell that shows whether the engine reads the entity.
+func (s *state) add(c *seen, value float64) {
+	s.micros, s.moved = max(s.micros, c.micros), max(s.moved, c.moved)
+	switch {
+	case c.micros == 0:
+	case c.gone:
+		s.again = s.again || c.again != 0
+	case math.IsNaN(value):
+		s.alive, s.blank = true, max(s.blank, c.at)
+	default:
+		s.alive, s.oldest = true, earlier(s.oldest, c.at)
 	}
-	return nil
+}
+
+// blockEntity is an entity of a block.
+type blockEntity struct {
+	block *block
+	index int
+}
+
+func (p blockEntity) state() *state { return &p.block.states[p.index] }
+
+// verdict is nil for a device that is read, by where it is read, in the order of the intervals.
+// A device is read as often as its values that are read most often. If all of those
+// stand, it is read if others have been since.
+func verdict(read []blockEntity, now int64) (dated int64, err error) {
+	first := read[0].block.every
+	var most state
+	for _, p := range read {
+		s := p.state()
+		if p.block.every == first {
+			most.micros, most.moved, most.again = max(most.micros, s.micros), max(most.moved, s.moved), most.again || s.again
+		}
+		if later := p.block.every == first || s.micros > most.micros+patience(first).Microseconds(); s.alive && later {
+			if dated == 0 || p.block.every == first {
+				dated = earlier(dated, cmp.Or(s.oldest, s.blank))
+			}
+		}
+	}
+	still := (time.Duration(now-most.moved) * time.Microsecond).Round(time.Second)
+	switch {
+	case dated != 0:
+		return dated, nil
+	case most.micros == 0:
+		return 0, fmt.Errorf("%w: the host engine has read no value of it for %v", collector.ErrStalled, still)
+	case most.again:
+		return 0, errRecovering
+	}
+	return 0, fmt.Errorf("%w: the host engine has read no new value for %v", collector.ErrStalled, still)
+}
+
+// earlier returns the earlier of two times, of which 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
 }
 
 var (

@@ -55,18 +55,6 @@ func well(but ...string) map[string]string {
 
 const healthName = "DCGM_EXP_GPU_HEALTH_STATUS"
 
-// TestHealth: every watch of every GPU has one value, from the first sample on.
-func TestHealth(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 2})
-	c := open1(t, remote(e), healthName)
-	c.mustSample(t)
-	for gpu := range 2 {
-		if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-			t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-		}
-	}
-}
-
 // TestHealthReasons: the worst incident of a watch is shown, and the last one of
 // equals; a reason that DCGM does not have yet is unknown, and logged once; what is of
 // other entities is left out.

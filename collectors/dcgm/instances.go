@@ -22,6 +22,7 @@ func (d *discovery) instances(n *node) {
 		return
 	}
 	gpus := map[entity]int{}
+	n.computes = map[entity]int{}
 	for i, e := range n.entities {
 		gpus[e] = i
 	}
@@ -39,8 +40,13 @@ func (d *discovery) instances(n *node) {
 		if len(parts) == 1 {
 			whole.Instance.UUID = uuids[parts[0].entity]
 		}
-		n.add(whole, m.entity)
+		if !n.add(whole, m.entity) {
+			continue
+		}
 		if len(parts) < 2 {
+			for _, c := range parts {
+				n.computes[c.entity] = len(n.devices) - 1
+			}
 			continue
 		}
 		for _, c := range parts {

@@ -3,11 +3,8 @@
 package dcgm
 
 import (
-	"maps"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
@@ -15,27 +12,6 @@ import (
 )
 
 const peersName = "DCGM_EXP_P2P_STATUS"
-
-// TestPeers: each GPU has each other once, with the status that the engine reports.
-func TestPeers(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 4})
-	for status := range 7 {
-		e.SetPeer(0, 1, status)
-		e.SetPeer(1, 0, status)
-		c := open1(t, remote(e), peersName)
-		c.mustSample(t)
-		want := map[string]string{"0": linkStatuses[status] + " " + string(rune('0'+status)), "2": "OK 0", "3": "OK 0"}
-		if diff := cmp.Diff(want, c.cellsOf(field.P2PStatus, 1, "peer_gpu")); diff != "" {
-			t.Errorf("status %d (-want +got):\n%s", status, diff)
-		}
-		if got := slices.Sorted(maps.Keys(c.cellsOf(field.P2PStatus, 3, "peer_gpu"))); !slices.Equal(got, []string{"0", "1", "2"}) {
-			t.Errorf("peers of GPU 3: %q", got)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // TestPeersUnknown: an answer of the engine that is an error leaves blanks.
 func TestPeersUnknown(t *testing.T) {

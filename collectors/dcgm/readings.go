@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// readings is the part that reads numbers from the engine's cache.
+// readings is the part that reads numbers from the engine's cache. Each cell is judged by
+// its own time stamp: a field, a block or a GPU that the engine reads no more is blank
+// while the others stay.
 type readings struct {
 	engine *engine
 	node   *node
@@ -24,16 +27,15 @@ type readings struct {
 	cost   cost
 
 	opened  time.Time
-	devices []watched // in the order of the node's
+	devices []judged // in the order of the node's
 }
 
-// watched is what one call learns of a device, and what is known of it since Open.
-type watched struct {
-	fresh    freshness
-	nodeOnly bool // it has no field but those of the node
+// judged is what one call learns of a device.
+type judged struct {
+	read  []blockEntity // where it is read, by interval
+	dated int64         // when its values were read, Unix µs; 0: not known
 
 	due     bool // something of it is due
-	moved   bool // a time stamp differs from the one of the call before
 	lost    bool // the engine says that it is lost
 	blanked blanked
 }
@@ -69,36 +71,44 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 		r.blocks = append(r.blocks, b)
 	}
 	r.buffer = e.newScratch(largest)
-	r.opened = r.now()
-	r.watchOver(o)
+	r.prepare()
 	return r, nil
 }
 
-// watchOver prepares the judgement of each device, by its fastest block.
-func (r *readings) watchOver(o Options) {
-	r.devices = make([]watched, len(r.node.devices))
-	fastest := make([]time.Duration, len(r.devices))
-	for i := range r.devices {
-		r.devices[i].nodeOnly = true
+// prepare finds by which values each device is judged: its own, or those of the node if
+// it has no others.
+func (r *readings) prepare() {
+	r.opened = r.now()
+	r.devices = make([]judged, len(r.node.devices))
+	nodeOnly := slices.Repeat([]bool{true}, len(r.devices))
+	for _, b := range r.blocks {
+		own := slices.ContainsFunc(b.fields, func(id uint16) bool { return ofEntity(field.ID(id)) })
+		for i, d := range b.devices {
+			r.devices[d].read = append(r.devices[d].read, blockEntity{b, i})
+			nodeOnly[d] = nodeOnly[d] && !own
+		}
 	}
 	for _, b := range r.blocks {
-		own := false
-		for _, ofNode := range b.ofNode {
-			own = own || !ofNode
-		}
+		b.own = nil
 		for _, d := range b.devices {
-			if fastest[d] == 0 || b.every < fastest[d] {
-				fastest[d] = b.every
+			own := make([]bool, len(b.fields))
+			for i, id := range b.fields {
+				own[i] = polled(field.ID(id)) && (nodeOnly[d] || ofEntity(field.ID(id)))
 			}
-			r.devices[d].nodeOnly = r.devices[d].nodeOnly && !own
+			b.own = append(b.own, own)
 		}
 	}
-	for i, every := range fastest {
-		if every == 0 {
-			every = o.Interval
-		}
-		r.devices[i].fresh = newFreshness(every, r.opened)
+	for i := range r.devices {
+		read := &r.devices[i].read
+		*read = slices.DeleteFunc(*read, func(p blockEntity) bool { return !slices.Contains(p.block.own[p.index], true) })
+		slices.SortStableFunc(*read, func(a, b blockEntity) int { return cmp.Compare(a.block.every, b.block.every) })
 	}
+}
+
+// ofEntity reports whether a field says something of an entity, and not of the node.
+func ofEntity(id field.ID) bool {
+	d, ok := field.ByID(id)
+	return !ok || d.Level != field.Global
 }
 
 func (r *readings) columns() []collector.Column { return r.cols }
@@ -109,7 +119,7 @@ func (r *readings) columns() []collector.Column { return r.cols }
 func (r *readings) sample(row []float64, due []bool) error {
 	for i := range r.devices {
 		d := &r.devices[i]
-		d.due, d.moved, d.lost, d.blanked = false, false, false, blanked{}
+		d.due, d.lost, d.blanked = false, false, blanked{}
 	}
 	starting := false
 	for _, b := range r.blocks {
@@ -122,8 +132,9 @@ func (r *readings) sample(row []float64, due []bool) error {
 		if err != nil {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
-		r.take(b, row, due)
-		starting = starting || b.awaited(r.now().Sub(r.opened))
+		now := r.now()
+		r.take(b, row, due, now)
+		starting = starting || b.awaited(now.Sub(r.opened))
 	}
 	err := r.judge(r.now())
 	if starting {
@@ -132,26 +143,34 @@ func (r *readings) sample(row []float64, due []bool) error {
 	return err
 }
 
-// take copies the cells of a block into the row.
-func (r *readings) take(b *block, row []float64, due []bool) {
+// since is a time in µs since Open, from 1.
+func (r *readings) since(now time.Time) int64 { return now.Sub(r.opened).Microseconds() + 1 }
+
+// take copies the cells of a block into the row, those that are gone as blanks.
+func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
 	nf := len(b.fields)
+	this := reading{now: r.since(now), clock: now.UnixMicro(), before: b.looked, patience: patience(b.every).Microseconds()}
+	b.looked = this.clock
 	answered, profiled := 0, false
 	for e, device := range b.devices {
-		d := &r.devices[device]
+		d, s := &r.devices[device], &b.states[e]
 		d.due = true
-		newest, values, blanks, read := int64(0), 0, 0, false
+		*s = state{}
+		values, blanks, read := 0, 0, false
 		for i, c := range b.cells[e*nf : (e+1)*nf] {
+			own, seen := b.own[e][i], &b.seen[e*nf+i]
 			read = read || c.micros != 0 || !c.status.pending()
-			if c.micros == 0 {
-				c.value = math.NaN() // never read, whatever the value says
+			d.lost = d.lost || c.status == statusLost
+			if polled(field.ID(b.fields[i])) {
+				seen.see(c.micros, &this)
 			}
-			if !b.ofNode[i] || d.nodeOnly {
-				newest = max(newest, c.micros)
+			if own {
+				s.add(seen, c.value)
 			}
 			switch {
-			case c.status == statusLost:
-				d.lost = true
-			case b.ofNode[i] || c.status != statusOK || c.micros == 0:
+			case c.micros == 0, seen.gone:
+				c.value = math.NaN() // never read, or no more, whatever the value says
+			case !own || c.status != statusOK:
 			case math.IsNaN(c.value):
 				blanks++
 			default:
@@ -165,11 +184,7 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 			answered++
 		}
 		profiled = profiled || values > 0
-		d.blanked.add(b, e, values, blanks, newest)
-		// Each block has its own clock: those that are read seldom are older.
-		if newest != 0 && newest != b.newest[e] {
-			b.newest[e], d.moved = newest, true
-		}
+		d.blanked.add(b, e, values, blanks, s.micros)
 	}
 	// A GPU that is divided by MIG has no profiling values, its instances have.
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
@@ -178,11 +193,9 @@ func (r *readings) take(b *block, row []float64, due []bool) {
 // startPatience is how long the first values of a block are waited for at most.
 const startPatience = 10 * time.Second
 
-// awaited reports whether the first values of a block may still come, so long after
-// Open. A GPU may never have had an XID.
+// awaited reports whether the first values of a block may still come, so long after Open.
 func (b *block) awaited(since time.Duration) bool {
-	onlyXIDs := len(b.fields) == 1 && field.ID(b.fields[0]) == field.XIDErrors
-	return !b.ready && !onlyXIDs && since <= min(patience(b.every), startPatience)
+	return !b.ready && since <= min(patience(b.every), startPatience)
 }
 
 // judge says which devices were not really sampled.
@@ -190,15 +203,15 @@ func (r *readings) judge(now time.Time) error {
 	var errs []error
 	for i := range r.devices {
 		d := &r.devices[i]
-		if !d.due {
+		if !d.due || len(d.read) == 0 {
 			continue
 		}
-		d.fresh.see(d.moved, now)
-		err := d.fresh.verdict(now)
+		var err error
+		d.dated, err = verdict(d.read, r.since(now))
 		switch {
 		case d.lost:
 			err = statusLost
-		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(d.fresh.patience/2):
+		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(patience(d.read[0].block.every)/2):
 			err = errBlanked
 		}
 		if err != nil {

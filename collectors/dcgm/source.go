@@ -33,6 +33,7 @@ type part interface {
 type source struct {
 	devices []collector.Device
 	columns []collector.Column
+	values  *readings // one of the parts
 	parts   []part
 	from    []int // by part: its first column; one more than parts
 }
@@ -40,10 +41,12 @@ type source struct {
 var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
+	_ collector.Dater     = (*source)(nil)
 )
 
-func newSource(devices []collector.Device, parts ...part) *source {
-	out := &source{devices: devices, parts: parts, from: []int{0}}
+func newSource(devices []collector.Device, values *readings, more ...part) *source {
+	parts := append([]part{values}, more...)
+	out := &source{devices: devices, values: values, parts: parts, from: []int{0}}
 	for _, p := range parts {
 		out.columns = append(out.columns, p.columns()...)
 		out.from = append(out.from, len(out.columns))
@@ -53,6 +56,11 @@ func newSource(devices []collector.Device, parts ...part) *source {
 
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
+
+// Dated is when the engine has read the values of a device.
+func (s *source) Dated(device int) int64 {
+	return s.values.devices[device].dated * int64(time.Microsecond)
+}
 
 // Sample calls the parts one after the other. Once the connection is lost nothing
 // of it works again: all devices fail, and the session ends. A source that is starting

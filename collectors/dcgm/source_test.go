@@ -6,62 +6,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/pkg/collector"
 )
-
-// TestReconnect: a lost connection ends the session, and the next Open works.
-// Nothing is left of either.
-func TestReconnect(t *testing.T) {
-	f := func(name string, lose func(*dcgmtest.Engine)) {
-		t.Helper()
-		e := simulate(t, dcgmtest.Config{GPUs: 2})
-		c := open1(t, remote(e), everyKind...)
-		c.mustSample(t)
-		lose(e)
-		for i := range c.sources {
-			if err := c.sample(i); !errors.Is(err, collector.ErrColumnsChanged) || !errors.Is(err, collector.ErrNotLoaded) {
-				t.Errorf("%s: source %d: %v, want %v for %v", name, i, err, collector.ErrColumnsChanged, collector.ErrNotLoaded)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Errorf("%s: close what is lost: %v", name, err)
-		}
-		again := open1(t, remote(e), everyKind...)
-		again.mustSample(t)
-		if err := again.Close(); err != nil {
-			t.Errorf("%s: close: %v", name, err)
-		}
-		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-			t.Errorf("%s: left over (-want +got):\n%s", name, diff)
-		}
-	}
-	f("engine restarted", func(e *dcgmtest.Engine) { e.Restart() })
-	f("engine away for a while", func(e *dcgmtest.Engine) { e.Stop(-21); e.Start() })
-}
-
-// TestStopped: while the engine is away Open says so each time and takes nothing.
-func TestStopped(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 1})
-	c := open1(t, remote(e), everyKind...)
-	e.Stop(-21)
-	if err := c.sample(0); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("got %v", err)
-	}
-	for range 3 {
-		if _, err := openAs(t, remote(e), everyKind...); !errors.Is(err, collector.ErrNotLoaded) {
-			t.Errorf("open: %v", err)
-		}
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-		t.Errorf("left over (-want +got):\n%s", diff)
-	}
-}
 
 // TestEmbeddedFails: an engine in this process that fails can be started again once
 // the collector that has it is closed.
@@ -106,7 +53,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s took %v", cost.Call, cost.Time)
 		}
 	}
-	if got["dcgmEntitiesGetLatestValues"] != 6 || got["dcgmGetMultipleValuesForField"] != 1 { // of values and of XIDs
+	if got["dcgmEntitiesGetLatestValues"] != 7 || got["dcgmGetValuesSince_v2"] != 1 { // of values, of XIDs, and once of what shows that the engine lives
 		t.Errorf("calls: %v", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 var (
 	_ [unsafe.Sizeof(entity{})]byte = [C.sizeof_wg_entity]byte{}
 	_ [unsafe.Sizeof(cell{})]byte   = [C.sizeof_wg_cell]byte{}
+	_ [unsafe.Sizeof(event{})]byte  = [C.sizeof_wg_event]byte{}
 )
 
 func centities(e []entity) *C.wg_entity { return (*C.wg_entity)(unsafe.Pointer(&e[0])) }
@@ -85,16 +86,14 @@ func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	return out, nil
 }
 
-// since reads the values of one field of one GPU that are newer than micros,
-// oldest first.
-func (e *engine) since(gpu uint32, fieldID uint16, micros int64) ([]cell, error) {
-	const room = 64 // values between two ticks
-	values := (*C.wg_value1)(C.malloc(room * C.sizeof_wg_value1))
-	defer C.free(unsafe.Pointer(values))
-	out := make([]cell, room)
-	n := C.int(room)
-	r := C.wg_since(e.table, e.handle, C.int(gpu), C.uint16_t(fieldID), C.int64_t(micros+1), values, ccells(out), &n)
-	return out[:n], answer(r)
+// since fills events with the values that entities of a block of one field have after a
+// time stamp each, and returns how many they are: entity by entity, oldest first. What
+// has no room is left out. It allocates nothing unless it fails.
+func (e *engine) since(b *block, after []int64, events []event) (int, error) {
+	n := C.int(len(events))
+	r := C.wg_since(e.table, e.handle, C.uintptr_t(b.group), C.uintptr_t(b.watched), centities(b.entities), (*C.int64_t)(unsafe.Pointer(&after[0])),
+		C.uint32_t(len(b.entities)), (*C.wg_event)(unsafe.Pointer(&events[0])), &n)
+	return int(n), answer(r)
 }
 
 // watchHealth makes the engine watch what its health checks judge.

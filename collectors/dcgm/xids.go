@@ -3,7 +3,7 @@
 package dcgm
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,62 +17,188 @@ import (
 )
 
 const (
-	xidSlots   = 4               // XIDs of a GPU that one row holds; more wait for the next tick
-	xidPending = 256             // that wait at most; what a storm brings beyond is lost, which is logged
-	xidKeep    = 5 * time.Minute // how long the engine keeps them
+	slotsOfGPU      = 4               // XIDs of a GPU that one row holds; more wait for the next tick
+	slotsOfInstance = 2               // of an instance
+	xidPending      = 256             // that wait at most; what a storm brings beyond is a gap
+	xidRoom         = 256             // that one call returns at most
+	xidKeep         = 5 * time.Minute // how long the engine keeps them
+	lifeEvery       = 10 * time.Second
+	lifeSlack       = time.Millisecond // by which an XID may be stamped before it is there
 )
 
-// xids supplies the event columns behind DCGM_EXP_XID_ERRORS_*. The engine keeps
-// a history of the field, so that none is lost between two ticks: a time stamp
-// that has moved makes it ask for everything since the one before. XIDs from before
-// Open are not reported.
+// xids supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and the event columns behind
+// DCGM_EXP_XID_ERRORS_*. The engine keeps a history of them, by GPU, GPU instance and compute
+// instance, whether anything watches them or not: a time stamp that has moved makes it ask
+// for everything since the one before, and Open begins where the former session ended. XIDs from
+// before the first session are not reported.
 type xids struct {
 	engine *engine
-	block  *block
 	log    *zap.Logger
 	cols   []collector.Column
-	gpus   []xidGPU // in the order of the block's entities
+
+	block   *block      // of all entities that can have XIDs
+	of      []int       // by entity: index into devices
+	fetched []int64     // by entity: time stamp of the newest XID that was fetched or is not wanted, Unix µs
+	life    *block      // a field of one GPU, whose history shows since when the engine lives; nil: there is none
+	devices []xidDevice // that have columns
+
 	buffer scratch
+	events []event
+	now    func() time.Time
+	looked time.Time // when life was read
+	failed bool      // the last call for the history, which was logged
 
 	reads, histories cost
 }
 
-type xidGPU struct {
-	last    int64     // Unix µs, of the newest that was read
-	pending []float64 // codes that wait for a row
-	lost    bool      // some were, which was logged
+// xidDevice is a GPU, an instance or a compute instance.
+type xidDevice struct {
+	device int    // of the source
+	number uint32 // of the GPU, for logs
+	last   int    // column of the last XID; -1: not asked for
+	slots  []int  // event columns
+	until  int    // column of field.XIDsUntil; -1: no events are asked for
+	since  int    // of field.XIDsSince; -1: it is an instance
+
+	whole   float64 // from when on all of them are reported, Unix µs; 0: as the former session was
+	pending []cell  // that wait for a row, by time
+	put     int64   // time stamp of the last one in a row
+	code    float64 // the last one
+	at      int64   // its time stamp; 0: there was none
+	armed   bool    // the engine has answered for it
+	lost    bool    // some were, which was logged
 }
 
 var _ part = (*xids)(nil)
 
-// newXIDs watches the XIDs of a node's GPUs; nil if the list does not ask for them
-// or the engine does not offer them.
-func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*xids, error) {
+// newXIDs watches the XIDs of a node's GPUs and their instances; nil if the list does not
+// ask for them or the engine does not offer them. until is what former sessions have
+// reported, by device.
+func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (*xids, error) {
+	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
+	if !last && !events || len(n.byKind(kindGPU)) == 0 {
+		return nil, nil
+	}
+	x := &xids{engine: e, log: o.Log, now: time.Now, buffer: e.newScratch(valuesPerRemoteCall), events: make([]event, xidRoom)}
+	x.reads.call, x.histories.call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
+	if err := x.watch(n, refused, o); err != nil || len(x.block.fields) == 0 {
+		return nil, err
+	}
+	for _, d := range x.block.devices {
+		x.bind(d, n, last, events)
+	}
+	for _, device := range x.block.devices {
+		x.of = append(x.of, slices.IndexFunc(x.devices, func(d xidDevice) bool { return d.device == device }))
+	}
+	return x, x.begin(n, until, list, o)
+}
+
+// watch makes the engine watch the XIDs of every entity that can have them.
+func (x *xids) watch(n *node, refused refusals, o Options) error {
 	gpus := n.byKind(kindGPU)
-	if !asks(list, field.XIDEvent) || len(gpus) == 0 {
-		return nil, nil
+	all := slices.Concat(gpus, n.byKind(kindInstance), n.byKind(kindCompute))
+	b := newBlock(n, kindGPU, o.Interval, all, []uint16{uint16(field.XIDErrors)})
+	for c, device := range n.computes {
+		b.devices, b.entities = append(b.devices, device), append(b.entities, c)
 	}
-	b := newBlock(n, kindGPU, o.Interval, gpus, []uint16{uint16(field.XIDErrors)})
 	b.keep = xidKeep
-	if err := b.watch(e, refused); err != nil {
-		return nil, fmt.Errorf("watch XIDs: %w", err)
+	err := b.watch(x.engine, refused)
+	if err == nil && len(b.fields) == 0 && len(b.entities) > len(gpus) { // an engine that has them of GPUs alone
+		b = newBlock(n, kindGPU, o.Interval, gpus, []uint16{uint16(field.XIDErrors)})
+		b.keep = xidKeep
+		err = b.watch(x.engine, refused)
 	}
-	if len(b.fields) == 0 {
-		return nil, nil
+	if err != nil {
+		return fmt.Errorf("watch XIDs: %w", err)
 	}
-	b.divide(valuesPerRemoteCall)
-	x := &xids{engine: e, block: b, log: o.Log, buffer: e.newScratch(valuesPerRemoteCall)}
-	x.reads.call, x.histories.call = "dcgmEntitiesGetLatestValues", "dcgmGetMultipleValuesForField"
-	if err := b.read(e, x.buffer); err != nil {
-		return nil, fmt.Errorf("read XIDs: %w", err)
+	x.block = b
+	if len(b.fields) > 0 {
+		b.divide(valuesPerRemoteCall)
 	}
-	for i, d := range gpus {
-		x.gpus = append(x.gpus, xidGPU{last: b.cells[i].micros})
-		for slot := range xidSlots {
-			x.cols = append(x.cols, collector.Column{Device: d, Field: field.XIDEvent, Labels: []collector.Label{{Name: "slot", Value: strconv.Itoa(slot)}}})
+	return nil
+}
+
+// bind adds the columns of a device, once.
+func (x *xids) bind(device int, n *node, last, events bool) {
+	if slices.ContainsFunc(x.devices, func(d xidDevice) bool { return d.device == device }) {
+		return
+	}
+	column := func(id field.ID, labels ...collector.Label) int {
+		x.cols = append(x.cols, collector.Column{Device: device, Field: id, Labels: labels})
+		return len(x.cols) - 1
+	}
+	d := xidDevice{device: device, number: n.entities[device].id, last: -1, until: -1, since: -1}
+	if last {
+		d.last = column(field.XIDErrors)
+	}
+	if events {
+		slots := slotsOfInstance
+		if n.entities[device].kind == kindGPU {
+			slots = slotsOfGPU
+			d.since = column(field.XIDsSince)
+		}
+		for slot := range slots {
+			d.slots = append(d.slots, column(field.XIDEvent, collector.Label{Name: "slot", Value: strconv.Itoa(slot)}))
+		}
+		d.until = column(field.XIDsUntil)
+	}
+	x.devices = append(x.devices, d)
+}
+
+// begin decides which of the engine's XIDs were reported.
+func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Options) error {
+	if err := x.block.read(x.engine, x.buffer); err != nil {
+		return fmt.Errorf("read XIDs: %w", err)
+	}
+	x.fetched = make([]int64, len(x.block.cells))
+	for i, c := range x.block.cells {
+		d := &x.devices[x.of[i]]
+		last, known := until[n.devices[d.device].ID]
+		if !known {
+			last = c.micros
+		}
+		x.fetched[i], d.put = last, max(d.put, last)
+	}
+	lives, err := x.lives(n, list, o)
+	if err != nil {
+		return err
+	}
+	for i := range x.devices {
+		d := &x.devices[i]
+		d.whole = float64(x.now().UnixMicro())
+		last, known := until[n.devices[d.device].ID]
+		if known && lives != 0 && lives <= last+2*lifeSlack.Microseconds() {
+			d.whole = 0
 		}
 	}
-	return x, nil
+	return nil
+}
+
+// lives returns a time stamp at which the engine was alive already, the oldest that is to
+// be had; 0 if there is none. For that the engine keeps the history of a field that
+// the list does not ask for: it remembers one watch of a field by each client.
+func (x *xids) lives(n *node, list []field.Reading, o Options) (int64, error) {
+	id := uint16(65) // DCGM_FI_DEV_COMPUTE_MODE
+	if asks(list, field.ID(id)) {
+		id = 66 // DCGM_FI_DEV_PERSISTENCE_MODE
+	}
+	b := newBlock(n, kindGPU, max(lifeEvery, o.Interval), n.byKind(kindGPU)[:1], []uint16{id})
+	b.keep = xidKeep
+	switch err := b.watch(x.engine, refusals{}); {
+	case severed(err):
+		return 0, fmt.Errorf("watch the engine: %w", err)
+	case err != nil || len(b.fields) == 0:
+		return 0, nil
+	}
+	b.divide(1)
+	x.life = b
+	switch count, err := x.engine.since(b, []int64{0}, x.events[:1]); {
+	case severed(err):
+		return 0, err
+	case err != nil || count == 0:
+		return 0, nil
+	}
+	return x.events[0].micros, nil
 }
 
 func asks(list []field.Reading, id field.ID) bool {
@@ -81,63 +207,110 @@ func asks(list []field.Reading, id field.ID) bool {
 
 func (x *xids) columns() []collector.Column { return x.cols }
 
-// sample puts what is new into the row. Its cells are NaN on entry.
+// sample puts what is new into the row. Its event cells are NaN on entry.
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
 	err := x.block.read(x.engine, x.buffer)
 	x.reads.add(len(x.block.chunks), start)
+	if err == nil && x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
+		x.looked = start
+		err = x.life.read(x.engine, x.buffer)
+		x.reads.add(1, start)
+	}
 	if err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
-	var errs []error
-	for i := range x.gpus {
-		g := &x.gpus[i]
-		if c := x.block.cells[i]; c.micros > g.last {
-			if err := x.fetch(g, x.block.entities[i].id, c); err != nil {
-				errs = append(errs, &collector.DeviceError{Device: x.block.devices[i], Err: err})
-			}
-		}
-		g.put(row[i*xidSlots:(i+1)*xidSlots], due[i*xidSlots:])
+	for i := range x.devices {
+		x.devices[i].armed = false
 	}
-	return errors.Join(errs...)
+	fetch := false
+	for i, c := range x.block.cells {
+		d := &x.devices[x.of[i]]
+		d.armed = d.armed || c.status == statusOK || c.status == statusNoData
+		if c.micros > d.at && !math.IsNaN(c.value) {
+			d.at, d.code = c.micros, c.value
+		}
+		fetch = fetch || c.micros > x.fetched[i]
+	}
+	if fetch && x.devices[0].until >= 0 {
+		if err := x.fetch(); err != nil {
+			return err
+		}
+	}
+	for i := range x.devices {
+		x.devices[i].fill(row, due, x.life)
+	}
+	return nil
 }
 
-// fetch reads what happened since the last time.
-func (x *xids) fetch(g *xidGPU, gpu uint32, newest cell) error {
-	if math.IsNaN(newest.value) { // the engine has read that there is none
-		g.last = newest.micros
+// fetch reads what happened since the last time. What it cannot have it tries again.
+func (x *xids) fetch() error {
+	start := time.Now()
+	count, err := x.engine.since(x.block, x.fetched, x.events)
+	x.histories.add(1, start)
+	if severed(err) {
+		return fmt.Errorf("read the history of XIDs: %w", err)
+	}
+	if err != nil && !x.failed {
+		x.log.Warn("XIDs cannot be read and are not counted meanwhile", zap.Error(err))
+	}
+	if x.failed = err != nil; x.failed {
 		return nil
 	}
-	start := time.Now()
-	cells, err := x.engine.since(gpu, uint16(field.XIDErrors), g.last)
-	x.histories.add(1, start)
-	if err != nil {
-		return fmt.Errorf("read XIDs since %d µs: %w", g.last, err)
-	}
-	for _, c := range cells {
-		g.last = max(g.last, c.micros)
+	for _, e := range x.events[:count] {
+		x.fetched[e.of] = max(x.fetched[e.of], e.micros)
+		d := &x.devices[x.of[e.of]]
 		switch {
-		case math.IsNaN(c.value) || c.value < 0:
-		case len(g.pending) < xidPending:
-			g.pending = append(g.pending, c.value)
-		case !g.lost:
-			g.lost = true
-			x.log.Warn("more XIDs than rows can hold, some are not counted", zap.Uint32("device", gpu))
+		case math.IsNaN(e.value) || e.value <= 0:
+		case len(d.pending) < xidPending:
+			d.pending = append(d.pending, e.cell)
+		default:
+			d.whole = float64(x.now().UnixMicro())
+			if !d.lost {
+				d.lost = true
+				x.log.Warn("more XIDs than rows can hold, some are not counted", zap.Uint32("device", d.number))
+			}
+		}
+	}
+	for i := range x.devices { // those of a compute instance and of its GPU instance are of one device
+		slices.SortStableFunc(x.devices[i].pending, func(a, b cell) int { return cmp.Compare(a.micros, b.micros) })
+	}
+	for i, c := range x.block.cells { // one without a number, say
+		if count < len(x.events) {
+			x.fetched[i] = max(x.fetched[i], c.micros)
 		}
 	}
 	return nil
 }
 
-// put moves codes that wait into the due cells of a row.
-func (g *xidGPU) put(cells []float64, due []bool) {
-	n := 0
-	for i := range cells {
-		if n < len(g.pending) && due[i] {
-			cells[i] = g.pending[n]
-			n++
+// fill moves XIDs that wait into the due cells of a row.
+func (d *xidDevice) fill(row []float64, due []bool, life *block) {
+	if d.last >= 0 && due[d.last] {
+		row[d.last] = math.NaN()
+		switch {
+		case d.at != 0:
+			row[d.last] = d.code
+		case d.armed:
+			row[d.last] = 0
 		}
 	}
-	g.pending = append(g.pending[:0], g.pending[n:]...)
+	used := 0
+	for _, i := range d.slots {
+		if used < len(d.pending) && due[i] {
+			row[i], d.put = d.pending[used].value, d.pending[used].micros
+			used++
+		}
+	}
+	d.pending = slices.Delete(d.pending, 0, used)
+	if len(d.pending) == 0 && life != nil {
+		d.put = max(d.put, life.cells[0].micros-lifeSlack.Microseconds())
+	}
+	if d.until >= 0 && due[d.until] {
+		row[d.until] = float64(d.put)
+	}
+	if d.since >= 0 && due[d.since] {
+		row[d.since] = d.whole
+	}
 }
 
 func (x *xids) calls() []collector.CallCost {

@@ -6,10 +6,10 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -58,61 +58,6 @@ func wantEvents(tb testing.TB, what string, got map[string][]float64, want map[s
 	}
 }
 
-// TestXIDs: each XID is reported once, however many there are between two ticks, and
-// those from before Open are not.
-func TestXIDs(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
-	e.XIDAt(0, 31, time.Now().Add(-time.Hour))
-	c := open1(t, remote(e), temperature, xidCount)
-	a, b := nvmltest.UUID(0), nvmltest.UUID(1)
-	wantEvents(t, "before", events(t, c), nil)
-	e.ResetCalls()
-	wantEvents(t, "none", events(t, c), nil)
-	if n := e.Calls("dcgmGetMultipleValuesForField"); n != 0 {
-		t.Errorf("asked %d times for XIDs when there were none", n)
-	}
-	e.XID(0, 79)
-	wantEvents(t, "one", events(t, c), map[string][]float64{a: {79}})
-	wantEvents(t, "one, later", events(t, c), nil)
-	e.XID(0, 13)
-	e.XID(1, 13)
-	e.XID(0, 13)
-	e.XID(0, 43)
-	wantEvents(t, "several", events(t, c), map[string][]float64{a: {13, 13, 43}, b: {13}})
-	wantEvents(t, "several, later", events(t, c), nil)
-}
-
-// TestXIDStorm: more XIDs than a row or a call can hold come with the next ticks.
-func TestXIDStorm(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature, xidCount)
-	now := time.Now()
-	var want []float64
-	for i := range 150 {
-		e.XIDAt(0, 100+i, now.Add(-time.Duration(150-i)*time.Microsecond))
-		want = append(want, float64(100+i))
-	}
-	wantEvents(t, "storm", drain(t, c), map[string][]float64{nvmltest.UUID(0): want})
-	if e.Trouble() != nil {
-		t.Error(e.Trouble())
-	}
-}
-
-// TestXIDsOfLaterSession: a collector reports the XIDs since its own Open.
-func TestXIDsOfLaterSession(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	gpu := nvmltest.UUID(0)
-	for n := range 3 {
-		c := open1(t, remote(e), temperature, xidCount)
-		wantEvents(t, "from before", drain(t, c), nil)
-		e.XID(0, 10+n)
-		wantEvents(t, "since", drain(t, c), map[string][]float64{gpu: {float64(10 + n)}})
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestLostXIDs: an engine that refuses XIDs costs only them.
 func TestLostXIDs(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
@@ -123,5 +68,49 @@ func TestLostXIDs(t *testing.T) {
 		if col.Field == field.XIDEvent {
 			t.Errorf("there is a column for XIDs that cannot be had: %+v", col)
 		}
+	}
+}
+
+// TestHistoryFails: XIDs whose history cannot be read are counted later, and cost no other
+// value meanwhile.
+func TestHistoryFails(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, remote(e), temperature, xidCount)
+	c.mustSample(t)
+	e.Return("dcgmGetValuesSince_v2", -3)
+	e.XID(0, 13)
+	for range 2 {
+		wantEvents(t, "without a history", events(t, c), nil)
+	}
+	if n := c.logs.FilterMessageSnippet("XIDs cannot be read").Len(); n != 1 {
+		t.Errorf("logged %d times, want once", n)
+	}
+	e.Return("dcgmGetValuesSince_v2", 0)
+	wantEvents(t, "afterwards", events(t, c), map[string][]float64{nvmltest.UUID(0): {13}})
+}
+
+// TestStormOfXIDs: of more than can wait for rows some are not counted, which is a gap.
+func TestStormOfXIDs(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, remote(e), temperature, xidCount)
+	c.mustSample(t)
+	since := func() float64 {
+		i := slices.IndexFunc(c.sources[0].Columns(), func(col collector.Column) bool { return col.Field == field.XIDsSince })
+		return c.row[0][i]
+	}
+	began := since()
+	x := c.sources[0].(*source).parts[1].(*xids)
+	for range xidPending - 1 {
+		x.devices[0].pending = append(x.devices[0].pending, cell{value: 31, micros: 1})
+	}
+	for code := range 3 {
+		e.XID(0, 100+code)
+	}
+	all := drain(t, c)[nvmltest.UUID(0)]
+	if len(all) != xidPending || all[xidPending-1] != 100 {
+		t.Errorf("%d XIDs, the last %v; want %d and 100", len(all), all[len(all)-1], xidPending)
+	}
+	if since() <= began {
+		t.Error("no gap is said")
 	}
 }

@@ -58,6 +58,7 @@ type xids struct {
 	now  func() time.Time
 
 	set   eventSet  // nil while none is open
+	whole time.Time // since when none was missed
 	retry time.Time // not before that is a set opened again
 	pause time.Duration
 	deaf  bool // and it is logged that no set is open
@@ -94,7 +95,7 @@ func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
 	case err != nil:
 		x.fail(x.now(), err)
 	}
-	x.set = set
+	x.set, x.whole = set, x.now()
 	return x, nil
 }
 
@@ -165,7 +166,7 @@ func (x *xids) reopen(now time.Time) {
 		x.fail(now, err)
 		return
 	}
-	x.set, x.pause, x.deaf = set, 0, false
+	x.set, x.whole, x.pause, x.deaf = set, x.now(), 0, false
 }
 
 // fail notes that no event set is open.
@@ -204,6 +205,7 @@ func (x *xids) add(e xid) {
 	if len(x.waiting) == mostWaiting {
 		x.waiting = x.waiting[1:]
 		x.lost++
+		x.whole = x.now()
 	}
 	x.waiting = append(x.waiting, e)
 	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
@@ -238,6 +240,7 @@ type eventsPart struct {
 	cols      []collector.Column
 	latest    []int   // columns of XIDErrors
 	slots     [][]int // event columns by device
+	since     int     // column of XIDsSince; -1: no events are asked for
 	used      []int   // by device, of the row in hand
 	logged    uint64  // events that were logged to be lost
 }
@@ -251,7 +254,7 @@ func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {
 		return nil
 	}
 	devices := 1 + len(g.instances)
-	p := &eventsPart{xids: x, instances: g.instances, slots: make([][]int, devices), used: make([]int, devices)}
+	p := &eventsPart{xids: x, instances: g.instances, slots: make([][]int, devices), since: -1, used: make([]int, devices)}
 	for _, r := range fields {
 		for d := range devices {
 			switch r.Desc.ID {
@@ -264,6 +267,9 @@ func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {
 				}
 				for i := range n {
 					p.slots[d] = append(p.slots[d], p.addColumn(d, r.Desc.ID, collector.Label{Name: "slot", Value: strconv.Itoa(i)}))
+				}
+				if d == 0 {
+					p.since = p.addColumn(d, field.XIDsSince)
 				}
 			}
 		}
@@ -303,6 +309,9 @@ func (p *eventsPart) sample(row []float64, due []bool) error {
 	p.poll()
 	p.fillLatest(row, due)
 	p.fillEvents(row, due)
+	if p.since >= 0 && due[p.since] && p.set != nil {
+		row[p.since] = float64(p.whole.UnixMicro())
+	}
 	if p.reconfigured {
 		return collector.ErrColumnsChanged
 	}

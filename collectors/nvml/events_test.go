@@ -106,7 +106,7 @@ func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 		if c.Field == field.XIDErrors {
 			to = out.Last
 		}
-		if !math.IsNaN(row[i]) {
+		if !math.IsNaN(row[i]) && c.Field != field.XIDsSince {
 			to[c.Device] = append(to[c.Device], row[i])
 		}
 	}
@@ -368,5 +368,46 @@ func TestEventsUnsupported(t *testing.T) {
 	s := &fakeEvents{refuse: errNoEvents}
 	if x, err := openXIDs(s.open, zap.NewNop()); x != nil || !errors.Is(err, errNoEvents) {
 		t.Errorf("got %v, %v", x, err)
+	}
+}
+
+// TestXIDsSince: the time from which on none was missed is that at which the event set was
+// opened, and again opened, and at which too many have come.
+func TestXIDsSince(t *testing.T) {
+	s := &fakeEvents{}
+	p := fakeEventsPart(t, s, zap.NewNop())
+	clock := time.Unix(1_700_000_000, 0)
+	p.now = func() time.Time { return clock }
+	since := func() time.Time {
+		t.Helper()
+		row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
+		if err := p.sample(row, slices.Repeat([]bool{true}, len(row))); err != nil {
+			t.Fatal(err)
+		}
+		if math.IsNaN(row[p.since]) {
+			return time.Time{}
+		}
+		return time.UnixMicro(int64(row[p.since]))
+	}
+	opened := since()
+	clock = clock.Add(time.Minute)
+	if got := since(); opened.IsZero() || !got.Equal(opened) {
+		t.Errorf("after a minute: since %v, want %v", got, opened)
+	}
+	s.fail = nvml.ERROR_UNKNOWN
+	if got := since(); !got.IsZero() {
+		t.Errorf("without an event set: since %v", got)
+	}
+	s.fail = nvml.SUCCESS
+	clock = clock.Add(time.Minute)
+	if got := since(); !got.Equal(clock) {
+		t.Errorf("opened again: since %v, want %v", got, clock)
+	}
+	clock = clock.Add(time.Minute)
+	for range mostWaiting + 1 {
+		p.add(xid{13, noInstance, noInstance})
+	}
+	if got := since(); !got.Equal(clock) {
+		t.Errorf("too many: since %v, want %v", got, clock)
 	}
 }

@@ -20,8 +20,8 @@ What the collector ` + "`dcgm`" + ` reads, from the tables that it is made of. N
 
 The host engine reads in the background what is watched, and the collector takes the newest values of all entities from it at once. A
 field that the engine does not know or support is left out and named once in the log, with the reason; a value that it does not have
-(not supported, no permission, never read, profiling paused) is absent, never 0. A device whose time stamps do not move for four intervals
-(3 s at least) is ` + "`stalled`" + ` until they have moved again for half as long.
+(not supported, no permission, never read, profiling paused) is absent, never 0. A value whose time stamp does not move for four intervals
+(3 s at least) is absent until it has moved again for half as long, and a device of which all have stopped is ` + "`stalled`" + `.
 
 ## Entities
 
@@ -78,7 +78,7 @@ type derived struct {
 }
 
 func derivedFields() []derived {
-	const xids = "the engine's history of `DCGM_FI_DEV_XID_ERRORS`, from which each is taken once: "
+	const xids = "the engine's history of `DCGM_FI_DEV_XID_ERRORS`, from which each is taken once, also over sessions, with the labels of its MIG instance: "
 	const clocks = "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample: "
 	return []derived{
 		{field.XIDErrorsCount, xids + "XIDs in a window"},

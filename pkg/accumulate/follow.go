@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -23,7 +25,9 @@ type follow struct {
 
 	histograms []histogramTap
 	xids       []xidTap
+	since      []sinceTap
 	clocks     []clockTap
+	gaps       prometheus.Counter // nil: the source says nothing of gaps
 }
 
 // maxOverlap bounds how long the rings of two sources can hold the same instants. A
@@ -44,7 +48,12 @@ type deviceTap struct {
 type progress struct {
 	stamp int64 // the device's, of the last row counted
 	time  int64 // of the last row read
+	gap   gap   // the last one in its XIDs
 }
+
+// gap is a time from which the sources that were followed have no XIDs of a device, Unix µs.
+// A source with a history, which was not followed meanwhile, may have them.
+type gap struct{ from, to float64 }
 
 // bind replaces the follows by those of v. A ring that stays is read on from
 // where it was; the states of series are claimed from those there are.
@@ -114,8 +123,11 @@ func (s *Store) tap(f *follow, cell int) {
 		return // of the block that tapHistogram finds
 	}
 	switch col.Field {
-	case field.XIDEvent:
+	case field.XIDEvent, field.XIDsUntil:
 		s.tapXIDs(f, cell, col)
+	case field.XIDsSince:
+		f.since = append(f.since, sinceTap{device: col.Device, cell: cell, last: math.NaN()})
+		f.gaps = s.gaps.WithLabelValues(f.source.Collector)
 	case field.ClockEventReasons:
 		s.tapClocks(f, cell, col)
 	}
@@ -165,7 +177,7 @@ type cells struct{ from, to int }
 func (s *Store) tapXIDs(f *follow, cell int, col *collector.Column) {
 	for i := range f.xids {
 		if t := &f.xids[i]; t.device == col.Device {
-			t.cells = append(t.cells, cell)
+			t.add(cell, col.Field)
 			return
 		}
 	}
@@ -176,7 +188,9 @@ func (s *Store) tapXIDs(f *follow, cell int, col *collector.Column) {
 	x, ok := claim(&s.states, key{f.source.Devices[col.Device].ID, stateXIDs, ""},
 		always, func() *xids { return newXIDs(s.xidWindow) })
 	if ok {
-		f.xids = append(f.xids, xidTap{x, col.Device, []int{cell}, fields})
+		t := xidTap{xids: x, device: col.Device, until: -1, fields: fields}
+		t.add(cell, col.Field)
+		f.xids = append(f.xids, t)
 	}
 }
 
@@ -254,7 +268,46 @@ type xidTap struct {
 	*xids
 	device int
 	cells  []int
+	until  int // the cell of field.XIDsUntil; -1: there is none
 	fields []*field.Field
+}
+
+func (t *xidTap) add(cell int, id field.ID) {
+	if id == field.XIDsUntil {
+		t.until = cell
+	} else {
+		t.cells = append(t.cells, cell)
+	}
+}
+
+// new reports whether the events of a row count: those of a row that is not new do if they
+// happened in the last gap.
+func (t *xidTap) new(d *deviceTap, row *ring.Row) bool {
+	if d.news || t.until < 0 {
+		return d.news
+	}
+	until := row.Cells[t.until]
+	return until > d.gap.from && until <= d.gap.to
+}
+
+// sinceTap is the cell of field.XIDsSince of a device.
+type sinceTap struct {
+	device, cell int
+	last         float64
+}
+
+// miss notes a gap if the source's XIDs begin after the last row that was read.
+func (f *follow) miss(t *sinceTap, row *ring.Row) {
+	since := row.Cells[t.cell]
+	if since == t.last || math.IsNaN(since) {
+		return
+	}
+	t.last = since
+	p := f.devices[t.device].progress
+	if last := float64(p.time / int64(time.Microsecond)); last > 0 && since > last {
+		p.gap = gap{last, since}
+		f.gaps.Inc()
+	}
 }
 
 type clockTap struct {
@@ -268,6 +321,9 @@ type clockTap struct {
 // stamp did not advance was not sampled: its cells are old. Its events are new
 // all the same, for the XID of a lost device comes with the failure.
 func (f *follow) next(row *ring.Row) {
+	for i := range f.since {
+		f.miss(&f.since[i], row)
+	}
 	for i := range f.devices {
 		d := &f.devices[i]
 		if d.progress == nil {
@@ -332,7 +388,7 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 	}
 	for i := range f.xids {
 		t := &f.xids[i]
-		if !f.devices[t.device].news {
+		if !t.new(&f.devices[t.device], row) {
 			continue
 		}
 		for _, c := range t.cells {

@@ -50,6 +50,7 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descRows
 	ch <- descSeries
 	ch <- descStates
+	s.gaps.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. It may run during Sync.
@@ -60,4 +61,5 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(p.series.Load()))
 	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.inUse.Load()), "in_use")
 	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.kept.Load()), "kept")
+	s.gaps.Collect(ch)
 }

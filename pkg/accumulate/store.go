@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -56,6 +58,7 @@ type Store struct {
 	series  []Series
 	version uint64
 
+	gaps         *prometheus.CounterVec
 	rows         uint64 // read so far
 	goneOverruns uint64 // of rings that are no longer in the View
 	published    published
@@ -67,6 +70,10 @@ func New(o Options) *Store {
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
 		states:      states{held: make(map[key]*held)},
+		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "warpgauge_event_gaps_total",
+			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",
+		}, []string{"collector"}),
 	}
 }
 
@@ -78,8 +85,10 @@ func (s *Store) Sync(v *view.View, now time.Time) {
 	s.axis.advance(now)
 	changed := s.read() // of a ring that leaves, too: its last rows are not read later
 	if v != s.view {
-		s.bind(v)
-		s.read()
+		for _, next := range v.After(s.view) { // rows of sources that came and went since, too
+			s.bind(next)
+			s.read()
+		}
 		changed = true
 	}
 	if changed {

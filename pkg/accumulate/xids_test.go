@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
 )
 
 const (
@@ -167,5 +172,91 @@ func TestManyXIDsInATick(t *testing.T) {
 	}
 	if sum != 900 {
 		t.Errorf("counts within the window add up to %v, want 900", sum)
+	}
+}
+
+// withGaps adds to a board of one device the columns by which sessions follow each other.
+func withGaps(name string) (b *board, since, until *float64) {
+	b = newBoard(64, "GPU-a")
+	b.Collector = name
+	b.Columns = append(b.Columns, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
+	b.Ring = ring.Make(64, 1, len(b.Columns))
+	b.cells = append(b.cells, 0, 0)
+	return b, &b.cells[cellsPerDevice], &b.cells[cellsPerDevice+1]
+}
+
+func micros(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
+
+// TestGaps: sources that say from when on they have all XIDs leave a gap if the last row of
+// any source of the device was before. A source with a history closes it.
+func TestGaps(t *testing.T) {
+	s := New(Options{})
+	total := func(code string) float64 { return value(s, "GPU-a", xidTotal, "xid", code) }
+	gaps := func(what string, wantFirst, wantSecond float64) {
+		t.Helper()
+		for name, want := range map[string]float64{"first": wantFirst, "second": wantSecond} {
+			m := &dto.Metric{}
+			if err := s.gaps.WithLabelValues(name).Write(m); err != nil || m.GetCounter().GetValue() != want {
+				t.Errorf("%s: %v gaps of %s, want %v (%v)", what, m.GetCounter().GetValue(), name, want, err)
+			}
+		}
+	}
+	one, since, until := withGaps("first")
+	*since, *until = micros(-5), micros(-5)
+	one.row(at(0))
+	s.Sync(viewOf(one), at(0))
+	gaps("the first source", 0, 0)
+	*one.cell(0, cellXID), *until = 48, micros(1)
+	one.row(at(1))
+	s.Sync(viewOf(one), at(1))
+
+	next, since, until := withGaps("first") // its next session, without a gap
+	*since, *until = 0, micros(1)
+	next.row(at(2))
+	s.Sync(viewOf(next), at(2))
+	gaps("the session after it", 0, 0)
+
+	other, theirs, _ := withGaps("second") // another collector takes over
+	*theirs = micros(10)
+	*other.cell(0, cellXID) = 48
+	other.row(at(11))
+	s.Sync(viewOf(other), at(11))
+	gaps("another collector", 0, 1)
+	if got := total("48"); got != 2 {
+		t.Errorf("XID 48: %v, want 2", got)
+	}
+
+	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // the first one has had its rows all the while
+		*next.cell(0, cellXID), *until = x.code, micros(x.at)
+		next.row(at(x.at))
+	}
+	s.Sync(viewOf(next), at(20))
+	gaps("the first one again", 0, 1)
+	if total("63") != 1 || total("64") != 0 {
+		t.Errorf("XID 63 in the gap: %v, want 1; XID 64, which the other had: %v, want 0", total("63"), total("64"))
+	}
+	*since = micros(21) // more came than rows could hold
+	next.row(at(22))
+	next.row(at(23))
+	s.Sync(viewOf(next), at(23))
+	gaps("a source that has missed some", 1, 1)
+}
+
+// TestViewsBetween: what sources that came and went between two Syncs have had is counted.
+func TestViewsBetween(t *testing.T) {
+	s := New(Options{})
+	var onBoard view.Board
+	for i := range 10 {
+		b := newBoard(64, "GPU-a")
+		*b.cell(0, cellXID) = 48
+		b.row(at(float64(i)))
+		onBoard.Store(viewOf(b))
+		if i == 3 {
+			s.Sync(onBoard.Load(), at(float64(i)))
+		}
+	}
+	s.Sync(onBoard.Load(), at(10))
+	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 10 {
+		t.Errorf("%v XIDs, want 10", got)
 	}
 }

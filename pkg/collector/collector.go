@@ -62,6 +62,20 @@ type Source interface {
 	Sample(row []float64, due []bool) error
 }
 
+// Dater is an optional ability of a Source whose library keeps what it has read: Dated
+// returns when the values of a device that were read least recently were read, of those
+// that are read most often; Unix ns, 0 if that is not known. It is called after each Sample.
+type Dater interface {
+	Dated(device int) int64
+}
+
+// Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Resume
+// gets, before Open, the last field.XIDsUntil of each device by its ID, so that Open's
+// sources begin with the XIDs that no former session has reported.
+type Resumer interface {
+	Resume(until map[string]int64)
+}
+
 // Rescanner is an optional ability of a Collector: Rescan looks, cheaply and
 // without disturbing the sources, whether Open would now find other devices.
 // It may run concurrently with Sample, never with Close.

@@ -61,7 +61,7 @@ type Label struct{ Name, Value string }
 // Column says what one cell of a row is: device × field × further labels.
 type Column struct {
 	Device int      // index into Source.Devices
-	Field  field.ID // one of the list's Readings
+	Field  field.ID // one of the list's Readings, or of those that go with field.XIDEvent
 	// Labels distinguish several columns of one device and field (peer_gpu,
 	// health_watch …). Sorted by name.
 	Labels []Label

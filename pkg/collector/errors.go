@@ -14,6 +14,10 @@ var (
 	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
 	ErrColumnsChanged = errors.New("devices or columns changed")        // open again
 
+	// ErrMismatch says that the library and the daemon that it speaks to are of versions
+	// that do not go together. From Open.
+	ErrMismatch = errors.New("library and daemon are of different versions")
+
 	// ErrNothingToRead says that the field list asks for nothing that the
 	// collector or its devices supply, so that nothing is kept open. From Open.
 	ErrNothingToRead = errors.New("nothing to read")

@@ -90,18 +90,18 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 // as a stale one lies behind is not fresh either: the clock was set back, or the
 // process that writes the ring has gone mad, and the value could stay for ever.
 //
-// A source that is sampled seldom has three of its intervals: a device of which only
-// slow fields are read must not leave the page between two rows.
+// A device of which only slow fields are read has three of their intervals: it must not
+// leave the page between two readings.
 func (s *snapshot) judge(limit time.Duration, now int64) {
 	s.expires = math.MaxInt64
 	source, end := -1, 0
-	staleAfter := int64(0)
 	for d, stamp := range s.stamps {
 		for d >= end {
 			source++
 			end += len(s.view.Sources[source].Devices)
-			staleAfter = int64(max(limit, 3*s.view.Sources[source].Interval))
 		}
+		of := s.view.Sources[source]
+		staleAfter := int64(max(limit, 3*of.IntervalOf(d-end+len(of.Devices))))
 		ends := stamp + staleAfter
 		fresh := stamp != 0 && ends > now && stamp-staleAfter <= now
 		if fresh {

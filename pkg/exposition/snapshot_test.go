@@ -53,6 +53,24 @@ func TestASlowSourceHasThreeIntervals(t *testing.T) {
 	}
 }
 
+// TestSlowDevice: a device of which something is read every 30 s stays between two readings, next to
+// one that is read each second.
+func TestSlowDevice(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	src := &view.Source{
+		Devices: []collector.Device{{ID: "GPU-a"}, {ID: "link"}}, Ring: ring.Make(2, 2, 1), Columns: []collector.Column{{}},
+		Interval: time.Second, Every: []time.Duration{time.Second, 30 * time.Second},
+	}
+	for age, want := range map[time.Duration][2]bool{20 * time.Second: {true, true}, time.Minute: {false, true}, 2 * time.Minute: {}} {
+		var s snapshot
+		stamp := now.Add(-age).UnixNano()
+		src.Ring.Append(now.UnixNano(), []int64{stamp, stamp}, []float64{1})
+		if s.take(&view.View{Sources: []*view.Source{src}}, 30*time.Second, now); s.live[0] != want[0] || s.live[1] != want[1] {
+			t.Errorf("values of %v ago: fresh %v, want %v", age, s.live[:2], want)
+		}
+	}
+}
+
 // TestXIDsStay: the last XID of a device is shown while the device is stale, and by a
 // session that has not seen it.
 func TestXIDsStay(t *testing.T) {

@@ -48,7 +48,9 @@ var index = sync.OnceValue(func() *tables {
 			t.byID[part[i].ID] = &part[i]
 		}
 	}
-	t.byID[xidEvent.ID] = &xidEvent
+	for _, d := range []*Descriptor{&xidEvent, &xidsSince, &xidsUntil} {
+		t.byID[d.ID] = d
+	}
 	for _, d := range t.all {
 		t.name(d)
 		t.names = append(t.names, d.Name)

@@ -60,7 +60,7 @@ func TestByName(t *testing.T) {
 	f("DCGM_FI_DEV_FB_USED_RATIO", 254, 1)
 	f("DCGM_FI_DEV_CPU_UTIL_RATIO", 1100, 1)
 
-	for _, name := range []string{"", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP ", "XID_EVENT", "150"} {
+	for _, name := range []string{"", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP ", "XID_EVENT", "XIDS_SINCE", "XIDS_UNTIL", "150"} {
 		if d, _, ok := ByName(name); ok {
 			t.Errorf("ByName(%q) = %v", name, d.Name)
 		}

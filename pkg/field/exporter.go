@@ -13,6 +13,8 @@ const (
 	GPUHealth                               // DCGM_EXP_GPU_HEALTH_STATUS
 	P2PStatus                               // DCGM_EXP_P2P_STATUS
 	XIDEvent                                // not in any CSV: the cell holds the code of an XID that arrived in this tick
+	XIDsSince                               // not in any CSV: see IsXID
+	XIDsUntil                               // not in any CSV: see IsXID
 )
 
 // DCGM's ids of readings that are special to the exporter.
@@ -38,6 +40,24 @@ const mostEvents = 1 << 53
 // xidEvent is the reading behind the XID counters. No CSV can name it.
 var xidEvent = Descriptor{ID: XIDEvent, Name: "XID_EVENT", Kind: Int64, Level: ComputeInstance, Max: 100_000, Event: true,
 	Help: "Code of an XID that arrived in this tick"}
+
+// The columns next to those of XIDEvent, with which no XID is lost or counted twice when a
+// session follows another one.
+var (
+	// Of a GPU: from when on its source has all XIDs of it and its instances, Unix µs
+	// of our clock; 0: since the collector's former session, none is missing. A value
+	// that grows says that some may have been missed.
+	xidsSince = Descriptor{ID: XIDsSince, Name: "XIDS_SINCE", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Time from which on all XIDs are reported"}
+	// Of a device: the time stamp, in Unix µs of the source's own clock, up to which all
+	// its XIDs are in a row. The collector's next session gets it (collector.Resumer).
+	xidsUntil = Descriptor{ID: XIDsUntil, Name: "XIDS_UNTIL", Kind: Int64, Level: ComputeInstance, Max: mostEvents, Help: "Time up to which all XIDs were reported"}
+)
+
+// IsXID reports whether a reading is one of those about XIDs: what happened to a device
+// and stays true of it.
+func IsXID(id ID) bool {
+	return id == XIDErrors || id == XIDEvent || id == XIDsSince || id == XIDsUntil
+}
 
 // Input returns the reading that the field d is computed from, and false if a
 // collector supplies d itself.

@@ -124,7 +124,7 @@ var (
 	descProblem = prometheus.NewDesc("warpgauge_device_problem",
 		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
 	descAge = prometheus.NewDesc("warpgauge_sample_age_seconds",
-		"Age of the device's last successful sample. Absent before the first.", deviceLabels, nil)
+		"Age of the device's values: since the vendor's library has read them if it keeps them (DCGM), else since the last successful sample. Absent before the first.", deviceLabels, nil)
 )
 
 // CollectStates sends the state of a collector and its devices as metrics.

@@ -77,6 +77,20 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 	return s
 }
 
+// every returns by device how often one of its columns is due.
+func (s *schedule) every() []time.Duration {
+	out := make([]time.Duration, len(s.devices))
+	for i := range s.groups {
+		every := time.Duration(s.groups[i].every) * s.tick
+		for _, d := range s.groups[i].devices {
+			if out[d] == 0 || every < out[d] {
+				out[d] = every
+			}
+		}
+	}
+	return out
+}
+
 // interval returns the shortest interval that any field with this reading wants.
 func interval(r field.Reading, o Options) time.Duration {
 	switch {

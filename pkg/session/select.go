@@ -137,7 +137,7 @@ func number(name string) int {
 // and so does an XID that concerns the whole GPU.
 func (s *selecting) repeats(c collector.Column, d *collector.Device) bool {
 	return s.GPUs != nil && s.GPUs.Flexible() && d.Level == field.GPU && s.instances[d.ID][c.Field] &&
-		c.Field != field.XIDErrors && c.Field != field.XIDEvent
+		!field.IsXID(c.Field)
 }
 
 // bind returns what is shown of src; ok is false if nothing is.

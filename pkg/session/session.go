@@ -51,7 +51,10 @@ type Options struct {
 	RescanInterval time.Duration // how often to scan for other devices; 0 means 1 min
 	RingSpan       time.Duration // what a ring should hold; 0 means 1 min. At least 16, at most 1024 rows
 	Select         Selection     // the devices to show; the zero value shows all
-	Logger         *zap.Logger   // nil logs nothing
+	// Until is up to when the XIDs of each device were reported by former sessions, for a
+	// collector.Resumer.
+	Until  map[string]int64
+	Logger *zap.Logger // nil logs nothing
 
 	// Memory returns zeroed memory of so many words for all rings of the session, and
 	// what has to stay reachable as long as the memory is in use. Nil means Go's heap.
@@ -116,6 +119,9 @@ func New(open collector.Factory, list field.List, o Options) *Session {
 // Everything that it started has ended when it returns, however long a library
 // call takes. Call it once.
 func (s *Session) Run(ctx context.Context) error {
+	if r, ok := s.collector.(collector.Resumer); ok {
+		r.Resume(s.o.Until)
+	}
 	octx, stop := context.WithTimeout(ctx, OpenTimeout)
 	sources, err := s.collector.Open(octx, s.list)
 	stop()

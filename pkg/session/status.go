@@ -37,6 +37,7 @@ const (
 	CauseVanished  Cause = "vanished"     // discovery no longer finds the device
 	CauseNotBuilt  Cause = "not_built_in"
 	CauseNotLoaded Cause = "not_loaded"
+	CauseMismatch  Cause = "version_mismatch" // of a library and its daemon
 	CauseNoDevices Cause = "no_devices"
 	CauseOpening   Cause = "opening"  // Open has not returned
 	CauseOutdated  Cause = "outdated" // what was open no longer fits the driver
@@ -111,6 +112,8 @@ func CauseOf(err error) Cause {
 	switch {
 	case errors.Is(err, collector.ErrOutdated):
 		return CauseOutdated
+	case errors.Is(err, collector.ErrMismatch):
+		return CauseMismatch
 	case errors.Is(err, collector.ErrNothingToRead):
 		return CauseNothing
 	case errors.Is(err, collector.ErrNotBuiltIn):
@@ -131,6 +134,8 @@ func ErrorOf(c Cause) error {
 	switch c {
 	case CauseOutdated:
 		return collector.ErrOutdated
+	case CauseMismatch:
+		return collector.ErrMismatch
 	case CauseNothing:
 		return collector.ErrNothingToRead
 	case CauseNotBuilt:

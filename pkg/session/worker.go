@@ -22,7 +22,8 @@ import (
 type worker struct {
 	source   collector.Source
 	view     *view.Source
-	keep     *kept // nil if all of the source is shown
+	dated    collector.Dater // nil if the source keeps no values
+	keep     *kept           // nil if all of the source is shown
 	schedule *schedule
 	deadline time.Duration
 	phase    time.Duration // when in a tick this source samples, to spread the load
@@ -32,7 +33,7 @@ type worker struct {
 	stamps []int64
 	errs   []error // by device, of the current tick
 	events []int   // columns that are NaN unless something happened
-	xids   []int   // columns of the last XID
+	xids   []int   // other columns of XIDs
 	min    []float64
 	max    []float64
 
@@ -69,6 +70,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 		lastGood: make([]atomic.Int64, len(devices)),
 		notify:   s.notify, changed: s.changed,
 	}
+	w.dated, _ = src.source.(collector.Dater)
 	id := sourceID(devices)
 	w.duration = s.metrics.duration.WithLabelValues(id)
 	w.failed = s.metrics.failed.WithLabelValues(id)
@@ -85,7 +87,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 			if d.Event || c.Buffer > 0 {
 				w.events = append(w.events, i)
 			}
-			if d.ID == field.XIDErrors {
+			if !d.Event && field.IsXID(d.ID) {
 				w.xids = append(w.xids, i)
 			}
 		}
@@ -263,8 +265,9 @@ func (w *worker) judge(start int64, err error) (worked bool) {
 			continue
 		}
 		anyOK = true
-		w.stamps[i] = start
-		w.lastGood[i].Store(start)
+		stamp := w.stamp(i, start)
+		w.stamps[i] = stamp
+		w.lastGood[i].Store(stamp)
 		if w.outcomes[i].Load() != outcomeUp {
 			w.setOutcome(i, outcomeUp)
 		}
@@ -273,6 +276,20 @@ func (w *worker) judge(start int64, err error) (worked bool) {
 		w.schedule.retry()
 	}
 	return worked || anyOK
+}
+
+// stamp is when the values of a device that was sampled at start were read.
+func (w *worker) stamp(device int, start int64) int64 {
+	if w.dated == nil {
+		return start
+	}
+	if w.keep != nil {
+		device = slices.Index(w.keep.shown, device)
+	}
+	if at := w.dated.Dated(device); at > 0 && at < start {
+		return at
+	}
+	return start
 }
 
 func (w *worker) setOutcome(i int, o *outcome) {

@@ -315,6 +315,35 @@ func TestCellsBeforeACall(t *testing.T) {
 	}
 }
 
+// dating is a source whose library keeps values.
+type dating struct {
+	*stub
+	at []int64 // by device, Unix ns
+}
+
+func (d dating) Dated(device int) int64 { return d.at[device] }
+
+// The stamp of a device is that of its values, if the source has it.
+func TestStampsOfValues(t *testing.T) {
+	for name, sel := range map[string]Selection{"all": {}, "one device": choose(t, "g:1", "f", "f")} {
+		src := &stub{devices: devices(2), columns: []collector.Column{{Field: 60001}, {Device: 1, Field: 60001}}}
+		src.sample = func([]float64, []bool) error { return nil }
+		now := time.Unix(1000, 0)
+		w := testWorker(t, dating{src, []int64{0, now.Add(-3 * time.Second).UnixNano()}}, list(desc(60001, field.EachTick)), sel)
+		w.tick(0, now)
+		want := []int64{now.UnixNano(), now.Add(-3 * time.Second).UnixNano()}
+		if name != "all" {
+			want = want[1:]
+		}
+		if !slices.Equal(w.stamps, want) {
+			t.Errorf("%s: stamps %v, want %v", name, w.stamps, want)
+		}
+		if got := time.Unix(0, w.lastGood[len(want)-1].Load()); !got.Equal(now.Add(-3 * time.Second)) {
+			t.Errorf("%s: last sample %v", name, got)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	f := func(s *stub, ok bool) {
 		t.Helper()

@@ -56,6 +56,7 @@ type viewMessage struct{ Sources []sourceMessage }
 type sourceMessage struct {
 	Rows     int
 	Interval time.Duration
+	Every    []time.Duration
 	Devices  devices
 	Columns  []collector.Column
 }

@@ -77,8 +77,17 @@ type child struct {
 // self is the running program, also after its file was replaced.
 const self = "/proc/self/exe"
 
-// startChild starts the same program again with the list on its standard input.
-func startChild(list field.List, o *Options, log *zap.Logger) (*child, error) {
+// inputOf is what ReadInput reads.
+func inputOf(list field.List, until map[string]int64) []byte {
+	first, err := json.Marshal(until)
+	if err != nil {
+		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of a map of numbers
+	}
+	return append(append(first, '\n'), field.Format(list)...)
+}
+
+// startChild starts the same program again with its input, which ReadInput reads.
+func startChild(list field.List, until map[string]int64, o *Options, log *zap.Logger) (*child, error) {
 	becomeReaper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -97,7 +106,7 @@ func startChild(list field.List, o *Options, log *zap.Logger) (*child, error) {
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
 	c.cmd = &exec.Cmd{
-		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(field.Format(list)),
+		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(inputOf(list, until)),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
 		SysProcAttr: childAttributes,
@@ -207,7 +216,7 @@ func (c *child) onView(payload []byte) error {
 		}
 		r.Keep(region)
 		mem = mem[n:]
-		out = append(out, &view.Source{Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval})
+		out = append(out, &view.Source{Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every})
 	}
 	c.view.Store(&out)
 	return nil
@@ -227,6 +236,9 @@ func (m *viewMessage) validate() error {
 		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 || s.Interval > maxInterval {
 			return fmt.Errorf("source %d: %d devices and %d columns up to it, %d rows each %v: at most %d, %d and %d",
 				i, devices, columns, s.Rows, s.Interval, maxDevices, maxColumns, maxRows)
+		}
+		if len(s.Every) != 0 && len(s.Every) != len(s.Devices) || slices.ContainsFunc(s.Every, func(d time.Duration) bool { return d <= 0 || d > maxInterval }) {
+			return fmt.Errorf("source %d: intervals of %d of %d devices, or not from 1 ns to %v", i, len(s.Every), len(s.Devices), maxInterval)
 		}
 		for j := range s.Devices {
 			id := s.Devices[j].ID

@@ -66,7 +66,7 @@ func childMain(mode string) error {
 		_, _ = control.Write(make([]byte, 64))
 		select {}
 	}
-	fields, err := ReadList(os.Stdin)
+	fields, _, err := ReadInput(os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -386,7 +386,7 @@ func TestChildrenThatHang(t *testing.T) {
 func startToy(t *testing.T, mode string) *child {
 	t.Helper()
 	o := Options{Name: "toy", Command: []string{"toy", "child", mode}}.withDefaults()
-	c, err := startChild(fieldsOf(t, temperature), &o, zap.NewNop())
+	c, err := startChild(fieldsOf(t, temperature), nil, &o, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package supervisor
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -101,7 +103,7 @@ func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 func (c *inside) publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
-		m.Sources = append(m.Sources, sourceMessage{Rows: s.Ring.Rows(), Interval: s.Interval, Devices: s.Devices, Columns: s.Columns})
+		m.Sources = append(m.Sources, sourceMessage{Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns})
 	}
 	if err := c.to.sendJSON(kindView, &m, c.region.FD()); err != nil {
 		c.fail(fmt.Errorf("send view: %w", err))
@@ -157,12 +159,19 @@ func (c *inside) counts(s *session.Session) {
 	_ = c.to.send(kindMetrics, b.Bytes(), -1)
 }
 
-// ReadList reads the field list that a Supervisor writes to the standard input of
-// a child.
-func ReadList(from *os.File) (field.List, error) {
-	list, _, err := field.Parse(from, field.ParseOptions{File: "the list of the exporter"})
-	if err != nil {
-		return field.List{}, fmt.Errorf("read field list from standard input: %w", err)
+// ReadInput reads what a Supervisor writes to the standard input of a child: a line with
+// session.Options.Until as JSON, and the field list.
+func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
+	lines := bufio.NewReader(from)
+	first, err := lines.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(first, &until)
 	}
-	return list, nil
+	if err == nil {
+		list, _, err = field.Parse(lines, field.ParseOptions{File: "the list of the exporter"})
+	}
+	if err != nil {
+		return field.List{}, nil, fmt.Errorf("read field list from standard input: %w", err)
+	}
+	return list, until, nil
 }

@@ -43,9 +43,11 @@ type local struct {
 	err    error // after end
 }
 
-func startLocal(list field.List, o *Options) *local {
+func startLocal(list field.List, until map[string]int64, o *Options) *local {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &local{s: session.New(o.Open, list, o.Session), cancel: cancel, end: make(chan struct{})}
+	settings := o.Session
+	settings.Until = until
+	l := &local{s: session.New(o.Open, list, settings), cancel: cancel, end: make(chan struct{})}
 	go func() {
 		defer close(l.end)
 		l.err = l.s.Run(ctx)

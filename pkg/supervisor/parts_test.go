@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -320,5 +322,25 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 		if got := v.missing(time.Now()); len(got) != tt.want {
 			t.Errorf("%d devices are absent, want %d: %v", len(got), tt.want, got)
 		}
+	}
+}
+
+// What a child is given on its standard input is what it reads.
+func TestInputOfAChild(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
+	if _, err := w.Write(inputOf(fieldsOf(t, temperature), sent)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, until, err := ReadInput(r)
+	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) {
+		t.Errorf("got %v, %v, %v", list, until, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -110,10 +112,11 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Of Run alone.
-	shown     []*view.Source // what is published
-	good      field.List     // of the last session that was published
-	goodList  uint64         // which change of the list that was; 0: there was none
-	refused   uint64         // the change of the list with which no session could be opened; good is used instead
+	shown     []*view.Source   // what is published
+	until     map[string]int64 // by device: up to when its XIDs are in rows that were published
+	good      field.List       // of the last session that was published
+	goodList  uint64           // which change of the list that was; 0: there was none
+	refused   uint64           // the change of the list with which no session could be opened; good is used instead
 	pauses    pauses
 	quiet     quiet
 	notBefore time.Time // of the next session
@@ -135,7 +138,7 @@ func New(w Wanted, o Options) *Supervisor {
 	s := &Supervisor{
 		o: o, log: o.Logger.Named("supervisor").With(zap.String("collector", o.Name)),
 		wake: make(chan struct{}, 1), wanted: w, version: 1, lists: 1,
-		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{},
+		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
 	}
 	s.counts.init()
 	if o.Publish == nil {
@@ -326,11 +329,28 @@ func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
 
 // publish shows sources, and the events of absent devices next to them.
 func (s *Supervisor) publish(sources []*view.Source) {
+	s.remember()
 	s.shown = sources
 	if len(sources) > 0 {
 		sources = slices.Concat(sources, s.inventory.events(sources[0].Fields))
 	}
 	s.o.Publish(sources)
+}
+
+// remember notes up to when the XIDs of the devices that are shown were reported: rows
+// that are not shown count for nothing.
+func (s *Supervisor) remember() {
+	var row ring.Row
+	for _, src := range s.shown {
+		if !latest(src, &row) {
+			continue
+		}
+		for i, c := range src.Columns {
+			if v := row.Cells[i]; c.Field == field.XIDsUntil && v >= 0 && len(s.until) < maxDevices {
+				s.until[src.Devices[c.Device].ID] = int64(v)
+			}
+		}
+	}
 }
 
 // live runs one session to its end. Its error names a process that does not end
@@ -436,10 +456,11 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 
 // start begins a session.
 func (s *Supervisor) start(list field.List) (life, error) {
+	s.remember()
 	if s.o.Command == nil {
-		return startLocal(list, &s.o), nil
+		return startLocal(list, maps.Clone(s.until), &s.o), nil
 	}
-	return startChild(list, &s.o, s.log)
+	return startChild(list, s.until, &s.o, s.log)
 }
 
 // turn is one session, from its start to its end.

@@ -6,6 +6,7 @@
 package view
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,16 @@ type Source struct {
 	Ring *ring.Ring
 	// Interval is the time between two rows.
 	Interval time.Duration
+	// Every says by device how often something of it is read; nil: in every row.
+	Every []time.Duration
+}
+
+// IntervalOf is how often something of a device is read.
+func (s *Source) IntervalOf(device int) time.Duration {
+	if device < len(s.Every) {
+		return s.Every[device]
+	}
+	return s.Interval
 }
 
 // View is all sources at one time, in order of collector priority and then in
@@ -33,6 +44,24 @@ type Source struct {
 type View struct {
 	Version uint64 // grows with every change
 	Sources []*Source
+
+	former atomic.Pointer[View] // on the Board before this one
+}
+
+// maxFormer is how many Views a reader of all can be behind: reloads come a few a second.
+const maxFormer = 32
+
+// After returns the Views that were on the Board after last, in order, of which v is the
+// last one, and forgets those before v. With it a reader of every row sees also those of
+// sources that were on the Board between two of its readings.
+func (v *View) After(last *View) []*View {
+	out := []*View{v}
+	for f := v.former.Load(); f != nil && f != last && len(out) < maxFormer; f = f.former.Load() {
+		out = append(out, f)
+	}
+	v.former.Store(nil)
+	slices.Reverse(out)
+	return out
 }
 
 // Board holds the current View. The zero Board holds an empty View.
@@ -46,7 +75,17 @@ func (b *Board) Load() *View {
 	return &empty
 }
 
-// Store replaces the View. v must not be changed afterwards.
-func (b *Board) Store(v *View) { b.p.Store(v) }
+// Store replaces the View. v must not be changed afterwards. One call at a time.
+func (b *Board) Store(v *View) {
+	v.former.Store(b.p.Load())
+	b.p.Store(v)
+	f := v
+	for n := 0; f != nil && n < maxFormer; n++ {
+		f = f.former.Load()
+	}
+	if f != nil {
+		f.former.Store(nil) // if no reader follows the Views
+	}
+}
 
 var empty View

@@ -10,7 +10,7 @@ type Counts struct {
 	Embedded      int
 	Groups        int
 	FieldGroups   int
-	Watches       int // pairs of group and field group that have something that no other has
+	Watches       int // pairs of group and field group
 	HealthWatches int // groups
 }
 
@@ -50,16 +50,6 @@ func (e *Engine) allCalls() map[string]uint64 {
 	return out
 }
 
-// TotalCalls is how often any function was called since ResetCalls.
-func (e *Engine) TotalCalls() (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for name, calls := range e.allCalls() {
-		n += int(calls - e.calls[name])
-	}
-	return n
-}
-
 // ResetCalls sets the counts of calls, and what MostValues returns, to zero.
 func (e *Engine) ResetCalls() {
 	e.mu.Lock()
@@ -72,9 +62,6 @@ func (e *Engine) ResetCalls() {
 
 // MostValues is how many values the largest reply had.
 func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
-
-// Paused reports whether profiling is paused.
-func (e *Engine) Paused() bool { return e.word(wordPaused) != 0 }
 
 // Log is the file that an embedded engine was made to log to ("" none) and the
 // severity; false if none was started.

@@ -12,6 +12,7 @@
 package dcgmtest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -86,7 +87,7 @@ func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	if err := e.prepare(); err != nil {
 		return nil, fmt.Errorf("preset %q: %w", c.Preset, err)
 	}
-	return e, e.write()
+	return e, errors.Join(e.begin(), e.write())
 }
 
 // Become makes an Engine another one, with the preset and the engine's version of

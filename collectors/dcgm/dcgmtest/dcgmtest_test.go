@@ -46,7 +46,7 @@ func TestFunctions(t *testing.T) {
 	}
 	f(dcgmtest.Config{})
 	f(dcgmtest.Config{Version: "4.4.1"}, "dcgmConnect_v3")
-	f(dcgmtest.Config{Library: "4.2.0", Without: []string{"dcgmProfPause"}}, "dcgmConnect_v3", "dcgmProfPause")
+	f(dcgmtest.Config{Library: "4.2.0", Without: []string{"dcgmHealthCheck"}}, "dcgmConnect_v3", "dcgmHealthCheck")
 }
 
 // TestMistakes: what cannot be is refused.

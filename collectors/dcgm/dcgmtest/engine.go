@@ -101,13 +101,6 @@ func (e *Engine) write() error {
 	return e.lib.Write(e.text())
 }
 
-// Script is what the library reads.
-func (e *Engine) Script() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.text()
-}
-
 func (e *Engine) text() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -1,6 +1,7 @@
 package dcgmtest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,15 +34,6 @@ func (e *Engine) setFault(f fault) {
 func (e *Engine) Return(function string, code int) {
 	f := fault{function, "code", "code " + strconv.Itoa(code)}
 	if code == 0 {
-		f.what = ""
-	}
-	e.setFault(f)
-}
-
-// Delay makes a function take that long; 0 takes it back.
-func (e *Engine) Delay(function string, d time.Duration) {
-	f := fault{function, "delay", "delay " + strconv.FormatInt(d.Microseconds(), 10)}
-	if d == 0 {
 		f.what = ""
 	}
 	e.setFault(f)
@@ -89,10 +81,13 @@ func (e *Engine) Failed() string {
 // when its process is started again. Embedded engines live on only in name: their
 // calls fail, too.
 func (e *Engine) Restart() {
-	if err := e.lib.Control.Next(wordEngine); err != nil {
+	if err := errors.Join(e.begin(), e.lib.Control.Next(wordEngine)); err != nil {
 		e.fail(err)
 	}
 }
+
+// begin notes when the engine began.
+func (e *Engine) begin() error { return e.lib.Control.Write(wordSince, uint64(time.Now().UnixMicro())) }
 
 // Stop is Restart without the start: connecting answers a code, as -21, until
 // Start.
@@ -103,9 +98,6 @@ func (e *Engine) Stop(code int) {
 
 // Start ends Stop.
 func (e *Engine) Start() { e.setting("down", "0") }
-
-// Silence makes connecting take all the time that it may, and fail.
-func (e *Engine) Silence(on bool) { e.setting("silent", digit(on)) }
 
 // RefuseEmbedded makes starting an embedded engine answer a code; 0 takes it back.
 func (e *Engine) RefuseEmbedded(code int) { e.setting("embedding", strconv.Itoa(code)) }
@@ -121,9 +113,6 @@ func (e *Engine) RefuseProfiling(code int) { e.setting("profiling", strconv.Itoa
 
 // Reverse makes replies come in the opposite order.
 func (e *Engine) Reverse(on bool) { e.setting("order", digit(on)) }
-
-// OtherGroups is how many groups other clients have.
-func (e *Engine) OtherGroups(n int) { e.setting("groups", strconv.Itoa(n)) }
 
 // FirstValue is how long after a watch the engine has the first value.
 func (e *Engine) FirstValue(d time.Duration) {
@@ -152,14 +141,10 @@ type freeze struct {
 // Freeze stops an entity's values, and with All or Everything those of many: the
 // engine continues answering with the last ones. A GPU takes its instances and links
 // along.
-func (e *Engine) Freeze(of Entity) { e.FreezeAt(of, time.Now()) }
-
-// FreezeAt is Freeze, asked for late: values that were answered since then are not taken
-// back, the last of them stay.
-func (e *Engine) FreezeAt(of Entity, asked time.Time) {
+func (e *Engine) Freeze(of Entity) {
 	e.change(func() error {
 		for _, x := range e.family(of) {
-			e.freezes = append(e.freezes, freeze{x, asked})
+			e.freezes = append(e.freezes, freeze{x, time.Now()})
 		}
 		return nil
 	})
@@ -193,12 +178,12 @@ func (e *Engine) family(of Entity) []Entity {
 }
 
 // XID makes a GPU have an XID now.
-func (e *Engine) XID(gpu, code int) { e.XIDAt(gpu, code, time.Now()) }
+func (e *Engine) XID(gpu, code int) { e.XIDOf(GPU(gpu), code) }
 
-// XIDAt makes a GPU have had an XID.
-func (e *Engine) XIDAt(gpu, code int, at time.Time) {
+// XIDOf makes a GPU, a GPU instance or a compute instance have an XID now.
+func (e *Engine) XIDOf(of Entity, code int) {
 	e.change(func() error {
-		e.xids = append(e.xids, fmt.Sprintf("xid %d %d %d", gpu, at.UnixMicro(), code))
+		e.xids = append(e.xids, fmt.Sprintf("xid %s %d %d", of, time.Now().UnixMicro(), code))
 		return nil
 	})
 }

@@ -48,7 +48,7 @@ func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine 
 
 // compileHostEngine makes the program, from the headers of go-dcgm.
 func compileHostEngine(dir, cc string) (exe string, err error) {
-	files, err := headers()
+	files, err := Headers()
 	if err != nil {
 		return "", err
 	}

@@ -27,7 +27,6 @@ const (
 	wordFieldGroups
 	wordWatches
 	wordHealthWatches
-	wordPaused
 	wordFailAt
 	wordFailCode
 	wordFailed
@@ -35,6 +34,7 @@ const (
 	wordLimits
 	wordVersions
 	wordSeverity
+	wordSince
 )
 
 // simulation is the library's code. It stays loaded once it is, as DCGM's does.
@@ -44,7 +44,7 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 		panic(err) // it is embedded
 	}
 	return &simulated.Library{
-		Name: "DCGM", File: "libdcgm.so.4", Scripted: true, Sources: lib, Headers: sync.OnceValues(headers),
+		Name: "DCGM", File: "libdcgm.so.4", Scripted: true, Sources: lib, Headers: sync.OnceValues(Headers),
 		Link: []string{"-Wl,-z,nodelete"},
 	}
 })
@@ -52,11 +52,11 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 // functions are those of lib/functions.def; 405 is version 4.5.
 var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
 
-// headers are go-dcgm's copies of DCGM's, at the version that go.mod names.
-func headers() (map[string][]byte, error) {
+// Headers are go-dcgm's copies of DCGM's, at the version that go.mod names.
+func Headers() (map[string][]byte, error) {
 	dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-dcgm", "pkg/dcgm")
 	out := map[string][]byte{}
-	for _, name := range []string{"dcgm_agent.h", "dcgm_api_export.h", "dcgm_fields.h", "dcgm_structs.h"} {
+	for _, name := range []string{"dcgm_agent.h", "dcgm_api_export.h", "dcgm_errors.h", "dcgm_fields.h", "dcgm_structs.h"} {
 		if err == nil {
 			out[name], err = os.ReadFile(filepath.Join(dir, name))
 		}

@@ -26,7 +26,6 @@ struct watch {
 	int member_count;
 	unsigned short ids[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
 	int id_count;
-	bool *ended; // by member and id
 	int64_t start, every;
 };
 
@@ -36,8 +35,8 @@ static struct field_group field_groups[DCGM_MAX_NUM_FIELD_GROUPS];
 static struct watch *watches;
 static int watch_count;
 static struct values watch_table; // by entity and field: base is the start, slope how often, code whose
-static struct values last_table;  // of what is watched no longer: base is when it was last read
 static uintptr_t serial = 1;
+static int64_t embedded_since; // µs
 
 enum { EMBEDDED_HANDLE = 0x7fffffff };
 
@@ -59,52 +58,15 @@ struct connection *connection_of(dcgmHandle_t h) {
 	return NULL;
 }
 
-// note_last remembers when values were read last that have no watch any more.
-static void note_last(const struct values *before) {
-	int64_t now = now_micros();
-	for (size_t i = 0; i < before->capacity; i++) {
-		const struct value *v = &before->slots[i];
-		if (!v->field || find_value(&watch_table, v->kind, v->id, v->field) || now < (int64_t)v->base) continue;
-		int64_t start = (int64_t)v->base, every = (int64_t)v->slope;
-		put_value(&last_table, v->kind, v->id, v->field)->base = (double)(start + (now - start) / every * every);
-	}
-}
-
-// count_watches counts how many watches have something that no later one of their client
-// has: the others are none of the engine's.
-static void count_watches(void) {
-	static int counted;
-	struct values later = {0}; // by entity and field: code is whose
-	int now = 0;
-	for (int i = watch_count - 1; i >= 0; i--) {
-		const struct watch *w = &watches[i];
-		bool own = false;
-		for (int m = 0; m < w->member_count; m++)
-			for (int f = 0; f < w->id_count; f++) {
-				if (w->ended[m * w->id_count + f]) continue;
-				const dcgmGroupEntityPair_t *e = &w->members[m];
-				const struct value *v = find_value(&later, (int)e->entityGroupId, e->entityId, w->ids[f]);
-				if (v && v->code == (int)w->owner) continue;
-				put_value(&later, (int)e->entityGroupId, e->entityId, w->ids[f])->code = (int)w->owner;
-				own = true;
-			}
-		now += own;
-	}
-	free_values(&later);
-	for (; counted < now; counted++) plus(WORD_WATCHES);
-	for (; counted > now; counted--) minus(WORD_WATCHES);
-}
-
 // rebuild fills the table of what is watched. The engine knows of one watch by a
-// client of an entity's field: the last one says how often.
+// client of an entity's field: the last one says how often. It has had a history of what
+// is watched since it began, as if another client had watched it before.
 static void rebuild(void) {
-	struct values before = watch_table;
-	watch_table = (struct values){0};
+	free_values(&watch_table);
 	plus(WORD_CHANGES);
 	for (const struct watch *w = watches; w < watches + watch_count; w++)
 		for (int m = 0; m < w->member_count; m++)
 			for (int f = 0; f < w->id_count; f++) {
-				if (w->ended[m * w->id_count + f]) continue;
 				const dcgmGroupEntityPair_t *e = &w->members[m];
 				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, w->ids[f]);
 				double start = there ? there->base : (double)w->start, every = (double)w->every;
@@ -114,10 +76,9 @@ static void rebuild(void) {
 				v->slope = every;
 				v->code = (int)w->owner;
 			}
-	note_last(&before);
-	free_values(&before);
-	count_watches();
 }
+
+int64_t engine_since(dcgmHandle_t h) { return h == EMBEDDED_HANDLE ? embedded_since : (int64_t)atomic_load(word(WORD_SINCE)); }
 
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
 	const struct value *v = find_value(&watch_table, kind, id, field);
@@ -125,11 +86,6 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
 	*start = (int64_t)v->base;
 	*every = (int64_t)v->slope;
 	return true;
-}
-
-int64_t last_read(int kind, int64_t id, int field) {
-	const struct value *v = find_value(&last_table, kind, id, field);
-	return v ? (int64_t)v->base : 0;
 }
 
 // name_file is where the name of a field group is kept for all processes, as one engine
@@ -176,7 +132,7 @@ static void drop_field_group(struct field_group *f) {
 
 static void drop_watch(int i) {
 	free(watches[i].members);
-	free(watches[i].ended);
+	minus(WORD_WATCHES);
 	memmove(&watches[i], &watches[i + 1], (size_t)(--watch_count - i) * sizeof *watches);
 }
 
@@ -205,7 +161,6 @@ void sweep(void) {
 	swept = engine;
 	for (int i = 0; i < MAX_CONNECTIONS; i++)
 		if (connections[i].handle && connections[i].engine != engine && !connections[i].embedded) forget(&connections[i]);
-	free_values(&last_table);
 }
 
 static struct connection *free_connection(void) {
@@ -238,15 +193,10 @@ static dcgmReturn_t embed(dcgmHandle_t *out) {
 	struct connection *c = free_connection();
 	if (!c) return DCGM_ST_MAX_LIMIT;
 	*c = (struct connection){EMBEDDED_HANDLE, atomic_load(word(WORD_ENGINE)), true};
+	embedded_since = now_micros();
 	plus(WORD_EMBEDDED);
 	*out = c->handle;
 	return DCGM_ST_OK;
-}
-
-dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
-	ENTER(dcgmStartEmbedded);
-	if (mode != DCGM_OPERATION_MODE_AUTO) return leave(DCGM_ST_BADPARAM);
-	return leave(embed(out));
 }
 
 dcgmReturn_t dcgmStartEmbedded_v2(dcgmStartEmbeddedV2Params_v1 *p) {
@@ -269,7 +219,6 @@ static dcgmReturn_t disconnect(dcgmHandle_t h, bool embedded) {
 		if (!h || c->handle != h || c->embedded != embedded) continue;
 		bool lost = !connection_of(h);
 		forget(c);
-		if (embedded) free_values(&last_table);
 		*c = (struct connection){0};
 		minus(embedded ? WORD_EMBEDDED : WORD_CONNECTIONS);
 		return lost && !embedded ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
@@ -287,14 +236,9 @@ dcgmReturn_t dcgmDisconnect(dcgmHandle_t h) {
 	return leave(disconnect(h, false));
 }
 
-static dcgmReturn_t attach(const char *address, unsigned timeout_ms, dcgmHandle_t *out) {
+static dcgmReturn_t attach(const char *address, dcgmHandle_t *out) {
 	if (!address || !*address) return leave(DCGM_ST_BADPARAM);
 	if (!initialised) return leave(DCGM_ST_UNINITIALIZED);
-	if (S->silent) {
-		leave(DCGM_ST_OK);
-		nanosleep(&(struct timespec){timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000}, NULL);
-		return DCGM_ST_CONNECTION_NOT_VALID;
-	}
 	if (S->down) return leave((dcgmReturn_t)S->down);
 	struct connection *c = free_connection();
 	if (!c) return leave(DCGM_ST_MAX_LIMIT);
@@ -307,14 +251,14 @@ static dcgmReturn_t attach(const char *address, unsigned timeout_ms, dcgmHandle_
 dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *p, dcgmHandle_t *out) {
 	ENTER(dcgmConnect_v2);
 	if (p->version != dcgmConnectV2Params_version2) return wrong_version();
-	return attach(address, p->timeoutMs, out);
+	return attach(address, out);
 }
 
 dcgmReturn_t dcgmConnect_v3(const char *address, dcgmConnectV3Params_t *p, dcgmHandle_t *out) {
 	ENTER(dcgmConnect_v3);
 	if (p->version != dcgmConnectV3Params_version1) return wrong_version();
 	if (!strstr(address, "://")) return leave(DCGM_ST_BADPARAM);
-	return attach(address, p->timeoutMs, out);
+	return attach(address, out);
 }
 
 static struct group *mutable_group(dcgmGpuGrp_t id) {
@@ -322,6 +266,8 @@ static struct group *mutable_group(dcgmGpuGrp_t id) {
 		if (id && groups[i].id == id) return &groups[i];
 	return NULL;
 }
+
+const struct group *group_of(dcgmGpuGrp_t id) { return mutable_group(id); }
 
 static bool add_member(struct group *g, int kind, uint32_t id) {
 	dcgmGroupEntityPair_t *more = realloc(g->members, (size_t)(g->count + 1) * sizeof *more);
@@ -331,28 +277,16 @@ static bool add_member(struct group *g, int kind, uint32_t id) {
 	return true;
 }
 
-// group_of knows the groups that every engine has, too.
-const struct group *group_of(dcgmGpuGrp_t id) {
-	static struct group all;
-	if (id != DCGM_GROUP_ALL_GPUS) return mutable_group(id);
-	all.count = 0;
-	for (int i = 0; i < S->entity_count; i++)
-		if (S->entities[i].kind == DCGM_FE_GPU) add_member(&all, DCGM_FE_GPU, (uint32_t)S->entities[i].id);
-	return &all;
-}
-
 dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *name, dcgmGpuGrp_t *out) {
 	ENTER(dcgmGroupCreate);
 	struct connection *c = connection_of(h);
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (type != DCGM_GROUP_EMPTY && type != DCGM_GROUP_DEFAULT) return leave(DCGM_ST_BADPARAM);
-	for (int i = 0; i < DCGM_MAX_NUM_GROUPS - S->other_groups; i++) {
+	if (type != DCGM_GROUP_EMPTY) return leave(DCGM_ST_BADPARAM);
+	for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++) {
 		struct group *g = &groups[i];
 		if (g->id) continue;
 		*g = (struct group){.id = serial++, .owner = c->handle};
 		strncpy(g->name, name, sizeof g->name - 1);
-		for (int e = 0; type == DCGM_GROUP_DEFAULT && e < S->entity_count; e++)
-			if (S->entities[e].kind == DCGM_FE_GPU) add_member(g, DCGM_FE_GPU, (uint32_t)S->entities[e].id);
 		plus(WORD_GROUPS);
 		*out = g->id;
 		return leave(DCGM_ST_OK);
@@ -376,11 +310,6 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t id, dcgm_field_enti
 	return join(h, id, (int)kind, entity);
 }
 
-dcgmReturn_t dcgmGroupAddDevice(dcgmHandle_t h, dcgmGpuGrp_t id, unsigned gpu) {
-	ENTER(dcgmGroupAddDevice);
-	return join(h, id, DCGM_FE_GPU, gpu);
-}
-
 dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t h, dcgmGpuGrp_t id) {
 	ENTER(dcgmGroupDestroy);
 	struct group *g = mutable_group(id);
@@ -394,6 +323,12 @@ static struct field_group *field_group_of(dcgmFieldGrp_t id) {
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++)
 		if (id && field_groups[i].id == id) return &field_groups[i];
 	return NULL;
+}
+
+int fields_of(dcgmFieldGrp_t id, const unsigned short **ids) {
+	const struct field_group *f = field_group_of(id);
+	if (f) *ids = f->fields;
+	return f ? f->count : 0;
 }
 
 dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *ids, const char *name, dcgmFieldGrp_t *out) {
@@ -440,17 +375,10 @@ static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) 
 	return DCGM_ST_OK;
 }
 
-// put_watch adds a watch, or puts one that there is behind the others.
 static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, int64_t every) {
 	const struct group *g = group_of(group);
 	const struct field_group *f = field_group_of(fields);
 	int64_t start = now_micros() + S->first;
-	for (int i = watch_count - 1; i >= 0; i--) {
-		const struct watch *w = &watches[i];
-		if (w->group != group || w->fields != fields || w->owner != c->handle) continue;
-		if (!memchr(w->ended, true, (size_t)(w->member_count * w->id_count))) start = w->start;
-		drop_watch(i);
-	}
 	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
 	if (!more) abort();
 	watches = more;
@@ -458,8 +386,8 @@ static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldG
 	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
 	                    .start = start, .every = every};
 	w->members = malloc((size_t)g->count * sizeof *w->members);
-	w->ended = calloc((size_t)(g->count * f->count), sizeof *w->ended);
-	if (!w->members || !w->ended) abort();
+	if (!w->members) abort();
+	plus(WORD_WATCHES);
 	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
 	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
 }
@@ -482,33 +410,6 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t 
 	return leave(DCGM_ST_OK);
 }
 
-static bool has_member(const struct group *g, const dcgmGroupEntityPair_t *e) {
-	for (int i = 0; i < g->count; i++)
-		if (g->members[i].entityGroupId == e->entityGroupId && g->members[i].entityId == e->entityId) return true;
-	return false;
-}
-
-static bool has_field(const struct field_group *f, unsigned short id) {
-	for (int i = 0; i < f->count; i++)
-		if (f->fields[i] == id) return true;
-	return false;
-}
-
-// end ends a watch as far as it is of a group and fields; true if nothing is left.
-static bool end(struct watch *w, const struct group *g, const struct field_group *f) {
-	bool all = true;
-	for (int m = 0; m < w->member_count; m++) {
-		bool member = has_member(g, &w->members[m]);
-		for (int i = 0; i < w->id_count; i++) {
-			bool *ended = &w->ended[m * w->id_count + i];
-			*ended = *ended || (member && has_field(f, w->ids[i]));
-			all = all && *ended;
-		}
-	}
-	return all;
-}
-
-// What is taken back is taken from every watch of the client that has it.
 dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields) {
 	ENTER(dcgmUnwatchFields);
 	struct connection *c = connection_of(h);
@@ -517,7 +418,7 @@ dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (!g || !f) return leave(DCGM_ST_BADPARAM);
 	for (int i = watch_count - 1; i >= 0; i--)
-		if (watches[i].owner == c->handle && end(&watches[i], g, f)) drop_watch(i);
+		if (watches[i].owner == c->handle && watches[i].group == group && watches[i].fields == fields) drop_watch(i);
 	rebuild();
 	return leave(DCGM_ST_OK);
 }

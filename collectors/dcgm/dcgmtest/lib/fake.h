@@ -22,9 +22,8 @@ enum {
 	WORD_EMBEDDED, // engines that run in a process
 	WORD_GROUPS,
 	WORD_FIELD_GROUPS,
-	WORD_WATCHES, // pairs of group and field group that have something that no other has
+	WORD_WATCHES, // pairs of group and field group
 	WORD_HEALTH_WATCHES,
-	WORD_PAUSED,
 	WORD_FAIL_AT,   // calls until the one that fails; 0 none
 	WORD_FAIL_CODE, // its code, negated
 	WORD_FAILED,    // the function that failed so, plus 1
@@ -32,6 +31,7 @@ enum {
 	WORD_LIMITS,   // calls beyond a limit of DCGM
 	WORD_VERSIONS, // structs of another size or version than the header's
 	WORD_SEVERITY, // of the log of an embedded engine, plus 1
+	WORD_SINCE,    // when the engine began, µs since 1970
 	WORD_CHANGES,  // watches made or ended by any process
 };
 
@@ -67,7 +67,7 @@ struct values {
 };
 
 struct xid {
-	int gpu;
+	struct entity of;
 	int64_t micros;
 	int64_t code;
 };
@@ -90,13 +90,11 @@ struct state {
 	uint64_t generation;
 	char version[64], library[64];
 	int down;           // what connecting answers, 0: it works
-	bool silent;        // connecting takes its whole time
 	int no_embedding;   // what starting an embedded engine answers
 	int no_profiling;   // what profiling answers
 	int unlisted[DCGM_FE_COUNT]; // by kind of entity: the code that listing answers
 	int links_version;  // the newest that the library takes
 	int order;          // of replies: 0 as asked, 1 the other way round
-	int other_groups;   // of other clients
 	int64_t epoch;      // µs since 1970
 	int64_t first;      // µs from a watch to its first value
 	char types[65536];  // of fields; 0 unknown
@@ -170,7 +168,7 @@ void sweep(void); // forgets what engines that are gone knew
 // watched returns when the first value of a watched field comes, and how often;
 // false if it has no watch.
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
-int64_t last_read(int kind, int64_t id, int field); // of what was watched once, µs; 0: never
+int64_t engine_since(dcgmHandle_t h); // when the engine began, µs
 struct group {
 	uintptr_t id, owner;
 	char name[256];
@@ -179,6 +177,7 @@ struct group {
 	unsigned health;
 };
 const struct group *group_of(dcgmGpuGrp_t id);
+int fields_of(dcgmFieldGrp_t id, const unsigned short **ids); // how many; 0: there is no such group
 bool has_entity(int kind, int64_t id);
 bool profiling_field(int field);
 

@@ -28,35 +28,21 @@ static bool supported(const struct entity *e) {
 	return true;
 }
 
-static dcgmReturn_t list(dcgmHandle_t h, int kind, dcgm_field_eid_t *out, int room, int *count, bool only_supported) {
-	int n = 0;
+dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity_group_t kind, dcgm_field_eid_t *out, int *count,
+                                        unsigned flags) {
+	ENTER(dcgmGetEntityGroupEntities);
+	int room = *count, n = 0;
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (kind < 0 || kind >= DCGM_FE_COUNT) return leave(DCGM_ST_BADPARAM);
+	if ((int)kind < 0 || kind >= DCGM_FE_COUNT) return leave(DCGM_ST_BADPARAM);
 	if (S->unlisted[kind]) return leave(S->unlisted[kind]);
 	for (int i = 0; i < S->entity_count; i++) {
 		const struct entity *e = &S->entities[i];
-		if (e->kind != kind || (only_supported && !supported(e))) continue;
+		if (e->kind != (int)kind || ((flags & DCGM_GEGE_FLAG_ONLY_SUPPORTED) && !supported(e))) continue;
 		if (n < room) out[n] = (dcgm_field_eid_t)e->id;
 		n++;
 	}
 	*count = n;
 	return n > room ? beyond_limit(DCGM_ST_INSUFFICIENT_SIZE) : leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity_group_t kind, dcgm_field_eid_t *out, int *count,
-                                        unsigned flags) {
-	ENTER(dcgmGetEntityGroupEntities);
-	return list(h, (int)kind, out, *count, count, flags & DCGM_GEGE_FLAG_ONLY_SUPPORTED);
-}
-
-dcgmReturn_t dcgmGetAllDevices(dcgmHandle_t h, unsigned out[DCGM_MAX_NUM_DEVICES], int *count) {
-	ENTER(dcgmGetAllDevices);
-	return list(h, DCGM_FE_GPU, out, DCGM_MAX_NUM_DEVICES, count, false);
-}
-
-dcgmReturn_t dcgmGetAllSupportedDevices(dcgmHandle_t h, unsigned out[DCGM_MAX_NUM_DEVICES], int *count) {
-	ENTER(dcgmGetAllSupportedDevices);
-	return list(h, DCGM_FE_GPU, out, DCGM_MAX_NUM_DEVICES, count, true);
 }
 
 dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t h, dcgmMigHierarchy_v2 *out) {
@@ -142,23 +128,6 @@ dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t h, dcgmProfGetMetricG
 		if (S->metrics[i].gpu == out->gpuId && out->numMetricGroups < DCGM_PROF_MAX_NUM_GROUPS_V2)
 			out->metricGroups[out->numMetricGroups++] = S->metrics[i].group;
 	return leave(out->numMetricGroups ? DCGM_ST_OK : DCGM_ST_PROFILING_NOT_SUPPORTED);
-}
-
-static dcgmReturn_t set_pause(dcgmHandle_t h, uint64_t on) {
-	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (S->no_profiling) return leave((dcgmReturn_t)S->no_profiling);
-	atomic_store(word(WORD_PAUSED), on);
-	return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmProfPause(dcgmHandle_t h) {
-	ENTER(dcgmProfPause);
-	return set_pause(h, 1);
-}
-
-dcgmReturn_t dcgmProfResume(dcgmHandle_t h) {
-	ENTER(dcgmProfResume);
-	return set_pause(h, 0);
 }
 
 static bool member(const struct group *g, const struct entity *e) {

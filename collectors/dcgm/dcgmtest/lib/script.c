@@ -34,7 +34,6 @@ static void read_engine(struct state *s, struct line *l) {
 	if (!strcmp(key, "version")) word_to(l, s->version, sizeof s->version);
 	else if (!strcmp(key, "library")) word_to(l, s->library, sizeof s->library);
 	else if (!strcmp(key, "down")) s->down = (int)integer(l);
-	else if (!strcmp(key, "silent")) s->silent = integer(l) != 0;
 	else if (!strcmp(key, "embedding")) s->no_embedding = (int)integer(l);
 	else if (!strcmp(key, "profiling")) s->no_profiling = (int)integer(l);
 	else if (!strcmp(key, "unlisted")) {
@@ -43,7 +42,6 @@ static void read_engine(struct state *s, struct line *l) {
 		else s->unlisted[kind] = (int)integer(l);
 	} else if (!strcmp(key, "links")) s->links_version = (int)integer(l);
 	else if (!strcmp(key, "order")) s->order = (int)integer(l);
-	else if (!strcmp(key, "groups")) s->other_groups = (int)integer(l);
 	else if (!strcmp(key, "epoch")) s->epoch = (int64_t)integer(l);
 	else if (!strcmp(key, "first")) s->first = (int64_t)integer(l);
 	else fail(l, "an engine has no \"%s\"", key);
@@ -188,7 +186,7 @@ static void read_lost(struct state *s, struct line *l) {
 
 static void read_xid(struct state *s, struct line *l) {
 	struct xid *x = append(&s->xids, &s->xid_count, sizeof *x);
-	x->gpu = (int)integer(l);
+	x->of = entity(l);
 	x->micros = (int64_t)integer(l);
 	x->code = (int64_t)integer(l);
 }

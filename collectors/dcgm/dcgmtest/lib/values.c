@@ -34,11 +34,11 @@ static void make_blank(struct answer *a, int which) {
 	a->text = blank_text(which);
 }
 
-// The last XID of a GPU that the engine had seen at a time.
-static const struct xid *last_xid(int64_t gpu, int64_t micros) {
+// The last XID of an entity that the engine had seen at a time.
+static const struct xid *last_xid(int kind, int64_t id, int64_t micros) {
 	const struct xid *out = NULL;
 	for (int i = 0; i < S->xid_count; i++)
-		if (S->xids[i].gpu == gpu && S->xids[i].micros <= micros && (!out || S->xids[i].micros >= out->micros)) out = &S->xids[i];
+		if (S->xids[i].of.kind == kind && S->xids[i].of.id == id && S->xids[i].micros <= micros && (!out || S->xids[i].micros >= out->micros)) out = &S->xids[i];
 	return out;
 }
 
@@ -58,10 +58,6 @@ struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	enum value_kind what = v ? v->what : VALUE_NONE;
 	if (S->lost_count && lost(kind, id) && !identifies(field)) {
 		a.status = DCGM_ST_GPU_IS_LOST;
-		make_blank(&a, 0);
-		return a;
-	}
-	if (atomic_load(word(WORD_PAUSED)) && profiling_field(field)) {
 		make_blank(&a, 0);
 		return a;
 	}
@@ -101,17 +97,12 @@ struct answer look(int kind, int64_t id, int field, bool live) {
 		return a;
 	}
 	if (live) return as_of(kind, id, field, now);
-	int64_t last = last_read(kind, id, field); // the engine answers with it for ever
-	if (watched(kind, id, field, &start, &every)) {
-		if (now >= start) last = start + (now - start) / every * every;
-	} else if (last) {
-		now = last;
-	} else {
-		return a;
-	}
+	int64_t last = 0;
+	if (!watched(kind, id, field, &start, &every)) return a;
+	if (now >= start) last = start + (now - start) / every * every;
 	a.status = DCGM_ST_NO_DATA;
-	if (field == DCGM_FI_DEV_XID_ERRORS && kind == DCGM_FE_GPU) {
-		const struct xid *x = last_xid(id, now);
+	if (field == DCGM_FI_DEV_XID_ERRORS) {
+		const struct xid *x = last_xid(kind, id, now);
 		if (!x) return a;
 		a.status = DCGM_ST_OK;
 		a.micros = x->micros;
@@ -189,26 +180,38 @@ dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_group_t
 	return leave(DCGM_ST_OK);
 }
 
-static bool within(int64_t micros, long long from, long long to) { return micros >= from && (to == 0 || micros <= to); }
+// tell calls back with one value of a history.
+static int tell(dcgmFieldValueEntityEnumeration_f back, void *data, const dcgmGroupEntityPair_t *e, unsigned short field, int64_t micros,
+                int64_t value) {
+	dcgmFieldValue_v1 v;
+	fill_v1(&v, field, &(struct answer){.type = 'i', .micros = micros, .i64 = value, .text = ""});
+	return back(e->entityGroupId, e->entityId, &v, 1, data);
+}
 
-// Oldest first, as far as there is room. Only XIDs have a history here.
-dcgmReturn_t dcgmGetMultipleValuesForField(dcgmHandle_t h, int gpu, unsigned short field, int *count, long long from, long long to,
-                                           dcgmOrder_t order, dcgmFieldValue_v1 out[]) {
-	ENTER(dcgmGetMultipleValuesForField);
-	int room = *count, n = 0;
-	int64_t start, every, frozen = frozen_at(DCGM_FE_GPU, gpu);
-	*count = 0;
+// Oldest first. XIDs have a history; of the rest there is one value, from the engine's
+// first moment.
+dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long since, long long *next,
+                                   dcgmFieldValueEntityEnumeration_f back, void *data) {
+	ENTER(dcgmGetValuesSince_v2);
+	const struct group *g = group_of(group);
+	const unsigned short *ids;
+	int count = fields_of(fields, &ids), stop = 0;
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (order != DCGM_ORDER_ASCENDING || room < 1) return leave(DCGM_ST_BADPARAM);
-	if (field != DCGM_FI_DEV_XID_ERRORS) return leave(DCGM_ST_NOT_SUPPORTED);
-	if (!watched(DCGM_FE_GPU, gpu, field, &start, &every)) return leave(DCGM_ST_NOT_WATCHED);
-	for (int i = 0; i < room; i++)
-		if (out[i].version != dcgmFieldValue_version1) return wrong_version();
-	for (int i = 0; i < S->xid_count && n < room; i++) {
-		const struct xid *x = &S->xids[i];
-		if (x->gpu != gpu || !within(x->micros, from, to) || x->micros > frozen) continue;
-		fill_v1(&out[n++], field, &(struct answer){.type = 'i', .micros = x->micros, .i64 = x->code, .text = ""});
+	if (!g || count < 1) return leave(DCGM_ST_BADPARAM);
+	*next = now_micros() + 1;
+	for (int m = 0; m < g->count && !stop; m++) {
+		const dcgmGroupEntityPair_t *e = &g->members[m];
+		int64_t start, every, frozen = frozen_at((int)e->entityGroupId, e->entityId);
+		if (!watched((int)e->entityGroupId, e->entityId, ids[0], &start, &every)) return leave(DCGM_ST_NOT_WATCHED);
+		if (ids[0] != DCGM_FI_DEV_XID_ERRORS) {
+			if (engine_since(h) >= since) stop = tell(back, data, e, ids[0], engine_since(h), 0);
+			continue;
+		}
+		for (int i = 0; i < S->xid_count && !stop; i++) {
+			const struct xid *x = &S->xids[i];
+			if (x->of.kind == (int)e->entityGroupId && x->of.id == e->entityId && x->micros >= since && x->micros >= engine_since(h) && x->micros <= frozen)
+				stop = tell(back, data, e, ids[0], x->micros, x->code);
+		}
 	}
-	*count = n;
-	return leave(n ? DCGM_ST_OK : DCGM_ST_NO_DATA);
+	return leave(DCGM_ST_OK);
 }

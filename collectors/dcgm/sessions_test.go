@@ -1,0 +1,199 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
+)
+
+const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
+
+// served is a collector under a supervisor, and what is counted of its rows.
+type served struct {
+	*supervisor.Supervisor
+	store    *accumulate.Store
+	registry *prometheus.Registry
+}
+
+func serve(t *testing.T, o Options) *served {
+	t.Helper()
+	o.Interval = 10 * time.Millisecond
+	s := &served{store: accumulate.New(accumulate.Options{}), registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(s.store)
+	s.Supervisor = supervisor.New(supervisor.Wanted{List: list(t, temperature, xidTotal)}, supervisor.Options{
+		Name: "dcgm", Open: func() collector.Collector { return New(o) }, Session: session.Options{Interval: o.Interval},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	eventually.True(t, "a collector in service", func() bool { return s.Status().Up })
+	s.sync()
+	return s
+}
+
+func (s *served) sync() { s.store.Sync(s.Board().Load(), time.Now()) }
+
+// reload wants another list with the same fields.
+func (s *served) reload(t *testing.T) <-chan error {
+	t.Helper()
+	next := list(t, temperature, xidTotal)
+	return s.Change(func(w *supervisor.Wanted) { w.List = next })
+}
+
+// counted are the XIDs of each device by code.
+func (s *served) counted() map[string]float64 {
+	out := map[string]float64{}
+	for _, c := range s.store.Series() {
+		if *c.Value > 0 {
+			out[c.Source.Devices[c.Device].ID+" "+c.Labels[0].Value] += *c.Value
+		}
+	}
+	return out
+}
+
+func (s *served) gaps(t *testing.T) (sum float64) {
+	t.Helper()
+	all, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "warpgauge_event_gaps_total" {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestXIDsOverReloads: of XIDs of GPUs, GPU instances and compute instances with a reload after
+// each, on an engine that lives on, each is counted once, also if several sessions end
+// before a row of them was read or before they are in service.
+func TestXIDsOverReloads(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
+	e.XID(0, 31) // before the exporter
+	s := serve(t, remote(e))
+	gpu := nvmltest.UUID(0)
+	want := map[string]float64{}
+	of := []struct {
+		entity dcgmtest.Entity
+		device string
+	}{
+		{dcgmtest.GPU(0), gpu},
+		{dcgmtest.Instance(1), gpu + "/2"},
+		{dcgmtest.Compute(0), gpu + "/1"},    // the only one of its instance, which has its labels
+		{dcgmtest.Compute(17), gpu + "/3/1"}, // one of two
+	}
+	for i := range 24 {
+		x := of[i%len(of)]
+		e.XIDOf(x.entity, 40+i%3)
+		want[fmt.Sprintf("%s %d", x.device, 40+i%3)]++
+		done := s.reload(t)
+		if i%5 == 0 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%7 == 0 {
+			s.sync()
+		}
+	}
+	for range 2 { // and no more by another reload
+		eventually.OK(t, "each XID once", func() error {
+			s.sync()
+			if got := s.counted(); fmt.Sprint(got) != fmt.Sprint(want) {
+				return fmt.Errorf("counted %v, want %v", got, want)
+			}
+			return nil
+		})
+		if err := <-s.reload(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.gaps(t); n != 0 {
+		t.Errorf("%v gaps on an engine that lives on", n)
+	}
+}
+
+// TestXIDsOverRestarts: what an engine that was started again would have seen meanwhile is
+// not known: that is a gap of each GPU. What it sees afterwards is counted.
+func TestXIDsOverRestarts(t *testing.T) {
+	for name, embedding := range map[string]bool{"host engine": false, "embedded": true} {
+		t.Run(name, func(t *testing.T) {
+			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
+			o := remote(e)
+			if embedding {
+				o = embedded(e)
+			}
+			s := serve(t, o)
+			e.XID(1, 48)
+			eventually.True(t, "the first XID", func() bool { s.sync(); return s.counted()[nvmltest.UUID(1)+" 48"] == 1 })
+			head := s.Board().Load().Sources[0].Ring.Head()
+			eventually.True(t, "rows without an XID", func() bool { return s.Board().Load().Sources[0].Ring.Head() > head+2 })
+			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = true }); err != nil {
+				t.Fatal(err)
+			}
+			e.Restart() // an embedded one has ended with its session
+			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = false }); err != nil {
+				t.Fatal(err)
+			}
+			eventually.True(t, "a gap of each GPU", func() bool { s.sync(); return s.gaps(t) == 2 })
+			e.XID(1, 48)
+			eventually.True(t, "the second XID", func() bool { s.sync(); return s.counted()[nvmltest.UUID(1)+" 48"] == 2 })
+		})
+	}
+}
+
+// TestXIDsOfInstances: the last XID of each device, 0 where there was none and the engine
+// watches.
+func TestXIDsOfInstances(t *testing.T) {
+	const last = "DCGM_FI_DEV_XID_ERRORS"
+	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
+	c := open1(t, remote(e), temperature, last)
+	gpu := nvmltest.UUID(0)
+	ids := []string{gpu, gpu + "/1", gpu + "/2", gpu + "/3", gpu + "/3/0", gpu + "/3/1", nvmltest.UUID(1)}
+	want := map[string]float64{}
+	check := func(when string) {
+		t.Helper()
+		c.mustSample(t)
+		for _, id := range ids {
+			if got, ok := c.value(t, id, last); !ok || got != want[id] {
+				t.Errorf("%s: XID of %s is %v (%v), want %v", when, strings.TrimPrefix(id, gpu), got, ok, want[id])
+			}
+		}
+	}
+	check("none")
+	e.XIDOf(dcgmtest.Compute(0), 13)
+	want[gpu+"/1"] = 13
+	check("a compute instance that is its GPU instance")
+	e.XIDOf(dcgmtest.Instance(0), 31)
+	want[gpu+"/1"] = 31
+	check("its GPU instance")
+	e.XIDOf(dcgmtest.Compute(16), 43)
+	want[gpu+"/3/0"] = 43
+	check("one of two compute instances")
+	e.XID(0, 79)
+	want[gpu] = 79
+	check("the GPU")
+}

@@ -1,0 +1,28 @@
+package view
+
+import "testing"
+
+func TestAfter(t *testing.T) {
+	var b Board
+	views := make([]*View, 50)
+	for i := range views {
+		views[i] = &View{Version: uint64(i)}
+		b.Store(views[i])
+	}
+	f := func(v, last *View, first uint64, n int) {
+		t.Helper()
+		got := v.After(last)
+		if len(got) != n || got[0].Version != first || got[n-1] != v {
+			t.Errorf("%d views from %d to %d, want %d from %d to %d", len(got), got[0].Version, got[len(got)-1].Version, n, first, v.Version)
+		}
+	}
+	f(views[49], views[45], 46, 4)
+	f(views[49], views[45], 49, 1) // the others are forgotten
+	var other Board
+	for i := range views {
+		views[i] = &View{Version: uint64(i)}
+		other.Store(views[i])
+	}
+	f(views[49], nil, 50-maxFormer, maxFormer)
+	f(&View{}, views[3], 0, 1)
+}
