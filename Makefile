@@ -53,6 +53,10 @@ ADAPTER       := .tools/prometheus-adapter-$(shell awk '$$2 == "sigs.k8s.io/prom
 ETCD          := .tools/etcd-server/etcd
 OPERATOR_CRDS := prometheus-operator/prometheus-operator@$(shell sed -n 's|.*/prometheus-operator", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)/example/prometheus-operator-crd
 
+SUPPLY        := test/tools/supply
+GOVULNCHECK   := .tools/govulncheck-$(shell awk '$$1 == "golang.org/x/vuln" { print $$2 }' $(SUPPLY)/go.mod)/govulncheck
+VULN_DB       ?= https://vuln.go.dev
+
 PACKAGE_TOOLS := test/tools/packages
 NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2" { print $$3 }' $(PACKAGE_TOOLS)/go.mod)/nfpm
 
@@ -70,12 +74,13 @@ run: build ## Serve the GPUs of this machine on :9400; ARGS="…" adds flags
 
 .PHONY: build
 build: ## Build bin/warpgauge
-	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/warpgauge
+	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
+	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
 
 .PHONY: image
 image: ## Build the container image with docker, podman or buildah
 	@# Only docker knows the builder's platform in every version.
-	@arguments=(--build-arg VERSION=$(VERSION) -t $(IMAGE)); platform=linux/$$($(GO) env GOHOSTARCH); \
+	@arguments=(--build-arg VERSION=$(VERSION) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null) -t $(IMAGE)); platform=linux/$$($(GO) env GOHOSTARCH); \
 	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build "$${arguments[@]}" .; \
 	elif command -v podman >/dev/null; then podman build --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
 	elif command -v buildah >/dev/null; then buildah bud --build-arg BUILDPLATFORM=$$platform "$${arguments[@]}" .; \
@@ -84,6 +89,12 @@ image: ## Build the container image with docker, podman or buildah
 .PHONY: packages
 packages: $(NFPM) ## Make the Debian and the RPM package in dist
 	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
+
+.PHONY: sbom
+sbom: build ## Write the licences of what bin/warpgauge contains, and its SBOM (CycloneDX), to dist
+	@mkdir -p dist && CGO_ENABLED=0 $(GO) build -C $(SUPPLY) -o $(abspath bin)/supply .
+	@bin/supply -version $(VERSION) -licenses dist/THIRD_PARTY_LICENSES -sbom dist/warpgauge.cdx.json $(BIN)
+	@echo dist/THIRD_PARTY_LICENSES dist/warpgauge.cdx.json
 
 ##@ Check
 
@@ -116,7 +127,7 @@ race-e2e:
 
 .PHONY: attack
 attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
-	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2EAttack' ./cmd/warpgauge
+	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2E(Attack|HostileFiles|StandardError|StrayJobFiles)' ./cmd/warpgauge
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs
@@ -147,7 +158,7 @@ lint: $(LINT) words size deadcode ## golangci-lint (with staticcheck), shellchec
 	@$(LINT) run --allow-serial-runners ./...
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
-SCRIPTS := .ci/run .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
@@ -163,6 +174,11 @@ size: ## Count the product: lines, packages, edges, files per type; fail above t
 .PHONY: deadcode
 deadcode: $(DEADCODE) ## Functions that no program reaches, and test helpers that no test does
 	@DEADCODE=$(DEADCODE) .ci/deadcode
+
+# Not in the gate: what it says changes without a commit.
+.PHONY: vulncheck
+vulncheck: $(GOVULNCHECK) ## Known vulnerabilities in what the program calls, by the database VULN_DB
+	@GOVULNCHECK=$(GOVULNCHECK) .ci/vulncheck $(VULN_DB)
 
 # -e: a proxy that refuses a module's list of versions stops only that module.
 .PHONY: outdated
@@ -230,8 +246,11 @@ GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 
 .PHONY: gpu-check-bundle
 gpu-check-bundle: build bin/gpu-check ## Both binaries in a tarball, for a machine that has only NVIDIA's driver
-	@mkdir -p dist
-	@tar -C bin -czf $(GPU_CHECK_BUNDLE).tar.gz warpgauge gpu-check
+	@rm -rf $(GPU_CHECK_BUNDLE) && mkdir -p $(GPU_CHECK_BUNDLE) && cp $(BIN) bin/gpu-check LICENSE $(GPU_CHECK_BUNDLE)
+	@CGO_ENABLED=0 $(GO) build -C $(SUPPLY) -o $(abspath bin)/supply .
+	@cd $(GPU_CHECK_BUNDLE) && $(abspath bin)/supply -source $(CURDIR) -version $(VERSION) -licenses THIRD_PARTY_LICENSES -sbom warpgauge.cdx.json warpgauge gpu-check
+	@tar -C $(GPU_CHECK_BUNDLE) -czf $(GPU_CHECK_BUNDLE).tar.gz . && rm -r $(GPU_CHECK_BUNDLE)
+	@bin/supply -version $(VERSION) -sbom $(GPU_CHECK_BUNDLE).tar.gz.cdx.json -subject $(GPU_CHECK_BUNDLE).tar.gz $(BIN) bin/gpu-check
 	@echo $(GPU_CHECK_BUNDLE).tar.gz
 
 ##@ Generated files
@@ -277,6 +296,9 @@ $(DEADCODE): test/tools/lint/go.sum
 $(LINT):
 	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"
 	@GOBIN=$(abspath $(dir $@)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+$(GOVULNCHECK): $(SUPPLY)/go.sum
+	@cd $(SUPPLY) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/vuln/cmd/govulncheck && touch $(abspath $@)
 
 .PHONY: tools-chart
 tools-chart: $(HELM) $(KUBECONFORM) $(HELM_UNITTEST) $(CHART_SCHEMAS) ## Build what checks the Helm chart (one to two minutes, once)

@@ -33,7 +33,6 @@ require (
 	k8s.io/cri-api v0.37.2
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kubelet v0.37.2
-	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77
 	sigs.k8s.io/yaml v1.6.0
 )
 

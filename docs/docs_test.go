@@ -119,7 +119,9 @@ func TestFlags(t *testing.T) {
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
 	"output": true,                 // warpgauge docs
+	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
+	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
 	"set": true, "set-file": true, "show-labels": true, // helm, kubectl
 	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester

@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // fleet is all nodes and the one port that serves them.
@@ -52,7 +53,7 @@ const loadSets = 8
 
 // readCounters reads a file, or the built-in one of that name where there is none.
 func readCounters(name string) (field.List, error) {
-	text, err := os.ReadFile(name)
+	text, err := file.NewReader(field.MaxFileBytes).Read(context.Background(), name)
 	if errors.Is(err, os.ErrNotExist) {
 		if text, err = etc.File(name); err != nil {
 			return field.List{}, fmt.Errorf("%w; there are %s", err, strings.Join(etc.Names(), ", "))

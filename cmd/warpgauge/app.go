@@ -22,14 +22,15 @@ var errReported = errors.New("reported already")
 // environ is the environment, as os.Environ returns it; defaults are the counters CSVs that are tried if the
 // user names none.
 func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
-	a := &app{streams: s, environ: environ, defaults: defaults, build: readBuild()}
+	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: readBuild()}
 	a.flags = config.NewSet(a.lookup)
+	defer a.log.flush()
 	err := a.root().Run(ctx, args)
 	if err == nil {
 		return 0
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintf(s.err, "warpgauge: %v\n", err) //nolint:errcheck // an error here cannot be reported
+		fmt.Fprintf(a.log, "warpgauge: %v\n", err) //nolint:errcheck // there is none
 	}
 	var exit *exitError
 	if errors.As(err, &exit) {
@@ -50,6 +51,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // app is what the subcommands share.
 type app struct {
 	streams
+	log      *backlog // in front of standard error
 	environ  []string
 	defaults []string // counters CSVs
 	flags    *config.Set
@@ -74,7 +76,7 @@ func (a *app) root() *cli.Command {
 		Flags:                 a.flags.CLI(),
 		Action:                a.serveAction,
 		Writer:                a.out,
-		ErrWriter:             a.err,
+		ErrWriter:             a.log,
 		ExitErrHandler:        func(context.Context, *cli.Command, error) {}, // run decides on the exit code
 		OnUsageError:          usageError,
 		EnableShellCompletion: true,
@@ -164,7 +166,7 @@ func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
 	if cfg.Source("log-level") == config.FromDefault {
 		quiet.Log.Level = zapcore.ErrorLevel
 	}
-	return newLogger(&quiet, a.err)
+	return newLogger(&quiet, a.log)
 }
 
 // printf writes to standard output. The only error is that of a closed pipe.

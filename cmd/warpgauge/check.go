@@ -37,15 +37,12 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration) erro
 	if err != nil {
 		return err
 	}
-	csv := newCounters(cfg)
-	if path != "" {
-		csv.found = config.Counters{Path: path}
-	}
-	data, name, err := csv.read()
+	csv := a.newCounters(cfg, path)
+	in, err := csv.read(ctx)
 	if err != nil {
 		return err
 	}
-	list, problems, err := csv.parse(data, name)
+	list, problems, err := csv.parse(in)
 	errs := 0
 	for i := range problems {
 		if problems[i].Severity == field.Error {
@@ -53,10 +50,10 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration) erro
 		}
 		a.printf("%s\n", problems[i].Error())
 	}
-	a.printf("%s: %s, %s, %s\n", name, count(len(list.Fields), "field"), count(errs, "error"), count(len(problems)-errs, "warning"))
+	a.printf("%s: %s, %s, %s\n", in.Name, count(len(list.Fields), "field"), count(errs, "error"), count(len(problems)-errs, "warning"))
 	if err != nil {
 		if errs == 0 { // nothing above says what is wrong
-			return fmt.Errorf("parse counters file %q: %w", name, err)
+			return fmt.Errorf("parse counters file %q: %w", in.Name, err)
 		}
 		return errReported
 	}

@@ -53,6 +53,7 @@ func child(ctx context.Context, a *app, name, started string) error {
 	if err != nil {
 		return err
 	}
+	// Not through the backlog: the exporter always reads, and the last lines before a crash count.
 	log := supervisor.ChildLogger(a.err, cfg.LogLevel())
 	factory, err := childFactory(cfg, name, time.Unix(0, ns), log)
 	if err != nil {

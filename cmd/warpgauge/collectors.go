@@ -33,8 +33,6 @@ type vendor struct {
 	fallback string
 	// echo says that what the library logs in its child process goes to standard error.
 	echo bool
-	// harmless says that a process in which the collector runs needs no capability for it.
-	harmless bool
 	// present reports cheaply, without a library, whether the devices can be there, or
 	// what was looked for. It is asked before each session unless the collector was
 	// enabled by name. Nil: they can.
@@ -168,7 +166,7 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 func simulatedVendor(cfg *config.Config, start time.Time, log *zap.Logger) (vendor, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start, Log: log}
-	v := vendor{name: fake.Name, isolated: cfg.IsolateFake(), harmless: true}
+	v := vendor{name: fake.Name, isolated: cfg.IsolateFake()}
 	var err error
 	if c.Spec != "" {
 		if o.Spec, err = fake.LoadSpec(c.Spec); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,35 +11,35 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
 )
 
-// counters finds, reads and parses the counters CSV.
+// counters reads and parses the counters CSV.
 type counters struct {
 	cfg   *config.Config
-	found config.Counters
+	found *config.Counters
 }
 
-func newCounters(cfg *config.Config) *counters {
-	return &counters{cfg: cfg, found: cfg.FindCounters()}
-}
-
-// read returns the content and the name of the CSV. A file that was found once
-// is not left for another; from the list built in, a default file that has
-// appeared takes over.
-func (c *counters) read() ([]byte, string, error) {
-	if c.found.Path == "" {
-		c.found = c.cfg.FindCounters()
+// newCounters takes the CSV at path, or if that is empty the one that is configured.
+func (a *app) newCounters(cfg *config.Config, path string) *counters {
+	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
+		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.version)
 	}
-	data, err := c.found.Read(etc.DefaultCounters())
-	return data, c.found.Name(), err
+	return &counters{cfg: cfg, found: cfg.Counters(path, readMap)}
 }
 
-// path is the file to watch; empty for the list built in.
-func (c *counters) path() string { return c.found.Path }
+// read returns the content of the CSV and of the configuration file.
+func (c *counters) read(ctx context.Context) (*config.Content, error) {
+	return c.found.Read(ctx, etc.DefaultCounters())
+}
 
 // parse returns the list and all problems of it.
-func (c *counters) parse(data []byte, name string) (field.List, []field.Problem, error) {
-	return field.Parse(bytes.NewReader(data), field.ParseOptions{File: name, Strict: c.cfg.Strict})
+func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error) {
+	list, problems, err := field.Parse(bytes.NewReader(in.CSV), field.ParseOptions{File: in.Name, Strict: c.cfg.Strict})
+	if err == nil {
+		err = in.YAML.Apply(list)
+	}
+	return list, problems, err
 }
 
 // countersError is everything that is wrong with a counters CSV.
@@ -57,9 +58,9 @@ func (e *countersError) Error() string {
 }
 
 // list is parse for the exporter: warnings go to the log, errors into the error.
-func (c *counters) list(data []byte, name string, log *zap.Logger) (field.List, error) {
-	list, problems, err := c.parse(data, name)
-	e := &countersError{name: name}
+func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error) {
+	list, problems, err := c.parse(in)
+	e := &countersError{name: in.Name}
 	for _, p := range problems {
 		if p.Severity == field.Error {
 			e.problems = append(e.problems, p)
@@ -73,24 +74,24 @@ func (c *counters) list(data []byte, name string, log *zap.Logger) (field.List, 
 	case len(e.problems) > 0:
 		return field.List{}, e
 	}
-	return field.List{}, fmt.Errorf("parse counters file %q: %w", name, err)
+	return field.List{}, fmt.Errorf("parse counters file %q: %w", in.Name, err)
 }
 
 // first reads the CSV at start. All its errors are for the user to correct.
-func (c *counters) first(log *zap.Logger) (field.List, []byte, error) {
-	data, name, err := c.read()
+func (c *counters) first(ctx context.Context, log *zap.Logger) (field.List, *config.Content, error) {
+	in, err := c.read(ctx)
 	if err != nil {
 		return field.List{}, nil, err
 	}
-	list, err := c.list(data, name, log)
+	list, err := c.list(in, log)
 	if err != nil {
 		return field.List{}, nil, err
 	}
 	if len(list.Fields) == 0 {
-		log.Warn("the counters file asks for nothing", zap.String("file", name))
+		log.Warn("the counters file asks for nothing", zap.String("file", in.Name))
 	}
-	log.Info("counters read", zap.String("file", name), zap.Int("fields", len(list.Fields)))
-	return list, data, nil
+	log.Info("counters read", zap.String("file", in.Name), zap.Int("fields", len(list.Fields)))
+	return list, in, nil
 }
 
 // count writes "1 error" and "2 errors".

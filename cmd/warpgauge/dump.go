@@ -3,14 +3,17 @@ package main
 import (
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -131,32 +134,69 @@ func (d *dumper) mark() string {
 	return b.String()
 }
 
+// directory opens the directory of the dumps and makes it if there is none. Other users
+// may not be able to put their files, or links, where ours are.
+func (d *dumper) directory() (*os.Root, error) {
+	name := d.o.Directory
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of dumps: %w", err)
+	}
+	link, err := os.Lstat(name)
+	if err != nil {
+		return nil, fmt.Errorf("examine the directory of dumps: %w", err)
+	}
+	if uid := ownerOf(link); uid != os.Geteuid() && (uid != 0 || link.IsDir()) { // systemd makes links to its directories
+		return nil, fmt.Errorf("the directory of dumps %q belongs to user %d, not to %d: name another with --dump-directory", name, uid, os.Geteuid())
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory of dumps: %w", err)
+	}
+	info, err := root.Stat(".")
+	switch {
+	case err != nil:
+		err = fmt.Errorf("examine the directory of dumps: %w", err)
+	case ownerOf(info) != os.Geteuid():
+		err = fmt.Errorf("the directory of dumps %q belongs to user %d, not to %d: name another with --dump-directory", name, ownerOf(info), os.Geteuid())
+	case info.Mode()&0o022 != 0:
+		err = fmt.Errorf("others can write to the directory of dumps %q (%v): name one in it with --dump-directory, which is made", name, info.Mode())
+	}
+	if err != nil {
+		_ = root.Close() // nothing was written
+		return nil, err
+	}
+	return root, nil
+}
+
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
 // write writes one file and returns its name. It appears whole or not at all.
 func (d *dumper) write() (name string, err error) {
-	if err := os.MkdirAll(d.o.Directory, 0o750); err != nil {
-		return "", fmt.Errorf("make the directory of dumps: %w", err)
+	root, err := d.directory()
+	if err != nil {
+		return "", err
 	}
-	ending := ".json"
+	defer func() { _ = root.Close() }() // files are closed on their own
+	name = dumpPrefix + d.now().UTC().Format("20060102-150405.000") + "-" + rand.Text() + ".json"
 	if d.o.Compression {
-		ending += ".gz"
+		name += ".gz"
 	}
-	name = filepath.Join(d.o.Directory, dumpPrefix+d.now().UTC().Format("20060102-150405.000")+ending)
-	f, err := os.CreateTemp(d.o.Directory, ".dump-*")
+	f, err := root.OpenFile("."+name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("write dump: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
 	if err := errors.Join(d.encode(f), f.Close()); err != nil {
-		return "", fmt.Errorf("write dump %q: %w", f.Name(), err)
+		return "", errors.Join(fmt.Errorf("write dump %q: %w", f.Name(), err), root.Remove("."+name))
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return "", fmt.Errorf("write dump: %w", err)
+	if err := root.Rename("."+name, name); err != nil {
+		return "", errors.Join(fmt.Errorf("write dump: %w", err), root.Remove("."+name))
 	}
-	return name, nil
+	return filepath.Join(d.o.Directory, name), nil
 }
 
 func (d *dumper) encode(w io.Writer) error {
@@ -218,7 +258,12 @@ func (d *dumper) clean() error {
 		return nil
 	}
 	oldest := d.now().Add(-time.Duration(d.o.RetentionHours) * time.Hour)
-	files, err := os.ReadDir(d.o.Directory)
+	root, err := d.directory()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	files, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return fmt.Errorf("list dumps: %w", err)
 	}
@@ -228,7 +273,7 @@ func (d *dumper) clean() error {
 		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(f.Name(), dumpPrefix) || !info.ModTime().Before(oldest) {
 			continue
 		}
-		errs = append(errs, os.Remove(filepath.Join(d.o.Directory, f.Name())))
+		errs = append(errs, root.Remove(f.Name()))
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -73,8 +74,18 @@ func TestDump(t *testing.T) {
 			len(values) != 2 || values[0].Field != "DCGM_FI_DEV_GPU_TEMP" || *values[0].Value != 41 || values[1].Value != nil || values[1].Labels[0].Value != "x" {
 			t.Errorf("dump %+v", got)
 		}
-		if left, _ := filepath.Glob(filepath.Join(d.o.Directory, ".dump-*")); len(left) != 0 {
-			t.Errorf("left behind: %q", left)
+		files, err := os.ReadDir(d.o.Directory)
+		must(t, err)
+		if len(files) != 1 || filepath.Join(d.o.Directory, files[0].Name()) != name {
+			t.Errorf("files %v, want %q only", files, name)
+		}
+		for path, want := range map[string]os.FileMode{d.o.Directory: os.ModeDir | 0o700, name: 0o600} {
+			if info, err := os.Stat(path); err != nil || info.Mode() != want {
+				t.Errorf("mode of %q is %v, %v; want %v", path, info.Mode(), err, want)
+			}
+		}
+		if other, err := d.write(); err != nil || other == name {
+			t.Errorf("a second dump is %q, %v; want another name than %q", other, err, name)
 		}
 	}
 	d := testDumper(t, config.Dump{Directory: "/proc/nowhere"})
@@ -83,8 +94,59 @@ func TestDump(t *testing.T) {
 	}
 }
 
-func TestOldDumpsGo(t *testing.T) {
+// TestDumpDirectoryOfOthers: where other users can put files, none is written or removed.
+func TestDumpDirectoryOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes directories of other users")
+	}
+	base := t.TempDir()
+	made := func(name string, mode os.FileMode, uid int) string {
+		path := filepath.Join(base, name)
+		must(t, errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, mode), os.Lchown(path, uid, uid)))
+		return path
+	}
+	linked := func(name, to string, uid int) string {
+		path := filepath.Join(base, name)
+		must(t, errors.Join(os.Symlink(to, path), os.Lchown(path, uid, uid)))
+		return path
+	}
+	ours := made("ours", 0o750, 0)
+	for _, tt := range []struct{ dir, says string }{
+		{ours, ""},
+		{linked("our link", ours, 0), ""},
+		{made("shared", 0o777, 0), "others can write"},
+		{made("sticky", 0o777|os.ModeSticky, 0), "others can write"},
+		{made("group", 0o770, 0), "others can write"},
+		{made("theirs", 0o700, 65534), "belongs to user 65534"},
+		{linked("their link", ours, 65534), "belongs to user 65534"},
+		{linked("link to theirs", filepath.Join(base, "theirs"), 0), "belongs to user 65534"},
+	} {
+		d := testDumper(t, config.Dump{Directory: tt.dir, RetentionHours: 1})
+		_, err := d.write()
+		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), tt.dir)) {
+			t.Errorf("%s: %v, want %q", tt.dir, err, tt.says)
+		}
+		if again := d.clean(); (again == nil) != (err == nil) {
+			t.Errorf("%s: clean says %v, write %v", tt.dir, again, err)
+		}
+	}
+	for _, dir := range []string{"shared", "sticky", "group", "theirs"} {
+		if files, err := os.ReadDir(filepath.Join(base, dir)); err != nil || len(files) > 0 {
+			t.Errorf("files %v in the directory %q, %v", files, dir, err)
+		}
+	}
+}
+
+// privateDir is a directory for dumps, whatever the umask is.
+func privateDir(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o700))
+	return dir
+}
+
+func TestOldDumpsGo(t *testing.T) {
+	dir := privateDir(t)
 	d := testDumper(t, config.Dump{Directory: dir, RetentionHours: 1})
 	long := time.Now().Add(-2 * time.Hour)
 	for _, name := range []string{dumpPrefix + "old.json", dumpPrefix + "new.json", "other.json"} {
@@ -109,7 +171,7 @@ func TestOldDumpsGo(t *testing.T) {
 
 // A dump follows each change, and an hour without one.
 func TestDumpsFollowChanges(t *testing.T) {
-	dir := t.TempDir()
+	dir := privateDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := testDumper(t, config.Dump{Directory: dir})
 		ctx, cancel := context.WithCancel(t.Context())

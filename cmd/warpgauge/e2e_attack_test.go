@@ -55,6 +55,9 @@ func TestE2EAttack(t *testing.T) {
 	encrypted := filepath.Join(dir, "tls.yml")
 	write(t, encrypted, "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")
 
+	list := filepath.Join(dir, "counters.csv")
+	write(t, list, sharedLines)
+
 	table := []string{fmt.Sprintf("%-42s %8s %6s %8s %8s %8s %9s", "attack", "scrapes", "lost", "p50", "p99", "memory", "recovery")}
 	for _, attack := range []struct {
 		name   string
@@ -74,6 +77,7 @@ func TestE2EAttack(t *testing.T) {
 		{"flood of connections", nil, 300, floodOfConnections},
 		{"flood of scrapes", nil, 300, floodOfScrapes},
 		{"flood of other methods and paths", nil, 300, floodOfOddRequests},
+		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list)},
 	} {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
 			e := serve(t, exe, attack.args...)
@@ -108,6 +112,22 @@ func TestE2EAttack(t *testing.T) {
 		})
 	}
 	t.Log("\n" + strings.Join(table, "\n"))
+}
+
+// hostileLists puts what is no list at its path, and has it read.
+func hostileLists(path string) func(ctx context.Context, address string) {
+	return func(ctx context.Context, address string) {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := errors.Join(os.RemoveAll(path), hostile[i%len(hostile)].make(path)); err != nil {
+				panic(err) // in a directory of the test's own
+			}
+			if req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/-/reload", nil); err == nil {
+				if resp, err := http.DefaultClient.Do(req); err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+		}
+	}
 }
 
 // writeCertificate writes cert.pem and key.pem, which no client trusts.

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -131,6 +132,15 @@ func TestE2EChart(t *testing.T) {
 			for _, path := range []string{probes.LivenessProbe.HTTPGet.Path, probes.ReadinessProbe.HTTPGet.Path} {
 				if a := get(t, newClient(t), e.url+path); a.code != http.StatusOK {
 					t.Errorf("GET %s: %d %s", path, a.code, a.body)
+				}
+			}
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.PID()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
+				if !strings.Contains(string(status), want) {
+					t.Errorf("the process does not have %q:\n%s", want, status)
 				}
 			}
 			e.Signal(t, os.Interrupt)

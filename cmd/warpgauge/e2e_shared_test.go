@@ -66,7 +66,7 @@ func TestE2EShared(t *testing.T) {
 		k.Set(sharers(gpus["0"], gpus["1"])...)
 	}
 
-	// With child processes, so that the exporter has given its capabilities up.
+	// With child processes, as vendors' libraries have.
 	e := serve(t, start, append(args, "--isolation=process")...)
 	share(e)
 	eventually.OK(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })

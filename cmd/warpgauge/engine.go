@@ -26,7 +26,6 @@ type engine struct {
 	readers    []processReader // of processes on devices
 	board      *view.Board
 	failover   *supervisor.Failover // between DCGM and NVML; nil unless both are wanted
-	echo       *echo                // of what an isolated DCGM logs; nil unless asked for
 	processes  *view.Board          // of readers; nil if there are none
 }
 
@@ -57,8 +56,7 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 		if v.isolated {
 			o.Command, o.Environment = childArguments(a, name, start), v.environment
 			if v.echo && name == v.name {
-				e.echo = newEcho(a.err)
-				o.Output = e.echo.line
+				o.Output = a.log.line
 			}
 		}
 		s := supervisor.New(supervisor.Wanted{List: list}, o)
@@ -159,9 +157,6 @@ func (e *engine) Run(ctx context.Context) error {
 	defer wg.Wait()
 	if e.failover != nil {
 		wg.Go(func() { _ = e.failover.Run(ctx) }) // it returns no error
-	}
-	if e.echo != nil {
-		go e.echo.run(ctx) // not waited for: a full pipe must not keep the exporter from ending
 	}
 	err := each(e.all(""), func(s *supervisor.Supervisor) error { return s.Run(ctx) })
 	<-ctx.Done() // without any collector, too

@@ -91,7 +91,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	cfg := docsConfig(jobs)
-	list, _, err := (&counters{cfg: cfg}).parse([]byte(docsCounters), "")
+	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(docsCounters)})
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +118,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	r.metrics.register(p.registry)
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)
+	p.registry.MustRegister(newBacklog(io.Discard).metric())
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
 		for _, h := range p.owners.health {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 )
@@ -62,6 +63,7 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
+		kube.RouteLogs(log)
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
 		o.addRuntime(cfg, &table, changed, log)
@@ -101,7 +103,6 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	if !pods && !k.DRA {
 		return
 	}
-	kube.RouteKlog(log)
 	node, _ := a.lookup("NODE_NAME")
 	options := kube.APIOptions{
 		Node: node, Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
@@ -201,7 +202,7 @@ func ownPodOf(lookup func(string) (string, bool)) ownPod {
 		p.name, _ = os.Hostname() // without a name there is no pod to leave out
 	}
 	if p.namespace == "" {
-		text, _ := os.ReadFile(namespaceFile) // as above
+		text, _ := file.NewReader(1<<10).Read(context.Background(), namespaceFile) // as above
 		p.namespace = strings.TrimSpace(string(text))
 	}
 	return p

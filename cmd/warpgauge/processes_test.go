@@ -60,7 +60,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 		all, err := collectors(cfg, zap.NewNop())
 		must(t, err)
 		csv := &counters{cfg: cfg}
-		list, _, err := csv.parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
+		list, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
 		must(t, err)
 		a := &app{flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
@@ -108,7 +108,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		}, `warpgauge_device_state{collector="fake-processes"`, `warpgauge_sample_age_seconds{collector="fake-processes"`)
 
-		other, _, err := csv.parse([]byte("DCGM_FI_DEV_POWER_USAGE, gauge, p\n"), "")
+		other, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_POWER_USAGE, gauge, p\n")})
 		must(t, err)
 		must(t, e.Reload(t.Context(), other))
 		wantSeries(t, reg, map[string]float64{

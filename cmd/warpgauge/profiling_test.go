@@ -54,7 +54,7 @@ func TestPauseProfilingOverHTTP(t *testing.T) {
 
 func TestAForgottenPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		list, _, err := (&counters{cfg: config.Default()}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_SM_ACTIVE, gauge, s\n"), "")
+		list, _, err := (&counters{cfg: config.Default()}).parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_SM_ACTIVE, gauge, s\n")})
 		must(t, err)
 		var mu sync.Mutex // a timer calls, too
 		var served []string
@@ -120,7 +120,7 @@ func TestAForgottenPauseEnds(t *testing.T) {
 func TestARenewedPauseIsNotEndedByTheFormer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow, applied atomic.Int64 // what applying takes; how many fields were applied last
-		list, _, err := (&counters{cfg: config.Default()}).parse([]byte("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
+		list, _, err := (&counters{cfg: config.Default()}).parse(&config.Content{CSV: []byte("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
 		must(t, err)
 		p := newProfiler(list, func(_ context.Context, l field.List) error {
 			time.Sleep(time.Duration(slow.Load()))

@@ -69,7 +69,7 @@ func simulatedEngine(t *testing.T) *engine {
 	cfg := config.Default()
 	node, err := simulatedVendor(cfg, time.Time{}, zap.NewNop())
 	must(t, err)
-	list, _, err := (&counters{cfg: cfg}).parse([]byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), "")
+	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
 	must(t, err)
 	a := &app{flags: config.NewSet(noEnvironment)}
 	e := a.newEngine(cfg, []vendor{node}, list, nil, zap.NewNop())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,15 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
 // reloadTimeout bounds one reload by signal or file change. What is not done by
 // then continues in the background; see engine.Reload.
 const reloadTimeout = time.Minute
-
-// causeFile is the cause of a reload that the file watch asked for.
-const causeFile = "file change"
 
 // errNothingAsked would empty the page.
 var errNothingAsked = errors.New("the counters file asks for nothing")
@@ -28,25 +25,23 @@ var errNothingAsked = errors.New("the counters file asks for nothing")
 // runs: a signal, a request and a change of the file all end in reload. The list
 // in service stays until a better one is complete.
 type reloader struct {
-	read  func() ([]byte, string, error) // content and name of the counters CSV
-	parse func(data []byte, name string, log *zap.Logger) (field.List, error)
+	read  func(context.Context) (*config.Content, error)
+	parse func(in *config.Content, log *zap.Logger) (field.List, error)
 	apply func(context.Context, field.List) error
 	log   *zap.Logger
 
 	turn    chan struct{} // holds one token while a reload is under way
 	asked   chan string   // causes that wait for run
 	running atomic.Bool
-	seen    atomic.Pointer[[]byte] // what was read last, good or bad
 
 	// Of the holder of the turn.
-	content []byte // of the list that was applied last
-	partial bool   // not every collector took it
-	empty   bool   // the file was, when its change was seen
+	content *config.Content // of the list that was applied last
+	partial bool            // not every collector took it
 
 	metrics *reloadMetrics
 }
 
-func newReloader(content []byte, log *zap.Logger, now time.Time) *reloader {
+func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloader {
 	r := &reloader{
 		log:     log.Named("reload"),
 		turn:    make(chan struct{}, 1),
@@ -54,7 +49,6 @@ func newReloader(content []byte, log *zap.Logger, now time.Time) *reloader {
 		content: content,
 		metrics: newReloadMetrics(),
 	}
-	r.seen.Store(&content)
 	r.metrics.started(now)
 	return r
 }
@@ -98,24 +92,21 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	defer r.running.Store(false)
 
 	log := r.log.With(zap.String("cause", cause))
-	data, name, err := r.read()
+	in, err := r.read(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // the exporter is stopping, or the request was abandoned
+	}
 	if err != nil {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
-	if len(bytes.TrimSpace(data)) == 0 && cause == causeFile && !r.empty {
-		r.empty = true // and asked for again, for it was not seen
-		log.Info("the counters file is empty, so it is being written", zap.String("file", name))
-		return nil
-	}
-	r.empty = false
-	r.seen.Store(&data)
-	log = log.With(zap.String("file", name))
-	if bytes.Equal(data, r.content) && !r.partial {
+	csv := log // parse adds the name itself
+	log = log.With(zap.String("file", in.Name))
+	if in.Equal(r.content) && !r.partial {
 		r.metrics.unchanged(time.Now())
 		log.Info("counters are unchanged")
 		return nil
 	}
-	list, err := r.parse(data, name, log)
+	list, err := r.parse(in, csv)
 	if err != nil {
 		return r.failed(log, "counters not reloaded, the list in service stays", err)
 	}
@@ -124,7 +115,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 		return r.failed(log, "counters not reloaded, the list in service stays", errNothingAsked)
 	}
 	err = r.apply(ctx, list)
-	r.content, r.partial = data, err != nil
+	r.content, r.partial = in, err != nil
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is no failure
 	}
@@ -151,11 +142,6 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	return err
 }
 
-// lastRead returns what was read last. The file watch compares with it, rather
-// than with what it saw itself: a list that came and went between two of its
-// looks may have been put into service by a signal or a request.
-func (r *reloader) lastRead() []byte { return *r.seen.Load() }
-
 // inProgress says whether a reload is under way.
 func (r *reloader) inProgress() bool { return r.running.Load() }
 
@@ -170,7 +156,7 @@ func newReloadMetrics() *reloadMetrics {
 	m := &reloadMetrics{
 		ok: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_successful",
-			Help: "1 if the counters CSV was good when it was read last, 0 if an older list is in service.",
+			Help: "1 if the counters CSV was good when it was read last, 0 if it was not or could not be read: an older list is in service.",
 		}),
 		when: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_config_last_reload_success_timestamp_seconds",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -37,10 +38,12 @@ func newBench(initial string) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, reg: prometheus.NewRegistry()}
 	b.apply = func(context.Context, field.List) error { return nil }
-	b.reloader = newReloader([]byte(initial), zap.New(core), time.Now())
+	b.reloader = newReloader(&config.Content{CSV: []byte(initial)}, zap.New(core), time.Now())
 	b.metrics.register(b.reg)
 	csv := &counters{cfg: config.Default()}
-	b.reloader.read = func() ([]byte, string, error) { return []byte(b.file), "counters.csv", b.readErr }
+	b.reloader.read = func(context.Context) (*config.Content, error) {
+		return &config.Content{CSV: []byte(b.file), Name: "counters.csv"}, b.readErr
+	}
 	b.reloader.parse = csv.list
 	b.reloader.apply = func(ctx context.Context, l field.List) error {
 		b.applied = append(b.applied, len(l.Fields))
@@ -132,29 +135,26 @@ func TestReloadOfAnUnreadableOrEmptyFileKeepsTheList(t *testing.T) {
 	}
 }
 
-// A file that is written in place is empty for a moment. The watch asks again for what
-// the reloader has not seen.
-func TestReloadOfAFileThatIsBeingWritten(t *testing.T) {
+// Audit S11: lines about a list had the key "file" twice.
+func TestReloadLogsEachKeyOnce(t *testing.T) {
+	var out bytes.Buffer
+	to := newBacklog(&out)
 	b := newBench(csvA)
-	b.file = ""
-	must(t, b.reload(t.Context(), causeFile))
-	if string(b.lastRead()) != csvA {
-		t.Errorf("%q was seen, so the watch does not ask again", b.lastRead())
+	b.log = newLogger(&config.Config{Log: config.Log{Format: config.LogJSON}}, to).Named("reload")
+	warned := csvA + "DCGM_FI_DEV_GPU_UTLI, gauge, u\n"
+	for _, b.file = range []string{warned, warned, warned + "DCGM_FI_DEV_FB_USED, gouge, x\n", "# nothing\n"} {
+		_ = b.reload(t.Context(), "test") // its result is not what is tested
 	}
-	b.want(t, 1, 0, 0, 0)
-	b.file = csvB
-	must(t, b.reload(t.Context(), causeFile))
-	b.want(t, 1, 1, 0, 0)
-
-	b.file = "\n"
-	must(t, b.reload(t.Context(), causeFile))
-	if err := b.reload(t.Context(), causeFile); !errors.Is(err, errNothingAsked) {
-		t.Errorf("reload of a file that stays empty = %v, want %v", err, errNothingAsked)
+	to.flush()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) < 6 {
+		t.Errorf("%d lines, want warnings and errors of each list:\n%s", len(lines), out.String())
 	}
-	if err := b.reload(t.Context(), "SIGHUP"); !errors.Is(err, errNothingAsked) {
-		t.Errorf("reload of an empty file by a signal = %v, want %v", err, errNothingAsked)
+	for _, line := range lines {
+		if err := uniqueKeys(line); err != nil || !strings.Contains(line, `"file":"counters.csv"`) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
-	b.want(t, 0, 1, 0, 2)
 }
 
 // A collector that could not take the list is asked again, although the file is
@@ -218,7 +218,7 @@ func TestReloaderMergesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
 		for range 3 {
-			b.ask(causeFile)
+			b.ask("file change")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -242,7 +242,7 @@ func TestReloaderRun(t *testing.T) {
 		hangups <- os.Interrupt // any value: only SIGHUP is subscribed
 		synctest.Wait()
 		b.file = csvA
-		b.ask(causeFile)
+		b.ask("file change")
 		synctest.Wait()
 		if len(b.applied) != 2 || b.applied[0] != 2 || b.applied[1] != 1 {
 			t.Errorf("applied lists of %v fields, want 2 and then 1", b.applied)
@@ -278,17 +278,17 @@ func TestCountersStayWithTheirFile(t *testing.T) {
 	path := dir + "/default-counters.csv"
 	cfg := config.Default()
 	cfg.DefaultFiles = []string{path}
-	c := &counters{cfg: cfg}
-	_, name, err := c.read()
-	if err != nil || name != "built-in default-counters.csv" {
-		t.Fatalf("counters are %q, %v, want the list built in", name, err)
+	c := (&app{}).newCounters(cfg, "")
+	in, err := c.read(t.Context())
+	if err != nil || in.Name != "built-in default-counters.csv" {
+		t.Fatalf("counters are %v, %v, want the list built in", in, err)
 	}
 	writeFile(t, path, csvA)
-	if data, name, err := c.read(); err != nil || name != path || string(data) != csvA {
-		t.Fatalf("counters are %q in %q, %v, want the file that has appeared", data, name, err)
+	if in, err := c.read(t.Context()); err != nil || in.Name != path || string(in.CSV) != csvA {
+		t.Fatalf("counters are %v, %v, want the file that has appeared", in, err)
 	}
 	must(t, os.Remove(path))
-	if _, _, err := c.read(); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := c.read(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Fatalf("read = %v, want that the file is gone", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/supervisor"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -34,7 +33,7 @@ func (a *app) serve(ctx context.Context) error {
 	signals := subscribe()
 	defer signals.release()
 
-	log := newLogger(cfg, a.err)
+	log := newLogger(cfg, a.log)
 	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
@@ -53,8 +52,8 @@ func (a *app) serve(ctx context.Context) error {
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
 func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
-	csv := newCounters(cfg)
-	list, content, err := csv.first(log)
+	csv := a.newCounters(cfg, "")
+	list, content, err := csv.first(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +68,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	r := newReloader(content, log, time.Now())
 	prof := newProfiler(list, p.engine.Reload, cfg.ReleaseTimeout, log)
 	prof.register(p.registry)
+	p.registry.MustRegister(a.log.metric())
 	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
 	r.metrics.register(p.registry)
 	p.addPages()
@@ -77,9 +77,6 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
-	}
-	if err := dropCapabilities(cfg, all, log); err != nil {
-		log.Warn("keeping capabilities that are of no use here", zap.Error(err))
 	}
 	stages := append(p.stages(), stage{
 		name: "reloader", grace: shortGrace,
@@ -92,34 +89,16 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
-	if path := csv.path(); path != "" {
+	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
-			name: "file watch", grace: shortGrace,
+			name: "watch of " + path, grace: shortGrace,
 			run: func(ctx context.Context) error {
-				return config.Watch(ctx, path, log.Named("watch"), r.lastRead, func() { r.ask(causeFile) })
+				seen := func() ([]byte, bool) { return csv.found.Seen(path) }
+				return config.Watch(ctx, path, log.Named("watch"), seen, func() { r.ask("file change") })
 			},
 		})
 	}
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
-}
-
-// dropCapabilities takes from this process what only the vendors' libraries
-// need, where all of them have processes of their own. The port is open by now.
-func dropCapabilities(cfg *config.Config, all []vendor, log *zap.Logger) error {
-	children := false
-	for _, v := range all {
-		if children = children || v.isolated; !v.isolated && !v.harmless {
-			return nil
-		}
-	}
-	if !children || !cfg.DropCapabilities {
-		return nil
-	}
-	was, err := supervisor.DropCapabilities()
-	if err == nil && was != 0 {
-		log.Info("effective capabilities dropped; child processes have their own", zap.Stringer("were", was))
-	}
-	return err
 }
 
 func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
@@ -168,17 +147,19 @@ type signals struct {
 	letGo  chan os.Signal // SIGUSR1
 	resume chan os.Signal // SIGUSR2
 	end    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
+	closed chan os.Signal // SIGPIPE, which is ignored: lines for a closed standard error are counted
 }
 
 func subscribe() *signals {
 	s := &signals{
 		hangup: make(chan os.Signal, 1), letGo: make(chan os.Signal, 1), resume: make(chan os.Signal, 1),
-		end: make(chan os.Signal, 2),
+		end: make(chan os.Signal, 2), closed: make(chan os.Signal, 1),
 	}
 	signal.Notify(s.hangup, syscall.SIGHUP)
 	signal.Notify(s.letGo, syscall.SIGUSR1)
 	signal.Notify(s.resume, syscall.SIGUSR2)
 	signal.Notify(s.end, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	signal.Notify(s.closed, syscall.SIGPIPE)
 	return s
 }
 
@@ -187,6 +168,7 @@ func (s *signals) release() {
 	signal.Stop(s.letGo)
 	signal.Stop(s.resume)
 	signal.Stop(s.end)
+	// Not closed: the last lines of the log are yet to be written.
 }
 
 // sameSignal is how soon a second signal is taken for the first one again: to stop a

@@ -139,7 +139,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeFlagsReachTheirPart(t *testing.T) {
-	s := startServe(t, environment{"DCGM_EXPORTER_CONTAINER_LABELS": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "--drop-capabilities=false", "-m", "ns:name")
+	s := startServe(t, environment{"DCGM_EXPORTER_CONTAINER_LABELS": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "--drop-capabilities", "--watch-max-keep-samples=3")
 	if status, _, _ := s.do(http.MethodGet, "/debug/pprof/"); status != http.StatusOK {
 		t.Errorf("GET /debug/pprof/ with --enable-pprof: %d, want 200", status)
 	}
@@ -148,7 +148,7 @@ func TestServeFlagsReachTheirPart(t *testing.T) {
 		t.Error("own metrics on the page in spite of --enable-exporter-metrics=false")
 	}
 	log := s.log.String()
-	for _, want := range []string{`"msg":"--container-labels has no effect: `, `"source":"environment"`, `--configmap-data has no effect: `} {
+	for _, want := range []string{`"msg":"--container-labels has no effect: `, `"source":"environment"`, `--watch-max-keep-samples has no effect: `, `--drop-capabilities has no effect: `} {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
 		}
@@ -357,7 +357,9 @@ func TestLogger(t *testing.T) {
 		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO sampler: hello`},
 	} {
 		var b bytes.Buffer
-		newLogger(&config.Config{Log: c.log}, &b).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to := newBacklog(&b)
+		newLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to.flush()
 		if !regexp.MustCompile(c.want).MatchString(b.String()) {
 			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
 		}

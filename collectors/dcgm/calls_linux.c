@@ -249,17 +249,16 @@ struct history {
 	int room, count;
 };
 
-// take_value is called for each value of a history; another answer than 0 ends it.
+// take_value is called for each value of a history, one at a time (helperGetValuesSince of
+// DcgmApi.cpp); another answer than 0 ends it.
 static int take_value(int32_t kind, uint32_t id, wg_value1 *values, int count, void *data) {
 	struct history *h = data;
 	for (uint32_t i = 0; i < h->n; i++) {
 		if (h->e[i].kind != kind || h->e[i].id != id) continue;
-		for (int k = 0; k < count; k++) {
-			const wg_value1 *v = &values[k];
-			if (v->micros <= h->after_us[i]) continue;
-			if (h->count == h->room) return 1;
-			h->out[h->count++] = (wg_event){.cell = wg_decode(v->type, v->status, v->micros, v->value.i64, v->value.dbl), .of = i};
-		}
+		if (count < 1 || values->micros <= h->after_us[i]) continue;
+		if (h->count == h->room) return 1;
+		h->out[h->count++] =
+		    (wg_event){.cell = wg_decode(values->type, values->status, values->micros, values->value.i64, values->value.dbl), .of = i};
 	}
 	return 0;
 }

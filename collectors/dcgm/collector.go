@@ -18,12 +18,15 @@ type Collector struct {
 	fields field.List
 	layout layout           // of the engine before it was bound
 	until  map[string]int64 // by device: the last XID that a former session has reported
+
+	leftOut int // devices
 }
 
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
 	_ collector.Resumer   = (*Collector)(nil)
+	_ collector.Limited   = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -54,8 +57,14 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
 	c.engine, c.fields = e, fields
+	for _, n := range e.leftOut {
+		c.leftOut += n
+	}
 	return sources, nil
 }
+
+// LeftOut is collector.Limited.
+func (c *Collector) LeftOut() int { return c.leftOut }
 
 // bind makes the sources: one of the GPUs and what is theirs, one of everything
 // else, so that GPUs can fail over without switches and CPUs.
@@ -72,6 +81,7 @@ func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out
 		return nil, fmt.Errorf("%w: the host engine %s has no GPU, switch or CPU", collector.ErrNoDevices, c.o.engineName())
 	}
 	for _, n := range nodes {
+		c.leftOut += n.twice
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

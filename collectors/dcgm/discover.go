@@ -101,9 +101,7 @@ func (d *discovery) gpus() (*node, error) {
 		t := texts[i*len(who):]
 		gpu := gpuDevice(e.id, present(t[0]), present(t[1]), present(t[2]), minors[i])
 		gpu.Facts = facts[i]
-		if !n.add(gpu, e) {
-			d.o.Log.Warn("GPU has the UUID of another one and is left out", zap.Uint32("device", e.id), zap.String("uuid", gpu.ID))
-		}
+		n.add(gpu, e)
 	}
 	return n, nil
 }
@@ -114,7 +112,7 @@ func (d *discovery) gpus() (*node, error) {
 func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
 	number := strconv.FormatUint(uint64(id), 10)
 	d := collector.Device{Level: field.GPU, GPU: number, UUID: uuid, PCIBusID: strings.ToUpper(pci), Model: name, Node: "nvidia" + number}
-	if minor.status == statusOK && minor.value >= 0 {
+	if most := float64(1 << 20); minor.status == statusOK && minor.value >= 0 && minor.value < most { // MINORMASK of Linux
 		d.Node = "nvidia" + strconv.Itoa(int(minor.value))
 	}
 	if d.ID = uuid; uuid == "" || strings.Trim(uuid, "GPU-0") == "" {

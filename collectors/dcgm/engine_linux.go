@@ -33,6 +33,8 @@ type engine struct {
 	embedded bool
 	remote   bool // over TCP: large replies stall
 
+	leftOut map[entityKind]int // entities that were counted last and are not used: too many, or listed twice
+
 	prefix string // of the names of groups, unique among all clients of the engine
 	names  int    // given so far
 	memory []unsafe.Pointer
@@ -64,7 +66,7 @@ func connect(o Options) (*engine, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
 	}
-	e := &engine{path: lib.Path(), prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
+	e := &engine{path: lib.Path(), leftOut: map[entityKind]int{}, prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
 	if err := e.start(lib, o); err != nil {
 		err = e.mismatched(o, err)
 		e.free()

@@ -90,13 +90,15 @@ type node struct {
 	devices  []collector.Device
 	entities []entity       // of devices
 	computes map[entity]int // compute instances that are no device of their own: the device that they are part of
+	twice    int            // devices that have the ID of another one
 }
 
-// add reports whether the device is new. A second one with the same ID, such as a
-// GPU with the UUID of another, is left out.
+// add adds a device, and reports whether it is new. A second one with the same ID, such as a GPU
+// with the UUID of another, is left out.
 func (n *node) add(d collector.Device, e entity) bool {
 	for i := range n.devices {
 		if n.devices[i].ID == d.ID {
+			n.twice++
 			return false
 		}
 	}

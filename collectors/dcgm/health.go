@@ -174,7 +174,7 @@ func (h *health) judge() {
 			continue
 		}
 		w.chosen = slices.Index(w.reasons, reasonUnknown)
-		if !h.unknown[in.code] {
+		if !h.unknown[in.code] && len(h.unknown) < len(errorCodes) {
 			h.unknown[in.code] = true
 			h.log.Warn("health has a reason without its own label, it is shown as DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
 				zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))

@@ -8,31 +8,37 @@ import "C"
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"unsafe"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// No library may make us take more than these, whatever it counts. DCGM knows 32
-// GPUs of 36 links and 12 switches of 256 ports.
-const (
-	maxGPUs     = 256
-	maxEntities = 4096 // of any kind
-)
-
-// entities lists the entities of a kind.
+// entities lists the entities of a kind, each once and collector.MaxGPUs at most: DCGM knows 32
+// GPUs and 12 switches.
 func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error) {
-	ids := make([]uint32, maxEntities)
-	if kind == kindGPU {
-		ids = ids[:maxGPUs]
+	const unwritten = math.MaxUint32
+	var room [collector.MaxGPUs]uint32
+	for i := range room {
+		room[i] = unwritten
 	}
-	n := C.int(len(ids))
-	r := C.wg_entities(e.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&ids[0])), &n)
+	n := C.int(len(room))
+	r := C.wg_entities(e.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&room[0])), &n)
 	if r != 0 {
 		return nil, fmt.Errorf("list entities of kind %q: %w", kind, status(r))
 	}
-	return ids[:max(0, min(int(n), len(ids)))], nil
+	count := int(uint32(n))
+	var ids []uint32
+	for _, id := range room[:min(count, len(room))] {
+		if id != unwritten && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	e.leftOut[kind] = count - len(ids)
+	return ids, nil
 }
 
 // hierarchy lists the MIG instances of all GPUs.

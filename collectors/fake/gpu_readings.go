@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"math"
 	"strings"
 
 	"warpgauge/pkg/field"
@@ -267,7 +266,7 @@ var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 94}
 // xidEvery is the time between two of them.
 const xidEvery = 17 * 60.0
 
-// xids of a board: which one was the last at a time, NaN if none yet.
+// xids of a board: which one was the last at a time, 0 if none yet.
 type xids struct {
 	seed   uint64
 	offset float64 // s
@@ -284,7 +283,7 @@ func (x *xids) number(up float64) int64 {
 
 func (x *xids) code(number int64) float64 {
 	if number == 0 {
-		return math.NaN()
+		return 0
 	}
 	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
 }

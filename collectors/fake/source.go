@@ -215,8 +215,7 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 	return math.NaN()
 }
 
-// lastXID returns the newest XID, NaN if there was none: then neither NVML nor DCGM
-// has a value.
+// lastXID returns the newest XID, 0 if there was none.
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
 	code, since := s.xids.code(n), s.xids.since(n)

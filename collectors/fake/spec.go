@@ -1,12 +1,13 @@
 package fake
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // Spec is a script for a simulated node: what it is, what its GPUs are busy
@@ -39,12 +41,11 @@ const maxSpec = 1 << 20
 
 // LoadSpec reads a spec file.
 func LoadSpec(path string) (*Spec, error) {
-	f, err := os.Open(path)
+	text, err := file.NewReader(maxSpec).Read(context.Background(), path)
 	if err != nil {
 		return nil, fmt.Errorf("read fake spec: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	s, err := ParseSpec(f)
+	s, err := ParseSpec(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("read fake spec %q: %w", path, err)
 	}

@@ -82,7 +82,7 @@ func TestWhileXID(t *testing.T) {
 			t.Errorf("event %v and last XID %v, want %v and %v", got[field.XIDEvent], got[field.XIDErrors], event, last)
 		}
 	}
-	read(n, math.NaN(), math.NaN())
+	read(n, math.NaN(), 0)
 	on()
 	read(n, 79, 79)
 	read(n, math.NaN(), 79)

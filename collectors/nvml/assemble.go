@@ -203,6 +203,9 @@ func (a *assembly) vgpus(g *gpu) []vgpu {
 	if !a.wants(field.VGPU) || !a.lib.has("nvmlDeviceGetActiveVgpus") {
 		return nil
 	}
+	if _, code := countVGPUs(a.lib, g.handle); code != nvml.SUCCESS {
+		return nil // there are none, or more than go-nvml should make room for
+	}
 	all, code := g.handle.GetActiveVgpus()
 	if code != nvml.SUCCESS {
 		return nil

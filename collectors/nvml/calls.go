@@ -166,8 +166,8 @@ var (
 		return code
 	}}}
 	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		pages, code := h.GetRetiredPages(nvml.PageRetirementCause(a[0]))
-		out[0] = float64(len(pages))
+		n, code := countRetiredPages(h.lib, h.Device, a[0])
+		out[0] = float64(n)
 		return code
 	}}}
 	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
@@ -202,11 +202,6 @@ var (
 	}}}
 	getFabricInfo = &call{
 		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			if len(out) == 1 { // the summary, which the third version has
-				f, code := h.GetGpuFabricInfoV().V3()
-				out[0] = float64(f.HealthSummary)
-				return code
-			}
 			f, code := h.GetGpuFabricInfoV().V2()
 			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
 			return code
@@ -219,13 +214,8 @@ var (
 	}
 	// its third version
 	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		if len(out) == 1 { // the summary, which the third version has
-			f, code := h.GetGpuFabricInfoV().V3()
-			out[0] = float64(f.HealthSummary)
-			return code
-		}
-		f, code := h.GetGpuFabricInfoV().V2()
-		out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
+		f, code := h.GetGpuFabricInfoV().V3()
+		out[0] = float64(f.HealthSummary)
 		return code
 	}}}
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
@@ -414,10 +404,14 @@ func countOf(symbol string) asker {
 
 // masks stores the words of a bit mask as DCGM does, as signed numbers, if a float64
 // can hold them exactly: a mask with other bits is worse than none.
+//
+// A mask without any bit is none: where the machine has one memory node, or a guest does not
+// know its own, drivers may say that the GPU is near all processors and near no memory.
 func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
+	some := slices.ContainsFunc(words, func(w uint) bool { return w != 0 })
 	for i := range out {
 		out[i] = math.NaN()
-		if i >= len(words) {
+		if i >= len(words) || !some {
 			continue
 		}
 		n := int64(words[i])

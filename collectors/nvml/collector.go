@@ -33,6 +33,7 @@ type Collector struct {
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
+	_ collector.Limited   = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -143,6 +144,9 @@ func nothingToRead(sources []collector.Source) error {
 	}
 	return fmt.Errorf("%w: %d GPUs, none of which has any of the fields in the list", collector.ErrNothingToRead, len(sources))
 }
+
+// LeftOut is collector.Limited.
+func (c *Collector) LeftOut() int { return c.gpus.leftOut }
 
 // Rescan reports whether Open would find other devices. It makes a few calls for each
 // GPU, none of which sets anything.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 )
@@ -102,9 +101,6 @@ func (p *pending) wait() { p.all.Wait() }
 // countCall stands for the call that counts GPUs.
 const countCall = -1
 
-// mostGPUs is more than a node has. A library that says otherwise is not believed.
-const mostGPUs = 256
-
 // boards is what discovery asks the library.
 type boards interface {
 	count() (int, nvml.Return)
@@ -116,6 +112,7 @@ type discovery struct {
 	lib     boards
 	o       Options
 	pending *pending
+	leftOut int // GPUs that the library counted last beyond collector.MaxGPUs
 }
 
 // gpus returns the GPUs that there are, those that do not answer with err set.
@@ -164,11 +161,10 @@ func (d *discovery) count(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("count GPUs: %w", answer.code)
 	case answer.n == 0:
 		return 0, fmt.Errorf("%w: the driver has none", collector.ErrNoDevices)
-	case answer.n < 0 || answer.n > mostGPUs:
-		d.o.Log.Warn("number of GPUs is implausible", zap.Int("gpus", answer.n), zap.Int("used", mostGPUs))
-		return mostGPUs, nil
 	}
-	return answer.n, nil
+	n := int(uint32(answer.n)) // as the library has it
+	d.leftOut = max(0, n-collector.MaxGPUs)
+	return n - d.leftOut, nil
 }
 
 // fillIn identifies GPUs that NVML says nothing about by what the kernel knows.
@@ -211,11 +207,9 @@ func (g *gpu) adopt(known []kernelGPU) {
 	d.ID = cmp.Or(d.UUID, "nvml"+d.GPU)
 }
 
-// usable leaves out the GPUs that are not for this process, and those that cannot be
-// distinguished from another one.
+// usable leaves out the GPUs that are not for this process.
 func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	forbidden := false
-	seen := map[string]int{}
 	found = slices.DeleteFunc(found, func(g *gpu) bool {
 		switch {
 		case errors.Is(g.err, nvml.ERROR_NO_PERMISSION):
@@ -225,11 +219,6 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 		case errors.Is(g.err, nvml.ERROR_INVALID_ARGUMENT), errors.Is(g.err, nvml.ERROR_NOT_FOUND):
 			return true
 		}
-		if first, twice := seen[g.device.ID]; twice {
-			d.o.Log.Warn("two GPUs have one UUID, the second is left out", zap.String("uuid", g.device.ID), zap.Int("gpu", first), zap.Int("left_out", g.index))
-			return true
-		}
-		seen[g.device.ID] = g.index
 		return false
 	})
 	switch {

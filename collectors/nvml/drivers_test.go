@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -137,6 +137,8 @@ func TestMovedFields(t *testing.T) {
 	}
 }
 
+func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
+
 // TestHeader compiles assertions about what this package and its tables take from nvml.h
 // against the one that comes with go-nvml.
 func TestHeader(t *testing.T) {
@@ -152,6 +154,7 @@ func TestHeader(t *testing.T) {
 	for _, name := range h.names {
 		is(name, h.numbers[name][len(h.branches)-1])
 	}
+	value, _ := reflect.TypeFor[nvml.FieldValue]().FieldByName("Value")
 	for name, v := range map[string]int{
 		"NVML_CLOCK_GRAPHICS": clockGraphics, "NVML_CLOCK_SM": clockSM, "NVML_CLOCK_MEM": clockMemory, "NVML_CLOCK_VIDEO": clockVideo,
 		"NVML_TEMPERATURE_GPU":                sensorGPU,
@@ -171,8 +174,8 @@ func TestHeader(t *testing.T) {
 		"nvmlEventTypeXidCriticalError": nvml.EventTypeXidCriticalError, "nvmlEventMigConfigChange": nvml.EventMigConfigChange,
 		"NVML_ERROR_GPU_IS_LOST": int(nvml.ERROR_GPU_IS_LOST), "NVML_ERROR_RESET_REQUIRED": int(nvml.ERROR_RESET_REQUIRED), "NVML_ERROR_UNKNOWN": int(nvml.ERROR_UNKNOWN),
 
-		"sizeof(nvmlFieldValue_t)": int(unsafe.Sizeof(nvml.FieldValue{})), "offsetof(nvmlFieldValue_t, value)": int(unsafe.Offsetof(nvml.FieldValue{}.Value)),
-		"sizeof(nvmlPlatformInfo_v2_t)":             int(unsafe.Sizeof(nvml.PlatformInfo{})),
+		"sizeof(nvmlFieldValue_t)": sizeOf[nvml.FieldValue](), "offsetof(nvmlFieldValue_t, value)": int(value.Offset),
+		"sizeof(nvmlPlatformInfo_v2_t)":             sizeOf[nvml.PlatformInfo](),
 		"sizeof(nvmlProcessesUtilizationInfo_v1_t)": 24, "sizeof(nvmlProcessInfo_v2_t)": infoSize, "sizeof(nvmlProcessInfo_t)": infoSize,
 		"offsetof(nvmlProcessInfo_t, usedGpuMemory)": infoMemory, "offsetof(nvmlProcessInfo_t, gpuInstanceId)": infoInstance,
 		"sizeof(nvmlProcessUtilizationInfo_v1_t)": sampleSize, "offsetof(nvmlProcessUtilizationInfo_v1_t, pid)": samplePID, "offsetof(nvmlProcessUtilizationInfo_v1_t, smUtil)": sampleSM,

@@ -17,7 +17,7 @@ static int wg_call(void *f) { return (int)((wg_return (*)(void))f)(); }
 // nvmlSystemGetDriverVersion, nvmlSystemGetNVMLVersion
 static int wg_text(void *f, char *buf, unsigned int size) { return (int)((wg_return (*)(char *, unsigned int))f)(buf, size); }
 
-// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are.
+// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are. nvmlDeviceGetActiveVgpus.
 static int wg_list(void *f, void *dev, unsigned int *count, void *infos)
 {
 	return (int)((wg_return (*)(void *, unsigned int *, void *))f)(dev, count, infos);
@@ -44,6 +44,18 @@ static int wg_kept(void *f, void *dev, int kind, unsigned long long since, void 
 {
 	unsigned int *h = head;
 	return (int)((wg_return (*)(void *, int, unsigned long long, unsigned int *, unsigned int *, void *))f)(dev, kind, since, h, h + 1, samples);
+}
+
+// nvmlDeviceGetProcessUtilization
+static int wg_old_busy(void *f, void *dev, unsigned long long since, unsigned int *count, void *samples)
+{
+	return (int)((wg_return (*)(void *, void *, unsigned int *, unsigned long long))f)(dev, samples, count, since);
+}
+
+// nvmlDeviceGetRetiredPages
+static int wg_pages(void *f, void *dev, unsigned int cause, unsigned int *count, unsigned long long *pages)
+{
+	return (int)((wg_return (*)(void *, unsigned int, unsigned int *, unsigned long long *))f)(dev, cause, count, pages);
 }
 
 // nvmlDeviceGetPlatformInfo, nvmlDeviceGetUnrepairableMemoryFlag_v1
@@ -150,6 +162,49 @@ func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 		code := C.wg_kept(f, dev, C.int(kind), C.ulonglong(since), unsafe.Pointer(head), unsafe.Pointer(&into[0]))
 		return int(head[1]), nvml.ValueType(head[0]), nvml.Return(code)
 	}
+}
+
+// go-nvml takes as much memory as the driver says that it needs, and slices a buffer by the count that
+// comes back. The lists that follow have a limit.
+
+// listOldBusy calls nvmlDeviceGetProcessUtilization, at f, as listProcesses does.
+func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
+	n := C.uint(count)
+	var at unsafe.Pointer
+	if len(buf) > 0 {
+		at = unsafe.Pointer(&buf[0])
+	}
+	code := C.wg_old_busy(f, raw(d), C.ulonglong(since), &n, at)
+	return int(n), nvml.Return(code)
+}
+
+// countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires 64 pages at most.
+func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
+	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
+	})
+}
+
+// countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has 48 at most.
+func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
+	return countOfList(l, "nvmlDeviceGetActiveVgpus", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
+		return C.wg_list(f, raw(d), n, unsafe.Pointer(room))
+	})
+}
+
+// countOfList makes a call with room for more than there can be, and does not believe that there is more.
+func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
+	f, err := l.dl.Lookup(symbol)
+	if err != nil {
+		return 0, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	var room [512]C.ulonglong
+	n := C.uint(len(room))
+	code := nvml.Return(call(f, &n, &room[0]))
+	if code == nvml.SUCCESS && int(n) > len(room) {
+		code = nvml.ERROR_UNKNOWN
+	}
+	return int(n), code
 }
 
 // platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its

@@ -27,8 +27,11 @@ const (
 	// this is lost, and logged to be.
 	mostWaiting = 256
 
-	// maxCodes bounds the different XIDs that are remembered; a driver knows less than 200.
-	maxCodes = 1024
+	// maxCodes bounds the different XIDs that are remembered; and logged; a driver knows less than 200.
+	maxCodes = 256
+
+	// mostLast bounds the instances of which the last XID is remembered: a GPU has fewer.
+	mostLast = 2 * mostInstances
 
 	// noInstance is NVML's id of a GPU or compute instance for "none".
 	noInstance = 0xffffffff
@@ -210,6 +213,7 @@ func (x *xids) add(e xid) {
 	x.waiting = append(x.waiting, e)
 	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
 	x.last = append(x.last, e)
+	x.last = slices.Delete(x.last, 0, max(0, len(x.last)-mostLast))
 	if _, known := x.codes[e.code]; !known && len(x.codes) < maxCodes {
 		x.codes[e.code] = struct{}{}
 		x.log.Warn("XID", zap.Uint64("xid", e.code), zap.String("meaning", field.XIDText(int(min(e.code, 1<<30)))))

@@ -3,7 +3,6 @@
 package nvml
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -180,34 +178,13 @@ func fakeGPU(index int, uuid, pci string) *gpu {
 	return g
 }
 
-func discoverFakes(t *testing.T, b *fakeBoards) ([]*gpu, *observer.ObservedLogs, error) {
-	t.Helper()
-	core, logs := observer.New(zap.WarnLevel)
-	d := discovery{lib: b, o: Options{Root: t.TempDir(), Log: zap.New(core)}, pending: &pending{patience: time.Minute}}
-	gpus, err := d.gpus(context.Background())
-	return gpus, logs, err
-}
-
 // TestImplausibleCount: a library that counts more GPUs than there can be does not take
 // away those that there are.
 func TestImplausibleCount(t *testing.T) {
-	for _, n := range []int{math.MaxUint32, mostGPUs + 1, -1} {
-		gpus, logs, err := discoverFakes(t, &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}})
-		if err != nil || len(gpus) != 2 || logs.FilterMessageSnippet("implausible").Len() != 1 {
-			t.Errorf("%d: %d GPUs, %v, log %v", n, len(gpus), err, logs.All())
+	for n, leftOut := range map[int]int{math.MaxUint32: math.MaxUint32 - 256, 257: 1, -1: math.MaxUint32 - 256, 256: 0} {
+		d := discovery{lib: &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}}, o: Options{Root: t.TempDir()}, pending: &pending{patience: time.Minute}}
+		if gpus, err := d.gpus(t.Context()); err != nil || len(gpus) != 2 || d.leftOut != leftOut {
+			t.Errorf("%d: %d GPUs, %v, %d left out, want %d", n, len(gpus), err, d.leftOut, leftOut)
 		}
-	}
-}
-
-// TestTwoGPUsWithOneUUID: the second is left out.
-func TestTwoGPUsWithOneUUID(t *testing.T) {
-	gpus, logs, err := discoverFakes(t, &fakeBoards{n: 3, gpus: map[int]*gpu{
-		0: fakeGPU(0, "GPU-a", "00000000:0B:00.0"), 1: fakeGPU(1, "GPU-a", "00000000:0C:00.0"), 2: fakeGPU(2, "GPU-b", "00000000:0D:00.0"),
-	}})
-	if err != nil || len(gpus) != 2 || gpus[0].index != 0 || gpus[1].index != 2 {
-		t.Errorf("%d GPUs, %v", len(gpus), err)
-	}
-	if lines := logs.FilterMessageSnippet("one UUID").All(); len(lines) != 1 || lines[0].ContextMap()["left_out"] != int64(1) {
-		t.Errorf("log: %v", lines)
 	}
 }

@@ -128,7 +128,8 @@ func (l *library) describe(g *gpu) {
 	}
 	// On WSL there is no device node and no number.
 	if l.has("nvmlDeviceGetMinorNumber") {
-		if minor, code := g.handle.GetMinorNumber(); code == nvml.SUCCESS {
+		const most = 1 << 20 // MINORMASK of Linux
+		if minor, code := g.handle.GetMinorNumber(); code == nvml.SUCCESS && minor >= 0 && minor < most {
 			g.device.Node = "nvidia" + strconv.Itoa(minor)
 		}
 	}
@@ -369,7 +370,7 @@ func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
 	if !l.has(call) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	was, code := g.handle.GetActiveVgpus()
+	was, code := countVGPUs(l, g.handle)
 	switch {
 	case isFatal(code):
 		return nil, fatal(code)
@@ -377,11 +378,11 @@ func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
 		return nil, nil //nolint:nilnil,nilerr // no part, no error: the board has no vGPUs
 	}
 	return newWatchPart(call, func() (bool, error) {
-		now, code := g.handle.GetActiveVgpus()
+		now, code := countVGPUs(l, g.handle)
 		if isFatal(code) {
 			return false, fatal(code)
 		}
-		return code == nvml.SUCCESS && len(now) != len(was), nil
+		return code == nvml.SUCCESS && now != was, nil
 	}), nil
 }
 

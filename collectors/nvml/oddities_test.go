@@ -69,7 +69,7 @@ func oddDevice() device {
 	const none = math.MaxUint32
 	return &handle{
 		lib: libraryWith("nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetClockInfo",
-			"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetRetiredPages",
+			"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetCurrentClocksThrottleReasons",
 			"nvmlDeviceValidateInforom", "nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryInfo"),
 		Device: &mock.Device{
 			GetFieldValuesFunc:      oddValues,
@@ -86,7 +86,6 @@ func oddDevice() device {
 				return nvml.Utilization{Gpu: 808530000, Memory: none}, nvml.SUCCESS
 			},
 			GetCurrentClocksThrottleReasonsFunc: func() (uint64, nvml.Return) { return math.MaxUint64, nvml.SUCCESS },
-			GetRetiredPagesFunc:                 func(nvml.PageRetirementCause) ([]uint64, nvml.Return) { return make([]uint64, 6), nvml.SUCCESS },
 			ValidateInforomFunc:                 func() nvml.Return { return nvml.ERROR_CORRUPTED_INFOROM },
 			GetCpuAffinityFunc: func(int) ([]uint, nvml.Return) {
 				return []uint{math.MaxUint, 0xffffffff, 1 << 63, 0x8000000000000001}, nvml.SUCCESS
@@ -144,7 +143,6 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_GPU_UTIL":                            808530000, // the sampler drops what is not plausible, and counts it
 		"DCGM_FI_DEV_MEM_COPY_UTIL":                       nan,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASONS":                nan,
-		"DCGM_FI_DEV_RETIRED_SBE":                         6,
 		"DCGM_FI_DEV_INFOROM_CONFIG_VALID":                0,
 		"DCGM_FI_DEV_CPU_AFFINITY_0":                      -1,
 		"DCGM_FI_DEV_CPU_AFFINITY_1":                      0xffffffff,
@@ -169,4 +167,21 @@ func TestOddities(t *testing.T) {
 			t.Errorf("%s: a column, with %v, of what the library does not have", name, v)
 		}
 	}
+}
+
+// TestMasks: words are signed numbers, as in DCGM, and a mask without a bit is none.
+func TestMasks(t *testing.T) {
+	f := func(in []uint, want ...float64) {
+		t.Helper()
+		out := make([]float64, 4)
+		masks(out, in, nvml.SUCCESS)
+		if !slices.EqualFunc(out, want, func(a, b float64) bool { return a == b || a != a && b != b }) {
+			t.Errorf("%x: got %v, want %v", in, out, want)
+		}
+	}
+	f([]uint{math.MaxUint, 0, 0, 0}, -1, 0, 0, 0)
+	f([]uint{0, 0, 1, 0}, 0, 0, 1, 0)
+	f([]uint{1<<53 + 1, 1, 0, 0}, nan, 1, 0, 0)
+	f([]uint{0, 0, 0, 0}, nan, nan, nan, nan)
+	f(nil, nan, nan, nan, nan)
 }

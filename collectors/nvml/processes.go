@@ -58,7 +58,7 @@ func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 
 func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
 	s := processSubject{device: device, query: q, log: log}
-	if q.busy != nil || q.busyOld {
+	if q.busy != nil || q.busyOld != nil {
 		s.busy = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
@@ -218,7 +218,7 @@ type processQuery struct {
 	outside bool                     // processes that are in an instance are left out
 	lists   [numLists]unsafe.Pointer // addresses of the functions, nil for those that the library lacks
 	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if it is not to be asked
-	busyOld bool                     // go-nvml's nvmlDeviceGetProcessUtilization may be asked
+	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization, likewise
 	buf     []byte
 
 	// The newest answers.
@@ -247,13 +247,15 @@ const (
 
 	samplePID, sampleSM, sampleSize = 8, 12, 40 // nvmlProcessUtilizationInfo_v1_t
 
+	oldStamp, oldSM, oldSize = 8, 16, 32 // nvmlProcessUtilizationSample_t, which begins with the number
+
 	entrySize = sampleSize // the largest of them
 	filler    = 0xa5
 )
 
 const (
 	usualProcesses = 128
-	mostProcesses  = 16384
+	mostProcesses  = 4096
 )
 
 // newProcessQuery makes one of a GPU or MIG device. outside asks for the processes
@@ -265,7 +267,7 @@ func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuer
 	}
 	if busy {
 		q.busy = l.firstOf(processCalls[askBusy][:1])
-		q.busyOld = l.has(processCalls[askBusy][1].symbol)
+		q.busyOld = l.firstOf(processCalls[askBusy][1:])
 	}
 	return q
 }
@@ -309,23 +311,41 @@ func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
 			e := q.buf[i*sampleSize:]
 			q.addSample(binary.NativeEndian.Uint64(e), binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:]))
 		}
-		if !q.busyOld || !never(code) {
+		if q.busyOld == nil || !never(code) {
 			return
 		}
 		q.busy = nil // for good: it is the driver's, or the device's, nature
 	}
-	if q.busyOld {
+	if q.busyOld != nil {
 		start := time.Now()
-		samples, code := q.device.GetProcessUtilization(since)
+		q.codes[askBusy] = q.askOld(since)
 		meters[askBusy].add(start)
-		if code == nvml.ERROR_INSUFFICIENT_SIZE && len(samples) == 0 { // go-nvml's word for none
-			code = nvml.ERROR_NOT_FOUND
-		}
-		q.codes[askBusy] = code
-		for _, s := range samples {
-			q.addSample(s.TimeStamp, s.Pid, s.SmUtil)
-		}
 	}
+}
+
+// askOld asks first how many samples there are, as the function wants it.
+func (q *processQuery) askOld(since uint64) nvml.Return {
+	count, code := listOldBusy(q.busyOld, q.device, since, nil, 0)
+	switch {
+	case code != nvml.ERROR_INSUFFICIENT_SIZE:
+		return code
+	case count == 0:
+		return nvml.ERROR_NOT_FOUND
+	case count > q.room() && !q.grow(min(count, mostProcesses)), count > q.room():
+		return nvml.ERROR_INSUFFICIENT_SIZE
+	}
+	count, code = listOldBusy(q.busyOld, q.device, since, q.buf, count)
+	switch {
+	case code != nvml.SUCCESS:
+		return code
+	case count > q.room():
+		return nvml.ERROR_INSUFFICIENT_SIZE
+	}
+	for i := range count {
+		e := q.buf[i*oldSize:]
+		q.addSample(binary.NativeEndian.Uint64(e[oldStamp:]), binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[oldSM:]))
+	}
+	return code
 }
 
 func (q *processQuery) addSample(stamp uint64, pid, percent uint32) {

@@ -73,6 +73,9 @@ type cell struct {
 	bus     bool
 }
 
+// absentSlot stands for a reading that a term does without.
+const absentSlot = -1
+
 // bind returns the column of a spec, false if the board cannot have it.
 func (b *binder) bind(s *spec) (cell, bool) {
 	var c cell
@@ -83,17 +86,22 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		}
 		made := bound{term: &t}
 		for _, r := range t.raw {
-			made.slots = append(made.slots, b.slots[r])
+			slot, ok := b.slots[r]
+			if !ok {
+				slot = absentSlot
+			}
+			made.slots = append(made.slots, slot)
 		}
 		made.last = make([]float64, len(made.slots))
 		c.slots = append(c.slots, made.slots...)
-		c.metrics = c.metrics || len(t.metric) > 0
+		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
 		c.terms = append(c.terms, made)
 	}
 	if d, ok := field.ByID(s.field); ok {
 		c.whole = d.Kind == field.Int64
 	}
+	c.slots = slices.DeleteFunc(c.slots, func(slot int) bool { return slot == absentSlot })
 	slices.Sort(c.slots)
 	c.slots = slices.Compact(c.slots)
 	return c, len(c.terms) > 0
@@ -108,7 +116,7 @@ func (b *binder) group(terms []term) int {
 		if !ok {
 			continue
 		}
-		if len(t.raw) > 0 || b.hadValue(&t) {
+		if len(t.raw) > len(t.confirm) || b.hadValue(&t) {
 			return t.group
 		}
 		if could < 0 {
@@ -139,7 +147,7 @@ func (b *binder) possible(t term) (term, bool) {
 	has := func(r sysfs.Reading) bool { _, ok := b.slots[r]; return ok }
 	had := func(f gpumetrics.Field) bool { return b.metrics == nil || b.metrics.Has(f) }
 	switch t.op {
-	case opFixed:
+	case opFixed, opUnread:
 		return t, true
 	case opBus:
 		return t, b.bus
@@ -149,7 +157,7 @@ func (b *binder) possible(t term) (term, bool) {
 	case opHeld, opMovedReasons:
 		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
 	}
-	if len(t.raw) > 0 {
+	if len(t.raw) > 0 && len(t.confirm) == 0 {
 		return t, !slices.ContainsFunc(t.raw, func(r sysfs.Reading) bool { return !has(r) })
 	}
 	return t, slices.ContainsFunc(t.metric, had)

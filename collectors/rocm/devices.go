@@ -18,7 +18,7 @@ func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetric
 	specs := boardSpecs(g, n)
 	board.Facts = facts(fields, texts(g, board, driver), specs)
 	out := []unit{{board, specs}}
-	if len(g.Instances) > 1 {
+	if g.Partitioned() {
 		for _, i := range g.Instances {
 			d := instance(board, g, i)
 			t := texts(g, d, driver)

@@ -98,25 +98,37 @@ Both give the same columns and values: ROCm SMI reads the same files, several ti
 ` + "`librocm_smi64`" + ` (` + "`--rocm-smi-library`" + `), and does not start without it.
 
 Files are below ` + "`/sys/class/drm/cardN/device/`" + `, or below ` + "`/sys/class/kfd/`" + ` if they begin with ` + "`kfd/`" + `. ` + "`gpu_metrics`" + ` is read and
-decoded by the exporter itself, at most once a tick, in the revisions 1.0 to 1.8, 2.0 to 2.4 and 3.0.
+decoded by the exporter itself, at most once a tick, in the revisions 1.0 to 1.9, 2.0 to 2.4 and 3.0.
 Of several sources in a row the first that has a value counts; those behind *else* only serve boards that lack those
 before them, so that a series never jumps from one sensor to another.
 
 * **Utilisation.** ` + "`DCGM_FI_DEV_GPU_UTIL`" + ` and ` + "`DCGM_FI_DEV_MEM_COPY_UTIL`" + ` are the driver's percentages of the moment, the numbers
   that AMD's tools show. ` + "`DCGM_FI_PROF_GR_ENGINE_ACTIVE`" + ` and ` + "`DCGM_FI_PROF_DRAM_ACTIVE`" + ` are the true means since the last sample:
   firmware adds up the percentage every millisecond, so no burst is lost at any interval. ` + "`amd_gpu_busy_seconds_total`" + ` is
-  the same as a counter, for ` + "`rate()`" + ` over any window. Counters of 32 bits wrap after 12 hours at the earliest; Prometheus takes
-  that for a reset and loses no more than one interval.
+  the same as a counter, for ` + "`rate()`" + ` over any window. It has 32 bits in the firmware and wraps after 12 hours at the earliest; here it continues if it is
+  sampled at least once an hour.
 * **Time.** Rates and shares are taken against the firmware's own time stamp, after a check that it keeps time with the
   driver's clock, so that the age of the driver's copy (up to 5 ms) does not blur them.
 * **Power and energy** of a package with two dies (MI250) are reported by the first die; the second has no such series, so
-  that sums over GPUs are right. Energy is exact: 1000 / 65536 mJ per unit; AMD's libraries round to 15.3 µJ.
+  that sums over GPUs are right.
+* **Energy** is there for MI200, and for MI300 and later: 64 bits, 2⁻¹⁶ J a unit, so 1000 / 65536 mJ; AMD's libraries round to 15.3 µJ. MI100 and Radeons copy
+  a counter of 32 bits whose unit no source names, and that of the RX 6900 XT is another one ([verified.md](verified.md#amd)): they have none.
+* **Held back** (` + "`DCGM_FI_DEV_CLOCK_THROTTLE_REASONS`, `amd_gpu_throttle_active`" + `). MI100, MI200 and Navi 1x report flags. The firmware of Navi 2x and later reports how much
+  each limit takes, and the driver sets a flag where that is not 0; for the hotspot it nearly never is on Navi 31, 33 and 48, however cold that is. There the flags of edge, hotspot and memory
+  count only within 5 °C of the sensor's ` + "`tempN_crit`" + `; if temperature or limit is not known, neither is the reason. Flags of power and current are the firmware's:
+  owners of Navi 22 see that of power at low load. MI300 and later count the cycles in which something held them back. A residency that equals the count of all
+  cycles (MI300X with amdgpu 6.10.5) is none, and what depends on it is missing. Residencies of APUs are not read: the kernel does not say of what they are.
 * **Temperature.** Boards without an edge sensor (MI300) show the junction's as ` + "`DCGM_FI_DEV_GPU_TEMP`" + `; it is always
   ` + "`amd_gpu_temperature_celsius{sensor=\"junction\"}`" + `, too.
 * **XGMI** has the names of NVLink. The driver's KB are 1024 bytes. Link labels of AMD's own
   fields count from 0, as in AMD's tools; ` + "`nvlink`" + ` counts from 1.
 * **Partitions** are instances: ` + "`GPU_I_ID`" + ` is the partition, ` + "`GPU_I_PROFILE`" + ` its mode (dpx … cpx), ` + "`device`" + ` its render node. They
-  have what the driver reports of them alone (memory, engines, processes); the rest is the board's.
+  have what the driver reports of them alone (memory, engines, processes); the rest is the board's. The number is that in ` + "`location_id`" + ` of
+  ` + "`kfd/topology/nodes/*/properties`" + `, bits 28 to 31 or, with some kernels, those of the PCI function: it does not depend on which partitions are visible. With revision 1.9 what the
+  engines of a partition do is in ` + "`xcp/xcp_metrics`" + ` of its render node.
+* **Not read** is counted: ` + "`amd_gpu_unread`" + ` is 1 with ` + "`what=\"gpu_metrics\"`" + ` if the revision of that file is not known: then the values that have other files are there (temperature,
+  power, clocks, utilisation, memory), and a warning says so once. Revision 1.9 is a list that describes itself: ` + "`what=\"attributes\"`" + ` is how many of it are not known, or not in the unit that
+  is known. ` + "`what=\"partitions\"`" + ` is how many the driver hides, see below.
 * **PCIe traffic** of boards up to MI200 and of Radeons comes from a file in which the driver sleeps for a second. It is read
   on a schedule of its own, and only for rows that name an interval: ` + "`DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Sent., interval=30s`" + `.
 * **Never read**: ` + "`xgmi_error`" + `, because reading clears it; ` + "`/dev/kfd`" + `, because holding it blocks partitioning and unloading of the
@@ -126,7 +138,27 @@ before them, so that a series never jumps from one sensor to another.
   devices of a node.
 
 Every user may read these files, except ` + "`ras/gpu_vram_bad_pages`" + `, ` + "`unique_id`" + ` and ` + "`serial_number`" + `, which only root may
-on some kernels. No device node, no capability and no privileged container is needed.
+on some kernels. No device node is opened, and no capability is needed.
+
+## Which devices a container needs
+
+None for what is below ` + "`/sys/class/drm`" + `: all values of a GPU that is not divided, but for processes and compute units. The driver shows a device in
+` + "`kfd/topology`" + ` and ` + "`kfd/proc`" + ` only to processes whose device control group allows its render node, ` + "`/dev/dri/renderD*`" + `, for reading and writing; to others
+` + "`gpu_id`" + ` and ` + "`properties`" + ` answer "not permitted". So without them these are missing:
+
+| | without the render nodes |
+|---|---|
+| ` + "`amd_gpu_processes`, `amd_gpu_process_memory_bytes`, `amd_gpu_compute_units`, `amd_gpu_compute_unit_occupancy_ratio`" + `, owners by process | missing |
+| partitions, with all their series | missing; ` + "`amd_gpu_unread{what=\"partitions\"}`" + ` counts them (a GPU that is not divided counts as one), and a warning at the start has the number of devices |
+| everything else | there |
+
+| where | what gives them |
+|---|---|
+| a service on the host, the package's unit | nothing: there is no such control group |
+| Docker, Podman | ` + "`--device /dev/dri`" + ` |
+| Kubernetes | ` + "`amd.privileged=true`" + ` in the chart, as in ` + "`deploy/helm/values/amd-partitions.yaml`" + `: no other container may use devices that are not its own |
+
+` + "`/dev/kfd`" + ` is needed by none of them.
 
 `
 
@@ -167,8 +199,8 @@ together with it. None of these values is a field.
   what is occupied, which can be more than what computes. Boards that do not count waves (before gfx9, and some Radeons) have no such file: unknown, not 0.
 * **Partitions** have their processes each; the board of a partitioned GPU has none.
 * **Visibility**: PIDs are those of the host, so the exporter needs its PID namespace (` + "`hostPID: true`" + `) to find their owners. Every user may
-  read the files; none of this needs root, a capability or ` + "`/dev/kfd`" + `, which is never opened. Newer kernels hide devices that the
-  control group of the exporter may not use: then the list is reported as incomplete.
+  read the files; none of this needs root, a capability or ` + "`/dev/kfd`" + `, which is never opened. A container needs
+  [the render nodes](#which-devices-a-container-needs): of others the list is reported as incomplete.
 * **A suspended board** is not woken: its compute units are not read.
 * **Cost**: two to four files a process and device, some 3 µs each, and for ` + "`cu_occupancy`" + ` the time that the driver takes to read its registers. They are
   opened and closed each time, and it allocates by their number. Above 1,024 processes on a node no processes are reported.
@@ -259,11 +291,12 @@ func (t *term) text() string {
 	}
 	all := strings.Join(in, ", ")
 	out := map[op]string{
-		opRaw: all, opMetric: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
+		opRaw: all, opMetric: all, opCount: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
 		opMax: "largest of " + all, opMean: "mean of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
 		opMask: all + ", bits " + fmt.Sprintf("%#x", t.mask), opMoved: "whether " + all + " grew", opReasons: all + ", as NVIDIA's bits",
 		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opHeld: "largest share of the later in the first, × time: " + all,
 		opBus: "`pcie_bw`: packets × largest payload", opFixed: "known at start",
+		opUnread: []string{"whether the revision of `gpu_metrics` is not known", "attributes of `gpu_metrics`", "nodes of KFD"}[min(t.first, 2)],
 	}[t.op]
 	switch {
 	case t.op == opFixed:
@@ -275,6 +308,9 @@ func (t *term) text() string {
 	}
 	if t.nonzero {
 		out += " (0 is blank)"
+	}
+	if len(t.confirm) > 0 {
+		out += "; bits 34 to 36 near the limit only"
 	}
 	return out
 }
@@ -299,7 +335,7 @@ func memberNames() map[gm.Field]string {
 		gm.TemperatureHBM: "temperature_hbm", gm.TemperatureGfx: "temperature_gfx", gm.TemperatureSoc: "temperature_soc",
 		gm.AverageGfxActivity: "average_gfx_activity", gm.AverageUmcActivity: "average_umc_activity", gm.AverageMMActivity: "average_mm_activity",
 		gm.VCNActivity: "vcn_activity", gm.JPEGActivity: "jpeg_activity",
-		gm.AverageSocketPower: "average_socket_power", gm.CurrentSocketPower: "curr_socket_power", gm.EnergyAccumulator: "energy_accumulator",
+		gm.AverageSocketPower: "average_socket_power", gm.CurrentSocketPower: "curr_socket_power", gm.EnergyAccumulator: "energy_accumulator", gm.EnergyByASIC: "energy_accumulator",
 		gm.GfxActivityAcc: "gfx_activity_acc", gm.MemActivityAcc: "mem_activity_acc",
 		gm.CurrentGfxclk: "current_gfxclk", gm.CurrentSocclk: "current_socclk", gm.CurrentUclk: "current_uclk", gm.CurrentFclk: "current_fclk",
 		gm.CurrentVclk0: "current_vclk0", gm.CurrentDclk0: "current_dclk0", gm.IndepThrottleStatus: "indep_throttle_status",
@@ -314,9 +350,6 @@ func memberNames() map[gm.Field]string {
 		gm.XCPGfxBusyAcc: "xcp_stats.gfx_busy_acc", gm.XCPBelowHostLimit: "xcp_stats.gfx_below_host_limit_acc",
 		gm.XCPBelowLimitPPT: "xcp_stats.gfx_below_host_limit_ppt_acc", gm.XCPBelowLimitThm: "xcp_stats.gfx_below_host_limit_thm_acc",
 		gm.XCPLowUtilization: "xcp_stats.gfx_low_utilization_acc", gm.XCPBelowLimitTotal: "xcp_stats.gfx_below_host_limit_total_acc",
-		gm.ResidencyProchot: "throttle_residency_prochot", gm.ResidencySPL: "throttle_residency_spl", gm.ResidencyFPPT: "throttle_residency_fppt",
-		gm.ResidencySPPT: "throttle_residency_sppt", gm.ResidencyThmCore: "throttle_residency_thm_core",
-		gm.ResidencyThmGfx: "throttle_residency_thm_gfx", gm.ResidencyThmSoc: "throttle_residency_thm_soc",
 	}
 }
 

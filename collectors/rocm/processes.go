@@ -30,11 +30,13 @@ type Processes struct {
 	files   *sysfs.Reader
 	sources []*processSource
 	found   []sysfs.GPU
+	leftOut int // cards
 }
 
 var (
 	_ collector.Collector = (*Processes)(nil)
 	_ collector.Rescanner = (*Processes)(nil)
+	_ collector.Limited   = (*Processes)(nil)
 )
 
 // NewProcesses returns an unopened collector and touches nothing.
@@ -58,7 +60,7 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	if err != nil {
 		return nil, err
 	}
-	c.found = found.GPUs
+	c.found, c.leftOut = found.GPUs, len(found.LeftOut)
 	gpus := found.GPUs
 	var out []collector.Source
 	columns := 0
@@ -72,6 +74,9 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	}
 	return out, nil
 }
+
+// LeftOut is collector.Limited.
+func (c *Processes) LeftOut() int { return c.leftOut }
 
 // Rescan finds the GPUs again and reports whether they are others.
 func (c *Processes) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
@@ -114,7 +119,7 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	}
 	for i, inst := range g.Instances {
 		device := 0
-		if len(g.Instances) > 1 {
+		if g.Partitioned() {
 			device = 1 + i
 			s.devices = append(s.devices, instance(board, g, inst))
 		}

@@ -51,12 +51,14 @@ type Collector struct {
 	smi     *smi // nil: not used
 	sources []*source
 	found   []sysfs.GPU
+	leftOut int // cards
 	peeks   sync.WaitGroup
 }
 
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
+	_ collector.Limited   = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -86,11 +88,15 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		}
 		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.path))
 	}
-	c.found = found.GPUs
+	if found.Hidden > 0 {
+		c.o.Log.Warn("compute devices are hidden: the device control group of this process may not use their render nodes; "+
+			"partitions, compute units and processes are missing", zap.Int("devices", found.Hidden))
+	}
+	c.found, c.leftOut = found.GPUs, len(found.LeftOut)
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
 	for i, metrics := range c.peekAll(ctx, gpus) {
-		s := c.source(node{i, len(gpus)}, &gpus[i], found.Driver, fields, metrics)
+		s := c.source(node{i, len(gpus)}, &gpus[i], &found, fields, metrics)
 		c.sources = append(c.sources, s)
 		out[i] = s
 	}
@@ -115,7 +121,7 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 		return sysfs.Found{}, noGPU(files, o.Root)
 	}
 	for _, card := range found.LeftOut {
-		o.Log.Warn("gpu is left out", zap.String("card", card))
+		o.Log.Info("gpu is left out", zap.String("card", card))
 	}
 	return found, nil
 }
@@ -172,13 +178,14 @@ func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 }
 
 // source binds the list to a GPU. m is its gpu_metrics at Open, nil if not known.
-func (c *Collector) source(n node, g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) *source {
+func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields field.List, m *gpumetrics.Metrics) *source {
 	s := &source{gpu: *g, log: c.o.Log, partitions: gpumetrics.NA}
 	if m != nil {
 		s.partitions = m.Raw(gpumetrics.NumPartition, 0)
 	}
+	s.frame.unread[unreadPartitions] = hiddenPartitions(g, found, m)
 	s.time.reset()
-	units := want(n.units(g, driver, fields, m), fields)
+	units := want(n.units(g, found.Driver, fields, m), fields)
 	wanted := readings(units)
 	s.files = c.files.Open(g, wanted)
 	s.reader = c.reader(s.files, g, wanted)
@@ -210,6 +217,25 @@ func (c *Collector) source(n node, g *sysfs.GPU, driver string, fields field.Lis
 	return s
 }
 
+// hiddenPartitions is how many compute devices of a GPU KFD hides: those that its mode
+// has and that were not found. In CPX mode each chiplet is one, if the firmware reports
+// their clocks; NaN if it does not.
+func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) float64 {
+	if found.Hidden == 0 {
+		return 0
+	}
+	n, known := map[string]int{"": 1, "SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}[g.Compute]
+	for i := 0; !known && m != nil && i < gpumetrics.GfxClocks; i++ {
+		if m.Raw(gpumetrics.CurrentGfxclk, i) != gpumetrics.NA {
+			n++
+		}
+	}
+	if !known && n < 2 { // older revisions have one clock for all
+		return math.NaN()
+	}
+	return float64(max(n-len(g.Instances), 0))
+}
+
 // reader is the library's if that is used and lists the GPU, else the files.
 func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) reader {
 	if c.smi == nil {
@@ -222,6 +248,9 @@ func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Rea
 	}
 	return r
 }
+
+// LeftOut is collector.Limited.
+func (c *Collector) LeftOut() int { return c.leftOut }
 
 // Rescan finds the GPUs again and reports whether they are others.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }

@@ -19,8 +19,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, o := range map[string]rocmtest.Options{
 		"MI250X":             {Model: rocmtest.MI250X},
-		"MI300X":             {Model: rocmtest.MI300X},
-		"MI300X partitioned": {Model: rocmtest.MI300X, Partition: "CPX", Memory: "NPS4", Metrics: "1.8"},
+		"MI300X partitioned": {Model: rocmtest.MI300X, Partition: "DPX", Memory: "NPS4", Metrics: "1.9"},
 		"Radeon":             {Model: rocmtest.RX7900},
 		"APU":                {Model: rocmtest.APU, GPUs: 1},
 	} {

@@ -30,12 +30,9 @@ func TestScript(t *testing.T) {
 		instances int
 		options   []string
 	}{
-		{"MI250X", 1, []string{"-m", "mi250x"}},
 		{"MI250X deferred errors", 1, []string{"-m", "mi250x", "-d"}},
 		{"MI300X", 1, []string{"-m", "mi300x"}},
-		{"MI300X SPX", 1, []string{"-m", "mi300x", "-f", "1.6", "-x", "SPX"}},
-		{"MI300X DPX", 2, []string{"-m", "mi300x", "-f", "1.7", "-x", "DPX", "-N", "NPS1"}},
-		{"MI300X QPX", 4, []string{"-m", "mi300x", "-f", "1.7", "-x", "QPX", "-N", "NPS4"}},
+		{"MI300X DPX", 2, []string{"-m", "mi300x", "-f", "1.9", "-x", "DPX", "-N", "NPS1"}},
 		{"MI300X CPX", 8, []string{"-m", "mi300x", "-f", "1.8", "-x", "CPX", "-N", "NPS4", "-d"}},
 		{"Radeon", 1, []string{"-m", "rx7900", "-b"}},
 		{"APU", 1, []string{"-m", "apu", "-b"}},

@@ -145,9 +145,13 @@ func (s *source) read(metrics bool) error {
 func (s *source) readMetrics() error {
 	f := &s.frame
 	err := s.files.Metrics(&f.metrics)
+	f.unread[unreadMetrics], f.unread[unreadAttributes] = math.NaN(), math.NaN()
 	switch {
 	case errors.Is(err, collector.ErrDeviceLost):
 		return fmt.Errorf("read gpu_metrics of GPU %q: %w", s.gpu.PCI, err)
+	case errors.Is(err, gpumetrics.ErrRevision): // logged once for all GPUs
+		f.unread[unreadMetrics] = 1
+		return nil
 	case err != nil:
 		if !errors.Is(err, fs.ErrNotExist) { // older boards have none
 			s.sayErr(sayMetrics, err)
@@ -155,6 +159,7 @@ func (s *source) readMetrics() error {
 		return nil
 	}
 	s.sayErr(sayMetrics, nil)
+	f.unread[unreadMetrics], f.unread[unreadAttributes] = 0, float64(f.metrics.Unknown())
 	var frozen bool
 	f.now, frozen = s.time.read(&f.metrics)
 	f.era = s.time.era

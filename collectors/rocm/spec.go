@@ -19,6 +19,7 @@ const (
 	opShare                  // first raw reading by the second
 	opAny                    // 1 if the raw reading is above 0
 	opMetric                 // the first element of gpu_metrics
+	opCount                  // the same of a counter, continued when 32 bits wrap
 	opMax                    // the largest of the elements that are available
 	opMean                   // their mean
 	opRate                   // growth of the sum of counters, per second
@@ -29,7 +30,15 @@ const (
 	opMovedReasons           // the same from residencies: power, heat × 3, PROCHOT
 	opHeld                   // nanoseconds: Σ of the largest share of residencies in all cycles × time
 	opBus                    // pcie_bw, 0 sent, 1 received
+	opUnread                 // what of the GPU is there and not read: first is one of unread…
 	opFixed                  // scale
+)
+
+// What is not read.
+const (
+	unreadMetrics    = iota // 1 if the revision of gpu_metrics is not known
+	unreadAttributes        // attributes of gpu_metrics that are not known
+	unreadPartitions        // partitions that KFD hides
 )
 
 // term is one way to get a value.
@@ -41,12 +50,22 @@ type term struct {
 	count   int
 	scale   float64 // of the result
 	mask    uint64
-	nonzero bool // 0 means that the board does not report it
+	most    float64 // of a counter, its fastest growth per second
+	nonzero bool    // 0 means that the board does not report it
+	// confirm holds temperatures of gpu_metrics, each with the bit that it has to
+	// confirm and its limit among raw.
+	confirm []confirmation
 	speed   bool // GT/s, of which the PCIe generation is wanted
 	// group separates terms that are one quantity from those that are used instead:
 	// only the first group that the board has is used, so that a value never
 	// jumps from one sensor to another.
 	group int
+}
+
+// confirmation is a bit of a throttle status that counts only near its sensor's limit.
+type confirmation struct {
+	bit         uint64
+	temperature gpumetrics.Field
 }
 
 // spec is a column before it is bound.
@@ -74,6 +93,11 @@ func metric(f gpumetrics.Field, i int, scale float64) term {
 	return term{op: opMetric, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale}
 }
 
+// counter is a counter of gpu_metrics × scale, which grows by most per second at most.
+func counter(f gpumetrics.Field, scale, most float64) term {
+	return term{op: opCount, metric: []gpumetrics.Field{f}, count: 1, scale: scale, most: most}
+}
+
 // over is op over elements first … first+count-1 of gpu_metrics.
 func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
 	return term{op: op, metric: f, first: first, count: count, scale: scale}
@@ -88,12 +112,6 @@ func (t term) orElse(group int) term {
 // nonzeroOnly makes 0 blank.
 func (t term) nonzeroOnly() term {
 	t.nonzero = true
-	return t
-}
-
-// bits makes a term use some bits only.
-func (t term) bits(mask uint64) term {
-	t.mask = mask
 	return t
 }
 

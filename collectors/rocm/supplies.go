@@ -46,7 +46,7 @@ func (s *spec) files() (from []string) {
 		for _, r := range t.raw {
 			from = append(from, r.File())
 		}
-		if len(t.metric) > 0 {
+		if len(t.metric) > 0 || t.op == opUnread {
 			from = append(from, "gpu_metrics")
 		}
 		if t.op == opBus {

@@ -26,14 +26,20 @@ const (
 	fromGB       = 1e9
 )
 
+// Fastest growth of counters of 32 bits, per second.
+const (
+	mostBusy   = 100 * 1000 // percent × ms
+	mostCycles = 1000       // the firmware's: 5,008 in 5 s on an MI300X
+)
+
 // residencyFields are in the order of moved and of the reasons' names.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
 // boardSpecs are the columns that a GPU can have.
 func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
-		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
+		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
 	)
 }
 
@@ -64,6 +70,9 @@ func identitySpecs(g *sysfs.GPU, n node) []spec {
 	if g.Compute != "" {
 		out = append(out, fixed(field.AMDPartition, 1,
 			collector.Label{Name: "compute", Value: g.Compute}, collector.Label{Name: "memory", Value: g.Memory}))
+	}
+	for i, what := range []string{unreadMetrics: "gpu_metrics", unreadAttributes: "attributes", unreadPartitions: "partitions"} {
+		out = append(out, spec{field.AMDUnread, label("what", what), []term{{op: opUnread, first: i, scale: 1}}})
 	}
 	return out
 }
@@ -107,8 +116,10 @@ func temperatureSpecs() []spec {
 	gpu := func(k sysfs.Kind) []term {
 		return []term{read(k, sysfs.SensorEdge, 1), read(k, sysfs.SensorJunction, 1).orElse(1)}
 	}
+	// Boards without a sensor of memory, or of voltage regulators, say 0.
+	memory := []term{read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1).nonzeroOnly()}
 	out := []spec{
-		one(dcgmMemoryTemp, read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1)),
+		one(dcgmMemoryTemp, memory...),
 		one(dcgmGPUTemp,
 			read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
 			read(sysfs.Temperature, sysfs.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
@@ -121,20 +132,55 @@ func temperatureSpecs() []spec {
 	}
 	sensor("edge", read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1))
 	sensor("junction", read(sysfs.Temperature, sysfs.SensorJunction, 1), metric(gm.TemperatureHotspot, 0, 1))
-	sensor("mem", read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1))
-	sensor("vrgfx", metric(gm.TemperatureVRGfx, 0, 1))
-	sensor("vrsoc", metric(gm.TemperatureVRSoc, 0, 1))
-	sensor("vrmem", metric(gm.TemperatureVRMem, 0, 1))
+	sensor("mem", memory...)
+	sensor("vrgfx", metric(gm.TemperatureVRGfx, 0, 1).nonzeroOnly())
+	sensor("vrsoc", metric(gm.TemperatureVRSoc, 0, 1).nonzeroOnly())
+	sensor("vrmem", metric(gm.TemperatureVRMem, 0, 1).nonzeroOnly())
 	sensor("soc", metric(gm.TemperatureSoc, 0, 1))
 	for i := range gm.HBMStacks {
-		sensor("hbm"+strconv.Itoa(i), metric(gm.TemperatureHBM, i, 1))
+		sensor("hbm"+strconv.Itoa(i), metric(gm.TemperatureHBM, i, 1).nonzeroOnly())
 	}
 	return out
 }
 
+// family is what has to be known of an ASIC to read its gpu_metrics 1.0 to 1.3.
+type family uint8
+
+const (
+	otherFamily family = iota
+	mi100
+	mi200
+	mi300 // and MI350
+	navi1x
+)
+
+// familyOf goes by the PCI device id (pciidlist in amdgpu_drv.c: CHIP_ARCTURUS,
+// CHIP_ALDEBARAN, CHIP_NAVI10, CHIP_NAVI14, CHIP_NAVI12; those of MI300 and MI350 are in
+// AMD's list of PCI ids).
+func familyOf(device uint16) family {
+	switch device {
+	case 0x738c, 0x7388, 0x738e, 0x7390:
+		return mi100
+	case 0x7408, 0x740c, 0x740f, 0x7410:
+		return mi200
+	case 0x7310, 0x7312, 0x7318, 0x7319, 0x731a, 0x731b, 0x731e, 0x731f, 0x7340, 0x7341, 0x7347, 0x734f, 0x7360, 0x7362:
+		return navi1x
+	}
+	if block := device &^ 0x1f; block == 0x74a0 || block == 0x75a0 {
+		return mi300
+	}
+	return otherFamily
+}
+
 // powerSpecs: a power or energy of 0 is how the driver says that the other die
-// of the package reports it (MI250): a board that is on draws some.
-func powerSpecs() []spec {
+// of the package reports it (MI250): a board that is on draws some. Of energy unit
+// and width are known of MI200 and of MI300 and later, which alone have revisions from 1.4
+// on (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Others copy a counter of 32 bits whose unit no source names.
+func powerSpecs(g *sysfs.GPU) []spec {
+	energy := []term{metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()}
+	if f := familyOf(g.Device); f == mi200 || f == mi300 {
+		energy = append(energy, metric(gm.EnergyByASIC, 0, toMillijoule).nonzeroOnly())
+	}
 	average := []term{read(sysfs.PowerAverage, 0, 1).nonzeroOnly(), metric(gm.AverageSocketPower, 0, 1).nonzeroOnly()}
 	instant := []term{read(sysfs.PowerInput, 0, 1).nonzeroOnly(), metric(gm.CurrentSocketPower, 0, 1).nonzeroOnly()}
 	either := slices.Clone(average)
@@ -144,7 +190,7 @@ func powerSpecs() []spec {
 	return []spec{
 		one(dcgmPower, either...),
 		one(dcgmPowerInstant, instant...),
-		one(dcgmEnergy, metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()),
+		one(dcgmEnergy, energy...),
 		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerLimitMin, read(sysfs.PowerCapMin, 0, 1)),
@@ -171,8 +217,8 @@ func utilisationSpecs() []spec {
 		one(dcgmDecUtil, video...),
 		one(dcgmEngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
 		one(dcgmDRAMActive, over(opRate, toBusy, 0, 1, gm.MemActivityAcc)),
-		{field.AMDBusySeconds, label("engine", "gfx"), []term{metric(gm.GfxActivityAcc, 0, toBusy)}},
-		{field.AMDBusySeconds, label("engine", "umc"), []term{metric(gm.MemActivityAcc, 0, toBusy)}},
+		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, toBusy, mostBusy)}},
+		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, toBusy, mostBusy)}},
 	}
 }
 
@@ -245,42 +291,63 @@ func errorSpecs() []spec {
 }
 
 // throttleSpecs: boards up to MI200 and Radeons report bits, MI300 from revision
-// 1.6 on how many cycles it was held back.
-func throttleSpecs() []spec {
+// 1.6 on how many cycles it was held back. Its bits are always 0 ("Throttle status is
+// not reported through metrics now" in smu_v13_0_6_ppt.c), which says nothing.
+func throttleSpecs(g *sysfs.GPU) []spec {
 	const cycles = gm.AccumulationCounter
 	count := func(op op, f ...gm.Field) term { return over(op, 1, 0, 1, f...) }
-	status := func(mask uint64) term { return count(opMask, gm.IndepThrottleStatus).bits(mask) }
-	out := []spec{
-		one(field.ClockEventReasons, count(opReasons, gm.IndepThrottleStatus), count(opMovedReasons, residencyFields...)),
+	var out []spec
+	add := func(id field.ID, labels []collector.Label, op op, mask uint64, counts ...term) {
+		var terms []term
+		if f := familyOf(g.Device); f != mi300 {
+			t := count(op, gm.IndepThrottleStatus)
+			t.mask = mask
+			if f == otherFamily && mask&throttleThermal != 0 {
+				t.confirm, t.raw = confirmations()
+			}
+			terms = append(terms, t)
+		}
+		if terms = append(terms, counts...); len(terms) > 0 {
+			out = append(out, spec{id, labels, terms})
+		}
+	}
+	active := func(reason string, mask uint64, counts ...gm.Field) {
+		var moved []term
+		if len(counts) > 0 {
+			moved = []term{count(opMoved, counts...)}
+		}
+		add(field.AMDThrottleActive, label("reason", reason), opMask, mask, moved...)
+	}
+	add(field.ClockEventReasons, nil, opReasons, throttleKnown, count(opMovedReasons, residencyFields...))
+	active("power", throttlePower, gm.PPTResidency)
+	active("current", throttleCurrent)
+	active("thermal", throttleThermal, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)
+	active("prochot", throttleProchot, gm.ProchotResidency)
+	out = append(out,
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
-		one(field.AMDAccumulationCycles, metric(cycles, 0, 1)),
-		{field.AMDThrottleActive, label("reason", "power"), []term{status(throttlePower), count(opMoved, gm.PPTResidency)}},
-		{field.AMDThrottleActive, label("reason", "current"), []term{status(throttleCurrent)}},
-		{field.AMDThrottleActive, label("reason", "thermal"), []term{
-			status(throttleThermal), count(opMoved, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency),
-		}},
-		{field.AMDThrottleActive, label("reason", "prochot"), []term{status(throttleProchot), count(opMoved, gm.ProchotResidency)}},
+		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
+	for i, reason := range []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} {
+		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}})
 	}
-	residency := func(reason string, fields ...gm.Field) {
-		var terms []term
-		for _, f := range fields {
-			terms = append(terms, metric(f, 0, 1))
-		}
-		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), terms})
-	}
-	residency("prochot", gm.ProchotResidency, gm.ResidencyProchot)
-	residency("ppt", gm.PPTResidency)
-	residency("socket_thermal", gm.SocketThmResidency)
-	residency("vr_thermal", gm.VRThmResidency)
-	residency("hbm_thermal", gm.HBMThmResidency)
-	residency("spl", gm.ResidencySPL) // these of APUs
-	residency("fppt", gm.ResidencyFPPT)
-	residency("sppt", gm.ResidencySPPT)
-	residency("core_thermal", gm.ResidencyThmCore)
-	residency("gfx_thermal", gm.ResidencyThmGfx)
-	residency("soc_thermal", gm.ResidencyThmSoc)
 	return out
+}
+
+// confirmations are the bits that count only if their temperature is near its limit.
+// Up to MI200 and Navi 1x the firmware itself says what holds the GPU back. That of
+// Navi 2x and later reports how much each limit takes, and the driver sets a bit if
+// that is not 0 (…_get_throttler_status in sienna_cichlid_ppt.c, smu_v13_0_0_ppt.c and
+// smu_v14_0_2_ppt.c): on Navi 31 to 48 it never is for the hotspot, however cold that is.
+// The firmware of APUs, whose revisions have no sensor of the hotspot, reports flags.
+func confirmations() (list []confirmation, limits []sysfs.Reading) {
+	for i, c := range []confirmation{
+		sysfs.SensorEdge: {throttleEdge, gm.TemperatureEdge}, sysfs.SensorJunction: {throttleHotspot, gm.TemperatureHotspot},
+		sysfs.SensorMemory: {throttleMemory, gm.TemperatureMem},
+	} {
+		list = append(list, c)
+		limits = append(limits, sysfs.Reading{Kind: sysfs.TemperatureCrit, Index: uint8(i)})
+	}
+	return list, limits
 }
 
 // fabricSpecs: what a GPU writes over XGMI it sends.
@@ -323,7 +390,7 @@ func hardwareSpecs(g *sysfs.GPU) []spec {
 		{field.AMDVoltage, label("rail", "soc"), []term{metric(gm.VoltageSoc, 0, toVolt)}},
 		{field.AMDVoltage, label("rail", "mem"), []term{metric(gm.VoltageMem, 0, toVolt)}},
 	}
-	if len(g.Instances) < 2 { // else they are the instances'
+	if !g.Partitioned() { // else they are the instances'
 		out = append(out, engineSpecs(0)...)
 	}
 	return out

@@ -11,6 +11,7 @@ type frame struct {
 	values  []float64 // raw readings by slot
 	metrics gpumetrics.Metrics
 	bus     [2]float64 // pcie_bw, sent and received
+	unread  [3]float64 // by unread…
 	// now is the time of the counters in gpu_metrics. Differences count within
 	// one era only: a new one begins where the time base changes or the GPU came
 	// back.
@@ -27,7 +28,7 @@ type bound struct {
 	last  []float64 // opSum: last known readings
 	sum   history
 	part  [5]history // opMoved, opMovedReasons, opHeld
-	total float64    // opHeld
+	total float64    // opHeld, opCount
 }
 
 // history is a counter at the last sample.
@@ -67,10 +68,14 @@ func (b *bound) compute(f *frame) float64 {
 		return f.metrics.Float(b.metric[0], b.first)
 	case opMax, opMean:
 		return b.elements(&f.metrics)
+	case opCount:
+		return b.counted(f)
 	case opRate, opMeanRate:
 		return b.rate(f)
 	case opBus:
 		return f.bus[b.first]
+	case opUnread:
+		return f.unread[b.first]
 	case opFixed:
 		return 1
 	default:
@@ -178,6 +183,27 @@ func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, second
 	return float64(grown), float64(f.now-before.at) / 1e9, true
 }
 
+// longestGap is how long a counter of 32 bits may go unread and still be continued:
+// the fastest of them wraps in 12 hours.
+const longestGap = 3600
+
+// counted is a counter that continues when its 32 bits wrap. If it cannot have grown
+// as much as it seems it was set back, and is shown as it is.
+func (b *bound) counted(f *frame) float64 {
+	count, of, wraps := b.counters(&f.metrics, b.metric)
+	d, seconds, ok := b.sum.advance(f, count, of, wraps)
+	switch {
+	case of == 0:
+		return math.NaN()
+	case ok && seconds == 0:
+	case ok && seconds < longestGap && d <= 10*b.most*(seconds+1):
+		b.total += d
+	default:
+		b.total = float64(count)
+	}
+	return b.total
+}
+
 // counters adds up the elements that are available and counts them.
 func (b *bound) counters(m *gpumetrics.Metrics, of []gpumetrics.Field) (sum uint64, n int, wraps bool) {
 	for _, f := range of {
@@ -198,7 +224,15 @@ const (
 	throttleThermal = 0x3fff << 32 // any sensor
 	throttleProchot = 0b11 << 46   // from outside of the GPU
 	throttleKnown   = throttlePower | throttleCurrent | throttleThermal | throttleProchot
+
+	throttleMemory  = 1 << 34
+	throttleEdge    = 1 << 35
+	throttleHotspot = 1 << 36
 )
+
+// nearLimit is how far below its critical temperature a sensor may be and still hold
+// the GPU back, in degrees: firmware begins before the limit is reached.
+const nearLimit = 5
 
 // Bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS.
 const (
@@ -211,28 +245,46 @@ const (
 func (b *bound) throttling(f *frame) float64 {
 	switch b.op {
 	case opMask:
-		v := f.metrics.Raw(b.metric[0], b.first)
-		return oneIf(available(v), v&b.mask != 0)
+		v, ok := b.status(f)
+		return oneIf(ok, v&b.mask != 0)
 	case opReasons:
-		v := f.metrics.Raw(b.metric[0], b.first)
-		return available(v) + reasons(v)
+		v, ok := b.status(f)
+		return ok + reasons(v)
 	case opMoved:
-		moved, ok := b.moved(f)
-		return oneIf(ok, moved != 0)
+		moved, all := b.moved(f)
+		if moved != 0 {
+			return 1
+		}
+		return all
 	case opMovedReasons:
-		moved, ok := b.moved(f)
-		return movedReasons(moved) + ok
+		moved, all := b.moved(f)
+		return movedReasons(moved) + all
 	default:
 		return b.held(f)
 	}
 }
 
-// available is 0, NaN if the firmware does not have v.
-func available(v uint64) float64 {
-	if v == gpumetrics.NA {
-		return math.NaN()
+// status is the throttle status without the bits that no temperature confirms; ok is
+// 0, or NaN if the firmware has none or a temperature or its limit is not known.
+func (b *bound) status(f *frame) (bits uint64, ok float64) {
+	bits = f.metrics.Raw(b.metric[0], b.first)
+	if bits == gpumetrics.NA {
+		return 0, math.NaN()
 	}
-	return 0
+	for i, c := range b.confirm {
+		if bits&c.bit&b.mask == 0 {
+			continue
+		}
+		limit := math.NaN()
+		if b.slots[i] != absentSlot {
+			limit = f.values[b.slots[i]]
+		}
+		distance := limit - f.metrics.Float(c.temperature, 0)
+		if ok += 0 * distance; distance > nearLimit {
+			bits &^= c.bit
+		}
+	}
+	return bits, ok
 }
 
 func reasons(status uint64) float64 {
@@ -252,26 +304,25 @@ func reasons(status uint64) float64 {
 	return float64(out)
 }
 
-// moved has a bit set for each counter that grew since the last sample; ok is
-// NaN if there is nothing to compare with yet, else 0.
-func (b *bound) moved(f *frame) (bits uint, ok float64) {
-	ok = math.NaN()
+// moved has a bit set for each counter that grew since the last sample; all is 0, or
+// NaN if one of them is not available or has nothing to compare with yet.
+func (b *bound) moved(f *frame) (bits uint, all float64) {
 	for i := range b.metric {
 		count, of, wraps := b.counters(&f.metrics, b.metric[i:i+1])
 		c := &b.part[i]
 		d, seconds, compared := c.advance(f, count, of, wraps)
 		if !compared {
-			c.rate = 0
+			c.rate, all = 0, math.NaN()
 			continue
 		}
-		if ok = 0; seconds > 0 {
+		if seconds > 0 {
 			c.rate = d
 		}
 		if c.rate > 0 {
 			bits |= 1 << i
 		}
 	}
-	return bits, ok
+	return bits, all
 }
 
 // movedReasons takes the residencies in the order of residencyFields.
@@ -296,18 +347,20 @@ func movedReasons(moved uint) float64 {
 func (b *bound) held(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
 	cycles, seconds, ok := b.part[0].advance(f, count, of, wraps)
-	if of == 0 {
-		return math.NaN()
-	}
+	known := of > 0
 	share := 0.0
 	for i := range b.metric[1:] {
 		count, of, wraps := b.counters(&f.metrics, b.metric[i+1:i+2])
+		known = known && of > 0
 		if d, _, compared := b.part[i+1].advance(f, count, of, wraps); compared && cycles > 0 {
 			share = max(share, d/cycles)
 		}
 	}
 	if ok {
 		b.total += min(share, 1) * seconds * 1e9
+	}
+	if !known {
+		return math.NaN()
 	}
 	return b.total
 }

@@ -3,10 +3,16 @@ package rocm
 import (
 	"errors"
 	"math"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector"
@@ -212,6 +218,206 @@ func TestThrottling(t *testing.T) {
 		s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", want)
 	}
 	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", absent)
+}
+
+// The firmware of Radeons says how much each limit takes, which for the hotspot is
+// never nothing: a bit of temperature counts near the limit of its sensor.
+func TestThrottlingIsConfirmed(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
+	f := func(bits, edge, junction, memory uint64, want float64) {
+		t.Helper()
+		s.state(func(s *rocmtest.State) { s.Throttle, s.EdgeC, s.JunctionC, s.MemC = bits, edge, junction, memory })
+		s.sample()
+		s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", want)
+		thermal := math.NaN()
+		if want == want { //nolint:gocritic // not NaN
+			thermal = min(float64(int(want)&reasonThermal), 1)
+		}
+		s.want(0, "amd_gpu_throttle_active", "reason=thermal", thermal)
+		s.want(0, "amd_gpu_throttle_active", "reason=power", float64(bits&1))
+	}
+	const hotspot, edge, memory, vr = 1 << 36, 1 << 35, 1 << 34, 1 << 38
+	f(hotspot, 38, 41, 57, 0) // idle: limits are 100 °C
+	f(hotspot|1, 38, 94, 57, reasonPower)
+	f(hotspot, 38, 95, 57, reasonThermal)
+	f(hotspot|edge|memory, 94, 94, 94, 0)
+	f(edge, 96, 41, 57, reasonThermal)
+	f(memory, 38, 41, 96, reasonThermal)
+	f(vr, 38, 41, 57, reasonThermal) // no limit is known, and no firmware that is wrong
+	f(hotspot, 38, math.MaxUint16, 57, nan)
+	f(0, 38, math.MaxUint16, 57, 0)
+	s.tree.GPUs[0].Set(t, "hwmon/temp2_crit", "")
+	f(hotspot, 38, 41, 57, nan)
+	f(memory, 38, 41, 57, 0)
+}
+
+// Residencies that are not available are not 0, and do not make others 0.
+func TestResidenciesAreUnknown(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.6", GPUs: 1})
+	for range 3 {
+		s.state(func(s *rocmtest.State) {
+			s.Nanos += 1e9
+			s.Cycles += 1000
+			s.PPT, s.HBMThermal = s.Cycles, s.Cycles
+		})
+		s.sample()
+	}
+	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", nan)
+	s.want(0, "DCGM_FI_DEV_THERMAL_VIOLATION", "", nan)
+	s.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", nan)
+	s.want(0, "amd_gpu_throttle_active", "reason=power", nan)
+	s.want(0, "amd_gpu_throttle_active", "reason=thermal", nan)
+	s.want(0, "amd_gpu_throttle_active", "reason=prochot", 0)
+	s.want(0, "amd_gpu_throttle_residency_total", "reason=ppt", nan)
+	s.want(0, "amd_gpu_throttle_residency_total", "reason=vr_thermal", 0)
+	s.state(func(s *rocmtest.State) {
+		s.Nanos += 1e9
+		s.Cycles += 1000
+		s.PPT, s.HBMThermal, s.VRThermal = s.Cycles, s.Cycles, 7
+	})
+	s.sample()
+	s.want(0, "amd_gpu_throttle_active", "reason=thermal", 1) // one is enough
+
+	old := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.3", GPUs: 1}) // its bits say nothing
+	old.sample()
+	old.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", absent)
+	old.want(0, "amd_gpu_throttle_active", "reason=power", absent)
+}
+
+// Counters of 32 bits continue when they wrap, and start again when they were set back.
+func TestCountersContinue(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
+	const wrap = 1 << 32
+	count := uint64(wrap - 60_000)
+	f := func(ms, busy uint64, want float64) {
+		t.Helper()
+		count += busy
+		s.state(func(s *rocmtest.State) { s.Nanos, s.GfxAcc, s.Cycles = s.Nanos+ms*1e6, count%wrap, s.Cycles+ms })
+		s.sample()
+		s.want(0, "amd_gpu_busy_seconds_total", "engine=gfx", want/1e5)
+	}
+	f(0, 0, wrap-60_000)
+	f(1000, 50_000, wrap-10_000)
+	f(1000, 50_000, wrap+40_000)
+	f(0, 0, wrap+40_000)
+	f(500, 10_000, wrap+50_000)
+	count = 0
+	f(1000, 300, 300) // 4.29e9 % × ms cannot be in a second: it was set back
+	f(1000, 100_000, 100_300)
+	f(2*longestGap*1000, 100, 100_400) // not read for longer than it may wrap: as it is
+}
+
+// What is there and not read is counted: attributes that are not known, a revision
+// that is not known. Other files are read all the same.
+func TestUnread(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 3})
+	file := []byte(readFile(t, tree.GPUs[0].Path("gpu_metrics")))
+	odd := slices.Clone(file)
+	odd[8+1], odd[8+2] = 0xfc, odd[8+2]&0xf0|0xf // the first attribute becomes number 1023
+	tree.GPUs[0].Set(t, "gpu_metrics", string(odd))
+	for _, g := range tree.GPUs[1:] {
+		newer := slices.Clone(file)
+		newer[3] = 10
+		g.Set(t, "gpu_metrics", string(newer))
+	}
+	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs, Log: zap.New(core)}, collectortest.Fields()), tree}
+	for range 3 {
+		s.sample()
+	}
+	s.want(0, "amd_gpu_unread", "what=attributes", 1)
+	s.want(0, "amd_gpu_unread", "what=gpu_metrics", 0)
+	s.want(0, "amd_gpu_unread", "what=partitions", 0)
+	for i := 1; i < 3; i++ {
+		s.want(i, "amd_gpu_unread", "what=attributes", nan)
+		s.want(i, "amd_gpu_unread", "what=gpu_metrics", 1)
+		s.want(i, "DCGM_FI_DEV_GPU_TEMP", "", float64(tree.GPUs[i].State.JunctionC))
+		s.want(i, "DCGM_FI_DEV_POWER_USAGE", "", float64(tree.GPUs[i].State.Watts))
+		s.want(i, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "", nan)
+	}
+	if logs.Len() != 1 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.10") {
+		t.Errorf("logged %v, want one warning", logs.All())
+	}
+	tree.GPUs[1].Reset(t, "gpu_metrics")
+	s.sample()
+	s.want(1, "amd_gpu_unread", "what=gpu_metrics", 0)
+}
+
+// Partitions of which the device control group hides some: the others keep number and
+// values, the metric has how many are missing, one warning names the cause.
+func TestHiddenPartitions(t *testing.T) {
+	for revision, firmware := range map[string]bool{"1.8": true, "1.9": true, "1.3": false} {
+		core, logs := observer.New(zap.WarnLevel)
+		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: revision, GPUs: 2, Partition: "CPX"})
+		for i := range 8 {
+			if i != 5 {
+				tree.GPUs[0].Hide(t, i)
+			}
+		}
+		tree.AsUser(t, func() {
+			s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs, Log: zap.New(core)}, collectortest.Fields()), tree}
+			s.sample()
+			board := uuidOf(tree.GPUs[0])
+			if d := s.sources[0].Devices()[1]; d.ID != board+"/5" || d.Node != tree.GPUs[0].Instances[5].Render {
+				t.Errorf("%+v, want instance 5", d)
+			}
+			s.want(0, "amd_gpu_xcc_busy_ratio", "xcc=0", absent)
+			if !firmware { // nothing says how many partitions CPX mode has
+				s.want(0, "amd_gpu_unread", "what=partitions", nan)
+				return
+			}
+			s.want(0, "amd_gpu_unread", "what=partitions", 7)
+			s.want(1, "amd_gpu_unread", "what=partitions", 0)
+			s.wantOf(board+"/5", "amd_gpu_xcc_busy_ratio", "xcc=0", float64(tree.GPUs[0].State.Util)/100)
+			s.wantOf(board+"/5", "DCGM_FI_DEV_FB_TOTAL", "", 206141652992/8>>20)
+		})
+		if logs.Len() != 1 || logs.All()[0].ContextMap()["devices"] != int64(7) {
+			t.Errorf("logged %v, want one warning with 7 devices", logs.All())
+		}
+	}
+}
+
+// With revision 1.9 what partitions do is in files of their own.
+func TestPartitionFiles(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1, Partition: "QPX"})
+	g := s.tree.GPUs[0]
+	file := func(i int) string {
+		return s.tree.Path("class/drm/" + g.Instances[i].Render + "/device/xcp/xcp_metrics")
+	}
+	part := func(i int) string { return uuidOf(g) + "/" + strconv.Itoa(i) }
+	other := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1, Partition: "QPX"})
+	other.GPUs[0].Update(t, func(s *rocmtest.State) { s.Util, s.VCN[1], s.BelowLimit, s.GfxAcc = 77, 13, 400, 12345 })
+	replace := func(i int, text string) {
+		t.Helper()
+		if err := os.WriteFile(file(i), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(2, readFile(t, other.Path("class/drm/"+other.GPUs[0].Instances[2].Render+"/device/xcp/xcp_metrics")))
+	replace(3, "")
+	s.sample()
+	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=1", 0.77)
+	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=2", nan) // two chiplets each
+	s.wantOf(part(2), "amd_gpu_xcc_busy_seconds_total", "xcc=0", 0.12345)
+	s.wantOf(part(2), "amd_gpu_vcn_busy_ratio", "instance=1", 0.13)
+	s.wantOf(part(2), "amd_gpu_gfxclk_below_limit_total", "reason=thermal,xcc=0", 200)
+	s.wantOf(part(0), "amd_gpu_xcc_busy_ratio", "xcc=1", float64(g.State.Util)/100)
+	s.wantOf(part(3), "amd_gpu_xcc_busy_ratio", "xcc=0", nan) // not what the GPU's file says of all
+	s.want(0, "amd_gpu_unread", "what=attributes", 0)
+	replace(3, string([]byte{8, 0, 1, 7, 0, 0, 0, 0})) // another revision
+	s.sample()
+	s.want(0, "amd_gpu_unread", "what=attributes", 1)
+	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=1", 0.77)
+}
+
+// The status of a link that a virtual function does not know is no state.
+func TestLinkUp(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1})
+	s.state(func(s *rocmtest.State) { s.XGMIUp = [8]uint64{0, 1, 2, 3} })
+	s.sample()
+	for i, want := range []float64{0, 1, nan, nan} {
+		s.want(0, "amd_gpu_xgmi_link_up", "link="+strconv.Itoa(i), want)
+	}
 }
 
 func TestPartitions(t *testing.T) {

@@ -69,6 +69,9 @@ func TestPods(t *testing.T) {
 			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
 		}},
+		{"amd-partitions", "amd", pod{
+			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
+		}},
 		{"dra", "amd", pod{
 			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},

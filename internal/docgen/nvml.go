@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"warpgauge/collectors/nvml"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -41,7 +40,7 @@ func writeNVML(w io.Writer) error {
 	b.WriteString(docsHead)
 	b.WriteString("## Readings\n\n| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |\n|---:|---|---|---|---|---|---|---|---|---|\n")
 	each(nvml.SuppliedReading, func(s nvml.Supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, labelText(s.Label), levelsOf(s), callsOf(s), conversionOf(s, d),
+		fmt.Fprintf(&b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, labelText(s.Label.Name, s.Label.Value), levelsOf(s), callsOf(s), conversionOf(s, d),
 			d.Unit, driverText(s.Driver), s.GPUs, d.Cost, s.Note)
 	})
 	b.WriteString(docsProfiling)
@@ -98,11 +97,11 @@ func each(kind nvml.SuppliedKind, f func(s nvml.Supplied, d *field.Descriptor)) 
 	}
 }
 
-func labelText(l collector.Label) string {
-	if l.Name == "" {
+func labelText(name, value string) string {
+	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf(" %s=%q", l.Name, l.Value)
+	return fmt.Sprintf(" %s=%q", name, value)
 }
 
 func driverText(since int) string {

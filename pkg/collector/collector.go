@@ -76,6 +76,18 @@ type Resumer interface {
 	Resume(until map[string]int64)
 }
 
+// MaxGPUs is how many GPUs of one library are used, however many it counts: more than a node
+// has. The same goes for switches and network adapters. See Limited.
+const MaxGPUs = 256
+
+// Limited is an optional ability of a Collector: LeftOut returns how many devices Open did not
+// use because the library counts more than MaxGPUs, or because they cannot be distinguished from
+// others. The session says so, and counts them. It is called after Open has returned, by the
+// same goroutine.
+type Limited interface {
+	LeftOut() int
+}
+
 // Rescanner is an optional ability of a Collector: Rescan looks, cheaply and
 // without disturbing the sources, whether Open would now find other devices.
 // It may run concurrently with Sample, never with Close.

@@ -23,6 +23,9 @@ import (
 type Config struct {
 	// What is read.
 	Collectors   string   // path of the counters CSV, if CollectorsGiven
+	ConfigMap    string   // NAMESPACE:NAME of one that holds the CSV; "" means none
+	ConfigFile   string   // path of the YAML configuration; "" means none
+	YAML         *YAML    // what was in it at start; nil means none
 	DefaultFiles []string // tried if the user names no CSV; set by main, so that tests do not read the machine's
 	Strict       bool     // an unknown field in the CSV is an error
 
@@ -43,7 +46,6 @@ type Config struct {
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
 	RestartMax       time.Duration
 	ReleaseTimeout   time.Duration // 0 means none
-	DropCapabilities bool
 	GPUs             Selector
 	Switches         Selector
 	CPUs             Selector
@@ -171,29 +173,27 @@ const minInterval = 10 * time.Millisecond
 // Default returns the Config without any flag or variable.
 func Default() *Config {
 	return &Config{
-		Interval:       time.Second,
-		SlowInterval:   30 * time.Second,
-		SampleDeadline: 5 * time.Second,
-		RescanInterval: time.Minute,
-		DCGM:           Auto,
-		NVML:           Auto,
-		ROCm:           Auto,
-		ROCmSource:     ROCmSysfs,
-		Isolation:      IsolationProcess,
-		Require:        RequireNone,
-		MemoryLimit:    1 << 30,
-		RestartMax:     30 * time.Second,
-		ReleaseTimeout: 10 * time.Minute,
-
-		DropCapabilities: true,
-		GPUs:             flex(),
-		Switches:         flex(),
-		CPUs:             flex(),
-		HostEngine:       HostEngine{Address: "localhost:5555", LogLevel: "NONE"},
-		Fake:             Fake{Profile: "dgx-h100"},
-		HostnameLabel:    "hostname",
-		XIDWindow:        5 * time.Minute,
-		ExporterMetrics:  true,
+		Interval:        time.Second,
+		SlowInterval:    30 * time.Second,
+		SampleDeadline:  5 * time.Second,
+		RescanInterval:  time.Minute,
+		DCGM:            Auto,
+		NVML:            Auto,
+		ROCm:            Auto,
+		ROCmSource:      ROCmSysfs,
+		Isolation:       IsolationProcess,
+		Require:         RequireNone,
+		MemoryLimit:     1 << 30,
+		RestartMax:      30 * time.Second,
+		ReleaseTimeout:  10 * time.Minute,
+		GPUs:            flex(),
+		Switches:        flex(),
+		CPUs:            flex(),
+		HostEngine:      HostEngine{Address: "localhost:5555", LogLevel: "NONE"},
+		Fake:            Fake{Profile: "dgx-h100"},
+		HostnameLabel:   "hostname",
+		XIDWindow:       5 * time.Minute,
+		ExporterMetrics: true,
 		Web: Web{
 			Address:        ":9400",
 			ReadTimeout:    10 * time.Second,

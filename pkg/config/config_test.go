@@ -354,9 +354,9 @@ func TestNotices(t *testing.T) {
 		want []string
 	}{
 		{
-			env:  environment{"DCGM_EXPORTER_CONFIG_FILE": "/c.yaml", "DCGM_EXPORTER_CONTAINER_LABELS": "false"},
+			env:  environment{"DCGM_EXPORTER_CONTAINER_LABELS": "false"},
 			args: []string{"--watch-max-keep-samples=3", "--debug", "-c", "500"},
-			want: []string{"config-file from environment: the YAML", "watch-max-keep-samples from command line: only the newest"},
+			want: []string{"watch-max-keep-samples from command line: only the newest"},
 		},
 		{args: []string{"-k", "--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex=app", "--process-values"}},
 		{args: []string{"--kubernetes-enable-pod-labels"}, want: []string{"kubernetes-enable-pod-labels from command line without --kubernetes"}},
@@ -478,16 +478,18 @@ func TestHostname(t *testing.T) {
 	}
 }
 
-func TestFindCounters(t *testing.T) {
+func TestCounters(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first.csv"), filepath.Join(dir, "second.csv")
 	builtIn := []byte("built in")
 	read := func(s *Set, err error) (string, string, error) {
 		must(t, err)
 		s.config.DefaultFiles = []string{first, second}
-		found := s.config.FindCounters()
-		data, err := found.Read(builtIn)
-		return found.Name(), string(data), err
+		in, err := s.config.Counters("", nil).Read(t.Context(), builtIn)
+		if err != nil {
+			return "", "", err
+		}
+		return in.Name, string(in.CSV), nil
 	}
 	want := func(name, content string) func(string, string, error) {
 		return func(gotName, got string, err error) {
@@ -532,5 +534,31 @@ func TestHelp(t *testing.T) {
 	}
 	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
 		t.Error("help explains a flag without effect")
+	}
+}
+
+// A child gets as arguments what the command line and the environment have set.
+func TestArgumentsOfAChild(t *testing.T) {
+	env := environment{"WARPGAUGE_RESCAN_INTERVAL": "7s", "WARPGAUGE_NVML_DRIVER_ROOT": "/a,/b"}
+	for _, f := range contract {
+		if f.name != "address" && f.name != flagConfigFile { // which it must not read
+			env[f.env] = f.other
+		}
+	}
+	s, err := parse(t, env, "--address=[::1]:1", "--collect-interval=70")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := parse(t, environment{}, s.Arguments()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range s.Flags() {
+		if got := again.Flags()[i].value.String(); got != f.value.String() {
+			t.Errorf("--%s is %q, want %q", f.Name, got, f.value)
+		}
+	}
+	if c, err := parse(t, environment{}); err != nil || len(c.Arguments()) != 0 {
+		t.Errorf("arguments of defaults: %q, %v", c.Arguments(), err)
 	}
 }

@@ -1,10 +1,18 @@
 package config
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 const (
@@ -16,45 +24,148 @@ const (
 // they are tried.
 func DefaultCounters() []string { return []string{contractCounters, ownCounters} }
 
-// Counters names a counters CSV.
+// builtInName is what messages call the list built in.
+const builtInName = "built-in default-counters.csv"
+
+// Counters finds and reads the field list. Read is called by one goroutine at a
+// time, the other methods by any.
 type Counters struct {
-	Path string // empty: the list built in
+	files     *file.Reader
+	configMap func(ctx context.Context, namespace, name string) ([]byte, error)
+	mapName   string // NAMESPACE:NAME; empty: none
+	yaml      string // path of the configuration file; empty: none
+
+	path     string   // of the CSV in use; empty: none was found yet
+	named    bool     // by the user, with a flag or a variable
+	defaults []string // tried until one is found
+
+	mu   sync.Mutex
+	seen map[string][]byte // content of each file at the last read; nil: it could not be read
 }
 
-// Name is what messages call the list.
-func (c Counters) Name() string {
-	if c.Path == "" {
-		return "built-in default-counters.csv"
-	}
-	return c.Path
+// Content is what was read.
+type Content struct {
+	CSV  []byte
+	Name string // of the CSV, in messages
+	YAML *YAML  // the configuration file as it is now; nil: none
+
+	yaml []byte
 }
 
-// Read returns the bytes of the list.
-func (c Counters) Read(builtIn []byte) ([]byte, error) {
-	if c.Path == "" {
-		return builtIn, nil
-	}
-	data, err := os.ReadFile(c.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read counters file %q: it does not exist; name another with --collectors (DCGM_EXPORTER_COLLECTORS), or leave it out to use the list built in", c.Path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read counters file: %w", err)
-	}
-	return data, nil
+// Equal reports whether both say the same.
+func (c *Content) Equal(o *Content) bool {
+	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml)
 }
 
-// FindCounters returns the CSV that the user named, else the first default file that
-// exists, else the list built in. A default file that exists but cannot be examined is
-// returned too, so that reading it gives the error.
-func (c *Config) FindCounters() Counters {
-	if c.CollectorsGiven() {
-		return Counters{Path: c.Collectors}
+// Counters returns the field list at path, which may be empty: then it is the one that
+// the user has configured, else the first default file that exists, else the list built
+// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
+func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
+	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, seen: map[string][]byte{}}
+	switch {
+	case path != "":
+		out.yaml = ""
+	case c.ConfigMap != "":
+		out.mapName, out.named = c.ConfigMap, true
+	case c.CollectorsGiven():
+		out.path, out.named = c.Collectors, true
+	default:
+		out.defaults = c.DefaultFiles
 	}
-	for _, path := range c.DefaultFiles {
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return Counters{Path: path}
+	return out
+}
+
+// Paths returns the files that were read last.
+func (c *Counters) Paths() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.seen))
+}
+
+// Seen returns the content of a file when it was read last, and whether it could be read.
+func (c *Counters) Seen(path string) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data := c.seen[path]
+	return data, data != nil
+}
+
+// Read returns the field list as it is now. A file that was found once is not left for
+// another; from the list built in, a default file that has appeared takes over. One that
+// exists but cannot be read is an error.
+func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
+	out := &Content{}
+	given := c.path // the user's choice, or a default file that was found
+	if c.yaml != "" {
+		data, err := c.readFile(ctx, c.yaml)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration file: %w", err)
+		}
+		y, err := parseYAML(data, c.yaml)
+		if err != nil {
+			return nil, err
+		}
+		out.yaml, out.YAML = data, y
+		switch {
+		case c.named:
+		case y.file != "":
+			given = y.file
+		case len(y.fields) > 0:
+			out.CSV, out.Name = y.csv(), c.yaml
+			return out, nil
 		}
 	}
-	return Counters{}
+	var err error
+	switch {
+	case c.mapName != "":
+		namespace, name, _ := strings.Cut(c.mapName, ":")
+		out.Name = "ConfigMap " + c.mapName
+		out.CSV, err = c.configMap(ctx, namespace, name)
+		return out, err
+	case given != "":
+		out.Name = given
+		out.CSV, err = c.readFile(ctx, given)
+		return out, explain(err, given)
+	}
+	for _, path := range c.defaults {
+		if out.CSV, err = c.readFile(ctx, path); !errors.Is(err, fs.ErrNotExist) {
+			c.path = path
+			out.Name = path
+			return out, explain(err, path)
+		}
+	}
+	out.CSV, out.Name = builtIn, builtInName
+	return out, nil
+}
+
+// readFile reads a file and notes what was read. A default file that is not there is not
+// noted.
+func (c *Counters) readFile(ctx context.Context, path string) ([]byte, error) {
+	data, err := c.files.Read(ctx, path)
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.seen[path] = data[:len(data):len(data)]
+		if data == nil {
+			c.seen[path] = []byte{}
+		}
+	case !slices.Contains(c.defaults, path) || c.path == path:
+		c.seen[path] = nil
+	}
+	return data, err
+}
+
+// explain says what to do about an error of reading a counters CSV.
+func explain(err error, path string) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read counters file %q: it does not exist; name another with --collectors (DCGM_EXPORTER_COLLECTORS), or leave it out to use the list built in", path)
+	case err != nil:
+		return fmt.Errorf("read counters file: %w", err)
+	}
+	return nil
 }

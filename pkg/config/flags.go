@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // Group is a heading of the help text.
@@ -43,12 +45,13 @@ type Source uint8
 
 const (
 	FromDefault Source = iota
+	FromFile           // the YAML configuration
 	FromEnvironment
 	FromCommandLine
 )
 
 func (s Source) String() string {
-	return [...]string{"default", "environment", "command line"}[s]
+	return [...]string{"default", "configuration file", "environment", "command line"}[s]
 }
 
 // Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
@@ -213,21 +216,52 @@ func (s *Set) CLI() []cli.Flag {
 	return out
 }
 
-// Config returns the Config after the command line was parsed. It returns every
-// problem at once.
+// Config returns the Config after the command line was parsed, and reads the YAML
+// configuration if one is named. It returns every problem at once.
 func (s *Set) Config() (*Config, error) {
-	if err := s.config.validate(); err != nil {
+	err := s.readFile()
+	if err == nil {
+		err = s.config.validate()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.config, nil
 }
 
-// Arguments returns the flags that were set on the command line, as another
-// process of this binary takes them. It inherits the environment.
+// readFile takes the values of the YAML configuration for flags that are not set.
+func (s *Set) readFile() error {
+	c := s.config
+	if c.ConfigFile == "" {
+		return nil
+	}
+	data, err := file.NewReader(field.MaxFileBytes).Read(context.Background(), c.ConfigFile)
+	if err != nil {
+		return fmt.Errorf("read configuration file: %w", err)
+	}
+	if c.YAML, err = parseYAML(data, c.ConfigFile); err != nil {
+		return err
+	}
+	for name, text := range c.YAML.flags {
+		f := s.find(name)
+		if f.sources[name] != FromDefault {
+			continue
+		}
+		if err := f.value.Set(text); err != nil {
+			return fmt.Errorf("configuration file %q: %s is %q: %w", c.ConfigFile, name, text, err)
+		}
+		f.sources[name] = FromFile
+	}
+	return nil
+}
+
+// Arguments returns the flags that were set, by whatever means, as another process of
+// this binary takes them. That gets its list from this process, so it reads no
+// configuration file.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		if s.config.Source(f.Name) == FromCommandLine {
+		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile {
 			out = append(out, "--"+f.Name+"="+f.value.String())
 		}
 	}
@@ -251,6 +285,14 @@ func (s *Set) Notices() []Notice {
 		}
 		if why := s.withoutEffect(f); why != "" {
 			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
+		}
+	}
+	if y := s.config.YAML; y != nil {
+		for _, text := range y.ignored {
+			out = append(out, Notice{flagConfigFile, FromFile, "no effect: " + text})
+		}
+		if s.config.CollectorsGiven() && (y.file != "" || len(y.fields) > 0) {
+			out = append(out, Notice{flagConfigFile, FromFile, "metrics of the configuration file are not used: --collectors names a list"})
 		}
 	}
 	return out

@@ -11,6 +11,9 @@ const (
 // noKeep is a reason that two flags share.
 const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
+// flagConfigFile is a name that is needed more than once.
+const flagConfigFile = "config-file"
+
 // This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and
 // variables. Those that mean nothing here are accepted all the same, so that a manifest
 // written for dcgm-exporter starts; their values are checked and dropped.
@@ -24,14 +27,13 @@ func contractFields(c *Config) []Flag {
 			Differs:      "without the flag a missing default file is not an error: the list built in is used",
 		},
 		{
-			Name: "configmap-data", Aliases: []string{"m"}, Env: "DCGM_EXPORTER_CONFIGMAP_DATA", Group: GroupFields, value: configMapName(),
-			Metavar: "NAMESPACE:NAME", Usage: "ConfigMap that holds the counters CSV.",
-			NoEffect: "ConfigMaps are not read through the API server yet; the file of --collectors is used (mount the ConfigMap as a volume)",
+			Name: "configmap-data", Aliases: []string{"m"}, Env: "DCGM_EXPORTER_CONFIGMAP_DATA", Group: GroupFields, value: configMapName(&c.ConfigMap),
+			Metavar: "NAMESPACE:NAME", Usage: "ConfigMap whose key metrics holds the counters CSV; it is read through the API server at start and at each reload, and beats the CSV file.",
 		},
 		{
-			Name: "config-file", Env: "DCGM_EXPORTER_CONFIG_FILE", Group: GroupFields, value: text(new("")),
-			Metavar: "FILE", Usage: "YAML configuration of dcgm-exporter 4.8.3 and later.",
-			NoEffect: "the YAML configuration is not read; fields come from --collectors, everything else from flags and variables",
+			Name: flagConfigFile, Env: "DCGM_EXPORTER_CONFIG_FILE", Group: GroupFields, value: text(&c.ConfigFile),
+			Metavar: "FILE", Usage: "YAML configuration of dcgm-exporter 4.8.3 and later, version 1 or 2. Flags and variables beat it. The list and its intervals are read again at each reload, the rest at start.",
+			Differs: "dcgm-exporter reads it at start only",
 		},
 		{
 			Name: "collect-interval", Common: true, Aliases: []string{"c"}, Env: "DCGM_EXPORTER_INTERVAL", Group: GroupSampling, value: millis(&c.Interval),

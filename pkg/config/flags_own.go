@@ -88,8 +88,9 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "Longest pause before a child process that has died is started again.",
 		},
 		{
-			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(&c.DropCapabilities),
-			Usage: "Give up this process's effective capabilities once it listens; child processes keep theirs. Only if vendors' libraries are isolated.",
+			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(new(false)),
+			Usage:    "Formerly: lower this process's effective capabilities once it listens.",
+			NoEffect: "a process can raise again what it lowered; take capabilities from it before it starts: securityContext in Kubernetes, --cap-drop ALL in Docker, CapabilityBoundingSet= in systemd (docs/operations.md, Privileges)",
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -109,16 +110,20 @@ func level(at *zapcore.Level) value {
 }
 
 // configMapName checks a value that nothing reads.
-func configMapName() value {
+func configMapName(at *string) value {
 	const none = "none"
 	parse := func(s string) (string, error) {
 		ns, name, ok := strings.Cut(s, ":")
 		if s != none && (!ok || ns == "" || name == "" || strings.Contains(name, ":")) {
 			return "", fmt.Errorf("write NAMESPACE:NAME, or %s", none)
 		}
+		if s == none {
+			return "", nil
+		}
 		return s, nil
 	}
-	return &variable[string]{at: new(none), parse: parse, format: same}
+	format := func(s string) string { return cmp.Or(s, none) }
+	return &variable[string]{at: at, parse: parse, format: format}
 }
 
 // maxMillis keeps a number of milliseconds inside a time.Duration.

@@ -2,15 +2,20 @@ package config
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // slowPoll is for tests in which an event must be enough.
@@ -19,33 +24,36 @@ const slowPoll = time.Hour
 // watched is a Watch under test with a caller that reads the file when it changes.
 type watched struct {
 	t       *testing.T
-	inUse   atomic.Value  // the content that was read last
+	inUse   atomic.Value  // the content that was read last; nil: it could not be read
 	changes chan string   // contents, one for each onChange
+	lost    chan error    // one for each onChange without a content
 	checks  chan struct{} // one for each read of the file
-	logs    *observer.ObservedLogs
 }
 
 func startWatch(t *testing.T, path string, poll time.Duration) *watched {
 	t.Helper()
 	t.Parallel()
-	w := &watched{t: t, changes: make(chan string, 100), checks: make(chan struct{}, 10000)}
-	w.inUse.Store("zero")
-	core, logs := observer.New(zap.InfoLevel)
-	w.logs = logs
-	known := func() []byte {
+	w := &watched{t: t, changes: make(chan string, 100), lost: make(chan error, 100), checks: make(chan struct{}, 10000)}
+	w.inUse.Store([]byte("zero"))
+	known := func() ([]byte, bool) {
 		w.checks <- struct{}{}
-		return []byte(w.inUse.Load().(string))
+		data := w.inUse.Load().([]byte)
+		return data, data != nil
 	}
+	reader := file.NewReader(field.MaxFileBytes)
 	onChange := func() {
-		if data, err := os.ReadFile(path); err == nil {
-			w.inUse.Store(string(data))
-			w.changes <- string(data)
+		data, err := reader.Read(t.Context(), path)
+		w.inUse.Store(data)
+		if err != nil {
+			w.lost <- err
+			return
 		}
+		w.changes <- string(data)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- (&watcher{path: path, poll: poll, log: zap.New(core), known: known, onChange: onChange}).run(ctx)
+		done <- (&watcher{path: path, poll: poll, log: zap.NewNop(), known: known, onChange: onChange}).run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -125,7 +133,7 @@ func TestWatchContentThatTheCallerHasReplaced(t *testing.T) {
 	write(t, path, "B")
 	w := startWatch(t, path, slowPoll)
 	w.wantChange("B")
-	w.inUse.Store("A") // the file held A for a moment, and was read then
+	w.inUse.Store([]byte("A")) // the file held A for a moment, and was read then
 	write(t, path, "B")
 	w.wantChange("B")
 }
@@ -158,24 +166,35 @@ func TestWatchSameContentIsNoChange(t *testing.T) {
 	w.wantChange("two")
 }
 
-func TestWatchDeletionAndReturn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counters.csv")
-	write(t, path, "one")
-	w := startWatch(t, path, slowPoll)
-	w.wantChange("one")
-	must(t, os.Remove(path))
-	for end := time.Now().Add(time.Minute); w.logs.FilterMessageSnippet("cannot be read").Len() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the deletion is not in the log")
-		}
-	}
-	write(t, path, "two")
-	w.wantChange("two")
-	if lines := w.logs.All(); len(lines) != 2 || w.logs.FilterMessageSnippet("again").Len() != 1 {
-		t.Errorf("log lines = %v, want one for the deletion and one for the return", lines)
-	}
-	if len(w.changes) > 0 {
-		t.Errorf("a deletion was reported as a change to %q", <-w.changes)
+// TestWatchUnreadable: a file that is gone, or is no file any more, is reported once if
+// that lasts, and its return even with the same content.
+func TestWatchUnreadable(t *testing.T) {
+	for what, spoil := range map[string]func(path string) error{
+		"removed":     func(string) error { return nil },
+		"a FIFO":      func(path string) error { return syscall.Mkfifo(path, 0o644) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o755) },
+		"a device":    func(path string) error { return os.Symlink("/dev/zero", path) },
+		"too large": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 10<<30))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "counters.csv")
+			write(t, path, "one")
+			w := startWatch(t, path, slowPoll)
+			w.wantChange("one")
+			must(t, os.Remove(path))
+			must(t, spoil(path))
+			if err := receive(t, w.lost, "report that it is "+what); !strings.Contains(err.Error(), path) {
+				t.Errorf("%v, want the name of the file", err)
+			}
+			must(t, os.RemoveAll(path))
+			write(t, path, "one")
+			w.wantChange("one")
+			if len(w.lost) > 0 {
+				t.Errorf("reported again: %v", <-w.lost)
+			}
+		})
 	}
 }
 
@@ -299,4 +318,23 @@ func TestDebounceUnderConstantEvents(t *testing.T) {
 			t.Errorf("a single write is read after %v, want %v", got, watchQuiet)
 		}
 	})
+}
+
+// TestWatchEmptyFile: a file that is being written is no change until it has content, or
+// stays empty.
+func TestWatchEmptyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write(t, path, "one")
+	w := startWatch(t, path, slowPoll)
+	w.wantChange("one")
+	write(t, path, "")
+	w.wantCheck("truncation")
+	write(t, path, "two")
+	if got := receive(t, w.changes, "change to two"); got != "two" {
+		t.Errorf("changed to %q, want two", got)
+	}
+	write(t, path, "\n")
+	if got := receive(t, w.changes, "change to an empty file"); got != "\n" {
+		t.Errorf("changed to %q, want a file that stays empty", got)
+	}
 }

@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 		"blank before a quote":       {in: temp + `, gauge, "a, b"`, want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
 		"blank after a quote":        {in: temp + `,gauge,"a, b"  ` + "\t\r\n", want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
 		"quoted help over two lines": {in: temp + ",gauge,\"a\r\nb\"\r\n" + power + ",gauge,h", want: []row{{temp, "gauge", "a\nb", 150, 1, 1}, {power, "gauge", "h", 155, 1, 3}}},
-		"control characters in help": {in: temp + ",gauge,a\x01\\n\x7fb\n", want: []row{{temp, "gauge", "a\x01\\n\x7fb", 150, 1, 1}}},
+		"control characters in help": {in: temp + ",gauge,a\x01\\n\x7fb\rc\u0085d\u2028e\n", want: []row{{temp, "gauge", "a \\n b c d e", 150, 1, 1}}}, // audit S11
 		"counter":                    {in: temp + ",counter,h", want: []row{{temp, "counter", "h", 150, 1, 1}}},
 		"untyped":                    {in: temp + ",untyped,h", want: []row{{temp, "untyped", "h", 150, 1, 1}}},
 		"histogram":                  {in: temp + ",histogram,h", want: []row{{temp, "histogram", "h", 150, 1, 1}}},
@@ -355,7 +355,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	f("file", strings.Repeat("# comment\n", maxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
+	f("file", strings.Repeat("# comment\n", MaxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
 	f("line", temp+",gauge,"+strings.Repeat("x", maxRecordBytes)+"\n"+power+",gage,h", "1: error: the line is longer than 65536 bytes",
 		`2:25: error: unknown type "gage", did you mean "gauge"?`)
 	f("open quote", temp+",gauge,\"\n"+strings.Repeat("# comment\n", maxRecordBytes/10+1),
@@ -421,7 +421,7 @@ func TestReadingIsLinear(t *testing.T) {
 		if _, err := r.ReadAll(); err != nil {
 			t.Fatal(err)
 		}
-		if r.wasted > maxFileBytes+maxRecordBytes {
+		if r.wasted > MaxFileBytes+maxRecordBytes {
 			t.Errorf("%q: %d bytes were read in vain", line, r.wasted)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,9 @@ func FuzzParse(f *testing.F) {
 		for _, fd := range l.Fields {
 			if d, scale, ok := ByName(fd.Name); !ok || d != fd.Desc || scale != fd.Scale || !utf8.ValidString(fd.Help) {
 				t.Errorf("field %+v", fd)
+			}
+			if strings.ContainsFunc(fd.Help, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) {
+				t.Errorf("help %q", fd.Help)
 			}
 		}
 		again, problems, err := Parse(bytes.NewReader(Format(l)), ParseOptions{Strict: true})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/gocarina/gocsv"
@@ -41,13 +42,13 @@ type ParseOptions struct {
 // checked like any other and kept as written, though the _COUNT ones go up and
 // down.
 func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {
 		return List{}, nil, fmt.Errorf("read counters %q: %w", o.File, err)
 	}
 	p := &parser{problems: problems{file: o.File}, strict: o.Strict, byName: map[string]int{}}
-	if len(text) > maxFileBytes {
-		p.fail(0, 0, "the file is larger than %d bytes", maxFileBytes)
+	if len(text) > MaxFileBytes {
+		p.fail(0, 0, "the file is larger than %d bytes", MaxFileBytes)
 	} else if err := p.parse(text); err != nil {
 		return List{}, p.sorted(), fmt.Errorf("read counters %q: %w", o.File, err)
 	}
@@ -165,14 +166,21 @@ func (p *parser) readType(r *record) (Type, bool) {
 	return 0, false
 }
 
-// cleanHelp returns the help text with bytes that are no UTF-8 replaced. Control
-// characters stay; they are escaped where the text is rendered.
+// cleanHelp returns the help text with bytes that are no UTF-8 replaced, and blanks for
+// characters that end a line for some readers of a page or move the cursor of a terminal.
+// A line feed stays: it is escaped where the text is rendered.
 func (p *parser) cleanHelp(r *record) string {
-	if utf8.ValidString(r.Help) {
-		return r.Help
+	help := r.Help
+	if !utf8.ValidString(help) {
+		p.warn(r.line, r.columns[2], "the help text is not UTF-8; the bad bytes are replaced")
+		help = strings.ToValidUTF8(help, "\uFFFD")
 	}
-	p.warn(r.line, r.columns[2], "the help text is not UTF-8; the bad bytes are replaced")
-	return strings.ToValidUTF8(r.Help, "\uFFFD")
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		if c != '\n' && (unicode.IsControl(c) || c == '\u2028' || c == '\u2029') {
+			return ' '
+		}
+		return c
+	}, help))
 }
 
 // usable reports whether the field can be shown with that type.

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Limits of a file, far above every real list, and below what is mounted by mistake.
-const (
-	maxFileBytes   = 4 << 20
-	maxRecordBytes = 64 << 10
-)
+// MaxFileBytes is the largest counters CSV: far above every real list, and below what is
+// mounted by mistake.
+const MaxFileBytes = 4 << 20
+
+const maxRecordBytes = 64 << 10
 
 // position says where a record and its cells begin. The columns are in bytes, from 1; 0
 // stands for a cell that is not there.
@@ -118,7 +118,7 @@ func (r *records) next(line []byte) []string {
 // error is about the first line. A file with one open quote after another would be read
 // again and again, so records of several lines end when that has taken too long.
 func (r *records) split(line []byte) (cells []string, columns []int, length int, err error) {
-	if r.wasted <= maxFileBytes {
+	if r.wasted <= MaxFileBytes {
 		window := r.text[:min(len(r.text), maxRecordBytes)]
 		cells, columns, length, err = r.splitCells(window)
 		if err == nil && (length < len(window) || length == len(r.text) || window[length-1] == '\n') {

@@ -68,6 +68,7 @@ const (
 	AMDComputeUnits                         //
 	AMDOccupancy                            //
 	AMDPartition                            // by compute, memory
+	AMDUnread                               // by what
 	AMDUniqueID                             // a text, as all that follow
 	AMDComputePartition
 	AMDMemoryPartition
@@ -85,7 +86,7 @@ const (
 
 // amdFields are by ascending id.
 var amdFields = [...]Descriptor{
-	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm3, vrgfx, vrsoc, vrmem, soc"},
+	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
 	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: mostSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
 	{ID: AMDVCNBusy, Name: "amd_gpu_vcn_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a video engine, which encodes and decodes"},
 	{ID: AMDJPEGBusy, Name: "amd_gpu_jpeg_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a JPEG engine"},
@@ -116,6 +117,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDComputeUnits, Name: "amd_gpu_compute_units", Kind: Int64, Level: Instance, Cost: Static, Max: 1e5, Help: "Compute units"},
 	{ID: AMDOccupancy, Name: "amd_gpu_compute_unit_occupancy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Compute units that have waves of a process, as a share of all"},
 	{ID: AMDPartition, Name: "amd_gpu_partition_info", Kind: Int64, Level: GPU, Cost: Static, Max: 1, Help: "How the GPU is divided: label compute is SPX, DPX, TPX, QPX or CPX; memory is NPS1, NPS2, NPS4 or NPS8"},
+	{ID: AMDUnread, Name: "amd_gpu_unread", Kind: Int64, Level: GPU, Max: 1e4, Help: "What is there and not read: gpu_metrics, 1 if its revision is not known; attributes, those of it that are not known; partitions, those that the device control group hides"},
 	{ID: AMDUniqueID, Name: "amd_gpu_unique_id", Kind: String, Level: GPU, Cost: Static, Help: "Unique id, 16 hexadecimal digits"},
 	{ID: AMDComputePartition, Name: "amd_gpu_compute_partition", Kind: String, Level: GPU, Cost: Static, Help: "Compute partition mode"},
 	{ID: AMDMemoryPartition, Name: "amd_gpu_memory_partition", Kind: String, Level: GPU, Cost: Static, Help: "Memory partition mode"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -32,7 +33,8 @@ type apiServer struct {
 	objects  map[string]map[string]object // by resource, then namespace/name
 	log      []apiEvent
 	changed  chan struct{}
-	forgot   int // events up to this version are compacted away
+	forgot   int  // events up to this version are compacted away
+	old      bool // ignores limits of lists that it has in memory, as before 1.34
 	// first looks at each request before the server does; true: it has answered.
 	first    func(w http.ResponseWriter, r *http.Request) bool
 	epoch    int // of first: watches from before end
@@ -220,12 +222,23 @@ func (s *apiServer) resource(w http.ResponseWriter, r *http.Request, resource st
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := []any{}
-	for _, o := range s.objects[resource] {
-		items = append(items, o)
+	if q.Get("continue") != "" && (q.Get("resourceVersion") != "" || q.Get("resourceVersionMatch") != "") {
+		refuse(w, http.StatusBadRequest, "BadRequest", "resourceVersion and resourceVersionMatch are forbidden with continue")
+		return
 	}
-	reply(w, http.StatusOK, object{"kind": kinds[resource] + "List", "apiVersion": groups[resource],
-		"metadata": object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
+	keys := slices.Sorted(maps.Keys(s.objects[resource]))
+	m := object{"resourceVersion": strconv.Itoa(s.version())}
+	if limit, _ := strconv.Atoi(q.Get("limit")); limit > 0 && (q.Get("resourceVersion") != "0" || !s.old) {
+		from, _ := strconv.Atoi(q.Get("continue"))
+		if keys = keys[from:]; len(keys) > limit {
+			keys, m["continue"] = keys[:limit], strconv.Itoa(from+limit)
+		}
+	}
+	items := []any{}
+	for _, key := range keys {
+		items = append(items, s.objects[resource][key])
+	}
+	reply(w, http.StatusOK, object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": m, "items": items})
 }
 
 var (

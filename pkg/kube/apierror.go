@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Reasons of the API server: values of the label reason. ReasonMalformed is another one.
+// Reasons of the API server: values of the label reason. ReasonMalformed and ReasonTooLarge are others.
 const (
 	ReasonNoNode       = "no_node_name" // APIOptions.Node is empty
 	ReasonNoConfig     = "no_config"    // no service account in this pod, and no KUBECONFIG
@@ -27,7 +27,7 @@ const (
 
 func apiReasons() []string {
 	return []string{ReasonNoNode, ReasonNoConfig, ReasonUnauthorized, ReasonForbidden, ReasonNotServed,
-		ReasonUnreachable, ReasonTLS, ReasonMalformed}
+		ReasonUnreachable, ReasonTLS, ReasonTooLarge, ReasonMalformed}
 }
 
 var (
@@ -37,6 +37,7 @@ var (
 	errNotServed  = errors.New("it offers none of v1, v1beta2 and v1beta1")
 	errNoAnswer   = errors.New("no answer in time")
 	errShortWatch = errors.New("the watch ended at once, without an event")
+	errTooMany    = errors.New("there is more of it for this node than is read into memory: delete pods that have ended")
 	errNoVersion  = errors.New("the answer is not a list of an API server: it has no resource version")
 )
 
@@ -62,6 +63,8 @@ func reasonOf(err error) string {
 		return ReasonMalformed
 	case hasStatus && later(int(status.Status().Code)):
 		return ReasonUnreachable
+	case isTooLarge(err):
+		return ReasonTooLarge
 	case isTLS(err):
 		return ReasonTLS
 	case isNetwork(err):
@@ -72,6 +75,12 @@ func reasonOf(err error) string {
 
 func later(code int) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+}
+
+// isTooLarge says that an answer, or a list, is beyond our limits.
+func isTooLarge(err error) bool {
+	var answer *http.MaxBytesError
+	return errors.Is(err, errTooMany) || errors.As(err, &answer)
 }
 
 func isTLS(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/grpclog"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
@@ -144,7 +146,7 @@ func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 
 const (
 	qps, burst = 0.5, 10  // requests a second: one list and then a watch every few minutes, however fast a server ends them
-	maxAnswer  = 64 << 20 // bytes of one answer that is read whole: thousands of pods with all their metadata
+	maxAnswer  = 16 << 20 // bytes of one answer that is read whole: a thousand pods with all their metadata
 )
 
 // clients are the ways in which we talk to an API server.
@@ -264,15 +266,18 @@ var (
 	_ utilnet.RoundTripperWrapper = bounded{}
 )
 
-// RouteKlog makes the messages of client-go, which klog writes to standard error
-// otherwise, messages of log at debug level: Health reports what matters of them. main
-// calls it once, before Run.
-func RouteKlog(log *zap.Logger) {
-	log = log.Named("client-go")
+// RouteLogs makes the messages of client-go and gRPC, which write to standard error
+// otherwise and wait for it, messages of log at debug level: Health reports what matters of
+// them. main calls it once, before Run.
+func RouteLogs(log *zap.Logger) {
+	api := log.Named("client-go")
 	klog.SetLogger(funcr.New(func(prefix, args string) {
 		if prefix != "" {
 			args = prefix + ": " + args
 		}
-		log.Debug(args)
+		api.Debug(args)
 	}, funcr.Options{}))
+	if errors, err := zap.NewStdLogAt(log.Named("grpc"), zap.DebugLevel); err == nil { // it knows the level
+		grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errors.Writer()))
+	}
 }

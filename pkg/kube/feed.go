@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -19,15 +20,15 @@ import (
 // A kube-apiserver answers a list of one node within milliseconds, sends the headers of a
 // watch at once, and a bookmark about once a minute.
 const (
-	answerLimit    = 30 * time.Second // for a list, for the headers of a watch, for the versions of a group
-	watchWorks     = 10 * time.Second // a watch that is open for this long works
-	longestWatch   = 10 * time.Minute // a watch lasts half of this to all of it
-	watchSlack     = 30 * time.Second // for a server to end a watch at the time it was asked to
-	shortestWatch  = time.Second      // a watch that ends earlier without an event has failed
-	firstDelay     = time.Second      // between a failure and the next attempt, doubling up to
-	lastDelay      = time.Minute
-	notServedDelay = 5 * time.Minute // while the resource is not served: an upgrade may bring it
-	healthy        = 2 * time.Minute // after an attempt that lasted this long the delays start from the first
+	answerLimit   = 30 * time.Second // for a list, for the headers of a watch, for the versions of a group
+	watchWorks    = 10 * time.Second // a watch that is open for this long works
+	longestWatch  = 10 * time.Minute // a watch lasts half of this to all of it
+	watchSlack    = 30 * time.Second // for a server to end a watch at the time it was asked to
+	shortestWatch = time.Second      // a watch that ends earlier without an event has failed
+	firstDelay    = time.Second      // between a failure and the next attempt, doubling up to
+	lastDelay     = time.Minute
+	longDelay     = 5 * time.Minute // while the resource is not served, which an upgrade may mend, or there is too much of it
+	healthy       = 2 * time.Minute // after an attempt that lasted this long the delays start from the first
 )
 
 // list is what a feed keeps up to date. It belongs to the feed's goroutine.
@@ -37,7 +38,7 @@ type list interface {
 	// version picks the API version. absent: the resource was not found in the last one.
 	version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error)
 	api(c *clients, r schema.GroupVersionResource) api
-	replace(objects []runtime.Object) error
+	replace(objects iter.Seq2[runtime.Object, error]) error
 	apply(object runtime.Object, deleted bool) error
 	confirm() // the content is what it was
 	size() int
@@ -100,8 +101,8 @@ func (f *feed) run(ctx context.Context) {
 // nodes of a cluster lose the API server at the same time.
 func delay(failures int, err error) time.Duration {
 	d := min(lastDelay, firstDelay<<min(failures, 10))
-	if errors.Is(err, errNotServed) && failures > 3 {
-		d = notServedDelay
+	if (errors.Is(err, errNotServed) || isTooLarge(err)) && failures > 3 {
+		d = longDelay
 	}
 	return d/2 + rand.N(d) //nolint:gosec // spreads load
 }
@@ -142,33 +143,70 @@ func (f *feed) pick(ctx context.Context, c *clients) error {
 	return nil
 }
 
-// replace reads the whole list.
+// Bounds of a list: far more than a node can have. Of what is kept of the objects there is
+// never more than of one list and one page in memory.
+const (
+	pageSize     = 500      // objects of an answer; API servers before 1.34 ignore it for the first list
+	maxObjects   = 10_000   // of a list: pods, those that have ended included; devices
+	maxLabelText = 32 << 20 // bytes of the labels of pods that are kept
+)
+
+// replace reads the whole list, page by page.
 func (f *feed) replace(ctx context.Context, a api) error {
-	ctx, done := f.limit(ctx, "list")
-	defer done()
-	list, err := a.list(ctx, metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector()})
-	if err != nil {
-		return cause(ctx, err)
+	version := ""
+	pages := func(yield func(runtime.Object, error) bool) {
+		o := metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector(), Limit: pageSize}
+		if f.at != "" {
+			o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan // with a limit it would be that very version otherwise
+		}
+		for n := 0; ; {
+			objects, m, err := f.page(ctx, a, o)
+			if n += len(objects); n > maxObjects {
+				err = errTooMany
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			version = m.GetResourceVersion()
+			for _, object := range objects {
+				if !yield(object, nil) {
+					return
+				}
+			}
+			if m.GetContinue() == "" {
+				return
+			}
+			o.ResourceVersion, o.ResourceVersionMatch, o.Continue = "", "", m.GetContinue()
+		}
 	}
-	m, err := meta.ListAccessor(list)
-	if err != nil {
+	if err := f.list.replace(pages); err != nil {
 		return err
 	}
-	if m.GetResourceVersion() == "" { // it merely looks like an empty list
-		return errNoVersion
-	}
-	objects, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	if err := f.list.replace(objects); err != nil {
-		return err
-	}
-	f.at = m.GetResourceVersion()
+	f.at = version
 	if !f.broken {
 		f.health.Succeeded(f.list.size())
 	}
 	return nil
+}
+
+// page reads one page of a list.
+func (f *feed) page(ctx context.Context, a api, o metav1.ListOptions) ([]runtime.Object, metav1.ListInterface, error) {
+	ctx, done := f.limit(ctx, "list")
+	defer done()
+	list, err := a.list(ctx, o)
+	if err != nil {
+		return nil, nil, cause(ctx, err)
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.GetResourceVersion() == "" { // it merely looks like an empty list
+		return nil, nil, errNoVersion
+	}
+	objects, err := meta.ExtractList(list)
+	return objects, m, err
 }
 
 func (f *feed) selector() string {
@@ -259,6 +297,9 @@ func (f *feed) failed(err *callError) {
 		return
 	case apierrors.IsResourceExpired(err.err), apierrors.IsGone(err.err), apierrors.HasStatusCause(err.err, metav1.CauseTypeResourceVersionTooLarge):
 		f.at = "" // it does not have the version from which we read on
+		return
+	case isTooLarge(err.err) && f.at != "":
+		f.at = "" // now in pages, however old the API server is
 		return
 	case apierrors.IsForbidden(err.err) && f.trusted:
 		f.trusted = false // an API server that has just started refuses what it allows when it has read its roles

@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"os"
 	"slices"
@@ -13,6 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -176,7 +182,7 @@ func TestRefusals(t *testing.T) {
 				}
 
 				s.answerFirst(nil)
-				time.Sleep(notServedDelay * 2)
+				time.Sleep(longDelay * 2)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != "" {
 					t.Errorf("still failing for %q", got)
@@ -398,13 +404,157 @@ func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
 		})
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := c.health.State().Failing; got != ReasonMalformed {
+		if got := c.health.State().Failing; got != ReasonTooLarge {
 			t.Errorf("failing for %q: %s", got, c.lastError())
 		}
 		if sent > 2*maxAnswer {
 			t.Errorf("read %d bytes", sent)
 		}
 	})
+}
+
+// fill gives the node that many pods, without events.
+func fill(s *apiServer, pods int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range pods {
+		o := podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"})
+		o["metadata"].(object)["resourceVersion"] = "7"
+		s.objects["pods"][fmt.Sprint("ml/train-", i)] = o
+	}
+}
+
+// A list of many objects is read in pages, even from an API server that gives what it has
+// in memory as a whole, if that is too large.
+func TestListsComeInPages(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+			s.old = old
+			fill(s, 2*pageSize+1)
+			whole := 0
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				if !old || r.URL.Query().Get("resourceVersion") == "" || r.URL.Query().Get("watch") != "" {
+					return false
+				}
+				whole++
+				reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
+				return true
+			})
+			s.setDown(true) // so that the list is read again
+			time.Sleep(time.Second)
+			s.setDown(false)
+			s.asked()
+			time.Sleep(2 * lastDelay)
+			synctest.Wait()
+			if got := len(c.Snapshot().Pods); got != 2*pageSize+1 {
+				t.Errorf("old server %v: %d pods, want %d", old, got, 2*pageSize+1)
+			}
+			if old && whole == 0 {
+				t.Error("the old server was not asked for the whole list first")
+			}
+			lists := slices.DeleteFunc(s.asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
+			if len(lists) < 3 {
+				t.Errorf("old server %v: lists %q, want 3 pages", old, lists)
+			}
+		})
+	}
+}
+
+// More than is read into memory costs what is new, not the process; the message says what
+// to do.
+func TestListsAreBounded(t *testing.T) {
+	s, logs := newAPI(podOptions(nil), nil)
+	f := s.feeds[0]
+	f.list.(*podList).pods[PodName{"ml", "before"}] = podEntry{PodMeta: PodMeta{UID: "u"}}
+	pages := 0
+	without := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) { // an end
+		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: fmt.Sprint(pages)}}
+		for i := range o.Limit {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(pages, "-", i), UID: "u"}})
+		}
+		pages++
+		return list, nil
+	}}
+	err := f.replace(t.Context(), without)
+	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 {
+		t.Errorf("a list without an end: %v after %d pages", err, pages)
+	}
+	if f.list.size() != 1 || f.at != "" {
+		t.Errorf("%d pods of version %q, want the one that was known", f.list.size(), f.at)
+	}
+	f.failed(&callError{"list", err})
+	if got := f.health.State().Failing; got != ReasonTooLarge || logs.FilterMessageSnippet("").Len() == 0 {
+		t.Errorf("failing for %q, log %v", got, logs.All())
+	}
+	if text := f.list.resource().explain("list", err).Error(); !strings.Contains(text, "list pods") || !strings.Contains(text, "delete pods") {
+		t.Errorf("the error is %q", text)
+	}
+
+	s, _ = newAPI(sliceOptions(nil), nil)
+	l := newSliceList(s)
+	many := func(yield func(runtime.Object, error) bool) {
+		for i := 0; ; i++ {
+			var devices []object
+			for j := range 100 {
+				devices = append(devices, gpuObject(fmt.Sprintf("gpu-%d-%d", i, j), "GPU-x"))
+			}
+			if !yield(&unstructured.Unstructured{Object: clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
+				return
+			}
+		}
+	}
+	if err := l.replace(many); !errors.Is(err, errTooMany) || l.filled {
+		t.Errorf("slices without an end: %v, filled: %v", err, l.filled)
+	}
+}
+
+// Labels and events of a watch are bounded, too.
+func TestLabelsAndEventsAreBounded(t *testing.T) {
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s, _ := newAPI(podOptions(nil), nil)
+	l := newPodList(s)
+	pod := func(i int, label string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: fmt.Sprint(i), UID: "u", Labels: map[string]string{"app": label}}}
+	}
+	for i := range maxObjects {
+		l.pods[PodName{"ml", fmt.Sprint(i)}] = podEntry{PodMeta: PodMeta{UID: "u"}}
+	}
+	if err := l.apply(pod(maxObjects, ""), false); !errors.Is(err, errTooMany) {
+		t.Errorf("one pod more: %v", err)
+	}
+	must(t, l.apply(pod(0, ""), true))
+	must(t, l.apply(pod(maxObjects, ""), false))
+	long := strings.Repeat("x", maxLabelText/2)
+	must(t, l.apply(pod(1, long), false))
+	if err := l.apply(pod(2, long), false); !errors.Is(err, errTooMany) {
+		t.Errorf("labels beyond the limit: %v", err)
+	}
+	must(t, l.apply(pod(1, ""), false))
+	must(t, l.apply(pod(2, long), false))
+	must(t, l.apply(pod(2, ""), true))
+	must(t, l.apply(pod(3, long), false))
+
+	list := func(pods ...runtime.Object) iter.Seq2[runtime.Object, error] {
+		return func(yield func(runtime.Object, error) bool) {
+			for _, p := range pods {
+				if !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+	if err := l.replace(list(pod(1, long), pod(2, long))); !errors.Is(err, errTooMany) {
+		t.Errorf("a list with labels beyond the limit: %v", err)
+	}
+	if len(l.pods) < maxObjects/2 {
+		t.Errorf("%d pods are left, want those that were known", len(l.pods))
+	}
+	must(t, l.replace(list(pod(1, long), pod(2, ""))))
 }
 
 func TestTooOldAVersionIsNoFailure(t *testing.T) {
@@ -561,7 +711,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			s.setDown(true) // an upgrade restarts the API server
 			time.Sleep(3 * time.Second)
 			s.setDown(false)
-			time.Sleep(2 * notServedDelay)
+			time.Sleep(2 * longDelay)
 			synctest.Wait()
 		}
 		if got := c.health.State().Failing; got != ReasonNotServed {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"time"
 
@@ -26,12 +27,21 @@ const mirrorOf = "kubernetes.io/config.mirror"
 type podList struct {
 	s      *APIServer
 	pods   map[PodName]podEntry
+	text   int  // bytes of their labels
 	filled bool // a list has come
 }
 
 type podEntry struct {
 	PodMeta
 	own string // the kubelet's uid of a static pod
+}
+
+// size is that of the labels, in bytes.
+func (p podEntry) size() (n int) {
+	for name, value := range p.Labels {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 func (p podEntry) equal(q podEntry) bool {
@@ -77,17 +87,23 @@ func (l *podList) take(object runtime.Object) (PodName, podEntry, error) {
 	return PodName{Namespace: m.Namespace, Name: m.Name}, p, nil
 }
 
-func (l *podList) replace(objects []runtime.Object) error {
-	next := make(map[PodName]podEntry, len(objects))
-	for _, object := range objects {
+func (l *podList) replace(objects iter.Seq2[runtime.Object, error]) error {
+	next, text := map[PodName]podEntry{}, 0
+	for object, err := range objects {
+		if err != nil {
+			return err
+		}
 		name, p, err := l.take(object)
 		if err != nil {
 			return err
 		}
+		if text += p.size(); text > maxLabelText {
+			return errTooMany
+		}
 		next[name] = p
 	}
 	changed := !l.filled || !maps.EqualFunc(l.pods, next, podEntry.equal)
-	l.pods, l.filled = next, true
+	l.pods, l.text, l.filled = next, text, true
 	l.publish(changed)
 	return nil
 }
@@ -104,9 +120,14 @@ func (l *podList) apply(object runtime.Object, deleted bool) error {
 	case deleted:
 		if changed = known && before.UID == p.UID; changed { // else there already is another pod of that name
 			delete(l.pods, name)
+			l.text -= before.size()
 		}
 	case changed:
-		l.pods[name] = p
+		text := l.text + p.size() - before.size()
+		if text > maxLabelText || !known && len(l.pods) == maxObjects {
+			return errTooMany
+		}
+		l.pods[name], l.text = p, text
 	}
 	l.publish(changed)
 	return nil

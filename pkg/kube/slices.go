@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -84,16 +85,23 @@ func (l *sliceList) take(object runtime.Object) (string, slice, bool, error) {
 	return u.GetName(), converted, counts, nil
 }
 
-func (l *sliceList) replace(objects []runtime.Object) error {
-	next := make(map[string]slice, len(objects))
-	for _, object := range objects {
+func (l *sliceList) replace(objects iter.Seq2[runtime.Object, error]) error {
+	next, devices := map[string]slice{}, 0
+	for object, err := range objects {
+		if err != nil {
+			return err
+		}
 		name, converted, counts, err := l.take(object)
 		if err != nil {
 			return err
 		}
-		if counts {
-			next[name] = converted
+		if !counts {
+			continue
 		}
+		if devices += len(converted.devices); devices > maxObjects {
+			return errTooMany
+		}
+		next[name] = converted
 	}
 	l.slices = next
 	l.publish()
@@ -106,6 +114,9 @@ func (l *sliceList) apply(object runtime.Object, deleted bool) error {
 		return err
 	}
 	if counts && !deleted {
+		if len(l.devices)+len(converted.devices) > maxObjects {
+			return errTooMany
+		}
 		l.slices[name] = converted
 	} else {
 		delete(l.slices, name)

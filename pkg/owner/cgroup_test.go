@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,7 @@ var trees = []struct {
 	name string
 	seen string // where
 	file string // of a process
+	own  string // ours; "" that of a service
 	want location
 }{{
 	name: "systemd, containerd, v2, burstable",
@@ -127,21 +129,44 @@ var trees = []struct {
 	file: "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
 	want: location{pod: uidB, container: ctrB},
 }, {
-	name: "kind, systemd, from the machine",
-	seen: "the same, below the container that is the node",
+	name: "kind, systemd, from the machine: the container that is the node",
+	seen: "the same, below that container",
 	file: "0::/system.slice/docker-<NODE>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	want: location{container: node},
+}, {
+	name: "kind, systemd, from a pod of that node",
+	seen: "the same",
+	file: "0::/system.slice/docker-<NODE>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	own:  "0::/system.slice/docker-<NODE>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope",
 	want: location{pod: uidB, container: ctrB},
 }, {
-	name: "kind, cgroupfs, v1, from the machine",
+	name: "kind, systemd, from a pod of that node: a service of the node",
+	seen: "the same",
+	file: "0::/system.slice/docker-<NODE>.scope/system.slice/containerd.service",
+	own:  "0::/system.slice/docker-<NODE>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope",
+	want: location{container: node},
+}, {
+	name: "kind, cgroupfs, v1, from a pod of that node",
 	seen: "https://github.com/DataDog/datadog-agent/blob/main/pkg/util/cgroups/pid_mapper_test.go",
 	file: "14:name=systemd:/docker/<NODE>/kubelet/kubepods/burstable/pod<UID-B>/<CTR-B>\n" +
 		"13:rdma:/\n" +
 		"0::/docker/<NODE>/system.slice/containerd.service",
+	own: "14:name=systemd:/docker/<NODE>/kubelet/kubepods/pod<UID-A>/<CTR-A>\n" +
+		"13:rdma:/\n" +
+		"0::/docker/<NODE>/system.slice/containerd.service",
 	want: location{pod: uidB, container: ctrB},
 }, {
-	name: "minikube, cri-o, systemd",
+	name: "kind, cgroupfs, v1, from the machine",
+	seen: "the same",
+	file: "14:name=systemd:/docker/<NODE>/kubelet/kubepods/burstable/pod<UID-B>/<CTR-B>\n" +
+		"13:rdma:/\n" +
+		"0::/docker/<NODE>/system.slice/containerd.service",
+	want: location{container: node},
+}, {
+	name: "minikube, cri-o, systemd, from a pod of that node",
 	seen: "https://github.com/kubernetes/minikube/issues/11280",
 	file: "1:name=systemd:/docker/<NODE>/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod<UID_A>.slice/crio-<CTR-A>.scope",
+	own:  "1:name=systemd:/docker/<NODE>/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod<UID_B>.slice/crio-<CTR-B>.scope",
 	want: location{pod: uidA, container: ctrA},
 }, {
 	name: "a node in a pod: the pod that the kubelet of this machine knows",
@@ -149,9 +174,75 @@ var trees = []struct {
 	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/dind/<NODE>/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
 	want: location{pod: uidA, container: ctrA},
 }, {
+	name: "a node in a pod, from a pod of that node",
+	seen: "the same",
+	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	own:  "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<HASH>.slice/cri-containerd-<NODE>.scope",
+	want: location{pod: uidB, container: ctrB},
+}, {
+	name: "a node in a pod, from a pod of that node: a group that was made in a pod there",
+	seen: "the same",
+	file: "0::/kubepods/pod<UID-A>/<CTR-A>/kubepods/pod<UID-B>/<CTR-B>/kubepods/pod<HASH>/<NODE>",
+	own:  "0::/kubepods/pod<UID-A>/<CTR-A>/kubepods/pod<HASH>/<NODE>",
+	want: location{pod: uidB, container: ctrB},
+}, {
+	name: "a node in a pod, from a pod of that node: a pod next to the node",
+	seen: "the same",
+	file: "0::/kubepods/pod<UID-B>/<CTR-B>/kubepods/pod<UID-A>/<CTR-A>",
+	own:  "0::/kubepods/pod<UID-A>/<CTR-A>/kubepods/pod<HASH>/<NODE>",
+	want: location{pod: uidB, container: ctrB},
+}, {
+	name: "another container of our own pod, and what was made in it",
+	seen: "cgroups(7)",
+	file: "0::/kubepods/pod<UID-A>/<CTR-A>/kubepods/pod<UID-B>/<CTR-B>",
+	own:  "0::/kubepods/pod<UID-A>/<NODE>",
+	want: location{pod: uidA, container: ctrA},
+}, {
 	name: "a group with the name of another pod, made in a container (audit S4)",
 	seen: "cgroups(7): a container that may write its own groups chooses their names",
 	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	want: location{pod: uidA, container: ctrA},
+}, {
+	name: "forged in a container, cgroupfs, v1, in one hierarchy",
+	seen: "cgroups(7)",
+	file: "9:memory:/kubepods/besteffort/pod<UID-A>/<CTR-A>\n" +
+		"1:name=systemd:/kubepods/besteffort/pod<UID-A>/<CTR-A>/kubepods/pod<UID-B>/<CTR-B>",
+	want: location{pod: uidA, container: ctrA},
+}, {
+	name: "forged in a container of cri-o",
+	seen: "cgroups(7)",
+	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/crio-<CTR-A>.scope/container/kubepods-pod<UID_B>.slice:cri-containerd:<CTR-B>",
+	want: location{pod: uidA, container: ctrA},
+}, {
+	name: "forged in a container of cri-dockerd",
+	seen: "cgroups(7)",
+	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/docker-<CTR-A>.scope/docker-<CTR-B>.scope",
+	want: location{pod: uidA, container: ctrA},
+}, {
+	name: "forged in a container of Docker",
+	seen: "cgroups(7)",
+	file: "0::/system.slice/docker-<CTR-A>.scope/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	want: location{container: ctrA},
+}, {
+	name: "forged by a user whose service manager has its own groups",
+	seen: "https://systemd.io/CGROUP_DELEGATION/",
+	file: "0::/user.slice/user-1000.slice/user@1000.service/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope",
+	want: location{},
+}, {
+	name: "forged by a user, v1, from a cgroup namespace of our own",
+	seen: "https://systemd.io/CGROUP_DELEGATION/",
+	file: "1:name=systemd:/../../../user.slice/user-1000.slice/user@1000.service/pod<UID-B>/<CTR-B>",
+	want: location{},
+}, {
+	name: "a group that is named as a pod's, from a cgroup namespace of our own",
+	seen: "",
+	file: "0::/../../system.slice/batch.service/pod<UID-B>/<CTR-B>",
+	want: location{container: ctrB},
+}, {
+	name: "a kubelet of our own user",
+	seen: "https://docs.k3s.io/advanced#running-rootless-servers-experimental",
+	file: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/k3s-rootless.service/kubepods/burstable/pod<UID-A>/<CTR-A>",
+	own:  "0::/user.slice/user-1000.slice/user@1000.service/app.slice/k3s-rootless.service/kubepods/pod<UID-B>/<CTR-B>",
 	want: location{pod: uidA, container: ctrA},
 }, {
 	name: "Docker in a pod: the pod's container",
@@ -216,10 +307,16 @@ var trees = []struct {
 	file: "0::/system.slice/docker-<CTR-A>.scope/docker/<CTR-B>",
 	want: location{container: ctrA},
 }, {
-	name: "Podman, rootless",
+	name: "Podman, rootless: a container of ours",
 	seen: "https://github.com/podman-container-tools/podman/issues/20423",
 	file: "0::/user.slice/user-0.slice/user@0.service/machine.slice/libpod-<CTR-A>.scope/container",
+	own:  "0::/user.slice/user-0.slice/session-1.scope",
 	want: location{container: ctrA},
+}, {
+	name: "Podman, rootless: a container of another user, who could give it any name",
+	seen: "the same",
+	file: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-<CTR-A>.scope/container",
+	want: location{},
 }, {
 	name: "Podman, one of its pods, systemd",
 	seen: "https://github.com/gravitational/teleport, lib/tbot/workloadidentity/workloadattest/container (Podman 4.3.1)",
@@ -261,10 +358,46 @@ var trees = []struct {
 	file: "7:freezer:/slurm_node1/uid_1000/job_7/step_0/task_0",
 	want: location{job: "7"},
 }, {
+	name: "Slurm, v2, seen from a container",
+	seen: "cgroup_namespaces(7)",
+	file: "0::/../../system.slice/slurmstepd.scope/job_42/step_0/user/task_0",
+	want: location{job: "42"},
+}, {
+	name: "Slurm, v2, seen from a container in system.slice",
+	seen: "cgroup_namespaces(7)",
+	file: "0::/../slurmstepd.scope/job_42/step_0/user/task_0",
+	want: location{job: "42"},
+}, {
+	name: "a container in a job",
+	seen: "https://slurm.schedmd.com/containers.html",
+	file: "0::/system.slice/slurmstepd.scope/job_5/step_0/user/task_0/libpod-<CTR-A>.scope",
+	want: location{job: "5"},
+}, {
 	name: "slurmd in a pod",
 	seen: "https://github.com/SlinkyProject/slurm-operator runs slurmd in pods; the groups are those of Slurm below the container's",
 	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/system.slice/slurmstepd.scope/job_5/step_0/user/task_0",
-	want: location{pod: uidA, container: ctrA, job: "5"},
+	want: location{pod: uidA, container: ctrA},
+}, {
+	name: "slurmd in our own container",
+	seen: "the same",
+	file: "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/system.slice/slurmstepd.scope/job_5/step_0/user/task_0",
+	own:  "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/system.slice/warpgauge.service",
+	want: location{job: "5"},
+}, {
+	name: "a job that a job has made up",
+	seen: "",
+	file: "0::/system.slice/slurmstepd.scope/job_5/step_0/user/task_0/system.slice/slurmstepd.scope/job_6",
+	want: location{job: "5"},
+}, {
+	name: "a job that a user has made up",
+	seen: "https://systemd.io/CGROUP_DELEGATION/",
+	file: "0::/user.slice/user-1000.slice/user@1000.service/slurm/uid_1000/job_5/step_0",
+	want: location{},
+}, {
+	name: "a job that a service has made up",
+	seen: "",
+	file: "0::/system.slice/slurm-web.service/slurmstepd.scope/job_5\n4:freezer:/batch/slurm/uid_0/job_5",
+	want: location{},
 }, {
 	name: "a group that only looks like a job's",
 	seen: "",
@@ -300,7 +433,8 @@ var trees = []struct {
 func TestControlGroups(t *testing.T) {
 	for _, c := range trees {
 		t.Run(c.name, func(t *testing.T) {
-			got, ok := parseCgroup([]byte(expand.Replace(c.file)+"\n"), false)
+			own := cmp.Or(c.own, "0::/system.slice/warpgauge.service\n1:name=systemd:/system.slice/warpgauge.service")
+			got, ok := parseCgroup([]byte(expand.Replace(c.file)+"\n"), surroundingsOf([]byte(expand.Replace(own)), false))
 			if !ok || got != c.want {
 				t.Errorf("%s\nseen: %s\ngot  %+v, %v\nwant %+v", c.file, c.seen, got, ok, c.want)
 			}
@@ -313,7 +447,7 @@ func TestControlGroups(t *testing.T) {
 func TestWhatOurOwnNamespaceHides(t *testing.T) {
 	f := func(file string, want location) {
 		t.Helper()
-		if got, ok := parseCgroup([]byte(expand.Replace(file)), true); !ok || got != want {
+		if got, ok := parseCgroup([]byte(expand.Replace(file)), surroundingsOf([]byte("0::/\n4:memory:/\n"), true)); !ok || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", file, got, ok, want)
 		}
 	}
@@ -328,7 +462,7 @@ func TestWhatOurOwnNamespaceHides(t *testing.T) {
 func TestBrokenControlGroups(t *testing.T) {
 	f := func(file string, want location, wantOK bool) {
 		t.Helper()
-		if got, ok := parseCgroup([]byte(expand.Replace(file)), false); ok != wantOK || got != want {
+		if got, ok := parseCgroup([]byte(expand.Replace(file)), surroundings{}); ok != wantOK || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v, %v", file, got, ok, want, wantOK)
 		}
 	}
@@ -349,11 +483,11 @@ func TestBrokenControlGroups(t *testing.T) {
 // FuzzControlGroups: containers choose the names of groups below their own.
 func FuzzControlGroups(f *testing.F) {
 	for _, c := range trees {
-		f.Add([]byte(expand.Replace(c.file)), false)
+		f.Add([]byte(expand.Replace(c.file)), []byte(expand.Replace(c.own)), false)
 	}
-	f.Add([]byte("0::/\n"), true)
-	f.Fuzz(func(t *testing.T, file []byte, nested bool) {
-		p, ok := parseCgroup(file, nested)
+	f.Add([]byte("0::/\n"), []byte("0::/\n"), true)
+	f.Fuzz(func(t *testing.T, file, own []byte, nested bool) {
+		p, ok := parseCgroup(file, surroundingsOf(own, nested))
 		if !ok && p != (location{}) {
 			t.Errorf("no line is valid, and yet %+v", p)
 		}

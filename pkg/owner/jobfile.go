@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"warpgauge/pkg/file"
 )
 
 // Bounds on the job directory. They are far above what a node has: 16 GPUs of 8
@@ -87,31 +89,9 @@ func (c content) all() []string {
 
 // readJobFile reads a file without ever waiting for a writer of a FIFO or for a device.
 func readJobFile(root *os.Root, name string) content {
-	if info, err := root.Stat(name); err != nil {
-		return unusable(err)
-	} else if !info.Mode().IsRegular() {
-		return content{reason: ReasonNotAFile, whole: true}
-	}
-	h, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	text, err := file.ReadIn(root, name, maxSize)
 	if err != nil {
 		return unusable(err)
-	}
-	defer func() { _ = h.Close() }() // it was only read
-	info, err := h.Stat()
-	switch {
-	case err != nil:
-		return unusable(err)
-	case !info.Mode().IsRegular(): // replaced meanwhile
-		return content{reason: ReasonNotAFile, whole: true}
-	case info.Size() > maxSize:
-		return content{reason: ReasonTooLarge, whole: true}
-	}
-	text, err := io.ReadAll(io.LimitReader(h, maxSize+1))
-	switch {
-	case err != nil:
-		return unusable(err)
-	case len(text) > maxSize:
-		return content{reason: ReasonTooLarge, whole: true}
 	}
 	return parseJobs(text)
 }
@@ -121,7 +101,9 @@ func unusable(err error) content {
 	c := content{reason: fileReason(err), err: err, whole: true}
 	var errno syscall.Errno
 	switch {
-	case !errors.As(err, &errno): // os.Root refuses a link that leads out of the directory; its error has no number
+	case errors.Is(err, file.ErrTooLarge):
+		c.reason = ReasonTooLarge
+	case !errors.As(err, &errno): // not a regular file; or a link that leads out of the directory, which os.Root refuses
 		c.reason = ReasonNotAFile
 	case errno == syscall.ELOOP, errno == syscall.ENOTDIR, errno == syscall.ENXIO: // a link to nowhere, a socket
 		c.reason = ReasonNotAFile

@@ -229,7 +229,7 @@ func (j *JobDirectory) watch(watcher *fsnotify.Watcher) {
 
 // read reads the directory, publishes what it says, and returns when to read again.
 func (j *JobDirectory) read(now time.Time) time.Duration {
-	root, err := os.OpenRoot(j.o.Dir)
+	root, err := os.OpenRoot(j.o.Dir + "/.") // so that a FIFO is an error, not a wait for its writer
 	if err == nil {
 		defer func() { _ = root.Close() }() // it was only read
 	}

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ var (
 		"1 for each user of a device: the container that the kubelet has given the device or one of its shares, or the batch job. Join it with the device's series.",
 		append(append([]string{}, deviceLabels...), "namespace", "pod", "pod_uid", "container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
 	descOwners = prometheus.NewDesc("warpgauge_device_owners",
-		"How many containers and batch jobs a device has been given to. More than one: it is shared. Absent until all clients have answered once.", deviceLabels, nil)
+		"How many containers and batch jobs a device has been given to. More than one: it is shared; more than 256: no series names them. Absent until all clients have answered once.", deviceLabels, nil)
 	descVersion = prometheus.NewDesc("warpgauge_owner_table_version",
 		"Grows when the labels that series have from owners change.", nil, nil)
 	descUnmatched = prometheus.NewDesc("warpgauge_owner_unmatched_ids",
@@ -101,8 +102,10 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		if d.Level == field.Link {
 			continue
 		}
-		for _, labels := range t.ownersOf(d) {
-			unique(descOwner, 1, append(named(d), labels...)...)
+		if !slices.Contains(t.crowded, d.ID) {
+			for _, labels := range t.ownersOf(d) {
+				unique(descOwner, 1, append(named(d), labels...)...)
+			}
 		}
 		if answered { // else a device that has a user would count as free
 			unique(descOwners, t.count(d), named(d)...)

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,10 @@ import (
 	"warpgauge/pkg/kube"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // TestModes says who is on the series of a device that is shared in each of the
@@ -197,6 +202,55 @@ func TestJobs(t *testing.T) {
 }
 
 // TestIgnore: an exporter that claims every device is no user.
+// TestTooManyUsers: audit S11. 10,000 pods on a device cost half a second and 57 MB for
+// each page. Of a device with so many none is named, and that is not the same as none.
+func TestTooManyUsers(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	core, logs := observer.New(zap.InfoLevel)
+	r := newRig(all(virtual, func(o *Options) { o.Registerer, o.Log = registry, zap.New(core) }), machine()...)
+	for _, tt := range []struct{ users, named int }{{mostOwners, mostOwners}, {mostOwners + 1, 0}, {10000, 0}, {1, 1}} {
+		lines := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}
+		for i := range tt.users {
+			lines = append(lines, fmt.Sprintf("ml/pod-%d/main: nvidia.com/gpu %s::%d", i, uuid(0), i))
+		}
+		r.set(lines...)
+		r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all have answered
+		r.schedule(map[string][]string{})
+		if got := len(r.owners(t, uuid(0))); got != tt.named {
+			t.Errorf("%d users: %d are on the series, want %d", tt.users, got, tt.named)
+		}
+		if got := len(r.owners(t, uuid(1))); got != 1 {
+			t.Errorf("%d users of another device: %d on the series of this one, want 1", tt.users, got)
+		}
+		if n, err := testutil.GatherAndCount(registry, "warpgauge_device_owner"); n != tt.named+1 || err != nil {
+			t.Errorf("%d users: %d series of warpgauge_device_owner, %v; want %d", tt.users, n, err, tt.named+1)
+		}
+		families, err := registry.Gather()
+		must(t, err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "warpgauge_device_owners" && m.GetLabel()[2].GetValue() == uuid(0) && int(m.GetGauge().GetValue()) != tt.users {
+					t.Errorf("%d users are counted as %v", tt.users, m)
+				}
+			}
+		}
+	}
+	if n := logs.FilterMessageSnippet("too many users").Len(); n != 1 {
+		t.Errorf("%d lines of the log, want one for the device: %v", n, logs.All())
+	}
+	// Copies for pods and jobs together count.
+	r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::1", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::2", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::3")
+	var jobs []string
+	for i := range 100 {
+		jobs = append(jobs, fmt.Sprint(i))
+	}
+	r.schedule(map[string][]string{"0": jobs})
+	r.Refresh(time.Now())
+	if got := len(r.owners(t, uuid(0))); got != 0 {
+		t.Errorf("3 pods and 100 jobs: %d copies of the series, want at most %d, and so none", got, mostOwners)
+	}
+}
+
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))

@@ -148,7 +148,7 @@ func (p *Processes) poll(now time.Time) {
 	next := &Usage{Version: before.Version, Time: now, Devices: make(map[string]DeviceUse, len(before.Devices))}
 	var err error
 	if p.pidSpace == "" {
-		p.pidSpace, p.locations.nested, err = p.locations.proc.namespaces()
+		p.pidSpace, p.locations.own, err = p.locations.proc.self()
 	}
 	var o outcome
 	for _, s := range p.sources {

@@ -20,7 +20,7 @@ import (
 // TestRealControlGroups puts a process into control groups of this machine and
 // reads the real /proc.
 func TestRealControlGroups(t *testing.T) {
-	if own, _, err := newProcfs("/proc").namespaces(); err != nil || own != firstPIDNamespace {
+	if own, _, err := newProcfs("/proc").self(); err != nil || own != firstPIDNamespace {
 		t.Skipf("this takes the machine's PID namespace; ours is %q (%v)", own, err)
 	}
 	mount := writableHierarchy(t)
@@ -70,7 +70,8 @@ func TestRealControlGroups(t *testing.T) {
 	}
 	f("warpgauge-test/kubepods/burstable/pod<UID-A>/<CTR-A>", User{PodUID: uidA, ContainerID: ctrA})
 	f("warpgauge-test/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope/init.scope", User{PodUID: uidB, ContainerID: ctrB})
-	f("warpgauge-test/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", User{Job: "42"})
+	f("slurm_warpgauge-test/uid_0/job_42/step_0/task_0", User{Job: "42"})
+	f("warpgauge-test/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", User{}) // not where slurmd makes them
 	f("warpgauge-test", User{})
 
 	end()

@@ -100,17 +100,22 @@ const (
 	firstCgroupNamespace = "cgroup:[4026531835]"
 )
 
-// namespaces returns our PID namespace, and whether we have a cgroup namespace of our own.
-func (p *procfs) namespaces() (pid string, nestedCgroup bool, err error) {
+// self returns our PID namespace and our control groups.
+func (p *procfs) self() (pid string, own surroundings, err error) {
 	pid, err = os.Readlink(p.root + "/self/ns/pid")
 	if err != nil {
-		return "", false, fmt.Errorf("read own PID namespace: %w", err)
+		return "", own, fmt.Errorf("read own PID namespace: %w", err)
 	}
 	group, err := os.Readlink(p.root + "/self/ns/cgroup")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // kernels before 4.6 have none
-		return "", false, fmt.Errorf("read own cgroup namespace: %w", err)
+		return "", own, fmt.Errorf("read own cgroup namespace: %w", err)
 	}
-	return pid, err == nil && group != firstCgroupNamespace, nil
+	nested := err == nil && group != firstCgroupNamespace
+	file, err := p.read("self/cgroup")
+	if err != nil && !errors.Is(err, errGone) { // a kernel without control groups
+		return "", own, fmt.Errorf("read own control groups: %w", err)
+	}
+	return pid, surroundingsOf(file, nested), nil
 }
 
 const (
@@ -127,7 +132,7 @@ const (
 type locations struct {
 	proc   *procfs
 	uptime func() time.Duration
-	nested bool // in a cgroup namespace of our own
+	own    surroundings
 	known  map[int]*located
 	round  uint64
 }
@@ -190,7 +195,7 @@ func (l *locations) read(pid int, start uint64) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	at, ok := parseCgroup(file, l.nested)
+	at, ok := parseCgroup(file, l.own)
 	if !ok {
 		return location{}, errNoPath
 	}

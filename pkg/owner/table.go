@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -74,7 +76,12 @@ type table struct {
 	people    people
 	unmatched []Unmatched
 	losses    losses
+	crowded   []string // ids of devices with more than mostOwners
 }
+
+// mostOwners bounds the copies of a device's series, each with one of its users: far more
+// than can share a GPU. Of a device with more, no user is on the series.
+const mostOwners = 256
 
 // answer is what the series of a device show.
 type answer struct {
@@ -104,9 +111,17 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		if len(found) > 0 {
 			t.jobs[d.ID] = found
 		}
-		if a := (answer{r.owners(uses, found), k.splits(uses)}); len(a.owners) > 0 || a.split {
+		a := answer{r.owners(uses, found), k.splits(uses)}
+		if len(a.owners) > mostOwners {
+			t.crowded = append(t.crowded, d.ID)
+			continue
+		}
+		if len(a.owners) > 0 || a.split {
 			t.answers[d.ID] = a
 		}
+	}
+	if len(t.crowded) > 0 && !slices.Equal(t.crowded, last.crowded) {
+		k.log.Warn("devices have too many users: their series name none", zap.Int("most", mostOwners), zap.Strings("devices", t.crowded))
 	}
 	t.version = last.version
 	if !maps.EqualFunc(t.answers, last.answers, equalAnswers) {

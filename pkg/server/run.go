@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log" //nolint:depguard // the type that http.Server takes
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -22,6 +22,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/netutil"
+
+	"warpgauge/pkg/file"
 )
 
 // Run serves until ctx ends or a listener breaks, then stops accepting, lets
@@ -260,24 +262,36 @@ func closeAll(ls []net.Listener) {
 	}
 }
 
+// maxWebConfig is far above a list of users with their hashes, in bytes.
+const maxWebConfig = 1 << 20
+
 // readWebConfig checks the file as exporter-toolkit will read it, certificates
-// and password hashes included, and reports whether it switches TLS on.
-func readWebConfig(file string) (tls bool, err error) {
-	if file == "" {
+// and password hashes included, and reports whether it switches TLS on. The toolkit would
+// wait for a FIFO for ever, so all files are read here first.
+func readWebConfig(path string) (tls bool, err error) {
+	if path == "" {
 		return false, nil
 	}
-	if err := web.Validate(file); err != nil {
-		return false, fmt.Errorf("read web config file %q: %w", file, err)
-	}
-	text, err := os.ReadFile(file)
+	files := file.NewReader(maxWebConfig)
+	text, err := files.Read(context.Background(), path)
 	if err != nil {
-		return false, fmt.Errorf("read web config file %q: %w", file, err)
+		return false, fmt.Errorf("read web config file: %w", err)
 	}
 	var c web.Config
-	if err := yaml.Unmarshal(text, &c); err != nil {
-		return false, fmt.Errorf("read web config file %q: %w", file, err)
+	if yaml.Unmarshal(text, &c) == nil { // what is wrong with it, Validate says better
+		c.TLSConfig.SetDirectory(filepath.Dir(path))
+		for _, named := range []string{c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs} {
+			if named == "" {
+				continue
+			}
+			if _, err := files.Read(context.Background(), named); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return false, fmt.Errorf("read web config file %q: %w", path, err)
+			}
+		}
 	}
-	c.TLSConfig.SetDirectory(filepath.Dir(file))
+	if err := web.Validate(path); err != nil {
+		return false, fmt.Errorf("read web config file %q: %w", path, err)
+	}
 	// The file is valid, so the only error left is that it has no TLS in it.
 	_, err = web.ConfigToTLSConfig(&c.TLSConfig)
 	return err == nil, nil

@@ -10,9 +10,12 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// maxDevices bounds what a source may claim to have: 256 GPUs with the links,
-// instances and cores of the largest node stay far below it.
-const maxDevices = 64 << 10
+// What a session takes of all its sources: 256 GPUs with the links, instances and
+// cores of the largest node stay below it. What is beyond is left out.
+const (
+	MaxDevices = 64 << 10
+	MaxColumns = 1 << 18
+)
 
 // bound is a source with what is shown of it.
 type bound struct {
@@ -30,6 +33,9 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		return nil, err
 	}
 	sel := s.o.Select.over(sources, s.o.Logger)
+	if c, ok := s.collector.(collector.Limited); ok {
+		sel.leftOut = c.LeftOut()
+	}
 	var all []bound
 	words, columns := 0, 0
 	for _, src := range sources {
@@ -42,6 +48,8 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
+	s.metrics.leftOut.Set(float64(sel.leftOut))
+	sel.report()
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
@@ -78,9 +86,6 @@ func validate(sources []collector.Source) error {
 	for _, src := range sources {
 		devices, columns := src.Devices(), src.Columns()
 		all += len(columns)
-		if len(devices) > maxDevices {
-			return fmt.Errorf("bind sources: %d devices, at most %d are possible", len(devices), maxDevices)
-		}
 		for i, c := range columns {
 			if c.Device < 0 || c.Device >= len(devices) {
 				return fmt.Errorf("bind sources: column %d is of device %d, the source has %d", i, c.Device, len(devices))

@@ -17,6 +17,7 @@ type metrics struct {
 	missed       *prometheus.CounterVec
 	implausible  *prometheus.CounterVec
 	rescanErrors prometheus.Counter
+	leftOut      prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, s *Session) *metrics {
@@ -48,8 +49,13 @@ func newMetrics(r prometheus.Registerer, s *Session) *metrics {
 			Help:        "Searches for new or gone devices that failed.",
 			ConstLabels: constant,
 		}),
+		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name:        "warpgauge_devices_left_out",
+			Help:        "Devices that the library reports and that are not shown: they have the id of another one, or there are more than possible.",
+			ConstLabels: constant,
+		}),
 	}
-	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.rescanErrors, calls{s})
+	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.rescanErrors, m.leftOut, calls{s})
 	return m
 }
 
@@ -73,6 +79,8 @@ func Family(name string) (kind dto.MetricType, label string) {
 		return dto.MetricType_COUNTER, "field"
 	case "warpgauge_rescan_errors_total":
 		return dto.MetricType_COUNTER, "collector"
+	case "warpgauge_devices_left_out":
+		return dto.MetricType_GAUGE, "collector"
 	case "warpgauge_library_calls_total", "warpgauge_library_call_seconds_total":
 		return dto.MetricType_COUNTER, "call"
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -32,8 +31,13 @@ type Selection struct{ GPUs, Switches, CPUs Selector }
 type selecting struct {
 	Selection
 	instances map[string]fieldSet // readings that the MIG instances of a GPU supply, by the GPU's id
-	taken     map[string]bool     // ids of devices that are bound
 	log       *zap.Logger
+
+	taken   map[string]bool // ids of devices that are bound
+	columns int             // that are bound
+	leftOut int             // devices that cannot be shown, those of the collector included
+	why     []string        // of some of them
+	cut     int             // columns beyond MaxColumns
 }
 
 func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting {
@@ -154,7 +158,13 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	}
 	for i, c := range columns {
 		k.row[i] = math.NaN()
-		if at := k.shown[c.Device]; at >= 0 && !s.repeats(c, &devices[c.Device]) {
+		at := k.shown[c.Device]
+		switch {
+		case at < 0 || s.repeats(c, &devices[c.Device]):
+		case s.columns == MaxColumns:
+			s.cut++
+		default:
+			s.columns++
 			c.Device, c.Labels = at, cleanLabels(c.Labels)
 			b.columns = append(b.columns, c)
 			k.columns = append(k.columns, i)
@@ -172,6 +182,9 @@ func (s *selecting) nothing(sources []collector.Source) error {
 	for _, src := range sources {
 		n += len(src.Devices())
 	}
+	if s.GPUs == nil {
+		return fmt.Errorf("%w: there are %d devices, but none that has an id", collector.ErrNoDevices, n)
+	}
 	return fmt.Errorf("%w: there are %d devices, but none that --devices=%s --switch-devices=%s --cpu-devices=%s select",
 		collector.ErrNoDevices, n, s.GPUs, s.Switches, s.CPUs)
 }
@@ -179,21 +192,38 @@ func (s *selecting) nothing(sources []collector.Source) error {
 // first reports whether d is the first device with its id. A second one is left
 // out: nothing could distinguish their series.
 func (s *selecting) first(d *collector.Device) bool {
-	if d.ID == "" || s.taken[d.ID] {
-		s.log.Warn("device has the id of another and is left out", zap.String("device", d.ID), zap.String("gpu", d.GPU))
-		return false
+	const some = 4
+	switch {
+	case d.ID == "":
+		s.why = append(s.why, "one without an id")
+	case s.taken[d.ID]:
+		s.why = append(s.why, "a second "+d.ID)
+	case len(s.taken) == MaxDevices:
+		s.why = append(s.why, "one beyond the limit: "+d.ID)
+	default:
+		s.taken[d.ID] = true
+		return true
 	}
-	s.taken[d.ID] = true
-	return true
+	s.why = s.why[:min(len(s.why), some)]
+	s.leftOut++
+	return false
 }
 
-// clean makes all texts of a device valid UTF-8, which labels must be.
+// report says once what is left out.
+func (s *selecting) report() {
+	if s.leftOut > 0 || s.cut > 0 {
+		s.log.Warn("what the library reports is not possible, some of it is left out",
+			zap.Int("devices", s.leftOut), zap.Strings("among_them", s.why), zap.Int("columns", s.cut))
+	}
+}
+
+// clean makes all texts of a device such as labels must be.
 func clean(d collector.Device) collector.Device {
 	for _, text := range []*string{
 		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias,
 		&d.Instance.Profile, &d.Instance.ID, &d.Instance.ComputeID, &d.Instance.UUID,
 	} {
-		*text = valid(*text)
+		*text = sound(*text)
 	}
 	d.Labels, d.Facts = cleanLabels(d.Labels), cleanLabels(d.Facts)
 	return d
@@ -201,14 +231,24 @@ func clean(d collector.Device) collector.Device {
 
 // cleanLabels is clean for labels, which are shared with the collector.
 func cleanLabels(labels []collector.Label) []collector.Label {
-	if !slices.ContainsFunc(labels, func(l collector.Label) bool { return !utf8.ValidString(l.Name) || !utf8.ValidString(l.Value) }) {
+	if !slices.ContainsFunc(labels, func(l collector.Label) bool { return sound(l.Name) != l.Name || sound(l.Value) != l.Value }) {
 		return labels
 	}
 	out := make([]collector.Label, len(labels))
 	for i, l := range labels {
-		out[i] = collector.Label{Name: valid(l.Name), Value: valid(l.Value)}
+		out[i] = collector.Label{Name: sound(l.Name), Value: sound(l.Value)}
 	}
 	return out
 }
 
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// maxText is how many bytes a text of a library may have; vendors' buffers have 256 at most.
+const maxText = 256
+
+// sound makes a text valid UTF-8 without NUL, and of a length that libraries have.
+func sound(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") // without the first part of a rune
+}

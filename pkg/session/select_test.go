@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -292,10 +294,92 @@ func TestIdentityIsMadeSound(t *testing.T) {
 	if second := b.sources[1].Devices; len(second) != 1 || second[0].ID != "b" {
 		t.Errorf("of the second source %v are shown, want b", second)
 	}
-	if logs.Len() != 4 {
-		t.Errorf("%d lines of log, want one for each device that is left out", logs.Len())
+	if logs.Len() != 1 || logs.All()[0].ContextMap()["devices"] != int64(4) || testutil.ToFloat64(s.metrics.leftOut) != 4 {
+		t.Errorf("log %v, metric %v: want one line, for 4 devices", logs.All(), testutil.ToFloat64(s.metrics.leftOut))
 	}
 	if !math.IsNaN(b.workers[0].keep.row[1]) {
 		t.Error("a hidden cell is not blank")
 	}
+}
+
+// limited is a collector that has left out devices itself.
+type limited struct{ collector.Collector }
+
+func (limited) LeftOut() int { return 44 }
+
+// What a library cannot have is cut off, and the rest is shown.
+func TestImpossibleSizes(t *testing.T) {
+	many := devices(MaxDevices + 10)
+	for i := range many {
+		many[i].ID = fmt.Sprint(i)
+	}
+	many[1].ID = "0"
+	many[2].Model = strings.Repeat("x", maxText-1) + "ü"
+	many[3].Model = "A\x00B"
+	wide := &stub{devices: many, columns: make([]collector.Column, MaxColumns+5)}
+	for i := range wide.columns {
+		wide.columns[i] = collector.Column{Device: i % 8, Field: 60001}
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	s := New(func() collector.Collector { return limited{newNode(t, 0).factory()} }, oneField, Options{Logger: zap.New(core), RingSpan: time.Second})
+	// Without a ring of that size.
+	sel := s.o.Select.over([]collector.Source{wide}, s.o.Logger)
+	b, ok := sel.bind(wide)
+	if dropped := MaxColumns/8 + 1; !ok || len(b.devices) != MaxDevices || len(b.columns) != MaxColumns+5-dropped {
+		t.Errorf("%d devices and %d columns are bound", len(b.devices), len(b.columns))
+	}
+	if got := b.devices[1].Model; got != strings.Repeat("x", maxText-1) {
+		t.Errorf("a long text is %d bytes, ends in %q", len(got), got[len(got)-2:])
+	}
+	if got := b.devices[2].Model; got != "A\uFFFDB" {
+		t.Errorf("a text with NUL is %q", got)
+	}
+	sel = s.o.Select.over([]collector.Source{wide}, s.o.Logger)
+	wide.columns = slices.Repeat([]collector.Column{{Field: 60001}}, MaxColumns+5)
+	if b, _ := sel.bind(wide); len(b.columns) != MaxColumns || sel.cut != 5 || sel.leftOut != 10 {
+		t.Errorf("%d columns are bound, %d cut off, %d devices left out", len(b.columns), sel.cut, sel.leftOut)
+	}
+	if _, err := s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := logs.FilterMessageSnippet("left out").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || testutil.ToFloat64(s.metrics.leftOut) != 44 {
+		t.Errorf("log %v, want that the collector has left out 44 devices", logs.All())
+	}
+}
+
+// FuzzIdentity: a library writes what it likes into its buffers.
+func FuzzIdentity(f *testing.F) {
+	f.Add("GPU-1", "GPU-1", "NVIDIA H100")
+	f.Add("GPU-\xff", "GPU-\xfe", strings.Repeat("\xff", 300))
+	f.Add("", "\x00", strings.Repeat("ü", 200))
+	f.Fuzz(func(t *testing.T, first, second, model string) {
+		src := &stub{devices: []collector.Device{{ID: first, Model: model}, {ID: second, Parent: first}, {ID: "GPU-last"}}}
+		for i := range src.devices {
+			src.columns = append(src.columns, collector.Column{Device: i, Field: 60001, Labels: []collector.Label{{Name: "text", Value: model}}})
+		}
+		s := New(newNode(t, 0).factory, oneField, Options{})
+		b, err := s.bind([]collector.Source{src})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := b.sources[0]
+		if len(v.Devices)+int(testutil.ToFloat64(s.metrics.leftOut)) != 3 || len(v.Columns) != len(v.Devices) {
+			t.Errorf("devices %+v, columns %+v", v.Devices, v.Columns)
+		}
+		seen := map[string]bool{}
+		for i, d := range v.Devices {
+			for _, text := range []string{d.ID, d.Parent, d.Model, v.Columns[i].Labels[0].Value} {
+				if !utf8.ValidString(text) || len(text) > maxText || strings.Contains(text, "\x00") {
+					t.Errorf("text %q", text)
+				}
+			}
+			if d.ID == "" || seen[d.ID] {
+				t.Errorf("device id %q", d.ID)
+			}
+			seen[d.ID] = true
+		}
+		if _, err := s.Metrics().Gather(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -302,7 +302,7 @@ func (w *worker) setOutcome(i int, o *outcome) {
 
 func (w *worker) dropImplausible(due []bool) {
 	for i, v := range w.row {
-		if due[i] && (v < w.min[i] || v > w.max[i]) {
+		if due[i] && (v < w.min[i] || v > w.max[i] || math.IsInf(v, 0)) {
 			w.row[i] = math.NaN()
 			w.implausible[i].Inc()
 		}

@@ -28,8 +28,8 @@ import (
 // every field and all links stays below a hundredth of each bound.
 const (
 	maxSources  = 4 << 10
-	maxDevices  = 16 << 10 // of all sources
-	maxColumns  = 1 << 18  // of all sources
+	maxDevices  = session.MaxDevices
+	maxColumns  = session.MaxColumns
 	maxRows     = 1024
 	maxInterval = 366 * 24 * time.Hour
 	maxText     = 1024 // bytes of a reason

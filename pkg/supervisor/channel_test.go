@@ -474,3 +474,15 @@ func decodeDevices[T ~[]collector.Device](b []byte) *T {
 	}
 	return &s.Devices
 }
+
+// However many devices are in trouble, and whatever a library says about it, the states can be sent.
+func TestStatesOfMostDevicesFit(t *testing.T) {
+	all := make([]session.DeviceStatus, maxDevices)
+	for i := range all {
+		all[i] = session.DeviceStatus{State: session.Stalled, Cause: session.CauseFrozen, Reason: strings.Repeat("\x01", 2*maxText)}
+	}
+	text, err := json.Marshal(statesOf(all))
+	if err != nil || len(text) > int(maxBytes[kindStates]) {
+		t.Errorf("a message of %d bytes, %v", len(text), err)
+	}
+}

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type child struct {
 	log    *zap.Logger
 	cmd    *exec.Cmd
 	pid    int
+	mark   string // in its environment
 	conn   *receiver
 	output *output
 	born   time.Time
@@ -100,13 +102,13 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 		return nil, err
 	}
 	c := &child{
-		o: o, log: log, conn: &receiver{conn: conn, fd: -1}, list: list, born: time.Now(),
+		o: o, log: log, mark: markVariable + rand.Text(), conn: &receiver{conn: conn, fd: -1}, list: list, born: time.Now(),
 		news: make(chan struct{}, 1), end: make(chan struct{}),
 	}
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
 	c.cmd = &exec.Cmd{
-		Path: self, Args: o.Command, Env: environment(os.Environ(), o.Environment), Stdin: bytes.NewReader(inputOf(list, until)),
+		Path: self, Args: o.Command, Env: append(environment(os.Environ(), o.Environment), c.mark), Stdin: bytes.NewReader(inputOf(list, until)),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
 		SysProcAttr: childAttributes,
@@ -116,6 +118,7 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 		return nil, err
 	}
 	c.pid = c.cmd.Process.Pid
+	living.Store(c.pid, nil)
 	c.output.pid.Store(int64(c.pid))
 	c.log = log.With(zap.Int("pid", c.pid))
 	go c.run()
@@ -136,10 +139,15 @@ func (c *child) run() {
 		}
 	}()
 	_ = c.cmd.Wait() // what it says is in ProcessState, too
+	living.Delete(c.pid)
 	_ = c.conn.conn.SetReadDeadline(time.Now().Add(drainTime))
 	<-read
 	c.conn.close()
-	reapGroup(c.pid)
+	if n := endLeftovers(c.pid, c.mark); n < 0 {
+		c.log.Warn("processes that a child's library has started do not end")
+	} else if n > 0 {
+		c.log.Info("processes that a child's library had started were ended with it", zap.Int("processes", n))
+	}
 	c.output.flush()
 	st := c.cmd.ProcessState
 	c.cpu = st.UserTime() + st.SystemTime()

@@ -103,15 +103,9 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 	case "hangs in Open":
 		select {}
 	case "forks":
-		cmd := exec.Command("sleep", "600") // it outlives everything, unless its group is ended
-		if err := cmd.Start(); err != nil {
+		if err := forks(os.Getenv(envFile)); err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(os.Getenv(envFile), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
-			return nil, err
-		}
-	case "environment":
-		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), " "))
 	case "chatty":
 		fmt.Fprint(os.Stdout, strings.Repeat("line of the library\n", chattyLines))
 	}
@@ -124,6 +118,37 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// forks starts processes that outlive everything, unless they are ended: in the child's process
+// group, in another one, in another session, and a daemon whose parent has ended. All hold a
+// device open, which is the file of that name, locked here. It writes their numbers to another file.
+func forks(device string) error {
+	f, err := os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("lock the device: %w", err)
+	}
+	var pids []byte
+	for _, a := range []*syscall.SysProcAttr{nil, {Setpgid: true}, {Setsid: true}} {
+		cmd := exec.Command("sleep", "600")
+		cmd.SysProcAttr, cmd.ExtraFiles = a, []*os.File{f}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		pids = fmt.Appendln(pids, cmd.Process.Pid)
+	}
+	// The daemon is forked, nothing else is executed in it, and it has a child.
+	daemon := exec.Command("sh", "-c", "(sleep 600; :) >/dev/null 2>&1 & echo $!")
+	daemon.SysProcAttr, daemon.ExtraFiles = &syscall.SysProcAttr{Setsid: true}, []*os.File{f}
+	out, err := daemon.Output()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(device+".pids", append(pids, out...), 0o600)
 }
 
 type toySource struct {
@@ -202,6 +227,7 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	o.Name, o.Command, o.Logger = "toy", []string{"toy", "child", mode}, zap.New(core)
+	o.Environment = append(o.Environment, "WARPGAUGE_TEST_")
 	v := &supervised{t: t, logs: logs, Supervisor: New(Wanted{List: fieldsOf(t, temperature)}, o)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -544,59 +570,112 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	}
 }
 
-// A process that a library forked dies with its child, however that ends.
+// Processes that a library has forked die with its child, however that ends, those of other sessions,
+// too, and release the device. Others that this process has started stay.
 func TestForkedProcessesDieWithTheirChild(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pid")
-	t.Setenv(envFile, path)
+	device := filepath.Join(t.TempDir(), "device")
+	t.Setenv(envFile, device)
+	others := []int{bystander(t, nil), bystander(t, &syscall.SysProcAttr{Setsid: true})}
 	v := supervise(t, "forks", Options{})
-	forked := func() int {
-		raw, err := os.ReadFile(path)
-		pid, perr := strconv.Atoi(string(raw))
-		if err != nil || perr != nil || syscall.Kill(pid, 0) != nil {
-			t.Fatalf("no forked process: %v, %v", err, perr)
+	alive := func(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+	forked := func() (pids []int) {
+		v.await()
+		raw, err := os.ReadFile(device + ".pids")
+		for word := range strings.FieldsSeq(string(raw)) {
+			pid, perr := strconv.Atoi(word)
+			if perr != nil || !alive(pid) {
+				t.Errorf("process %q is not there: %v", word, perr)
+			}
+			pids = append(pids, pid)
 		}
-		return pid
+		if err != nil || len(pids) != 4 {
+			t.Fatalf("processes %v, %v", pids, err)
+		}
+		return pids
 	}
-	gone := func(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
-	v.await()
-	pid := forked()
-	if err := v.want(release); err != nil || !gone(pid) {
-		t.Errorf("after a release (%v) the forked process is gone: %v", err, gone(pid))
+	f, err := os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() { _ = f.Close() }()
+	gone := func(when string, pids []int) {
+		t.Helper()
+		if left := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }); len(left) > 0 {
+			t.Errorf("%s the forked processes %v are still there", when, left)
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			t.Errorf("%s the device is in use: %v", when, err)
+		}
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	}
+
+	pids := forked()
+	if err := v.want(release); err != nil {
+		t.Error(err)
+	}
+	gone("after a release", pids)
 	if err := v.want(resume); err != nil {
 		t.Error(err)
 	}
-	v.await()
-	pid = forked()
+	pids = forked()
 	if err := syscall.Kill(v.pid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the end of the forked process of a killed child", func() bool { return gone(pid) })
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonSignal) == 1 })
-	v.await()
-	pid = forked()
-	if err := v.stop(); err != nil || !gone(pid) {
-		t.Errorf("after the end (%v) the forked process is gone: %v", err, gone(pid))
+	if left := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }); len(left) > 0 {
+		t.Errorf("the forked processes %v of a killed child are still there", left)
+	}
+	pids = forked() // which locks the device again
+	if err := v.stop(); err != nil {
+		t.Error(err)
+	}
+	gone("after the end", pids)
+	for _, pid := range others {
+		if !alive(pid) {
+			t.Error("a process that is not of a library was ended")
+		}
 	}
 }
 
-// The environment of a child is a list of what libraries need.
+// bystander starts a process of this one.
+func bystander(t *testing.T, a *syscall.SysProcAttr) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = a
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+// The environment of a child is a list of what libraries need, and its mark.
 func TestEnvironmentOfAChild(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	t.Setenv("WARPGAUGE_WEB_CONFIG_FILE", "x")
+	t.Setenv("CHILD_OF_WARPGAUGE", "another")
 	t.Setenv("NVIDIA_VISIBLE_DEVICES", "all")
-	lines := make(chan string, 1)
-	v := supervise(t, "environment", Options{Environment: []string{"NVIDIA_"}, Output: func(line string) {
-		select {
-		case lines <- line:
-		default:
-		}
-	}})
+	v := supervise(t, "counting", Options{Environment: []string{"NVIDIA_"}})
 	v.await()
-	got := <-lines
-	if strings.Contains(got, "AWS_") || !strings.Contains(got, "NVIDIA_VISIBLE_DEVICES=all") || !strings.Contains(got, "PATH=") {
-		t.Errorf("the environment is %s", got)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.pid()))
+	if err != nil {
+		t.Fatal(err)
 	}
-	all := []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/"}
+	all := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	marks := 0
+	for _, variable := range all {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
+		case name == "CHILD_OF_WARPGAUGE" && value != "another" && len(value) > 20:
+			marks++
+		case !slices.ContainsFunc(append(passed, "NVIDIA_", "WARPGAUGE_TEST_"), func(p string) bool { return strings.HasPrefix(variable, p) }):
+			t.Errorf("the child has %q", variable)
+		}
+	}
+	if marks != 1 || !slices.Contains(all, "NVIDIA_VISIBLE_DEVICES=all") || !slices.Contains(all, "PATH="+os.Getenv("PATH")) {
+		t.Errorf("the environment is %q", all)
+	}
+	all = []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/", "WARPGAUGE_X=1"}
 	if got := environment(all, []string{"HSA_"}); !slices.Equal(got, []string{"PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}) {
 		t.Errorf("of %v a child gets %v", all, got)
 	}

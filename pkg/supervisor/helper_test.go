@@ -25,7 +25,6 @@ import (
 
 func TestMain(m *testing.M) {
 	beChild()
-	beRole()
 	goleak.VerifyTestMain(m)
 }
 

@@ -134,11 +134,15 @@ func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan er
 	}
 }
 
+// statesOf makes a message that is never too long to be sent: the reasons of the first devices.
 func statesOf(all []session.DeviceStatus) *statesMessage {
+	room := 512 << 10 // each byte of a reason may become six
 	m := &statesMessage{}
 	for i, d := range all {
 		if d.State != session.Up || d.Cause != session.CauseNone {
-			m.Devices = append(m.Devices, deviceMessage{i, d.State, d.Cause, d.Reason[:min(len(d.Reason), maxText)]})
+			reason := d.Reason[:min(len(d.Reason), maxText, room)]
+			room -= len(reason)
+			m.Devices = append(m.Devices, deviceMessage{i, d.State, d.Cause, reason})
 		}
 	}
 	return m

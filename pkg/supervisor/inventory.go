@@ -21,6 +21,10 @@ import (
 // as absent.
 const absentFor = time.Hour
 
+// mostAbsent bounds the boards that are reported as absent: a library may give a board another id
+// each time.
+const mostAbsent = collector.MaxGPUs
+
 // inventory is what a supervisor remembers of devices from session to session:
 // boards that are no longer found, and the number of each GPU, so that the others
 // keep theirs when one goes. It belongs to the goroutine of Run; what others read
@@ -76,6 +80,11 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 		if present[id] || now.Sub(d.since) > absentFor {
 			delete(v.absent, id)
 		}
+	}
+	for len(v.absent) > mostAbsent {
+		delete(v.absent, slices.MinFunc(slices.Collect(maps.Keys(v.absent)), func(a, b string) int {
+			return cmp.Or(v.absent[a].since.Compare(v.absent[b].since), cmp.Compare(a, b))
+		}))
 	}
 }
 

@@ -186,7 +186,7 @@ func validateFamily(f *dto.MetricFamily, name string) error {
 	}
 	seen := make(map[string]bool)
 	for _, m := range f.GetMetric() {
-		typed := kind == dto.MetricType_COUNTER && m.Counter != nil || kind == dto.MetricType_HISTOGRAM && ascends(m.Histogram)
+		typed := kind == dto.MetricType_COUNTER && m.Counter != nil || kind == dto.MetricType_GAUGE && m.Gauge != nil || kind == dto.MetricType_HISTOGRAM && ascends(m.Histogram)
 		values := make(map[string]string)
 		for _, l := range m.GetLabel() {
 			if !utf8.ValidString(l.GetValue()) {

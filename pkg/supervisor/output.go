@@ -139,7 +139,7 @@ func (o *output) write(line string, entry map[string]any) {
 	fields := []zap.Field{zap.String("collector", o.collector)}
 	for _, key := range slices.Sorted(maps.Keys(entry)) {
 		switch key {
-		case "logger", "level", "msg", "collector":
+		case "logger", "level", "msg", "collector", "pid":
 		default:
 			fields = append(fields, zap.Any(key, number(entry[key])))
 		}

@@ -344,3 +344,33 @@ func TestInputOfAChild(t *testing.T) {
 		t.Errorf("got %v, %v, %v", list, until, err)
 	}
 }
+
+// A library that gives its boards other ids each time does not fill the memory with absent ones.
+func TestIDsThatChange(t *testing.T) {
+	var v inventory
+	now := bubbleStart
+	var before []session.DeviceStatus
+	for round := range 2 * mostAbsent {
+		now = now.Add(time.Second)
+		var devices []collector.Device
+		for gpu := range 2 {
+			devices = append(devices, collector.Device{ID: fmt.Sprintf("GPU-%d-%d", round, gpu), Level: field.GPU, GPU: fmt.Sprint(gpu), PCIBusID: fmt.Sprint(gpu)})
+		}
+		sources := v.renumber([]*view.Source{{Devices: devices}})
+		v.update(sources, nil, before, zap.NewNop(), now)
+		before = nil
+		for _, d := range sources[0].Devices {
+			before = append(before, session.DeviceStatus{Device: d})
+			if d.ID != fmt.Sprintf("GPU-%d-%s", round, d.GPU) {
+				t.Fatalf("GPU %s has the number %s", d.ID, d.GPU)
+			}
+		}
+	}
+	all := v.missing(now)
+	if len(all) != mostAbsent || len(v.numbers) != 2 {
+		t.Errorf("%d absent GPUs and %d numbers are remembered, want %d and 2", len(all), len(v.numbers), mostAbsent)
+	}
+	if newest := fmt.Sprintf("GPU-%d-0", 2*mostAbsent-2); !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Device.ID == newest }) {
+		t.Errorf("%s is not among them", newest)
+	}
+}

@@ -136,6 +136,9 @@ func (s *Supervisor) logStates(t *turn) {
 	if t.published.IsZero() || !t.stopped.IsZero() || s.o.Hidden {
 		return
 	}
+	if len(s.logged) > session.MaxDevices {
+		clear(s.logged) // of a library that gives its devices other ids each time
+	}
 	for _, d := range s.Status().Devices {
 		id, now := d.Device.ID, d.State.String()
 		was := s.logged[id]

@@ -114,6 +114,9 @@ func (e *Engine) RefuseProfiling(code int) { e.setting("profiling", strconv.Itoa
 // Reverse makes replies come in the opposite order.
 func (e *Engine) Reverse(on bool) { e.setting("order", digit(on)) }
 
+// CountAll makes all lists say that they have so many entries, whatever they have; 0 takes it back.
+func (e *Engine) CountAll(n uint32) { e.setting("counts", strconv.FormatUint(uint64(n), 10)) }
+
 // FirstValue is how long after a watch the engine has the first value.
 func (e *Engine) FirstValue(d time.Duration) {
 	e.setting("first", strconv.FormatInt(d.Microseconds(), 10))

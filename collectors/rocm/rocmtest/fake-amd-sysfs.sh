@@ -11,7 +11,7 @@
 #
 #   -m MODEL   mi250x | mi300x | rx7900 | apu                     (default mi250x)
 #   -n N       number of GPUs, 1..16; of an MI250X dies           (default 4)
-#   -f FMT     gpu_metrics layout 1.0-1.8 | 2.0-2.4 | 3.0 (default: the model's)
+#   -f FMT     gpu_metrics layout 1.0-1.9 | 2.0-2.4 | 3.0 (default: the model's)
 #   -x MODE    compute partition of an MI300X: SPX | DPX | QPX | CPX (default SPX)
 #   -N MODE    memory partition of an MI300X: NPS1 | NPS4         (default NPS1)
 #   -i MS      change the values every MS milliseconds, 0 = frozen (default 100)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 )
@@ -46,6 +47,61 @@ func (g *GPU) Return(tb testing.TB) {
 	if err := errors.Join(g.build(), g.tree.links()); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Hide makes a device of the compute side one that no control group may use: for a
+// process without root's rights, its files cannot be read.
+func (g *GPU) Hide(tb testing.TB, instance int) {
+	tb.Helper()
+	for _, name := range []string{"gpu_id", "name", "properties"} {
+		if err := os.Chmod(g.tree.Path(node(g.Instances[instance].Node, name)), 0); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// AsUser calls f without root's rights over files, on a thread of its own: what f reads
+// in other goroutines is not concerned. It skips the test if rights cannot be given up.
+func (t *Tree) AsUser(tb testing.TB, f func()) {
+	tb.Helper()
+	if os.Geteuid() == 0 {
+		if err := t.publish(); err != nil {
+			tb.Fatal(err)
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		const other = 65534
+		if err := syscall.Setfsuid(other); err != nil {
+			tb.Fatal(err)
+		}
+		defer func() {
+			if err := syscall.Setfsuid(0); err != nil {
+				tb.Error(err)
+			}
+		}()
+		if file, err := os.CreateTemp(t.Root, ""); err == nil { // root's directory
+			_ = file.Close()
+			tb.Skip("root's rights cannot be given up here")
+		}
+	}
+	f()
+}
+
+// publish lets every user read what is not hidden.
+func (t *Tree) publish() error {
+	return filepath.WalkDir(t.Root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil, d.Type()&os.ModeSymlink != 0, info.Mode().Perm() == 0:
+			return err
+		case d.IsDir():
+			return os.Chmod(path, 0o755) //nolint:gosec // as the kernel's are
+		}
+		return os.Chmod(path, 0o644) //nolint:gosec // the same
+	})
 }
 
 // empty truncates every file below dir.

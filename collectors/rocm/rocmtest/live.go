@@ -3,6 +3,7 @@ package rocmtest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 )
 
@@ -19,6 +20,18 @@ func (g *GPU) write() error {
 	if !g.taken("gpu_metrics") {
 		if err := overwrite(g.Path("gpu_metrics"), b, true); err != nil {
 			return err
+		}
+	}
+	if g.spec.metrics == "1.9" && len(g.Instances) > 1 {
+		for _, i := range g.Instances {
+			file := g.tree.Path("class/drm/" + i.Render + "/device/xcp/xcp_metrics")
+			err := os.MkdirAll(filepath.Dir(file), 0o750)
+			if err == nil {
+				err = overwrite(file, encodeList(1, 1, g.State.partitionAttributes(g.spec.xccs/len(g.Instances))), true)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	for key, text := range g.live() {

@@ -88,6 +88,8 @@ func encode(revision string, g *GPU) ([]byte, error) {
 		w.v14(content, s, m)
 	case format == 1 && content <= 8:
 		w.v16(content, s, m, len(g.Instances))
+	case format == 1 && content == 9:
+		return encodeList(1, 9, s.attributes(m)), nil
 	case format == 2 && content <= 4:
 		w.v2(content, s)
 	case format == 3 && content == 0:
@@ -298,4 +300,78 @@ func (w *blob) v3(s *State) {
 	w.u16(times(16, 3000)...)
 	w.u16(5000, 2700)
 	w.u32(s.Prochot, 0, 0, s.PPT, 0, s.SocketThermal, 0, 1000)
+}
+
+// attribute is an entry of revision 1.9 and of the files of partitions: what the word
+// in front of the values says, and the values.
+type attribute struct {
+	id, kind, unit int
+	values         []uint64
+}
+
+// Kinds and units by the numbers in the kernel's header.
+const (
+	kindU16, kindU32, kindU64 = 2, 4, 6
+
+	plain, megahertz, celsius, watts, nanoseconds, tenNanoseconds = 0, 1, 2, 3, 4, 5
+	gigatransfers, tenthGigatransfers, gigabytes, kilobytes       = 6, 7, 8, 9
+	percent                                                       = 10
+)
+
+// attributes are those of SMU_13_0_6_METRICS_FIELDS: a whole GPU's.
+func (s *State) attributes(m spec) []attribute {
+	one := func(v uint64) []uint64 { return []uint64{v} }
+	all := []attribute{
+		{0, kindU16, celsius, one(s.JunctionC)}, {1, kindU16, celsius, one(s.MemC)}, {2, kindU16, celsius, one(s.VRSocC)},
+		{3, kindU16, watts, one(s.Watts)}, {4, kindU16, percent, one(s.Util)}, {5, kindU16, percent, one(s.MemUtil)},
+		{6, kindU64, gigabytes, one(5300)}, {7, kindU64, plain, one(s.Energy)}, {8, kindU64, nanoseconds, one(s.Nanos)},
+		{9, kindU32, plain, one(s.Cycles)}, {10, kindU32, plain, one(s.Prochot)}, {11, kindU32, plain, one(s.PPT)},
+		{12, kindU32, plain, one(s.SocketThermal)}, {13, kindU32, plain, one(s.VRThermal)}, {14, kindU32, plain, one(s.HBMThermal)},
+		{15, kindU32, plain, one(0)}, {16, kindU16, plain, one(uint64(m.lanes))}, {17, kindU16, tenthGigatransfers, one(m.decigt)},
+		{18, kindU16, plain, one(16)}, {19, kindU16, gigatransfers, one(32)},
+		{20, kindU32, percent, one(s.GfxAcc)}, {21, kindU32, percent, one(s.MemAcc)},
+		{22, kindU64, percent, one(s.PCIeAcc)}, {23, kindU64, gigabytes, one(s.PCIeGBs)}, {24, kindU64, plain, one(s.Recoveries)},
+		{25, kindU64, plain, one(s.Replays)}, {26, kindU64, plain, one(s.Rollovers)},
+		{27, kindU32, plain, one(s.NAKsSent)}, {28, kindU32, plain, one(s.NAKsReceived)},
+		{29, kindU64, kilobytes, s.XGMIRead[:]}, {30, kindU64, kilobytes, s.XGMIWrite[:]}, {31, kindU16, plain, s.XGMIUp[:]},
+		{32, kindU64, tenNanoseconds, one(s.Nanos / 10)}, {33, kindU16, megahertz, times(8, s.SclkMHz)},
+		{34, kindU16, megahertz, times(4, s.SocclkMHz)}, {35, kindU16, megahertz, times(4, s.VclkMHz)},
+		{36, kindU16, megahertz, times(4, s.DclkMHz)}, {37, kindU16, megahertz, one(s.MclkMHz)}, {39, kindU32, plain, one(s.Recoveries)},
+	}
+	return append(all, s.engines(m.xccs)...)
+}
+
+// partitionAttributes are those of SMU_13_0_6_PARTITION_METRICS_FIELDS, with the two
+// that were added to them later.
+func (s *State) partitionAttributes(xccs int) []attribute {
+	all := []attribute{
+		{33, kindU16, megahertz, firstOf(xccs, s.SclkMHz)}, {34, kindU16, megahertz, times(4, s.SocclkMHz)},
+		{35, kindU16, megahertz, times(4, s.VclkMHz)}, {36, kindU16, megahertz, times(4, s.DclkMHz)}, {37, kindU16, megahertz, []uint64{s.MclkMHz}},
+	}
+	return append(append(all, s.engines(xccs)...),
+		attribute{9, kindU64, plain, []uint64{s.Cycles}}, attribute{32, kindU64, tenNanoseconds, []uint64{s.Nanos / 10}})
+}
+
+func (s *State) engines(xccs int) []attribute {
+	return []attribute{
+		{40, kindU32, percent, firstOf(xccs, s.Util)}, {41, kindU16, percent, s.JPEG[:]}, {42, kindU16, percent, s.VCN[:]},
+		{43, kindU64, percent, firstOf(xccs, s.GfxAcc)}, {44, kindU64, plain, firstOf(xccs, s.BelowLimit)},
+		{45, kindU64, plain, firstOf(xccs, s.BelowLimit/2)}, {46, kindU64, plain, firstOf(xccs, s.BelowLimit/4)},
+		{47, kindU64, plain, firstOf(xccs, s.BelowLimit*3/2)},
+	}
+}
+
+// encodeList returns a file of attributes. Nothing in it is aligned.
+func encodeList(format, content byte, all []attribute) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte{0, 0, format, content}, uint32(len(all)))
+	for _, a := range all {
+		b = binary.LittleEndian.AppendUint64(b, uint64(a.unit<<24|a.kind<<20|a.id<<10|len(a.values)))
+		for _, v := range a.values {
+			var word [8]byte
+			binary.LittleEndian.PutUint64(word[:], v)
+			b = append(b, word[:1<<(a.kind/2)]...)
+		}
+	}
+	binary.LittleEndian.PutUint16(b, uint16(len(b)))
+	return b
 }

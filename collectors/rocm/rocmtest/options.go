@@ -11,7 +11,7 @@ type Options struct {
 	GPUs      int    // boards, or dies with MI250X, at most 16; 0 means 2
 	Partition string // compute partition mode of an MI300X: SPX, DPX, QPX or CPX; "" means SPX
 	Memory    string // memory partition mode; "" means NPS1
-	Metrics   string // revision of gpu_metrics, 1.0 to 1.8, 2.0 to 2.4, 3.0; "" means the model's
+	Metrics   string // revision of gpu_metrics, 1.0 to 1.9, 2.0 to 2.4, 3.0; "" means the model's
 	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
 	NoBMC     bool   // card0 is the first GPU
 	NoKFD     bool   // the compute side of the driver is not there

@@ -192,25 +192,35 @@ const processors = 2
 
 // put makes a file of lines and the directories above it.
 func (t *Tree) put(name string, lines ...string) error {
-	path := t.Path(name)
+	path, text := t.Path(name), []byte(strings.Join(lines, "\n")+"\n")
+	err := os.WriteFile(path, text, 0o600)
+	if !os.IsNotExist(err) { // most directories are there, and a tree has hundreds of files
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+	return os.WriteFile(path, text, 0o600)
 }
 
 // link makes name a link to target; both are paths below /sys. The link is
 // relative, as in sysfs: libraries read PCI addresses from its text.
 func (t *Tree) link(target, name string) error {
 	path := t.Path(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
 	rel, err := filepath.Rel(filepath.Dir(path), t.Path(target))
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	err = os.Symlink(rel, path)
+	switch {
+	case os.IsNotExist(err):
+		err = os.MkdirAll(filepath.Dir(path), 0o750)
+	case os.IsExist(err):
+		err = os.Remove(path)
+	default:
+		return err
+	}
+	if err != nil {
 		return err
 	}
 	return os.Symlink(rel, path)

@@ -13,7 +13,7 @@ import (
 // Sizes are those of the kernel's structures, as C compilers lay them out.
 func TestMetricsSizes(t *testing.T) {
 	for revision, want := range map[string]int{
-		"1.0": 80, "1.1": 96, "1.2": 104, "1.3": 120, "1.4": 288, "1.5": 360, "1.6": 1664, "1.7": 2208, "1.8": 3872,
+		"1.0": 80, "1.1": 96, "1.2": 104, "1.3": 120, "1.4": 288, "1.5": 360, "1.6": 1664, "1.7": 2208, "1.8": 3872, "1.9": 1150,
 		"2.0": 120, "2.1": 120, "2.2": 128, "2.3": 152, "2.4": 168, "3.0": 264,
 	} {
 		tr := NewTree(t, Options{Model: MI300X, GPUs: 1, Metrics: revision})
@@ -25,7 +25,7 @@ func TestMetricsSizes(t *testing.T) {
 			t.Errorf("revision %s: %d bytes, header % x, want %d", revision, len(b), b[:4], want)
 		}
 	}
-	if _, err := Build(t.TempDir(), Options{Metrics: "1.9"}); err == nil {
+	if _, err := Build(t.TempDir(), Options{Metrics: "1.10"}); err == nil {
 		t.Error("no error for a revision that cannot be written")
 	}
 }
@@ -106,7 +106,7 @@ func TestBuildRefuses(t *testing.T) {
 		"suspend GPU 2":                     {Suspended: []int{2}},
 		"process 7 on instance 1 of GPU 0":  {Processes: []Process{{PID: 7, Uses: []Use{{Instance: 1}}}}},
 		"process 7 on instance 0 of GPU 5":  {Processes: []Process{{PID: 7, Uses: []Use{{GPU: 5}}}}},
-		"unknown revision \"1.9\"":          {Metrics: "1.9"},
+		"unknown revision \"1.10\"":         {Metrics: "1.10"},
 		"read revision \"new\"":             {Metrics: "new"},
 	} {
 		if _, err := Build(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), name) {

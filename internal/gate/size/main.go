@@ -25,7 +25,7 @@ import (
 const (
 	maxGo       = 40_000
 	maxC        = 1_500
-	maxPackages = 22
+	maxPackages = 23
 	maxFiles    = 3  // with methods of one type
 	maxFolder   = 25 // files of a collector's folder
 )

@@ -27,7 +27,8 @@ type Process struct {
 
 // Options of a process.
 type Options struct {
-	Env []string // nil: that of the test
+	Env    []string // nil: that of the test
+	Stderr *os.File // nil: standard error is in Output, too
 }
 
 // Start starts a program. It is killed at the end of the test, and if the test itself
@@ -62,6 +63,9 @@ func (p *Process) start(exe string, args []string, o Options) error {
 		p.cmd = exec.CommandContext(context.Background(), exe, args...) //nolint:gosec // what the test says
 		p.cmd.Env = o.Env
 		p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+		if o.Stderr != nil {
+			p.cmd.Stderr = o.Stderr
+		}
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		err := p.cmd.Start()
 		if !errors.Is(err, syscall.ETXTBSY) || time.Now().After(end) {

@@ -339,7 +339,7 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *i
 	if (n < 1) return leave(DCGM_ST_BADPARAM);
 	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // as the real one, one too early
 	for (int i = 0; i < n; i++)
-		if (!S->types[ids[i]]) return leave(DCGM_ST_BADPARAM); // as the real one (DcgmFieldGroup.cpp)
+		if (ids[i] >= MAX_FIELDS || !S->types[ids[i]]) return leave(DCGM_ST_BADPARAM); // as the real one (DcgmFieldGroup.cpp)
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++) {
 		if (field_groups[i].id && !strcmp(field_groups[i].name, name)) return leave(DCGM_ST_DUPLICATE_KEY);
 		if (!field_groups[i].id && !room) room = &field_groups[i];

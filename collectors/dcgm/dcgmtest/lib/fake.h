@@ -38,6 +38,7 @@ enum {
 enum {
 	MAX_CONNECTIONS = 64,
 	MAX_LINKS = 256,
+	MAX_FIELDS = 4096, // DCGM's numbers end below 2000
 	KINDS = 16,
 	ANY = -1,
 };
@@ -95,12 +96,13 @@ struct state {
 	int unlisted[DCGM_FE_COUNT]; // by kind of entity: the code that listing answers
 	int links_version;  // the newest that the library takes
 	int order;          // of replies: 0 as asked, 1 the other way round
+	unsigned counts;    // what all lists say that they have; 0: the truth
 	int64_t epoch;      // µs since 1970
 	int64_t first;      // µs from a watch to its first value
-	char types[65536];  // of fields; 0 unknown
+	char types[MAX_FIELDS];  // of fields; 0 unknown
 	struct range {
 		double min, max;
-	} ranges[65536]; // of fields: where values lie of which nothing is said
+	} ranges[MAX_FIELDS]; // of fields: where values lie of which nothing is said
 	struct entity *entities;
 	int entity_count;
 	struct entity *unsupported;
@@ -148,6 +150,7 @@ int64_t now_micros(void);
 dcgmReturn_t enter(enum function f);
 dcgmReturn_t leave(dcgmReturn_t r);
 extern struct state *S;
+#define LIE(count) ((count) = S->counts ? (__typeof__(count))S->counts : (count))
 dcgmReturn_t wrong_version(void);
 dcgmReturn_t beyond_limit(dcgmReturn_t r);
 

@@ -41,8 +41,8 @@ dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity_group_
 		if (n < room) out[n] = (dcgm_field_eid_t)e->id;
 		n++;
 	}
-	*count = n;
-	return n > room ? beyond_limit(DCGM_ST_INSUFFICIENT_SIZE) : leave(DCGM_ST_OK);
+	*count = LIE(n);
+	return n > room && !S->counts ? beyond_limit(DCGM_ST_INSUFFICIENT_SIZE) : leave(DCGM_ST_OK);
 }
 
 dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t h, dcgmMigHierarchy_v2 *out) {
@@ -51,6 +51,7 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t h, dcgmMigHierarchy_v2 *ou
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	out->count = 0;
 	for (int i = 0; i < S->hierarchy_count && i < DCGM_MAX_HIERARCHY_INFO; i++) out->entityList[out->count++] = S->hierarchy[i];
+	LIE(out->count);
 	return leave(DCGM_ST_OK);
 }
 
@@ -60,6 +61,7 @@ dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t h, dcgmCpuHierarchy_v1 *out) {
 	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (!S->cpu_count) return leave(DCGM_ST_MODULE_NOT_LOADED);
 	out->numCpus = (unsigned)S->cpu_count;
+	LIE(out->numCpus);
 	for (int i = 0; i < S->cpu_count; i++) {
 		out->cpus[i].cpuId = S->cpus[i].id;
 		for (unsigned c = S->cpus[i].first; c <= S->cpus[i].last; c++)
@@ -86,6 +88,7 @@ dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t h, dcgmCpuHierarchy_v1 *out) {
 				(out)->numNvSwitches++;                                                                            \
 			}                                                                                                      \
 		}                                                                                                          \
+		LIE((out)->numGpus), LIE((out)->numNvSwitches);                                                            \
 	} while (0)
 
 dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t h, dcgmNvLinkStatus_v5 *out) {
@@ -111,6 +114,7 @@ dcgmReturn_t dcgmGetNvLinkP2PStatus(dcgmHandle_t h, dcgmNvLinkP2PStatus_v1 *out)
 	for (int i = 0; i < S->entity_count && n < DCGM_MAX_NUM_DEVICES; i++)
 		if (S->entities[i].kind == DCGM_FE_GPU) ids[n++] = S->entities[i].id;
 	out->numGpus = n;
+	LIE(out->numGpus);
 	for (unsigned a = 0; a < n; a++) {
 		out->gpus[a].entityId = (dcgm_field_eid_t)ids[a];
 		for (unsigned b = 0; b < n; b++) out->gpus[a].linkStatus[b] = (dcgmNvLinkGpuP2PStatus_t)S->peers[ids[a]][ids[b]];
@@ -127,6 +131,7 @@ dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t h, dcgmProfGetMetricG
 	for (int i = 0; i < S->metric_count; i++)
 		if (S->metrics[i].gpu == out->gpuId && out->numMetricGroups < DCGM_PROF_MAX_NUM_GROUPS_V2)
 			out->metricGroups[out->numMetricGroups++] = S->metrics[i].group;
+	if (out->numMetricGroups) LIE(out->metricGroups[0].numFieldIds), LIE(out->numMetricGroups);
 	return leave(out->numMetricGroups ? DCGM_ST_OK : DCGM_ST_PROFILING_NOT_SUPPORTED);
 }
 
@@ -155,6 +160,7 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t id, dcgmHealthResponse
 		o->entityInfo = (dcgmGroupEntityPair_t){(dcgm_field_entity_group_t)in->of.kind, (dcgm_field_eid_t)in->of.id};
 		if (o->health > out->overallHealth) out->overallHealth = o->health;
 	}
+	LIE(out->incidentCount);
 	return leave(DCGM_ST_OK);
 }
 

@@ -42,6 +42,7 @@ static void read_engine(struct state *s, struct line *l) {
 		else s->unlisted[kind] = (int)integer(l);
 	} else if (!strcmp(key, "links")) s->links_version = (int)integer(l);
 	else if (!strcmp(key, "order")) s->order = (int)integer(l);
+	else if (!strcmp(key, "counts")) s->counts = (unsigned)integer(l);
 	else if (!strcmp(key, "epoch")) s->epoch = (int64_t)integer(l);
 	else if (!strcmp(key, "first")) s->first = (int64_t)integer(l);
 	else fail(l, "an engine has no \"%s\"", key);
@@ -49,7 +50,7 @@ static void read_engine(struct state *s, struct line *l) {
 
 static int field_of(struct line *l) {
 	uint64_t id = integer(l);
-	if (id == 0 || id > 65535) fail(l, "%s", "fields are from 1 to 65535");
+	if (id == 0 || id >= MAX_FIELDS) fail(l, "%s", "fields are from 1 to 4095");
 	return (int)id;
 }
 

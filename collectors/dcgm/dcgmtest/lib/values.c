@@ -84,7 +84,7 @@ struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 
 // look is the newest value: as the engine's cache has it, or live.
 struct answer look(int kind, int64_t id, int field, bool live) {
-	struct answer a = {.status = DCGM_ST_NOT_WATCHED, .type = S->types[field], .text = ""};
+	struct answer a = {.status = DCGM_ST_NOT_WATCHED, .type = field < MAX_FIELDS ? S->types[field] : 0, .text = ""};
 	int64_t start, every, now = now_micros(), frozen = frozen_at(kind, id);
 	if (frozen < now) now = frozen;
 	make_blank(&a, 0);

@@ -35,7 +35,7 @@ func TestDecodeAnotherHand(t *testing.T) {
 		{gpumetrics.TemperatureEdge, 0}: 53, {gpumetrics.TemperatureHotspot, 0}: 64, {gpumetrics.TemperatureMem, 0}: 60,
 		{gpumetrics.TemperatureHBM, 0}: 60, {gpumetrics.TemperatureHBM, 3}: 60, {gpumetrics.TemperatureVRSoc, 0}: 44,
 		{gpumetrics.AverageGfxActivity, 0}: 60, {gpumetrics.AverageUmcActivity, 0}: 36, {gpumetrics.AverageMMActivity, 0}: 0,
-		{gpumetrics.AverageSocketPower, 0}: 366, {gpumetrics.EnergyAccumulator, 0}: 1000000, {gpumetrics.CurrentGfxclk, 0}: 1220,
+		{gpumetrics.AverageSocketPower, 0}: 366, {gpumetrics.EnergyByASIC, 0}: 1000000, {gpumetrics.CurrentGfxclk, 0}: 1220,
 		{gpumetrics.CurrentSocclk, 0}: 1090, {gpumetrics.CurrentUclk, 0}: 1600, {gpumetrics.PCIeLinkWidth, 0}: 16,
 		{gpumetrics.PCIeLinkSpeed, 0}: 16, {gpumetrics.VoltageGfx, 0}: 800, {gpumetrics.IndepThrottleStatus, 0}: 0,
 		{gpumetrics.CurrentSocketPower, 0}: nan, {gpumetrics.XGMIReadAcc, 0}: nan,

@@ -1,7 +1,9 @@
-// Package gpumetrics decodes the gpu_metrics file of the amdgpu driver: one
-// binary structure with what a GPU's firmware measures, whose layout depends on
-// the revision in its header. Every revision is decoded as exactly that; an
-// unknown one is refused, because members move between revisions.
+// Package gpumetrics decodes the gpu_metrics file of the amdgpu driver: what a
+// GPU's firmware measures. Up to revision 1.8 it is one binary structure, whose
+// layout depends on the revision in its header. Every revision is decoded as exactly
+// that; an unknown one is refused, because members move between revisions. From 1.9
+// on it is a list of attributes that describe themselves: those that are not known
+// are counted and left out.
 //
 // A Decoder is shared by all GPUs and immutable; each GPU has Metrics of its own,
 // which are used by one goroutine at a time. Decoding allocates nothing.
@@ -42,11 +44,12 @@ func ReadHeader(file []byte) (Header, error) {
 // Decoder knows the layouts.
 type Decoder struct {
 	layouts []layout
+	list    layout             // of 1.9
 	start   [fields + 1]uint16 // first word of each field in Metrics
 }
 
-// New returns a Decoder of revisions 1.0 to 1.8 (boards), 2.0 to 2.4 and 3.0
-// (APUs). From 1.9 on the file is a list of attributes, which is not decoded.
+// New returns a Decoder of revisions 1.0 to 1.9 (boards), 2.0 to 2.4 and 3.0
+// (APUs), and of revision 1.1 of a partition's file.
 func New() *Decoder {
 	d := &Decoder{}
 	for f := range fields {
@@ -75,6 +78,10 @@ func New() *Decoder {
 		add(2, c, func(b *builder) { v20(b, c) })
 	}
 	add(3, 0, v30)
+	list := newBuilder(&d.start, 1, 9)
+	list.unit(0.1, PCIeLinkSpeed)
+	d.list = list.l
+	d.list.listed = true
 	return d
 }
 
@@ -93,25 +100,65 @@ func (d *Decoder) find(h Header) *layout {
 // Decode reads a file into m. Bytes behind the size in the header are ignored.
 func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	m.Reset()
-	h, err := ReadHeader(file)
+	file, h, err := whole(file)
 	if err != nil {
 		return err
 	}
-	if int(h.Size) > len(file) {
-		return ErrShort
-	}
-	l := d.find(h)
-	if l == nil {
+	switch l := d.find(h); {
+	case h.Format == d.list.format && h.Content == d.list.content:
+		if err := d.decodeList(file, m); err != nil {
+			return err
+		}
+	case l == nil:
 		return ErrRevision
+	default:
+		m.begin(d, l)
+		for _, r := range l.runs {
+			m.read(r, file)
+		}
 	}
-	m.begin(d, l)
-	for _, r := range l.runs {
-		m.read(r, file)
+	m.clean()
+	return nil
+}
+
+// whole cuts a file to the size that its header says.
+func whole(file []byte) ([]byte, Header, error) {
+	h, err := ReadHeader(file)
+	if err == nil && int(h.Size) > len(file) {
+		err = ErrShort
 	}
+	if err != nil {
+		return nil, h, err
+	}
+	return file[:h.Size], h, nil
+}
+
+// clean takes out what only looks like a value.
+func (m *Metrics) clean() {
+	at := func(f Field) *uint64 { return &m.words[m.start[f]] }
 	// Drivers of boards that count no energy put all ones of 32 bits into a member
 	// of 64 (UINT_MAX in smu_v14_0_2_ppt.c).
-	if energy := &m.words[d.start[EnergyAccumulator]]; *energy == math.MaxUint32 {
-		*energy = NA
+	for _, f := range [...]Field{EnergyAccumulator, EnergyByASIC} {
+		if *at(f) == math.MaxUint32 {
+			*at(f) = NA
+		}
 	}
-	return nil
+	// An idle MI300X under amdgpu 6.10.5 shows the count of all cycles as the
+	// residency of three reasons: that is no residency. Firmware may count on while
+	// the driver copies.
+	const meanwhile = 16
+	if cycles := *at(AccumulationCounter); cycles != NA && cycles > meanwhile {
+		for f := ProchotResidency; f <= HBMThmResidency; f++ {
+			if r := *at(f); max(r, cycles)-min(r, cycles) <= meanwhile {
+				*at(f) = NA
+			}
+		}
+	}
+	// 2 is AMDGPU_XGMI_LINK_NA: a virtual function does not know.
+	links := m.words[m.start[XGMILinkStatus]:m.start[XGMILinkStatus+1]]
+	for i, v := range links {
+		if v > 1 {
+			links[i] = NA
+		}
+	}
 }

@@ -27,7 +27,7 @@ func odd(s *rocmtest.State) {
 		s.XGMIRead[i], s.XGMIWrite[i], s.XGMIUp[i] = 5000+uint64(i), 5100+uint64(i), uint64(i%2)
 	}
 	s.Throttle = 1<<36 | 1<<3
-	s.Cycles, s.Prochot, s.PPT, s.SocketThermal, s.VRThermal, s.HBMThermal = 6001, 6002, 6003, 6004, 6005, 6006
+	s.Cycles, s.Prochot, s.PPT, s.SocketThermal, s.VRThermal, s.HBMThermal = 6101, 6002, 6003, 6004, 6005, 6006
 	s.BelowLimit = 7000
 	for i := range s.VCN {
 		s.VCN[i] = 21 + uint64(i)
@@ -71,13 +71,17 @@ func expected(revision string) map[reading]float64 {
 		}
 	}
 	board, socket := strings.HasPrefix(revision, "1"), revision >= "1.4" && revision < "2"
+	energy := gpumetrics.EnergyAccumulator
+	if !socket {
+		energy = gpumetrics.EnergyByASIC
+	}
 	if board {
+		set(energy, 3001)
 		set(gpumetrics.TemperatureHotspot, 62)
 		set(gpumetrics.TemperatureMem, 63)
 		set(gpumetrics.TemperatureVRSoc, 64)
 		set(gpumetrics.AverageGfxActivity, 51)
 		set(gpumetrics.AverageUmcActivity, 52)
-		set(gpumetrics.EnergyAccumulator, 3001)
 		set(gpumetrics.PCIeLinkWidth, 16)
 		set(gpumetrics.CurrentGfxclk, 1001)
 		set(gpumetrics.CurrentUclk, 1002)
@@ -111,6 +115,7 @@ func expected(revision string) map[reading]float64 {
 	}
 	if board && !socket && revision > "1.0" {
 		set(gpumetrics.TemperatureHBM, nan, nan, nan, nan) // a Radeon has none
+		set(gpumetrics.EnergyAccumulator, nan)             // of what unit is for the reader to know
 	}
 	if board && revision >= "1.2" {
 		set(gpumetrics.FirmwareTimestamp, 3004)
@@ -153,8 +158,11 @@ func expected(revision string) map[reading]float64 {
 		w[reading{gpumetrics.JPEGActivity, 0}] = 31
 		w[reading{gpumetrics.JPEGActivity, 31}] = 62
 	}
-	if socket && revision >= "1.6" {
+	if socket && revision >= "1.6" && revision < "1.9" {
 		partitioned(revision, w)
+	}
+	if revision == "1.9" {
+		listed(w)
 	}
 	if strings.HasPrefix(revision, "2") || strings.HasPrefix(revision, "3") {
 		set(gpumetrics.TemperatureGfx, 61)
@@ -187,10 +195,6 @@ func expected(revision string) map[reading]float64 {
 	}
 	if revision == "3.0" {
 		set(gpumetrics.AverageSocketPower, 54)
-		set(gpumetrics.ResidencyProchot, 6002)
-		set(gpumetrics.ResidencySPL, 0)
-		set(gpumetrics.ResidencySPPT, 6003)
-		set(gpumetrics.ResidencyThmGfx, 6004)
 	}
 	return w
 }
@@ -200,7 +204,7 @@ func expected(revision string) map[reading]float64 {
 func partitioned(revision string, w map[reading]float64) {
 	nan := math.NaN()
 	for f, v := range map[gpumetrics.Field]float64{
-		gpumetrics.AccumulationCounter: 6001, gpumetrics.ProchotResidency: 6002, gpumetrics.PPTResidency: 6003,
+		gpumetrics.AccumulationCounter: 6101, gpumetrics.ProchotResidency: 6002, gpumetrics.PPTResidency: 6003,
 		gpumetrics.SocketThmResidency: 6004, gpumetrics.VRThmResidency: 6005, gpumetrics.HBMThmResidency: 6006,
 		gpumetrics.NumPartition: 2, gpumetrics.PCIeOtherEnd: 4001, gpumetrics.VCNActivity: nan,
 	} {
@@ -246,8 +250,26 @@ func partitioned(revision string, w map[reading]float64) {
 	}
 }
 
+// listed is what the list of 1.9 says of the same board: its engines are not divided.
+func listed(w map[reading]float64) {
+	nan := math.NaN()
+	for f, v := range map[gpumetrics.Field]float64{
+		gpumetrics.AccumulationCounter: 6101, gpumetrics.ProchotResidency: 6002, gpumetrics.PPTResidency: 6003,
+		gpumetrics.SocketThmResidency: 6004, gpumetrics.VRThmResidency: 6005, gpumetrics.HBMThmResidency: 6006,
+		gpumetrics.NumPartition: nan, gpumetrics.PCIeOtherEnd: 4001, gpumetrics.VCNActivity: nan, gpumetrics.MemMaxBandwidth: 5300,
+		gpumetrics.XGMILinkStatus: 0, gpumetrics.XCPGfxBusy: 51, gpumetrics.XCPGfxBusyAcc: 3002, gpumetrics.XCPVCNBusy: 21, gpumetrics.XCPJPEGBusy: 31,
+		gpumetrics.XCPBelowLimitPPT: 7000, gpumetrics.XCPBelowLimitThm: 3500, gpumetrics.XCPLowUtilization: 1750, gpumetrics.XCPBelowLimitTotal: 10500,
+		gpumetrics.XCPBelowHostLimit: nan, gpumetrics.TemperatureHBM: nan,
+	} {
+		w[reading{f, 0}] = v
+	}
+	w[reading{gpumetrics.XCPGfxBusy, 7}], w[reading{gpumetrics.XCPGfxBusy, 8}] = 51, nan
+	w[reading{gpumetrics.XCPJPEGBusy, 39}], w[reading{gpumetrics.XCPJPEGBusy, 40}] = 70, nan
+	w[reading{gpumetrics.XGMILinkStatus, 7}] = 1
+}
+
 func revisions() []string {
-	return []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "2.0", "2.1", "2.2", "2.3", "2.4", "3.0"}
+	return []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.0", "2.1", "2.2", "2.3", "2.4", "3.0"}
 }
 
 // The encoder was written from the kernel's structures a second time, so a
@@ -278,7 +300,7 @@ func TestEarly16(t *testing.T) {
 	put16 := func(at int, v uint16) { binary.LittleEndian.PutUint16(b[at:], v) }
 	put16(4, 62)                                   // temperature_hotspot
 	put16(16, 21)                                  // vcn_activity[0]
-	binary.LittleEndian.PutUint32(b[104:], 6001)   // accumulation_counter
+	binary.LittleEndian.PutUint32(b[104:], 6101)   // accumulation_counter
 	binary.LittleEndian.PutUint64(b[160:], 800000) // pcie_bandwidth_inst, Mb/s
 	put16(376, 1002)                               // current_uclk
 	m := new(gpumetrics.Metrics)
@@ -286,7 +308,7 @@ func TestEarly16(t *testing.T) {
 		t.Fatal(err)
 	}
 	for f, want := range map[gpumetrics.Field]float64{
-		gpumetrics.TemperatureHotspot: 62, gpumetrics.VCNActivity: 21, gpumetrics.AccumulationCounter: 6001,
+		gpumetrics.TemperatureHotspot: 62, gpumetrics.VCNActivity: 21, gpumetrics.AccumulationCounter: 6101,
 		gpumetrics.PCIeBandwidthInst: 100, gpumetrics.CurrentUclk: 1002,
 	} {
 		if got := m.Float(f, 0); got != want {
@@ -308,7 +330,7 @@ func TestNoEnergy(t *testing.T) {
 		if err := d.Decode(b, m); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Raw(gpumetrics.EnergyAccumulator, 0); got != want {
+		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != want {
 			t.Errorf("energy %#x is read as %#x", energy, got)
 		}
 	}
@@ -337,7 +359,7 @@ func TestRefused(t *testing.T) {
 	f("empty", nil, gpumetrics.ErrShort)
 	f("torn header", good[:3], gpumetrics.ErrShort)
 	f("torn", good[:119], gpumetrics.ErrShort)
-	f("newer revision", with(3, 9), gpumetrics.ErrRevision)
+	f("newer revision", with(3, 10), gpumetrics.ErrRevision)
 	f("unknown format", with(2, 4), gpumetrics.ErrRevision)
 	f("size of another revision", with(0, 104), gpumetrics.ErrRevision)
 	f("size 0", with(0, 0), gpumetrics.ErrRevision)
@@ -359,7 +381,7 @@ func TestWraps(t *testing.T) {
 
 func TestDecodeAllocatesNothing(t *testing.T) {
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	for _, revision := range []string{"1.3", "1.8", "3.0"} {
+	for _, revision := range []string{"1.3", "1.8", "1.9", "3.0"} {
 		b := file(t, revision)
 		if n := testing.AllocsPerRun(100, func() {
 			if d.Decode(b, m) != nil || d.Decode(b[:2], m) == nil {
@@ -407,7 +429,7 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	for _, revision := range []string{"1.3", "1.5", "1.8"} {
+	for _, revision := range []string{"1.3", "1.5", "1.8", "1.9"} {
 		blob := file(b, revision)
 		b.Run(revision, func(b *testing.B) {
 			b.ReportAllocs()

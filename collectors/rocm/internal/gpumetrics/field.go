@@ -13,7 +13,7 @@ const (
 	TemperatureVRGfx                // °C, voltage regulator
 	TemperatureVRSoc                // °C
 	TemperatureVRMem                // °C
-	TemperatureHBM                  // °C, [4] stacks
+	TemperatureHBM                  // °C, [8] stacks
 	TemperatureGfx                  // °C, of an APU
 	TemperatureSoc                  // °C, of an APU
 
@@ -27,7 +27,8 @@ const (
 	CurrentSocketPower // W
 	AverageGfxPower    // W, of an APU's graphics
 
-	EnergyAccumulator  // counter, 2⁻¹⁶ J
+	EnergyAccumulator  // counter, 2⁻¹⁶ J, 64 bits: of MI300 and later (1.4 and later)
+	EnergyByASIC       // counter of 1.0 to 1.3: unit and width depend on the ASIC; of MI200 as above
 	SystemClockCounter // counter, ns, the driver's clock
 	FirmwareTimestamp  // counter, 10 ns
 	GfxActivityAcc     // counter, percent × ms
@@ -74,7 +75,7 @@ const (
 	PCIeOtherEnd      // counter, recoveries that the link's other end asked for
 	XGMIReadAcc       // counter, kB, [8] links
 	XGMIWriteAcc      // counter, kB, [8] links
-	XGMILinkStatus    // 1 = up, [8] links
+	XGMILinkStatus    // 1 = up, 0 = down, [8] links
 
 	MemMaxBandwidth     // GB/s
 	AccumulationCounter // counter, cycles of the residencies
@@ -96,20 +97,13 @@ const (
 	XCPBelowLimitThm         // counter, for heat, [8 × 8]
 	XCPLowUtilization        // counter, for want of work, [8 × 8]
 	XCPBelowLimitTotal       // counter, for any reason, [8 × 8]
-	ResidencyProchot         // counter of an APU, as all that follow
-	ResidencySPL             // counter, sustained power limit
-	ResidencyFPPT            // counter, fast power limit
-	ResidencySPPT            // counter, slow power limit
-	ResidencyThmCore         // counter
-	ResidencyThmGfx          // counter
-	ResidencyThmSoc          // counter
 	fields                   // how many there are
 	none               Field = 255
 )
 
 // Bounds of the arrays.
 const (
-	HBMStacks  = 4
+	HBMStacks  = 8
 	XGMILinks  = 8
 	GfxClocks  = 8
 	Clocks     = 4

@@ -13,6 +13,7 @@ type layout struct {
 	runs            []run
 	scale           [fields]float64
 	width           [fields]uint8 // bytes; 0 = the revision does not have the field
+	listed          bool          // the file is a list of attributes: no runs, no widths
 }
 
 // run is a row of members of one width that land side by side in Metrics.
@@ -85,29 +86,42 @@ func (b *builder) done() layout {
 }
 
 // words is the sum of Len over all fields.
-const words = 949
+const words = 947
 
 // Metrics is what one file said. The zero value has nothing.
 type Metrics struct {
-	words  [words]uint64
-	layout *layout // nil: nothing is available
-	filled *layout // whose members are in words
-	start  *[fields + 1]uint16
+	words   [words]uint64
+	width   [fields]uint8 // bytes of a member; 0 = the file does not have the field
+	layout  *layout       // nil: nothing is available
+	filled  *layout       // whose members are in words
+	start   *[fields + 1]uint16
+	unknown int
 }
 
 // begin makes room for a file of a layout. What the layout does not have of an
-// array's elements is not available.
+// array's elements is not available; a list may have others each time.
 func (m *Metrics) begin(d *Decoder, l *layout) {
-	if m.filled != l {
-		for i := range m.words {
-			m.words[i] = NA
-		}
+	if m.filled != l || l.listed {
+		m.blank(0, words)
 	}
-	m.layout, m.filled, m.start = l, l, &d.start
+	m.layout, m.filled, m.start, m.width, m.unknown = l, l, &d.start, l.width, 0
+}
+
+func (m *Metrics) blank(from, to uint16) {
+	for i := from; i < to; i++ {
+		m.words[i] = NA
+	}
 }
 
 // Reset forgets everything: all values are not available.
-func (m *Metrics) Reset() { m.layout = nil }
+func (m *Metrics) Reset() { m.layout, m.unknown = nil, 0 }
+
+// Unknown is how many attributes of the file were not decoded.
+func (m *Metrics) Unknown() int { return m.unknown }
+
+// Listed reports whether the file is a list of attributes: then what partitions do
+// is in files of their own.
+func (m *Metrics) Listed() bool { return m.layout != nil && m.layout.listed }
 
 // read widens a row of members. All ones stay all ones.
 func (m *Metrics) read(r run, file []byte) {
@@ -138,10 +152,10 @@ func widen(v, ones uint64) uint64 {
 
 // Has reports whether the file's revision has the field at all, be its values
 // available or not.
-func (m *Metrics) Has(f Field) bool { return m.layout != nil && f < fields && m.layout.width[f] > 0 }
+func (m *Metrics) Has(f Field) bool { return m.layout != nil && f < fields && m.width[f] > 0 }
 
 // Wraps reports whether the field is a counter of 32 bits in this revision.
-func (m *Metrics) Wraps(f Field) bool { return m.Has(f) && m.layout.width[f] == 4 }
+func (m *Metrics) Wraps(f Field) bool { return m.Has(f) && m.width[f] == 4 }
 
 // Raw returns element i of the field as the file has it, NA if it has not.
 func (m *Metrics) Raw(f Field, i int) uint64 {

@@ -7,7 +7,7 @@ func v10(b *builder) {
 	b.u64(SystemClockCounter)
 	b.temperatures()
 	b.u16(AverageGfxActivity, AverageUmcActivity, AverageMMActivity, AverageSocketPower)
-	b.u32(EnergyAccumulator)
+	b.u32(EnergyByASIC)
 	b.boardClocks()
 	b.u32(ThrottleStatus)
 	b.u16(FanSpeed)
@@ -19,13 +19,13 @@ func v10(b *builder) {
 func v11(b *builder, content uint8) {
 	b.temperatures()
 	b.u16(AverageGfxActivity, AverageUmcActivity, AverageMMActivity, AverageSocketPower)
-	b.u64(EnergyAccumulator, SystemClockCounter)
+	b.u64(EnergyByASIC, SystemClockCounter)
 	b.boardClocks()
 	b.u32(ThrottleStatus)
 	b.u16(FanSpeed, PCIeLinkWidth, PCIeLinkSpeed)
 	b.skip(2, 1)
 	b.u32(GfxActivityAcc, MemActivityAcc)
-	b.u16s(HBMStacks, TemperatureHBM)
+	b.u16s(4, TemperatureHBM)
 	b.unit(0.1, PCIeLinkSpeed)
 	if content >= 2 {
 		b.u64(FirmwareTimestamp)
@@ -167,7 +167,8 @@ func (b *builder) partition(content uint8, i int) {
 // hundredths of a degree, power of the graphics in milliwatts, clocks in MHz.
 // Not read are activities (percent, or hundredths of it), power of the socket
 // (Renoir's firmware changed from W to mW) and fan duty: the driver brings these
-// to one unit in gpu_busy_percent and hwmon.
+// to one unit in gpu_busy_percent and hwmon. The residencies of 3.0 are not read
+// either: the kernel calls them "ASIC dependent" and nothing counts all cycles.
 
 func v20(b *builder, content uint8) {
 	if content == 0 {
@@ -233,8 +234,7 @@ func v30(b *builder) {
 	b.skip(2, 2)
 	b.u16(AverageFclk, AverageVclk0, AverageUclk)
 	b.skip(2, 1+16+2)
-	b.u32(ResidencyProchot, ResidencySPL, ResidencyFPPT, ResidencySPPT, ResidencyThmCore, ResidencyThmGfx, ResidencyThmSoc)
-	b.skip(4, 1)
+	b.skip(4, 7+1) // residencies in a unit that no source names; a filter's time
 	b.unit(0.01, TemperatureGfx, TemperatureSoc)
 	b.unit(0.001, AverageSocketPower, AverageGfxPower)
 }

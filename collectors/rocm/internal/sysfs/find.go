@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +40,9 @@ type Options struct {
 type Reader struct {
 	o       Options
 	decoder *gpumetrics.Decoder
+
+	mu      sync.Mutex
+	refused map[gpumetrics.Header]error // revisions of gpu_metrics that were logged
 }
 
 // New returns a reader and touches nothing.
@@ -49,7 +53,7 @@ func New(o Options) *Reader {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Reader{o: o, decoder: gpumetrics.New()}
+	return &Reader{o: o, decoder: gpumetrics.New(), refused: map[gpumetrics.Header]error{}}
 }
 
 // path returns a path below /sys.
@@ -60,6 +64,7 @@ type Found struct {
 	GPUs    []GPU    // in order of PCI address
 	Driver  string   // version of amdgpu: its own, else the kernel's release
 	LeftOut []string // cards that are not among GPUs, each with the reason
+	Hidden  int      // devices of KFD that this process may not see: its control group may not use them
 }
 
 // Find finds the GPUs that amdgpu drives. The order of PCI addresses is that of
@@ -84,8 +89,7 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 		}
 	}
 	slices.SortStableFunc(boards, func(a, b GPU) int { return cmp.Compare(a.PCI, b.PCI) })
-	r.attach(boards)
-	f := Found{Driver: r.driverVersion()}
+	f := Found{Driver: r.driverVersion(), Hidden: r.attach(boards)}
 	f.GPUs, f.LeftOut = distinct(boards)
 	return f, nil
 }
@@ -180,7 +184,8 @@ func (r *Reader) board(card string) (GPU, bool) {
 	b.UniqueID = uniqueID(dir)
 	b.Serial, b.VBIOS = text(dir, "serial_number"), text(dir, "vbios_version")
 	b.Compute, b.Memory = text(dir, "current_compute_partition"), text(dir, "current_memory_partition")
-	b.Model = r.model(dir, uint16(number(dir, "device")))
+	b.Device = uint16(number(dir, "device"))
+	b.Model = r.model(dir, b.Device)
 	for _, n := range names(filepath.Join(dir, "drm")) {
 		if isNode(n, "renderD") {
 			b.Render = n
@@ -202,18 +207,26 @@ func number(dir, name string) uint64 {
 // text is a short file of a directory without white space around it and without
 // invalid UTF-8, "" if it cannot be read.
 func text(dir, name string) string {
+	t, _ := readText(dir, name)
+	return t
+}
+
+func readText(dir, name string) (string, error) {
 	const enough = 4096
 	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer func() { _ = f.Close() }() // read only
 	buf := make([]byte, enough)
 	n, err := f.Read(buf)
-	if err != nil || n == enough {
-		return ""
+	switch {
+	case err != nil:
+		return "", err
+	case n == enough:
+		return "", ErrHuge
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(trim(buf[:n])), ""))
+	return strings.TrimSpace(strings.ToValidUTF8(string(trim(buf[:n])), "")), nil
 }
 
 // driver is the name of the driver of a device, by the link that the kernel
@@ -279,9 +292,16 @@ func names(dir string) []string {
 
 const topology = "class/kfd/kfd/topology/nodes"
 
-// attach gives each board its nodes of the compute side.
-func (r *Reader) attach(boards []GPU) {
-	nodes := r.nodes()
+// attach gives each board its nodes of the compute side, and returns how many nodes
+// are hidden.
+func (r *Reader) attach(boards []GPU) (hidden int) {
+	nodes, hidden := r.nodes()
+	addresses := map[location]bool{}
+	for i := range boards {
+		if at, ok := parsePCI(boards[i].PCI); ok {
+			addresses[at] = true
+		}
+	}
 	for i := range boards {
 		b := &boards[i]
 		at, ok := parsePCI(b.PCI)
@@ -289,17 +309,28 @@ func (r *Reader) attach(boards []GPU) {
 			continue
 		}
 		for _, n := range nodes {
-			if n.at.domain != at.domain || n.at.bus != at.bus || n.at.device != at.device || len(b.Instances) == maxInstances {
+			if n.at.domain != at.domain || n.at.bus != at.bus || n.at.device != at.device {
 				continue
 			}
-			n.instance.ID = len(b.Instances)
+			if n.at.function != at.function { // a partition with kernels before Linux 6.5, or another virtual function
+				if addresses[n.at] {
+					continue
+				}
+				n.partition = n.at.function - at.function
+			}
+			if n.partition >= maxInstances || b.instance(int(n.partition)) >= 0 {
+				continue
+			}
+			n.instance.ID = int(n.partition)
 			if n.instance.Render == "" {
 				n.instance.Render = b.Render
 			}
 			n.instance.Name = r.platformDevice(n.instance.Render)
 			b.Instances = append(b.Instances, n.instance)
 		}
+		slices.SortFunc(b.Instances, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
 	}
+	return hidden
 }
 
 // platformDevice is the device that a render node of a partition belongs to,
@@ -314,44 +345,54 @@ func (r *Reader) platformDevice(render string) string {
 
 // node is one directory of the topology.
 type node struct {
-	at       location
-	instance Instance
+	at        location
+	partition uint64 // as the upper bits have it
+	instance  Instance
 }
 
-// nodes lists the GPUs of the topology in its order, which is that of partitions.
-func (r *Reader) nodes() []node {
-	var list []node
+// nodes lists the GPUs of the topology in its order, and counts those that are hidden.
+func (r *Reader) nodes() (list []node, hidden int) {
 	for _, name := range names(r.path(topology)) {
 		n, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if x, ok := readNode(r.nodeDir(n)); ok {
+		x, err := readNode(r.nodeDir(n))
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			hidden++
+		case err == nil && x.instance.KFD != 0:
 			x.instance.Node = n
 			list = append(list, x)
 		}
 	}
 	slices.SortFunc(list, func(a, b node) int { return cmp.Compare(a.instance.Node, b.instance.Node) })
-	return list
+	return list, hidden
 }
 
 func (r *Reader) nodeDir(node int) string {
 	return filepath.Join(r.path(topology), strconv.Itoa(node))
 }
 
-// readNode reads a node. One of a processor has gpu_id 0, and the properties of
-// one that this process may not use, by its device cgroup, are empty.
-func readNode(dir string) (node, bool) {
-	id := number(dir, "gpu_id")
-	p := properties(text(dir, "properties"))
-	if id == 0 || len(p) == 0 {
-		return node{}, false
+// readNode reads a node. One of a processor has gpu_id 0. Reading gpu_id and
+// properties of a GPU whose render node this process may not use, by its device control
+// group, is not permitted (node_show in kfd_topology.c).
+func readNode(dir string) (node, error) {
+	gpu, err := readText(dir, "gpu_id")
+	if err != nil {
+		return node{}, err
 	}
-	n := node{at: locate(p["location_id"], p["domain"]), instance: Instance{KFD: id, Units: units(p)}}
+	id, _ := ParseUint([]byte(gpu))
+	all, err := readText(dir, "properties")
+	if err != nil || id == 0 {
+		return node{}, err
+	}
+	p := properties(all)
+	n := node{at: locate(p["location_id"], p["domain"]), partition: p["location_id"] >> 28 & 0xf, instance: Instance{KFD: id, Units: units(p)}}
 	if minor := p["drm_render_minor"]; minor > 0 {
 		n.instance.Render = "renderD" + strconv.FormatUint(minor, 10)
 	}
-	return n, true
+	return n, nil
 }
 
 // units is the number of compute units, 0 if that is not known.
@@ -362,8 +403,9 @@ func units(p map[string]uint64) int {
 	return int(p["simd_count"] / p["simd_per_cu"])
 }
 
-// locate decodes location_id: bus, device, function. What else is in it is the
-// partition, in bits 28 to 31 or, with older kernels, in those of the function.
+// locate decodes location_id: bus, device, function. Kernels of Linux 6.5 and later
+// have the partition in bits 28 to 31, older ones added it to the function
+// (kfd_topology_add_device in kfd_topology.c).
 func locate(id, domain uint64) location {
 	return location{domain: domain, bus: id >> 8 & 0xff, device: id >> 3 & 0x1f, function: id & 7}
 }

@@ -37,7 +37,7 @@ func TestFindMI250X(t *testing.T) {
 			PCI: g.PCI, Card: fmt.Sprintf("card%d", i+1), Render: fmt.Sprintf("renderD%d", 128+i),
 			Path:     filepath.Dir(g.Path("vendor")),
 			UniqueID: g.UniqueID, Serial: g.Serial, Model: "AMD INSTINCT MI250X (MCM) OAM AC MBA",
-			VBIOS:     "113-D65201-054",
+			VBIOS: "113-D65201-054", Device: 0x7408,
 			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110}},
 		})
 	}
@@ -187,15 +187,95 @@ func TestFindAbsurd(t *testing.T) {
 	if len(gpus) != 1 || len(gpus[0].Instances) != 1 || gpus[0].Instances[0].Units != 0 {
 		t.Errorf("%+v, want an instance with no known number of compute units", gpus)
 	}
-	dir := filepath.Dir(tree.GPUs[0].Path("kfd/properties"))
+	nodes := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
 	for i := range 40 {
-		if err := os.CopyFS(filepath.Join(filepath.Dir(dir), fmt.Sprint(100+i)), os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		addNode(t, nodes, 100+i, fmt.Sprintf("location_id %d\n", 16640|i<<28))
 	}
 	if gpus = find(t, tree); len(gpus[0].Instances) != maxInstances {
 		t.Errorf("%d instances, want %d", len(gpus[0].Instances), maxInstances)
 	}
+}
+
+// addNode adds a node to a topology.
+func addNode(t *testing.T, nodes string, number int, properties string) {
+	t.Helper()
+	dir := filepath.Join(nodes, fmt.Sprint(number))
+	err := errors.Join(os.MkdirAll(dir, 0o750),
+		os.WriteFile(filepath.Join(dir, "gpu_id"), fmt.Appendln(nil, 7000+number), 0o600), os.WriteFile(filepath.Join(dir, "properties"), []byte(properties), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The number of a partition is that of its location, whatever order nodes come in, and
+// whichever are hidden.
+func TestFindNumbersPartitionsByLocation(t *testing.T) {
+	f := func(what string, nodes []string, want ...int) {
+		t.Helper()
+		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1, Partition: "DPX"})
+		dir := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
+		for _, i := range tree.GPUs[0].Instances {
+			if err := os.RemoveAll(filepath.Join(dir, fmt.Sprint(i.Node))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, n := range nodes {
+			addNode(t, dir, 10+i, n+"\n")
+		}
+		var got []int
+		for _, i := range find(t, tree)[0].Instances {
+			got = append(got, i.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	at := func(partition int) string { return fmt.Sprintf("location_id %d", 0x4100|partition<<28) }
+	f("in order", []string{at(0), at(1)}, 0, 1)
+	f("in another order", []string{at(3), at(0), at(1)}, 0, 1, 3)
+	f("only the last", []string{at(3)}, 3)
+	f("in the bits of the function", []string{"location_id 16640", "location_id 16643"}, 0, 3)
+	f("one twice", []string{at(1), at(1)}, 1)
+	f("more than there are", []string{at(8), at(15), at(7)}, 7)
+	f("of another device", []string{"location_id 33024", at(2)}, 2)
+}
+
+// A virtual function has nodes of its own, no partitions of its neighbour.
+func TestFindVirtualFunctions(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2})
+	a, b := tree.GPUs[0], tree.GPUs[1]
+	const address = "0000:41:00.1"
+	dir := filepath.Dir(b.Path("vendor"))
+	moved := filepath.Join(filepath.Dir(dir), address)
+	err := errors.Join(os.Rename(dir, moved), os.Remove(tree.Path("class/drm/"+b.Card)), os.MkdirAll(tree.Path("class/drm/"+b.Card), 0o750),
+		os.Symlink(moved, tree.Path("class/drm/"+b.Card+"/device")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Remove(t, "kfd/properties")
+	addNode(t, filepath.Dir(filepath.Dir(a.Path("kfd/properties"))), b.Instances[0].Node, "location_id 16641\n")
+	for _, g := range find(t, tree) {
+		if len(g.Instances) != 1 || g.Instances[0].ID != 0 {
+			t.Errorf("%s has instances %+v, want the first alone", g.PCI, g.Instances)
+		}
+	}
+}
+
+// What KFD hides is counted; what it shows keeps its number.
+func TestFindHidden(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: "QPX"})
+	tree.GPUs[0].Hide(t, 0)
+	tree.GPUs[0].Hide(t, 2)
+	tree.AsUser(t, func() {
+		found, err := New(Options{Root: tree.Root}).Find(context.Background())
+		if err != nil || found.Hidden != 2 || len(found.GPUs) != 2 || len(found.GPUs[1].Instances) != 4 {
+			t.Fatalf("%+v, %v, want 2 hidden", found, err)
+		}
+		i := found.GPUs[0].Instances
+		if len(i) != 2 || i[0].ID != 1 || i[1].ID != 3 || i[1].KFD != tree.GPUs[0].Instances[3].KFD {
+			t.Errorf("instances %+v, want 1 and 3", i)
+		}
+	})
 }
 
 func TestFindEndsWithItsContext(t *testing.T) {

@@ -42,8 +42,7 @@ type Handle struct {
 
 	status  status
 	metrics File
-	refused error // gpu_metrics has an unknown revision, that of header
-	header  gpumetrics.Header
+	parts   []partFile // of partitions, which a list of attributes has in files of their own
 
 	sensors string // directory of hwmon, "" if there is none
 
@@ -51,6 +50,12 @@ type Handle struct {
 	now   time.Time
 	named time.Time // when the files got their paths; zero: they have none
 	gone  bool      // a file returned what those of a removed device return
+}
+
+// partFile is the file of a partition's engines.
+type partFile struct {
+	id   int
+	file File
 }
 
 // Open prepares to read the wanted readings of a GPU. No file is opened before
@@ -61,6 +66,12 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 		buf: make([]byte, bufferSize), metrics: NewFile(""),
 	}
 	h.pages.file = NewFile("")
+	if g.Partitioned() {
+		for _, i := range g.Instances {
+			path := filepath.Join(r.path("class/drm"), i.Render, "device/xcp/xcp_metrics")
+			h.parts = append(h.parts, partFile{i.ID, NewFile(path)})
+		}
+	}
 	if !exists(h.dir) { // a /sys of which not everything was passed to a container
 		h.dir = g.Path
 	}
@@ -277,18 +288,49 @@ func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	return h.decode(h.buf[:n], m)
 }
 
-// decode logs an unknown revision once, not at each tick.
+// decode decodes gpu_metrics, and for a divided GPU what its partitions do. If that is
+// in files of their own, one that cannot be read leaves its partition blank.
 func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	err := h.r.decoder.Decode(file, m)
-	if !errors.Is(err, gpumetrics.ErrRevision) {
+	if errors.Is(err, gpumetrics.ErrRevision) {
+		return h.r.refuse(&h.gpu, h.metrics.path, file)
+	}
+	if err != nil || !h.gpu.Partitioned() || !m.Listed() {
 		return err
 	}
-	if header, e := gpumetrics.ReadHeader(file); e == nil && (h.refused == nil || header != h.header) {
-		h.header = header
-		h.refused = fmt.Errorf("decode revision %d.%d with %d bytes: %w", header.Format, header.Content, header.Size, err)
-		h.r.o.Log.Warn("gpu_metrics is not read", zap.String("device", h.gpu.PCI), zap.String("file", h.metrics.path), zap.Error(h.refused))
+	m.ClearPartitions()
+	for i := range h.parts {
+		p := &h.parts[i]
+		n, err := p.file.ReadAt(h.buf, 0, h.now)
+		if err == nil {
+			err = h.r.decoder.DecodePartition(h.buf[:n], p.id, m)
+		}
+		if errors.Is(err, gpumetrics.ErrRevision) {
+			_ = h.r.refuse(&h.gpu, p.file.path, h.buf[:n]) // logged; Metrics counts it
+		}
 	}
-	return h.refused
+	return nil
+}
+
+// refuse returns the error for a revision that is not decoded, and logs it once, not
+// for each GPU and tick.
+func (r *Reader) refuse(g *GPU, path string, file []byte) error {
+	header, err := gpumetrics.ReadHeader(file)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused[header] == nil {
+		const most = 100 // a driver that makes up revisions costs no memory
+		if len(r.refused) == most {
+			return gpumetrics.ErrRevision
+		}
+		r.refused[header] = fmt.Errorf("decode revision %d.%d with %d bytes: %w", header.Format, header.Content, header.Size, gpumetrics.ErrRevision)
+		r.o.Log.Warn("gpu_metrics is not read: values come from hwmon and other files only", zap.String("device", g.PCI),
+			zap.String("file", path), zap.Error(r.refused[header]))
+	}
+	return r.refused[header]
 }
 
 // Bus reads pcie_bw, in which the driver sleeps for a second: bytes per second,
@@ -328,6 +370,9 @@ func (h *Handle) Close() error {
 	}
 	h.status.close()
 	h.metrics.Forget()
+	for i := range h.parts {
+		h.parts[i].file.Forget()
+	}
 	h.pages.file.Forget()
 	h.named = time.Time{}
 	return nil

@@ -206,18 +206,22 @@ const scanAfter = time.Second
 type processCell struct {
 	cell     int
 	kind     Kind
-	instance int // Whole: all of them
+	instance int // position among the GPU's; Whole: all of them
 }
 
 func (p *processCells) add(r *Reader, g *GPU, w Reading, cell int) {
-	if len(g.Instances) == 0 || int(w.Index) >= len(g.Instances) && w.Index != Whole {
+	instance := Whole
+	if w.Index != Whole {
+		instance = g.instance(int(w.Index))
+	}
+	if len(g.Instances) == 0 || instance < 0 {
 		return
 	}
 	if p.list == nil {
 		p.list = newProcessList(r, g)
 	}
 	p.units = p.units || w.Kind == ProcessUnits
-	p.cells = append(p.cells, processCell{cell, w.Kind, int(w.Index)})
+	p.cells = append(p.cells, processCell{cell, w.Kind, instance})
 }
 
 func (p *processCells) has(r *Reader, has []bool) {

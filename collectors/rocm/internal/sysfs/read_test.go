@@ -207,7 +207,7 @@ func TestMetrics(t *testing.T) {
 		if err := f.h.Metrics(m); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Raw(gpumetrics.EnergyAccumulator, 0); got != g.State.Energy {
+		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != g.State.Energy {
 			t.Errorf("energy %d, want %d", got, g.State.Energy)
 		}
 	}
@@ -219,7 +219,7 @@ func TestMetrics(t *testing.T) {
 		t.Helper()
 		g.Set(t, "gpu_metrics", text)
 		for range 3 {
-			if err := f.h.Metrics(m); !errors.Is(err, want) || m.Has(gpumetrics.EnergyAccumulator) {
+			if err := f.h.Metrics(m); !errors.Is(err, want) || m.Has(gpumetrics.EnergyByASIC) {
 				t.Fatalf("Metrics = %v, want %v", err, want)
 			}
 		}
@@ -231,11 +231,11 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("logged: %v", logs.All())
 	}
 	newer := append([]byte(nil), file...)
-	newer[3] = 9
+	newer[3] = 10
 	refuse(string(newer), gpumetrics.ErrRevision)
 	newer[2] = 7
 	refuse(string(newer), gpumetrics.ErrRevision)
-	if logs.Len() != 2 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.9") {
+	if logs.Len() != 2 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.10") {
 		t.Errorf("logged: %v", logs.All())
 	}
 	g.Reset(t, "gpu_metrics")

@@ -8,6 +8,8 @@
 // Steady reading allocates nothing.
 package sysfs
 
+import "slices"
+
 // Kind is a quantity that has a file. What gpu_metrics has is not here: package
 // gpumetrics decodes it, whatever the source.
 type Kind uint8
@@ -134,6 +136,7 @@ type GPU struct {
 	Render string // "renderD128"
 	Path   string // resolved directory of the PCI device
 
+	Device   uint16 // PCI device id
 	UniqueID uint64 // 0: the board has none
 	Serial   string // of the package: two dies of one share it
 	Model    string // market name, or what comes closest
@@ -141,9 +144,20 @@ type GPU struct {
 
 	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" where boards have none
 	Memory  string // current_memory_partition: "NPS1" …
-	// Instances are the devices of the compute side in the order of partitions:
-	// one where the board is whole, none without KFD.
+	// Instances are the devices of the compute side in the order of partitions: one
+	// where the board is whole, none without KFD. Those that KFD hides are missing.
 	Instances []Instance
+}
+
+// Partitioned reports whether the board is divided, be all its partitions visible
+// or not.
+func (g *GPU) Partitioned() bool {
+	return g.Compute != "" && g.Compute != "SPX" || len(g.Instances) > 1
+}
+
+// instance is the position of a partition among Instances, -1 if it is not visible.
+func (g *GPU) instance(id int) int {
+	return slices.IndexFunc(g.Instances, func(i Instance) bool { return i.ID == id })
 }
 
 // Instance is one device of the compute side: a KFD node.

@@ -86,8 +86,8 @@ func originOf(r Reading) (origin, meaning) {
 		return clock(r.Index), meaning{parse: ParseDPM}
 	case ClockMax:
 		return clock(r.Index), meaning{parse: ParseDPMMax}
-	case Temperature:
-		return sensor(r.Index, "tempN_input"), meaning{parse: ParseFloat, scale: milli}
+	case Temperature: // boards whose memory has no sensor say 0
+		return sensor(r.Index, "tempN_input"), meaning{parse: ParseFloat, scale: milli, blank0: r.Index == SensorMemory}
 	case TemperatureCrit:
 		return sensor(r.Index, "tempN_crit"), meaning{parse: ParseFloat, scale: milli}
 	case TemperatureStop:
@@ -333,8 +333,8 @@ type instanceCell struct {
 }
 
 func (h *Handle) addInstance(w Reading, cell int) {
-	if int(w.Index) < len(h.gpu.Instances) {
-		h.instances = append(h.instances, instanceCell{cell: cell, node: h.gpu.Instances[w.Index].Node})
+	if at := h.gpu.instance(int(w.Index)); at >= 0 {
+		h.instances = append(h.instances, instanceCell{cell: cell, node: h.gpu.Instances[at].Node})
 	}
 }
 

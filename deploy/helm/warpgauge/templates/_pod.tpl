@@ -77,7 +77,7 @@
 {{- with $v.debugDump }}
 {{- if .enabled }}
 - --dump-enabled
-- --dump-directory={{ .directory }}
+- --dump-directory={{ .directory }}/private
 - --dump-retention={{ .retention }}
 - --dump-compression={{ .compression }}
 {{- end }}

@@ -72,7 +72,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.dir, "dir", "", "directory to write to")
 	model := f.String("model", "mi250x", "board: "+strings.Join(rocmtest.Models(), ", "))
 	f.IntVar(&o.node.GPUs, "gpus", 4, "number of GPUs, 1 to 16; with mi250x of dies, two in a package")
-	f.StringVar(&o.node.Metrics, "metrics", "", "revision of gpu_metrics: 1.0 to 1.8, 2.0 to 2.4, 3.0 (the board's own)")
+	f.StringVar(&o.node.Metrics, "metrics", "", "revision of gpu_metrics: 1.0 to 1.9, 2.0 to 2.4, 3.0 (the board's own)")
 	f.StringVar(&o.node.Partition, "partition", "", "compute partition mode of mi300x: SPX, DPX, QPX, CPX")
 	f.StringVar(&o.node.Memory, "memory", "", "memory partition mode of mi300x: NPS1, NPS4")
 	f.BoolVar(&o.node.Deferred, "deferred", false, "counts of ECC errors have the line \"de:\" of newer kernels")

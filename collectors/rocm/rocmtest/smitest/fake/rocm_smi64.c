@@ -177,6 +177,8 @@ static int call(const char *function, uint32_t device, uint64_t argument, answer
 	journal(function, device, argument);
 	if (references == 0)
 		die("call-without-init", device);
+	if (device >= devices && find("rsmi_num_monitor_devices", a)) // which has said that there are more
+		return NOT_SUPPORTED;
 	if (device >= devices)
 		die("index-out-of-range", device);
 	snprintf(key, sizeof key, "%s.%u.%llu", function, device, (unsigned long long)argument);

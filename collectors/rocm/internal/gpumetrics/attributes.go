@@ -1,0 +1,179 @@
+package gpumetrics
+
+import "encoding/binary"
+
+// Revision 1.9, and the files of partitions from 1.1 on, are a list: header, count,
+// and for each attribute a word of 64 bits that says what it is, and its values.
+// Nothing is aligned. Fields of the word: AMDGPU_METRICS_ENC_ATTR in
+// kgd_pp_interface.h; a kernel's list: SMU_13_0_6_METRICS_FIELDS in smu_v13_0_6_ppt.h.
+
+// Units of attributes (AMDGPU_METRICS_UNIT_…).
+const (
+	unitNone    = iota
+	unitMHz     // CLOCK_1
+	unitCelsius // TEMP_1
+	unitWatt    // POWER_1
+	unitNano    // TIME_1
+	unitTenNano // TIME_2
+	unitGT      // SPEED_1
+	unitTenthGT // SPEED_2
+	unitGB      // BW_1, a second
+	unitKB      // DATA_1
+	unitPercent // PERCENT
+)
+
+const (
+	attributeWord  = 8
+	listHeaderSize = headerSize + 4
+)
+
+// attribute is what is known of an attribute.
+type attribute struct {
+	field Field
+	unit  uint8
+}
+
+// attributes are in the order of enum amdgpu_metrics_attr_id. Those behind
+// TEMPERATURE_HBM have changed their numbers from one kernel to the next.
+var attributes = [...]attribute{ //nolint:gochecknoglobals // a constant
+	{TemperatureHotspot, unitCelsius}, {TemperatureMem, unitCelsius}, {TemperatureVRSoc, unitCelsius},
+	{CurrentSocketPower, unitWatt}, {AverageGfxActivity, unitPercent}, {AverageUmcActivity, unitPercent},
+	{MemMaxBandwidth, unitGB}, {EnergyAccumulator, unitNone}, {SystemClockCounter, unitNano},
+	{AccumulationCounter, unitNone}, {ProchotResidency, unitNone}, {PPTResidency, unitNone},
+	{SocketThmResidency, unitNone}, {VRThmResidency, unitNone}, {HBMThmResidency, unitNone},
+	{GfxclkLockStatus, unitNone}, {PCIeLinkWidth, unitNone}, {PCIeLinkSpeed, unitTenthGT},
+	{XGMILinkWidth, unitNone}, {XGMILinkSpeed, unitGT}, {GfxActivityAcc, unitPercent}, {MemActivityAcc, unitPercent},
+	{PCIeBandwidthAcc, unitPercent}, {PCIeBandwidthInst, unitGB}, {PCIeL0ToRecovery, unitNone}, {PCIeReplay, unitNone},
+	{PCIeReplayRover, unitNone}, {PCIeNAKSent, unitNone}, {PCIeNAKReceived, unitNone},
+	{XGMIReadAcc, unitKB}, {XGMIWriteAcc, unitKB}, {XGMILinkStatus, unitNone}, {FirmwareTimestamp, unitTenNano},
+	{CurrentGfxclk, unitMHz}, {CurrentSocclk, unitMHz}, {CurrentVclk0, unitMHz}, {CurrentDclk0, unitMHz}, {CurrentUclk, unitMHz},
+	{NumPartition, unitNone}, {PCIeOtherEnd, unitNone},
+	{XCPGfxBusy, unitPercent}, {XCPJPEGBusy, unitPercent}, {XCPVCNBusy, unitPercent}, {XCPGfxBusyAcc, unitPercent},
+	{XCPBelowLimitPPT, unitNone}, {XCPBelowLimitThm, unitNone}, {XCPLowUtilization, unitNone}, {XCPBelowLimitTotal, unitNone},
+	{TemperatureHBM, unitCelsius},
+}
+
+// perPartition is how many elements of a field one partition has, 0 for fields of
+// the whole GPU.
+func (f Field) perPartition() int {
+	if f < XCPGfxBusy || f > XCPBelowLimitTotal {
+		return 0
+	}
+	return f.Len() / Partitions
+}
+
+// next cuts the first attribute off a list.
+func next(list []byte) (word uint64, values, rest []byte, ok bool) {
+	if len(list) < attributeWord {
+		return 0, nil, nil, false
+	}
+	word = binary.LittleEndian.Uint64(list)
+	size := instances(word) * width(word)
+	if list = list[attributeWord:]; size > len(list) || width(word) == 0 {
+		return 0, nil, nil, false
+	}
+	return word, list[:size], list[size:], true
+}
+
+func instances(word uint64) int { return int(word & 0x3ff) }
+func number(word uint64) int    { return int(word >> 10 & 0x3ff) }
+func unit(word uint64) uint8    { return uint8(word >> 24) }
+
+// width is how many bytes a value has, 0 for a type that is not known. Odd types are
+// signed.
+func width(word uint64) int {
+	kind := word >> 20 & 0xf
+	if kind > 7 {
+		return 0
+	}
+	return 1 << (kind / 2)
+}
+
+// wanted returns the field of an attribute; ok is false if it is not known, or not in
+// the unit and of the kind that are known, or has more values than it had.
+func wanted(word uint64) (f Field, ok bool) {
+	n := number(word)
+	if n >= len(attributes) || word>>32 != 0 || unit(word) != attributes[n].unit || word>>20&1 != 0 {
+		return none, false
+	}
+	f = attributes[n].field
+	room := f.Len()
+	if p := f.perPartition(); p > 0 {
+		room = p
+	}
+	return f, instances(word) <= room
+}
+
+// decodeList reads a file of attributes. Of what partitions do it has the sum: the
+// engines are put where those of the first partition are.
+func (d *Decoder) decodeList(file []byte, m *Metrics) error {
+	if err := check(file); err != nil {
+		return err
+	}
+	m.begin(d, &d.list)
+	m.attributes(file, 0, func(Field) bool { return true })
+	return nil
+}
+
+// DecodePartition adds what the engines of one partition do, from its own file, to
+// what Decode made of the GPU's. ClearPartitions comes before the first. A file of
+// another revision counts as one unknown attribute.
+func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error {
+	file, h, err := whole(file)
+	switch {
+	case err != nil:
+		return err
+	case h.Format != 1 || h.Content != 1, partition < 0, partition >= Partitions, !m.Listed():
+		m.unknown++
+		return ErrRevision
+	}
+	if err := check(file); err != nil {
+		return err
+	}
+	m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 })
+	return nil
+}
+
+// ClearPartitions forgets what the GPU's file says of engines.
+func (m *Metrics) ClearPartitions() {
+	m.blank(m.start[XCPGfxBusy], m.start[XCPBelowLimitTotal+1])
+}
+
+// check reports whether a list has as many attributes as it says.
+func check(file []byte) error {
+	if len(file) < listHeaderSize {
+		return ErrShort
+	}
+	list := file[listHeaderSize:]
+	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
+		_, _, rest, ok := next(list)
+		if !ok {
+			return ErrShort
+		}
+		list = rest
+	}
+	return nil
+}
+
+// attributes reads a list that was checked: of the fields that keep wants, into the
+// place of a partition. A field that comes twice counts the first time.
+func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) {
+	var seen [fields]bool
+	list := file[listHeaderSize:]
+	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
+		word, values, rest, _ := next(list)
+		list = rest
+		f, ok := wanted(word)
+		if !ok || seen[f] {
+			m.unknown++
+			continue
+		}
+		seen[f] = true
+		if !keep(f) {
+			continue
+		}
+		m.width[f] = uint8(width(word))
+		first := m.start[f] + uint16(partition*f.perPartition())
+		m.read(run{word: first, count: uint8(instances(word)), width: m.width[f]}, values)
+	}
+}

@@ -1,0 +1,186 @@
+package gpumetrics_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+)
+
+// attr is an attribute by its numbers, with the bytes of its values.
+func attr(unit, kind, id, instances uint64, values ...byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, unit<<24|kind<<20|id<<10|instances), values...)
+}
+
+// listOf is a list that says it has count attributes.
+func listOf(content byte, count int32, attributes ...[]byte) []byte {
+	b := []byte{0, 0, 1, content}
+	b = binary.LittleEndian.AppendUint32(b, uint32(count))
+	for _, a := range attributes {
+		b = append(b, a...)
+	}
+	binary.LittleEndian.PutUint16(b, uint16(len(b)))
+	return b
+}
+
+// What a list says is taken in the unit and of the kind that are known. Everything else
+// is counted, and what comes behind it is read.
+func TestAttributes(t *testing.T) {
+	const hotspot, celsius, watts, u16, s16 = 0, 2, 3, 2, 3
+	last := attr(celsius, u16, 1, 1, 37, 0) // temperature_mem
+	f := func(what string, first []byte, want float64, unknown int) {
+		t.Helper()
+		m := new(gpumetrics.Metrics)
+		if err := gpumetrics.New().Decode(listOf(9, 2, first, last), m); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		got := m.Float(gpumetrics.TemperatureHotspot, 0)
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || m.Unknown() != unknown {
+			t.Errorf("%s: %v, %d unknown, want %v, %d", what, got, m.Unknown(), want, unknown)
+		}
+		if v := m.Float(gpumetrics.TemperatureMem, 0); v != 37 {
+			t.Errorf("%s: the attribute behind it is %v, want 37", what, v)
+		}
+	}
+	nan := math.NaN()
+	f("as the kernel writes it", attr(celsius, u16, hotspot, 1, 42, 0), 42, 0)
+	f("wider", attr(celsius, 6, hotspot, 1, 42, 0, 0, 0, 0, 0, 0, 0), 42, 0)
+	f("one byte", attr(celsius, 0, hotspot, 1, 42), 42, 0)
+	f("not available", attr(celsius, u16, hotspot, 1, 0xff, 0xff), nan, 0)
+	f("no values", attr(celsius, u16, hotspot, 0), nan, 0)
+	f("another unit", attr(watts, u16, hotspot, 1, 42, 0), nan, 1)
+	f("a unit to come", attr(200, u16, hotspot, 1, 42, 0), nan, 1)
+	f("signed", attr(celsius, s16, hotspot, 1, 42, 0), nan, 1)
+	f("more values than there were", attr(celsius, u16, hotspot, 2, 42, 0, 43, 0), nan, 1)
+	f("another id", attr(celsius, u16, 49, 1, 42, 0), nan, 1)
+	f("the largest id", attr(celsius, u16, 1023, 3, 1, 2, 3, 4, 5, 6), nan, 1)
+	word := attr(celsius, u16, hotspot, 1, 42, 0)
+	word[7] = 1
+	f("upper bits", word, nan, 1)
+
+	twice := listOf(9, 2, attr(celsius, u16, hotspot, 1, 42, 0), attr(celsius, u16, hotspot, 1, 43, 0))
+	m := new(gpumetrics.Metrics)
+	if err := gpumetrics.New().Decode(twice, m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 || m.Unknown() != 1 {
+		t.Errorf("twice: %v, %v, %d unknown, want the first", err, m.Float(gpumetrics.TemperatureHotspot, 0), m.Unknown())
+	}
+}
+
+// A list that cannot be true has nothing, however large its counts.
+func TestHostileLists(t *testing.T) {
+	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	good := attr(2, 2, 0, 1, 42, 0)
+	for what, b := range map[string][]byte{
+		"more attributes than it has": listOf(9, 2, good),
+		"as many as there are":        listOf(9, math.MaxInt32, good),
+		"a negative number":           listOf(9, -1, good),
+		"a type that is not known":    listOf(9, 1, attr(2, 8, 0, 1, 42, 0)),
+		"values behind the end":       listOf(9, 1, attr(2, 6, 29, 1023, 1, 2, 3)),
+		"a word behind the end":       listOf(9, 1, good[:7]),
+		"no count":                    {6, 0, 1, 9, 1, 0},
+	} {
+		if err := d.Decode(b, m); !errors.Is(err, gpumetrics.ErrShort) || m.Has(gpumetrics.TemperatureHotspot) {
+			t.Errorf("%s: %v, want %v", what, err, gpumetrics.ErrShort)
+		}
+	}
+	if err := d.Decode(listOf(9, 0), m); err != nil || m.Has(gpumetrics.TemperatureHotspot) {
+		t.Errorf("no attributes: %v", err)
+	}
+	if err := d.Decode(listOf(9, 1, good, good), m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 {
+		t.Errorf("bytes behind the last attribute: %v", err)
+	}
+}
+
+// The file of a partition counts for its engines only, and for none that there is not.
+func TestDecodePartition(t *testing.T) {
+	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	board := listOf(9, 2, attr(2, 2, 0, 1, 42, 0), attr(10, 4, 40, 1, 11, 0, 0, 0))
+	part := listOf(1, 2, attr(10, 4, 40, 2, 77, 0, 0, 0, 78, 0, 0, 0), attr(2, 2, 0, 1, 99, 0))
+	begin := func() {
+		t.Helper()
+		if err := d.Decode(board, m); err != nil || m.Float(gpumetrics.XCPGfxBusy, 0) != 11 {
+			t.Fatal(err, m.Float(gpumetrics.XCPGfxBusy, 0))
+		}
+		m.ClearPartitions()
+	}
+	begin()
+	if err := d.DecodePartition(part, 2, m); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]float64{0: math.NaN(), 16: 77, 17: 78, 18: math.NaN()} {
+		if got := m.Float(gpumetrics.XCPGfxBusy, i); got != want && !math.IsNaN(want) || math.IsNaN(got) != math.IsNaN(want) {
+			t.Errorf("busy[%d] = %v, want %v", i, got, want)
+		}
+	}
+	if got := m.Float(gpumetrics.TemperatureHotspot, 0); got != 42 {
+		t.Errorf("the GPU's temperature became %v", got)
+	}
+	other := slices.Clone(part)
+	other[3] = 7
+	for what, f := range map[string]func() error{
+		"partition -1":     func() error { return d.DecodePartition(part, -1, m) },
+		"partition 8":      func() error { return d.DecodePartition(part, 8, m) },
+		"another revision": func() error { return d.DecodePartition(other, 0, m) },
+		"cut":              func() error { return d.DecodePartition(part[:len(part)-1], 0, m) },
+		"empty":            func() error { return d.DecodePartition(nil, 0, m) },
+	} {
+		begin()
+		if err := f(); err == nil || !math.IsNaN(m.Float(gpumetrics.XCPGfxBusy, 0)) {
+			t.Errorf("%s: %v, busy %v", what, err, m.Float(gpumetrics.XCPGfxBusy, 0))
+		}
+	}
+	if err := d.Decode(file(t, "1.8"), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DecodePartition(part, 0, m); !errors.Is(err, gpumetrics.ErrRevision) {
+		t.Errorf("next to revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
+	}
+}
+
+// Whatever a partition's file is, it changes engines only.
+func FuzzDecodePartition(f *testing.F) {
+	f.Add(listOf(1, 1, attr(10, 4, 40, 1, 77, 0, 0, 0)))
+	f.Add(listOf(1, -1, attr(10, 6, 43, 1023, 77, 0, 0, 0)))
+	d := gpumetrics.New()
+	board := listOf(9, 1, attr(2, 2, 0, 1, 42, 0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := new(gpumetrics.Metrics)
+		if err := d.Decode(board, m); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.DecodePartition(b, 7, m)
+		for field := range gpumetrics.XCPGfxBusy {
+			if got := m.Raw(field, 0); got != gpumetrics.NA && (field != gpumetrics.TemperatureHotspot || got != 42) {
+				t.Fatalf("field %d became %d", field, got)
+			}
+		}
+	})
+}
+
+// The status of a link is up or down; what counts all cycles is no residency.
+func TestClean(t *testing.T) {
+	u32 := func(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
+	m := new(gpumetrics.Metrics)
+	f := func(cycles, ppt uint32, want uint64) {
+		t.Helper()
+		b := listOf(9, 3, attr(0, 4, 9, 1, u32(cycles)...), attr(0, 4, 11, 1, u32(ppt)...), attr(0, 2, 31, 3, 0, 0, 1, 0, 2, 0))
+		if err := gpumetrics.New().Decode(b, m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Raw(gpumetrics.PPTResidency, 0); got != want {
+			t.Errorf("%d of %d cycles is read as %d, want %d", ppt, cycles, got, want)
+		}
+		for i, want := range []uint64{0, 1, gpumetrics.NA, gpumetrics.NA} {
+			if got := m.Raw(gpumetrics.XGMILinkStatus, i); got != want {
+				t.Errorf("status of link %d is %d, want %d", i, got, want)
+			}
+		}
+	}
+	f(10657785, 10657785, gpumetrics.NA)
+	f(10657785, 10657784, gpumetrics.NA) // the file is not written at once
+	f(54536484, 633093, 633093)
+	f(0, 0, 0)
+	f(100, 4e9, 4e9) // cycles have wrapped
+}

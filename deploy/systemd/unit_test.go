@@ -1,0 +1,29 @@
+// Package systemd_test checks the unit by what systemd's releases make of it; deploy/systemd/test
+// starts it under the systemd of this machine.
+package systemd_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// TestDevicePolicy finds settings by which some release of systemd hides /dev/nvidia* from
+// the service. A service without a device policy (DevicePolicy=auto, no DeviceAllow=) may open
+// every device; with one entry in DeviceAllow=, only that one and a few of the kernel's.
+func TestDevicePolicy(t *testing.T) {
+	unit, err := os.ReadFile("warpgauge.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ setting, releases, implies, source string }{
+		{`DevicePolicy=(closed|strict)`, "all", "", "systemd.resource-control(5)"},
+		{`DeviceAllow=.+`, "all", "DevicePolicy=closed, if that is auto", "systemd.resource-control(5)"},
+		{`PrivateDevices=(yes|true|on|1)`, "all", "DevicePolicy=closed, another /dev", "systemd.exec(5)"},
+		{`ProtectClock=(yes|true|on|1)`, "245 to 251", "DeviceAllow=char-rtc r", "systemd issue 18142, corrected by pull request 25075"},
+	} {
+		if found := regexp.MustCompile(`(?m)^` + c.setting + `$`).Find(unit); found != nil {
+			t.Errorf("%s hides the GPUs with systemd of these releases: %s; it implies %q (%s)", found, c.releases, c.implies, c.source)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package config
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/field"
+)
+
+// The examples of dcgm-exporter's chart README of 4.8.4, in their facts.
+const (
+	yaml1 = `version: 1
+metrics:
+  fields:
+    - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: GPU temperature (in C).}
+    - {name: DCGM_FI_DEV_POWER_USAGE, prometheusType: gauge, help: 'Power draw, "in W".'}
+    - {name: DCGM_FI_DEV_SM_CLOCK, prometheusType: gauge, help: SM clock}
+collection:
+  interval: 30s
+  watchGroups:
+    - {name: fast, interval: 500ms, fields: [DCGM_FI_DEV_GPU_*, DCGM_FI_DEV_POWER_USAGE]}
+`
+	yaml2 = `version: 2
+metrics:
+  file: /etc/dcgm-exporter/default-counters.csv
+  enableExporterMetrics: false
+sources:
+  dcgm:
+    watch: {maxKeepAge: 10m, maxKeepSamples: 0}
+    detectBindUnbind: {enabled: true, pollInterval: 1s}
+collections:
+  - {name: scrape, every: 30s, metrics: {include: ["*"]}}
+  - name: fast-thermals
+    every: 5s
+    sources: {dcgm: {watch: {maxKeepAge: 0s, maxKeepSamples: 2}}}
+    metrics: {include: [DCGM_FI_DEV_GPU_TEMP, DCGM_FI_DEV_POWER_USAGE]}
+  - {name: slow, every: 5m, metrics: {include: ["DCGM_FI_DEV_SM_*"]}}
+server:
+  maxConcurrentScrapes: 16
+`
+)
+
+const threeFields = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, gauge, p, interval=100ms\nDCGM_FI_DEV_SM_CLOCK, gauge, c\n"
+
+func parseList(t *testing.T, csv string) field.List {
+	t.Helper()
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("%v %v", err, problems)
+	}
+	return list
+}
+
+func intervals(list field.List) (out []time.Duration) {
+	for _, f := range list.Fields {
+		out = append(out, f.Interval)
+	}
+	return out
+}
+
+func TestYAML(t *testing.T) {
+	one, err := parseYAML([]byte(yaml1), "one.yaml")
+	must(t, err)
+	list := parseList(t, string(one.csv()))
+	if got := list.Fields[1].Help; got != `Power draw, "in W".` {
+		t.Errorf("help is %q", got)
+	}
+	must(t, one.Apply(list))
+	if d := cmp.Diff([]time.Duration{500 * time.Millisecond, 500 * time.Millisecond, 0}, intervals(list)); d != "" {
+		t.Errorf("intervals of version 1 (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]string{"collect-interval": "30000"}, one.flags); d != "" {
+		t.Errorf("flags of version 1 (-want +got):\n%s", d)
+	}
+
+	two, err := parseYAML([]byte(yaml2), "two.yaml")
+	must(t, err)
+	if two.file != "/etc/dcgm-exporter/default-counters.csv" || len(two.ignored) != 2 {
+		t.Errorf("file %q, without effect: %q", two.file, two.ignored)
+	}
+	want := map[string]string{"collect-interval": "30000", "max-concurrent-scrapes": "16", "enable-exporter-metrics": "false"}
+	if d := cmp.Diff(want, two.flags); d != "" {
+		t.Errorf("flags of version 2 (-want +got):\n%s", d)
+	}
+	list = parseList(t, threeFields)
+	must(t, two.Apply(list))
+	if d := cmp.Diff([]time.Duration{5 * time.Second, 100 * time.Millisecond, 5 * time.Minute}, intervals(list)); d != "" {
+		t.Errorf("intervals of version 2, of which the CSV's own stay (-want +got):\n%s", d)
+	}
+
+	if got := (*YAML)(nil).Apply(list); got != nil {
+		t.Errorf("no file: %v", got)
+	}
+}
+
+func TestYAMLErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                        "no version",
+		"metrics: {file: x}":                      "no version",
+		"version: 3":                              "version 3 is unknown",
+		"version: two":                            "line 1",
+		"version: 2\nversion: 2":                  "line 2",
+		"version: 2\n---\nversion: 2":             "more than one document",
+		"version: 2\nmetrics: {files: x}":         "line 2: key files is unknown in this version",
+		"version: 1\ncollections: []":             "key collections is unknown",
+		"version: 2\ncollection: {}":              "key collection is unknown",
+		"version: 1\nserver: {}":                  "key server is unknown",
+		"version: 2\nmetrics: {file: x, file: y}": "line 2",
+		"version: 2\nmetrics: {file: x, fields: [{name: A, prometheusType: gauge}]}":                                                  "both file and fields",
+		"version: 2\nmetrics: {fields: [{name: A}]}":                                                                                  "entry 1 of metrics.fields",
+		"version: 1\ncollection: {interval: 30}":                                                                                      `"30" is no duration`,
+		"version: 1\ncollection: {interval: 0s}":                                                                                      "positive",
+		"version: 1\ncollection: {interval: -1s}":                                                                                     "positive",
+		"version: 1\ncollection: {watchGroups: [{interval: 1s, fields: [A]}]}":                                                        "has no name",
+		"version: 1\ncollection: {watchGroups: [{name: a, fields: [A]}]}":                                                             `"a" has no interval`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 0s, fields: [A]}]}":                                               "write a positive one",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s}]}":                                                            `"a" names no fields`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}":                                             "syntax error in pattern",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [A]}, {name: a, interval: 1s, fields: [B]}]}":         "there twice",
+		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: b, every: 2s, metrics: {include: ['*']}}]": "another collection",
+	} {
+		_, err := parseYAML([]byte(text), "c.yaml")
+		if err == nil || !strings.Contains(err.Error(), `configuration file "c.yaml": `) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "yamlVersion") {
+			t.Errorf("%q: error %v, want one line with the file and %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [DCGM_FI_DEV_NO*]}]}":                                                      `watch group "a" names no field`,
+		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*TEMP']}}, {name: b, every: 1s, metrics: {include: [DCGM_FI_DEV_GPU_TEMP]}}]": `DCGM_FI_DEV_GPU_TEMP: both collection "a" and "b"`,
+	} {
+		y, err := parseYAML([]byte(text), "c.yaml")
+		must(t, err)
+		if err := y.Apply(parseList(t, threeFields)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Flags beat variables, which beat the file, which beats the defaults.
+func TestYAMLPrecedence(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "c.yaml")
+	write(t, path, yaml2)
+	config := func(env environment, args ...string) (*Set, error) {
+		s, err := parse(t, env, args...)
+		must(t, err)
+		_, err = s.Config()
+		return s, err
+	}
+	s, err := config(environment{"DCGM_EXPORTER_CONFIG_FILE": path, "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES": "7"}, "--collect-interval=100")
+	must(t, err)
+	c := s.config
+	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.ExporterMetrics || c.Source("enable-exporter-metrics") != FromFile {
+		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.ExporterMetrics, c.Source("enable-exporter-metrics"))
+	}
+	var notices []string
+	for _, n := range s.Notices() {
+		notices = append(notices, n.Text)
+	}
+	if text := strings.Join(notices, "; "); len(notices) != 2 || !strings.Contains(text, "sources.dcgm.watch: ") || !strings.Contains(text, "--rescan-interval") {
+		t.Errorf("notices are %q, want the keys without effect", notices)
+	}
+	args := s.Arguments()
+	slices.Sort(args)
+	if want := []string{"--collect-interval=100", "--enable-exporter-metrics=false", "--max-concurrent-scrapes=7"}; !slices.Equal(args, want) {
+		t.Errorf("arguments for another process are %q, want %q", args, want)
+	}
+
+	if _, err := config(nil, "--config-file="+path+"x"); err == nil || !strings.Contains(err.Error(), path+"x") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	write(t, path, "version: 2\nserver: {maxConcurrentScrapes: -1}\n")
+	if _, err := config(nil, "--config-file="+path); err == nil || !strings.Contains(err.Error(), "--max-concurrent-scrapes") {
+		t.Errorf("a value that no flag may have: %v", err)
+	}
+}
+
+// The list comes from the first of these that is given: a flag or a variable, the
+// configuration file, the defaults.
+func TestYAMLNamesTheList(t *testing.T) {
+	dir := t.TempDir()
+	csv, other, path := filepath.Join(dir, "a.csv"), filepath.Join(dir, "b.csv"), filepath.Join(dir, "c.yaml")
+	write(t, csv, "a")
+	write(t, other, "b")
+	read := func(s *Set, err error) *Content {
+		t.Helper()
+		must(t, err)
+		s.config.DefaultFiles = []string{other}
+		in, err := s.config.Counters("", func(_ context.Context, namespace, name string) ([]byte, error) {
+			return []byte(namespace + " " + name), nil
+		}).Read(t.Context(), []byte("built in"))
+		must(t, err)
+		return in
+	}
+	want := func(in *Content, name, content string) {
+		t.Helper()
+		if in.Name != name || string(in.CSV) != content {
+			t.Errorf("read %q with %q, want %q with %q", in.Name, in.CSV, name, content)
+		}
+	}
+	write(t, path, "version: 2\nmetrics: {file: "+csv+"}\n")
+	want(read(parse(t, nil, "--config-file="+path)), csv, "a")
+	want(read(parse(t, nil, "--config-file="+path, "-f", other)), other, "b")
+	want(read(parse(t, nil, "--config-file="+path, "-m", "ns:map")), "ConfigMap ns:map", "ns map")
+	want(read(parse(t, nil, "-f", csv, "-m", "ns:map")), "ConfigMap ns:map", "ns map")
+	want(read(parse(t, nil, "-m", "none")), other, "b")
+	write(t, path, "version: 2\nmetrics: {fields: [{name: A, prometheusType: gauge}]}\n")
+	want(read(parse(t, nil, "--config-file="+path)), path, "\"A\",\"gauge\",\"\"\n")
+	write(t, path, "version: 2\n")
+	want(read(parse(t, nil, "--config-file="+path)), other, "b")
+
+	s, err := parse(t, nil, "--config-file="+path, "-f", csv)
+	must(t, err)
+	c := s.config.Counters("", nil)
+	first, err := c.Read(t.Context(), nil)
+	must(t, err)
+	if got := c.Paths(); !slices.Equal(got, []string{csv, path}) {
+		t.Errorf("files read are %q", got)
+	}
+	write(t, path, "version: 2\n# another\n")
+	second, err := c.Read(t.Context(), nil)
+	must(t, err)
+	if first.Equal(second) || !second.Equal(second) {
+		t.Error("another configuration file is not another content")
+	}
+	write(t, path, "version: 4\n")
+	if _, err := c.Read(t.Context(), nil); err == nil {
+		t.Error("a bad configuration file is no error at a reload")
+	}
+	if text, ok := c.Seen(path); !ok || string(text) != "version: 4\n" {
+		t.Errorf("seen %q, %v; want what was read, good or bad", text, ok)
+	}
+}
+
+func FuzzYAML(f *testing.F) {
+	f.Add(yaml1)
+	f.Add(yaml2)
+	f.Fuzz(func(t *testing.T, text string) {
+		y, err := parseYAML([]byte(text), "c.yaml")
+		if err != nil {
+			return
+		}
+		list, _, err := field.Parse(strings.NewReader(string(y.csv())), field.ParseOptions{})
+		if err == nil {
+			_ = y.Apply(list)
+		}
+		for name, value := range y.flags {
+			if f := NewSet(environment{}.lookup).find(name); f.value.Set(value) != nil && name != "max-concurrent-scrapes" {
+				t.Errorf("%s does not take %q", name, value)
+			}
+		}
+	})
+}

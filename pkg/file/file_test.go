@@ -1,0 +1,170 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRead: what can lie at a path, read by its name and below a root.
+func TestRead(t *testing.T) {
+	const limit = 1000
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, text string) { must(t, os.WriteFile(at(name), []byte(text), 0o644)) }
+	write("good", "text")
+	write("empty", "")
+	write("full", strings.Repeat("x", limit))
+	write("large", strings.Repeat("x", limit+1))
+	write("10 GB", "")
+	must(t, os.Truncate(at("10 GB"), 10<<30))
+	must(t, os.Mkdir(at("directory"), 0o755))
+	must(t, syscall.Mkfifo(at("FIFO"), 0o644))
+	l, err := net.Listen("unix", at("socket"))
+	must(t, err)
+	defer l.Close()
+	for name, to := range map[string]string{"link": "good", "loop": "loop", "zero": "/dev/zero", "tty": "/dev/tty", "kernel": "/proc/kallsyms", "nowhere": "absent"} {
+		must(t, os.Symlink(to, at(name)))
+	}
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
+	for _, tt := range []struct {
+		name, want string
+		err        error
+		says       string
+	}{
+		{"good", "text", nil, ""},
+		{"link", "text", nil, ""},
+		{"empty", "", nil, ""},
+		{"full", strings.Repeat("x", limit), nil, ""},
+		{"large", "", ErrTooLarge, "1001 bytes"},
+		{"10 GB", "", ErrTooLarge, "10737418240 bytes"},
+		{"kernel", "", ErrTooLarge, "more than 1000 bytes"}, // it says that it has none
+		{"directory", "", ErrNotRegular, "a directory"},
+		{"FIFO", "", ErrNotRegular, "a FIFO"},
+		{"socket", "", ErrNotRegular, "a socket"},
+		{"zero", "", ErrNotRegular, "a device"},
+		{"tty", "", ErrNotRegular, "a device"},
+		{"absent", "", fs.ErrNotExist, "no such file"},
+		{"nowhere", "", fs.ErrNotExist, "no such file"},
+		{"loop", "", syscall.ELOOP, ""},
+	} {
+		check := func(how string, data []byte, err error) {
+			t.Helper()
+			if string(data) != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%s %q: %d bytes, %v; want %d bytes, %v", how, tt.name, len(data), err, len(tt.want), tt.err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), tt.name)) {
+				t.Errorf("%s: %v, want the name %q and %q", how, err, tt.name, tt.says)
+			}
+		}
+		data, err := NewReader(limit).Read(t.Context(), at(tt.name))
+		check("read", data, err)
+		if target, _ := os.Readlink(at(tt.name)); !filepath.IsAbs(target) { // a root does not let those out
+			data, err = ReadIn(root, tt.name, limit)
+			check("read below a root", data, err)
+		}
+	}
+}
+
+// replaced is a directory in which a name leads to another file when it is opened.
+type replaced struct{ first, second string }
+
+func (r replaced) Stat(string) (fs.FileInfo, error) { return os.Stat(r.first) }
+func (r replaced) OpenFile(_ string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(r.second, flag, perm)
+}
+
+// TestReplacedMeanwhile: a FIFO that takes the file's name after it was examined is not
+// waited for.
+func TestReplacedMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	regular, fifo, large := filepath.Join(dir, "regular"), filepath.Join(dir, "fifo"), filepath.Join(dir, "large")
+	must(t, os.WriteFile(regular, nil, 0o644))
+	must(t, os.WriteFile(large, []byte("too much"), 0o644))
+	must(t, syscall.Mkfifo(fifo, 0o644))
+	for second, want := range map[string]error{fifo: ErrNotRegular, "/dev/zero": ErrNotRegular, large: ErrTooLarge} {
+		if _, err := read(replaced{regular, second}, "name", 3); !errors.Is(err, want) {
+			t.Errorf("a file that becomes %q: %v, want %v", second, err, want)
+		}
+	}
+}
+
+// TestHungFileSystem: no read waits for long, or for a context that has ended; the number
+// of abandoned calls is bounded; and all is well when the system answers again.
+func TestHungFileSystem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReader(10)
+		answer := make(chan struct{})
+		r.read = func(path string) ([]byte, error) {
+			if path == "/hung" {
+				<-answer
+			}
+			return []byte(path), nil
+		}
+		if r.Hangs() {
+			t.Error("it hangs before a call")
+		}
+		for n := range maxHung {
+			begin := time.Now()
+			if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || !strings.Contains(err.Error(), "/hung") {
+				t.Errorf("read %d of a hung file system: %v", n, err)
+			}
+			if took := time.Since(begin); took != patience {
+				t.Errorf("read %d took %v, want %v", n, took, patience)
+			}
+			if n > 0 && n < maxHung-1 {
+				continue
+			}
+			if data, err := r.Read(t.Context(), "/good"); (err == nil) != (n == 0) || string(data) != "/good" && n == 0 {
+				t.Errorf("read of another file after %d that hang: %q, %v", n+1, data, err)
+			}
+		}
+		if !r.Hangs() {
+			t.Error("it does not hang")
+		}
+		begin := time.Now()
+		if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || time.Since(begin) != 0 {
+			t.Errorf("one read more: %v after %v, want an error at once", err, time.Since(begin))
+		}
+		close(answer)
+		synctest.Wait()
+		if data, err := r.Read(t.Context(), "/hung"); err != nil || string(data) != "/hung" || r.Hangs() {
+			t.Errorf("read when the system answers again: %q, %v, hangs: %v", data, err, r.Hangs())
+		}
+	})
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReader(10)
+		answer := make(chan struct{})
+		defer close(answer)
+		r.read = func(string) ([]byte, error) { <-answer; return nil, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Read(ctx, "/hung"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrHangs) {
+			t.Errorf("read = %v, want that of the context", err)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ConfigMapKey is the key of a ConfigMap under which dcgm-exporter has the counters CSV.
+const ConfigMapKey = "metrics"
+
+// ReadConfigMap asks the API server once for the counters CSV in a ConfigMap, as
+// dcgm-exporter does for -m. It needs the right to get that ConfigMap.
+func ReadConfigMap(ctx context.Context, namespace, name, userAgent string) ([]byte, error) {
+	return NewAPIServer(APIOptions{UserAgent: userAgent}).readConfigMap(ctx, namespace, name)
+}
+
+func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) ([]byte, error) {
+	c, err := s.newClients()
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
+	}
+	defer c.close()
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	object, err := c.slices.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
+	}
+	text, found, err := unstructured.NestedString(object.Object, "data", ConfigMapKey)
+	if err != nil || !found {
+		return nil, fmt.Errorf("read ConfigMap %s:%s: it has no key %q, under which the counters CSV is expected", namespace, name, ConfigMapKey)
+	}
+	return []byte(text), nil
+}

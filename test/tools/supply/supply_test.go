@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// built is this program itself, which has a few modules.
+func built(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "supply")
+	if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return file
+}
+
+// schema is CycloneDX's own, which lies in the sources of its Go library.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	for address, file := range map[string]string{
+		"http://cyclonedx.org/schema/bom-1.6.schema.json":  "bom-1.6.schema.json",
+		"http://cyclonedx.org/schema/spdx.schema.json":     "spdx.schema.json",
+		"http://cyclonedx.org/schema/jsf-0.82.schema.json": "jsf-0.82.schemax.json",
+	} {
+		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := jsonschema.UnmarshalJSON(f)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if err := c.AddResource(address, document); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func validate(t *testing.T, s *jsonschema.Schema, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	document, err := jsonschema.UnmarshalJSON(f)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if err := s.Validate(document); err != nil {
+		t.Errorf("%s: %v", file, err)
+	}
+}
+
+// TestFiles validates SBOMs that were made elsewhere: the test of the packages names them.
+func TestFiles(t *testing.T) {
+	files := strings.Fields(os.Getenv("WARPGAUGE_SBOMS"))
+	if len(files) == 0 {
+		t.Skip("no file is named in WARPGAUGE_SBOMS")
+	}
+	s := schema(t)
+	for _, f := range files {
+		validate(t, s, f)
+	}
+}
+
+func TestSupply(t *testing.T) {
+	program, dir := built(t), t.TempDir()
+	licenses, bill, packed, again := filepath.Join(dir, "licenses"), filepath.Join(dir, "bill"), filepath.Join(dir, "packed"), filepath.Join(dir, "again")
+	subject := filepath.Join(dir, "supply.tar.gz")
+	if err := os.WriteFile(subject, []byte("packed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"-version=v1.2.3", "-licenses", licenses, "-sbom", bill, program},
+		{"-version=v1.2.3", "-sbom", again, program},
+		{"-version=v1.2.3", "-sbom", packed, "-subject", subject, program},
+	} {
+		if err := run(args, "1700000000"); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+	}
+	s := schema(t)
+	validate(t, s, bill)
+	validate(t, s, packed)
+	a, b := read(t, bill), read(t, again)
+	if !bytes.Equal(a, b) {
+		t.Error("the second SBOM of the same program differs from the first")
+	}
+	// A schema that accepts everything shows nothing.
+	wrong := filepath.Join(dir, "wrong")
+	if err := os.WriteFile(wrong, bytes.Replace(a, []byte(`"library"`), []byte(`"librarian"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(wrong)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if document, err := jsonschema.UnmarshalJSON(f); err != nil || s.Validate(document) == nil {
+		t.Errorf("a component of type librarian is valid (%v)", err)
+	}
+
+	modules := []string{"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck", "std"}
+	for file, want := range map[string]struct {
+		name       string
+		components []string
+	}{
+		bill:   {"supply", modules},
+		packed: {"supply.tar.gz", append([]string{"supply"}, modules...)},
+	} {
+		var got struct {
+			Metadata struct {
+				Timestamp string
+				Component struct{ Name, Version string }
+			}
+			Components []struct {
+				Name, Version, Purl string
+				Licenses            []struct{ License struct{ ID string } }
+			}
+			Dependencies []struct {
+				Ref       string
+				DependsOn []string
+			}
+		}
+		if err := json.Unmarshal(read(t, file), &got); err != nil {
+			t.Fatal(err)
+		}
+		if m := got.Metadata; m.Component.Name != want.name || m.Component.Version != "v1.2.3" || m.Timestamp != "2023-11-14T22:13:20Z" {
+			t.Errorf("the SBOM is about %+v, want %s", m, want.name)
+		}
+		var names []string
+		for _, c := range got.Components {
+			names = append(names, c.Name)
+			if c.Name != "supply" && (len(c.Licenses) == 0 || c.Licenses[0].License.ID == "" || c.Version == "" || c.Purl == "") {
+				t.Errorf("component %+v, want a licence, a version and a package URL", c)
+			}
+		}
+		if !slices.Equal(names, want.components) {
+			t.Errorf("components %q, want %q", names, want.components)
+		}
+		var needs []string
+		for _, d := range got.Dependencies {
+			if d.Ref == "file:supply" {
+				needs = d.DependsOn
+			}
+		}
+		if !slices.Contains(needs, "pkg:golang/github.com/cyclonedx/cyclonedx-go@v0.12.0") {
+			t.Errorf("the program depends on %q, want cyclonedx-go among them", needs)
+		}
+	}
+	text := string(read(t, licenses))
+	for _, want := range []string{
+		"github.com/CycloneDX/cyclonedx-go v0.12.0: Apache-2.0 [", "github.com/google/licensecheck v0.3.1: BSD-3-Clause [", "\nstd 1.",
+		"Apache License", "Redistributions in binary form", "OWASP Foundation", "github.com/CycloneDX/cyclonedx-go NOTICE",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the licences do not have %q", want)
+		}
+	}
+	if strings.Contains(text, "jsonschema") {
+		t.Error("the licences have a module that is not linked")
+	}
+}
+
+// Sources and program must be of one state: licences of other versions would be wrong.
+func TestOtherSources(t *testing.T) {
+	program, dir := built(t), t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	main := filepath.Join(dir, "sbom.go")
+	source := bytes.Replace(read(t, main), []byte("	cdx \"github.com/CycloneDX/cyclonedx-go\"\n"), nil, 1)
+	if err := os.WriteFile(main, source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := run([]string{"-source", dir, "-licenses", filepath.Join(dir, "out"), program}, "")
+	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not want") {
+		t.Errorf("error %v, want one that names cyclonedx-go", err)
+	}
+	if err := run([]string{os.Args[0] + ".missing"}, ""); err == nil {
+		t.Error("a program that is missing is no error")
+	}
+	if err := run(nil, ""); err == nil {
+		t.Error("no program is no error")
+	}
+}
+
+func TestPackageURL(t *testing.T) {
+	m := module{path: "github.com/NVIDIA/x/v2", version: "v2.0.0+incompatible"}
+	if got, want := m.packageURL(), "pkg:golang/github.com/nvidia/x/v2@v2.0.0%2Bincompatible"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
