@@ -37,7 +37,7 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration) erro
 	if err != nil {
 		return err
 	}
-	csv := a.newCounters(cfg, path)
+	csv := newCounters(a, cfg, path)
 	in, err := csv.read(ctx)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func devices(ctx context.Context, a *app, timeout time.Duration, all bool, form 
 		return err
 	}
 	log := a.quietLogger(cfg)
-	list, _, err := a.newCounters(cfg, "").first(ctx, log)
+	list, _, err := newCounters(a, cfg, "").first(ctx, log)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/crypto/bcrypt"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/hungfs"
@@ -54,6 +57,10 @@ func TestE2EHostileFiles(t *testing.T) {
 	t.Run("reload", func(t *testing.T) {
 		t.Parallel()
 		testHostileReload(t, exe)
+	})
+	t.Run("web configuration", func(t *testing.T) {
+		t.Parallel()
+		testHostileWebConfig(t, exe)
 	})
 	t.Run("hung file system", func(t *testing.T) {
 		t.Parallel()
@@ -108,6 +115,52 @@ func testHostileReload(t *testing.T, exe string) {
 		t.Fatal(err)
 	}
 	e.Signal(t, syscall.SIGHUP)
+	e.Signal(t, syscall.SIGTERM)
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// testHostileWebConfig: while the web configuration cannot be read no request is let
+// through, and none waits.
+func testHostileWebConfig(t *testing.T, exe string) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "web.yml")
+	users := "basic_auth_users: {prometheus: " + string(hash) + "}\n"
+	write(t, path, users)
+	e := serve(t, exe, "--web-config-file="+path)
+	client := newClient(t)
+	scrape := func(what string, want int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth("prometheus", "secret")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", what, resp.StatusCode, want)
+		}
+	}
+	scrape("a good file", http.StatusOK)
+	for _, h := range hostile {
+		if err := errors.Join(os.RemoveAll(path), h.make(path)); err != nil {
+			t.Fatal(err)
+		}
+		scrape(h.name, http.StatusInternalServerError)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, users)
+		scrape("the file again, after a "+h.name, http.StatusOK)
+	}
 	e.Signal(t, syscall.SIGTERM)
 	if code := e.ExitCode(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)

@@ -7,9 +7,11 @@ import (
 	"os"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/kube"
 )
 
 func main() {
+	kube.SilenceGRPC()
 	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
 }
 

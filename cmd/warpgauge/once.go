@@ -58,7 +58,7 @@ func once(ctx context.Context, a *app, timeout time.Duration, format exposition.
 		return err
 	}
 	log := a.quietLogger(cfg)
-	list, _, err := a.newCounters(cfg, "").first(ctx, log)
+	list, _, err := newCounters(a, cfg, "").first(ctx, log)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,6 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
-		kube.RouteLogs(log)
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
 		o.addRuntime(cfg, &table, changed, log)
@@ -103,6 +102,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	if !pods && !k.DRA {
 		return
 	}
+	kube.RouteKlog(log)
 	node, _ := a.lookup("NODE_NAME")
 	options := kube.APIOptions{
 		Node: node, Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,

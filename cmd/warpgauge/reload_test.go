@@ -278,7 +278,7 @@ func TestCountersStayWithTheirFile(t *testing.T) {
 	path := dir + "/default-counters.csv"
 	cfg := config.Default()
 	cfg.DefaultFiles = []string{path}
-	c := (&app{}).newCounters(cfg, "")
+	c := newCounters(&app{}, cfg, "")
 	in, err := c.read(t.Context())
 	if err != nil || in.Name != "built-in default-counters.csv" {
 		t.Fatalf("counters are %v, %v, want the list built in", in, err)

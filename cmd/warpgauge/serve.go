@@ -52,7 +52,7 @@ func (a *app) serve(ctx context.Context) error {
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
 func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
-	csv := a.newCounters(cfg, "")
+	csv := newCounters(a, cfg, "")
 	list, content, err := csv.first(ctx, log)
 	if err != nil {
 		return nil, err

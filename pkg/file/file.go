@@ -28,7 +28,7 @@ var (
 
 const (
 	patience = 5 * time.Second // for the system to open and read a file
-	maxHung  = 8               // calls of a Reader that the system has not answered
+	maxCalls = 8               // of a Reader at a time, and so those that are abandoned
 )
 
 // Reader reads files of one purpose. It is safe for concurrent use.
@@ -41,19 +41,14 @@ type Reader struct {
 func NewReader(limit int64) *Reader {
 	return &Reader{
 		read:  func(path string) ([]byte, error) { return read(disk{}, path, limit) },
-		calls: make(chan struct{}, maxHung),
+		calls: make(chan struct{}, maxCalls),
 	}
 }
 
 // Read returns the content of a file. It waits for the system until ctx ends and for no
-// longer than a few seconds; a call that has not returned then is abandoned. If too many
-// have been, it fails at once.
+// longer than a few seconds; a call that has not returned then is abandoned. While many
+// are, no other is begun.
 func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
-	select {
-	case r.calls <- struct{}{}:
-	default:
-		return nil, fmt.Errorf("%q: %w: %d earlier calls wait for it; is its file system on a network?", path, ErrHangs, maxHung)
-	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	type result struct {
@@ -61,11 +56,15 @@ func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 		err  error
 	}
 	done := make(chan result, 1)
-	go func() {
-		data, err := r.read(path)
-		<-r.calls
-		done <- result{data, err}
-	}()
+	select {
+	case r.calls <- struct{}{}:
+		go func() {
+			data, err := r.read(path)
+			<-r.calls
+			done <- result{data, err}
+		}()
+	case <-limited.Done():
+	}
 	select {
 	case got := <-done:
 		return got.data, got.err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -125,7 +126,7 @@ func TestHungFileSystem(t *testing.T) {
 		if r.Hangs() {
 			t.Error("it hangs before a call")
 		}
-		for n := range maxHung {
+		for n := range maxCalls {
 			begin := time.Now()
 			if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || !strings.Contains(err.Error(), "/hung") {
 				t.Errorf("read %d of a hung file system: %v", n, err)
@@ -133,7 +134,7 @@ func TestHungFileSystem(t *testing.T) {
 			if took := time.Since(begin); took != patience {
 				t.Errorf("read %d took %v, want %v", n, took, patience)
 			}
-			if n > 0 && n < maxHung-1 {
+			if n > 0 && n < maxCalls-1 {
 				continue
 			}
 			if data, err := r.Read(t.Context(), "/good"); (err == nil) != (n == 0) || string(data) != "/good" && n == 0 {
@@ -144,14 +145,34 @@ func TestHungFileSystem(t *testing.T) {
 			t.Error("it does not hang")
 		}
 		begin := time.Now()
-		if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || time.Since(begin) != 0 {
-			t.Errorf("one read more: %v after %v, want an error at once", err, time.Since(begin))
+		if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || time.Since(begin) != patience {
+			t.Errorf("one read more: %v after %v, want an error after %v", err, time.Since(begin), patience)
 		}
 		close(answer)
 		synctest.Wait()
 		if data, err := r.Read(t.Context(), "/hung"); err != nil || string(data) != "/hung" || r.Hangs() {
 			t.Errorf("read when the system answers again: %q, %v, hangs: %v", data, err, r.Hangs())
 		}
+	})
+}
+
+// TestManyReadsAtATime: those that do not hang wait for each other.
+func TestManyReadsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReader(10)
+		r.read = func(string) ([]byte, error) {
+			time.Sleep(time.Millisecond)
+			return []byte("text"), nil
+		}
+		var all sync.WaitGroup
+		for range 100 * maxCalls {
+			all.Go(func() {
+				if data, err := r.Read(t.Context(), "/good"); string(data) != "text" || err != nil {
+					t.Errorf("read %q, %v", data, err)
+				}
+			})
+		}
+		all.Wait()
 	})
 }
 

@@ -266,18 +266,21 @@ var (
 	_ utilnet.RoundTripperWrapper = bounded{}
 )
 
-// RouteLogs makes the messages of client-go and gRPC, which write to standard error
-// otherwise and wait for it, messages of log at debug level: Health reports what matters of
-// them. main calls it once, before Run.
-func RouteLogs(log *zap.Logger) {
-	api := log.Named("client-go")
+// RouteKlog makes the messages of client-go, which klog writes to standard error
+// otherwise, messages of log at debug level: Health reports what matters of them. main
+// calls it once, before Run.
+func RouteKlog(log *zap.Logger) {
+	log = log.Named("client-go")
 	klog.SetLogger(funcr.New(func(prefix, args string) {
 		if prefix != "" {
 			args = prefix + ": " + args
 		}
-		api.Debug(args)
+		log.Debug(args)
 	}, funcr.Options{}))
-	if errors, err := zap.NewStdLogAt(log.Named("grpc"), zap.DebugLevel); err == nil { // it knows the level
-		grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errors.Writer()))
-	}
+}
+
+// SilenceGRPC drops what gRPC writes to standard error, for which it would wait: Health
+// reports what matters. gRPC wants it to be called before anything else of it.
+func SilenceGRPC() {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }

@@ -24,6 +24,8 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
 	}
 	defer c.close()
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	object, err := c.slices.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

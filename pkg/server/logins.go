@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/crypto/bcrypt"
+
+	"warpgauge/pkg/file"
 )
 
 // logins stands in front of the handlers of exporter-toolkit, which check one password
@@ -33,8 +34,9 @@ import (
 //
 // All others are answered 401, or 429 with Retry-After if the password was not checked.
 type logins struct {
-	file string // the toolkit's
-	log  *zap.Logger
+	path  string // of the toolkit's file
+	files *file.Reader
+	log   *zap.Logger
 
 	checking chan struct{} // holds a token while a password is compared
 	refused  *prometheus.CounterVec
@@ -97,9 +99,10 @@ func newLoginStats(reg prometheus.Registerer) *prometheus.CounterVec {
 	return refused
 }
 
-func newLogins(file string, refused *prometheus.CounterVec, log *zap.Logger) *logins {
+func newLogins(path string, refused *prometheus.CounterVec, log *zap.Logger) *logins {
 	return &logins{
-		file:      file,
+		path:      path,
+		files:     file.NewReader(maxWebConfig),
 		log:       log,
 		checking:  make(chan struct{}, 1),
 		refused:   refused,
@@ -113,7 +116,7 @@ func (l *logins) before(next http.Handler) http.Handler {
 }
 
 func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	u, err := l.read()
+	u, err := l.read(r.Context())
 	if err != nil {
 		l.log.Error("cannot read the web config file", zap.Error(err))
 		writeText(w, http.StatusInternalServerError, "the web config file cannot be read\n")
@@ -176,8 +179,8 @@ func (l *logins) refuse(w http.ResponseWriter, reason string, retry time.Duratio
 
 // read returns the users of the file as it is now. A file that exporter-toolkit
 // cannot use has none: it answers those requests itself.
-func (l *logins) read() (*users, error) {
-	text, err := os.ReadFile(l.file)
+func (l *logins) read(ctx context.Context) (*users, error) {
+	text, err := l.files.Read(ctx, l.path)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func TestWaitingLogins(t *testing.T) {
 
 func TestAddressesOfLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "secret")
-	u, err := r.read()
+	u, err := r.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
