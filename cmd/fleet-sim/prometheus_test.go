@@ -20,9 +20,9 @@ func startPrometheus(t *testing.T, discovery, interval string, native bool) *pro
 	return prometheustest.Start(t, config)
 }
 
-// TestPrometheus lets a real Prometheus discover and scrape a fleet, in both ways
+// TestE2EFleetInPrometheus lets a real Prometheus discover and scrape a fleet, in both ways
 // and both formats.
-func TestPrometheus(t *testing.T) {
+func TestE2EFleetInPrometheus(t *testing.T) {
 	prometheustest.Find(t)
 	file := filepath.Join(t.TempDir(), "targets.json")
 	address := simulate(t, "--nodes=4", "--profiles=dgx-h100,rtx4090", "--pods-per-gpu=1", "--targets-file="+file,

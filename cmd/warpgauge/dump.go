@@ -93,6 +93,7 @@ type dumpedValue struct {
 func (d *dumper) run(ctx context.Context) error {
 	tick := time.NewTicker(dumpPause)
 	defer tick.Stop()
+	d.log.Info("dumps for debugging are written", zap.String("directory", d.o.Directory), zap.Duration("first_in", dumpPause))
 	last, wrote := "", time.Time{}
 	for {
 		select {
@@ -234,6 +235,9 @@ func (d *dumper) source(s *view.Source) dumpedSource {
 	out := dumpedSource{Collector: s.Collector, Devices: s.Devices, Rows: s.Ring.Head(), Values: []dumpedValue{}}
 	known := s.Ring.Latest(&d.row) && len(d.row.Cells) == len(s.Columns)
 	for i, c := range s.Columns {
+		if c.Buffer > 0 {
+			continue
+		}
 		v := dumpedValue{Device: c.Device, Field: fmt.Sprint(c.Field), Labels: c.Labels}
 		if desc, ok := field.ByID(c.Field); ok {
 			v.Field, v.Unit = desc.Name, desc.Unit

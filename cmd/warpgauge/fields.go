@@ -34,7 +34,7 @@ func writeFieldTable(w io.Writer, filter string) error {
 	filter = strings.ToLower(filter)
 	for _, d := range field.All() {
 		if matches(d, filter) {
-			fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Name, d.Kind, d.Level, cmp.Or(d.Unit, "-"), d.Cost, meaning(d))
+			fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.ID, d.Name, d.Kind, d.Level, cmp.Or(d.Unit, "-"), d.Cost, meaning(d), averaged(d))
 		}
 	}
 	if rows.Len() == 0 {
@@ -58,4 +58,18 @@ func meaning(d *field.Descriptor) string {
 	}
 	of, _ := field.ByID(d.Of)
 	return fmt.Sprintf("%s (%s × %v)", d.Help, of.Name, d.Factor)
+}
+
+// averaged says over which time libraries average the value, as far as it is known.
+func averaged(d *field.Descriptor) string {
+	var out []string
+	for _, w := range field.Windows(d) {
+		if w.Mean != "" {
+			out = append(out, w.Library+" "+w.Mean)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " [averaged: " + strings.Join(out, "; ") + "]"
 }

@@ -171,6 +171,10 @@ func (s *signals) release() {
 	// Not closed: the last lines of the log are yet to be written.
 }
 
+// sameSignal is how soon a second signal is taken for the first one again: to stop a
+// process and its group at once sends two.
+const sameSignal = 500 * time.Millisecond
+
 // guard runs f and ends its context at the first signal. At the second it does
 // not wait for f any longer.
 func (s *signals) guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
@@ -178,16 +182,20 @@ func (s *signals) guard(ctx context.Context, log *zap.Logger, f func(context.Con
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
-	ending := false
+	var ending time.Time // since when; zero: not
 	for {
 		select {
 		case err := <-done:
 			return err
 		case got := <-s.end:
-			if ending {
+			switch {
+			case ending.IsZero():
+				ending = time.Now()
+			case time.Since(ending) < sameSignal:
+				continue
+			default:
 				return errForced
 			}
-			ending = true
 			log.Info("stopping; a second signal ends at once", zap.Stringer("signal", got))
 			cancel()
 		}

@@ -263,8 +263,13 @@ func TestSignals(t *testing.T) {
 		}
 		s.end <- syscall.SIGINT
 		s.end <- syscall.SIGINT
+		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
+			t.Errorf("after one signal, sent twice: %v, want what the exporter ended with", err)
+		}
+		s.end <- syscall.SIGINT
+		time.AfterFunc(time.Second, func() { s.end <- syscall.SIGINT })
 		start := time.Now()
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, errForced) || time.Since(start) != 0 {
+		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, errForced) || time.Since(start) != time.Second {
 			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), errForced)
 		}
 		time.Sleep(time.Minute) // the bubble waits for slow

@@ -59,6 +59,7 @@ type block struct {
 	states []state  // by entity, of the last read
 	most   []int    // by entity: how many fields have had a value in one read, at most
 	ready  bool     // the engine has read it
+	count  int32    // values of the last history, here so that a call allocates nothing
 }
 
 // chunk is one call: some entities, some fields of a block. Chunks that do not

@@ -125,6 +125,13 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if p := newPeers(e, n, list, c.o); p != nil {
 		parts = append(parts, p)
 	}
+	past, err := newHistories(e, n, list, r.columns(), c.o)
+	if err != nil {
+		return nil, err
+	}
+	if past != nil {
+		parts = append(parts, past)
+	}
 	refused.log(c.o.Log)
 	s := newSource(n.devices, r, parts...)
 	switch {

@@ -25,7 +25,7 @@ func simulate(tb testing.TB, c dcgmtest.Config) *dcgmtest.Engine {
 	return dcgmtest.New(tb, c)
 }
 
-// list is a CSV of names: gauges, and labels after "label ".
+// list is a CSV of names: gauges, and labels after "label ", histograms after "histogram ".
 func list(tb testing.TB, names ...string) field.List {
 	tb.Helper()
 	var b strings.Builder
@@ -34,6 +34,9 @@ func list(tb testing.TB, names ...string) field.List {
 		kind := "gauge"
 		if isLabel {
 			kind = "label"
+		}
+		if h, is := strings.CutPrefix(n, "histogram "); is {
+			name, kind = h, "histogram"
 		}
 		b.WriteString(name + ", " + kind + ", text\n")
 	}

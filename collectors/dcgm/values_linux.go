@@ -90,10 +90,10 @@ func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 // time stamp each, and returns how many they are: entity by entity, oldest first. What
 // has no room is left out. It allocates nothing unless it fails.
 func (e *engine) since(b *block, after []int64, events []event) (int, error) {
-	n := C.int(len(events))
+	b.count = int32(len(events))
 	r := C.wg_since(e.table, e.handle, C.uintptr_t(b.group), C.uintptr_t(b.watched), centities(b.entities), (*C.int64_t)(unsafe.Pointer(&after[0])),
-		C.uint32_t(len(b.entities)), (*C.wg_event)(unsafe.Pointer(&events[0])), &n)
-	return int(n), answer(r)
+		C.uint32_t(len(b.entities)), (*C.wg_event)(unsafe.Pointer(&events[0])), (*C.int)(unsafe.Pointer(&b.count)))
+	return int(b.count), answer(r)
 }
 
 // watchHealth makes the engine watch what its health checks judge.

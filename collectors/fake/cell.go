@@ -24,6 +24,7 @@ const (
 	capped              // 1 at the power limit, else 0
 	lastXID             // the source knows
 	xidEvent            // the source knows
+	buffered            // the source's buffers know
 
 	firstCounter
 	worked  // a + b × seconds of full load + c × seconds up
@@ -38,6 +39,7 @@ type cell struct {
 	whole   bool   // an integer: counters are cut, the rest is rounded
 	unit    uint16 // which of the source's points
 	a, b, c float64
+	window
 }
 
 // bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS.

@@ -33,6 +33,8 @@ type source struct {
 	loads  []load    // by unit
 	shares []float64 // of units 1… in unit 0; nil where unit 0 has a load of its own
 	points []point   // by unit; those of the sample in progress
+	mean   meanPoint
+	kept   []*buffer
 
 	timeline *timeline
 	faults   []*fault // those of the timeline for this source
@@ -171,10 +173,12 @@ func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
 			row[i] = s.lastXID(up, elapsed)
 		case xidEvent:
 			row[i] = s.nextXID(up, elapsed)
+		case buffered:
 		default:
-			row[i] = c.eval(&s.points[c.unit], up)
+			row[i] = c.eval(s.averaged(c, micros), up)
 		}
 	}
+	s.fillBuffers(row, due, micros, up)
 }
 
 // twist applies the faults that falsify readings.
@@ -188,7 +192,8 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 			v = math.NaN()
 		}
 		for i := range row {
-			if due[i] && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
+			value := s.columns[i].Buffer == 0 || s.columns[i].Buffer%2 == 1 // and no time
+			if due[i] && value && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
 				row[i] = v
 			}
 		}
@@ -236,6 +241,9 @@ func (s *source) add(d *field.Descriptor, device, unit int, c cell, labels ...co
 func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
 	for _, r := range readings {
 		if c, ok := b.cell(r.Desc); ok {
+			if g, is := b.(*gpu); is && (c.op == byLoad || c.op == byPower) {
+				c.window = g.windowOf(r.Desc.ID)
+			}
 			s.add(r.Desc, device, unit, c)
 		}
 	}

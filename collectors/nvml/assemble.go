@@ -88,6 +88,10 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		p, err = newReadings(g.of, targets, a.fields, columnsOf(gpm), log)
 		parts = append(parts, p)
 	}
+	if err == nil {
+		p, err = newBuffered(a.lib, g, a.fields, columnsOf(p), log)
+		parts = append(parts, p)
+	}
 	if err == nil && a.wants(field.VGPU) {
 		var w *watchPart
 		if w, err = newVGPUPart(a.lib, g); w != nil {

@@ -456,6 +456,7 @@ var otherSymbols = [...]string{
 	"nvmlDeviceGetName",
 	"nvmlDeviceGetNvLinkState",
 	"nvmlDeviceGetP2PStatus",
+	"nvmlDeviceGetSamples",
 	"nvmlDeviceGetSerial",
 	"nvmlDeviceGetSupportedEventTypes",
 	"nvmlDeviceGetUUID",

@@ -39,6 +39,13 @@ static int wg_busy(void *f, void *dev, unsigned long long since, unsigned int *c
 	return code;
 }
 
+// nvmlDeviceGetSamples; head is the type of the values and how many there are
+static int wg_kept(void *f, void *dev, int kind, unsigned long long since, void *head, void *samples)
+{
+	unsigned int *h = head;
+	return (int)((wg_return (*)(void *, int, unsigned long long, unsigned int *, unsigned int *, void *))f)(dev, kind, since, h, h + 1, samples);
+}
+
 // nvmlDeviceGetProcessUtilization
 static int wg_old_busy(void *f, void *dev, unsigned long long since, unsigned int *count, void *samples)
 {
@@ -144,6 +151,17 @@ func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count i
 	n := C.uint(count)
 	code := C.wg_busy(f, raw(d), C.ulonglong(since), &n, unsafe.Pointer(&buf[0]))
 	return int(n), nvml.Return(code)
+}
+
+// newSamplesReader makes a reader that calls nvmlDeviceGetSamples, at f. go-nvml's method
+// asks twice and allocates.
+func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
+	dev, head := raw(d), new([2]uint32)
+	return func(kind nvml.SamplingType, since uint64, into []nvml.Sample) (int, nvml.ValueType, nvml.Return) {
+		head[0], head[1] = 0, uint32(len(into))
+		code := C.wg_kept(f, dev, C.int(kind), C.ulonglong(since), unsafe.Pointer(head), unsafe.Pointer(&into[0]))
+		return int(head[1]), nvml.ValueType(head[0]), nvml.Return(code)
+	}
 }
 
 // go-nvml takes as much memory as the driver says that it needs, and slices a buffer by the count that

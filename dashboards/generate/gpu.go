@@ -5,14 +5,14 @@ func gpu() *builder {
 	b := newDashboard("warpgauge-gpu", "GPUs / GPU in depth",
 		"One GPU: what happens between two scrapes, what slows it down, its links and errors. Panels stay empty where the list of fields lacks theirs.", instance, gpuIndex)
 	b.row("Between two scrapes (etc/recommended-counters.csv)")
-	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram.", "percentunit", buckets("DCGM_FI_DEV_GPU_UTIL_RATIO"))
-	b.heatmap(12, "Power, every sample", "DCGM_FI_DEV_BOARD_POWER_WATTS as type histogram.", "watt", buckets("DCGM_FI_DEV_BOARD_POWER_WATTS"))
+	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram. On NVIDIA's GPUs a sample is a mean over 1/6 s or more: shorter bursts are lower.", "percentunit", buckets("DCGM_FI_DEV_GPU_UTIL_RATIO"))
+	b.heatmap(12, "Power, every sample", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS as type histogram: the power at each tick, no mean.", "watt", buckets("DCGM_FI_DEV_BOARD_POWER_RAW_WATTS"))
 	b.lines(12, "Utilisation: mean and quantiles", "", "percentunit",
 		query{"mean", mean("DCGM_FI_DEV_GPU_UTIL_RATIO")},
 		query{"p50", quantile("0.5", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_GPU_UTIL_RATIO")})
-	b.lines(12, "Samples a second", "How often the exporter really looked.", "cps",
-		query{deviceLegend, rateByDevice("DCGM_FI_DEV_GPU_UTIL_RATIO_count") + ` or max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (histogram_count(rate(DCGM_FI_DEV_GPU_UTIL_RATIO` + sel + `[$__rate_interval])))`})
+	b.lines(12, "Time sampled", "The share of time that the histogram of utilisation has samples for.", "percentunit",
+		query{deviceLegend, rateByDevice("DCGM_FI_DEV_GPU_UTIL_RATIO_count") + ` / 1000 or max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (histogram_count(rate(DCGM_FI_DEV_GPU_UTIL_RATIO` + sel + `[$__rate_interval]))) / 1000`})
 
 	b.legend = "right" // a line for each quantity
 	b.row("What the GPU does")

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,7 @@ the CSV.
 * **In base units**: names of DCGM 4.6, DCGM 4.7 and dcgm-exporter 4.9 for the same
   value in another unit. They are read from the same sample and multiplied, so
   files of either dialect work, and both at once.
+* **[Mean](#means)**: most values of NVIDIA's are no momentary ones; see below.
 
 DCGM 4.6 called field 203 ` + "`DCGM_FI_DEV_GPU_UTIL_RATIO`" + ` though its value is a
 percentage; DCGM 4.7 gave that name to a ratio from 0 to 1. Here it is the ratio.
@@ -40,7 +42,8 @@ percentage; DCGM 4.7 gave that name to a ratio from 0 to 1. Here it is the ratio
 func writeFields(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(fieldsHead)
-	b.WriteString("| Id | Name | Other names | Kind | Level | Unit | Range | Cost | In base units | Meaning |\n")
+	writeWindows(&b)
+	b.WriteString("## List\n\n| Id | Name | Other names | Kind | Level | Unit | Range | Cost | In base units | Meaning |\n")
 	b.WriteString("|---:|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range field.All() {
 		if d.Factor != 0 {
@@ -51,6 +54,56 @@ func writeFields(w io.Writer) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+const windowsHead = `## Means
+
+How often a library has a new value, and over which time that is averaged: a burst of 50 ms in a mean over a second is a
+twentieth of what it was, at any interval. What is not listed, and what is empty, is not known. What histograms see of
+bursts in spite of that: [load.md](load.md#bursts).
+
+| Field | Library | New value | Averaged over | Source |
+|---|---|---|---|---|
+`
+
+// writeWindows writes what is known of how libraries make values, one row for fields in
+// succession that share it.
+func writeWindows(b *bytes.Buffer) {
+	b.WriteString(windowsHead)
+	type row struct {
+		first, last string
+		field.Window
+	}
+	var rows []row
+	open := map[field.Window]int{}
+	for _, d := range field.All() {
+		if d.Factor != 0 {
+			continue
+		}
+		of := field.Windows(d)
+		for w := range open {
+			if !slices.Contains(of, w) {
+				delete(open, w)
+			}
+		}
+		for _, w := range of {
+			i, ok := open[w]
+			if !ok {
+				i = len(rows)
+				open[w] = i
+				rows = append(rows, row{first: d.Name, Window: w})
+			}
+			rows[i].last = d.Name
+		}
+	}
+	for _, r := range rows {
+		names := "`" + r.first + "`"
+		if r.last != r.first {
+			names += " to `" + r.last + "`"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", names, r.Library, r.Update, r.Mean, r.Evidence)
+	}
+	b.WriteString("\n")
 }
 
 func codes(names []string) string {

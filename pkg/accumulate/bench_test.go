@@ -34,7 +34,7 @@ func BenchmarkObserve(b *testing.B) {
 		i := 0
 		b.ReportAllocs()
 		for b.Loop() {
-			h.observe(values[i&1023])
+			h.observe(values[i&1023], 1)
 			i++
 		}
 		if h.Count != uint64(i) {

@@ -36,10 +36,11 @@ const maxOverlap = int64(10 * time.Minute)
 
 // deviceTap says for a device of a follow which rows are new.
 type deviceTap struct {
-	*progress       // nil if another source of the View supplies the device
-	last      int64 // stamp of the device in the last row read
-	sampled   bool  // the device was sampled in the row in hand
-	news      bool  // events in the row in hand are new
+	*progress         // nil if another source of the View supplies the device
+	last      int64   // stamp of the device in the last row read
+	sampled   bool    // the device was sampled in the row in hand
+	millis    float64 // for which its values in the row in hand stand
+	news      bool    // events in the row in hand are new
 }
 
 // progress is how far the rows of a device have been counted, through all rings
@@ -118,6 +119,9 @@ func (s *Store) newFollow(src *view.Source, earlier *follow) *follow {
 // tap connects a column to every series that is computed from it.
 func (s *Store) tap(f *follow, cell int) {
 	col := &f.source.Columns[cell]
+	if col.Buffer > 0 {
+		return // of the block that tapHistogram finds
+	}
 	switch col.Field {
 	case field.XIDEvent, field.XIDsUntil:
 		s.tapXIDs(f, cell, col)
@@ -139,9 +143,34 @@ func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *fie
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
-		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, field.NewScale(fd.Scale), fd, col.Labels})
+		f.histograms = append(f.histograms, histogramTap{h, col.Device, cell, f.block(col), 0, field.NewScale(fd.Scale), fd, col.Labels})
 	}
 }
+
+// block returns the cells with the buffered samples of a column, none if there are not
+// any.
+func (f *follow) block(of *collector.Column) cells {
+	var out cells
+	for i := range f.source.Columns {
+		c := &f.source.Columns[i]
+		if c.Device != of.Device || c.Field != of.Field || c.Buffer == 0 || c.Buffer != out.to-out.from+1 {
+			continue
+		}
+		if c.Buffer == 1 {
+			out.from, out.to = i, i
+		}
+		if i == out.to {
+			out.to++
+		}
+	}
+	if out.to-out.from < 2 {
+		return cells{}
+	}
+	return out
+}
+
+// cells are those of a row from one index to before another.
+type cells struct{ from, to int }
 
 // tapXIDs connects an event column. The columns of a device, of which there may
 // be several so that events of one tick do not hide each other, share a state.
@@ -203,9 +232,36 @@ func named(fields []*field.Field, name string) bool {
 type histogramTap struct {
 	*Histogram
 	device, cell int
+	block        cells   // with buffered samples, in place of cell
+	silence      float64 // ms in which there was none
 	scale        field.Scale
 	field        *field.Field
 	labels       []collector.Label
+}
+
+// mostSilence is how long a driver has no new sample, in ms, until readings stand in.
+const mostSilence = 5000
+
+// silent reports whether there has been no buffered sample for long: the driver has
+// stopped to make them, or refuses them.
+func (t *histogramTap) silent(row *ring.Row, millis float64) bool {
+	if row.Cells[t.block.from+1] > 0 {
+		t.silence = 0
+		return false
+	}
+	t.silence += millis
+	return t.silence > mostSilence
+}
+
+// maxMillis bounds what one sample stands for.
+const maxMillis = float64(time.Hour / time.Millisecond)
+
+// take counts a value. The session has dropped what is not plausible, but the memory can
+// be shared with a process gone mad, and a sum never forgets.
+func (t *histogramTap) take(v, millis float64) {
+	if v >= t.field.Desc.Min && v <= t.field.Desc.Max && millis <= maxMillis {
+		t.observe(t.scale.Of(v), millis)
+	}
 }
 
 type xidTap struct {
@@ -278,12 +334,30 @@ func (f *follow) next(row *ring.Row) {
 		d.news = !(overlap && counted(d.progress.time, row.Time))
 		d.last = stamp
 		if d.sampled {
+			d.millis = f.millis(d.progress.stamp, stamp)
 			d.progress.stamp = stamp
 		}
 		if d.news {
 			d.progress.time = row.Time
 		}
 	}
+}
+
+// maxFill is the longest time between two samples for which the second one stands, or
+// three intervals if that is more.
+const maxFill = time.Second
+
+// millis is for how long the values of a row stand that was sampled after the one
+// before: all the time since then, so that what was not sampled because ticks were
+// missed counts as what came next. What was in a longer gap is not known, so that the
+// values stand for an interval, as the first ones do.
+func (f *follow) millis(before, sampled int64) float64 {
+	interval := int64(f.source.Interval)
+	since := sampled - before
+	if since <= 0 || since > max(int64(maxFill), 3*interval) {
+		since = interval
+	}
+	return float64(since) / float64(time.Millisecond)
 }
 
 // counted reports whether a row of time t was counted, if all up to until were.
@@ -294,10 +368,14 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 	f.next(row)
 	for i := range f.histograms {
 		t := &f.histograms[i]
-		// The session has dropped what is not plausible, but the memory can be
-		// shared with a process gone mad, and a sum never forgets.
-		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && cell >= t.field.Desc.Min && cell <= t.field.Desc.Max {
-			t.observe(t.scale.Of(cell))
+		switch d := &f.devices[t.device]; {
+		case !d.sampled:
+		case t.block.to == 0 || t.silent(row, d.millis):
+			t.take(row.Cells[t.cell], d.millis)
+		default:
+			for at := t.block.from; at+1 < t.block.to && row.Cells[at+1] > 0; at += 2 {
+				t.take(row.Cells[at], row.Cells[at+1])
+			}
 		}
 	}
 	for i := range f.clocks {

@@ -47,7 +47,7 @@ type board struct {
 }
 
 func newBoard(rows int, ids ...string) *board {
-	b := &board{Source: &view.Source{Collector: "test", Fields: testFields()}}
+	b := &board{Source: &view.Source{Collector: "test", Fields: testFields(), Interval: time.Second}}
 	for i, id := range ids {
 		b.Devices = append(b.Devices, collector.Device{ID: id, Level: field.GPU})
 		b.Columns = append(b.Columns,
@@ -133,11 +133,12 @@ func power(t *testing.T, s *Store, device string) *Histogram {
 	return e.Histogram
 }
 
-// checkHistogram fails unless h is consistent and has count and sum.
-func checkHistogram(t *testing.T, h *Histogram, count uint64, sum float64) {
+// checkHistogram fails unless h is consistent and has counted so many seconds, and the
+// sum of the values of each.
+func checkHistogram(t *testing.T, h *Histogram, seconds uint64, sum float64) {
 	t.Helper()
-	if h.Count != count || h.Sum != sum {
-		t.Errorf("histogram: got count %d and sum %v, want %d and %v", h.Count, h.Sum, count, sum)
+	if h.Count != 1000*seconds || h.Sum != 1000*sum {
+		t.Errorf("histogram: got count %d and sum %v, want %d and %v", h.Count, h.Sum, 1000*seconds, 1000*sum)
 	}
 	checkSums(t, h)
 }

@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -11,14 +12,15 @@ import (
 // series. It is written by Store.Sync and must be read between two Syncs by the
 // same goroutine (see Store).
 //
-// Every row in which the device was sampled is one observation of the value
-// that the cell then holds, whether the cell itself was due on that tick or
-// keeps its last value. A series is thus weighted by time, as the gauge of the
-// same field is: rate(sum)/rate(count) is the mean over time, and a share of
-// count is a share of time, whatever the interval of the field.
+// It counts milliseconds: a value stands for the time since the one before, so a tick
+// that was missed makes the next value count for both, and rate(sum)/rate(count) is the
+// mean over time whatever the interval and the source of the values, and a share of
+// count is a share of time. rate(count) is 1000 unless values were missing. A value is
+// the cell in each row in which the device was sampled, whether the cell was due or
+// keeps its last value, or, if the source has the driver's buffer, each sample of that.
 type Histogram struct {
-	Count uint64 // 0 if the device has not given a value yet: leave the series out
-	Sum   float64
+	Count uint64  // ms; 0 if the device has not given a value yet: leave the series out
+	Sum   float64 // value × ms
 
 	Bounds []float64 // classic buckets: ascending upper bounds, without +Inf; shared, immutable
 	Counts []uint64  // per bucket, not cumulative; len(Bounds)+1, the last is +Inf
@@ -35,6 +37,7 @@ type Histogram struct {
 
 	reading field.ID // what is observed, with its scale: see fits
 	scale   float64
+	rest    float64 // ms that were not counted yet, less than one
 }
 
 func newHistogram(f *field.Field) *Histogram {
@@ -58,19 +61,23 @@ func (h *Histogram) fits(f *field.Field) bool {
 		h.Schema == shape.schema && h.First == shape.first && len(h.Positive) == shape.buckets
 }
 
-// observe counts v, in the unit of the series. A blank is not a value, and one
-// infinity would make Sum infinite for ever: neither is counted.
-func (h *Histogram) observe(v float64) {
+// observe counts v, in the unit of the series, for so many milliseconds; what is less
+// than one is carried over. A blank is not a value, and one infinity would make Sum
+// infinite for ever: neither is counted.
+func (h *Histogram) observe(v, millis float64) {
 	if v-v != 0 { // NaN or ±Inf, in one comparison
 		return
 	}
-	h.Count++
-	h.Sum += v
-	h.Counts[sort.SearchFloat64s(h.Bounds, v)]++ // the first bound that is not below v
+	whole := math.Floor(millis + h.rest)
+	h.rest += millis - whole
+	n := uint64(whole)
+	h.Count += n
+	h.Sum += v * whole
+	h.Counts[sort.SearchFloat64s(h.Bounds, v)] += n // the first bound that is not below v
 	if v <= h.ZeroThreshold {
-		h.ZeroCount++
+		h.ZeroCount += n
 		return
 	}
 	i := int(nativeIndex(v, h.Schema) - h.First)
-	h.Positive[min(i, len(h.Positive)-1)]++
+	h.Positive[min(i, len(h.Positive)-1)] += n
 }

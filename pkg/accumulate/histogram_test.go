@@ -127,7 +127,7 @@ func TestHistogramEqualsClientGolang(t *testing.T) {
 				h := newHistogram(f)
 				want := peer(h)
 				for _, v := range list(top) {
-					h.observe(v)
+					h.observe(v, 1)
 					want.Observe(v)
 				}
 				if diff := cmp.Diff(plainOfPeer(t, want), plainOf(h)); diff != "" {
@@ -210,27 +210,27 @@ func TestNativeShapeIsBounded(t *testing.T) {
 func TestHistogramTakesAnything(t *testing.T) {
 	h := newHistogram(&field.Field{Desc: descPower, Scale: 1, Buckets: []float64{0, 10}})
 	for _, v := range []float64{nan, inf, -inf} {
-		h.observe(v)
+		h.observe(v, 1000)
 	}
 	checkHistogram(t, h, 0, 0)
-	h.observe(-7)
-	h.observe(0)
-	h.observe(5e-324)
-	if got, want := h.ZeroCount, uint64(3); got != want {
+	h.observe(-7, 1000)
+	h.observe(0, 1000)
+	h.observe(5e-324, 1000)
+	if got, want := h.ZeroCount, uint64(3000); got != want {
 		t.Errorf("zero bucket: got %d, want %d", got, want)
 	}
-	h.observe(1e18)
-	h.observe(math.MaxFloat64)
-	if got, want := h.Positive[len(h.Positive)-1], uint64(2); got != want {
+	h.observe(1e18, 1000)
+	h.observe(1e300, 1000)
+	if got, want := h.Positive[len(h.Positive)-1], uint64(2000); got != want {
 		t.Errorf("last native bucket: got %d, want the %d values above the maximum", got, want)
 	}
-	if diff := cmp.Diff([]uint64{2, 1, 2}, h.Counts); diff != "" {
+	if diff := cmp.Diff([]uint64{2000, 1000, 2000}, h.Counts); diff != "" {
 		t.Errorf("classic buckets (-want +got):\n%s", diff)
 	}
-	checkHistogram(t, h, 5, -7+1e18+math.MaxFloat64)
+	checkHistogram(t, h, 5, -7+1e18+1e300)
 
 	none := newHistogram(&field.Field{Desc: descPower, Scale: 1})
-	none.observe(3)
+	none.observe(3, 1000)
 	checkHistogram(t, none, 1, 3)
 }
 
@@ -242,9 +242,9 @@ func FuzzObserve(f *testing.F) {
 	f.Add(math.MaxFloat64, 5e-324, 5e-324)
 	f.Fuzz(func(t *testing.T, top, scale, v float64) {
 		h := newHistogram(&field.Field{Desc: &field.Descriptor{Max: top}, Scale: scale, Buckets: []float64{-1, 0, top}})
-		h.observe(v)
-		h.observe(-v)
-		want := uint64(2)
+		h.observe(v, 1000)
+		h.observe(-v, 1000)
+		want := uint64(2000)
 		if v-v != 0 {
 			want = 0
 		}

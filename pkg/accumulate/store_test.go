@@ -38,7 +38,7 @@ func TestEveryRowIsOneObservation(t *testing.T) {
 	s.Sync(v, at(5))
 	h := power(t, s, "GPU-a")
 	checkHistogram(t, h, 5, 420)
-	if diff := cmp.Diff([]uint64{0, 5, 0, 0, 0}, h.Counts); diff != "" {
+	if diff := cmp.Diff([]uint64{0, 5000, 0, 0, 0}, h.Counts); diff != "" {
 		t.Errorf("classic buckets (-want +got):\n%s", diff)
 	}
 }
@@ -79,7 +79,7 @@ func TestScale(t *testing.T) {
 	s.Sync(viewOf(b), at(2))
 	h := power(t, s, "GPU-a")
 	checkHistogram(t, h, 2, 0.3)
-	if diff := cmp.Diff([]uint64{0, 2, 0}, h.Counts); diff != "" {
+	if diff := cmp.Diff([]uint64{0, 2000, 0}, h.Counts); diff != "" {
 		t.Errorf("classic buckets (-want +got):\n%s", diff)
 	}
 }
@@ -95,7 +95,7 @@ func TestPercentsOnBounds(t *testing.T) {
 		s := New(Options{})
 		tick(b, 0, 1, math.Round(bound*100))
 		s.Sync(viewOf(b), at(1))
-		if h := power(t, s, "GPU-a"); h.Counts[i] != 1 {
+		if h := power(t, s, "GPU-a"); h.Counts[i] != 1000 {
 			t.Errorf("%v %%: buckets %v, want it in the one up to %v", math.Round(bound*100), h.Counts, bound)
 		}
 	}
@@ -231,8 +231,8 @@ func TestStampsThatMakeNoSense(t *testing.T) {
 	next := newBoard(16, "GPU-a")
 	tick(next, 0, 2, 100)
 	s.Sync(viewOf(next), at(2))
-	if h := power(t, s, "GPU-a"); h.Sum != 200 {
-		t.Errorf("sum after nonsense: got %v, want the 200 of the new ring", h.Sum)
+	if h := power(t, s, "GPU-a"); h.Sum != 200_000 {
+		t.Errorf("sum after nonsense: got %v, want the 200 W for a second each of the new ring", h.Sum)
 	}
 	checkSums(t, power(t, s, "GPU-a"))
 }
@@ -334,7 +334,8 @@ func TestSecondSourceTakesOver(t *testing.T) {
 	s.Sync(viewOf(second), at(5))
 	tick(second, 5, 1, 100)
 	s.Sync(viewOf(second), at(6))
-	checkHistogram(t, power(t, s, "GPU-a"), 4, 400) // 3 and 4 were read when the device was not the second's
+	// Rows 3 and 4 were read when the device was not the second's: row 5 stands for them.
+	checkHistogram(t, power(t, s, "GPU-a"), 6, 600)
 }
 
 func TestMalformedSourcesAreLeftOut(t *testing.T) {

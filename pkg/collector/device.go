@@ -65,4 +65,8 @@ type Column struct {
 	// Labels distinguish several columns of one device and field (peer_gpu,
 	// health_watch …). Sorted by name.
 	Labels []Label
+	// Buffer numbers the cells of the field's block of buffered samples from 1 (see
+	// Buffer); 0 is the reading itself. Cells of a block are event cells: NaN unless
+	// there is a sample.
+	Buffer int `json:",omitempty"`
 }

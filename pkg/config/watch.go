@@ -44,7 +44,7 @@ type watcher struct {
 
 	files  *file.Reader
 	notify *fsnotify.Watcher // nil: only polling
-	failed bool              // the last read did, and onChange has not been called for it
+	failed bool              // the last read did or found nothing, and onChange has not been called for it
 }
 
 func (w *watcher) run(ctx context.Context) error {
@@ -88,8 +88,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// check reads the file and calls onChange if it is new, or cannot be read for the second
-// time: it may have been about to be replaced.
+// check reads the file and calls onChange if it is new, or cannot be read or is empty for
+// the second time: it may have been about to be replaced.
 func (w *watcher) check(ctx context.Context) {
 	data, err := w.read(ctx)
 	if ctx.Err() != nil {
@@ -100,7 +100,8 @@ func (w *watcher) check(ctx context.Context) {
 		w.failed = false
 		return
 	}
-	if w.failed = err != nil && !w.failed; !w.failed {
+	written := err == nil && len(bytes.TrimSpace(data)) == 0 // a file that is written in place is empty for a moment
+	if w.failed = (err != nil || written) && !w.failed; !w.failed {
 		w.onChange()
 	}
 }

@@ -319,3 +319,22 @@ func TestDebounceUnderConstantEvents(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchEmptyFile: a file that is being written is no change until it has content, or
+// stays empty.
+func TestWatchEmptyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write(t, path, "one")
+	w := startWatch(t, path, slowPoll)
+	w.wantChange("one")
+	write(t, path, "")
+	w.wantCheck("truncation")
+	write(t, path, "two")
+	if got := receive(t, w.changes, "change to two"); got != "two" {
+		t.Errorf("changed to %q, want two", got)
+	}
+	write(t, path, "\n")
+	if got := receive(t, w.changes, "change to an empty file"); got != "\n" {
+		t.Errorf("changed to %q, want a file that stays empty", got)
+	}
+}

@@ -25,7 +25,7 @@ func TestRunLosesNothing(t *testing.T) {
 		power := &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W", Max: 1000}
 		fields := []field.Field{{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100}}}
 		f := one("0", fields, power)
-		f.Ring = ring.Make(1024, 1, 1) // as a session makes it for that tick
+		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // as a session makes it for that tick
 		store := accumulate.New(accumulate.Options{})
 		r := New(boardOf(f), Options{Store: store})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -44,8 +44,8 @@ func TestRunLosesNothing(t *testing.T) {
 		if n := store.Overruns(); n != 0 {
 			t.Errorf("%d rows were overwritten before they were read", n)
 		}
-		if got := store.Series()[0].Histogram.Count; got != rows {
-			t.Errorf("%d rows were counted, want %d", got, rows)
+		if got := store.Series()[0].Histogram.Count; got != 10*rows {
+			t.Errorf("%d ms were counted, want %d", got, 10*rows)
 		}
 		if r.layout == nil || r.layout.stats.series != 1 {
 			t.Error("nothing was laid out")

@@ -76,8 +76,38 @@ func (f Format) bytes() Format {
 // Negotiate returns the format to answer an Accept header with. What cannot be
 // served (protobuf as text, unknown versions) or understood is answered with
 // Text, as Prometheus' own client libraries do.
+//
+// A client that prefers OpenMetrics gets it only if it names neither of the others. The
+// names of most counters do not end in _total, so that in OpenMetrics they are of unknown
+// type (family.finish), and a client that stores types, such as an OpenTelemetry receiver,
+// would take them for gauges.
 func Negotiate(accept string) Format {
-	header := http.Header{"Accept": {acceptable(accept)}}
+	accept = acceptable(accept)
+	if got := negotiate(accept); got != OpenMetrics && got != OpenMetrics001 {
+		return got
+	}
+	if others := typed(accept); others != "" {
+		return negotiate(others)
+	}
+	return negotiate(accept)
+}
+
+// typed returns what of an Accept header names a format that has the type of every
+// counter.
+func typed(accept string) string {
+	var kept []string
+	for item := range strings.SplitSeq(accept, ",") {
+		media, params, _ := strings.Cut(strings.ReplaceAll(item, " ", ""), ";")
+		text := strings.EqualFold(media, "text/plain") && (!strings.Contains(params, "version=") || strings.Contains(params, "version="+expfmt.TextVersion))
+		if text || negotiate(item) == Protobuf {
+			kept = append(kept, item)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+func negotiate(accept string) Format {
+	header := http.Header{"Accept": {accept}}
 	got := expfmt.NegotiateAccept(header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	switch got.FormatType() {
 	case expfmt.TypeProtoDelim:

@@ -83,7 +83,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 	for _, i := range order {
 		c := &s.Columns[i]
 		fields := byReading[c.Field]
-		if len(fields) == 0 {
+		if len(fields) == 0 || c.Buffer > 0 {
 			continue
 		}
 		if c.Device < 0 || c.Device >= len(s.Devices) {

@@ -247,7 +247,7 @@ func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int3
 		shown := metricsByReading(s)
 		for at := range s.Columns {
 			c := &s.Columns[at]
-			if c.Device < 0 || c.Device >= len(s.Devices) || !hasCounter(shown[c.Field]) {
+			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !hasCounter(shown[c.Field]) {
 				continue
 			}
 			key := counterKey{device: s.Devices[c.Device].ID, field: c.Field}

@@ -16,9 +16,10 @@ func TestRealStore(t *testing.T) {
 		metric(power, "P", field.Gauge, ""),
 		{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}},
 	}, power)
+	f.Interval = time.Second
 	for _, watts := range []float64{50, 150, 150, 999} {
 		f.row[0] = watts
-		f.tick(time.Now())
+		f.tick(time.Now().Add(-time.Second)) // the rows stand for a second each
 	}
 	r := New(boardOf(f), Options{Store: accumulate.New(accumulate.Options{})})
 	text := pageOf(t, r, Text)

@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 		"untyped":                    {in: temp + ",untyped,h", want: []row{{temp, "untyped", "h", 150, 1, 1}}},
 		"histogram":                  {in: temp + ",histogram,h", want: []row{{temp, "histogram", "h", 150, 1, 1}}},
 		"label":                      {in: "DCGM_FI_DRIVER_VERSION,label,h", want: []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 1}}},
-		"a number as a label":        {in: temp + ",label,h", want: []row{{temp, "label", "h", 150, 1, 1}}},
+		"a number as a label":        {in: "DCGM_FI_DEV_MINOR_NUMBER,label,h", want: []row{{"DCGM_FI_DEV_MINOR_NUMBER", "label", "h", 55, 1, 1}}},
 		"a name of DCGM 1.x":         {in: "dcgm_gpu_temp,gauge,h", want: []row{{"dcgm_gpu_temp", "gauge", "h", 150, 1, 1}}},
 		"a name of DCGM 3":           {in: "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS,gauge,h", want: []row{{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gauge", "h", 112, 1, 1}}},
 		"both dialects": {
@@ -139,6 +139,10 @@ func TestParse(t *testing.T) {
 		"binary": {
 			in: "DCGM_FI_DEV_ENC_STATS,label,h\n" + temp + ",gauge,h", want: at(2),
 			say: []string{`f.csv:1:1: warning: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show; the row is left out`},
+		},
+		"moving number as a label": {
+			in: "DCGM_FI_DEV_SM_CLOCK,label,h", want: []row{{"DCGM_FI_DEV_SM_CLOCK", "label", "h", 100, 1, 1}},
+			say: []string{`f.csv:1:22: warning: field "DCGM_FI_DEV_SM_CLOCK" changes all the time; as a label it makes new series, up to once a minute`},
 		},
 		"exporter counter as a label": {
 			in: "DCGM_EXP_P2P_STATUS,label,h\n" + temp + ",gauge,h", want: at(2),

@@ -122,6 +122,8 @@ type Reading struct {
 	// Default is true if some field asks for no interval. If Interval is not 0 then, the
 	// shorter of it and the default satisfies all.
 	Default bool
+	// Histogram is true if some field is one: samples of the driver's buffer are of use.
+	Histogram bool
 }
 
 // allTypes are the names of the types, indexed by Type.

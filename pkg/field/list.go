@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // List is what the user asked for: the fields of one counters CSV in file
@@ -19,15 +20,29 @@ func (l List) Metrics() []Field { return l.filter(func(f *Field) bool { return f
 // Labels returns the fields that become labels.
 func (l List) Labels() []Field { return l.filter(func(f *Field) bool { return f.Type == Label }) }
 
+// LabelInterval is how often it is checked whether a label has another value.
+const LabelInterval = time.Minute
+
+// Changes reports whether f is a label with a number that can be another while the
+// driver runs.
+func (f *Field) Changes() bool {
+	return f.Type == Label && f.Desc.Kind != String && f.Desc.Cost != Static
+}
+
 // Readings returns each quantity that the metric fields need once, in the order
 // of first use. For a field that the exporter computes from another reading (see
 // Input), that reading is listed. Fields that show one reading under several names or
-// in several units share its entry.
+// in several units share its entry. Next to metrics, labels that change are listed, too.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
+	if len(l.Metrics()) == 0 {
+		return nil
+	}
 	for _, f := range l.Fields {
-		if f.Type == Label {
+		if f.Changes() {
+			f.Interval = LabelInterval
+		} else if f.Type == Label {
 			continue
 		}
 		d := f.Desc
@@ -40,7 +55,9 @@ func (l List) Readings() []Reading {
 			at[d.ID] = i
 			out = append(out, Reading{Desc: d})
 		}
-		switch r := &out[i]; {
+		r := &out[i]
+		r.Histogram = r.Histogram || f.Type == Histogram
+		switch {
 		case f.Interval == 0:
 			r.Default = true
 		case r.Interval == 0 || f.Interval < r.Interval:

@@ -201,6 +201,9 @@ func (p *parser) usable(f *Field, r *record) bool {
 		p.warn(r.line, r.columns[1], "field %v can not be a histogram, it is read as gauge", quoted(r.Name))
 		f.Type, f.Buckets = Gauge, nil
 		return true
+	case f.Changes() && f.Desc.Cost == EachTick:
+		p.warn(r.line, r.columns[1], "field %v changes all the time; as a label it makes new series, up to once a minute", quoted(r.Name))
+		return true
 	default:
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type worker struct {
 	xids   []int   // other columns of XIDs
 	min    []float64
 	max    []float64
+
+	labels  []labelled // what is in labels, too
+	checked time.Time  // when labels were compared last, or the session began
 
 	outdated bool // the library no longer fits the driver and must not be called again
 
@@ -76,8 +80,11 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 		w.row[i], w.min[i], w.max[i] = math.NaN(), math.Inf(-1), math.Inf(1)
 		label := "unknown"
 		if d, ok := field.ByID(c.Field); ok {
-			w.min[i], w.max[i], label = d.Min, d.Max, d.Name
-			if d.Event {
+			label = d.Name
+			if c.Buffer%2 == 1 || c.Buffer == 0 { // else a time
+				w.min[i], w.max[i] = d.Min, d.Max
+			}
+			if d.Event || c.Buffer > 0 {
 				w.events = append(w.events, i)
 			}
 			if !d.Event && field.IsXID(d.ID) {
@@ -89,7 +96,53 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 	for i := range w.outcomes {
 		w.outcomes[i].Store(outcomeStarting)
 	}
+	w.labels, w.checked = labelsOf(v), time.Now()
 	return w
+}
+
+// labelled is a column whose value is in a label of its device, too.
+type labelled struct {
+	column int
+	name   string
+	value  float64 // of the label
+	scale  field.Scale
+}
+
+// labelsOf finds the labels of a source that can change.
+func labelsOf(v *view.Source) (out []labelled) {
+	for i := range v.Fields.Fields {
+		f := &v.Fields.Fields[i]
+		if !f.Changes() {
+			continue
+		}
+		for j, c := range v.Columns {
+			if v.Devices[c.Device].Parent != "" {
+				continue // its labels are those of its GPU
+			}
+			at := slices.IndexFunc(v.Devices[c.Device].Facts, func(l collector.Label) bool { return l.Name == f.Name })
+			if c.Field != f.Desc.ID || c.Buffer > 0 || at < 0 {
+				continue
+			}
+			if value, err := strconv.ParseFloat(v.Devices[c.Device].Facts[at].Value, 64); err == nil {
+				out = append(out, labelled{j, f.Name, value, field.NewScale(f.Scale)})
+			}
+		}
+	}
+	return out
+}
+
+// checkLabels asks for another session, with new labels, if one has another value now.
+func (w *worker) checkLabels(now time.Time) {
+	if len(w.labels) == 0 || now.Sub(w.checked) < field.LabelInterval {
+		return
+	}
+	w.checked = now
+	for _, l := range w.labels {
+		if v := l.scale.Of(w.row[l.column]); math.Abs(v-l.value) > 1e-9*math.Abs(l.value) { // NaN is not greater
+			w.notify(fmt.Errorf("%w: label %q was %v and is %v", collector.ErrColumnsChanged, l.name, l.value, v))
+			return
+		}
+	}
 }
 
 // sourceID names a source by its first device.
@@ -165,6 +218,7 @@ func (w *worker) take(due []bool, now time.Time) bool {
 	w.callStart.Store(0)
 	w.duration.Observe(time.Since(now).Seconds())
 	w.dropImplausible(due)
+	w.checkLabels(now)
 	ok := w.judge(start, err)
 	w.view.Ring.Append(start, w.stamps, w.row)
 	return ok

@@ -356,3 +356,40 @@ func TestValidate(t *testing.T) {
 	f(&stub{devices: devices(1), columns: []collector.Column{{Device: -1}}}, false)
 	f(&stub{devices: devices(1)}, false)
 }
+
+// TestALabelThatMovesAsksForAnotherSession: a label has the value that its device had at
+// Open, until it is compared.
+func TestALabelThatMovesAsksForAnotherSession(t *testing.T) {
+	f := func(label string, reading float64, want bool) {
+		t.Helper()
+		clock := &field.Descriptor{ID: 60001, Name: "clock", Kind: field.Int64, Unit: "MHz", Max: 1e9}
+		l := list(desc(60002, field.EachTick))
+		l.Fields = append(l.Fields, field.Field{Desc: clock, Name: "clock_hertz", Type: field.Label, Scale: 1e6})
+		src := &stub{devices: devices(1), columns: []collector.Column{{Field: 60002}, {Field: 60001}}}
+		src.devices[0].Facts = []collector.Label{{Name: "clock_hertz", Value: label}}
+		src.sample = func(row []float64, _ []bool) error { row[1] = reading; return nil }
+		w := testWorker(t, src, l, Selection{})
+		if got := w.schedule.at(1)[1]; !got {
+			t.Errorf("the label's reading is not due")
+		}
+		var asked []error
+		w.notify = func(err error) { asked = append(asked, err) }
+		begin := w.checked
+		w.tick(1, begin.Add(time.Second))
+		if len(asked) != 0 {
+			t.Errorf("label %s, reading %v: %v after a second", label, reading, asked)
+		}
+		w.tick(60, begin.Add(time.Minute))
+		w.tick(61, begin.Add(time.Minute+time.Second))
+		if got := len(asked) == 1 && errors.Is(asked[0], collector.ErrColumnsChanged); got != want || len(asked) > 1 {
+			t.Errorf("label %s, reading %v: %v, want another session: %v", label, reading, asked, want)
+		}
+	}
+	f("1410000000", 1410, false)
+	f("1410000000", 345, true)
+	f("345000000", 1410, true)
+	f("0", 0, false)
+	f("0", 1, true)
+	f("1410000000", math.NaN(), false)
+	f("none", 1410, false)
+}

@@ -54,7 +54,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		}
 		for i := range src.Columns {
 			c := &src.Columns[i]
-			if d := &src.Devices[c.Device]; fresh[d.ID] && !math.IsNaN(row.Cells[i]) {
+			if d := &src.Devices[c.Device]; fresh[d.ID] && c.Buffer == 0 && !math.IsNaN(row.Cells[i]) {
 				had[cellOf(d, c)] = true
 			}
 		}
@@ -76,7 +76,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		}
 		for i := range src.Columns {
 			c := &src.Columns[i]
-			if d := &src.Devices[c.Device]; math.IsNaN(row.Cells[i]) && had[cellOf(d, c)] && !isEvent(c.Field) {
+			if d := &src.Devices[c.Device]; math.IsNaN(row.Cells[i]) && had[cellOf(d, c)] && !isEvent(c) {
 				return false
 			}
 		}
@@ -85,9 +85,9 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 }
 
 // isEvent reports whether a column is blank unless something happens.
-func isEvent(id field.ID) bool {
-	d, ok := field.ByID(id)
-	return ok && d.Event
+func isEvent(c *collector.Column) bool {
+	d, ok := field.ByID(c.Field)
+	return ok && d.Event || c.Buffer > 0
 }
 
 // latest reads the newest row of a source; false if there is none of its shape.

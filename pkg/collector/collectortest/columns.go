@@ -35,7 +35,7 @@ func checkColumns(tb *subtest) {
 					tb.Errorf("%s: field %d without its label %q: %q", at, c.Field, name, c.Labels)
 				}
 			}
-			key := fmt.Sprintf("%d %d %q", c.Device, c.Field, c.Labels)
+			key := fmt.Sprintf("%d %d %q %d", c.Device, c.Field, c.Labels, c.Buffer)
 			if seen[key] {
 				tb.Errorf("%s: the device %q has field %d with labels %q twice", at, s.Devices()[c.Device].ID, c.Field, c.Labels)
 			}
@@ -144,7 +144,7 @@ func eventColumns(s collector.Source, wanted map[field.ID]*field.Descriptor) []b
 	out := make([]bool, len(s.Columns()))
 	for i, c := range s.Columns() {
 		d, ok := wanted[c.Field]
-		out[i] = ok && d.Event
+		out[i] = ok && d.Event || c.Buffer > 0
 	}
 	return out
 }

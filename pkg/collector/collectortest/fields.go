@@ -25,6 +25,17 @@ func Fields() field.List {
 	return l
 }
 
+// withHistograms returns l with histograms of what drivers keep samples of:
+// DCGM_FI_DEV_POWER_USAGE and DCGM_FI_DEV_GPU_UTIL.
+func withHistograms(l field.List) field.List {
+	for i := range l.Fields {
+		if id := l.Fields[i].Desc.ID; id == 155 || id == 203 {
+			l.Fields[i].Type = field.Histogram
+		}
+	}
+	return l
+}
+
 // unknown is a field that no collector can have.
 func unknown() *field.Descriptor {
 	return &field.Descriptor{ID: 65000, Name: "WARPGAUGE_TEST_UNKNOWN", Level: field.GPU, Max: 1}

@@ -28,7 +28,8 @@ type Harness struct {
 	// New supplies hardware, real or simulated, for one subtest. It must be
 	// free of faults. Clean up with tb.Cleanup.
 	New func(tb testing.TB) Rig
-	// Fields is what collectors are opened with; the zero List means Fields().
+	// Fields is what collectors are opened with; the zero List means Fields(), two
+	// of them as histograms.
 	Fields field.List
 	// Patience is how long the suite waits for a call that must return, before
 	// it says that it hangs; 0 means eventually.Patience. It bounds a failing run only.
@@ -110,7 +111,7 @@ func checks() []check {
 
 func (h Harness) withDefaults() Harness {
 	if len(h.Fields.Fields) == 0 {
-		h.Fields = Fields()
+		h.Fields = withHistograms(Fields())
 	}
 	if h.Patience == 0 {
 		h.Patience = eventually.Patience

@@ -188,8 +188,10 @@ static int tell(dcgmFieldValueEntityEnumeration_f back, void *data, const dcgmGr
 	return back(e->entityGroupId, e->entityId, &v, 1, data);
 }
 
-// Oldest first. XIDs have a history; of the rest there is one value, from the engine's
-// first moment.
+static const int64_t kept = 10000000; // µs
+
+// Oldest first. XIDs have a history; of the rest there is one value from the engine's
+// first moment, and those that it has read lately.
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long since, long long *next,
                                    dcgmFieldValueEntityEnumeration_f back, void *data) {
 	ENTER(dcgmGetValuesSince_v2);
@@ -205,6 +207,14 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmField
 		if (!watched((int)e->entityGroupId, e->entityId, ids[0], &start, &every)) return leave(DCGM_ST_NOT_WATCHED);
 		if (ids[0] != DCGM_FI_DEV_XID_ERRORS) {
 			if (engine_since(h) >= since) stop = tell(back, data, e, ids[0], engine_since(h), 0);
+			int64_t now = now_micros(), t = since > now - kept ? since : now - kept;
+			if (t < start) t = start;
+			for (t = start + (t - start + every - 1) / every * every; t <= now && t <= frozen && !stop; t += every) {
+				dcgmFieldValue_v1 v;
+				struct answer a = as_of((int)e->entityGroupId, e->entityId, ids[0], t);
+				fill_v1(&v, ids[0], &a);
+				stop = back(e->entityGroupId, e->entityId, &v, 1, data);
+			}
 			continue;
 		}
 		for (int i = 0; i < S->xid_count && !stop; i++) {

@@ -1,0 +1,126 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+const (
+	historyKeep = 10 * time.Second // how long the engine keeps what histograms are made of
+	historyRoom = 1024             // values that one call returns at most
+	historyPace = 10               // values a second that a block has room for: another client may want more than the list
+)
+
+// histories supplies, for histograms, every value of GPUs that the engine has read since the
+// last row: it reads a field as often as the client that wants it most often, and a tick
+// that was missed costs none.
+type histories struct {
+	engine *engine
+	all    []*history
+	cols   []collector.Column
+	events []event
+	cost   cost
+}
+
+// history is one field of GPUs. By entity of the block:
+type history struct {
+	block   *block
+	fetched []int64 // time stamp of the newest value that was fetched, Unix µs
+	buffers []*collector.Buffer
+	columns []int // the first of each
+}
+
+var _ part = (*histories)(nil)
+
+// newHistories watches the fields of a node's GPUs that are histograms and have columns,
+// nil if there are none. It comes after the readings, because the engine remembers one
+// watch of a field by each client.
+func newHistories(e *engine, n *node, list []field.Reading, columns []collector.Column, o Options) (part, error) {
+	h := &histories{engine: e, events: make([]event, historyRoom), cost: cost{call: "dcgmGetValuesSince_v2"}}
+	type column struct {
+		device int
+		field  field.ID
+	}
+	has := map[column]bool{}
+	for _, c := range columns {
+		has[column{c.Device, c.Field}] = true
+	}
+	now := time.Now().UnixMicro()
+	for _, r := range list {
+		var devices []int
+		for _, d := range n.byKind(kindGPU) {
+			if r.Histogram && polled(r.Desc.ID) && has[column{d, r.Desc.ID}] {
+				devices = append(devices, d)
+			}
+		}
+		if len(devices) == 0 {
+			continue
+		}
+		b := newBlock(n, kindGPU, max(o.every(r), slowest[r.Desc.ID]), devices, []uint16{uint16(r.Desc.ID)})
+		b.keep = historyKeep
+		switch err := b.watch(e, refusals{}); {
+		case severed(err):
+			return nil, fmt.Errorf("watch field %d for a histogram: %w", r.Desc.ID, err)
+		case err != nil || len(b.fields) == 0:
+			continue // the readings are what there is
+		}
+		one := &history{block: b}
+		for _, d := range devices {
+			buffer := collector.NewBuffer(historyPace, r.Interval)
+			buffer.Start(now)
+			one.fetched, one.buffers, one.columns = append(one.fetched, now), append(one.buffers, buffer), append(one.columns, len(h.cols))
+			h.cols = buffer.AppendColumns(h.cols, d, r.Desc.ID)
+		}
+		h.all = append(h.all, one)
+	}
+	if len(h.all) == 0 {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return h, nil
+}
+
+func (h *histories) columns() []collector.Column { return h.cols }
+
+func (h *histories) sample(row []float64, due []bool) error {
+	for _, one := range h.all {
+		if !slices.ContainsFunc(one.columns, func(c int) bool { return due[c] }) {
+			continue
+		}
+		start := time.Now()
+		count, err := h.engine.since(one.block, one.fetched, h.events)
+		h.cost.add(1, start)
+		switch {
+		case severed(err):
+			return fmt.Errorf("read values since the last row: %w", err)
+		case err != nil:
+			count = 0 // the readings stand in
+		}
+		for i := range h.events[:count] {
+			one.take(&h.events[i])
+		}
+		for i, b := range one.buffers {
+			if at := one.columns[i]; due[at] {
+				b.Put(row[at:][:b.Width()])
+			}
+		}
+	}
+	return nil
+}
+
+// take adds a value to its GPU's.
+func (one *history) take(e *event) {
+	one.fetched[e.of] = max(one.fetched[e.of], e.micros)
+	if e.status != statusOK {
+		e.value = math.NaN()
+	}
+	one.buffers[e.of].Add(e.micros, e.value)
+}
+
+func (h *histories) calls() []collector.CallCost { return []collector.CallCost{h.cost.sum()} }

@@ -1,0 +1,190 @@
+package fake
+
+import (
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// window is how a driver makes a reading that follows the load, in µs: a mean over span,
+// new each period. The zero window is momentary.
+type window struct {
+	span   int64 // sinceRead: the time since the reading was read last
+	period int64 // 0: at any time
+	read   int64 // when it was read last, for sinceRead
+}
+
+const sinceRead = -1
+
+// What NVIDIA's drivers do, as pkg/field/window.go and the sample buffers of nvidia-smi -q
+// have it. Over which time a sample in the buffer of power is averaged is not known: here
+// it is the time since the sample before.
+const (
+	utilisationPeriod = int64(time.Second/time.Microsecond) / 6
+	powerSpan         = int64(time.Second / time.Microsecond)
+	powerPeriod       = int64(20 * time.Millisecond / time.Microsecond)
+	amdPowerSpan      = int64(100 * time.Millisecond / time.Microsecond)
+	pcieSpan          = int64(20 * time.Millisecond / time.Microsecond)
+	gpmRefresh        = int64(100 * time.Millisecond / time.Microsecond)
+
+	bufferedUtilisation = 100 // samples that the driver keeps
+	bufferedPower       = 120
+)
+
+// windowOf is how the board's driver makes a reading.
+func (g *gpu) windowOf(id field.ID) window {
+	profiled := id >= 1001 && id <= 1083
+	switch {
+	case g.vendor == amd && id == 155:
+		return window{span: amdPowerSpan}
+	case profiled:
+		return window{span: sinceRead}
+	case g.vendor == amd:
+		return window{}
+	case id == 155 && g.averagesPower():
+		return window{span: powerSpan}
+	case id == 200 || id == 201:
+		return window{span: pcieSpan}
+	case id >= 203 && id <= 207:
+		return window{span: utilisationPeriod, period: utilisationPeriod}
+	}
+	return window{}
+}
+
+// averagesPower: Ampere and newer but GA100, by compute capability.
+func (g *gpu) averagesPower() bool {
+	return g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0
+}
+
+// bounds are the times between which a reading is averaged that is read at now.
+func (w *window) bounds(now int64) (from, to int64) {
+	if w.span == sinceRead {
+		if w.read == 0 {
+			w.read = now
+		}
+		from, to = min(w.read, now-gpmRefresh), now
+		w.read = now
+		return from, to
+	}
+	if w.period > 0 {
+		now -= now % w.period
+	}
+	return now - w.span, now
+}
+
+// averaged is the point of a cell: the source's, with the mean load and power of the
+// cell's window. The result is valid until the next call.
+func (s *source) averaged(c *cell, now int64) *point {
+	p := &s.points[c.unit]
+	if c.span == 0 {
+		return p
+	}
+	from, to := c.bounds(now)
+	if m := &s.mean; m.unit != c.unit || m.from != from || m.to != to || m.at != now {
+		m.unit, m.from, m.to, m.at = c.unit, from, to, now
+		m.point = *p
+		m.point.load, m.point.power = s.means(int(c.unit), from, to)
+	}
+	return &s.mean.point
+}
+
+// meanPoint is what averaged made last: many cells in succession share it.
+type meanPoint struct {
+	unit         uint16
+	from, to, at int64
+	point
+}
+
+// means are the mean load and power of a unit.
+func (s *source) means(unit int, from, to int64) (load, power float64) {
+	if unit == 0 && s.shares != nil {
+		for i, share := range s.shares {
+			l, p := s.means(i+1, from, to)
+			load, power = load+share*l, power+share*p
+		}
+		return load, power
+	}
+	l := &s.loads[unit]
+	return l.curve.mean(from+l.offset, to+l.offset)
+}
+
+// mean is the mean load and power between two times, µs after the curve's start.
+func (c *curve) mean(from, to int64) (load, power float64) {
+	loadBefore, powerBefore := c.sums(max(from, 0))
+	loadAfter, powerAfter := c.sums(to)
+	span := float64(to-max(from, 0)) * full
+	return float64(loadAfter-loadBefore) / span, float64(powerAfter-powerBefore) / span
+}
+
+// sums are the integrals of load and power up to a time, in thousandths × µs.
+func (c *curve) sums(t int64) (load, power int64) {
+	n := int64(len(c.slots))
+	i := t / c.step
+	rest := t - i*c.step
+	cycles := i / n
+	s := &c.slots[i-cycles*n]
+	return cycles*c.cycle.loadSum + s.loadSum + s.load*rest, cycles*c.cycle.powSum + s.powSum + s.power*rest
+}
+
+// buffer is what the driver of a board keeps of a reading.
+type buffer struct {
+	*collector.Buffer
+	cell   cell // its window says how often there is a sample
+	keeps  int64
+	column int // the first of its block
+}
+
+// bufferOf is the buffer of a reading, nil if its driver has none.
+func (g *gpu) bufferOf(r field.Reading, c cell) *buffer {
+	if g.vendor != nvidia || !r.Histogram {
+		return nil
+	}
+	b := &buffer{cell: c}
+	switch id := r.Desc.ID; {
+	case id == 155:
+		b.cell.window, b.keeps = window{span: powerPeriod, period: powerPeriod}, bufferedPower
+	case id >= 203 && id <= 207:
+		b.keeps = bufferedUtilisation
+	default:
+		return nil
+	}
+	b.Buffer = collector.NewBuffer(float64(time.Second/time.Microsecond)/float64(b.cell.period), r.Interval)
+	return b
+}
+
+// buffers adds blocks for the histograms of a board.
+func (b *builder) buffers(s *source, g *gpu) {
+	for _, r := range b.readings {
+		for i := range s.columns {
+			c := &s.columns[i]
+			if c.Device != 0 || c.Field != r.Desc.ID || len(c.Labels) > 0 || c.Buffer > 0 {
+				continue
+			}
+			if kept := g.bufferOf(r, s.cells[i]); kept != nil {
+				kept.column = len(s.columns)
+				kept.Start(b.world.uptime(b.elapsed).Microseconds() / kept.cell.period * kept.cell.period)
+				s.columns = kept.AppendColumns(s.columns, 0, r.Desc.ID)
+				for range kept.Width() {
+					s.cells = append(s.cells, cell{op: buffered})
+				}
+				s.kept = append(s.kept, kept)
+			}
+			break
+		}
+	}
+}
+
+// fillBuffers puts the samples since the last row into the blocks that are due.
+func (s *source) fillBuffers(row []float64, due []bool, now int64, up float64) {
+	for _, b := range s.kept {
+		if !due[b.column] {
+			continue
+		}
+		step := b.cell.period
+		for at := max(b.Last(), now-b.keeps*step)/step*step + step; at <= now; at += step {
+			b.Add(at, b.cell.eval(s.averaged(&b.cell, at), up))
+		}
+		b.Put(row[b.column:][:b.Width()])
+	}
+}

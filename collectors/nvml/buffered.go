@@ -1,0 +1,206 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// kept is what the driver keeps samples of (nvmlDeviceGetSamples), by field.
+type kept struct {
+	field     field.ID
+	kind      nvml.SamplingType
+	scale     float64 // the field's unit in the samples'
+	perSecond float64 // at most, as nvidia-smi -q shows of boards at work; of clocks it is not known
+}
+
+var keptSamples = [...]kept{
+	{100, nvml.PROCESSOR_CLK_SAMPLES, 1, 60},
+	{101, nvml.MEMORY_CLK_SAMPLES, 1, 60},
+	{155, nvml.TOTAL_POWER_SAMPLES, 1e-3, 60}, // not the instant power: over which time it is averaged is not known
+	{203, nvml.GPU_UTILIZATION_SAMPLES, 1, 6},
+	{204, nvml.MEMORY_UTILIZATION_SAMPLES, 1, 6},
+	{206, nvml.ENC_UTILIZATION_SAMPLES, 1, 6},
+	{207, nvml.DEC_UTILIZATION_SAMPLES, 1, 6},
+}
+
+const (
+	// mostKept is room for what drivers keep: 120 samples of power, 100 of the rest.
+	mostKept = 256
+
+	// silent is how long a buffer has no new samples that can be, until it is taken for
+	// sure that the clock of its stamps was set. The slowest have one in a second.
+	silent = 5 * time.Second
+
+	// ahead is how much later than the time that has passed a stamp can be.
+	ahead = 2 * time.Second
+)
+
+// bufferedPart supplies the samples that the driver keeps of a GPU, for histograms.
+type bufferedPart struct {
+	cols    []collector.Column
+	buffers []*driverBuffer
+	read    samplesReader
+	scratch []nvml.Sample
+	log     *zap.Logger
+	now     func() time.Time
+	cost    meter
+}
+
+// samplesReader asks for samples newer than a stamp: as many as there is room for, and how
+// many there were and of what type. NVML says ERROR_NOT_FOUND if there is none.
+type samplesReader func(kind nvml.SamplingType, since uint64, into []nvml.Sample) (n int, typ nvml.ValueType, code nvml.Return)
+
+// driverBuffer is what the driver keeps of one reading.
+type driverBuffer struct {
+	*collector.Buffer
+	kept
+	first int         // column
+	heard time.Time   // when there was a new sample
+	state nvml.Return // what NVML answered last, for the log
+}
+
+var _ part = (*bufferedPart)(nil)
+
+// newBuffered makes the part of a GPU's histograms, nil if the driver keeps nothing that
+// the list has any of and the GPU a reading (supplied).
+func newBuffered(l *library, g *gpu, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
+	f, err := l.dl.Lookup("nvmlDeviceGetSamples")
+	if err != nil {
+		return nil, nil //nolint:nilnil,nilerr // no part, no error: the library has no buffers
+	}
+	return bufferedOf(newSamplesReader(f, g.handle), fields, supplied, log)
+}
+
+func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
+	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, mostKept), log: log, now: time.Now, cost: meter{call: "nvmlDeviceGetSamples"}}
+	for _, r := range fields {
+		i := slices.IndexFunc(keptSamples[:], func(k kept) bool { return k.field == r.Desc.ID })
+		if i < 0 || !r.Histogram || !supplied[columnID{0, r.Desc.ID}] {
+			continue
+		}
+		b := &driverBuffer{Buffer: collector.NewBuffer(keptSamples[i].perSecond, r.Interval), kept: keptSamples[i], first: len(p.cols), heard: p.now()}
+		newest, code := p.newest(b)
+		switch {
+		case lost(code):
+			return nil, gpuError(p.cost.call, code)
+		case isFatal(code):
+			return nil, fatal(code)
+		case newest == 0:
+			log.Info("the driver keeps no samples, so the histogram is made of the readings", zap.String("field", r.Desc.Name), zap.Error(code))
+			continue
+		}
+		b.Start(newest)
+		p.cols = b.AppendColumns(p.cols, 0, r.Desc.ID)
+		p.buffers = append(p.buffers, b)
+	}
+	if len(p.buffers) == 0 {
+		return nil, nil //nolint:nilnil // no part, no error
+	}
+	return p, nil
+}
+
+func (p *bufferedPart) columns() []collector.Column { return p.cols }
+
+func (p *bufferedPart) sample(row []float64, due []bool) error {
+	now := p.now()
+	for _, b := range p.buffers {
+		if !due[b.first] {
+			continue
+		}
+		code := p.take(b, now)
+		b.Put(row[b.first:][:b.Width()])
+		if code != b.state {
+			p.logState(b, code)
+		}
+		switch {
+		case lost(code):
+			return gpuError(p.cost.call, code)
+		case isFatal(code):
+			return fatal(code)
+		}
+	}
+	return nil
+}
+
+// take adds the samples since the last time.
+func (p *bufferedPart) take(b *driverBuffer, now time.Time) nvml.Return {
+	samples, typ, code := p.ask(b.kind, uint64(b.Last()))
+	if code != nvml.SUCCESS && code != nvml.ERROR_NOT_FOUND {
+		return code
+	}
+	last := b.Last()
+	limit := last + (now.Sub(b.heard) + ahead).Microseconds() // later ones are of before the clock was set back
+	for i := range samples {
+		if stamp := int64(samples[i].TimeStamp); stamp <= limit {
+			b.Add(stamp, b.value(&samples[i], typ))
+		}
+	}
+	switch {
+	case b.Last() != last:
+		b.heard = now
+	case now.Sub(b.heard) >= silent:
+		if newest, code := p.newest(b); code == nvml.SUCCESS && newest != last {
+			b.Start(newest)
+			b.heard = now
+		}
+	}
+	return nvml.SUCCESS
+}
+
+// newest is the stamp of the newest sample of all that the driver keeps, 0 if there is
+// none: of the last one, for older ones have later stamps if the clock was set back.
+func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
+	start := time.Now()
+	n, _, code := p.read(b.kind, 0, p.scratch)
+	p.cost.add(start)
+	if n = min(n, len(p.scratch)); code != nvml.SUCCESS || n <= 0 {
+		return 0, code
+	}
+	return int64(p.scratch[n-1].TimeStamp), code
+}
+
+// ask returns the samples after a stamp, oldest first.
+func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample, nvml.ValueType, nvml.Return) {
+	start := time.Now()
+	n, typ, code := p.read(kind, since, p.scratch)
+	p.cost.add(start)
+	if code != nvml.SUCCESS {
+		return nil, typ, code
+	}
+	samples := p.scratch[:min(max(n, 0), len(p.scratch))]
+	slices.SortFunc(samples, func(a, b nvml.Sample) int { return cmp.Compare(a.TimeStamp, b.TimeStamp) })
+	return samples, typ, code
+}
+
+// value is a sample in the field's unit, NaN for what is none.
+func (k *kept) value(s *nvml.Sample, typ nvml.ValueType) float64 {
+	v, _ := decode(&nvml.FieldValue{ValueType: uint32(typ), Value: s.SampleValue})
+	return v * k.scale
+}
+
+func (p *bufferedPart) logState(b *driverBuffer, code nvml.Return) {
+	b.state = code
+	name := fmt.Sprint(b.field)
+	if d, ok := field.ByID(b.field); ok {
+		name = d.Name
+	}
+	if code == nvml.SUCCESS {
+		p.log.Info("samples for a histogram are available again", zap.String("field", name))
+		return
+	}
+	p.log.Warn("no samples for a histogram", zap.String("field", name), zap.Error(code))
+}
+
+func (p *bufferedPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+
+func (*bufferedPart) close() {}

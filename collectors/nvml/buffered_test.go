@@ -1,0 +1,283 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// keptSample is what a fake driver keeps: a stamp in ms, and a value.
+type keptSample struct{ at, value uint32 }
+
+// fakeBuffer is the buffer of power in a driver. What since leaves is the driver's, unless
+// all is set: then it repeats what was given before.
+type fakeBuffer struct {
+	samples []keptSample
+	all     bool
+	code    nvml.Return
+}
+
+func (b *fakeBuffer) read(kind nvml.SamplingType, since uint64, into []nvml.Sample) (int, nvml.ValueType, nvml.Return) {
+	if kind != nvml.TOTAL_POWER_SAMPLES {
+		return 0, 0, nvml.ERROR_NOT_SUPPORTED
+	}
+	if b.code != nvml.SUCCESS {
+		return 0, 0, b.code
+	}
+	n := 0
+	for _, s := range b.samples {
+		if stamp := uint64(s.at) * 1000; (b.all || stamp > since) && n < len(into) {
+			into[n] = nvml.Sample{TimeStamp: stamp}
+			binary.NativeEndian.PutUint32(into[n].SampleValue[:], s.value*1000)
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, nvml.VALUE_TYPE_UNSIGNED_INT, nvml.ERROR_NOT_FOUND
+	}
+	return n, nvml.VALUE_TYPE_UNSIGNED_INT, nvml.SUCCESS
+}
+
+func histogramReadings(ids ...field.ID) []field.Reading {
+	out := readings(ids...)
+	for i := range out {
+		out[i].Histogram = true
+	}
+	return out
+}
+
+func openBuffer(t testing.TB, b *fakeBuffer) *bufferedPart {
+	t.Helper()
+	p, err := bufferedOf(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop())
+	if err != nil || p == nil {
+		t.Fatalf("no part: %v", err)
+	}
+	return p.(*bufferedPart)
+}
+
+func TestBufferedSamples(t *testing.T) {
+	b := &fakeBuffer{samples: []keptSample{{980, 90}, {1000, 100}}}
+	p := openBuffer(t, b)
+	now := time.Unix(0, 0)
+	p.now = func() time.Time { return now }
+	p.buffers[0].heard = now
+	f := func(when string, want []float64, samples ...keptSample) {
+		t.Helper()
+		b.samples = append(b.samples, samples...)
+		now = now.Add(time.Second)
+		row, err := sampleAllOf(p)
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		var got []float64
+		for _, v := range row {
+			if !math.IsNaN(v) {
+				got = append(got, v)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: values and ms (-want +got):\n%s", when, diff)
+		}
+	}
+	f("nothing new", nil)
+	f("two samples", []float64{300, 20, 310, 20}, keptSample{1020, 300}, keptSample{1040, 310})
+	f("nothing new again", nil)
+	b.all = true
+	f("the driver repeats what it gave", []float64{320, 20}, keptSample{1060, 320})
+	b.all = false
+	now = now.Add(5 * time.Second)
+	f("an overflow", []float64{330, 20}, keptSample{9000, 500}, keptSample{9020, 330})
+	f("out of order", []float64{340, 20, 350, 20}, keptSample{9060, 350}, keptSample{9040, 340})
+	b.code = nvml.ERROR_UNKNOWN
+	f("an error", nil)
+	b.code = nvml.SUCCESS
+	f("after it", []float64{360, 20}, keptSample{9080, 360})
+
+	// The clock is set back by eight seconds: the driver has nothing that is newer.
+	for range 6 {
+		f("set back", nil, keptSample{1100, 100})
+	}
+	f("after a while", []float64{110, 20}, keptSample{1120, 110})
+	for range 6 {
+		f("set forward by an hour", nil, keptSample{3_600_000, 100})
+	}
+	f("after a while", []float64{120, 20}, keptSample{3_600_020, 120})
+}
+
+func TestBufferedErrors(t *testing.T) {
+	b := &fakeBuffer{samples: []keptSample{{1000, 100}}}
+	p := openBuffer(t, b)
+	for code, want := range map[nvml.Return]error{
+		nvml.ERROR_GPU_IS_LOST: collector.ErrDeviceLost, nvml.ERROR_UNINITIALIZED: collector.ErrOutdated, nvml.ERROR_UNKNOWN: nil,
+	} {
+		b.code = code
+		if _, err := sampleAllOf(p); !errors.Is(err, want) {
+			t.Errorf("%v: got %v, want %v", code, err, want)
+		}
+		if _, err := bufferedOf(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop()); !errors.Is(err, want) {
+			t.Errorf("%v when it is bound: got %v, want %v", code, err, want)
+		}
+	}
+}
+
+// TestWithoutBuffers: what has none is read as before, and so is what is no histogram.
+func TestWithoutBuffers(t *testing.T) {
+	f := func(name string, b *fakeBuffer, fields []field.Reading, supplied ...columnID) {
+		t.Helper()
+		has := map[columnID]bool{}
+		for _, c := range supplied {
+			has[c] = true
+		}
+		if p, err := bufferedOf(b.read, fields, has, zap.NewNop()); p != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+	full := &fakeBuffer{samples: []keptSample{{1000, 100}}}
+	f("a gauge", full, readings(155), columnID{0, 155})
+	f("a field of which nothing is kept", full, histogramReadings(150), columnID{0, 150})
+	f("a type that the driver does not know", full, histogramReadings(100), columnID{0, 100})
+	f("a GPU without the reading", full, histogramReadings(155))
+	f("an empty buffer", &fakeBuffer{}, histogramReadings(155), columnID{0, 155})
+}
+
+func TestBufferedAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race runtime allocates")
+	}
+	b := &fakeBuffer{samples: make([]keptSample, 120)}
+	at := uint32(1000)
+	refill := func() {
+		for i := range b.samples {
+			at += 20
+			b.samples[i] = keptSample{at, 100 + at%17}
+		}
+	}
+	refill()
+	p := openBuffer(t, b)
+	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
+	for i := range due {
+		due[i] = true
+	}
+	if n := testing.AllocsPerRun(50, func() {
+		refill()
+		if err := p.sample(row, due); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a row, want 0", n)
+	}
+}
+
+// openHistograms opens the collector on a node with histograms of fields; it answers the
+// first GPU's.
+func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
+	t.Helper()
+	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", histogram, x\n")+", histogram, x\n"), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(at(n))
+	sources, err := c.Open(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	s := &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
+	return s
+}
+
+// TestBuffersOfALibrary reads a second of a GPU through C: bursts of 50 ms between two
+// ticks are in the samples.
+func TestBuffersOfALibrary(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{Preset: "h100-sxm"})
+	n.Freeze(99.8)
+	n.SetLoad(0, nvmltest.Square(0, 1, time.Second, 0.05))
+	s := openHistograms(t, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK")
+	n.Advance(time.Second)
+	if err := s.sample(); err != nil {
+		t.Fatal(err)
+	}
+	ms, peak := map[field.ID]float64{}, map[field.ID]float64{}
+	for i, c := range s.Columns() {
+		switch {
+		case c.Buffer == 0 || math.IsNaN(s.row[i]):
+		case c.Buffer%2 == 0:
+			ms[c.Field] += s.row[i]
+		default:
+			peak[c.Field] = max(peak[c.Field], s.row[i])
+		}
+	}
+	if got, want := fmt.Sprint(ms), "map[155:1000 203:1000.002]"; got != want {
+		t.Errorf("samples stand for %v ms, want %v", got, want)
+	}
+	if peak[155] != 690 {
+		t.Errorf("the highest power is %v W, want that of the burst", peak[155])
+	}
+	if raceEnabled {
+		return
+	}
+	p := s.buffered()
+	row, due := s.row[p.from:p.to], s.due[p.from:p.to]
+	if allocs := testing.AllocsPerRun(10, func() {
+		if err := p.sample(row, due); err != nil {
+			t.Fatal(err)
+		}
+	}); allocs != 0 {
+		t.Errorf("%v allocations a row, want 0", allocs)
+	}
+}
+
+// BenchmarkBuffered is a second's samples of power and utilisation of a GPU, next to the
+// plain readings of both.
+func BenchmarkBuffered(b *testing.B) {
+	for _, kind := range []string{"gauge", "histogram"} {
+		b.Run(kind, func(b *testing.B) {
+			n := nvmltest.New(b, nvmltest.Config{Preset: "h100-sxm"})
+			n.Freeze(100)
+			open := openHistograms
+			if kind == "gauge" {
+				open = func(t testing.TB, n *nvmltest.Node, names ...string) *taken { return openReadings(t, n, names...)[0] }
+			}
+			s := open(b, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL")
+			for i := range s.due {
+				s.due[i] = true
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := s.buffered(); p != nil {
+					for _, kept := range p.part.(*bufferedPart).buffers {
+						kept.Start(1_099_000_000) // a second ago
+					}
+				}
+				if err := s.Sample(s.row, s.due); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// buffered is the part of a source that reads buffers, nil if there is none.
+func (s *taken) buffered() *span {
+	all := s.Source.(*source).parts
+	i := slices.IndexFunc(all, func(p span) bool { _, is := p.part.(*bufferedPart); return is })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}

@@ -1,0 +1,114 @@
+package accumulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/ring"
+)
+
+// mean is the mean over time that rate(sum)/rate(count) shows.
+func mean(h *Histogram) float64 { return h.Sum / float64(h.Count) }
+
+// TestMissedTicksDoNotMoveTheMean: a GPU whose calls are slow while it works misses
+// ticks just then. Without weights the mean of 10 and 0, half of the time each, is 3.3
+// here.
+func TestMissedTicksDoNotMoveTheMean(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	b := newBoard(1024, "GPU-a")
+	b.Interval = tick
+	s := New(Options{})
+	v := viewOf(b)
+	random := rand.New(rand.NewPCG(3, 4))
+	rows := 0
+	for i := range 60_000 { // ten minutes
+		busy := i/500%2 == 1 // for five seconds in each ten
+		if busy && random.IntN(2) == 0 {
+			continue
+		}
+		*b.cell(0, cellPower) = 0
+		if busy {
+			*b.cell(0, cellPower) = 10
+		}
+		b.row(start.Add(time.Duration(i) * tick))
+		if rows++; rows%1000 == 0 {
+			s.Sync(v, start)
+		}
+	}
+	s.Sync(v, start)
+	h := power(t, s, "GPU-a")
+	if got := mean(h); math.Abs(got-5) > 0.02 {
+		t.Errorf("mean with missed ticks: got %v, want 5", got)
+	}
+	if got, want := float64(h.Count), 600_000.0; math.Abs(got-want) > 100 {
+		t.Errorf("time: got %v ms, want %v", got, want)
+	}
+	checkSums(t, h)
+}
+
+// TestPartsOfAMillisecondAreCarried: ticks that come a little early and late.
+func TestPartsOfAMillisecondAreCarried(t *testing.T) {
+	b := newBoard(1024, "GPU-a")
+	s := New(Options{})
+	*b.cell(0, cellPower) = 1
+	for i := range 1000 {
+		b.row(start.Add(time.Duration(i) * 1_234_567))
+	}
+	s.Sync(viewOf(b), start)
+	// The first stands for an interval of a second.
+	if got, want := power(t, s, "GPU-a").Count, uint64(1000+999*1_234_567/1_000_000); got != want {
+		t.Errorf("count: got %d ms, want %d", got, want)
+	}
+}
+
+// TestBufferedSamplesReplaceTheReading: each sample of the block counts for its time,
+// and the reading next to it does not.
+func TestBufferedSamplesReplaceTheReading(t *testing.T) {
+	b := newBoard(2, "GPU-a")
+	buffer := collector.NewBuffer(60, 0)
+	b.Columns = buffer.AppendColumns(b.Columns, 0, descPower.ID)
+	b.cells = make([]float64, len(b.Columns))
+	b.Ring = ring.Make(64, 1, len(b.cells))
+	block := b.cells[cellsPerDevice:]
+	buffer.Start(1_000_000)
+	s := New(Options{})
+	v := viewOf(b)
+	*b.cell(0, cellPower) = 390 // the driver's mean
+	row := func(second int, values ...float64) {
+		for i, v := range values {
+			buffer.Add(int64(1_000_000+(second*len(values)+i+1)*20_000), v)
+		}
+		buffer.Put(block)
+		b.row(at(float64(second)))
+		s.Sync(v, at(float64(second)))
+	}
+	row(0, 60, 60, 300)
+	row(1, 60, 3001, 70) // what is not plausible is not counted
+	h := power(t, s, "GPU-a")
+	if diff := cmp.Diff([]uint64{0, 80, 0, 20, 0}, h.Counts); diff != "" {
+		t.Errorf("classic buckets (-want +got):\n%s", diff)
+	}
+	if want := 20.0 * (60 + 60 + 300 + 60 + 70); h.Count != 100 || h.Sum != want {
+		t.Errorf("got %d ms and a sum of %v, want 100 and %v", h.Count, h.Sum, want)
+	}
+	row(2) // the driver has no new sample
+	checkSums(t, h)
+	if h.Count != 100 {
+		t.Errorf("a row without samples counted %d ms", h.Count-100)
+	}
+	for second := 3; second < 8; second++ { // and no more: after five seconds the reading stands in
+		row(second)
+	}
+	if h.Count != 1100 || h.Sum-20*(60+60+300+60+70) != 390_000 {
+		t.Errorf("after six seconds without samples: %d ms and a sum of %v", h.Count, h.Sum)
+	}
+	row(8, 60)
+	if h.Count != 1160 {
+		t.Errorf("when there are samples again: %d ms", h.Count)
+	}
+}

@@ -1,0 +1,55 @@
+package field
+
+// Window says how a library makes a reading: of a mean over a second, a burst of 50 ms
+// shows a twentieth. An empty text is not known.
+type Window struct {
+	Library  string // "NVML", "DCGM", "AMD sysfs"
+	Update   string // how often there is a new value
+	Mean     string // over which time it is averaged
+	Evidence string // who says so
+}
+
+const (
+	atOnce       = "momentary"
+	betweenTicks = "the time between two readings"
+	lastPeriod   = "1/6 s to 1 s, by board"
+	firmware     = "at most 1 ms old"
+	cacheManager = "DCGM 4.6, DcgmCacheManager.cpp"
+)
+
+// windows is what is known, by library. It has no entry for what is not.
+var windows = []struct {
+	first, last ID
+	Window
+}{
+	{155, 155, Window{"NVML", "", "1 s on Ampere and newer, but momentary on GA100 and older", "nvml.h, nvmlDeviceGetPowerUsage"}},
+	{155, 155, Window{"DCGM", "the watch's interval", "as NVML, which it asks", cacheManager}},
+	{155, 155, Window{"AMD sysfs", firmware, "about 100 ms", "ROCm/legacy-rocm-build#1649, ROCm/ROC-smi#89; Linux, amdgpu_pm.c: power1_average"}},
+	{157, 157, Window{"NVML", "", atOnce, "nvml.h, NVML_FI_DEV_POWER_INSTANT; of A100 and H100 arXiv:2312.02741 measured that it sees a quarter of the time"}},
+	{157, 157, Window{"DCGM", "the watch's interval", "as NVML, which it asks", cacheManager}},
+	{157, 157, Window{"AMD sysfs", firmware, atOnce, "ROCm/legacy-rocm-build#1649; Linux, amdgpu_pm.c: power1_input"}},
+	{200, 201, Window{"NVML", "each call measures", "20 ms", "nvml.h, nvmlDeviceGetPcieThroughput"}},
+	{203, 204, Window{"NVML", lastPeriod, lastPeriod, "nvml.h, nvmlUtilization_t"}},
+	{203, 204, Window{"DCGM", "the watch's interval", "as NVML, which it asks", cacheManager}},
+	{206, 207, Window{"NVML", "", "a period that the driver names at each call", "nvml.h, nvmlDeviceGetEncoderUtilization"}},
+	{1001, 1083, Window{"NVML", "100 ms", betweenTicks, "nvml.h, nvmlGpmSampleGet"}},
+	{1001, 1083, Window{"DCGM", "the watch's interval", "the watch's interval", "NVIDIA/DCGM#63"}},
+	{1001, 1001, Window{"AMD sysfs", "1 ms", betweenTicks, "Linux, kgd_pp_interface.h: gfx_activity_acc"}},
+	{1005, 1005, Window{"AMD sysfs", "1 ms", betweenTicks, "Linux, kgd_pp_interface.h: mem_activity_acc"}},
+}
+
+// Windows returns what is known of how libraries make a reading, one for each library
+// of which something is. A name in a base unit has the windows of its reading.
+func Windows(d *Descriptor) []Window {
+	id := d.ID
+	if d.Factor != 0 {
+		id = d.Of
+	}
+	var out []Window
+	for _, w := range windows {
+		if id >= w.first && id <= w.last {
+			out = append(out, w.Window)
+		}
+	}
+	return out
+}
