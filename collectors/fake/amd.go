@@ -167,6 +167,8 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 		return g.amdErrors()
 	case field.AMDBadPages:
 		return named("state", "retired", "pending", "failed")(never)
+	case field.AMDUnread:
+		return named("what", "gpu_metrics", "attributes", "partitions")(never)
 	}
 	return nil
 }

@@ -84,6 +84,7 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 	s.readRings()
 	s.applyFloors(now)
 	s.judge(staleAfter, now.UnixNano())
+	s.hideOldZeros()
 }
 
 // judge decides which devices belong on a page. A stamp that lies as far ahead
@@ -126,26 +127,42 @@ func (s *snapshot) judge(limit time.Duration, now int64) {
 	}
 }
 
-// rememberXIDs keeps the last XID of each device, and shows it if the session has
-// not seen it: it began later.
-func (s *snapshot) rememberXIDs() {
+// xidCells calls f for the cell of each XID, with its device.
+func (s *snapshot) xidCells(f func(cell *float64, id string, device int32)) {
 	for i, source := range s.view.Sources {
 		for at := range source.Columns {
 			c := &source.Columns[at]
 			if c.Field != field.XIDErrors || c.Device < 0 || c.Device >= len(source.Devices) {
 				continue
 			}
-			id := source.Devices[c.Device].ID
-			cell := &s.cells[int(s.roster.cells[i])+at]
-			last, known := s.xids[id]
-			switch {
-			case (math.IsNaN(*cell) || *cell == 0) && known:
-				*cell = last
-			case *cell > 0 && (known || len(s.xids) < maxXIDs):
-				s.xids[id] = *cell
-			}
+			cell, device := s.roster.at(i, at, c.Device)
+			f(&s.cells[cell], source.Devices[c.Device].ID, device)
 		}
 	}
+}
+
+// rememberXIDs keeps the last XID of each device, and shows it if the session has
+// not seen it: it began later.
+func (s *snapshot) rememberXIDs() {
+	s.xidCells(func(cell *float64, id string, _ int32) {
+		last, known := s.xids[id]
+		switch {
+		case (math.IsNaN(*cell) || *cell == 0) && known:
+			*cell = last
+		case *cell > 0 && (known || len(s.xids) < maxXIDs):
+			s.xids[id] = *cell
+		}
+	})
+}
+
+// hideOldZeros takes the zeros of stale devices off the page: an XID stays true, but that
+// there was none is not known any more.
+func (s *snapshot) hideOldZeros() {
+	s.xidCells(func(cell *float64, _ string, device int32) {
+		if *cell == 0 && !s.live[device] {
+			*cell = math.NaN()
+		}
+	})
 }
 
 // readRings takes the newest row of each ring.

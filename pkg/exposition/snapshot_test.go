@@ -96,6 +96,8 @@ func TestXIDsStay(t *testing.T) {
 	fresh, old := now.UnixNano(), now.Add(-time.Hour).UnixNano()
 	f("before any row", view1(0, 0, math.NaN()), false, true, math.NaN())
 	f("before any XID", view1(1, fresh, math.NaN()), true, true, math.NaN())
+	f("none so far", view1(1, fresh, 0), true, true, 0)
+	f("stale, so that it is not known any more", view1(1, old, 0), false, true, math.NaN())
 	f("an XID", view1(2, fresh, 79), true, true, 79)
 	f("the next session", view1(3, fresh, math.NaN()), true, true, 79)
 	f("lost", view1(4, old, math.NaN()), false, true, 79)
