@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -136,6 +137,13 @@ func testFullPipeSecondSignal(t *testing.T, exe string) {
 		}
 		return nil
 	})
+	// One that comes within 500 ms is taken for the first again. By itself it would take two
+	// seconds to end.
+	select {
+	case <-time.After(700 * time.Millisecond):
+	case <-e.Ended():
+		t.Fatal("it ended while a GPU hangs, sooner than it gives up")
+	}
 	e.Signal(t, syscall.SIGTERM)
 	if code := e.ExitCode(t); code != 1 {
 		t.Errorf("exit code %d after two signals, want 1", code)
