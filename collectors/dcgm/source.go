@@ -74,7 +74,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 			return err
 		}
 		if severed(err) {
-			return fmt.Errorf("%w: %w", collector.ErrColumnsChanged, err)
+			return fmt.Errorf("%w: %w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded, err)
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -12,7 +12,7 @@ var (
 	ErrNoDevices      = errors.New("no device found")                   // from Open
 	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
 	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
-	ErrColumnsChanged = errors.New("devices or columns changed")        // open again
+	ErrColumnsChanged = errors.New("devices or columns changed")        // open again; with ErrNotLoaded, what was open is lost
 
 	// ErrMismatch says that the library and the daemon that it speaks to are of versions
 	// that do not go together. From Open.

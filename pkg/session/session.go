@@ -205,6 +205,8 @@ func (s *Session) watch(ctx context.Context) error {
 		switch {
 		case errors.Is(err, collector.ErrOutdated):
 			return err
+		case errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded):
+			return collector.ErrColumnsChanged // there is nothing to wait with
 		case errors.Is(err, collector.ErrColumnsChanged):
 			end.Reset(max(0, ChangeSpacing-time.Since(s.born)))
 		case errors.Is(err, collector.ErrDeviceLost):

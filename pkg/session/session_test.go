@@ -218,7 +218,9 @@ func TestColumnsChangedEndsTheSession(t *testing.T) {
 		})
 	}
 	sample := func(n *node) { n.devices[1].err = fmt.Errorf("MIG: %w", collector.ErrColumnsChanged) }
+	severed := func(n *node) { n.devices[1].err = fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded) }
 	f("a sample, early", sample, 2*time.Second, ChangeSpacing)
+	f("a connection that is lost", severed, 2*time.Second, 2*time.Second)
 	f("a sample, late", sample, time.Minute, time.Minute)
 	f("a scan", func(n *node) { n.scanFound = true }, 25*time.Second, 30*time.Second)
 	f("a scan after a loss", func(n *node) { n.scanFound, n.devices[0].err = true, collector.ErrDeviceLost }, 22*time.Second, 22*time.Second)

@@ -311,8 +311,8 @@ func (w *worker) dropImplausible(due []bool) {
 
 // assign spreads the error of a Sample over the devices: a DeviceError concerns
 // one, an error joined of several with a DeviceError among them each of its parts,
-// anything else all. ErrColumnsChanged concerns none, the values are good; it only
-// asks for another session.
+// anything else all. ErrColumnsChanged concerns none, the values are good, and it only
+// asks for another session; with ErrNotLoaded, of a connection that is lost, all fail.
 func (w *worker) assign(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts := joined.Unwrap()
@@ -325,7 +325,9 @@ func (w *worker) assign(err error) {
 	}
 	if errors.Is(err, collector.ErrColumnsChanged) {
 		w.notify(err)
-		return
+		if !errors.Is(err, collector.ErrNotLoaded) {
+			return
+		}
 	}
 	outdated := errors.Is(err, collector.ErrOutdated)
 	w.outdated = w.outdated || outdated

@@ -224,6 +224,7 @@ func TestErrorsOfDevices(t *testing.T) {
 	f(errors.Join(collector.ErrColumnsChanged, one(1, errors.New("x"))), 1, Up, Stalled, Up)
 	f(collector.ErrColumnsChanged, 1, Up, Up, Up)
 	f(fmt.Errorf("%w: %w", collector.ErrColumnsChanged, errors.New("code 7")), 1, Up, Up, Up)
+	f(fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded), 1, Stalled, Stalled, Stalled)
 	f(fmt.Errorf("%w: %w", collector.ErrDeviceLost, errors.New("code 15")), 1, Lost, Lost, Lost)
 	f(collector.ErrOutdated, 1, Stalled, Stalled, Stalled)
 	f(errors.New("engine gone"), 0, Stalled, Stalled, Stalled)
