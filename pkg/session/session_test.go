@@ -218,7 +218,9 @@ func TestColumnsChangedEndsTheSession(t *testing.T) {
 		})
 	}
 	sample := func(n *node) { n.devices[1].err = fmt.Errorf("MIG: %w", collector.ErrColumnsChanged) }
-	severed := func(n *node) { n.devices[1].err = fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded) }
+	severed := func(n *node) {
+		n.devices[1].err = fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded)
+	}
 	f("a sample, early", sample, 2*time.Second, ChangeSpacing)
 	f("a connection that is lost", severed, 2*time.Second, 2*time.Second)
 	f("a sample, late", sample, time.Minute, time.Minute)
