@@ -3,7 +3,6 @@ package owner
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,7 @@ func TestRealControlGroups(t *testing.T) {
 	if own, _, err := newProcfs("/proc").self(); err != nil || own != firstPIDNamespace {
 		t.Skipf("this takes the machine's PID namespace; ours is %q (%v)", own, err)
 	}
-	mount := writableHierarchy(t)
+	mount, own := writableHierarchy(t)
 	child := exec.Command("cat") // it ends with its input
 	input, err := child.StdinPipe()
 	if err != nil {
@@ -68,11 +67,11 @@ func TestRealControlGroups(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", group, got, want)
 		}
 	}
-	f("warpgauge-test/kubepods/burstable/pod<UID-A>/<CTR-A>", User{PodUID: uidA, ContainerID: ctrA})
-	f("warpgauge-test/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope/init.scope", User{PodUID: uidB, ContainerID: ctrB})
-	f("slurm_warpgauge-test/uid_0/job_42/step_0/task_0", User{Job: "42"})
-	f("warpgauge-test/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", User{}) // not where slurmd makes them
-	f("warpgauge-test", User{})
+	f(own+"/kubepods/burstable/pod<UID-A>/<CTR-A>", User{PodUID: uidA, ContainerID: ctrA})
+	f(own+"/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope/init.scope", User{PodUID: uidB, ContainerID: ctrB})
+	f("slurm_"+own+"/uid_0/job_42/step_0/task_0", User{Job: "42"})
+	f(own+"/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", User{}) // not where slurmd makes them
+	f(own, User{})
 
 	end()
 	if got := look(); !got.Complete || len(got.Users) != 1 {
@@ -93,8 +92,8 @@ func lookNow(w *world) DeviceUse {
 }
 
 // writableHierarchy returns where a hierarchy of control groups is mounted that
-// we may change, or skips.
-func writableHierarchy(t *testing.T) string {
+// we may change, and a group in it for this test, or skips.
+func writableHierarchy(t *testing.T) (mount, own string) {
 	t.Helper()
 	file, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -105,18 +104,18 @@ func writableHierarchy(t *testing.T) string {
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
 			continue
 		}
-		probe := filepath.Join(f[1], "warpgauge-test")
-		if err := os.Mkdir(probe, 0o755); err == nil || errors.Is(err, os.ErrExist) {
+		// Another run of this test may be under way.
+		if probe, err := os.MkdirTemp(f[1], "warpgauge-test-"); err == nil { //nolint:usetesting // a control group is no temporary directory
 			t.Cleanup(func() {
 				if err := os.Remove(probe); err != nil {
 					t.Errorf("remove the control group of this test: %v", err)
 				}
 			})
-			return f[1]
+			return f[1], filepath.Base(probe)
 		}
 	}
 	t.Skip("this takes a hierarchy of control groups that may be changed: be root, outside of containers")
-	return ""
+	return "", ""
 }
 
 // makeGroups makes a directory and those above it, and removes them in the end.
