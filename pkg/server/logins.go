@@ -38,6 +38,7 @@ type logins struct {
 	files *file.Reader
 	log   *zap.Logger
 
+	reading  chan struct{} // holds a token while the file is read
 	checking chan struct{} // holds a token while a password is compared
 	refused  *prometheus.CounterVec
 
@@ -104,6 +105,7 @@ func newLogins(path string, refused *prometheus.CounterVec, log *zap.Logger) *lo
 		path:      path,
 		files:     file.NewReader(maxWebConfig),
 		log:       log,
+		reading:   make(chan struct{}, 1),
 		checking:  make(chan struct{}, 1),
 		refused:   refused,
 		addresses: map[netip.Prefix]*attempts{},
@@ -118,7 +120,9 @@ func (l *logins) before(next http.Handler) http.Handler {
 func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	u, err := l.read(r.Context())
 	if err != nil {
-		l.log.Error("cannot read the web config file", zap.Error(err))
+		if l.mayWarn() {
+			l.log.Error("cannot read the web config file", zap.Error(err))
+		}
 		writeText(w, http.StatusInternalServerError, "the web config file cannot be read\n")
 		return
 	}
@@ -152,6 +156,18 @@ func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	writeText(w, http.StatusUnauthorized, "Unauthorized\n")
 }
 
+// mayWarn bounds the log lines that clients can cause.
+func (l *logins) mayWarn() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.warned) < warnEvery {
+		return false
+	}
+	l.warned = now
+	return true
+}
+
 // Reasons of warpgauge_http_logins_refused_total.
 const (
 	reasonWrong   = "wrong"
@@ -162,14 +178,7 @@ const (
 // refuse answers a login whose password was not checked.
 func (l *logins) refuse(w http.ResponseWriter, reason string, retry time.Duration) {
 	l.refused.WithLabelValues(reason).Inc()
-	l.mu.Lock()
-	now := time.Now()
-	warn := now.Sub(l.warned) >= warnEvery
-	if warn {
-		l.warned = now
-	}
-	l.mu.Unlock()
-	if warn {
+	if l.mayWarn() {
 		l.log.Warn("refusing logins without checking their passwords: too many at a time, or too many wrong ones from an address",
 			zap.String("reason", reason))
 	}
@@ -177,9 +186,26 @@ func (l *logins) refuse(w http.ResponseWriter, reason string, retry time.Duratio
 	writeText(w, http.StatusTooManyRequests, "too many logins\n")
 }
 
-// read returns the users of the file as it is now. A file that exporter-toolkit
+// read returns the users of the file as it is now, or, while another request reads it, as
+// it was before: a Reader refuses more than a few at a time. A file that exporter-toolkit
 // cannot use has none: it answers those requests itself.
 func (l *logins) read(ctx context.Context) (*users, error) {
+	l.mu.Lock()
+	before := l.users
+	l.mu.Unlock()
+	select {
+	case l.reading <- struct{}{}:
+	default:
+		if before != nil {
+			return before, nil
+		}
+		select {
+		case l.reading <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-l.reading }()
 	text, err := l.files.Read(ctx, l.path)
 	if err != nil {
 		return nil, err

@@ -162,6 +162,33 @@ func TestWaitingLogins(t *testing.T) {
 	})
 }
 
+// Many requests at a time do not read the file as many times at a time, which is refused.
+func TestManyRequestsReadTheFile(t *testing.T) {
+	r := newLoginRig(t, "secret")
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			for range 20 {
+				if w := r.try(t.Context(), alice, "", ""); w.Code != 200 {
+					t.Errorf("%d %q, want 200", w.Code, w.Body)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	before := r.logins.users
+	r.users(t, "changed")
+	r.reading <- struct{}{} // another request reads
+	if u, err := r.read(t.Context()); err != nil || u != before {
+		t.Errorf("while another request reads the file: %v, %v; want the users from before", u, err)
+	}
+	<-r.reading
+	if u, err := r.read(t.Context()); err != nil || u == before {
+		t.Errorf("after that: %v, %v; want the users of the file", u, err)
+	}
+}
+
 func TestAddressesOfLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "secret")
 	u, err := r.read(t.Context())
