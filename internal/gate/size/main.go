@@ -22,11 +22,12 @@ import (
 )
 
 // Limits of the product. There is none for edges, which about 60 would suit. The limit of
-// lines was 40,000 when the tree was redesigned; raise it for what users can see only.
+// lines was 40,000 and that of packages 23 when the tree was redesigned; raise them for what users
+// can see only: the JSON API, the live page, the terminal view and the flight recorder.
 const (
-	maxGo       = 45_000
+	maxGo       = 52_000
 	maxC        = 1_500
-	maxPackages = 23
+	maxPackages = 28
 	maxFiles    = 3  // with methods of one type
 	maxFolder   = 25 // files of a collector's folder
 )
