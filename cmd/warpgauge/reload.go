@@ -50,6 +50,7 @@ func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloa
 		metrics: newReloadMetrics(),
 	}
 	r.metrics.started(now)
+	r.metrics.applied(content)
 	return r
 }
 
@@ -116,6 +117,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	}
 	err = r.apply(ctx, list)
 	r.content, r.partial = in, err != nil
+	r.metrics.applied(in)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is no failure
 	}
@@ -150,6 +152,7 @@ type reloadMetrics struct {
 	ok    prometheus.Gauge
 	when  prometheus.Gauge
 	count *prometheus.CounterVec
+	list  *prometheus.GaugeVec
 }
 
 func newReloadMetrics() *reloadMetrics {
@@ -166,6 +169,10 @@ func newReloadMetrics() *reloadMetrics {
 			Name: "warpgauge_config_reloads_total",
 			Help: "Reloads of the counters CSV by result; the first reading at start does not count.",
 		}, []string{"result"}),
+		list: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "warpgauge_list_info",
+			Help: "1, labelled with the field list in service: where it comes from, and its SHA-256; with a configuration file that of both, one after the other.",
+		}, []string{"origin", "hash"}),
 	}
 	for _, result := range []string{"success", "unchanged", "error"} {
 		m.count.WithLabelValues(result)
@@ -173,12 +180,20 @@ func newReloadMetrics() *reloadMetrics {
 	return m
 }
 
-func (m *reloadMetrics) register(r prometheus.Registerer) { r.MustRegister(m.ok, m.when, m.count) }
+func (m *reloadMetrics) register(r prometheus.Registerer) {
+	r.MustRegister(m.ok, m.when, m.count, m.list)
+}
 
 // started notes that the first reading, which is no reload, went well.
 func (m *reloadMetrics) started(now time.Time) {
 	m.ok.Set(1)
 	m.when.Set(float64(now.UnixNano()) / float64(time.Second))
+}
+
+// applied notes which list is in service.
+func (m *reloadMetrics) applied(in *config.Content) {
+	m.list.Reset()
+	m.list.WithLabelValues(in.Name, in.Hash()).Set(1)
 }
 
 func (m *reloadMetrics) succeeded(now time.Time) {

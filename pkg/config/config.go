@@ -60,7 +60,8 @@ type Config struct {
 	ReplaceBlanks    bool
 	XIDWindow        time.Duration
 	ClockEventWindow time.Duration
-	ExporterMetrics  bool // our own metrics on the same page
+	ExporterMetrics  string // which of our own metrics are on the page: MetricsNone, MetricsLean, MetricsFull
+	allMetrics       bool   // the same as dcgm-exporter has it: all or none
 
 	Web        Web
 	Kubernetes Kubernetes
@@ -193,7 +194,7 @@ func Default() *Config {
 		Fake:            Fake{Profile: "dgx-h100"},
 		HostnameLabel:   "hostname",
 		XIDWindow:       5 * time.Minute,
-		ExporterMetrics: true,
+		ExporterMetrics: MetricsLean,
 		Web: Web{
 			Address:        ":9400",
 			ReadTimeout:    10 * time.Second,
@@ -215,6 +216,25 @@ const (
 	RequireAMD    = "amd"
 	RequireAny    = "any"
 )
+
+// Values of Config.ExporterMetrics.
+const (
+	MetricsNone = "none"
+	MetricsLean = "lean" // selfmetrics.Lean
+	MetricsFull = "full"
+)
+
+// OwnMetrics says which of our own metrics are on the page. dcgm-exporter's flag, which has
+// two values, counts if it was given in a stronger place than ours.
+func (c *Config) OwnMetrics() string {
+	switch {
+	case c.Source("enable-exporter-metrics") <= c.Source("exporter-metrics"):
+		return c.ExporterMetrics
+	case c.allMetrics:
+		return MetricsFull
+	}
+	return MetricsNone
+}
 
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }

@@ -26,6 +26,10 @@ func ownSampling(c *Config) []Flag {
 			ShownDefault: "30s, or 3 × collect-interval where that is longer",
 		},
 		{
+			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
+			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
+		},
+		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
