@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/history"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -32,7 +33,8 @@ type pipeline struct {
 	registry *prometheus.Registry
 	engine   *engine
 	store    *accumulate.Store
-	owners   *owners // nil if it is not asked who uses a device
+	history  *history.History // nil if none is kept
+	owners   *owners          // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 }
@@ -51,6 +53,11 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
+	if cfg.History.Wanted() {
+		p.history = history.New(history.Options{
+			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
+		})
+	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
 	return p, nil
 }
@@ -81,6 +88,9 @@ func (p *pipeline) addPages() {
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	if p.history != nil {
+		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
+	}
 	out = append(out, p.owners.stages()...)
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {

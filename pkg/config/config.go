@@ -66,6 +66,7 @@ type Config struct {
 	Kubernetes Kubernetes
 	Containers Containers
 	HPCJobDir  string
+	History    History
 	Dump       Dump
 	Log        Log
 
@@ -141,6 +142,15 @@ type Containers struct {
 	Socket string // of the CRI; "" means that it is not asked
 }
 
+// History is how many of the last samples are kept.
+type History struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Wanted says whether any are.
+func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
+
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -203,6 +213,7 @@ func Default() *Config {
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
+		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

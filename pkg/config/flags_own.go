@@ -139,6 +139,19 @@ func ownOwners(c *Config) []Flag {
 	}
 }
 
+func ownHistory(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, value: duration(&c.History.Age),
+			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
+		},
+		{
+			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
+			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
+		},
+	}
+}
+
 func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
