@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"iter"
 	"math"
 
@@ -134,15 +135,11 @@ func (h *History) parts(s Series, from, until int64) []part {
 // samples decodes a part. it is used again if there is one.
 func (p part) samples(it *chunkenc.Iterator) iter.Seq2[int64, float64] {
 	return func(yield func(int64, float64) bool) {
-		c, err := chunkenc.FromData(chunkenc.EncXOR, p.data)
-		if err != nil {
-			return // for an encoding that does not exist
-		}
 		var reused chunkenc.Iterator
 		if it != nil {
 			reused = *it
 		}
-		i := c.Iterator(reused)
+		i := chunkOf(p.data).Iterator(reused)
 		if it != nil {
 			*it = i
 		}
@@ -152,4 +149,50 @@ func (p part) samples(it *chunkenc.Iterator) iter.Seq2[int64, float64] {
 			}
 		}
 	}
+}
+
+func chunkOf(data []byte) *chunkenc.XORChunk {
+	c := chunkenc.NewXORChunk()
+	c.Reset(data)
+	return c
+}
+
+// maxEncoded is how many samples Encode puts into a chunk; its format has room for 65,535.
+const maxEncoded = 1 << 15
+
+// Encode packs samples into chunks, each of which Decode reads.
+func Encode(samples iter.Seq2[int64, float64]) (chunks [][]byte) {
+	var c *chunkenc.XORChunk
+	var to chunkenc.Appender
+	for at, v := range samples {
+		if c != nil && c.NumSamples() == maxEncoded {
+			chunks = append(chunks, c.Bytes())
+			c = nil
+		}
+		if c == nil {
+			c = chunkenc.NewXORChunk()
+			to, _ = c.Appender() // of an empty chunk: there is no error
+		}
+		to.Append(at, v)
+	}
+	if c != nil {
+		chunks = append(chunks, c.Bytes())
+	}
+	return chunks
+}
+
+// Decode returns the samples of a chunk of whatever origin, and whether it is whole.
+func Decode(chunk []byte) (times []int64, values []float64, err error) {
+	if len(chunk) < 2 {
+		return nil, nil, fmt.Errorf("decode chunk: %d bytes", len(chunk))
+	}
+	it := chunkOf(chunk).Iterator(nil)
+	for it.Next() == chunkenc.ValFloat {
+		at, v := it.At()
+		times, values = append(times, at), append(values, v)
+	}
+	if err := it.Err(); err != nil {
+		return nil, nil, fmt.Errorf("decode chunk: %w", err)
+	}
+	return times, values, nil
 }
