@@ -92,7 +92,8 @@ type API struct {
 
 	building chan struct{} // holds a token for each answer that is being made
 	waiting  atomic.Int64  // requests that want to make one
-	sending  atomic.Int64  // bytes of the answers that are being sent
+	streams  streams
+	sending  atomic.Int64 // bytes of the answers that are being sent
 }
 
 // Bounds of what all clients together can have of this process.
@@ -118,10 +119,12 @@ func New(o Options) *API {
 		}
 		return w
 	}
+	a.streams = streams{api: a, feeds: map[string]*feed{}}
 	a.answer("devices", nil, func(*query) (any, error) { return a.devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })
+	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
 	})
@@ -130,6 +133,9 @@ func New(o Options) *API {
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Close ends all streams. The server calls it before it waits for requests under way.
+func (a *API) Close() { a.streams.close() }
 
 // Paths are those that are answered.
 func (a *API) Paths() []string { return slices.Clone(a.paths) }
@@ -223,6 +229,9 @@ func (q *query) one(name string) (string, error) {
 // Error makes a Problem an error.
 func (p *Problem) Error() string { return p.Detail }
 
+// complete sets what follows from the status.
+func (p *Problem) complete() { p.Type, p.Title = "about:blank", http.StatusText(p.Status) }
+
 func badQuery(format string, args ...any) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
 }
@@ -234,8 +243,7 @@ func busy(detail string) *Problem {
 
 // writeProblem answers with an error.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
-	out := *p
-	out.Type, out.Title = "about:blank", http.StatusText(p.Status)
+	p.complete()
 	h := w.Header()
 	switch p.Status {
 	case http.StatusMethodNotAllowed:
@@ -245,7 +253,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	body, err := json.Marshal(out)
+	body, err := json.Marshal(p)
 	if err != nil {
 		panic("api: encode a problem: " + err.Error()) // it has texts only
 	}

@@ -71,10 +71,12 @@ type Pages interface {
 var _ Pages = (*exposition.Renderer)(nil)
 
 // API is the JSON API: *api.API. ServeHTTP sets the pattern of a request to one of
-// Paths, by which it is counted.
+// Paths, by which it is counted. Close ends what lasts until the client leaves; it is
+// called when the Server stops.
 type API interface {
 	http.Handler
 	Paths() []string
+	Close()
 }
 
 // Server serves pages over HTTP.
