@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -34,6 +35,7 @@ type pipeline struct {
 	engine   *engine
 	store    *accumulate.Store
 	history  *history.History // nil if none is kept
+	events   *api.Log         // nil if neither page nor API are served
 	owners   *owners          // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
@@ -50,6 +52,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		cfg: cfg, log: log, hostname: hostname,
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
 		store:    accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}),
+	}
+	if cfg.Web.Page != config.PageOff {
+		p.events = api.NewLog(time.Now)
 	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
@@ -99,6 +104,11 @@ func (p *pipeline) stages() []stage {
 	return out
 }
 
+// reasons lists why /readyz answers 503.
+func reasons(cfg *config.Config, table []vendor, all []session.CollectorStatus) []string {
+	return append(notReady(all), unmet(cfg, table, all)...)
+}
+
 // unmet lists why the exporter is not ready although something is served: a collector
 // that was enabled by name, or a GPU of the required vendor, is not there. What an
 // operator has released, or what another collector serves, is as it should be.
@@ -129,7 +139,7 @@ func hasGPU(c session.CollectorStatus) bool {
 	})
 }
 
-// notReady lists why /readyz answers 503: a collector that is still being
+// notReady lists the first part of them: a collector that is still being
 // opened, devices that have not been sampled, or nothing to serve at all.
 func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false

@@ -110,6 +110,7 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
+	Page                 string // PageOff, PageAnonymous or PageFull
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -175,6 +176,9 @@ const (
 	IsolationProcess = "process"
 	LogText          = "text"
 	LogJSON          = "json"
+	PageOff          = "off"       // neither live page nor API
+	PageAnonymous    = "anonymous" // both, without pods, jobs, users and processes
+	PageFull         = "full"
 )
 
 // minInterval is the shortest tick that the sampler takes.
@@ -210,6 +214,7 @@ func Default() *Config {
 			WriteTimeout:   30 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxConnections: 512,
+			Page:           PageFull,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},

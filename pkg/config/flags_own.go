@@ -114,6 +114,10 @@ func ownServing(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
+			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, value: oneOf(&c.Web.Page, false, PageOff, PageAnonymous, PageFull),
+			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
+		},
+		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
