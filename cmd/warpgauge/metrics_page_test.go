@@ -120,7 +120,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	// Nothing is isolated here, and there is no failover.
 	p.registry.MustRegister(supervisor.Examples("dcgm"))
 	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
-	r := newReloader(&config.Content{Name: "counters.csv"}, zap.NewNop(), time.Now())
+	r := newReloader(&config.Content{Name: "counters.csv"}, field.List{}, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)

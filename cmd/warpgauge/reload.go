@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
@@ -38,10 +40,26 @@ type reloader struct {
 	content *config.Content // of the list that was applied last
 	partial bool            // not every collector took it
 
+	service atomic.Pointer[inService]
+	event   func(api.Event) // nil: events are not kept
 	metrics *reloadMetrics
 }
 
-func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloader {
+// inService is the list in service and how the last reload went.
+type inService struct {
+	api.List // without its Fields
+	fields   field.List
+}
+
+// serves notes which list is in service.
+func (r *reloader) serves(in *config.Content, list field.List, now time.Time) {
+	r.service.Store(&inService{fields: list, List: api.List{
+		Source: in.Name, Hash: in.Hash(), Applied: now.UTC().Truncate(time.Millisecond),
+	}})
+	r.metrics.applied(in)
+}
+
+func newReloader(content *config.Content, list field.List, log *zap.Logger, now time.Time) *reloader {
 	r := &reloader{
 		log:     log.Named("reload"),
 		turn:    make(chan struct{}, 1),
@@ -50,7 +68,7 @@ func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloa
 		metrics: newReloadMetrics(),
 	}
 	r.metrics.started(now)
-	r.metrics.applied(content)
+	r.serves(content, list, now)
 	return r
 }
 
@@ -103,6 +121,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	csv := log // parse adds the name itself
 	log = log.With(zap.String("file", in.Name))
 	if in.Equal(r.content) && !r.partial {
+		r.serves(in, r.service.Load().fields, r.service.Load().Applied)
 		r.metrics.unchanged(time.Now())
 		log.Info("counters are unchanged")
 		return nil
@@ -117,14 +136,15 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	}
 	err = r.apply(ctx, list)
 	r.content, r.partial = in, err != nil
-	r.metrics.applied(in)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is no failure
 	}
+	r.serves(in, list, time.Now())
 	if err != nil {
 		return r.failed(log, "counters reloaded, but not in every collector", err)
 	}
 	r.metrics.succeeded(time.Now())
+	r.report(api.Event{Text: fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field"))})
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -132,6 +152,11 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 // failed counts and logs an error, of a bad CSV each line on its own.
 func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	r.metrics.failed()
+	now := *r.service.Load()
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	now.LastError, now.FailedAt = err.Error(), &at
+	r.service.Store(&now)
+	r.report(api.Event{Text: message + ": " + err.Error(), Bad: true})
 	var bad *countersError
 	if !errors.As(err, &bad) {
 		log.Error(message, zap.Error(err))
@@ -142,6 +167,13 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	}
 	log.Error(message, zap.Int("errors", len(bad.problems)))
 	return err
+}
+
+// report says what came of a reload.
+func (r *reloader) report(e api.Event) {
+	if e.Kind = api.KindReload; r.event != nil {
+		r.event(e)
+	}
 }
 
 // inProgress says whether a reload is under way.

@@ -67,6 +67,7 @@ type Config struct {
 	Kubernetes Kubernetes
 	Containers Containers
 	HPCJobDir  string
+	History    History
 	Dump       Dump
 	Log        Log
 
@@ -110,6 +111,7 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
+	Page                 string // PageOff, PageAnonymous or PageFull
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -142,6 +144,15 @@ type Containers struct {
 	Socket string // of the CRI; "" means that it is not asked
 }
 
+// History is how many of the last samples are kept.
+type History struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Wanted says whether any are.
+func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
+
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -166,6 +177,9 @@ const (
 	IsolationProcess = "process"
 	LogText          = "text"
 	LogJSON          = "json"
+	PageOff          = "off"       // neither live page nor API
+	PageAnonymous    = "anonymous" // both, without pods, jobs, users and processes
+	PageFull         = "full"
 )
 
 // minInterval is the shortest tick that the sampler takes.
@@ -201,9 +215,11 @@ func Default() *Config {
 			WriteTimeout:   30 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxConnections: 512,
+			Page:           PageFull,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
+		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
