@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
 	"warpgauge/etc"
 	"warpgauge/pkg/config"
@@ -59,7 +60,7 @@ func writeMigration(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sources := []func(*field.Descriptor) bool{dcgm.Supplies, suppliedByNVML(), rocm.Supplies}
+	sources := []func(*field.Descriptor) bool{dcgm.Supplies, nvml.Has(), rocm.Supplies}
 	var b strings.Builder
 	b.WriteString(migrationHead + migrationFlags(flags) + migrationFamilies)
 	for _, r := range rows {
