@@ -420,11 +420,12 @@ func (c *comparison) compareLabels(olds, news map[string]bool) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(olds)) {
 		is := added[meaning(name)]
-		also := renamed(name, slices.Sorted(maps.Keys(news))) // on both pages
+		if also := renamed(name, slices.Sorted(maps.Keys(news))); also != "" && len(is) == 0 {
+			is = []string{also} // which both pages have
+		}
 		switch {
 		case news[name]:
-		case len(is) > 0 || also != "":
-			is = append(is, also)
+		case len(is) > 0:
 			c.add(finding{Kind: labelRenamed, Old: name, New: is[0], Meaning: "joins and by() clauses need the new name"})
 			added[meaning(name)] = is[1:]
 		default:
