@@ -83,8 +83,8 @@ func (p *pipeline) addPages() {
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = p.owners.keeper
 	}
-	if cfg.ExporterMetrics {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
+	if own := cfg.OwnMetrics(); own != config.MetricsNone {
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)

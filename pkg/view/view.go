@@ -6,6 +6,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,26 @@ type Source struct {
 	Interval time.Duration
 	// Every says by device how often something of it is read; nil: in every row.
 	Every []time.Duration
+	// Explanations say why cells are blank (see Why), and Absent why devices have no columns.
+	Explanations []collector.Explanation
+	Absent       []collector.Absence
+}
+
+// Why says why a cell of a column is blank: v is NaN.
+func (s *Source) Why(column int, v float64) collector.Explanation {
+	b := collector.BlankOf(v)
+	switch d, known := field.ByID(s.Columns[column].Field); {
+	case b.Implausible && known:
+		return collector.Explanation{
+			Reason: collector.ReasonImplausible,
+			Detail: fmt.Sprintf("the library says %g, which is outside of %g to %g %s", b.Value, d.Min, d.Max, d.Unit),
+		}
+	case b.NotSampled:
+		return collector.Explanation{Reason: collector.ReasonNotDue, Detail: "not read yet"}
+	case b.Explanation >= 0 && b.Explanation < len(s.Explanations):
+		return s.Explanations[b.Explanation]
+	}
+	return collector.Explanation{Reason: collector.ReasonBlank, Detail: "the library has no value now"}
 }
 
 // IntervalOf is how often something of a device is read.
