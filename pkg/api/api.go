@@ -124,6 +124,7 @@ func New(o Options) *API {
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })
+	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.events(q) })
 	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
