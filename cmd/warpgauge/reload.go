@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -55,8 +54,9 @@ type inService struct {
 // serves notes which list is in service.
 func (r *reloader) serves(in *config.Content, list field.List, now time.Time) {
 	r.service.Store(&inService{fields: list, List: api.List{
-		Source: in.Name, Hash: fmt.Sprintf("%x", sha256.Sum256(in.CSV)), Applied: now.UTC().Truncate(time.Millisecond),
+		Source: in.Name, Hash: in.Hash(), Applied: now.UTC().Truncate(time.Millisecond),
 	}})
+	r.metrics.applied(in)
 }
 
 func newReloader(content *config.Content, list field.List, log *zap.Logger, now time.Time) *reloader {
@@ -184,6 +184,7 @@ type reloadMetrics struct {
 	ok    prometheus.Gauge
 	when  prometheus.Gauge
 	count *prometheus.CounterVec
+	list  *prometheus.GaugeVec
 }
 
 func newReloadMetrics() *reloadMetrics {
@@ -200,6 +201,10 @@ func newReloadMetrics() *reloadMetrics {
 			Name: "warpgauge_config_reloads_total",
 			Help: "Reloads of the counters CSV by result; the first reading at start does not count.",
 		}, []string{"result"}),
+		list: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "warpgauge_list_info",
+			Help: "1, labelled with the field list in service: where it comes from, and its SHA-256; with a configuration file that of both, one after the other.",
+		}, []string{"origin", "hash"}),
 	}
 	for _, result := range []string{"success", "unchanged", "error"} {
 		m.count.WithLabelValues(result)
@@ -207,12 +212,20 @@ func newReloadMetrics() *reloadMetrics {
 	return m
 }
 
-func (m *reloadMetrics) register(r prometheus.Registerer) { r.MustRegister(m.ok, m.when, m.count) }
+func (m *reloadMetrics) register(r prometheus.Registerer) {
+	r.MustRegister(m.ok, m.when, m.count, m.list)
+}
 
 // started notes that the first reading, which is no reload, went well.
 func (m *reloadMetrics) started(now time.Time) {
 	m.ok.Set(1)
 	m.when.Set(float64(now.UnixNano()) / float64(time.Second))
+}
+
+// applied notes which list is in service.
+func (m *reloadMetrics) applied(in *config.Content) {
+	m.list.Reset()
+	m.list.WithLabelValues(in.Name, in.Hash()).Set(1)
 }
 
 func (m *reloadMetrics) succeeded(now time.Time) {

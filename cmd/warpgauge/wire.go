@@ -15,6 +15,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/history"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -33,8 +34,9 @@ type pipeline struct {
 	registry *prometheus.Registry
 	engine   *engine
 	store    *accumulate.Store
-	events   *api.Log // nil if neither page nor API are served
-	owners   *owners  // nil if it is not asked who uses a device
+	history  *history.History // nil if none is kept
+	events   *api.Log         // nil if neither page nor API are served
+	owners   *owners          // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 }
@@ -69,6 +71,11 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
+	if cfg.History.Wanted() {
+		p.history = history.New(history.Options{
+			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
+		})
+	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
 	return p, nil
 }
@@ -89,8 +96,8 @@ func (p *pipeline) addPages() {
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = p.owners.keeper
 	}
-	if cfg.ExporterMetrics {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
+	if own := cfg.OwnMetrics(); own != config.MetricsNone {
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
@@ -99,6 +106,9 @@ func (p *pipeline) addPages() {
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	if p.history != nil {
+		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
+	}
 	out = append(out, p.owners.stages()...)
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
