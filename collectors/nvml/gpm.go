@@ -126,13 +126,13 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		code := g.take(g.newer)
 		p.takes.add(start)
 		p.fill(g, code, row, due)
+		if lost(code) || isFatal(code) {
+			return gpmError(code) // the device's state says it
+		}
 		if code != g.state {
 			p.logState(g.gpmSubject, code)
 		}
-		switch {
-		case lost(code), isFatal(code):
-			return gpmError(code)
-		case code != nvml.SUCCESS && g.mig && p.watch.changed():
+		if code != nvml.SUCCESS && g.mig && p.watch.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
 		}
 	}
@@ -189,11 +189,15 @@ func gpmError(code nvml.Return) error {
 
 func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
 	s.state = code
+	log := p.log
+	if s.instance != wholeDevice {
+		log = log.With(zap.Int("instance", s.instance))
+	}
 	if code == nvml.SUCCESS {
-		p.log.Info("profiling samples are available again", zap.Int("device", s.device))
+		log.Info("profiling samples are available again")
 		return
 	}
-	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(code))
+	log.Warn("no profiling samples", zap.Error(code))
 }
 
 func (p *gpmPart) calls() []collector.CallCost {
@@ -210,7 +214,6 @@ func (p *gpmPart) close() {
 // newGPM makes the part of a GPU's profiling fields, nil if there are none. The
 // first of targets is the GPU; those of instances are as in g.instances.
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *zap.Logger) (part, error) {
-	log = log.With(zap.String("source", g.device.ID))
 	p := &gpmPart{
 		api: l.api, log: log, now: time.Now, watch: newMIGWatch(l, g),
 		takes: meter{call: "nvmlGpmSampleGet"}, reads: meter{call: "nvmlGpmMetricsGet"},
