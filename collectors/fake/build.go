@@ -205,6 +205,7 @@ func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
 	var out []collector.Source
 	add := func(s *source) {
 		if s != nil {
+			b.explain(s)
 			out = append(out, s)
 		}
 	}
@@ -226,30 +227,18 @@ func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
 	return out, nil
 }
 
-// lacking are the names of the wanted readings that no source has a column for, and of the
-// labels that no device has.
-func (b *builder) lacking(sources []collector.Source) []string {
-	has, labels := map[field.ID]bool{}, map[string]bool{}
-	for _, s := range sources {
-		for _, c := range s.Columns() {
-			has[c.Field] = true
+// explain says why devices lack what they lack.
+func (b *builder) explain(s *source) {
+	s.blank = s.Blank(collector.ReasonBlank, "a simulated fault blanks it")
+	vendor := b.world.profile.board.vendor
+	s.Complete(s.devices, s.columns, b.readings, func(device int, d *field.Descriptor) collector.Explanation {
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "the simulated " + s.devices[device].Level.String() + " does not have it"}
+		switch {
+		case vendor == nvidia && d.ID >= field.FirstAMD:
+			e.Detail = "only AMD GPUs have it"
+		case vendor == amd && !amdHas(d.ID):
+			e.Detail = "AMD GPUs do not have it"
 		}
-		for _, d := range s.Devices() {
-			for _, l := range d.Facts {
-				labels[l.Name] = true
-			}
-		}
-	}
-	var out []string
-	for _, r := range b.readings {
-		if !has[r.Desc.ID] {
-			out = append(out, r.Desc.Name)
-		}
-	}
-	for _, f := range b.fields.Labels() {
-		if !labels[f.Name] && !slices.Contains(out, f.Desc.Name) {
-			out = append(out, f.Name)
-		}
-	}
-	return out
+		return e
+	})
 }

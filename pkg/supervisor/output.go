@@ -45,9 +45,9 @@ type output struct {
 	partial []byte // of a line
 	taken   int    // entries since the last tick
 	dropped int
-	ticks   int // since shown began
-	shown   int // lines of libraries at level info
-	hidden  int // and at level debug, for want of room
+	ticks   int  // since shown began
+	shown   int  // lines of libraries at level info
+	hidden  int  // and at level debug, for want of room
 	held    bool // entries are kept back
 	kept    []func()
 }
