@@ -61,7 +61,7 @@ func connect(o Options) (*engine, error) {
 	var attempts *dl.OpenError
 	switch {
 	case errors.As(err, &attempts) && attempts.Absent():
-		return nil, fmt.Errorf("%w: no %s by the loader's path or where packages put it; install datacenter-gpu-manager-4-core (or name it with --dcgm-library); NVML serves the GPUs meanwhile",
+		return nil, fmt.Errorf("%w: no %s by the loader's path or where packages put it; install datacenter-gpu-manager-4-core (or name it with --dcgm-library)",
 			collector.ErrNotLoaded, soname)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
