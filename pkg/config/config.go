@@ -63,12 +63,14 @@ type Config struct {
 	ReplaceBlanks    bool
 	XIDWindow        time.Duration
 	ClockEventWindow time.Duration
-	ExporterMetrics  bool // our own metrics on the same page
+	ExporterMetrics  string // which of our own metrics are on the page: MetricsNone, MetricsLean, MetricsFull
+	allMetrics       bool   // the same as dcgm-exporter has it: all or none
 
 	Web        Web
 	Kubernetes Kubernetes
 	Containers Containers
 	HPCJobDir  string
+	History    History
 	Dump       Dump
 	Log        Log
 
@@ -112,6 +114,7 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
+	Page                 string // PageOff, PageAnonymous or PageFull
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -144,6 +147,15 @@ type Containers struct {
 	Socket string // of the CRI; "" means that it is not asked
 }
 
+// History is how many of the last samples are kept.
+type History struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Wanted says whether any are.
+func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
+
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -168,6 +180,9 @@ const (
 	IsolationProcess = "process"
 	LogText          = "text"
 	LogJSON          = "json"
+	PageOff          = "off"       // neither live page nor API
+	PageAnonymous    = "anonymous" // both, without pods, jobs, users and processes
+	PageFull         = "full"
 )
 
 // minInterval is the shortest tick that the sampler takes.
@@ -197,16 +212,18 @@ func Default() *Config {
 		Fake:            Fake{Profile: "dgx-h100"},
 		HostnameLabel:   "hostname",
 		XIDWindow:       5 * time.Minute,
-		ExporterMetrics: true,
+		ExporterMetrics: MetricsLean,
 		Web: Web{
 			Address:        ":9400",
 			ReadTimeout:    10 * time.Second,
 			WriteTimeout:   30 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxConnections: 512,
+			Page:           PageFull,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
+		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
@@ -219,6 +236,25 @@ const (
 	RequireAMD    = "amd"
 	RequireAny    = "any"
 )
+
+// Values of Config.ExporterMetrics.
+const (
+	MetricsNone = "none"
+	MetricsLean = "lean" // selfmetrics.Lean
+	MetricsFull = "full"
+)
+
+// OwnMetrics says which of our own metrics are on the page. dcgm-exporter's flag, which has
+// two values, counts if it was given in a stronger place than ours.
+func (c *Config) OwnMetrics() string {
+	switch {
+	case c.Source("enable-exporter-metrics") <= c.Source("exporter-metrics"):
+		return c.ExporterMetrics
+	case c.allMetrics:
+		return MetricsFull
+	}
+	return MetricsNone
+}
 
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }

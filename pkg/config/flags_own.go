@@ -33,6 +33,10 @@ func ownSampling(c *Config) []Flag {
 			ShownDefault: "30s, or 3 × collect-interval where that is longer",
 		},
 		{
+			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
+			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
+		},
+		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
@@ -121,6 +125,10 @@ func ownServing(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
+			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, value: oneOf(&c.Web.Page, false, PageOff, PageAnonymous, PageFull),
+			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
+		},
+		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
@@ -142,6 +150,19 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+	}
+}
+
+func ownHistory(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, value: duration(&c.History.Age),
+			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
+		},
+		{
+			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
+			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
 		},
 	}
 }

@@ -158,8 +158,8 @@ func TestYAMLPrecedence(t *testing.T) {
 	s, err := config(environment{"DCGM_EXPORTER_CONFIG_FILE": path, "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES": "7"}, "--collect-interval=100")
 	must(t, err)
 	c := s.config
-	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.ExporterMetrics || c.Source("enable-exporter-metrics") != FromFile {
-		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.ExporterMetrics, c.Source("enable-exporter-metrics"))
+	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.OwnMetrics() != MetricsNone || c.Source("enable-exporter-metrics") != FromFile {
+		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.OwnMetrics(), c.Source("enable-exporter-metrics"))
 	}
 	var notices []string
 	for _, n := range s.Notices() {

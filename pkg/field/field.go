@@ -92,6 +92,21 @@ type Descriptor struct {
 	Scaled []ID
 }
 
+// AskedOf reports whether a reading is asked of devices of a level: a GPU has what its
+// instances have, and the first GPU of a guest has a vGPU's licence.
+func (d *Descriptor) AskedOf(l Level) bool {
+	switch l {
+	case GPU:
+		return d.Level <= ComputeInstance || d.ID == VGPULicence
+	case Instance, ComputeInstance:
+		return d.Level >= l && d.Level <= ComputeInstance
+	}
+	return d.Level == l
+}
+
+// VGPULicence is a reading of virtual GPUs that a guest's GPU has, too.
+const VGPULicence ID = 526
+
 // Type is the second cell of a CSV line.
 type Type uint8
 
