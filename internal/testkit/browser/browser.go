@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -180,11 +179,19 @@ type Page struct {
 func (b *Browser) Page(tb testing.TB, width, height int) *Page {
 	tb.Helper()
 	var made struct{ TargetID, BrowserContextID, SessionID string }
-	if err := errors.Join(
-		b.call("", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &made),
-		b.call("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}, &made),
-		b.call("", "Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)); err != nil {
-		tb.Fatal(err)
+	for _, step := range []struct {
+		method string
+		params func() map[string]any
+	}{
+		{"Target.createBrowserContext", func() map[string]any { return map[string]any{"disposeOnDetach": true} }},
+		{"Target.createTarget", func() map[string]any {
+			return map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}
+		}},
+		{"Target.attachToTarget", func() map[string]any { return map[string]any{"targetId": made.TargetID, "flatten": true} }},
+	} {
+		if err := b.call("", step.method, step.params(), &made); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	p := &Page{tb: tb, b: b, session: made.SessionID}
 	b.mu.Lock()

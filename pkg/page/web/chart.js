@@ -94,7 +94,10 @@ export function nice(v) {
 // Scratch for the points of one line: at most four for a column of pixels.
 let xs = new Float64Array(4096), ys = new Float64Array(4096);
 
-// A StripChart has lanes one below the other: {height, max, gap, lines}. max is a number or a
+// HEAD is the height of the line of text above each lane, in CSS pixels.
+export const HEAD = 15;
+
+// A StripChart has lanes one below the other: {height, max, lines}. max is a number or a
 // function; without, it follows the values. A line is {series, colour, style, mark}: style is
 // area, line or thin; series is a function that returns the Series or null; a line with
 // mark is a level drawn dotted, the newest value.
@@ -190,11 +193,12 @@ export class StripChart {
     let top = 0;
     for (const lane of this.lanes) {
       const height = Math.round(lane.height * ratio);
+      top += Math.round(HEAD * ratio);
       c.fillStyle = colours.grid;
       for (let t = Math.ceil(first / every - 1) * every; t <= last; t += every) c.fillRect(Math.floor(t / perPixel) - base, top, 1, height);
       for (const share of [0, 0.5, 1]) c.fillRect(x, top + Math.round((height - 1) * share), width - x, 1);
       for (const line of lane.lines) this.#line(line, lane, base, first, last, perPixel, top, height, x);
-      top += height + Math.round((lane.gap ?? 4) * ratio);
+      top += height;
     }
     for (const e of this.events()) {
       if (e.t < first - 20 * perPixel || e.t > last + 20 * perPixel) continue;

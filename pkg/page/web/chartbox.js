@@ -1,6 +1,6 @@
 // A chart with what lies over it: scales, the time below the pointer, the values there.
 
-import { StripChart } from './chart.js';
+import { HEAD, StripChart } from './chart.js';
 import { h, put, show } from './dom.js';
 import { amount, clock, number } from './fields.js';
 
@@ -9,7 +9,8 @@ const decimals = { '%': 0, W: 0, '°C': 0, MHz: 0, GiB: 1 };
 // reading writes a value in the unit of a role.
 export const reading = (v, unit) => v !== v ? '–' : unit in decimals ? `${number(v, decimals[unit])} ${unit}` : amount(v, unit);
 
-// A ChartBox is a StripChart with its overlays. A lane also has a label and a unit, a line a name.
+// A ChartBox is a StripChart with its overlays. A lane also has a label and a unit, and may
+// have a text of what its upper end is; a line has a name.
 export class ChartBox {
   constructor(app, { lanes, events, gap, name }) {
     this.app = app;
@@ -26,7 +27,7 @@ export class ChartBox {
     let top = 0;
     lanes.forEach((lane, i) => {
       this.scales[i].style.top = `${top}px`;
-      top += lane.height + (lane.gap ?? 4);
+      top += HEAD + lane.height;
     });
     this.canvas.style.height = `${top}px`;
     this.chart = new StripChart(this.canvas, { view: app.view, lanes, events, gap });
@@ -39,7 +40,7 @@ export class ChartBox {
   // update writes scales, axis and overlays. It is called a few times a second.
   update() {
     const { view } = this.app, right = view.right();
-    this.lanes.forEach((lane, i) => put(this.scales[i], `${lane.label} ${lane.top ? reading(lane.top, lane.unit) : ''}`));
+    this.lanes.forEach((lane, i) => put(this.scales[i], [lane.label, lane.text?.() || (lane.unit && lane.top ? reading(lane.top, lane.unit) : '')].filter(Boolean).join(' · ')));
     const tenths = view.span < 20000;
     this.axis.forEach((e, i) => put(e, clock(right - view.span * (1 - i / 2), tenths)));
     const { hover } = view, x = (1 - (right - hover) / view.span) * this.canvas.clientWidth;

@@ -31,7 +31,7 @@ export class Detail {
     this.state = h('span', { class: 'state' });
     this.identity = h('dl', { class: 'facts' });
     this.plot = h('div');
-    this.filter = h('input', { type: 'search', placeholder: 'Filter fields', 'aria-label': 'Filter fields', oninput: () => this.#rows() });
+    this.filter = h('input', { type: 'search', name: 'filter', placeholder: 'Filter fields', 'aria-label': 'Filter fields', oninput: () => this.#rows() });
     this.note = h('span', { class: 'note', role: 'status' });
     this.fields = h('div');
     this.extra = h('div');
@@ -108,7 +108,8 @@ export class Detail {
     try {
       const answer = await app.link.get('fields', { device: id });
       if (this.id !== id) return;
-      this.answer = answer.devices.find((d) => d.id === id) || { fields: [] };
+      this.answer = (answer.devices || []).find((d) => d.id === id) || {};
+      this.answer.fields ||= [];
       this.#rows();
     } catch (error) {
       put(this.note, error.message);

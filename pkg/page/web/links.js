@@ -20,13 +20,13 @@ const plain = (name) => name.replace(/^DCGM_FI_(DEV|PROF)_/, '').replace(/^(nvid
 // before has the counters of the answer before, by series.
 export function collect(answer, devices, before) {
   const out = new Map(), time = Date.parse(answer.time);
-  for (const { id, fields } of answer.devices) {
+  for (const { id, fields } of answer.devices || []) {
     const d = devices.get(id);
     if (!d) continue;
     const gpu = d.kind === 'link' ? d.parent || id : id;
     if (!out.has(gpu)) out.set(gpu, { total: NaN, tx: NaN, rx: NaN, links: new Map(), errors: new Map() });
     const entry = out.get(gpu);
-    for (const f of fields) {
+    for (const f of fields || []) {
       const lane = d.kind === 'link' ? d.labels?.nvlink : f.labels?.link ?? /_L(\d+)(_|$)/.exec(f.name)?.[1];
       let link = null;
       if (lane !== undefined) {
@@ -34,6 +34,7 @@ export function collect(answer, devices, before) {
         link = entry.links.get(lane);
         if (d.kind === 'link' && d.state !== 'up') link.up = false;
       }
+      if (f.absent?.reason.startsWith('device_') && (TOTAL.test(f.name) || RATE.test(f.name))) entry.gone = true;
       if (f.value === undefined) continue;
       const k = `${id}\n${f.name}\n${JSON.stringify(f.labels || {})}`, at = time - (f.age_seconds || 0) * 1000;
       let past = before.get(k);
@@ -64,7 +65,7 @@ export function collect(answer, devices, before) {
     }
   }
   for (const [gpu, e] of out) {
-    if (!e.links.size && e.total !== e.total && e.tx !== e.tx && !e.errors.size) out.delete(gpu);
+    if (!e.gone && !e.links.size && e.total !== e.total && e.tx !== e.tx && !e.errors.size) out.delete(gpu);
   }
   return out;
 }

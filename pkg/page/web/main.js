@@ -7,12 +7,12 @@ import { h, put, show } from './dom.js';
 import { ROLES, clock, seconds } from './fields.js';
 import { Links } from './links.js';
 import { Model } from './model.js';
+import { KEPT } from './ring.js';
 import { Comparison, Events, Heat, Processes, Summary } from './sections.js';
 import { Tiles } from './tiles.js';
 
 const $ = (id) => document.getElementById(id);
 const SPANS = [[30, '30 s'], [60, '1 min'], [300, '5 min'], [900, '15 min']];
-const MINUTES = 15 * 60 * 1000;
 const HIDDEN = 30000; // ms after which a page that is not seen closes its stream
 
 class App {
@@ -65,7 +65,7 @@ class App {
       this.model.setDevices(devices);
       this.#setList(list);
       this.#replay(devices.recording);
-      for (const e of events.events) this.model.takeEvent(e);
+      for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
       this.#restart();
       show($('controls'), true);
@@ -115,7 +115,7 @@ class App {
     const from = Date.parse(recording.from), until = Date.parse(recording.until);
     this.range = [from, until];
     this.model.clock.stopped = until;
-    this.view.set(Math.min(Math.max(until - from, 10000), MINUTES), until);
+    this.view.set(Math.min(Math.max(until - from, 10000), KEPT), until);
     for (const d of this.model.tiles()) for (const f of this.model.wanted()) this.#enqueue(d.id, f, from);
   }
 
@@ -184,7 +184,7 @@ class App {
 
   // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
   async fill(device, field, since) {
-    const { model } = this, from = Math.max(since === since ? since : 0, model.clock.now() - (this.recording ? Infinity : MINUTES));
+    const { model } = this, from = Math.max(since === since ? since : 0, model.clock.now() - (this.recording ? Infinity : KEPT));
     const samples = (model.clock.now() - from) / model.interval(device), query = { device, field, since: new Date(from).toISOString() };
     if (this.recording) query.until = this.recording.until;
     if (samples > 2000) query.points = 1000;
@@ -242,7 +242,7 @@ class App {
     const now = this.model.clock.now();
     let first = now;
     for (const s of this.model.series.values()) if (s.ring.first < first) first = s.ring.first;
-    return [Math.max(first, now - MINUTES), now];
+    return [Math.max(first, now - KEPT), now];
   }
 
   // hovered moves the crosshairs of all charts.

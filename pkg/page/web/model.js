@@ -1,9 +1,8 @@
 // What the page knows: devices, series with their samples, events. No part of it draws.
 
-import { Ring } from './ring.js';
+import { KEPT, Ring } from './ring.js';
 import { ROLES, factor, isRole, roleUnit } from './fields.js';
 
-const KEPT = 15 * 60 * 1000; // ms of samples
 const EVENTS = 500;
 
 // A Series is one column of the stream. Values are in the unit that the page shows.
@@ -61,7 +60,7 @@ export class Model {
   setDevices(answer) {
     const { devices, ...info } = answer;
     this.info = info;
-    this.devices = new Map(devices.map((d) => [d.id, d]));
+    this.devices = new Map((devices || []).map((d) => [d.id, d]));
     this.generation++;
   }
 
@@ -71,7 +70,7 @@ export class Model {
   }
 
   setList(answer) {
-    this.list = new Map(answer.fields.map((f) => [f.name, f]));
+    this.list = new Map((answer.fields || []).map((f) => [f.name, f]));
   }
 
   // wanted are the names of the list that tiles show.
@@ -105,7 +104,7 @@ export class Model {
   }
 
   setColumns({ columns }) {
-    this.columns = columns.map((c) => this.#series(c.device, c.field, c.labels, c.unit));
+    this.columns = (columns || []).map((c) => this.#series(c.device, c.field, c.labels, c.unit));
     const current = new Set(this.columns);
     for (const [k, s] of this.series) {
       if (!current.has(s) && !(s.ring.last > this.newest - KEPT)) this.series.delete(k);
@@ -116,14 +115,15 @@ export class Model {
 
   takeRows({ rows }) {
     let newest = -Infinity;
-    for (const row of rows) {
-      for (let i = 0; i < row.v.length; i++) {
-        const s = this.columns[row.first + i], v = row.v[i];
+    for (const row of rows || []) {
+      const values = row.v || [];
+      for (let i = 0; i < values.length; i++) {
+        const s = this.columns[row.first + i], v = values[i];
         if (s) s.ring.push(row.t, v === null ? NaN : v * s.scale);
       }
       if (row.t > newest) newest = row.t;
     }
-    this.rows += rows.length;
+    this.rows += rows?.length || 0;
     if (newest > -Infinity) {
       this.newest = newest;
       this.clock.heard(newest);
@@ -133,8 +133,8 @@ export class Model {
   // takeFields takes the current values, for what has no row yet, and reasons for absence.
   takeFields(answer) {
     const time = Date.parse(answer.time);
-    for (const { id, fields } of answer.devices) {
-      for (const f of fields) {
+    for (const { id, fields } of answer.devices || []) {
+      for (const f of fields || []) {
         const k = `${id}\n${f.name}`;
         if (f.absent) this.absent.set(k, f.absent);
         else this.absent.delete(k);
@@ -148,7 +148,7 @@ export class Model {
 
   // takeSamples puts an answer of samples between those that are there.
   takeSamples(answer) {
-    for (const got of answer.series) {
+    for (const got of answer.series || []) {
       const s = this.#series(answer.device, answer.field, got.labels, answer.unit);
       let times = got.times, values = got.values;
       if (answer.step) { // the lowest and the highest of each span

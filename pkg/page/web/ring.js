@@ -3,8 +3,12 @@
 // LIMIT is the most samples that a ring keeps: 15 minutes at up to 18 a second.
 export const LIMIT = 16384;
 
-// A Ring keeps the newest samples in typed arrays. It begins small and doubles until
-// LIMIT; after that a new sample takes the slot of the oldest. A blank sample is NaN.
+// KEPT is how long samples are kept, in ms.
+export const KEPT = 15 * 60 * 1000;
+
+// A Ring keeps the newest samples in typed arrays. It begins small and doubles until it
+// has all of KEPT, or LIMIT; after that a new sample takes the slot of the oldest. A
+// blank sample is NaN.
 export class Ring {
   constructor(limit = LIMIT) {
     this.limit = limit; // a power of two
@@ -37,7 +41,7 @@ export class Ring {
   push(t, v) {
     if (this.length && t <= this.last) return false;
     if (this.length === this.times.length) {
-      if (this.length < this.limit) this.#allocate(this.length * 2);
+      if (this.length < this.limit && t - this.first <= KEPT) this.#allocate(this.length * 2);
       else {
         this.head = (this.head + 1) & this.mask;
         this.length--;

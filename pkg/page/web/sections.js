@@ -54,7 +54,7 @@ export class Comparison {
     this.app = app;
     this.element = element;
     this.body = section(element, 'Comparison');
-    this.role = h('select', { 'aria-label': 'Reading', onchange: () => this.#draw() }, COMPARED.map((r) => h('option', { value: r }, LABELS[r])));
+    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.#draw() }, COMPARED.map((r) => h('option', { value: r }, LABELS[r])));
     this.hint = h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
     this.plot = h('div');
     this.legend = h('ul', { class: 'legend' });

@@ -20,6 +20,7 @@ export function lanesOf(app, id, all) {
   if (model.pick(id, 'power')) {
     lanes.push({
       label: 'Power', unit: 'W', height: all ? 70 : 36, max: () => level('limit') * 1.08,
+      text: () => level('limit') > 0 ? `limit ${reading(level('limit'), 'W')}` : '',
       lines: [
         { name: 'Power', series: series('power'), colour: 'blue', style: 'area' },
         { name: 'Limit', series: series('limit'), colour: 'red', mark: true },
@@ -72,7 +73,7 @@ function memory(app, id, t) {
 
 // stateOf is the state that a tile shows: the device's, or its health if it is up.
 export function stateOf(app, d) {
-  const health = app.model.health?.devices.find((x) => x.id === d.id);
+  const health = app.model.health?.devices?.find((x) => x.id === d.id);
   if (d.state === 'up' && health && (health.state === 'degraded' || health.state === 'failed')) return { state: health.state, reason: health.reason, since: health.since };
   return { state: d.state, reason: d.state === 'up' ? '' : d.reason || d.cause, since: d.since };
 }
@@ -95,7 +96,7 @@ export class Tile {
     this.open = h('button', { type: 'button', class: 'name', title: 'All fields of this device', onclick: () => app.openDetail(this.id) }, name);
     this.model = h('span', { class: 'model' });
     this.badge = h('span', { class: 'state' });
-    this.pick = h('input', { type: 'checkbox', 'aria-label': `Compare ${name}`, onchange: () => app.compare(this.id, this.pick.checked) });
+    this.pick = h('input', { type: 'checkbox', name: 'compare', 'aria-label': `Compare ${name}`, onchange: () => app.compare(this.id, this.pick.checked) });
     this.picker = h('label', { class: 'pick' }, this.pick, 'compare');
     this.reason = h('p', { class: 'reason' });
     this.users = h('p', { class: 'users' });
@@ -145,16 +146,18 @@ export class Tile {
       }, true);
     }
     if (has('temp') || has('memtemp')) {
-      row('Temperature', (v) => {
+      row('Temperature', (v, m) => {
         const temp = value('temp'), mem = value('memtemp'), slow = value('slowdown'), stop = value('shutdown');
-        const parts = [];
-        if (has('temp')) parts.push(reading(temp, '°C'));
-        if (has('memtemp')) parts.push(`memory ${reading(mem, '°C')}`);
-        if (slow === slow) parts.push(`${temp >= slow ? '▲ ' : ''}slows at ${number(slow)}`);
-        else if (stop === stop) parts.push(`stops at ${number(stop)}`);
+        const parts = [], most = slow === slow ? slow : stop;
+        if (has('temp')) parts.push(`${temp >= slow ? '▲ ' : ''}${most === most ? `${number(temp)} / ${number(most)} °C` : reading(temp, '°C')}`);
+        if (has('memtemp')) parts.push(`memory ${number(mem)}${has('temp') ? '' : ' °C'}`);
         put(v, parts.join(' · '));
+        const why = most === most ? `The GPU ${slow === slow ? 'slows down' : 'shuts down'} at ${number(most)} °C` : '';
+        if (v.title !== why) v.title = why;
         v.classList.toggle('bad', temp >= slow);
-      });
+        show(m, most > 0);
+        fill(m, temp / most);
+      }, true);
     }
     if (has('clock')) {
       row('Clocks', (v) => {
@@ -165,9 +168,9 @@ export class Tile {
       });
     }
     if (has('reasons') || has('throttle')) {
-      row('Held by', (v) => {
+      row('Throttle', (v) => {
         const names = this.#throttled();
-        put(v, names === null ? '–' : names.length ? names.map((r) => r.bad ? `▲ ${r.text}` : r.text).join(', ') : 'nothing');
+        put(v, names === null ? '–' : names.length ? names.map((r) => r.bad ? `▲ ${r.text}` : r.text).join(', ') : 'none');
         v.classList.toggle('warn', !!names?.some((r) => r.bad));
       });
     }
@@ -211,7 +214,6 @@ export class Tile {
     const users = usersOf(d), processes = d.processes ? `${d.processes.length} process${d.processes.length === 1 ? '' : 'es'}` : '';
     const text = [users.slice(0, 2).join(', ') + (users.length > 2 ? ` and ${users.length - 2} more` : ''), processes].filter(Boolean).join(' · ');
     put(this.users, text);
-    show(this.users, !!text);
     show(this.picker, app.comparing);
     this.pick.checked = app.compared.has(this.id);
     if (!this.box.chart.visible) return;
