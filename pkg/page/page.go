@@ -42,7 +42,7 @@ type file struct {
 	etag        string
 }
 
-// Handler answers GET / and GET /page/FILE.
+// Handler answers GET / and GET /page/FILE. What it answers is made once.
 func Handler(o Options) http.Handler {
 	links := []link{
 		{"metrics", "metrics of the GPUs and of the exporter itself"},
@@ -58,19 +58,21 @@ func Handler(o Options) http.Handler {
 	}
 	html, text := index(o, links)
 
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "Accept")
-		if acceptsHTML(r.Header["Accept"]) {
-			html.serve(w, r)
-		} else {
-			text.serve(w, r)
+	files := assets()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := files[strings.TrimPrefix(r.URL.Path, "/page/")]
+		if r.URL.Path == "/" {
+			w.Header().Set("Vary", "Accept")
+			if f = text; acceptsHTML(r.Header["Accept"]) {
+				f = html
+			}
 		}
+		if f == nil {
+			http.NotFound(w, r)
+			return
+		}
+		f.serve(w, r)
 	})
-	for name, f := range assets() {
-		mux.HandleFunc("GET /page/"+name, f.serve)
-	}
-	return mux
 }
 
 // assets are the files that the page loads.

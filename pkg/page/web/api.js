@@ -17,6 +17,7 @@ export class Link {
     this.retry = 0;
     this.timer = 0;
     this.query = null;
+    this.problem = ''; // why the exporter has ended the stream
   }
 
   // get asks for a path with parameters: {device: 'x', field: ['a', 'b']}. It rejects
@@ -100,6 +101,7 @@ export class Link {
     const source = this.source = new EventSource(address('stream', this.query));
     source.onopen = () => {
       this.retry = 0;
+      this.problem = '';
       this.#heard();
       this.on('open');
     };
@@ -109,6 +111,7 @@ export class Link {
         this.on(kind, JSON.parse(e.data));
       });
     }
+    source.addEventListener('problem', (e) => { this.problem = JSON.parse(e.data).detail; });
     // The browser's own retry gives up on some errors, so it is done here.
     source.onerror = () => {
       if (this.source !== source) return;

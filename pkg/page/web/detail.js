@@ -3,7 +3,7 @@
 
 import { ChartBox } from './chartbox.js';
 import { h, level, put, replace, sign } from './dom.js';
-import { absence, amount, factor, plainUnit, roleUnit, seconds } from './fields.js';
+import { absence, amount, date, factor, plainUnit, roleUnit, seconds } from './fields.js';
 import { nameOf, usersOf } from './model.js';
 import { PROCESS_COLUMNS, eventTable, processRows, table } from './sections.js';
 import { gapOf, lanesOf, signature, stateOf } from './tiles.js';
@@ -85,7 +85,7 @@ export class Detail {
     const facts = [
       ['Model', d.model], ['UUID', d.uuid], ['PCI address', d.pci_bus_id], ['Device file', d.device], ['Part of', parent && nameOf(parent, app.model)],
       ['Profile', instance.profile], ['Instance', [instance.id, instance.compute_id].filter((x) => x !== undefined).join('/')], ['Instance UUID', instance.uuid],
-      ['Collector', d.collector], ['Session since', d.session && new Date(d.session).toLocaleString()], [`${d.state} since`, d.since && new Date(d.since).toLocaleString()],
+      ['Collector', d.collector], ['Session since', d.session && date(Date.parse(d.session))], [`${d.state} since`, d.since && date(Date.parse(d.since))],
       ['Sampled every', d.interval_seconds && seconds(d.interval_seconds)], ['Used by', usersOf(d).join(', ')],
       ...Object.entries(d.facts || {}), ...Object.entries(d.labels || {}),
     ].filter(([, v]) => v);
@@ -139,7 +139,7 @@ export class Detail {
       '', f.window_seconds ? seconds(f.window_seconds) : '–', f.interval_seconds ? seconds(f.interval_seconds) : '–', '',
       f.type === 'label' || f.absent ? '' : h('button', { type: 'button', class: 'text', 'aria-pressed': String(this.plotted.includes(f.name)), 'aria-label': `Plot ${f.name}`, onclick: () => this.#toggle(f.name) }, this.plotted.includes(f.name) ? 'unplot' : 'plot'),
     ]);
-    return table([['Field', 'field-name'], ['Value', 'n value'], ['Averaged over', 'n'], ['Read every', 'n'], ['Age', 'n'], ['']], rows, 'Fields of this device');
+    return table([['Field', 'wrap'], ['Value', 'n wrap'], ['Averaged over', 'n'], ['Read every', 'n'], ['Age', 'n'], ['']], rows, 'Fields of this device');
   }
 
   async #toggle(name) {

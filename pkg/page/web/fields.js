@@ -80,8 +80,7 @@ export function amount(v, unit) {
     for (const [n, prefix] of steps) if (Math.abs(v) >= n) return `${number(v / n, v / n < 10 ? 2 : v / n < 100 ? 1 : 0)} ${prefix}${s}`;
     return `${number(v)} ${s}`;
   }
-  const decimals = Number.isInteger(v) || Math.abs(v) >= 1000 ? 0 : Math.abs(v) >= 100 ? 1 : Math.abs(v) >= 0.01 ? 3 : 6;
-  const text = new Intl.NumberFormat('en-US', { maximumFractionDigits: decimals }).format(v);
+  const text = Math.abs(v) < 1000 && !Number.isInteger(v) ? Number(v.toPrecision(4)).toString() : number(v);
   return unit ? `${text} ${unit}` : text;
 }
 
@@ -102,6 +101,12 @@ export function clock(ms, tenths = false) {
   const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
   const text = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
   return tenths ? `${text}.${Math.floor(d.getMilliseconds() / 100)}` : text;
+}
+
+// date writes a day and its time, as this browser has them.
+export function date(ms) {
+  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(ms)}`;
 }
 
 // The bits of NVML's nvmlClocksEventReason…; bad ones slow a GPU down that has work.

@@ -94,7 +94,9 @@ class App {
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
     try {
-      this.model.setDevices(await this.link.get('devices'));
+      const [devices, events] = await Promise.all([this.link.get('devices'), this.link.get('events', { limit: 500 })]);
+      this.model.setDevices(devices);
+      for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
     } catch {
       // the next one may succeed, and the banner says if none does
@@ -131,6 +133,7 @@ class App {
       case 'columns':
         model.setColumns(data);
         this.#fill();
+        this.#refresh(); // a stream begins with what is new
         break;
       case 'rows': model.takeRows(data); break;
       case 'devices': for (const d of [data].flat()) model.setDevice(d); break;
@@ -191,7 +194,7 @@ class App {
     try {
       model.takeSamples(await this.link.get('samples', query));
     } catch (error) {
-      if (error.status === 404 && error.message.includes('samples')) this.queue.length = 0; // no history
+      if (error.status === 404 && error.message.includes('history')) this.queue.length = 0; // no history
     }
   }
 
@@ -281,20 +284,26 @@ class App {
   // banner says that what is shown is old.
   #banner() {
     const { model, link } = this, last = model.newest;
-    let text = '';
+    let text = '', age = NaN; // ms
     if (!link.known) text = '';
-    else if (!link.up) text = last === last ? `The exporter does not answer. Last data at ${clock(last)}, ${seconds((Date.now() - link.answered) / 1000)} ago.` : 'The exporter does not answer.';
+    else if (!link.up) {
+      text = last === last ? `The exporter does not answer. Last data at ${clock(last)}` : 'The exporter does not answer.';
+      if (last === last) age = Date.now() - link.answered;
+    }
     else if (!this.loaded) text = this.failure ? `The page has no data: ${this.failure}` : '';
     else if (!this.recording && last === last && [...model.devices.values()].some((d) => d.state === 'up')) {
-      const age = Date.now() + (model.clock.offset ?? 0) - last, patience = 10000 + 3 * Math.max(...[...model.devices.values()].map((d) => d.interval_seconds || 0)) * 1000;
-      if (age > patience) text = `The exporter answers, but has sent no samples since ${clock(last)}, ${seconds(age / 1000)} ago.`;
+      const silent = Date.now() + (model.clock.offset ?? 0) - last, patience = 10000 + 3 * Math.max(...[...model.devices.values()].map((d) => d.interval_seconds || 0)) * 1000;
+      if (silent > patience) {
+        text = `The exporter answers, but has sent no samples since ${clock(last)}`;
+        if (link.problem) text += ` (${link.problem})`;
+        age = silent;
+      }
     }
-    // A new text each second would be read out each second.
-    const banner = $('banner'), first = text.replace(/, [^,]* ago/, '');
-    if (banner.first !== first) {
-      banner.first = first;
-      put(banner, text);
-    }
+    // The age changes each second and is not to be read out each time.
+    const banner = $('banner');
+    if (!banner.firstChild) banner.append(h('span'), h('span', { 'aria-hidden': 'true' }));
+    put(banner.firstChild, text);
+    put(banner.lastChild, age === age ? `, ${seconds(Math.round(age / 1000))} ago` : '');
     show(banner, !!text);
     document.body.classList.toggle('stale', !!text);
   }

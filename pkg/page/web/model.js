@@ -149,6 +149,7 @@ export class Model {
   // takeSamples puts an answer of samples between those that are there.
   takeSamples(answer) {
     for (const got of answer.series || []) {
+      if (got.buffered) continue; // the stream does not have them either
       const s = this.#series(answer.device, answer.field, got.labels, answer.unit);
       let times = got.times, values = got.values;
       if (answer.step) { // the lowest and the highest of each span

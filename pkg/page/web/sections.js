@@ -3,7 +3,7 @@
 import { ChartBox, reading } from './chartbox.js';
 import { colours, mark } from './chart.js';
 import { h, put, replace, show, sign } from './dom.js';
-import { ROLES, amount, clock, number, seconds } from './fields.js';
+import { ROLES, amount, clock, date, number, seconds } from './fields.js';
 import { nameOf } from './model.js';
 import { gapOf, section } from './tiles.js';
 
@@ -170,8 +170,8 @@ export class Events {
 
 // eventTable lists events; each time is a button that shows that time.
 export function eventTable(app, events) {
-  return table([['Time'], ['Kind'], ['Device'], ['What']], events.map((e) => [
-    h('button', { type: 'button', class: 'text', title: 'Show this time', onclick: () => app.showTime(e.t) }, `${new Date(e.t).toISOString().slice(5, 10)} ${clock(e.t)}`),
+  return table([['Time'], ['Kind'], ['Device'], ['What', 'wrap']], events.map((e) => [
+    h('button', { type: 'button', class: 'text', title: 'Show this time', onclick: () => app.showTime(e.t) }, date(e.t)),
     h('span', { class: e.bad ? 'bad' : '' }, `${sign(e.bad ? 'failed' : 'released')} ${e.kind.replaceAll('_', ' ')}`),
     e.gpu !== undefined ? `GPU ${e.gpu}` : e.device || '–', e.text,
   ]), 'Events');
