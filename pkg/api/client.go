@@ -173,6 +173,9 @@ func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, 
 	out := new(T)
 	limited := &io.LimitedReader{R: body, N: maxAnswer + 1}
 	err = json.NewDecoder(limited).Decode(out)
+	if err == nil {
+		_, err = io.Copy(io.Discard, limited) // to its end, so that the connection can be used again
+	}
 	if limited.N == 0 {
 		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
 	}
