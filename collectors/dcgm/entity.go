@@ -127,13 +127,10 @@ func askable(d *field.Descriptor) bool {
 // of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
 func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
 
-// licensed is DCGM_FI_DEV_VGPU_LICENSE_STATUS. DCGM counts it among those of virtual
-// GPUs, but reads it of the GPU that a guest sees: dcgm-exporter shows it there.
-const licensed field.ID = 526
-
 // askedOf reports whether the engine is asked for a reading by entities of a kind.
+// dcgm-exporter, too, shows the licence of a vGPU at the GPU that a guest sees.
 func askedOf(d *field.Descriptor, k entityKind) bool {
-	return serves(d.Level, k) || d.ID == licensed && k == kindGPU
+	return serves(d.Level, k) || d.ID == field.VGPULicence && k == kindGPU
 }
 
 // serves reports whether the engine is asked for a reading of a level by an

@@ -225,7 +225,7 @@ func TestFirstValue(t *testing.T) {
 func TestLicence(t *testing.T) {
 	const status, others = "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE"
 	e := simulate(t, dcgmtest.Config{GPUs: 1})
-	e.Set(dcgmtest.GPU(0), int(licensed), dcgmtest.Number(1))
+	e.Set(dcgmtest.GPU(0), int(field.VGPULicence), dcgmtest.Number(1))
 	c := open1(t, remote(e), status, others)
 	c.mustSample(t)
 	if v, ok := c.value(t, nvmltest.UUID(0), status); !ok || v != 1 {

@@ -205,6 +205,7 @@ func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
 	var out []collector.Source
 	add := func(s *source) {
 		if s != nil {
+			b.explain(s)
 			out = append(out, s)
 		}
 	}
@@ -224,6 +225,22 @@ func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
 		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
 	}
 	return out, nil
+}
+
+// explain says why devices lack what they lack.
+func (b *builder) explain(s *source) {
+	s.blank = s.Blank(collector.ReasonBlank, "a simulated fault blanks it")
+	vendor := b.world.profile.board.vendor
+	s.Complete(s.devices, s.columns, b.readings, func(device int, d *field.Descriptor) collector.Explanation {
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "the simulated " + s.devices[device].Level.String() + " does not have it"}
+		switch {
+		case vendor == nvidia && d.ID >= field.FirstAMD:
+			e.Detail = "only AMD GPUs have it"
+		case vendor == amd && !amdHas(d.ID):
+			e.Detail = "AMD GPUs do not have it"
+		}
+		return e
+	})
 }
 
 // lacking are the names of the wanted readings that no source has a column for, and of the

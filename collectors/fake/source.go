@@ -29,6 +29,8 @@ type source struct {
 	devices []collector.Device
 	columns []collector.Column
 	cells   []cell // how columns[i] is made
+	blank   float64
+	collector.Absences
 
 	loads  []load    // by unit
 	shares []float64 // of units 1… in unit 0; nil where unit 0 has a load of its own
@@ -47,7 +49,10 @@ type source struct {
 	health        uint64 // healthSum at Open
 }
 
-var _ collector.Source = (*source)(nil)
+var (
+	_ collector.Source    = (*source)(nil)
+	_ collector.Explainer = (*source)(nil)
+)
 
 var (
 	errClosed = errors.New("sample simulated device: the collector is closed")
@@ -189,7 +194,7 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 		}
 		v := f.Value
 		if f.Kind == Blank {
-			v = math.NaN()
+			v = s.blank
 		}
 		for i := range row {
 			value := s.columns[i].Buffer == 0 || s.columns[i].Buffer%2 == 1 // and no time

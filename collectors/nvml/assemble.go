@@ -77,15 +77,16 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	}
 	log := a.log.With(zap.String("device", g.device.ID))
 	devices, targets := a.devices(g)
+	why := newReasons(a.lib.versions().driver, log)
 	var parts []part
 	if p := newMIGPart(a.lib, g); p != nil {
 		parts = append(parts, p)
 	}
-	gpm, err := newGPM(a.lib, g, targets, a.fields, log)
+	gpm, err := newGPM(a.lib, g, targets, a.fields, why)
 	parts = append(parts, gpm)
 	var p part
 	if err == nil {
-		p, err = newReadings(g.of, targets, a.fields, columnsOf(gpm), log)
+		p, err = newReadings(g.of, targets, a.fields, columnsOf(gpm), why)
 		parts = append(parts, p)
 	}
 	if err == nil {
@@ -110,6 +111,10 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		return nil, fmt.Errorf("find out what GPU %d has: %w", g.index, err)
 	}
 	s.trim()
+	s.Absences = why.Absences
+	s.Complete(s.devices, s.cols, a.fields, func(device int, d *field.Descriptor) collector.Explanation {
+		return why.rest(s.devices[device].Level, d)
+	})
 	return s, nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 
 	"warpgauge/internal/testkit/captures"
 	"warpgauge/pkg/field"
@@ -244,7 +243,7 @@ func TestCapturedBoardsDecoded(t *testing.T) {
 		for _, r := range decodings() {
 			ids = append(ids, r.id)
 		}
-		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(ids...), nil, zap.NewNop())
+		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(ids...), nil, unexplained())
 		if err != nil {
 			t.Fatal(err)
 		}

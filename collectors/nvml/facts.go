@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -102,7 +101,7 @@ func (a about) numbers(labels []field.Field) map[field.ID]float64 {
 	if len(fields) == 0 {
 		return out
 	}
-	p, err := newReadings(a.gpu.of, []target{{of: a.gpu.of, level: field.GPU}}, fields, nil, zap.NewNop())
+	p, err := newReadings(a.gpu.of, []target{{of: a.gpu.of, level: field.GPU}}, fields, nil, unexplained())
 	if err != nil || p == nil {
 		return out
 	}

@@ -51,6 +51,7 @@ type gpmPart struct {
 	scales  []gpmScale // by column
 	groups  []*gpmGroup
 	watch   *migWatch
+	why     *reasons
 	log     *zap.Logger
 	now     func() time.Time
 
@@ -143,16 +144,24 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 // that failed is no start for the next mean.
 func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool) {
 	end := g.first + g.n
+	none := p.why.second
+	if code != nvml.SUCCESS {
+		none = p.why.blank(code)
+	}
 	for i := g.first; i < end; i++ {
 		if due[i] {
-			row[i] = math.NaN()
+			row[i] = none
 		}
 	}
 	both := g.sampled && code == nvml.SUCCESS
 	for at := g.first; both && at < end; at += gpmAtOnce {
 		for i, m := range p.read(g, p.metrics[at:min(at+gpmAtOnce, end)]) {
-			if due[at+i] && nvml.Return(m.NvmlReturn) == nvml.SUCCESS {
+			switch {
+			case !due[at+i]:
+			case nvml.Return(m.NvmlReturn) == nvml.SUCCESS:
 				row[at+i] = p.scales[at+i].of(m.Value)
+			default:
+				row[at+i] = p.why.blank(nvml.Return(m.NvmlReturn))
 			}
 		}
 	}
@@ -209,27 +218,37 @@ func (p *gpmPart) close() {
 
 // newGPM makes the part of a GPU's profiling fields, nil if there are none. The
 // first of targets is the GPU; those of instances are as in g.instances.
-func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *zap.Logger) (part, error) {
-	log = log.With(zap.String("source", g.device.ID))
+func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
+	log := why.log.With(zap.String("source", g.device.ID))
 	p := &gpmPart{
-		api: l.api, log: log, now: time.Now, watch: newMIGWatch(l, g),
+		api: l.api, why: why, log: log, now: time.Now, watch: newMIGWatch(l, g),
 		takes: meter{call: "nvmlGpmSampleGet"}, reads: meter{call: "nvmlGpmMetricsGet"},
 	}
 	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
 	if len(plans) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	if reason := withoutGPM(l, g); reason != "" {
-		log.Info("profiling fields of GPM are left out", zap.String("reason", reason))
+	leaveOut := func(e collector.Explanation) {
+		log.Info("profiling fields of GPM are left out", zap.String("reason", e.Detail))
+		for _, plan := range plans {
+			for _, c := range plan.all {
+				why.Note(c.device, c.Desc.ID, e)
+			}
+		}
+	}
+	if e := withoutGPM(l, g); e.Reason != "" {
+		leaveOut(e)
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	for _, plan := range plans {
+		all := slices.Clone(plan.all)
 		err := p.add(plan)
 		switch {
 		case err == nil:
 			continue
 		case !ends(err):
-			log.Info("profiling fields of GPM are left out", zap.String("reason", err.Error()))
+			plan.all = all
+			leaveOut(collector.Explanation{Reason: collector.ReasonUnsupported, Detail: err.Error()})
 			err = nil
 		}
 		p.close()
@@ -243,19 +262,22 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, log *z
 	return p, nil
 }
 
-// withoutGPM says why a GPU has no GPM, "" if it has.
-func withoutGPM(l *library, g *gpu) string {
+// withoutGPM says why a GPU has no GPM; the zero Explanation if it has.
+func withoutGPM(l *library, g *gpu) (e collector.Explanation) {
 	if !l.hasAll("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet") {
-		return "driver " + l.versions().driver + " has no GPM (525 and newer have)"
+		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: "driver " + l.versions().driver + " has no GPM (525 and newer have)"}
 	}
 	support, code := g.handle.GpmQueryDeviceSupport()
 	switch {
 	case code != nvml.SUCCESS:
-		return "nvmlGpmQueryDeviceSupport: " + code.Error()
+		e = collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "nvmlGpmQueryDeviceSupport: " + code.Error()}
 	case support.IsSupportedDevice == 0:
-		return "the GPU has no GPM (Hopper and newer have); with DCGM there are profiling fields of older GPUs, too"
+		e = collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the GPU has no GPM (Hopper and newer have); with DCGM there are profiling fields of older GPUs, too"}
 	}
-	return ""
+	if code == nvml.ERROR_NO_PERMISSION {
+		e.Reason = collector.ReasonPermission
+	}
+	return e
 }
 
 // gpmCandidate is a column that GPM could supply.
@@ -396,21 +418,26 @@ func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
 			plan.all[at+i].code = nvml.Return(m.NvmlReturn)
 		}
 	}
-	plan.drop()
+	plan.drop(p.why)
 	return nil
 }
 
 // drop forgets candidates that GPM says it has not. INVALID_ARGUMENT means that of a
 // metric which is newer than the driver, but of all of them it may as well be said
 // of samples without time between.
-func (p *gpmPlan) drop() {
+func (p *gpmPlan) drop(why *reasons) {
 	invalid := func(c gpmCandidate) bool { return c.code == nvml.ERROR_INVALID_ARGUMENT }
 	all := !slices.ContainsFunc(p.all, func(c gpmCandidate) bool { return !invalid(c) })
 	p.all = slices.DeleteFunc(p.all, func(c gpmCandidate) bool {
-		switch c.code {
-		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
-			return true
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not have it of this GPU"}
+		switch {
+		case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
+		case invalid(c) && !all:
+			e = collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", why.driver, c.metric)}
+		default:
+			return false
 		}
-		return invalid(c) && !all
+		why.Note(c.device, c.Desc.ID, e)
+		return true
 	})
 }

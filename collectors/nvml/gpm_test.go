@@ -40,7 +40,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 		targets = append(targets, target{device: i + 1, of: in.of, level: in.device.Level})
 	}
 	targets = append(targets, target{device: len(targets), of: g.of, level: field.Link, link: 3})
-	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), log)
+	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -85,7 +84,7 @@ func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (p
 	if !wanted(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	inputs, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, healthInputs(), nil, zap.NewNop())
+	inputs, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, healthInputs(), nil, unexplained())
 	if err != nil {
 		return nil, err
 	}

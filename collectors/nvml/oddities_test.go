@@ -10,7 +10,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
 )
@@ -105,7 +104,7 @@ func TestOddities(t *testing.T) {
 			fields = append(fields, field.Reading{Desc: d})
 		}
 	}
-	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, fields, nil, zap.NewNop())
+	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, fields, nil, unexplained())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ type readingsPart struct {
 	cols  []collector.Column
 	cells []cell
 	batch *batch
+	why   *reasons
 	pcie  *throughput // what is measured in the background; nil if nothing is
 }
 
@@ -36,8 +37,9 @@ type cell struct {
 	uneasy bool // answered with a trouble when it was bound, too
 	climb  climb
 	speed  speed
-	wide   bool // the counter has passed what 32 bits hold
-	slow   int  // index into throughput's results + 1; 0 if it is asked for here
+	wide   bool    // the counter has passed what 32 bits hold
+	slow   int     // index into throughput's results + 1; 0 if it is asked for here
+	none   float64 // stands for no value although NVML has answered
 }
 
 func (p *readingsPart) columns() []collector.Column { return p.cols }
@@ -78,6 +80,13 @@ func (p *readingsPart) read(row []float64, due []bool) (asked bool, err error) {
 		}
 		asked = true
 		v, code := c.value(p.batch)
+		switch {
+		case !math.IsNaN(v):
+		case code == nvml.SUCCESS:
+			v = c.none
+		default:
+			v = p.why.blank(code)
+		}
 		row[i] = v
 		switch {
 		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
@@ -150,7 +159,9 @@ func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
 	now := time.Now()
 	for i := range p.cells {
 		if c := &p.cells[i]; c.slow > 0 && due[i] {
-			row[i] = p.pcie.value(c.slow-1, now)
+			if row[i] = p.pcie.value(c.slow-1, now); math.IsNaN(row[i]) {
+				row[i] = c.none
+			}
 			wanted = true
 		}
 	}
@@ -188,6 +199,8 @@ type candidate struct {
 	desc *field.Descriptor
 	rows []*reading
 	cell cell // of the row in hand
+	// lacks is why the device does not have the row in hand.
+	lacks collector.Explanation
 }
 
 // columnID is a column without further labels.
@@ -210,11 +223,11 @@ func columnsOf(p part) map[columnID]bool {
 // newReadings makes the part that supplies what the table has of fields: of gpu and of targets,
 // which are the GPU itself, its instances, links and vGPUs; except, by device and
 // field, what others supply already. nil if there is nothing of it. Everything is
-// asked for once: what a device does not have gets no column, and is named in the
-// log. It may hang when the driver does.
+// asked for once: what a device does not have gets no column; why says so, and the log names
+// it. It may hang when the driver does.
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
-func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, log *zap.Logger) (part, error) {
-	b := &binder{gpu: gpu}
+func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons) (part, error) {
+	b := &binder{gpu: gpu, why: why}
 	defer func() { b.drop() }()
 	for rest := candidates(targets, fields, except); len(rest) > 0; {
 		var err error
@@ -226,7 +239,7 @@ func newReadings(gpu device, targets []target, fields []field.Reading, except ma
 		return nil, err
 	}
 	if len(b.lacking) > 0 {
-		log.Info("fields that the device does not have are left out", zap.Strings("field", b.lacking))
+		why.log.Info("fields that the device does not have are left out", zap.Strings("field", b.lacking))
 	}
 	if len(b.found) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
@@ -271,6 +284,7 @@ func rowsAt(level field.Level, id field.ID) [][]*reading {
 // binder finds out what a device has.
 type binder struct {
 	gpu     device
+	why     *reasons
 	found   []*candidate
 	slow    []*candidate // of nvmlDeviceGetPcieThroughput
 	lacking []string
@@ -286,7 +300,7 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 			b.slow = append(b.slow, c)
 			continue
 		}
-		c.plan(batch)
+		c.plan(batch, b.why)
 		here = append(here, c)
 	}
 	for _, c := range here {
@@ -298,14 +312,16 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	var again []*candidate
 	for _, c := range here {
 		switch {
-		case c.accept(batch):
+		case c.accept(batch, b.why):
 			b.found = append(b.found, c)
+			continue
 		case len(c.rows) > 1:
 			c.rows = c.rows[1:]
 			again = append(again, c)
 		default:
 			b.lack(c)
 		}
+		b.why.Note(c.device, c.desc.ID, c.lacks)
 	}
 	return again, nil
 }
@@ -319,25 +335,35 @@ func (b *binder) lack(c *candidate) {
 
 // plan makes the cell of the row in hand. Terms that this library has no function
 // for are left out, which accept judges.
-func (c *candidate) plan(b *batch) {
+func (c *candidate) plan(b *batch, why *reasons) {
 	r := c.rows[0]
 	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: newSpeed()}
+	c.lacks = collector.Explanation{}
 	for _, t := range r.terms {
 		if in, ok := b.add(t, c.of, c.link); ok {
 			c.cell.inputs = append(c.cell.inputs, in)
+		} else if c.lacks.Reason == "" {
+			c.lacks = why.lacking(t, c.of)
 		}
 	}
 }
 
 // accept reports whether the device has the row in hand, and takes the first
 // value, from which rates begin.
-func (c *candidate) accept(b *batch) bool {
+func (c *candidate) accept(b *batch, why *reasons) bool {
 	cell := &c.cell
 	complete := len(cell.inputs) == len(cell.terms)
 	cell.inputs = slices.DeleteFunc(cell.inputs, func(in input) bool {
 		_, code := b.result(in)
 		if never(code) || cell.mayWrap() && code == nvml.SUCCESS && c.narrow(&b.fields[in.unit]) {
 			complete = false
+			switch {
+			case c.lacks.Reason != "":
+			case never(code):
+				c.lacks = why.refused(in.term, code)
+			default:
+				c.lacks = collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "the driver's counter may wrap at 2^32 within a second"}
+			}
 			return true
 		}
 		cell.uneasy = cell.uneasy || troubled(code)
@@ -346,7 +372,7 @@ func (c *candidate) accept(b *batch) bool {
 	if len(cell.inputs) == 0 || !complete && !cell.anyOf {
 		return false
 	}
-	cell.in = make([]float64, len(cell.inputs))
+	cell.in, cell.none = make([]float64, len(cell.inputs)), why.none(cell.reading)
 	_, _ = cell.value(b) // a value that is not available now may be later
 	return true
 }
@@ -359,7 +385,7 @@ func (c *candidate) narrow(f *plannedField) bool {
 
 // part makes the part, with a batch of only what is asked for from now on.
 func (b *binder) part() *readingsPart {
-	out := &readingsPart{batch: newBatch(b.gpu), pcie: b.pcie}
+	out := &readingsPart{batch: newBatch(b.gpu), why: b.why, pcie: b.pcie}
 	b.pcie = nil // the part's now
 	for _, c := range b.found {
 		for i, in := range c.cell.inputs {
@@ -388,9 +414,14 @@ func (b *binder) measureSlow() error {
 	for i, c := range b.slow {
 		if !has[i] {
 			b.lack(c)
+			if _, ok := b.gpu.bind(getPCIeThroughput); ok {
+				b.why.Note(c.device, c.desc.ID, b.why.refused(c.rows[0].terms[0], nvml.ERROR_NOT_SUPPORTED))
+			} else {
+				b.why.Note(c.device, c.desc.ID, b.why.lacking(c.rows[0].terms[0], b.gpu))
+			}
 			continue
 		}
-		c.cell = cell{reading: c.rows[0], whole: true, level: c.level, slow: i + 1}
+		c.cell = cell{reading: c.rows[0], whole: true, level: c.level, slow: i + 1, none: b.why.none(c.rows[0])}
 		b.found = append(b.found, c)
 	}
 	return nil

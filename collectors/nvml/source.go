@@ -44,6 +44,7 @@ type source struct {
 	cols    []collector.Column
 	parts   []span
 	events  *eventsPart // the last of parts, nil if there is none
+	*collector.Absences
 }
 
 // span is a part and where its cells are in the row.
@@ -55,12 +56,13 @@ type span struct {
 var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
+	_ collector.Explainer = (*source)(nil)
 )
 
 // newSource joins the parts of a GPU, which are sampled in this order, and its
 // events, which come last. The source owns them. nil is no part.
 func newSource(devices []collector.Device, events *eventsPart, parts ...part) *source {
-	s := &source{devices: devices, events: events}
+	s := &source{devices: devices, events: events, Absences: &collector.Absences{}}
 	if events != nil {
 		parts = append(parts, events)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -382,7 +381,7 @@ func TestSourceOfParts(t *testing.T) {
 // TestNothingToAsk: a part of nothing is none.
 func TestNothingToAsk(t *testing.T) {
 	odd := oddDevice()
-	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, zap.NewNop())
+	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, unexplained())
 	if p != nil || err != nil {
 		t.Errorf("got %v, %v", p, err)
 	}

@@ -71,6 +71,8 @@ type cell struct {
 	slots   []int
 	metrics bool // needs gpu_metrics
 	bus     bool
+	growth  bool    // needs two samples
+	blank   float64 // stands for no value, see explain
 }
 
 // absentSlot stands for a reading that a term does without.
@@ -96,6 +98,7 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.slots = append(c.slots, made.slots...)
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
+		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opMoved || t.op == opMovedReasons
 		c.terms = append(c.terms, made)
 	}
 	if d, ok := field.ByID(s.field); ok {

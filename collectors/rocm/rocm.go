@@ -197,6 +197,8 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 			b.slots[wanted[i]] = i
 		}
 	}
+	denied := s.files.Denied()
+	s.blanks = s.newBlanks()
 	bus := false
 	for _, u := range units {
 		device := len(s.devices)
@@ -204,13 +206,16 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 		for i := range u.specs {
 			cell, ok := b.bind(&u.specs[i])
 			if !ok {
+				s.Note(device, u.specs[i].field, lacks(&u.specs[i], m))
 				continue
 			}
+			cell.blank = s.blankOf(&cell, &u.specs[i], wanted, denied)
 			s.columns = append(s.columns, collector.Column{Device: device, Field: u.specs[i].field, Labels: u.specs[i].labels})
 			s.cells = append(s.cells, cell)
 			bus = bus || cell.bus
 		}
 	}
+	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)
 	if bus {
 		s.bus = startBus(s.files, busInterval(fields))
 	}

@@ -48,6 +48,10 @@ type source struct {
 	due    []bool        // by reading
 	bus    *bus          // nil: not wanted
 
+	collector.Absences
+	blanks  blanks
+	sampled bool // at least once
+
 	frame      frame
 	time       timebase
 	partitions uint64 // as gpu_metrics had them at Open
@@ -57,6 +61,7 @@ type source struct {
 var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
+	_ collector.Explainer = (*source)(nil)
 )
 
 // The states of which a source logs changes.
@@ -75,7 +80,7 @@ func (s *source) Columns() []collector.Column { return s.columns }
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.say(sayPower, "suspended, not read")
-		s.blank(row, due)
+		s.blank(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
@@ -83,7 +88,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 	metrics := s.plan(due)
 	err := s.read(metrics)
 	if errors.Is(err, collector.ErrDeviceLost) {
-		s.blank(row, due)
+		s.blank(row, due, math.NaN())
 		s.time.reset()
 	}
 	if err != nil {
@@ -91,16 +96,17 @@ func (s *source) Sample(row []float64, due []bool) error {
 	}
 	for i := range s.cells {
 		if due[i] {
-			row[i] = s.cells[i].value(&s.frame)
+			row[i] = s.explain(&s.cells[i], s.cells[i].value(&s.frame))
 		}
 	}
+	s.sampled = true
 	return nil
 }
 
-func (s *source) blank(row []float64, due []bool) {
+func (s *source) blank(row []float64, due []bool, with float64) {
 	for i := range row {
 		if due[i] {
-			row[i] = math.NaN()
+			row[i] = with
 		}
 	}
 }

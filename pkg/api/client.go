@@ -29,13 +29,13 @@ var (
 )
 
 const (
-	dialTimeout   = 3 * time.Second
-	answerTimeout = 15 * time.Second // from the request to the last byte of an answer
-	streamSilence = time.Minute      // between two parts of a stream; the exporter sends comments in between
-	maxAnswer     = 64 << 20         // bytes of JSON
-	maxPage       = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
-	maxEvent      = 16 << 20         // bytes of an event of a stream
-	maxErrorText  = 4 << 10          // bytes of an answer that is an error
+	dialTimeout      = 3 * time.Second
+	answerTimeout    = 15 * time.Second // from the request to the last byte of an answer
+	streamSilence    = time.Minute      // between two parts of a stream; the exporter sends comments in between
+	maxReceived      = 64 << 20         // bytes of JSON
+	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
+	maxEventReceived = 16 << 20         // bytes of an event of a stream
+	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
 )
 
 // A Client asks one exporter. Its methods may be called from any goroutine.
@@ -151,9 +151,9 @@ func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 		return err
 	}
 	defer func() { _ = body.Close() }() // it was only read
-	n, err := io.Copy(w, io.LimitReader(body, maxPage+1))
-	if n > maxPage {
-		err = fmt.Errorf("more than %d MiB", maxPage>>20)
+	n, err := io.Copy(w, io.LimitReader(body, maxPageReceived+1))
+	if n > maxPageReceived {
+		err = fmt.Errorf("more than %d MiB", maxPageReceived>>20)
 	}
 	if err != nil {
 		return c.errorf("read /metrics: %w", err)
@@ -171,13 +171,13 @@ func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, 
 	}
 	defer func() { _ = body.Close() }() // it was only read
 	out := new(T)
-	limited := &io.LimitedReader{R: body, N: maxAnswer + 1}
+	limited := &io.LimitedReader{R: body, N: maxReceived + 1}
 	err = json.NewDecoder(limited).Decode(out)
 	if err == nil {
 		_, err = io.Copy(io.Discard, limited) // to its end, so that the connection can be used again
 	}
 	if limited.N == 0 {
-		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
+		err = fmt.Errorf("more than %d MiB", maxReceived>>20)
 	}
 	if err != nil {
 		return nil, c.errorf("read /api/v1/%s: %w", name, err)
@@ -212,7 +212,7 @@ func (c *Client) Stream(ctx context.Context, s StreamQuery, f func(event any) er
 	var kind string
 	var data []byte
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxEvent)
+	lines.Buffer(nil, maxEventReceived)
 	for lines.Scan() {
 		watch.Reset(limit)
 		line := lines.Bytes()
@@ -228,8 +228,8 @@ func (c *Client) Stream(ctx context.Context, s StreamQuery, f func(event any) er
 			kind, data = "", data[:0]
 		case string(name) == "event":
 			kind = string(value)
-		case string(name) == "data" && len(data)+len(value) > maxEvent:
-			return c.errorf("an event of the stream has more than %d MiB", maxEvent>>20)
+		case string(name) == "data" && len(data)+len(value) > maxEventReceived:
+			return c.errorf("an event of the stream has more than %d MiB", maxEventReceived>>20)
 		case string(name) == "data":
 			data = append(append(data, value...), '\n')
 		}
@@ -318,7 +318,7 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 
 // refused makes an error of an answer that is one.
 func (c *Client) refused(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText)) // what came says enough
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorReceived)) // what came says enough
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var p Problem
 	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {

@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// serve starts an exporter that answers with f, and returns a client of it.
-func serve(t *testing.T, f http.HandlerFunc) *Client {
+// exporter starts an exporter that answers with f, and returns a client of it.
+func exporter(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return client(t, s.URL)
+	return newTestClient(t, s.URL)
 }
 
-func client(t *testing.T, address string) *Client {
+func newTestClient(t *testing.T, address string) *Client {
 	t.Helper()
 	c, err := NewClient(address, ClientOptions{UserAgent: "warpgauge/test"})
 	if err != nil {
@@ -42,7 +42,7 @@ func TestClientAddress(t *testing.T) {
 		{"https://u:secret@proxy/gpus/metrics", "https://proxy/gpus"},
 		{"[::1]:9400", "http://[::1]:9400"},
 	} {
-		if got := client(t, tt.address).URL(); got != tt.want {
+		if got := newTestClient(t, tt.address).URL(); got != tt.want {
 			t.Errorf("NewClient(%q) has URL %s, want %s", tt.address, got, tt.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestClientAsks(t *testing.T) {
 		"/api/v1/samples": &Samples{Device: "GPU-1", Field: "A", Series: []SampledSeries{{Times: []int64{1, 2}, Values: []*float64{&value, nil}}}},
 	}
 	var asked url.Values
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Query()
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p:1" {
 			t.Errorf("user %q, password %q, want those of the address", user, password)
@@ -108,7 +108,7 @@ func TestClientAsks(t *testing.T) {
 }
 
 func TestClientPage(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept")) //nolint:errcheck // the test sees it
 	})
 	var page strings.Builder
@@ -142,7 +142,7 @@ func TestClientErrors(t *testing.T) {
 		{"cut off", answer(200, "application/json", `{"hostname":"n`), "read /api/v1/devices: unexpected EOF", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := serve(t, tt.answer)
+			c := exporter(t, tt.answer)
 			_, err := c.Devices(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "exporter at http://127.0.0.1:") {
 				t.Errorf("got error %v, want %q", err, tt.want)
@@ -155,7 +155,7 @@ func TestClientErrors(t *testing.T) {
 }
 
 func TestClientEndlessAnswer(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	c := exporter(t, func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := w.Write([]byte(`{"hostname":"`)); err != nil {
 			return
 		}
@@ -173,14 +173,14 @@ func TestClientEndlessAnswer(t *testing.T) {
 func TestClientNoAnswer(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	_, err := client(t, closed.URL).Devices(t.Context())
+	_, err := newTestClient(t, closed.URL).Devices(t.Context())
 	if want := "no exporter answers at " + closed.URL + ": connection refused"; !errors.Is(err, ErrNoAnswer) || err.Error() != want {
 		t.Errorf("a closed port: error %v, want %s", err, want)
 	}
 
 	left := make(chan struct{})
 	defer close(left)
-	silent := serve(t, func(http.ResponseWriter, *http.Request) { <-left })
+	silent := exporter(t, func(http.ResponseWriter, *http.Request) { <-left })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := silent.Devices(ctx); !errors.Is(err, ErrNoAnswer) || !strings.HasSuffix(err.Error(), "it takes too long") {
@@ -198,7 +198,7 @@ func TestClientTLS(t *testing.T) {
 		{s.URL, "its certificate is not trusted"},
 		{strings.Replace(s.URL, "https", "http", 1), "it uses TLS: write https://"},
 	} {
-		if _, err := client(t, tt.address).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := newTestClient(t, tt.address).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q", tt.address, err, tt.want)
 		}
 	}
@@ -212,7 +212,7 @@ func TestClientTLS(t *testing.T) {
 	c.http.CloseIdleConnections()
 	plain := httptest.NewServer(f)
 	defer plain.Close()
-	if _, err := client(t, strings.Replace(plain.URL, "http", "https", 1)).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), "it does not use TLS") {
+	if _, err := newTestClient(t, strings.Replace(plain.URL, "http", "https", 1)).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), "it does not use TLS") {
 		t.Errorf("https to a plain server: error %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestClientTLS(t *testing.T) {
 func TestClientStream(t *testing.T) {
 	value := 1.5
 	var asked string
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.RawQuery
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write([]byte(": hello\n\nevent: columns\ndata: {\"columns\":[{\"device\":\"GPU-1\",\"field\":\"A\"}]}\n\n" +
@@ -255,7 +255,7 @@ func TestClientStream(t *testing.T) {
 }
 
 func TestClientStreamEnds(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("event: event\ndata: {}\n\n"))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()

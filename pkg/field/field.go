@@ -71,6 +71,7 @@ type Descriptor struct {
 	ID      ID
 	Name    string   // the name that dcgm-exporter's CSV files use
 	Aliases []string // other names for the same reading in the same unit
+	Renamed string   // the one of Aliases that is DCGM 4.7's name; empty: it kept Name, or see Scaled
 	Kind    Kind
 	Level   Level  // finest level it is defined for; a GPU has it too, if that makes sense
 	Unit    string // of the reading: "MHz", "MiB", "%", "ratio", "W", "mJ", "celsius", "bytes", "bytes/s", "ns", "" …
@@ -87,9 +88,24 @@ type Descriptor struct {
 	// Of, so that collectors read one quantity.
 	Of     ID
 	Factor float64
-	// Scaled are the ids of the entries that are Of this one.
+	// Scaled are the ids of the entries that are Of this one. The first has DCGM 4.7's name.
 	Scaled []ID
 }
+
+// AskedOf reports whether a reading is asked of devices of a level: a GPU has what its
+// instances have, and the first GPU of a guest has a vGPU's licence.
+func (d *Descriptor) AskedOf(l Level) bool {
+	switch l {
+	case GPU:
+		return d.Level <= ComputeInstance || d.ID == VGPULicence
+	case Instance, ComputeInstance:
+		return d.Level >= l && d.Level <= ComputeInstance
+	}
+	return d.Level == l
+}
+
+// VGPULicence is a reading of virtual GPUs that a guest's GPU has, too.
+const VGPULicence ID = 526
 
 // Type is the second cell of a CSV line.
 type Type uint8
@@ -112,6 +128,7 @@ type Field struct {
 	Scale    float64       // value of the series = reading × Scale; 1 for DCGM's own units
 	Interval time.Duration // wanted sampling interval; 0 means the default of Desc.Cost
 	Buckets  []float64     // Histogram only: ascending upper bounds in the series' unit, without +Inf
+	Names    Names         // option names of the line; empty: as the rest of the list
 	Line     int           // in the CSV file, from 1
 }
 

@@ -23,6 +23,7 @@ type bound struct {
 	devices  []collector.Device
 	columns  []collector.Column
 	keep     *kept // nil if that is all of it
+	reasons  reasons
 	schedule *schedule
 }
 
@@ -67,7 +68,8 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		r := ring.New(mem[:n:n], rows, len(b.devices), len(b.columns))
 		r.Keep(owner)
 		mem = mem[n:]
-		v := &view.Source{Collector: s.name, Fields: s.list, Devices: b.devices, Columns: b.columns, Ring: r, Interval: b.schedule.tick, Every: b.schedule.every()}
+		v := &view.Source{Collector: s.name, Fields: s.list, Devices: b.devices, Columns: b.columns, Ring: r, Interval: b.schedule.tick, Every: b.schedule.every(),
+			Explanations: b.reasons.explanations, Absent: b.reasons.absent}
 		w := s.newWorker(b, v)
 		w.phase = b.schedule.tick * time.Duration(i+1) / time.Duration(len(all)+1)
 		out.workers = append(out.workers, w)

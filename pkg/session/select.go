@@ -156,13 +156,17 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 			b.devices = append(b.devices, d)
 		}
 	}
+	b.reasons = reasonsOf(src, k.shown)
 	for i, c := range columns {
 		k.row[i] = math.NaN()
 		at := k.shown[c.Device]
 		switch {
-		case at < 0 || s.repeats(c, &devices[c.Device]):
+		case at < 0:
+		case s.repeats(c, &devices[c.Device]):
+			b.reasons.add(at, c.Field, collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the instances of the GPU report it"})
 		case s.columns == MaxColumns:
 			s.cut++
+			b.reasons.add(at, c.Field, collector.Explanation{Reason: collector.ReasonUnknown, Detail: "there are more columns than a session takes"})
 		default:
 			s.columns++
 			c.Device, c.Labels = at, cleanLabels(c.Labels)

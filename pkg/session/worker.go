@@ -77,7 +77,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 	w.missed = s.metrics.missed.WithLabelValues(id)
 	w.implausible = make([]prometheus.Counter, len(columns))
 	for i, c := range columns {
-		w.row[i], w.min[i], w.max[i] = math.NaN(), math.Inf(-1), math.Inf(1)
+		w.row[i], w.min[i], w.max[i] = collector.NotSampled(), math.Inf(-1), math.Inf(1)
 		label := "unknown"
 		if d, ok := field.ByID(c.Field); ok {
 			label = d.Name
@@ -303,7 +303,7 @@ func (w *worker) setOutcome(i int, o *outcome) {
 func (w *worker) dropImplausible(due []bool) {
 	for i, v := range w.row {
 		if due[i] && (v < w.min[i] || v > w.max[i] || math.IsInf(v, 0)) {
-			w.row[i] = math.NaN()
+			w.row[i] = collector.Dropped(v)
 			w.implausible[i].Inc()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 
@@ -59,6 +60,35 @@ type sourceMessage struct {
 	Every    []time.Duration
 	Devices  devices
 	Columns  []collector.Column
+
+	Explanations []collector.Explanation `json:",omitempty"`
+	Absent       absences                `json:",omitempty"`
+}
+
+// absences are written as one list of numbers: device, field and explanation in turn.
+type absences []collector.Absence
+
+func (l absences) MarshalJSON() ([]byte, error) {
+	flat := make([]int, 0, 3*len(l))
+	for _, a := range l {
+		flat = append(flat, a.Device, int(a.Field), int(a.Explanation))
+	}
+	return json.Marshal(flat)
+}
+
+func (l *absences) UnmarshalJSON(b []byte) error {
+	var flat []uint16
+	if err := json.Unmarshal(b, &flat); err != nil {
+		return err
+	}
+	if len(flat)%3 != 0 || len(flat) > 3*maxColumns {
+		return fmt.Errorf("absences are %d numbers, which is no multiple of 3 or more than %d", len(flat), 3*maxColumns)
+	}
+	*l = make([]collector.Absence, 0, len(flat)/3)
+	for ; len(flat) > 0; flat = flat[3:] {
+		*l = append(*l, collector.Absence{Device: int(flat[0]), Field: field.ID(flat[1]), Explanation: flat[2]})
+	}
+	return nil
 }
 
 // devices are bounded while they are read: an empty one takes 3 bytes of a message

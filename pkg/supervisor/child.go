@@ -28,7 +28,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Reasons why a child had to be replaced, in warpgauge_collector_restarts_total.
+// Reasons why a child had to be replaced, in warpgauge_collector_child_ends_total.
 const (
 	ReasonExit     = "exit"     // ended by itself
 	ReasonSignal   = "signal"   // ended by a signal from outside
@@ -224,7 +224,10 @@ func (c *child) onView(payload []byte) error {
 		}
 		r.Keep(region)
 		mem = mem[n:]
-		out = append(out, &view.Source{Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every})
+		out = append(out, &view.Source{
+			Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every,
+			Explanations: s.Explanations, Absent: s.Absent,
+		})
 	}
 	c.view.Store(&out)
 	return nil
@@ -233,7 +236,7 @@ func (c *child) onView(payload []byte) error {
 // validate refuses what would lead readers out of bounds or give two devices one
 // identity.
 func (m *viewMessage) validate() error {
-	devices, columns := 0, 0
+	devices, columns, absent := 0, 0, 0
 	seen := make(map[string]bool)
 	if len(m.Sources) == 0 || len(m.Sources) > maxSources {
 		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m.Sources), maxSources)
@@ -263,6 +266,30 @@ func (m *viewMessage) validate() error {
 			if c.Device < 0 || c.Device >= len(s.Devices) || !legal(c.Labels) {
 				return fmt.Errorf("source %d: column %d is of device %d of %d, or has a label with an illegal name", i, j, c.Device, len(s.Devices))
 			}
+		}
+		if absent += len(s.Absent); absent > maxColumns {
+			return fmt.Errorf("source %d: %d absent fields up to it: at most %d", i, absent, maxColumns)
+		}
+		if err := s.validateReasons(); err != nil {
+			return fmt.Errorf("source %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// validateReasons refuses reasons that are no labels, and what refers to nothing.
+func (s *sourceMessage) validateReasons() error {
+	if len(s.Explanations) > collector.MaxExplanations {
+		return fmt.Errorf("%d explanations: at most %d", len(s.Explanations), collector.MaxExplanations)
+	}
+	for _, e := range s.Explanations {
+		if !e.Reason.Valid() || len(e.Detail) > maxText {
+			return fmt.Errorf("an explanation of %d bytes with the reason %.40q", len(e.Detail), e.Reason)
+		}
+	}
+	for _, a := range s.Absent {
+		if a.Device >= len(s.Devices) || int(a.Explanation) >= len(s.Explanations) {
+			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d", a.Field, a.Device, len(s.Devices), a.Explanation, len(s.Explanations))
 		}
 	}
 	return nil

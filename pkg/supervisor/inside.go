@@ -103,7 +103,10 @@ func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 func (c *inside) publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
-		m.Sources = append(m.Sources, sourceMessage{Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns})
+		m.Sources = append(m.Sources, sourceMessage{
+			Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns,
+			Explanations: s.Explanations, Absent: s.Absent,
+		})
 	}
 	if err := c.to.sendJSON(kindView, &m, c.region.FD()); err != nil {
 		c.fail(fmt.Errorf("send view: %w", err))

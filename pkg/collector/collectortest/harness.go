@@ -88,6 +88,8 @@ func checks() []check {
 		{"facts", checkFacts},
 		{"columns", checkColumns},
 		{"unknown field", checkUnknownField},
+		{"reasons", checkReasons},
+		{"reasons of blanks", checkBlanks},
 		{"fixed and shared", checkFixed},
 		{"due cells are filled", checkDueFilled},
 		{"other cells keep their value", checkKept},

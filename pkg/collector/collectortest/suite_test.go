@@ -35,6 +35,8 @@ func TestFlaws(t *testing.T) {
 		"facts":                        {"foreign fact", "empty fact", "fact twice"},
 		"columns":                      {"column out of range", "column not asked", "column twice", "labels unsorted", "label twice", "label missing", "no columns"},
 		"unknown field":                {"unknown column", "unknown drops rest"},
+		"reasons":                      {"no reason", "reason of a column", "reason twice", "reason of no device", "reason without words", "explanation missing", "reasons change"},
+		"reasons of blanks":            {"blank of another source", "blank of the session"},
 		"fixed and shared":             {"devices copied", "columns copied", "columns change", "devices change"},
 		"due cells are filled":         {"cell skipped", "due changed", "sample fails"},
 		"other cells keep their value": {"writes all"},

@@ -191,6 +191,45 @@ type toySource struct {
 	n       float64
 	kept    []float64
 	garbage []byte
+	absent  []collector.Absence
+}
+
+func (s *toySource) Explanations() []collector.Explanation {
+	switch s.w.flaw {
+	case "explanation missing":
+		return nil
+	case "reason without words":
+		return []collector.Explanation{{Reason: collector.ReasonUnsupported}}
+	}
+	return []collector.Explanation{toyReason()}
+}
+
+func toyReason() collector.Explanation {
+	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "toys do not have it"}
+}
+
+func (s *toySource) Absent() []collector.Absence {
+	if s.w.flaw == "reasons change" {
+		s.absent[0].Field++
+	}
+	return append([]collector.Absence(nil), s.absent...)
+}
+
+// explain gives each field without a column a reason.
+func (s *toySource) explain(fields field.List) {
+	var rest collector.Absences
+	rest.Complete(s.devices, s.columns, fields.Readings(), func(int, *field.Descriptor) collector.Explanation { return toyReason() })
+	s.absent = rest.Absent()
+	switch s.w.flaw {
+	case "no reason":
+		s.absent = s.absent[1:]
+	case "reason of a column":
+		s.absent = append(s.absent, collector.Absence{Field: s.columns[0].Field})
+	case "reason twice":
+		s.absent = append(s.absent, s.absent[0])
+	case "reason of no device":
+		s.absent[0].Device = 9
+	}
 }
 
 func (c *toy) source(i int, fields field.List) *toySource {
@@ -225,6 +264,7 @@ func (c *toy) source(i int, fields field.List) *toySource {
 		s.bind(r.Desc.ID, flaw)
 	}
 	s.flawedColumns(flaw, fields)
+	s.explain(fields)
 	return s
 }
 
@@ -325,6 +365,12 @@ func (s *toySource) value(id field.ID) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch flaw := w.flaw; {
+	case flaw == "blank of another source":
+		var other collector.Absences
+		other.Blank(collector.ReasonBlank, "one")
+		return other.Blank(collector.ReasonBlank, "another")
+	case flaw == "blank of the session":
+		return collector.NotSampled()
 	case flaw == "all blank" || flaw == "blank after close" && w.closes > 0:
 		return math.NaN()
 	case id == field.XIDEvent:

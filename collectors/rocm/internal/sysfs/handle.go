@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/pkg/collector"
@@ -121,6 +123,39 @@ func (h *Handle) Has() []bool {
 		_, has[c.cell] = frameBuffer(h.r.nodeDir(c.node))
 	}
 	return has
+}
+
+// Denied returns for each wanted reading whether its file is there and this process may not
+// read it. It follows Has.
+func (h *Handle) Denied() []bool {
+	denied := make([]bool, len(h.wanted))
+	for _, f := range h.values {
+		d := f.file.path != "" && isDenied(f.file.path)
+		for _, c := range f.cells {
+			denied[c.cell] = d
+		}
+	}
+	for _, f := range h.ras {
+		d := isDenied(f.file.path)
+		for _, i := range f.cells {
+			if i >= 0 {
+				denied[i] = d
+			}
+		}
+	}
+	for _, c := range h.pages.cells {
+		if c > 0 {
+			denied[c-1] = isDenied(h.pages.file.path)
+		}
+	}
+	return denied
+}
+
+// MetricsDenied is Denied of gpu_metrics.
+func (h *Handle) MetricsDenied() bool { return isDenied(h.metrics.path) }
+
+func isDenied(path string) bool {
+	return errors.Is(unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK, unix.AT_EACCESS), syscall.EACCES)
 }
 
 // Read stores the due readings in values, with one read of each file. Blank,

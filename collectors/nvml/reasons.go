@@ -1,0 +1,124 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// reasons finds out why a GPU lacks fields, and why cells are blank.
+type reasons struct {
+	*collector.Absences
+	log     *zap.Logger
+	driver  string // version
+	answers map[nvml.Return]float64
+	second  float64 // of what takes two samples
+}
+
+func newReasons(driver string, log *zap.Logger) *reasons {
+	w := &reasons{Absences: &collector.Absences{}, log: log, driver: driver, answers: map[nvml.Return]float64{}}
+	for code := nvml.ERROR_UNINITIALIZED; code <= nvml.ERROR_RESET_TYPE_NOT_SUPPORTED; code++ {
+		w.answers[code] = w.blankFor(code)
+	}
+	w.answers[nvml.ERROR_UNKNOWN] = w.blankFor(nvml.ERROR_UNKNOWN)
+	w.second = w.Blank(collector.ReasonNotDue, "it is made of two samples, and there is one")
+	return w
+}
+
+// unexplained is for readings that nothing has to be said of.
+func unexplained() *reasons { return &reasons{Absences: &collector.Absences{}, log: zap.NewNop()} }
+
+func (w *reasons) blankFor(code nvml.Return) float64 {
+	switch code {
+	case nvml.ERROR_NOT_SUPPORTED:
+		return w.Blank(collector.ReasonUnsupported, "NVML says that it is not supported now")
+	case nvml.ERROR_NO_PERMISSION:
+		return w.Blank(collector.ReasonPermission, "NVML refuses it to this user: it takes root, that is CAP_SYS_ADMIN")
+	}
+	return w.Blank(collector.ReasonBlank, fmt.Sprintf("NVML answers %q [NVML %d]", code.Error(), int(code)))
+}
+
+// blank is what stands for a value that NVML has not given. It allocates nothing.
+func (w *reasons) blank(code nvml.Return) float64 {
+	if v, known := w.answers[code]; known {
+		return v
+	}
+	return math.NaN()
+}
+
+// none is what stands for a value that a reading makes nothing of.
+func (w *reasons) none(r *reading) float64 {
+	switch r.how {
+	case unlessZero:
+		return w.Blank(collector.ReasonBlank, "NVML says 0, which stands for no value")
+	case perSecond:
+		return w.second
+	case perSecondWide, climbingWide:
+		return w.Blank(collector.ReasonBlank, "the driver's counter can wrap at 2^32, and has not shown yet that it does not")
+	case asIs:
+		if r.call() == getPCIeThroughput {
+			return w.Blank(collector.ReasonNotDue, "a measurement is under way")
+		}
+		return w.Blank(collector.ReasonBlank, "NVML marks it as not available")
+	}
+	return w.Blank(collector.ReasonBlank, "NVML gives no value to convert: "+string(r.how))
+}
+
+// refused explains that NVML answers a term of a reading in a way that will not change.
+func (w *reasons) refused(t term, code nvml.Return) collector.Explanation {
+	what := t.call.name()
+	if t.call == getFieldValues {
+		what = fmt.Sprintf("field %d of %s", t.arg[0], what)
+	}
+	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: fmt.Sprintf("%s: %s", what, code.Error())}
+	switch code {
+	case nvml.ERROR_NO_PERMISSION:
+		e.Reason = collector.ReasonPermission
+	case nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+		e.Reason, e.Detail = collector.ReasonNoSymbol, fmt.Sprintf("driver %s lacks %s", w.driver, what)
+	}
+	return e
+}
+
+// lacking explains that the library has no function for a term, or the driver no such field.
+func (w *reasons) lacking(t term, of device) collector.Explanation {
+	e := collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks %s", w.driver, t.call.name())}
+	bound, ok := of.bind(t.call)
+	switch {
+	case !ok:
+	case t.call == getFieldValues:
+		e.Detail = fmt.Sprintf("driver %s lacks field %d of %s", w.driver, t.arg[0], t.call.name())
+	default:
+		e.Detail += ", and " + bound.name + " does not have it"
+	}
+	return e
+}
+
+// rest explains what no part has looked for.
+func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation {
+	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "NVML does not have it of this kind of device (" + l.String() + ")"}
+	_, profiling := profilingOf(d.ID)
+	switch {
+	case field.IsXID(d.ID):
+		e.Detail = "the driver has no XID events of this device"
+	case d.ID == field.GPUHealth:
+		e.Detail = "the GPU has nothing that shows its health"
+	case d.ID == field.P2PStatus:
+		e.Detail = "there is no other GPU, or the driver lacks nvmlDeviceGetP2PStatus"
+	case d.ID >= field.FirstAMD && d.ID <= field.AMDRenderNode:
+		e.Detail = "only AMD GPUs have it"
+	case profiling || byField()[d.ID] != nil:
+	case d.ID < field.FirstExporter:
+		e.Reason, e.Detail = collector.ReasonOtherCollector, "NVML does not have it, the collector dcgm may"
+	default:
+		e.Detail = "NVML does not have it"
+	}
+	return e
+}

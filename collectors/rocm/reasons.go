@@ -1,0 +1,96 @@
+package rocm
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// blanks are those of a source that hold for all of its cells at a time.
+type blanks struct {
+	suspended float64
+	second    float64 // of a rate
+	revision  float64
+}
+
+func (s *source) newBlanks() blanks {
+	return blanks{
+		suspended: s.Blank(collector.ReasonBlank, "the GPU is suspended and is not woken to be read"),
+		second:    s.Blank(collector.ReasonNotDue, "a rate, which takes a second sample"),
+		revision:  s.Blank(collector.ReasonUnsupported, "gpu_metrics has a revision that is not known; amd_gpu_unread counts it"),
+	}
+}
+
+// blankOf is what stands for a cell without a value. denied says which readings this process
+// may not read.
+func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool) float64 {
+	for _, slot := range c.slots {
+		if denied[slot] {
+			return s.Blank(collector.ReasonPermission, "this process may not read "+wanted[slot].File()+" of the GPU in /sys")
+		}
+	}
+	files := strings.Join(sources(p), ", ")
+	switch {
+	case c.metrics && s.files.MetricsDenied():
+		return s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
+	case c.bus:
+		return s.Blank(collector.ReasonBlank, "the driver has given no text in pcie_bw, or not yet")
+	case c.metrics && len(c.slots) == 0:
+		return s.Blank(collector.ReasonBlank, "the firmware has no value of it in gpu_metrics")
+	}
+	return s.Blank(collector.ReasonBlank, "the driver gives no value in "+files)
+}
+
+// sources are the files of a spec, each once.
+func sources(p *spec) []string {
+	files := p.files()
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// lacks says why a board does not have a spec.
+func lacks(p *spec, m *gpumetrics.Metrics) collector.Explanation {
+	files := sources(p)
+	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
+	if slices.Contains(files, "gpu_metrics") && m != nil {
+		detail = "the firmware has it not in gpu_metrics of this GPU"
+		if len(files) > 1 {
+			detail += ", nor the driver in " + strings.Join(slices.DeleteFunc(files, func(f string) bool { return f == "gpu_metrics" }), ", ")
+		}
+	}
+	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
+}
+
+// rest says why a device lacks what no spec of it makes.
+func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
+	detail := "the amdgpu driver does not have it of this kind of device (" + s.devices[device].Level.String() + ")"
+	switch {
+	case d.ID >= field.FirstNVIDIA && d.ID < field.FirstAMD:
+		detail = "only NVIDIA GPUs have it"
+	case d.ID == field.XIDEvent || field.IsXID(d.ID):
+		detail = "XIDs are NVIDIA's"
+	case !Supplies(d):
+		detail = "the amdgpu driver does not have it"
+	case slices.Contains([]field.ID{dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB}, d.ID) && s.files.HasBus():
+		return collector.Explanation{Reason: collector.ReasonNotDue, Detail: "the driver sleeps for a second in each read of pcie_bw: give the field an interval in the list"}
+	}
+	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
+}
+
+// explain puts the reason of a cell into its blank.
+func (s *source) explain(c *cell, v float64) float64 {
+	switch {
+	case !math.IsNaN(v):
+		return v
+	case c.metrics && s.frame.unread[unreadMetrics] == 1:
+		return s.blanks.revision
+	case c.growth && !s.sampled:
+		return s.blanks.second
+	}
+	return c.blank
+}

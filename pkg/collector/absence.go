@@ -1,0 +1,212 @@
+package collector
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
+
+// Why a field of a device has no value. What is known when a collector binds its list
+// is an Absence: the device has no column of the field. What changes from row to row
+// is in the cell: a blank is a NaN, and the bits of a NaN that arithmetic does not use
+// say which of the source's explanations holds. So a row needs no further memory, and
+// reasons travel with values to readers in another process. A NaN without such bits is
+// a blank for which no more is known.
+
+// Reason is why a field has no value, from a short fixed list, fit for a label.
+type Reason string
+
+// The reasons.
+const (
+	ReasonUnsupported    Reason = "unsupported"     // the device, or its driver for it, does not have it
+	ReasonNoSymbol       Reason = "no_symbol"       // this version of the driver or library lacks the function or field
+	ReasonPermission     Reason = "permission"      // this process, or the host engine, may not read it
+	ReasonOtherCollector Reason = "other_collector" // this collector does not supply it, another one does
+	ReasonBlank          Reason = "blank"           // the library has no value now
+	ReasonImplausible    Reason = "implausible"     // the value is outside of the field's plausible range
+	ReasonNotDue         Reason = "not_due"         // not read yet, or only once and it takes two readings
+	ReasonNotListed      Reason = "not_listed"      // the field list in service does not have it
+	ReasonDeviceLost     Reason = "device_lost"
+	ReasonDeviceStalled  Reason = "device_stalled"
+	ReasonDeviceAbsent   Reason = "device_absent"
+	ReasonReleased       Reason = "released" // an operator has released the collector
+	ReasonUnknown        Reason = "unknown"
+)
+
+// Valid reports whether r is one of the list.
+func (r Reason) Valid() bool {
+	switch r {
+	case ReasonUnsupported, ReasonNoSymbol, ReasonPermission, ReasonOtherCollector, ReasonBlank, ReasonImplausible, ReasonNotDue,
+		ReasonNotListed, ReasonDeviceLost, ReasonDeviceStalled, ReasonDeviceAbsent, ReasonReleased, ReasonUnknown:
+		return true
+	}
+	return false
+}
+
+// Explanation is a reason in both forms.
+type Explanation struct {
+	Reason Reason
+	Detail string // for people: what was asked and answered, and what to do
+}
+
+// Absence says why a device has no column of a reading.
+type Absence struct {
+	Device      int // index into Source.Devices
+	Field       field.ID
+	Explanation uint16 // index into Explainer.Explanations
+}
+
+// Explainer is an optional ability of a Source: it says of each reading of the list that
+// a device of the source could have (field.Descriptor.AskedOf) and has no column of, why. Both
+// results are fixed for the life of the source and shared, as Devices is.
+type Explainer interface {
+	// Explanations are what Absent and blank cells (Absences.Blank) refer to.
+	Explanations() []Explanation
+	// Absent has at most one entry for a device and field, and none where there is a column.
+	Absent() []Absence
+}
+
+// Bounds of what one source explains.
+const (
+	MaxExplanations = 1024
+	MaxDetail       = 256 // bytes
+)
+
+// Absences are what a source explains. It is filled while the source is bound, by one
+// goroutine: Note and Blank, and Complete at the end. A source that embeds it is an
+// Explainer. The zero Absences is empty.
+type Absences struct {
+	explanations []Explanation
+	absent       []Absence
+
+	// While the source is bound.
+	numbers map[Explanation]uint16
+	noted   map[reading]Explanation
+}
+
+// reading is a reading of a device.
+type reading struct {
+	device int
+	field  field.ID
+}
+
+// Explanations is Explainer's.
+func (a *Absences) Explanations() []Explanation { return a.explanations }
+
+// Absent is Explainer's.
+func (a *Absences) Absent() []Absence { return a.absent }
+
+// Note keeps why one way of reading a field does not work. Another one may work; if none
+// does, the reason is the first that was noted, with the details of all.
+func (a *Absences) Note(device int, id field.ID, e Explanation) {
+	if a.noted == nil {
+		a.noted = make(map[reading]Explanation)
+	}
+	at := reading{device, id}
+	old, known := a.noted[at]
+	switch {
+	case !known:
+		a.noted[at] = e
+	case !strings.Contains(old.Detail, e.Detail):
+		old.Detail += "; " + e.Detail
+		a.noted[at] = old
+	}
+}
+
+// Blank returns a NaN for cells that are blank for a reason.
+func (a *Absences) Blank(reason Reason, detail string) float64 {
+	return blank(a.number(Explanation{reason, detail}), 0)
+}
+
+// Complete ends the binding of a source with the devices and columns: of each reading that a
+// device could have and has no column of, the reason is what was noted, or else what rest says.
+func (a *Absences) Complete(devices []Device, columns []Column, readings []field.Reading, rest func(device int, d *field.Descriptor) Explanation) {
+	has := make(map[reading]bool, len(columns))
+	for _, c := range columns {
+		has[reading{c.Device, c.Field}] = true
+	}
+	for i := range devices {
+		for _, r := range readings {
+			at := reading{i, r.Desc.ID}
+			if has[at] || !r.Desc.AskedOf(devices[i].Level) {
+				continue
+			}
+			e, noted := a.noted[at]
+			if !noted {
+				e = rest(i, r.Desc)
+			}
+			a.absent = append(a.absent, Absence{Device: i, Field: at.field, Explanation: a.number(e)})
+		}
+	}
+	a.absent = slices.Clip(a.absent)
+	a.numbers, a.noted = nil, nil
+}
+
+// number finds or adds an explanation. Beyond the bound all share the last one.
+func (a *Absences) number(e Explanation) uint16 {
+	if len(e.Detail) > MaxDetail {
+		e.Detail = strings.ToValidUTF8(e.Detail[:MaxDetail], "")
+	}
+	if _, known := a.numbers[e]; !known && len(a.explanations) >= MaxExplanations-1 {
+		e = Explanation{Reason: ReasonUnknown, Detail: "there are more explanations than a source may have"}
+	}
+	n, known := a.numbers[e]
+	if known {
+		return n
+	}
+	if a.numbers == nil {
+		a.numbers = make(map[Explanation]uint16)
+	}
+	n = uint16(len(a.explanations))
+	a.explanations, a.numbers[e] = append(a.explanations, e), n
+	return n
+}
+
+// The bits of a blank: those of a quiet NaN, a mark that math.NaN and what processors
+// make do not have, a code, and further bits of which the code says what they are.
+const (
+	blankMark = 0x7ffd_0000_0000_0000
+	markBits  = 0xffff_0000_0000_0000
+	codeShift = 32
+
+	codeImplausible = 0xffff // bits of the value as a float32
+	codeNotSampled  = 0xfffe
+)
+
+func blank(code uint16, bits uint32) float64 {
+	return math.Float64frombits(blankMark | uint64(code)<<codeShift | uint64(bits))
+}
+
+// NotSampled is the blank of a cell that was not read yet.
+func NotSampled() float64 { return blank(codeNotSampled, 0) }
+
+// Dropped is the blank of a cell whose value v is outside of its field's plausible range.
+func Dropped(v float64) float64 { return blank(codeImplausible, math.Float32bits(float32(v))) }
+
+// Blank is what a blank cell says of itself.
+type Blank struct {
+	NotSampled  bool
+	Implausible bool
+	Value       float64 // that was implausible, to seven digits
+	Explanation int     // index into Explainer.Explanations; -1: none
+}
+
+// BlankOf reads a blank cell: v is NaN.
+func BlankOf(v float64) Blank {
+	b := Blank{Explanation: -1}
+	bits := math.Float64bits(v)
+	if bits&markBits != blankMark {
+		return b
+	}
+	switch code := uint16(bits >> codeShift); code {
+	case codeImplausible:
+		b.Implausible, b.Value = true, float64(math.Float32frombits(uint32(bits)))
+	case codeNotSampled:
+		b.NotSampled = true
+	default:
+		b.Explanation = int(code)
+	}
+	return b
+}
