@@ -122,7 +122,7 @@ func TestEveryNodeIsItsOwn(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	address := simulate(t, "--nodes=1", "--self-metrics=false")
+	address := simulate(t, "--nodes=1", "--exporter-metrics=none")
 	for path, want := range map[string]int{
 		"/": 200, "/targets": 200, "/node/sim-00000/metrics": 200, "/node/sim-00000/health": 200, "/node/sim-00000/livez": 200,
 		"/node/sim-00001/metrics": 404, "/node/sim-00000": 404, "/node/sim-00000/": 200, "/metrics": 404,

@@ -12,11 +12,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/pkg/config"
 )
 
 func main() {
@@ -57,7 +59,7 @@ type options struct {
 	targets  string // file to write
 
 	interval, slow time.Duration
-	selfMetrics    bool
+	ownMetrics     string // none, lean or full
 	pods           podOptions
 }
 
@@ -76,7 +78,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.targets, "targets-file", "", "file for Prometheus' file_sd_configs; empty: none")
 	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
 	set.DurationVar(&o.slow, "slow-interval", 30*time.Second, "between two samples of slow fields")
-	set.BoolVar(&o.selfMetrics, "self-metrics", true, "each page tells of its exporter, too; go_ and process_ are those of this process")
+	set.StringVar(&o.ownMetrics, "exporter-metrics", config.MetricsLean, "which of its own metrics each exporter has on its page: none, lean or full; process_ and go_ are those of this process")
 	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
 	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
 	if err := set.Parse(args); err != nil {
@@ -114,6 +116,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--pod-lifetime is %v: write at least 1s, or 0", o.pods.lifetime)
 	case o.interval < 10*time.Millisecond:
 		return fmt.Errorf("--interval is %v: write at least 10ms", o.interval)
+	case !slices.Contains([]string{config.MetricsNone, config.MetricsLean, config.MetricsFull}, o.ownMetrics):
+		return fmt.Errorf("--exporter-metrics is %q: write none, lean or full", o.ownMetrics)
 	case o.slow < o.interval:
 		return fmt.Errorf("--slow-interval is %v: it must not be shorter than --interval", o.slow)
 	}

@@ -35,7 +35,8 @@ var configurations = []struct {
 }{
 	{"default", false, ""},
 	{"default, protobuf", true, ""},
-	{"default, without own metrics", false, "--self-metrics=false"},
+	{"default, all own metrics", false, "--exporter-metrics=full"},
+	{"default, no own metrics", false, "--exporter-metrics=none"},
 	{"default, a pod per GPU", false, "--pods-per-gpu=1"},
 	{"default, 4 pods share each GPU", false, "--pods-per-gpu=4"},
 	{"default, pods that live 5 minutes", false, "--pods-per-gpu=1 --pod-lifetime=5m"},

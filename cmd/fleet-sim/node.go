@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -58,8 +59,8 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		n.addOwners(o.pods, i, stale, registry)
 		page.Owners = n.owners
 	}
-	if o.selfMetrics {
-		n.self = selfmetrics.New(registry, selfmetrics.Options{Interval: selfInterval, Registerer: registry})
+	if o.ownMetrics != config.MetricsNone {
+		n.self = selfmetrics.New(registry, selfmetrics.Options{Lean: o.ownMetrics == config.MetricsLean, Interval: selfInterval, Registerer: registry})
 		page.Self = n.self
 	}
 	n.renderer = exposition.New(n.sampler.Board(), page)

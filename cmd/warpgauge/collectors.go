@@ -13,6 +13,7 @@ import (
 	"warpgauge/collectors/rocm"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 )
 
@@ -21,7 +22,10 @@ type vendor struct {
 	name    string
 	setting config.Tristate
 	open    collector.Factory
-	names   kube.Vendor // by which Kubernetes knows the devices; several rows may have the same
+	// supplies reports whether some device can have a field, as far as is known without
+	// one. Nil for simulated GPUs.
+	supplies func(*field.Descriptor) bool
+	names    kube.Vendor // by which Kubernetes knows the devices; several rows may have the same
 	// processes makes the collector of the processes on the same devices, which runs as
 	// it does, next to it; nil if there is none, or if they are not wanted.
 	processes collector.Factory
@@ -54,12 +58,13 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 		{
 			name: "dcgm", setting: cfg.DCGM, names: kube.NVIDIA(), environment: nvidiaVariables, fallback: nvml.Name, echo: cfg.HostEngine.Log,
 			isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
-			open: func() collector.Collector { return dcgm.New(d) },
+			open: func() collector.Collector { return dcgm.New(d) }, supplies: dcgm.Supplies,
 		},
 		{
 			name: nvml.Name, setting: cfg.NVML, names: kube.NVIDIA(), environment: nvidiaVariables,
 			isolated: true, present: unless(n.Library != "", nvidia),
 			open:      func() collector.Collector { return nvml.New(n) },
+			supplies:  nvml.Has(),
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
 		{
@@ -70,6 +75,7 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")
 			},
 			open:      func() collector.Collector { return rocm.New(amd) },
+			supplies:  rocm.Supplies,
 			processes: func() collector.Collector { return rocm.NewProcesses(amd) },
 		},
 	}

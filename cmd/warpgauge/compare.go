@@ -176,29 +176,41 @@ type quantity struct {
 	series map[string][]*dto.Metric
 }
 
-// quantities are the DCGM families of a page by the name of the reading, or by their own
-// if they have none.
+// quantities are the DCGM families of a page by name.
 func quantities(page map[string]*dto.MetricFamily) map[string]*quantity {
 	out := map[string]*quantity{}
-	for _, name := range slices.Sorted(maps.Keys(page)) {
+	for name, family := range page {
 		if !strings.HasPrefix(name, "DCGM_") && !strings.HasPrefix(name, "dcgm_") {
 			continue
 		}
-		q := &quantity{family: page[name], scale: 1, series: map[string][]*dto.Metric{}}
-		key := name
-		if d, scale, ok := field.ByName(name); ok {
-			key, q.scale = d.Name, scale
+		q := &quantity{family: family, scale: 1, series: map[string][]*dto.Metric{}}
+		if _, scale, ok := field.ByName(name); ok {
+			q.scale = scale
 		}
-		if out[key] != nil {
-			key = name // both names are on one page: each is compared with its own
-		}
-		for _, m := range page[name].GetMetric() {
+		for _, m := range family.GetMetric() {
 			id := seriesKey(m)
 			q.series[id] = append(q.series[id], m)
 		}
-		out[key] = q
+		out[name] = q
 	}
 	return out
+}
+
+// readingOf is the name of what a name of a family or label means, in whatever unit.
+func readingOf(name string) string {
+	if d, _, ok := field.ByName(name); ok {
+		return d.Name
+	}
+	return name
+}
+
+// renamed returns the first of others that means what name does, and "" if none does.
+func renamed(name string, others []string) string {
+	i := slices.IndexFunc(others, func(o string) bool { return readingOf(o) == readingOf(name) })
+	if i < 0 {
+		return ""
+	}
+	return others[i]
 }
 
 // identity are the labels that tell devices and series of one device apart. Others
@@ -229,18 +241,24 @@ func seriesKey(m *dto.Metric) string {
 func comparePages(oldPage, newPage map[string]*dto.MetricFamily, tolerance float64) *comparison {
 	c := &comparison{Findings: []finding{}}
 	olds, news := quantities(oldPage), quantities(newPage)
-	for _, key := range slices.Sorted(maps.Keys(olds)) {
-		o, n := olds[key], news[key]
+	oldNames, newNames := slices.Sorted(maps.Keys(olds)), slices.Sorted(maps.Keys(news))
+	matched := map[string]bool{} // of newNames
+	for _, name := range oldNames {
+		o, n := olds[name], news[name]
+		if n == nil {
+			n = news[renamed(name, newNames)]
+		}
 		c.Series += len(o.family.GetMetric())
 		if n == nil {
-			c.add(finding{Kind: familyMissing, Old: o.family.GetName(), Meaning: whyMissing(o)})
+			c.add(finding{Kind: familyMissing, Old: name, Meaning: whyMissing(o)})
 			continue
 		}
+		matched[n.family.GetName()] = true
 		c.compareFamilies(o, n, tolerance)
 	}
-	for _, key := range slices.Sorted(maps.Keys(news)) {
-		if olds[key] == nil {
-			c.add(finding{Kind: familyAdded, New: news[key].family.GetName(), Meaning: "only on the new page"})
+	for _, name := range newNames {
+		if !matched[name] {
+			c.add(finding{Kind: familyAdded, New: name, Meaning: "only on the new page"})
 		}
 	}
 	c.compareLabels(labelNames(olds), labelNames(news))
@@ -388,31 +406,34 @@ func labelNames(page map[string]*quantity) map[string]bool {
 	return out
 }
 
-// renamedLabels are other names of one label: dcgm-exporter 4.8.3 renamed the host,
-// 4.9.0 the driver's version; pages outside of Kubernetes have a small uuid.
-var renamedLabels = [][]string{
-	{"Hostname", "hostname"},
-	{"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"},
-	{"UUID", "uuid", "gpu_uuid"},
-}
+// otherLabels are labels that are no fields and have another name: dcgm-exporter 4.8.3
+// renamed the host; pages outside of Kubernetes have a small uuid.
+var otherLabels = map[string]string{"Hostname": "hostname", "uuid": "UUID", "gpu_uuid": "UUID"}
 
 func (c *comparison) compareLabels(olds, news map[string]bool) {
-	renamed := map[string]bool{}
-	for _, names := range renamedLabels {
-		was := slices.IndexFunc(names, func(n string) bool { return olds[n] && !news[n] })
-		is := slices.IndexFunc(names, func(n string) bool { return news[n] && !olds[n] })
-		if was >= 0 && is >= 0 {
-			renamed[names[was]], renamed[names[is]] = true, true
-			c.add(finding{Kind: labelRenamed, Old: names[was], New: names[is], Meaning: "joins and by() clauses need the new name"})
+	meaning := func(name string) string { return cmp.Or(otherLabels[name], readingOf(name)) }
+	added := map[string][]string{} // by meaning
+	for _, name := range slices.Sorted(maps.Keys(news)) {
+		if !olds[name] {
+			added[meaning(name)] = append(added[meaning(name)], name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(olds)) {
-		if !news[name] && !renamed[name] {
+		is := added[meaning(name)]
+		if also := renamed(name, slices.Sorted(maps.Keys(news))); also != "" && len(is) == 0 {
+			is = []string{also} // which both pages have
+		}
+		switch {
+		case news[name]:
+		case len(is) > 0:
+			c.add(finding{Kind: labelRenamed, Old: name, New: is[0], Meaning: "joins and by() clauses need the new name"})
+			added[meaning(name)] = is[1:]
+		default:
 			c.add(finding{Kind: labelMissing, Old: name, Meaning: "by() clauses and selectors that use it match nothing: add a row of type label, or the option that supplies it"})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(news)) {
-		if !olds[name] && !renamed[name] {
+		if slices.Contains(added[meaning(name)], name) {
 			c.add(finding{Kind: labelAdded, New: name, Meaning: "only on the new page"})
 		}
 	}

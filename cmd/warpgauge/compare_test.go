@@ -117,6 +117,50 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	}
 }
 
+// TestCompareBothGenerations: a page with the names of both generations has all that pages
+// of either have, and says what else it has; without one of them it is renamed.
+func TestCompareBothGenerations(t *testing.T) {
+	page := func(names ...string) string {
+		text := ""
+		for _, n := range names {
+			value := map[string]string{"SM_CLOCK": "1980", "SM_CLOCK_HERTZ": "1.98e9", "GPU_TEMP": "40", "GPU_TEMP_CELSIUS": "40"}[strings.TrimPrefix(n, "DCGM_FI_DEV_")]
+			if value == "" {
+				continue
+			}
+			labels := `UUID="GPU-a"`
+			for _, l := range names {
+				if strings.HasSuffix(l, "_VERSION") {
+					labels += "," + l + `="570"`
+				}
+			}
+			text += "# TYPE " + n + " gauge\n" + n + "{" + labels + "} " + value + "\n"
+		}
+		return tempFile(t, "page", text)
+	}
+	old := page("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DRIVER_VERSION")
+	latest := page("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+	both := page("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f := func(from, to string, want ...string) {
+		t.Helper()
+		o := execute(t, nil, "compare", "--output=csv", from, to)
+		var got []string
+		for line := range strings.Lines(o.out) {
+			cells := strings.Split(line, ",")
+			got = append(got, strings.TrimSpace(strings.Join(cells[:3], " ")))
+		}
+		if d := cmp.Diff(want, got[1:]); d != "" || o.code != 0 {
+			t.Errorf("exit code %d, findings (-want +got):\n%s", o.code, d)
+		}
+	}
+	f(old, both, "family added  DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family added  DCGM_FI_DEV_SM_CLOCK_HERTZ", "label added  DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f(latest, both, "family added  DCGM_FI_DEV_GPU_TEMP", "family added  DCGM_FI_DEV_SM_CLOCK", "label added  DCGM_FI_DRIVER_VERSION")
+	f(old, latest, "family renamed DCGM_FI_DEV_GPU_TEMP DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family renamed DCGM_FI_DEV_SM_CLOCK DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"label renamed DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f(both, latest, "family renamed DCGM_FI_DEV_GPU_TEMP DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family renamed DCGM_FI_DEV_SM_CLOCK DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"label renamed DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION")
+}
+
 func TestComparePagesThatCannotBeRead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {

@@ -39,7 +39,11 @@ func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error
 	if err == nil {
 		err = in.YAML.Apply(list)
 	}
-	return list, problems, err
+	if err != nil {
+		return list, problems, err
+	}
+	list, more := list.Named(c.cfg.Names(in), in.Name)
+	return list, append(problems, more...), nil
 }
 
 // countersError is everything that is wrong with a counters CSV.

@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/collector"
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
@@ -24,29 +25,37 @@ func devicesCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "List the devices of this machine and their state",
-		Description: "Opens every enabled collector, samples each device once and prints a table.\n" +
-			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir it\n" +
-			"says who uses each device, and which of those who know that do not answer.\n" +
+		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
+			"every enabled collector and samples each device once. Standard error says which it did.\n" +
+			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir, of\n" +
+			"the exporter or here, it says who uses each device.\n" +
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
-		Flags: []cli.Flag{
-			timeoutFlag(),
+		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
-			outputFlag(),
-		},
+			outputFlag(), timeoutFlag(),
+		}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			form := cmd.String("output")
-			if err := cmp.Or(noArguments(cmd), checkOutput(form)); err != nil {
+			if err := cmp.Or(noArguments(cmd), checkOutput(cmd.String("output"))); err != nil {
 				return err
 			}
-			return devices(ctx, a, cmd.Duration("timeout"), cmd.Bool("all"), form)
+			return a.devices(ctx, cmd)
 		},
 	}
 }
 
-func devices(ctx context.Context, a *app, timeout time.Duration, all bool, form string) error {
+func (a *app) devices(ctx context.Context, cmd *cli.Command) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
+	}
+	var found *api.Devices
+	if asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+		found, err = c.Devices(ctx)
+		return err
+	}); err != nil {
+		return err
+	} else if asked {
+		return a.writeDevices(cmd, deviceListOf(found), nil)
 	}
 	log := a.quietLogger(cfg)
 	list, _, err := newCounters(a, cfg, "").first(ctx, log)
@@ -59,23 +68,28 @@ func devices(ctx context.Context, a *app, timeout time.Duration, all bool, form 
 	}
 	s := a.newEngine(cfg, wanted, list, nil, log)
 	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
-	return sampleOnce(ctx, s, o, timeout, func(_ context.Context, st []session.CollectorStatus) error {
-		found := listDevices(st, o)
-		err := writeOutput(a.out, form, output{
-			table: func(w io.Writer) error {
-				if err := writeDevices(w, st, o, all); err != nil {
-					return err
-				}
-				o.writeProblems(w, timeout)
-				return nil
-			},
-			json: found, csv: found.rows(),
-		})
-		if err == nil && len(found.Devices) == 0 {
-			err = errReported
-		}
-		return err
+	return sampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
+		return a.writeDevices(cmd, listDevices(st, o), o)
 	})
+}
+
+// writeDevices writes the list in the form that the command names. o is nil if nobody
+// here was asked for the users of devices.
+func (a *app) writeDevices(cmd *cli.Command, found deviceList, o *owners) error {
+	err := writeOutput(a.out, cmd.String("output"), output{
+		table: func(w io.Writer) error {
+			if err := found.writeTable(w, cmd.Bool("all"), o != nil); err != nil {
+				return err
+			}
+			o.writeProblems(w, cmd.Duration("timeout"))
+			return nil
+		},
+		json: found, csv: found.rows(),
+	})
+	if err == nil && len(found.Devices) == 0 {
+		err = errReported
+	}
+	return err
 }
 
 // deviceList is what devices finds, for scripts.
@@ -109,15 +123,43 @@ func listDevices(collectors []session.CollectorStatus, o *owners) deviceList {
 		for _, d := range c.Devices {
 			dev := &d.Device
 			out.Devices = append(out.Devices, deviceRow{
-				Collector: c.Name, State: d.State.String(), Reason: d.Reason, Kind: kindOf(dev.Level),
-				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.users(dev, true),
+				Collector: c.Name, State: d.State.String(), Reason: d.Reason, Kind: dev.Level.String(),
+				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.describe(dev),
 			})
 		}
 	}
 	return out
 }
 
-func (l deviceList) rows() [][]string {
+// deviceListOf is the same of an exporter's answer.
+func deviceListOf(d *api.Devices) deviceList {
+	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
+	for _, c := range d.Collectors {
+		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
+	}
+	for i := range d.Devices {
+		dev := &d.Devices[i]
+		row := deviceRow{
+			Collector: dev.Collector, State: dev.State, Reason: dev.Reason, Kind: dev.Kind,
+			GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID,
+		}
+		for _, u := range dev.Users {
+			row.UsedBy = append(row.UsedBy, userText(u))
+		}
+		out.Devices = append(out.Devices, row)
+	}
+	return out
+}
+
+// userText says in words who a user is, as owner.Keeper does.
+func userText(u api.User) string {
+	if u.Job != "" {
+		return "job " + u.Job
+	}
+	return "pod " + u.Namespace + "/" + u.Pod + ", container " + u.Container
+}
+
+func (l *deviceList) rows() [][]string {
 	out := [][]string{{"collector", "state", "reason", "kind", "gpu", "id", "model", "pci_bus_id", "used_by"}}
 	for _, d := range l.Devices {
 		out = append(out, []string{d.Collector, d.State, d.Reason, d.Kind, d.GPU, d.ID, d.Model, d.PCIAddress, strings.Join(d.UsedBy, "; ")})
@@ -128,35 +170,36 @@ func (l deviceList) rows() [][]string {
 // mostUsers is how many users of a device are listed without --all.
 const mostUsers = 4
 
-// writeDevices prints the table of devices, each with its users, then the
-// collectors without any. o is nil if it was not asked who uses them.
-func writeDevices(w io.Writer, collectors []session.CollectorStatus, o *owners, all bool) error {
+// writeTable prints the table of devices, each with its users, then the collectors
+// without any. mapped says that it was asked who uses the devices.
+func (l *deviceList) writeTable(w io.Writer, all, mapped bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	mapped = mapped || slices.ContainsFunc(l.Devices, func(d deviceRow) bool { return len(d.UsedBy) > 0 })
 	head, none := "", ""
-	if o != nil {
+	if mapped {
 		head, none = "\tUSED BY", "\t-"
 	}
 	shown, hidden := 0, 0
-	for _, c := range collectors {
-		for _, d := range c.Devices {
-			if !all && (d.Device.Level == field.Link || d.Device.Level == field.Core) {
-				hidden++
-				continue
-			}
-			if shown++; shown == 1 {
-				fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
-			}
-			dev := &d.Device
-			users := o.users(dev, all)
-			first := none
-			if len(users) > 0 {
-				first, users = "\t"+users[0], users[1:]
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", c.Name, d.State, kindOf(dev.Level),
-				cmp.Or(dev.GPU, "-"), dev.ID, cmp.Or(dev.Model, "-"), cmp.Or(dev.PCIBusID, "-"), d.Reason, first)
-			for _, user := range users {
-				fmt.Fprintf(t, "\t\t\t\t\t\t\t\t%s\n", user)
-			}
+	for _, d := range l.Devices {
+		if !all && (d.Kind == field.Link.String() || d.Kind == field.Core.String()) {
+			hidden++
+			continue
+		}
+		if shown++; shown == 1 {
+			fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
+		}
+		users := d.UsedBy
+		if n := len(users); !all && n > mostUsers {
+			users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
+		}
+		first := none
+		if len(users) > 0 {
+			first, users = "\t"+users[0], users[1:]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.State, d.Kind,
+			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIAddress, "-"), d.Reason, first)
+		for _, user := range users {
+			fmt.Fprintf(t, "\t\t\t\t\t\t\t\t%s\n", user)
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -168,41 +211,10 @@ func writeDevices(w io.Writer, collectors []session.CollectorStatus, o *owners, 
 	if shown+hidden == 0 {
 		fmt.Fprintln(w, "no device found") //nolint:errcheck // as above
 	}
-	for _, c := range collectors {
+	for _, c := range l.Collectors {
 		if !c.Up {
 			fmt.Fprintf(w, "%s is not in use: %s\n", c.Name, c.Reason) //nolint:errcheck // as above
 		}
 	}
 	return nil
-}
-
-// users lists who uses a device, the first few unless all are wanted.
-func (o *owners) users(d *collector.Device, all bool) []string {
-	users := o.describe(d)
-	if n := len(users); !all && n > mostUsers {
-		users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
-	}
-	return users
-}
-
-func kindOf(l field.Level) string {
-	switch l {
-	case field.GPU:
-		return "gpu"
-	case field.Instance:
-		return "instance"
-	case field.ComputeInstance:
-		return "compute instance"
-	case field.Link:
-		return "link"
-	case field.Switch:
-		return "switch"
-	case field.CPU:
-		return "cpu"
-	case field.Core:
-		return "core"
-	case field.ConnectX:
-		return "connectx"
-	}
-	return "other"
 }

@@ -98,6 +98,7 @@ func TestE2EChart(t *testing.T) {
 			k := kubelet.Start(t)
 			d := daemonSet(t, c.manifest, c.component)
 			container := ofDaemonSet(t, d, k)
+			container.env["WARPGAUGE_EXPORTER_METRICS"] = "full"
 			container.env["WARPGAUGE_ENABLE_FAKE"], container.env["WARPGAUGE_FAKE_PROFILE"] = "true", c.profile
 			for _, vendor := range []string{"NVML", "DCGM", "ROCM"} {
 				container.env["WARPGAUGE_ENABLE_"+vendor] = "false"

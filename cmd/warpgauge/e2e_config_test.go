@@ -51,6 +51,12 @@ collections:
 	write(t, path, fmt.Sprintf(fields, true, "DCGM_FI_DEV_FB_FREE", "*_FB_*"))
 	eventually.OK(t, "the other field, without a restart", has("DCGM_FI_DEV_FB_FREE"))
 
+	// A child gets the list with the names that are wanted.
+	named := strings.Replace(fields, "metrics:\n", "metrics:\n  fieldNames: both\n", 1)
+	write(t, path, fmt.Sprintf(named, true, "DCGM_FI_DEV_FB_FREE", "*_FB_*"))
+	eventually.OK(t, "the names of both generations", has("DCGM_FI_DEV_GPU_TEMP_CELSIUS"))
+	eventually.OK(t, "the other unit", has("DCGM_FI_DEV_FB_FREE_BYTES"))
+
 	// An option that chooses the list is never ignored.
 	for want, args := range map[string][]string{
 		"key metric is unknown": {"--config-file=" + file(t, "bad.yaml", "version: 2\nmetric: {}\n")},

@@ -155,7 +155,7 @@ func (e *exporter) children(t *testing.T) (out []relative) {
 
 // restarts sums the restarts with that reason, all of them if it is empty.
 func (p page) restarts(reason string) (n float64) {
-	for _, s := range p.family("warpgauge_collector_restarts_total") {
+	for _, s := range p.family("warpgauge_collector_child_ends_total") {
 		if reason == "" || s.get("reason") == reason {
 			n += s.value
 		}
@@ -168,7 +168,7 @@ func (p page) restarts(reason string) (n float64) {
 func (p page) upAgain(n float64, reason string) error {
 	var errs []error
 	if got := p.restarts(reason); got < n {
-		errs = append(errs, fmt.Errorf("%v restarts for %q, want %v; all: %v", got, reason, n, p.family("warpgauge_collector_restarts_total")))
+		errs = append(errs, fmt.Errorf("%v restarts for %q, want %v; all: %v", got, reason, n, p.family("warpgauge_collector_child_ends_total")))
 	}
 	for gpu := range 8 {
 		errs = append(errs, p.want(1, "warpgauge_device_state", "gpu", strconv.Itoa(gpu), "state", "up"))

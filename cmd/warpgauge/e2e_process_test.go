@@ -59,14 +59,14 @@ func launch(t *testing.T, exe string, args ...string) *programtest.Process {
 
 // cleanEnvironment keeps variables that would change flags out of the child.
 func cleanEnvironment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		for _, prefix := range []string{"DCGM_", "WARPGAUGE_", "NODE_NAME=", "KUBERNETES_", "NVIDIA_"} {
 			if strings.HasPrefix(v, prefix) {
 				return true
 			}
 		}
 		return false
-	})
+	}), "WARPGAUGE_EXPORTER_METRICS=full")
 }
 
 // exporter is a running warpgauge.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/csv"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -10,29 +12,47 @@ import (
 )
 
 func TestFieldTable(t *testing.T) {
-	f := func(filter string, want ...string) {
+	f := func(code int, stderr string, patterns []string, want ...string) {
 		t.Helper()
-		var b strings.Builder
-		if err := writeFieldTable(&b, filter); err != nil {
-			t.Fatal(err)
+		o := execute(t, nil, append([]string{"fields"}, patterns...)...)
+		if diff := cmp.Diff(strings.Join(append(want, ""), "\n"), o.out); diff != "" {
+			t.Errorf("fields %q (-want +got):\n%s", patterns, diff)
 		}
-		if diff := cmp.Diff(strings.Join(want, "\n")+"\n", b.String()); diff != "" {
-			t.Errorf("writeFieldTable(%q) (-want +got):\n%s", filter, diff)
+		if o.code != code || !strings.Contains(o.err, stderr) || (stderr == "") != (o.err == "") {
+			t.Errorf("fields %q: exit code %d, want %d; standard error %q, want %q", patterns, o.code, code, o.err, stderr)
 		}
 	}
-	head := "ID    NAME                                  KIND  LEVEL  UNIT  COST       MEANING"
-	f("SM_CLOCK_HERTZ", "ID    NAME                        KIND  LEVEL  UNIT  COST       MEANING",
-		"1603  DCGM_FI_DEV_SM_CLOCK_HERTZ  int   gpu    Hz    each tick  SM clock (DCGM_FI_DEV_SM_CLOCK × 1e+06)")
-	f("energy_", head,
-		"156   DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION  int   gpu    mJ    each tick  Energy used since the driver was loaded",
-		"1611  DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL   int   gpu    J     each tick  Energy used since the driver was loaded (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION × 0.001)")
-	f("no such field", `no field matches "no such field"`)
+	f(0, "", []string{"SM_CLOCK_HERTZ"},
+		"ID    NAME                        TYPE   UNIT  LEVEL  COST       COLLECTORS      MEANING",
+		"1603  DCGM_FI_DEV_SM_CLOCK_HERTZ  gauge  Hz    gpu    each tick  dcgm,nvml,rocm  SM clock (DCGM_FI_DEV_SM_CLOCK × 1e+06)")
+	energy := []string{
+		"ID    NAME                                  TYPE     UNIT  LEVEL  COST       COLLECTORS      MEANING",
+		"156   DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION  counter  mJ    gpu    each tick  dcgm,nvml,rocm  Energy used since the driver was loaded",
+		"1611  DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL   counter  J     gpu    each tick  dcgm,nvml,rocm  Energy used since the driver was loaded (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION × 0.001)",
+	}
+	f(0, "", []string{"energy_"}, energy...)
+	f(0, "", []string{"*_joules_total", "total_energy"}, energy...)
+	f(1, `no field matches "nosuch"`, []string{"energy_", "nosuch"}, energy...)
+	f(1, `no field matches "DCGM_FI_DEV_GPU_TMP" (did you mean DCGM_FI_DEV_GPU_TEMP?)`, []string{"DCGM_FI_DEV_GPU_TMP"})
+}
 
-	var all strings.Builder
-	if err := writeFieldTable(&all, ""); err != nil {
-		t.Fatal(err)
+func TestFieldsForScripts(t *testing.T) {
+	o := execute(t, nil, "fields", "--output=csv")
+	rows, err := csv.NewReader(strings.NewReader(o.out)).ReadAll()
+	if o.code != 0 || err != nil || len(rows) != len(field.All())+1 {
+		t.Errorf("CSV: exit code %d, error %v, %d rows for %d fields", o.code, err, len(rows), len(field.All()))
 	}
-	if lines := strings.Count(all.String(), "\n"); lines != len(field.All())+1 {
-		t.Errorf("%d lines for %d fields", lines, len(field.All()))
+	var got struct{ Fields []fieldRow }
+	o = execute(t, nil, "fields", "--output=json", "DCGM_FI_DEV_POWER_USAGE*")
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
+		t.Fatalf("JSON: exit code %d, error %v", o.code, err)
 	}
+	if len(got.Fields) == 0 || got.Fields[0].Name != "DCGM_FI_DEV_POWER_USAGE" || got.Fields[0].Type != "gauge" || len(got.Fields[0].Windows) != 3 ||
+		!cmp.Equal(got.Fields[0].Collectors, []string{"dcgm", "nvml", "rocm"}) {
+		t.Errorf("JSON of DCGM_FI_DEV_POWER_USAGE: %+v", got.Fields)
+	}
+	if o = execute(t, nil, "fields", "--output=json", "nosuch"); o.code != 1 || strings.TrimSpace(o.out) != "{\n  \"fields\": []\n}" {
+		t.Errorf("JSON of nothing: exit code %d, %q", o.code, o.out)
+	}
+	execute(t, nil, "fields", "--output=xml").want(t, 1, "write table, json or csv")
 }

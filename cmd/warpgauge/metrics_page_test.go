@@ -22,6 +22,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -48,8 +49,9 @@ func TestMetricsPage(t *testing.T) {
 const metricsHead = `# warpgauge's own metrics
 
 This page is generated from an exporter with one simulated GPU by ` + "`go generate ./cmd/warpgauge`" + `; a test fails when it
-is out of date. The metrics are on the same page as those of the GPUs, unless ` + "`--enable-exporter-metrics=false`" + `. There
-are also client_golang's ` + "`go_*` and `process_*`" + `.
+is out of date. The metrics are on the same page as those of the GPUs. By default these are the set lean: what alerts
+need, and ` + "`process_cpu_seconds_total` and `process_resident_memory_bytes`" + `. ` + "`--exporter-metrics=full`" + ` adds the
+others, and client_golang's ` + "`go_*` and `process_*`; `--exporter-metrics=none`" + ` leaves all out.
 
 `
 
@@ -60,7 +62,7 @@ func metricsTable(families []*dto.MetricFamily) string {
 	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 	cell := strings.NewReplacer("|", `\|`, "\n", " ")
 	var b strings.Builder
-	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	b.WriteString("| Metric | Type | Set | Labels | Meaning |\n|---|---|---|---|---|\n")
 	for _, f := range families {
 		var labels []string
 		for _, m := range f.GetMetric() {
@@ -69,7 +71,11 @@ func metricsTable(families []*dto.MetricFamily) string {
 			}
 		}
 		slices.Sort(labels)
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+		set := "full"
+		if selfmetrics.IsLean(f.GetName()) {
+			set = "lean"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), set,
 			strings.Join(slices.Compact(labels), ", "), cell.Replace(f.GetHelp()))
 	}
 	return b.String()
@@ -114,7 +120,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	// Nothing is isolated here, and there is no failover.
 	p.registry.MustRegister(supervisor.Examples("dcgm"))
 	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
-	r := newReloader(nil, zap.NewNop(), time.Now())
+	r := newReloader(&config.Content{Name: "counters.csv"}, field.List{}, zap.NewNop(), time.Now())
 	r.metrics.register(p.registry)
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
@@ -38,10 +40,26 @@ type reloader struct {
 	content *config.Content // of the list that was applied last
 	partial bool            // not every collector took it
 
+	service atomic.Pointer[inService]
+	event   func(api.Event) // nil: events are not kept
 	metrics *reloadMetrics
 }
 
-func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloader {
+// inService is the list in service and how the last reload went.
+type inService struct {
+	api.List // without its Fields
+	fields   field.List
+}
+
+// serves notes which list is in service.
+func (r *reloader) serves(in *config.Content, list field.List, now time.Time) {
+	r.service.Store(&inService{fields: list, List: api.List{
+		Source: in.Name, Hash: in.Hash(), Applied: now.UTC().Truncate(time.Millisecond),
+	}})
+	r.metrics.applied(in)
+}
+
+func newReloader(content *config.Content, list field.List, log *zap.Logger, now time.Time) *reloader {
 	r := &reloader{
 		log:     log.Named("reload"),
 		turn:    make(chan struct{}, 1),
@@ -50,6 +68,7 @@ func newReloader(content *config.Content, log *zap.Logger, now time.Time) *reloa
 		metrics: newReloadMetrics(),
 	}
 	r.metrics.started(now)
+	r.serves(content, list, now)
 	return r
 }
 
@@ -102,6 +121,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	csv := log // parse adds the name itself
 	log = log.With(zap.String("file", in.Name))
 	if in.Equal(r.content) && !r.partial {
+		r.serves(in, r.service.Load().fields, r.service.Load().Applied)
 		r.metrics.unchanged(time.Now())
 		log.Info("counters are unchanged")
 		return nil
@@ -119,10 +139,12 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is no failure
 	}
+	r.serves(in, list, time.Now())
 	if err != nil {
 		return r.failed(log, "counters reloaded, but not in every collector", err)
 	}
 	r.metrics.succeeded(time.Now())
+	r.report(api.Event{Text: fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field"))})
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -130,6 +152,11 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 // failed counts and logs an error, of a bad CSV each line on its own.
 func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	r.metrics.failed()
+	now := *r.service.Load()
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	now.LastError, now.FailedAt = err.Error(), &at
+	r.service.Store(&now)
+	r.report(api.Event{Text: message + ": " + err.Error(), Bad: true})
 	var bad *countersError
 	if !errors.As(err, &bad) {
 		log.Error(message, zap.Error(err))
@@ -142,6 +169,13 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	return err
 }
 
+// report says what came of a reload.
+func (r *reloader) report(e api.Event) {
+	if e.Kind = api.KindReload; r.event != nil {
+		r.event(e)
+	}
+}
+
 // inProgress says whether a reload is under way.
 func (r *reloader) inProgress() bool { return r.running.Load() }
 
@@ -150,6 +184,7 @@ type reloadMetrics struct {
 	ok    prometheus.Gauge
 	when  prometheus.Gauge
 	count *prometheus.CounterVec
+	list  *prometheus.GaugeVec
 }
 
 func newReloadMetrics() *reloadMetrics {
@@ -166,6 +201,10 @@ func newReloadMetrics() *reloadMetrics {
 			Name: "warpgauge_config_reloads_total",
 			Help: "Reloads of the counters CSV by result; the first reading at start does not count.",
 		}, []string{"result"}),
+		list: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "warpgauge_list_info",
+			Help: "1, labelled with the field list in service: where it comes from, and its SHA-256; with a configuration file that of both, one after the other.",
+		}, []string{"origin", "hash"}),
 	}
 	for _, result := range []string{"success", "unchanged", "error"} {
 		m.count.WithLabelValues(result)
@@ -173,12 +212,20 @@ func newReloadMetrics() *reloadMetrics {
 	return m
 }
 
-func (m *reloadMetrics) register(r prometheus.Registerer) { r.MustRegister(m.ok, m.when, m.count) }
+func (m *reloadMetrics) register(r prometheus.Registerer) {
+	r.MustRegister(m.ok, m.when, m.count, m.list)
+}
 
 // started notes that the first reading, which is no reload, went well.
 func (m *reloadMetrics) started(now time.Time) {
 	m.ok.Set(1)
 	m.when.Set(float64(now.UnixNano()) / float64(time.Second))
+}
+
+// applied notes which list is in service.
+func (m *reloadMetrics) applied(in *config.Content) {
+	m.list.Reset()
+	m.list.WithLabelValues(in.Name, in.Hash()).Set(1)
 }
 
 func (m *reloadMetrics) succeeded(now time.Time) {

@@ -38,7 +38,7 @@ func newBench(initial string) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, reg: prometheus.NewRegistry()}
 	b.apply = func(context.Context, field.List) error { return nil }
-	b.reloader = newReloader(&config.Content{CSV: []byte(initial)}, zap.New(core), time.Now())
+	b.reloader = newReloader(&config.Content{CSV: []byte(initial)}, field.List{}, zap.New(core), time.Now())
 	b.metrics.register(b.reg)
 	csv := &counters{cfg: config.Default()}
 	b.reloader.read = func(context.Context) (*config.Content, error) {

@@ -95,15 +95,6 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-func TestFields(t *testing.T) {
-	execute(t, nil, "fields", "gpu_temp").want(t, 0, "DCGM_FI_DEV_GPU_TEMP", "celsius")
-	all := execute(t, nil, "fields")
-	all.want(t, 0)
-	if n := strings.Count(all.out, "\n"); n < 500 {
-		t.Errorf("fields lists %d lines, want the whole catalogue", n)
-	}
-}
-
 func TestCheck(t *testing.T) {
 	good := tempFile(t, "good.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DRIVER_VERSION, label, d\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n")
 	execute(t, nil, simulated("check", "-f", good)...).want(t, 0,

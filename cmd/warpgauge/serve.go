@@ -65,7 +65,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
-	r := newReloader(content, log, time.Now())
+	r := newReloader(content, list, log, time.Now())
 	prof := newProfiler(list, p.engine.Reload, cfg.ReleaseTimeout, log)
 	prof.register(p.registry)
 	p.registry.MustRegister(a.log.metric())
@@ -74,6 +74,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
+	if p.events != nil {
+		r.event = p.events.Add
+	}
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
@@ -85,6 +88,12 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		name: "releaser", grace: shortGrace,
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
+	if p.events != nil {
+		stages = append(stages, stage{
+			name: "events", grace: shortGrace,
+			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
+		})
+	}
 	if cfg.Dump.Enabled {
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
@@ -118,12 +127,15 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		Registerer:           p.registry,
 		Status: func() server.Status {
 			all := p.engine.Status()
-			st := server.Status{Available: true, Reloading: r.inProgress(), NotReady: append(notReady(all), unmet(cfg, table, all)...)}
+			st := server.Status{Available: true, Reloading: r.inProgress(), NotReady: reasons(cfg, table, all)}
 			if cfg.Web.HealthRequireGPUs && !slices.ContainsFunc(all, hasGPU) {
 				st.Unhealthy = "no GPU is up"
 			}
 			return st
 		},
+	}
+	if p.events != nil {
+		o.API = a.newAPI(cfg, table, p, r, log)
 	}
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -48,6 +49,13 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 	before := goleak.IgnoreCurrent()
 	ctx, stop := context.WithCancel(context.Background())
 	s := &served{t: t, log: &programtest.Output{}, stop: stop, code: make(chan int, 1)}
+	if _, ok := env["WARPGAUGE_EXPORTER_METRICS"]; !ok {
+		env = maps.Clone(env)
+		if env == nil {
+			env = environment{}
+		}
+		env["WARPGAUGE_EXPORTER_METRICS"] = "full" // tests look at what is there for experts
+	}
 	go func() {
 		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
 		s.code <- run(ctx, args, streams{s.log, s.log}, env.list())
@@ -135,6 +143,32 @@ func TestServe(t *testing.T) {
 	}
 	if log := s.log.String(); !strings.Contains(log, "simulated GPUs") || !strings.Contains(log, "built-in default-counters.csv") {
 		t.Errorf("the log must say that GPUs are simulated, and which list is in use")
+	}
+}
+
+// TestLeanSet holds docs/scale.md and --help to their number. Every vendor's collector is
+// enabled, as it is by default, and finds nothing here.
+func TestLeanSet(t *testing.T) {
+	own := func(page string) (n int) {
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "warpgauge_") || strings.HasPrefix(line, "process_") || strings.HasPrefix(line, "go_") {
+				n++
+			}
+		}
+		return n
+	}
+	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {25, 40}, "full": {100, 1000}} {
+		e := startServe(t, environment{"WARPGAUGE_EXPORTER_METRICS": set}, "--enable-dcgm=auto", "--enable-nvml=auto", "--enable-rocm=auto", "-c", "100")
+		e.awaitOnPage("DCGM_FI_DEV_GPU_TEMP{")
+		want := `warpgauge_sample_age_seconds{collector="fake",device=`
+		if set != "none" {
+			e.awaitOnPage(want)
+			e.awaitOnPage(`warpgauge_list_info{hash="`)
+		}
+		if n := own(e.page()); n < c.least || n > c.most {
+			t.Errorf("%d samples of its own on the page of 8 GPUs with --exporter-metrics=%s, want %d to %d:\n%s", n, set, c.least, c.most, e.page())
+		}
+		e.stop()
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/history"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -32,7 +34,9 @@ type pipeline struct {
 	registry *prometheus.Registry
 	engine   *engine
 	store    *accumulate.Store
-	owners   *owners // nil if it is not asked who uses a device
+	history  *history.History // nil if none is kept
+	events   *api.Log         // nil if neither page nor API are served
+	owners   *owners          // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 }
@@ -49,8 +53,16 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
 		store:    accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}),
 	}
+	if cfg.Web.Page != config.PageOff {
+		p.events = api.NewLog(time.Now)
+	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
+	if cfg.History.Wanted() {
+		p.history = history.New(history.Options{
+			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
+		})
+	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
 	return p, nil
 }
@@ -71,8 +83,8 @@ func (p *pipeline) addPages() {
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = p.owners.keeper
 	}
-	if cfg.ExporterMetrics {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Registerer: p.registry, Logger: p.log})
+	if own := cfg.OwnMetrics(); own != config.MetricsNone {
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
@@ -81,12 +93,20 @@ func (p *pipeline) addPages() {
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	if p.history != nil {
+		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
+	}
 	out = append(out, p.owners.stages()...)
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})
 	}
 	return out
+}
+
+// reasons lists why /readyz answers 503.
+func reasons(cfg *config.Config, table []vendor, all []session.CollectorStatus) []string {
+	return append(notReady(all), unmet(cfg, table, all)...)
 }
 
 // unmet lists why the exporter is not ready although something is served: a collector
@@ -119,7 +139,7 @@ func hasGPU(c session.CollectorStatus) bool {
 	})
 }
 
-// notReady lists why /readyz answers 503: a collector that is still being
+// notReady lists the first part of them: a collector that is still being
 // opened, devices that have not been sampled, or nothing to serve at all.
 func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false

@@ -131,12 +131,15 @@ func present(s string) string {
 }
 
 // facts reads the label fields of entities: texts as they are, numbers as the
-// list scales them. What an entity does not have is left out.
+// list scales them. What an entity does not have is left out. A field with several
+// names is asked for once.
 func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	var words, numbers []field.Field
+	named := map[field.ID][]field.Field{}
 	for _, f := range d.fields.Labels() {
+		named[f.Desc.ID] = append(named[f.Desc.ID], f)
 		switch {
-		case f.Desc.ID >= field.FirstExporter:
+		case f.Desc.ID >= field.FirstExporter, len(named[f.Desc.ID]) > 1:
 		case f.Desc.Kind == field.String:
 			words = append(words, f)
 		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
@@ -154,12 +157,20 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	}
 	for e := range entities {
 		for i, f := range words {
-			if text := present(texts[e*len(words)+i]); text != "" {
+			text := present(texts[e*len(words)+i])
+			if text == "" {
+				continue
+			}
+			for _, f := range named[f.Desc.ID] {
 				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
 			}
 		}
 		for i, f := range numbers {
-			if v := values[e*len(numbers)+i].value; !math.IsNaN(v) {
+			v := values[e*len(numbers)+i].value
+			if math.IsNaN(v) {
+				continue
+			}
+			for _, f := range named[f.Desc.ID] {
 				out[e] = append(out[e], collector.Label{Name: f.Name, Value: strconv.FormatFloat(v*f.Scale, 'f', -1, 64)})
 			}
 		}

@@ -44,3 +44,6 @@ func NewProcesses(o Options) *Processes {
 
 // Name is "nvml-processes".
 func (*Processes) Name() string { return ProcessesName }
+
+// Has is of a collector that supplies nothing.
+func Has() func(*field.Descriptor) bool { return func(*field.Descriptor) bool { return false } }

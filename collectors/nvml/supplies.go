@@ -137,3 +137,15 @@ func textFacts() []field.ID {
 		factVisibleDevices, factECCVersion, factPowerVersion, factImageVersion, factVBIOS, factCluster, factGUID, factChassis,
 	}
 }
+
+// Has returns a function that reports whether the collector supplies a field on some GPU and driver.
+func Has() func(*field.Descriptor) bool {
+	has := map[field.ID]bool{
+		field.XIDErrors: true, field.XIDErrorsCount: true, field.XIDErrorsTotal: true,
+		field.ClockEventsCount: true, field.ClockEventsTotal: true, field.GPUHealth: true, field.P2PStatus: true,
+	}
+	for _, s := range Supplies() {
+		has[s.Field] = true
+	}
+	return func(d *field.Descriptor) bool { return has[d.ID] }
+}

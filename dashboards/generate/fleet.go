@@ -8,7 +8,7 @@ func fleet() *builder {
 		fleetWide(`count(count by (instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`))
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (instance) (DCGM_FI_DEV_GPU_TEMP{S}))`))
 	b.stat(3, "Not up", "Devices that are lost or do not answer.", "short",
-		fleetWide(`sum(warpgauge_devices{state=~"stalled|lost|absent", S}) or vector(0)`), from(1, "red"))
+		fleetWide(`count(warpgauge_device_state{state=~"stalled|lost|absent", S}) or vector(0)`), from(1, "red"))
 	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running.", "percent",
 		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S}))`))
 	b.stat(3, "Allocated", "Share of the devices that a pod or a job has.", "percentunit",

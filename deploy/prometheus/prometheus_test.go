@@ -80,13 +80,14 @@ func TestRulesByPromtool(t *testing.T) {
 }
 
 // ownMetric finds the exporter's own metrics in the generated page.
-var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)`")
+var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
 
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
 	known := map[string]bool{"up": true, "ALERTS": true}
 	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
 		known[string(m[1])] = true
+		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
 	}
 	files, all := rules(t)
 	for _, f := range files {
@@ -107,6 +108,9 @@ func TestEveryMetricExists(t *testing.T) {
 				for _, name := range metricNames(expr) {
 					if !known[name] && !isField(name) {
 						t.Errorf("%s: %s%s asks for %s, which neither the exporter nor a rule has", f, r.Record, r.Alert, name)
+					}
+					if strings.HasPrefix(name, "warpgauge_") && !known[name+" is lean"] {
+						t.Errorf("%s: %s%s asks for %s, which is only on the page with --exporter-metrics=full", f, r.Record, r.Alert, name)
 					}
 				}
 			}

@@ -21,6 +21,8 @@ Every field that a counters CSV can name, as ` + "`warpgauge fields`" + ` lists 
 spelling in a row may be used; the metric carries the name as it is written in
 the CSV.
 
+* **Type**: the one to give it in the CSV: counter for what only goes up, label for a
+  text, else gauge. Nothing: no row can show it.
 * **Kind**: int and double can be gauge, counter, histogram or untyped; string can
   only be a label; binary can not be shown; none never has a value.
 * **Level**: the finest thing that the value belongs to. A GPU has the values of
@@ -43,13 +45,13 @@ func writeFields(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(fieldsHead)
 	writeWindows(&b)
-	b.WriteString("## List\n\n| Id | Name | Other names | Kind | Level | Unit | Range | Cost | In base units | Meaning |\n")
-	b.WriteString("|---:|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("## List\n\n| Id | Name | Other names | Type | Kind | Level | Unit | Range | Cost | In base units | Meaning |\n")
+	b.WriteString("|---:|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range field.All() {
 		if d.Factor != 0 {
 			continue // shown with the reading
 		}
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, codes(d.Aliases), d.Kind, d.Level,
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, codes(d.Aliases), use(d), d.Kind, d.Level,
 			d.Unit, span(d), d.Cost, baseUnits(d), strings.ReplaceAll(d.Help, "|", `\|`))
 	}
 	_, err := w.Write(b.Bytes())
@@ -112,6 +114,14 @@ func codes(names []string) string {
 		quoted[i] = "`" + n + "`"
 	}
 	return strings.Join(quoted, " ")
+}
+
+// use is the type that a row of a CSV should give to the field.
+func use(d *field.Descriptor) string {
+	if t, ok := d.Use(); ok {
+		return t.String()
+	}
+	return ""
 }
 
 // span is the plausible range of a number.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"warpgauge/collectors/dcgm"
+	"warpgauge/collectors/nvml"
 	"warpgauge/collectors/rocm"
 	"warpgauge/etc"
 	"warpgauge/pkg/config"
@@ -47,9 +48,9 @@ and unit. Any other field of DCGM can be in a list as well, with the same meanin
 `
 
 const migrationTail = `
-Metrics of the exporter itself: dcgm-exporter has none before 4.8.4, and then, by ` + "`--enable-exporter-metrics`, `go_*`, `process_*` and `promhttp_*`" + `. Here the
-first two are the same and on by default; in place of ` + "`promhttp_metric_handler_requests_total` there is `warpgauge_http_requests_total`" + `, and much more in
-[metrics.md](metrics.md).
+Metrics of the exporter itself: dcgm-exporter has none before 4.8.4, and then, by ` + "`--enable-exporter-metrics`, `go_*`, `process_*` and `promhttp_*`" + `. Here
+` + "`--enable-exporter-metrics` is the same as `--exporter-metrics=full`: the first two are as there, in place of `promhttp_metric_handler_requests_total` there is `warpgauge_http_requests_total`" + `,
+and there is much more in [metrics.md](metrics.md). Without either flag the page has the few that alerts need.
 `
 
 // writeMigration lists every name of dcgm-exporter with what becomes of it.
@@ -59,7 +60,7 @@ func writeMigration(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sources := []func(*field.Descriptor) bool{dcgm.Supplies, suppliedByNVML(), rocm.Supplies}
+	sources := []func(*field.Descriptor) bool{dcgm.Supplies, nvml.Has(), rocm.Supplies}
 	var b strings.Builder
 	b.WriteString(migrationHead + migrationFlags(flags) + migrationFamilies)
 	for _, r := range rows {

@@ -69,7 +69,7 @@ func writeNVML(w io.Writer) error {
 	}
 	b.WriteString(docsProcessesTail)
 	b.WriteString("\n## What NVML does not supply\n\n| Fields | Why |\n|---|---|\n")
-	groups, supplied := map[string][]string{}, suppliedByNVML()
+	groups, supplied := map[string][]string{}, nvml.Has()
 	for _, d := range field.All() {
 		if reason := missingFromNVML(d, supplied(d)); reason != "" {
 			groups[reason] = append(groups[reason], "`"+d.Name+"`")
@@ -128,18 +128,6 @@ func nvmlParts() []nvmlPart {
 		{field.GPUHealth, "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches", ""},
 		{field.P2PStatus, "`nvmlDeviceGetP2PStatus`", "with NVLink"},
 	}
-}
-
-// suppliedByNVML returns a function that reports whether NVML supplies a field.
-func suppliedByNVML() func(*field.Descriptor) bool {
-	has := map[field.ID]bool{}
-	for _, s := range nvml.Supplies() {
-		has[s.Field] = true
-	}
-	for _, p := range nvmlParts() {
-		has[p.id] = true
-	}
-	return func(d *field.Descriptor) bool { return has[d.ID] }
 }
 
 // missingFromNVML is why a number of the catalogue is not supplied, "" if it is or is

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+
+	"warpgauge/pkg/field"
 )
 
 // Config is everything that flags and environment decide.
@@ -28,6 +30,7 @@ type Config struct {
 	YAML         *YAML    // what was in it at start; nil means none
 	DefaultFiles []string // tried if the user names no CSV; set by main, so that tests do not read the machine's
 	Strict       bool     // an unknown field in the CSV is an error
+	FieldNames   string   // of the flag; see Names
 
 	// How often.
 	Interval       time.Duration
@@ -60,12 +63,14 @@ type Config struct {
 	ReplaceBlanks    bool
 	XIDWindow        time.Duration
 	ClockEventWindow time.Duration
-	ExporterMetrics  bool // our own metrics on the same page
+	ExporterMetrics  string // which of our own metrics are on the page: MetricsNone, MetricsLean, MetricsFull
+	allMetrics       bool   // the same as dcgm-exporter has it: all or none
 
 	Web        Web
 	Kubernetes Kubernetes
 	Containers Containers
 	HPCJobDir  string
+	History    History
 	Dump       Dump
 	Log        Log
 
@@ -109,6 +114,7 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
+	Page                 string // PageOff, PageAnonymous or PageFull
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -141,6 +147,15 @@ type Containers struct {
 	Socket string // of the CRI; "" means that it is not asked
 }
 
+// History is how many of the last samples are kept.
+type History struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Wanted says whether any are.
+func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
+
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -165,6 +180,9 @@ const (
 	IsolationProcess = "process"
 	LogText          = "text"
 	LogJSON          = "json"
+	PageOff          = "off"       // neither live page nor API
+	PageAnonymous    = "anonymous" // both, without pods, jobs, users and processes
+	PageFull         = "full"
 )
 
 // minInterval is the shortest tick that the sampler takes.
@@ -173,6 +191,7 @@ const minInterval = 10 * time.Millisecond
 // Default returns the Config without any flag or variable.
 func Default() *Config {
 	return &Config{
+		FieldNames:      string(field.NamesAsWritten),
 		Interval:        time.Second,
 		SlowInterval:    30 * time.Second,
 		SampleDeadline:  5 * time.Second,
@@ -193,16 +212,18 @@ func Default() *Config {
 		Fake:            Fake{Profile: "dgx-h100"},
 		HostnameLabel:   "hostname",
 		XIDWindow:       5 * time.Minute,
-		ExporterMetrics: true,
+		ExporterMetrics: MetricsLean,
 		Web: Web{
 			Address:        ":9400",
 			ReadTimeout:    10 * time.Second,
 			WriteTimeout:   30 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxConnections: 512,
+			Page:           PageFull,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
+		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
@@ -216,11 +237,39 @@ const (
 	RequireAny    = "any"
 )
 
+// Values of Config.ExporterMetrics.
+const (
+	MetricsNone = "none"
+	MetricsLean = "lean" // selfmetrics.Lean
+	MetricsFull = "full"
+)
+
+// OwnMetrics says which of our own metrics are on the page. dcgm-exporter's flag, which has
+// two values, counts if it was given in a stronger place than ours.
+func (c *Config) OwnMetrics() string {
+	switch {
+	case c.Source("enable-exporter-metrics") <= c.Source("exporter-metrics"):
+		return c.ExporterMetrics
+	case c.allMetrics:
+		return MetricsFull
+	}
+	return MetricsNone
+}
+
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }
 
 // CollectorsGiven says whether the user named the counters CSV.
 func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromDefault }
+
+// Names returns under which names the fields of a list are shown: what the flag or its
+// variable says, else the configuration file as it is now.
+func (c *Config) Names(in *Content) field.Names {
+	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") == FromDefault {
+		return y.names
+	}
+	return field.Names(c.FieldNames)
+}
 
 // IsolateVendors says whether vendors' libraries run in processes of their own.
 func (c *Config) IsolateVendors() bool { return c.Isolation == IsolationProcess }

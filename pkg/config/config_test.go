@@ -81,8 +81,8 @@ var contract = []struct{ name, alias, env, def, other string }{
 	{"web-write-timeout", "", "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", "30s", "5m"},
 	{"container-labels", "", "DCGM_EXPORTER_CONTAINER_LABELS", "false", "true"},
 	{"container-runtime-socket", "", "DCGM_CONTAINER_RUNTIME_SOCKET", "", "/run/runtime.sock"},
-	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "0", "4"},          // theirs is 16
-	{"enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", "true", "false"}, // theirs is false
+	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "0", "4"}, // theirs is 16
+	{"enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", "false", "true"},
 	{"watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m", "1h"},
 	{"watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "10"},
 	{"health-require-gpus", "", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", "false", "true"},
@@ -438,6 +438,34 @@ func TestEffectiveValues(t *testing.T) {
 	}
 	if c.Log.Debug = true; c.LogLevel() != zapcore.DebugLevel {
 		t.Error("--debug does not win over --log-level")
+	}
+}
+
+// TestOwnMetrics: dcgm-exporter's switch and our choice of three, from the same place and
+// from two.
+func TestOwnMetrics(t *testing.T) {
+	type vars = environment
+	for _, c := range []struct {
+		env  vars
+		args []string
+		want string
+	}{
+		{nil, nil, MetricsLean},
+		{nil, []string{"--exporter-metrics=full"}, MetricsFull},
+		{nil, []string{"--enable-exporter-metrics"}, MetricsFull},
+		{nil, []string{"--enable-exporter-metrics=false"}, MetricsNone},
+		{nil, []string{"--enable-exporter-metrics=false", "--exporter-metrics=lean"}, MetricsLean},
+		{vars{"WARPGAUGE_EXPORTER_METRICS": "full"}, []string{"--enable-exporter-metrics=false"}, MetricsNone},
+		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "false"}, []string{"--exporter-metrics=full"}, MetricsFull},
+		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "true"}, nil, MetricsFull},
+	} {
+		s, err := parse(t, c.env, c.args...)
+		if err == nil {
+			_, err = s.Config()
+		}
+		if got := s.config.OwnMetrics(); err != nil || got != c.want {
+			t.Errorf("%v %v: %q, %v; want %q", c.env, c.args, got, err, c.want)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,6 +57,15 @@ type Content struct {
 // Equal reports whether both say the same.
 func (c *Content) Equal(o *Content) bool {
 	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml)
+}
+
+// Hash is the SHA-256 of the CSV as sha256sum prints it; with a configuration file that of
+// the CSV followed by it.
+func (c *Content) Hash() string {
+	h := sha256.New()
+	h.Write(c.CSV)
+	h.Write(c.yaml)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Counters returns the field list at path, which may be empty: then it is the one that

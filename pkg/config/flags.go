@@ -23,13 +23,14 @@ const (
 	GroupPage       Group = "The page"
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
+	GroupHistory    Group = "History and recordings"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
 
 // Groups returns the groups in the order of the help text.
 func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupLogging, GroupFake}
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupLogging, GroupFake}
 }
 
 // Origin says whose flag it is.
@@ -199,7 +200,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	}
 	c := s.config
 	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownFake(c))
 	return s
 }
 

@@ -115,8 +115,9 @@ func contractPage(c *Config) []Flag {
 			Metavar: "MS", Usage: "Window of DCGM_EXP_CLOCK_EVENTS_COUNT, in milliseconds.",
 		},
 		{
-			Name: "enable-exporter-metrics", Env: "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", Group: GroupPage, value: boolean(&c.ExporterMetrics),
-			Usage: "Put the exporter's own metrics (warpgauge_*, go_*, process_*) on the page.", Differs: "dcgm-exporter's default is false",
+			Name: "enable-exporter-metrics", Env: "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", Group: GroupPage, value: boolean(&c.allMetrics),
+			Usage: "true is the same as --exporter-metrics=full, false as none.", ShownDefault: "as --exporter-metrics says",
+			Differs: "without it, the few metrics that alerts need are on the page",
 		},
 	}
 }

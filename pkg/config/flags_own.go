@@ -1,5 +1,7 @@
 package config
 
+import "warpgauge/pkg/field"
+
 // This file holds the flags that dcgm-exporter does not have.
 
 func ownSampling(c *Config) []Flag {
@@ -7,6 +9,11 @@ func ownSampling(c *Config) []Flag {
 		{
 			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, value: boolean(&c.Strict),
 			Usage: "A field in the CSV that the catalogue does not know is an error, not a warning.",
+		},
+		{
+			Name: "field-names", Env: "WARPGAUGE_FIELD_NAMES", Group: GroupFields,
+			value:   oneOf(&c.FieldNames, false, string(field.NamesAsWritten), string(field.NamesOld), string(field.NamesNew), string(field.NamesBoth)),
+			Metavar: "MODE", Usage: "Under which of NVIDIA's names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. A line of the list can have its own: names=MODE.",
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
@@ -24,6 +31,10 @@ func ownSampling(c *Config) []Flag {
 			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, value: duration(&c.StaleAfter),
 			Metavar: "DURATION", Usage: "The series of a device leave the page when its last sample is older.",
 			ShownDefault: "30s, or 3 × collect-interval where that is longer",
+		},
+		{
+			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
+			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
@@ -114,6 +125,10 @@ func ownServing(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
+			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, value: oneOf(&c.Web.Page, false, PageOff, PageAnonymous, PageFull),
+			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
+		},
+		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
@@ -135,6 +150,19 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+	}
+}
+
+func ownHistory(c *Config) []Flag {
+	return []Flag{
+		{
+			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, value: duration(&c.History.Age),
+			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
+		},
+		{
+			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
+			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
 		},
 	}
 }

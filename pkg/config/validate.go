@@ -24,6 +24,7 @@ func (c *Config) validate() error {
 		c.validateMemoryLimit(),
 		c.validateFake(),
 		c.validateOwners(),
+		c.History.validate(),
 		c.Web.validate(),
 	)
 }
@@ -72,6 +73,20 @@ func (c *Config) validateFake() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// minHistory is less than what a series of each field of one GPU takes.
+const minHistory = 1 << 20
+
+func (h *History) validate() error {
+	if !h.Wanted() {
+		return nil
+	}
+	err := atLeast("history-age", h.Age, time.Second)
+	if h.Bytes < minHistory {
+		err = errors.Join(err, fmt.Errorf("--history-bytes is %s: it must be at least %s, or 0 for none", formatBytes(h.Bytes), formatBytes(minHistory)))
+	}
+	return err
 }
 
 func (w *Web) validate() error {

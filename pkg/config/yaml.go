@@ -23,6 +23,7 @@ type YAML struct {
 	file    string // the counters CSV that it names; empty: none
 	fields  []yamlField
 	flags   map[string]string // values of flags, by name
+	names   field.Names       // of the list's fields; empty: not said
 	groups  []yamlGroup
 	ignored []string // keys that change nothing here, and why
 }
@@ -45,6 +46,7 @@ type (
 	yamlMetrics struct {
 		File   string      `yaml:"file"`
 		Fields []yamlField `yaml:"fields"`
+		Names  string      `yaml:"fieldNames"` // ours, as --field-names
 	}
 	yamlVersion1 struct {
 		Version    int         `yaml:"version"`
@@ -221,6 +223,13 @@ func (y *YAML) metrics(m *yamlMetrics) error {
 		}
 	}
 	y.file, y.fields = m.File, m.Fields
+	if m.Names == "" {
+		return nil
+	}
+	var err error
+	if y.names, err = field.ParseNames(m.Names); err != nil {
+		return fmt.Errorf("metrics.fieldNames: %w", err)
+	}
 	return nil
 }
 

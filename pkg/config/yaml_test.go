@@ -113,6 +113,7 @@ func TestYAMLErrors(t *testing.T) {
 		"version: 1\nserver: {}":                  "key server is unknown",
 		"version: 2\nmetrics: {file: x, file: y}": "line 2",
 		"version: 2\nmetrics: {file: x, fields: [{name: A, prometheusType: gauge}]}":                                                  "both file and fields",
+		"version: 2\nmetrics: {fieldNames: newer}":                                                                                    `metrics.fieldNames: bad names "newer"`,
 		"version: 2\nmetrics: {fields: [{name: A}]}":                                                                                  "entry 1 of metrics.fields",
 		"version: 1\ncollection: {interval: 30}":                                                                                      `"30" is no duration`,
 		"version: 1\ncollection: {interval: 0s}":                                                                                      "positive",
@@ -157,8 +158,8 @@ func TestYAMLPrecedence(t *testing.T) {
 	s, err := config(environment{"DCGM_EXPORTER_CONFIG_FILE": path, "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES": "7"}, "--collect-interval=100")
 	must(t, err)
 	c := s.config
-	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.ExporterMetrics || c.Source("enable-exporter-metrics") != FromFile {
-		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.ExporterMetrics, c.Source("enable-exporter-metrics"))
+	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.OwnMetrics() != MetricsNone || c.Source("enable-exporter-metrics") != FromFile {
+		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.OwnMetrics(), c.Source("enable-exporter-metrics"))
 	}
 	var notices []string
 	for _, n := range s.Notices() {
@@ -236,6 +237,34 @@ func TestYAMLNamesTheList(t *testing.T) {
 	}
 	if text, ok := c.Seen(path); !ok || string(text) != "version: 4\n" {
 		t.Errorf("seen %q, %v; want what was read, good or bad", text, ok)
+	}
+}
+
+// A flag or variable beats the file as it is now, which beats the default.
+func TestYAMLNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	f := func(want field.Names, text string, env environment, args ...string) {
+		t.Helper()
+		write(t, path, "version: 2\n")
+		s, err := parse(t, env, append(args, "--config-file="+path)...)
+		must(t, err)
+		c, err := s.Config()
+		must(t, err)
+		write(t, path, text)
+		in, err := c.Counters("", nil).Read(t.Context(), nil)
+		must(t, err)
+		if got := c.Names(in); got != want {
+			t.Errorf("%q with %v %q: names %q, want %q", text, env, args, got, want)
+		}
+	}
+	const file = "version: 2\nmetrics: {fieldNames: both}\n"
+	f(field.NamesAsWritten, "version: 1\n", nil)
+	f(field.NamesBoth, file, nil)
+	f(field.NamesBoth, "version: 1\nmetrics: {fieldNames: both}\n", nil)
+	f(field.NamesNew, file, environment{"WARPGAUGE_FIELD_NAMES": "new"})
+	f(field.NamesAsWritten, file, environment{"WARPGAUGE_FIELD_NAMES": "new"}, "--field-names=as-written")
+	if _, err := parse(t, nil, "--field-names=4.9"); err == nil || !strings.Contains(err.Error(), "as-written, old, new, both") {
+		t.Errorf("another mode: error %v", err)
 	}
 }
 

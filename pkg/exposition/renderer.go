@@ -127,6 +127,7 @@ func New(board *view.Board, o Options) *Renderer {
 	}
 	if o.Store != nil {
 		r.store = o.Store
+		board.AddReader() // Store.Sync is called for its Views
 	}
 	return r
 }

@@ -295,7 +295,7 @@ func TestOptions(t *testing.T) {
 	f("interval=1s interval=2s", 0, nil, `1:34: error: option "interval" is there twice`)
 	f("intervall=1s", 0, nil, `1:34: error: unknown option "intervall", did you mean "interval"?`)
 	f("Interval=1s", 0, nil, `1:34: error: unknown option "Interval", did you mean "interval"?`)
-	f("color=red", 0, nil, `1:34: error: unknown option "color"; options are interval=DURATION and buckets=A|B|C`)
+	f("color=red", 0, nil, `1:34: error: unknown option "color"; options are interval=DURATION, buckets=A|B|C and names=MODE`)
 	f("fast", 0, nil, `1:34: error: "fast" is no option; a help text with a comma must be in double quotes`)
 	f("buckets=5|1", 0, nil, `1:34: error: buckets "5|1" do not ascend`)
 	f("buckets=1|1", 0, nil, `1:34: error: buckets "1|1" do not ascend`)

@@ -71,6 +71,7 @@ type Descriptor struct {
 	ID      ID
 	Name    string   // the name that dcgm-exporter's CSV files use
 	Aliases []string // other names for the same reading in the same unit
+	Renamed string   // the one of Aliases that is DCGM 4.7's name; empty: it kept Name, or see Scaled
 	Kind    Kind
 	Level   Level  // finest level it is defined for; a GPU has it too, if that makes sense
 	Unit    string // of the reading: "MHz", "MiB", "%", "ratio", "W", "mJ", "celsius", "bytes", "bytes/s", "ns", "" …
@@ -87,7 +88,7 @@ type Descriptor struct {
 	// Of, so that collectors read one quantity.
 	Of     ID
 	Factor float64
-	// Scaled are the ids of the entries that are Of this one.
+	// Scaled are the ids of the entries that are Of this one. The first has DCGM 4.7's name.
 	Scaled []ID
 }
 
@@ -127,6 +128,7 @@ type Field struct {
 	Scale    float64       // value of the series = reading × Scale; 1 for DCGM's own units
 	Interval time.Duration // wanted sampling interval; 0 means the default of Desc.Cost
 	Buckets  []float64     // Histogram only: ascending upper bounds in the series' unit, without +Inf
+	Names    Names         // option names of the line; empty: as the rest of the list
 	Line     int           // in the CSV file, from 1
 }
 

@@ -27,6 +27,7 @@ func FuzzParse(f *testing.F) {
 		temp + ",gauge,\"open\n" + power + ",gauge,\"x\"\n,\"\"\"\n\"\"\n",
 		"DCGM_FI_DRIVER_VERSION,label,\x00\xff\x7f\ufffd\n" + temp + ",summary,\u00a0h\u2028\u0085\n",
 		"dcgm_gpu_temp,untyped,h,;;\n,,\n\"\",\"\",\"\"\n\"" + temp + "\",\"gauge\",\"h\",\"interval=1s\"\n",
+		"DCGM_FI_DEV_GPU_UTIL,gauge,h\nDCGM_FI_DEV_GPU_UTIL_RATIO,histogram,h\ndcgm_gpu_utilization,counter,h,names=both\n",
 		"\xff\xfe", "a,b", "\"", ",,,,,,",
 	} {
 		f.Add(seed, false)
@@ -68,7 +69,28 @@ func FuzzParse(f *testing.F) {
 		if diff := sameList(l, again); diff != "" {
 			t.Errorf("rendered list parses to (-want +got):\n%s", diff)
 		}
+		for _, wanted := range []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth} {
+			checkNamed(t, l, wanted)
+		}
 	})
+}
+
+// checkNamed: every reading of l is shown, under names of its own that mean it.
+func checkNamed(t *testing.T, l List, wanted Names) {
+	t.Helper()
+	named, _ := l.Named(wanted, "f")
+	names, shown := map[string]bool{}, map[ID]bool{}
+	for _, f := range named.Fields {
+		if d, scale, ok := ByName(f.Name); !ok || d != f.Desc || scale != f.Scale || f.Names != "" || names[f.Name] {
+			t.Errorf("%s: field %+v", wanted, f)
+		}
+		names[f.Name], shown[f.Desc.ID] = true, true
+	}
+	for _, f := range l.Fields {
+		if !shown[f.Desc.ID] {
+			t.Errorf("%s: %s is not shown", wanted, f.Name)
+		}
+	}
 }
 
 func BenchmarkSuggest(b *testing.B) {

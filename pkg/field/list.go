@@ -91,6 +91,9 @@ func Format(l List) []byte {
 		if len(f.Buckets) > 0 {
 			options = append(options, "buckets="+joinFloats(f.Buckets))
 		}
+		if f.Names != "" {
+			options = append(options, "names="+string(f.Names))
+		}
 		if len(options) > 0 {
 			b.WriteString("," + strings.Join(options, " "))
 		}

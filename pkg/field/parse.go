@@ -258,7 +258,7 @@ func (p *parser) readOptions(f *Field, r *record) bool {
 
 func isOptionEnd(r rune) bool { return r == ' ' || r == '\t' || r == ';' }
 
-var allOptions = []string{"interval", "buckets"}
+var allOptions = []string{"interval", "buckets", "names"}
 
 // set reads one option.
 func (f *Field) set(name, value string) (err error) {
@@ -273,11 +273,13 @@ func (f *Field) set(name, value string) (err error) {
 		if err == nil && f.Type != Histogram {
 			err = fmt.Errorf("option buckets is only for type histogram")
 		}
+	case "names":
+		f.Names, err = ParseNames(value)
 	default:
 		if better, ok := Nearest(name, allOptions); ok {
 			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))
 		}
-		return fmt.Errorf("unknown option %v; options are interval=DURATION and buckets=A|B|C", quoted(name))
+		return fmt.Errorf("unknown option %v; options are interval=DURATION, buckets=A|B|C and names=MODE", quoted(name))
 	}
 	return err
 }

@@ -243,6 +243,25 @@ func (k *Keeper) Describe(d *collector.Device) []string {
 	return out
 }
 
+// Owner is a container that has a device, or a job that runs on it.
+type Owner struct {
+	Namespace, Pod, PodUID, Container string // PodUID is empty if it is not known
+	Job                               string
+}
+
+// Users returns who uses a device, each once.
+func (k *Keeper) Users(d *collector.Device) (out []Owner) {
+	t := k.current()
+	perContainer(t.usesOf(d), func(of []use) {
+		u := &of[0]
+		out = append(out, Owner{Namespace: u.pod.Namespace, Pod: u.pod.Name, PodUID: t.people.uids[u.pod], Container: u.container})
+	})
+	for _, job := range t.jobs[d.ID] {
+		out = append(out, Owner{Job: job})
+	}
+	return out
+}
+
 // Unmatched returns the ids of the kubelet that name no device, sorted.
 func (k *Keeper) Unmatched() []Unmatched { return slices.Clone(k.current().unmatched) }
 

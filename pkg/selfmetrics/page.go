@@ -14,10 +14,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 )
 
@@ -32,6 +34,7 @@ const (
 
 // Options of New. The zero value is usable.
 type Options struct {
+	Lean       bool                  // only the lean set is on the page, see IsLean
 	Interval   time.Duration         // least time between gatherings; 0 means 1 s. Without scrapes it is five times as long
 	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
 	Logger     *zap.Logger           // nil logs nothing
@@ -43,6 +46,7 @@ type Options struct {
 // or a later one.
 type Page struct {
 	gatherer prometheus.Gatherer
+	lean     bool
 	interval time.Duration
 	log      *zap.Logger
 	failing  bool          // the last gathering had errors
@@ -65,6 +69,7 @@ type rendering struct {
 func New(g prometheus.Gatherer, o Options) *Page {
 	p := &Page{
 		gatherer: g,
+		lean:     o.Lean,
 		interval: cmp.Or(max(o.Interval, 0), defaultInterval),
 		log:      cmp.Or(o.Logger, zap.NewNop()).Named("selfmetrics"),
 		asked:    make(chan struct{}, 1),
@@ -114,6 +119,9 @@ func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
 func (p *Page) refresh() time.Duration {
 	start := time.Now()
 	families, err := p.gatherer.Gather() // with an error, too, come the families that are good
+	if p.lean {
+		families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !IsLean(f.GetName()) })
+	}
 	last := p.current.Load()
 	next, renderErr := render(families, last)
 	p.report(errors.Join(err, renderErr))

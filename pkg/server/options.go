@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,10 @@ type Options struct {
 	PauseProfiling func(ctx context.Context, limit time.Duration) error
 	// ResumeProfiling ends a pause. Its context ends after a minute.
 	ResumeProfiling func(context.Context) error
+	// API answers below /api/v1/; nil: it is not served.
+	API API
+	// Page answers / and everything below /page/; nil: there is an index of paths at /.
+	Page http.Handler
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 	// Version is shown on the index page.

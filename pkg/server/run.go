@@ -118,6 +118,9 @@ func (l *firstAccept) Accept() (net.Conn, error) {
 // a request that is on its way, and are closed.
 func (s *Server) drain(servers []*http.Server) {
 	s.draining.Store(true)
+	if s.o.API != nil {
+		s.o.API.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.DrainTimeout)
 	defer cancel()
 	stalled := time.AfterFunc(drainWaitTimeout, s.conns.closeWaiting)

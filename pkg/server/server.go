@@ -20,7 +20,8 @@
 //	               the same for Options.Release and so on; 400 for a wrong query,
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
-//	/              200: index of these.
+//	/api/v1/       the JSON API, if there is one (package api).
+//	/, /page/      the live page, if there is one (package page), else an index of these.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
 // Content-Type with the format's version, Content-Length always, Vary: Accept,
@@ -69,6 +70,15 @@ type Pages interface {
 
 var _ Pages = (*exposition.Renderer)(nil)
 
+// API is the JSON API: *api.API. ServeHTTP sets the pattern of a request to one of
+// Paths, by which it is counted. Close ends what lasts until the client leaves; it is
+// called when the Server stops.
+type API interface {
+	http.Handler
+	Paths() []string
+	Close()
+}
+
 // Server serves pages over HTTP.
 type Server struct {
 	pages  Pages
@@ -112,7 +122,18 @@ func New(pages Pages, o Options) *Server {
 	s.handle("GET /health", "/health", s.serveHealth)
 	s.handle("GET /livez", "/livez", serveLivez)
 	s.handle("GET /readyz", "/readyz", s.serveReadyz)
-	s.handle("GET /{$}", "/", serveIndex(o.Version, o.Pprof))
+	if o.Page == nil {
+		s.handle("GET /{$}", "/", serveIndex(o.Version, o.Pprof))
+	} else {
+		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
+		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
+	}
+	if o.API != nil {
+		s.mux.Handle("/api/v1/", o.API)
+		for _, path := range o.API.Paths() {
+			s.labels[path] = path
+		}
+	}
 	for _, c := range s.commands() {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
 			s.handle(method+" "+c.path, c.label, func(w http.ResponseWriter, r *http.Request) { s.serveCommand(&c, w, r) })

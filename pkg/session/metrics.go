@@ -127,7 +127,7 @@ var (
 	descExpected = prometheus.NewDesc("warpgauge_devices_expected",
 		"GPUs, switches and network adapters that the collector has found within the last hour, present or not.", []string{"collector"}, nil)
 	descState = prometheus.NewDesc("warpgauge_device_state",
-		"1 for the state the device is in, 0 for the others: up, stalled (no answer or no new values), lost (the library says so), "+
+		"1, labelled with the state that the device is in: up, stalled (no answer or no new values), lost (the library says so), "+
 			"absent (no longer found) or released (not sampled).", append(deviceLabels, "state"), nil)
 	descProblem = prometheus.NewDesc("warpgauge_device_problem",
 		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
@@ -161,9 +161,7 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 			continue // a node has hundreds of them; they are counted
 		}
 		labels := []string{st.Name, d.Device.ID, d.Device.GPU}
-		for s := Up; s <= LastState; s++ {
-			gauge(descState, oneIf(s == d.State), append(labels, s.String())...)
-		}
+		gauge(descState, 1, append(labels, d.State.String())...)
 		if d.Cause != CauseNone {
 			gauge(descProblem, 1, append(labels, string(d.Cause))...)
 		}

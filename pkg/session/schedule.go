@@ -91,6 +91,11 @@ func (s *schedule) every() []time.Duration {
 	return out
 }
 
+// IntervalOf is how often sessions with these options take a reading.
+func (o Options) IntervalOf(r field.Reading) time.Duration {
+	return max(interval(r, o.withDefaults()), MinInterval)
+}
+
 // interval returns the shortest interval that any field with this reading wants.
 func interval(r field.Reading, o Options) time.Duration {
 	switch {

@@ -62,9 +62,10 @@ func (c Cause) Quiet() bool {
 // CollectorStatus is the state of one collector.
 type CollectorStatus struct {
 	Name    string
-	Up      bool   // opened and bound; its devices may be stalled all the same
-	Cause   Cause  // why it is not up, or why a change waits
-	Reason  string // the same in words: the last error of Open
+	Up      bool      // opened and bound; its devices may be stalled all the same
+	Cause   Cause     // why it is not up, or why a change waits
+	Reason  string    // the same in words: the last error of Open
+	Since   time.Time // when the session in service began to serve; zero if there is none
 	Devices []DeviceStatus
 }
 

@@ -28,7 +28,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Reasons why a child had to be replaced, in warpgauge_collector_restarts_total.
+// Reasons why a child had to be replaced, in warpgauge_collector_child_ends_total.
 const (
 	ReasonExit     = "exit"     // ended by itself
 	ReasonSignal   = "signal"   // ended by a signal from outside

@@ -266,7 +266,7 @@ func (v *supervised) rows() (heads []uint64) {
 func (v *supervised) pid() int { return int(value(v.t, v.Supervisor, "warpgauge_collector_child_pid")) }
 
 func (v *supervised) restarts(reason string) float64 {
-	return value(v.t, v.Supervisor, "warpgauge_collector_restarts_total", "reason", reason)
+	return value(v.t, v.Supervisor, "warpgauge_collector_child_ends_total", "reason", reason)
 }
 
 func (v *supervised) want(change func(*Wanted)) error {

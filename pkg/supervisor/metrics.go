@@ -76,7 +76,9 @@ var (
 	descOpens   = prometheus.NewDesc("warpgauge_collector_opens_total",
 		"Attempts to open a collector: at start, after errors, on reload and when devices change.", []string{"collector", "result"}, nil)
 	descRestarts = prometheus.NewDesc("warpgauge_collector_restarts_total",
-		"Child processes that ended, or had to be replaced, and were started again, by reason.", []string{"collector", "reason"}, nil)
+		"Child processes that ended, or had to be replaced, and were started again.", byCollector, nil)
+	descEnds = prometheus.NewDesc("warpgauge_collector_child_ends_total",
+		"The same by reason.", []string{"collector", "reason"}, nil)
 	descChildUp = prometheus.NewDesc("warpgauge_collector_child_up",
 		"1 if the child process that samples the collector is in service.", byCollector, nil)
 	descChildPID = prometheus.NewDesc("warpgauge_collector_child_pid",
@@ -110,9 +112,12 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[true]), "success")
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[false]), "error")
 	if s.o.Command != nil {
+		var restarts uint64
 		for _, r := range reasons {
-			emit(descRestarts, prometheus.CounterValue, float64(c.restarts[r]), r)
+			restarts += c.restarts[r]
+			emit(descEnds, prometheus.CounterValue, float64(c.restarts[r]), r)
 		}
+		emit(descRestarts, prometheus.CounterValue, float64(restarts))
 		up, abandoned := 0.0, 0.0
 		if p, ok := c.life.(*child); ok {
 			used := p.cost.Load()
@@ -151,7 +156,8 @@ func (e examples) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, 1, string(e))
 	}
 	ch <- prometheus.MustNewConstMetric(descChildCPU, prometheus.CounterValue, 1, string(e))
-	ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, 0, string(e), ReasonExit)
+	ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, 0, string(e))
+	ch <- prometheus.MustNewConstMetric(descEnds, prometheus.CounterValue, 0, string(e), ReasonExit)
 }
 
 // carried is a metric that was gathered elsewhere.

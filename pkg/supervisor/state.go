@@ -15,6 +15,7 @@ import (
 type state struct {
 	life    life           // in progress; nil: none
 	serves  bool           // its sources are published
+	since   time.Time      // when it began to serve
 	sources []*view.Source // that are published
 	cause   session.Cause  // why no session is in service
 	reason  string
@@ -77,7 +78,7 @@ func (t *state) devices() []session.DeviceStatus {
 // included. It reads memory only.
 func (s *Supervisor) Status() session.CollectorStatus {
 	t := s.now.Load()
-	out := session.CollectorStatus{Name: s.o.Name, Up: t.up(), Cause: t.cause, Reason: t.reason}
+	out := session.CollectorStatus{Name: s.o.Name, Up: t.up(), Cause: t.cause, Reason: t.reason, Since: t.since}
 	if s.o.Hidden && t.cause == session.CauseStandby {
 		return out
 	}
@@ -113,6 +114,7 @@ func (s *Supervisor) show(t *turn) {
 	}
 	switch {
 	case next.serves:
+		next.since = t.published
 		next.cause, next.reason, next.handover, next.until = session.CauseNone, "", nil, time.Time{}
 		if s.refused == s.request().lists {
 			next.cause, next.reason = session.CauseError, "the new list cannot be opened, the former one is in service"

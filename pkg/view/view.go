@@ -66,27 +66,39 @@ type View struct {
 	Version uint64 // grows with every change
 	Sources []*Source
 
-	former atomic.Pointer[View] // on the Board before this one
+	former  atomic.Pointer[View] // on the Board before this one
+	readers int32                // of the Board that read all Views, when it was stored
+	seen    atomic.Int32         // by so many of them
 }
 
 // maxFormer is how many Views a reader of all can be behind: reloads come a few a second.
 const maxFormer = 32
 
 // After returns the Views that were on the Board after last, in order, of which v is the
-// last one, and forgets those before v. With it a reader of every row sees also those of
-// sources that were on the Board between two of its readings.
+// last one, and forgets those before v if all readers (AddReader) have asked. With it a
+// reader of every row sees also those of sources that were on the Board between two of its
+// readings. A reader calls it once for a View.
 func (v *View) After(last *View) []*View {
 	out := []*View{v}
 	for f := v.former.Load(); f != nil && f != last && len(out) < maxFormer; f = f.former.Load() {
 		out = append(out, f)
 	}
-	v.former.Store(nil)
+	if v.seen.Add(1) >= v.readers {
+		v.former.Store(nil)
+	}
 	slices.Reverse(out)
 	return out
 }
 
 // Board holds the current View. The zero Board holds an empty View.
-type Board struct{ p atomic.Pointer[View] }
+type Board struct {
+	p       atomic.Pointer[View]
+	readers atomic.Int32
+}
+
+// AddReader says that there is a reader more that calls After for the Views of this Board.
+// It must do so until the end.
+func (b *Board) AddReader() { b.readers.Add(1) }
 
 // Load returns the current View, never nil.
 func (b *Board) Load() *View {
@@ -98,6 +110,7 @@ func (b *Board) Load() *View {
 
 // Store replaces the View. v must not be changed afterwards. One call at a time.
 func (b *Board) Store(v *View) {
+	v.readers = b.readers.Load()
 	v.former.Store(b.p.Load())
 	b.p.Store(v)
 	f := v

@@ -26,3 +26,21 @@ func TestAfter(t *testing.T) {
 	f(views[49], nil, 50-maxFormer, maxFormer)
 	f(&View{}, views[3], 0, 1)
 }
+
+func TestAfterForSeveralReaders(t *testing.T) {
+	var b Board
+	b.AddReader()
+	b.AddReader()
+	views := []*View{{}, {}, {}}
+	for _, v := range views {
+		b.Store(v)
+	}
+	for reader := range 2 {
+		if got := views[2].After(views[0]); len(got) != 2 {
+			t.Errorf("reader %d: %d views after the first, want 2", reader, len(got))
+		}
+	}
+	if views[2].former.Load() != nil {
+		t.Error("the former views are kept after all have read them")
+	}
+}

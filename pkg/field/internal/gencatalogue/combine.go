@@ -11,6 +11,7 @@ import (
 type entry struct {
 	id      int
 	name    string
+	renamed string // name of DCGM 4.7, in the same unit
 	aliases []string
 	fact
 	of     int // with factor: the entry is a multiple of that field's reading
@@ -43,7 +44,10 @@ func combine(byID map[int]*names, facts map[int]fact, units []baseUnit) ([]entry
 			return nil, fmt.Errorf("field %d has no current name", id)
 		}
 		e := entry{id: id, fact: f, scaled: of[id]}
-		e.name, e.aliases = n.classic(id)
+		e.name, e.renamed, e.aliases = n.classic(id)
+		if len(e.scaled) > 0 {
+			e.renamed = "" // 4.7 has the name in another unit
+		}
 		e.aliases = slices.DeleteFunc(e.aliases, func(s string) bool { return taken[s] })
 		e.help = fill(e.help, e.name, n.current)
 		out = append(out, e)

@@ -144,21 +144,20 @@ var extra = map[int][]string{
 }
 
 // classic splits the names of a field into the one that dcgm-exporter's CSV
-// files use (up to 4.8) and the rest. DCGM 4.6 renamed many fields and go-dcgm
-// keeps the name before that, which is the one in the files, as a legacy name in
-// capitals; names of DCGM 1.x are in small letters.
-func (n *names) classic(id int) (name string, aliases []string) {
+// files use (up to 4.8), the one that it has been renamed to, if it was, and all but
+// the first. DCGM 4.6 renamed many fields and go-dcgm keeps the name before that, which
+// is the one in the files, as a legacy name in capitals; names of DCGM 1.x are in small
+// letters.
+func (n *names) classic(id int) (name, renamed string, aliases []string) {
 	all := slices.Concat(n.current, n.legacy, extra[id])
 	name = chosen[id]
 	if name == "" {
-		i := slices.IndexFunc(n.legacy, func(s string) bool { return strings.HasPrefix(s, "DCGM_") })
-		if i >= 0 {
-			name = n.legacy[i]
-		} else {
-			name = n.current[0]
+		name = n.current[0]
+		if i := slices.IndexFunc(n.legacy, func(s string) bool { return strings.HasPrefix(s, "DCGM_") }); i >= 0 {
+			name, renamed = n.legacy[i], n.current[0]
 		}
 	}
 	aliases = slices.DeleteFunc(all, func(s string) bool { return s == name })
 	slices.Sort(aliases)
-	return name, slices.Compact(aliases)
+	return name, renamed, slices.Compact(aliases)
 }

@@ -29,6 +29,9 @@ func renderEntry(b *bytes.Buffer, e entry) {
 	if len(e.aliases) > 0 {
 		fmt.Fprintf(b, ", Aliases: %#v", e.aliases)
 	}
+	if e.renamed != "" {
+		fmt.Fprintf(b, ", Renamed: %q", e.renamed)
+	}
 	fmt.Fprintf(b, ", Kind: %s, Level: %s, Cost: %s", e.kind, e.level, e.cost)
 	if e.unit != "" {
 		fmt.Fprintf(b, ", Unit: %q", e.unit)

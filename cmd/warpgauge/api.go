@@ -1,0 +1,39 @@
+package main
+
+import (
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+// newAPI joins the API with what it answers from.
+func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
+	o := api.Options{
+		Hostname:   p.hostname,
+		Version:    a.build.version,
+		View:       p.engine.Board().Load,
+		Status:     p.engine.Status,
+		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
+		List:       func() api.List { return r.service.Load().List },
+		Fields:     func() field.List { return r.service.Load().fields },
+		Interval:   sessionOptions(cfg, "", log).IntervalOf,
+		Events:     p.events,
+		StaleAfter: cfg.EffectiveStaleAfter(),
+		Logger:     log,
+	}
+	if p.owners != nil && cfg.Web.Page == config.PageFull {
+		o.Users = p.owners.named
+	}
+	return api.New(o)
+}
+
+// named returns the users of a device as the API names them.
+func (o *owners) named(d *collector.Device) (out []api.User) {
+	for _, u := range o.keeper.Users(d) {
+		out = append(out, api.User{Namespace: u.Namespace, Pod: u.Pod, PodUID: u.PodUID, Container: u.Container, Job: u.Job})
+	}
+	return out
+}

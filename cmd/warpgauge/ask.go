@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/file"
+)
+
+// noURL has a command read the devices itself.
+const noURL = "none"
+
+// urlFlags say which exporter a command asks, and how it trusts it.
+func urlFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT. " +
+			"Default: --address on this machine, unless the command line has flags that say what to read; none reads the devices."},
+		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
+		&cli.BoolFlag{Name: "insecure", Usage: "Do not verify the exporter's certificate."},
+	}
+}
+
+// client returns the client of the exporter at an address, with the settings of urlFlags.
+func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*api.Client, error) {
+	o := api.ClientOptions{UserAgent: "warpgauge/" + a.build.version}
+	if path := cmd.String("ca-file"); path != "" {
+		text, err := file.NewReader(1<<20).Read(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--ca-file: %q has no certificate in PEM", path)
+		}
+	}
+	if cmd.Bool("insecure") {
+		o.TLS = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // a user has asked for it
+	}
+	return api.NewClient(address, o)
+}
+
+// asks calls f with the exporter that the command should ask, and reports whether that
+// has answered. If it has not, and no exporter was named, the command reads the devices
+// itself. Standard error says which it was.
+func (a *app) asks(ctx context.Context, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
+	address := cmd.String("url")
+	named := address != ""
+	switch local, here := localURL(cfg.Web.Address), a.readsHere(cfg); {
+	case address == noURL:
+		return false, nil
+	case !named && here != "":
+		a.note("%s is set: read the devices themselves", here)
+		return false, nil
+	case !named && local == "":
+		return false, nil
+	default:
+		address = cmp.Or(address, local)
+	}
+	c, err := a.client(ctx, cmd, address)
+	if err == nil {
+		within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+		defer cancel()
+		err = f(within, c)
+	}
+	switch {
+	case err == nil:
+		a.note("asked the exporter at %s", c.URL())
+		return true, nil
+	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
+		return false, err
+	}
+	a.note("%v: read the devices themselves", err)
+	return false, nil
+}
+
+// readsHere names a flag of the command line that says what to read, which a running
+// exporter knows nothing of; "" if there is none. Variables do not count: in a container they are the exporter's.
+func (a *app) readsHere(cfg *config.Config) string {
+	for _, f := range a.flags.Flags() {
+		if f.Group != config.GroupWeb && f.Group != config.GroupLogging && cfg.Source(f.Name) == config.FromCommandLine {
+			return config.Dashed(f.Name)
+		}
+	}
+	return ""
+}
+
+// localURL is where a client on this machine finds the exporter that listens on an
+// address; "" if that does not say it.
+func localURL(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// note writes a line to standard error that is no part of what was asked for.
+func (a *app) note(format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	fmt.Fprintf(a.log, "warpgauge: %s\n", text) //nolint:errcheck // there is none
+}

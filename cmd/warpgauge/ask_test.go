@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"warpgauge/pkg/api"
+)
+
+// answering is an exporter that answers: a GPU with two users, and a page.
+func answering() http.Handler {
+	var mux http.ServeMux
+	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(api.Devices{ // the client sees it
+			Collectors: []api.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
+			Devices: []api.Device{
+				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", Model: "A model", PCIBusID: "00000000:01:00.0",
+					Users: []api.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
+				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up"},
+			},
+		})
+	})
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // as above
+	})
+	return &mux
+}
+
+// simulatedEnvironment is a node of which nothing is real, by variables alone, which say
+// nothing about who reads it.
+func simulatedEnvironment(address string) environment {
+	return environment{
+		"DCGM_EXPORTER_LISTEN": address, "WARPGAUGE_ENABLE_FAKE": "true",
+		"WARPGAUGE_ENABLE_DCGM": "false", "WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false",
+	}
+}
+
+func TestAskedExporter(t *testing.T) {
+	s := httptest.NewServer(answering())
+	defer s.Close()
+	here := simulatedEnvironment(strings.TrimPrefix(s.URL, "http://"))
+	asked := "warpgauge: asked the exporter at " + s.URL + "\n"
+	for _, c := range []struct {
+		env  environment
+		args []string
+	}{{here, nil}, {nil, []string{"--url=" + s.URL}}, {simulatedEnvironment(":1"), []string{"--url", s.URL + "/metrics"}}, {here, []string{"--log-level=info"}}} {
+		devices := execute(t, c.env, append([]string{"devices"}, c.args...)...)
+		devices.want(t, 0, "nvml       lost   gpu", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU")
+		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
+		page.want(t, 0, "page text/plain; version=0.0.4")
+		if devices.err != asked || page.err != asked {
+			t.Errorf("%q: standard error %q and %q, want %q", c.args, devices.err, page.err, asked)
+		}
+	}
+	execute(t, here, "once", "--format=openmetrics").want(t, 0, "page application/openmetrics-text")
+	var got deviceList
+	if err := json.Unmarshal([]byte(execute(t, here, "devices", "--output=json").out), &got); err != nil || len(got.Devices) != 2 || len(got.Devices[0].UsedBy) != 2 {
+		t.Errorf("JSON: %+v, error %v", got, err)
+	}
+
+	// What the exporter knows nothing of, and --url=none, are read here.
+	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set: read the devices themselves\n", "--url=none": ""} {
+		o := execute(t, here, "devices", args)
+		if o.want(t, 0, "fake       up     gpu"); o.err != why {
+			t.Errorf("%s: standard error %q, want %q", args, o.err, why)
+		}
+	}
+	execute(t, here, "once", "--samples=1").want(t, 0, "(simulated)")
+}
+
+func TestNoExporterAnswers(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	why := "warpgauge: no exporter answers at " + closed.URL + ": connection refused"
+	here := simulatedEnvironment(strings.TrimPrefix(closed.URL, "http://"))
+	if o := execute(t, here, "devices"); o.code != 0 || o.err != why+": read the devices themselves\n" || strings.Count(o.out, " gpu ") != 8 {
+		t.Errorf("devices: exit code %d, standard error %q", o.code, o.err)
+	}
+	execute(t, here, "once").want(t, 0, why, "\nDCGM_FI_DEV_GPU_TEMP{")
+	for _, command := range []string{"devices", "once"} { // one that was named is not replaced
+		if o := execute(t, here, command, "--url="+closed.URL); o.code != 1 || o.err != why+"\n" || o.out != "" {
+			t.Errorf("%s --url: exit code %d, output %q, standard error %q", command, o.code, o.out, o.err)
+		}
+	}
+
+	// Another program at the port, or an exporter without the API.
+	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte("an older page\n")) // the client sees it
+	}))
+	defer older.Close()
+	here = simulatedEnvironment(strings.TrimPrefix(older.URL, "http://"))
+	execute(t, here, "once").want(t, 0, "it has no JSON API", ": read the devices themselves\n", "\nDCGM_FI_DEV_GPU_TEMP{")
+	execute(t, nil, "once", "--url="+older.URL).want(t, 0, "an older page\n")
+	execute(t, nil, "devices", "--url="+older.URL).want(t, 1, "it has no JSON API")
+
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"devices":[]}`)) }))
+	defer none.Close()
+	execute(t, nil, "devices", "--url="+none.URL).want(t, 1, "no device found")
+	execute(t, nil, "once", "--url="+none.URL).want(t, 1, "no device found")
+	execute(t, nil, "devices", "--url=ftp://x").want(t, 1, "write http://HOST:PORT")
+}
+
+func TestAskedWithTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(answering())
+	s.StartTLS()
+	defer s.Close()
+	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	execute(t, nil, "devices", "--url="+s.URL).want(t, 1, "certificate is not trusted")
+	execute(t, nil, "devices", "--url="+s.URL, "--ca-file="+ca).want(t, 0, "GPU-1")
+	execute(t, nil, "devices", "--url="+s.URL, "--insecure").want(t, 0, "GPU-1")
+	execute(t, nil, "devices", "--url="+s.URL, "--ca-file="+tempFile(t, "bad.pem", "x")).want(t, 1, "has no certificate in PEM")
+	execute(t, nil, "devices", "--url="+s.URL, "--ca-file=/does/not/exist").want(t, 1, "--ca-file", "/does/not/exist")
+}
+
+func TestLocalURL(t *testing.T) {
+	for address, want := range map[string]string{
+		":9400": "http://localhost:9400", "0.0.0.0:9400": "http://localhost:9400", "[::]:9400": "http://localhost:9400",
+		"10.0.0.1:1": "http://10.0.0.1:1", "[fe80::1]:80": "http://[fe80::1]:80", "node:9400": "http://node:9400", "127.0.0.1:0": "",
+	} {
+		if got := localURL(address); got != want {
+			t.Errorf("localURL(%q) = %q, want %q", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Callers branch on these.
+var (
+	// ErrNoAnswer means that nothing at the address answers HTTP requests in time.
+	ErrNoAnswer = errors.New("no exporter answers")
+	// ErrNoAPI means that what answers does not have this API: an older exporter, one
+	// that has it switched off, or another program.
+	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
+)
+
+const (
+	dialTimeout      = 3 * time.Second
+	answerTimeout    = 15 * time.Second // from the request to the last byte of an answer
+	streamSilence    = time.Minute      // between two parts of a stream; the exporter sends comments in between
+	maxReceived      = 64 << 20         // bytes of JSON
+	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
+	maxEventReceived = 16 << 20         // bytes of an event of a stream
+	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
+)
+
+// A Client asks one exporter. Its methods may be called from any goroutine.
+type Client struct {
+	base  *url.URL // without user and password
+	user  *url.Userinfo
+	agent string
+	http  *http.Client
+}
+
+// ClientOptions are what the address does not say.
+type ClientOptions struct {
+	TLS       *tls.Config // nil: the system's certificate authorities
+	UserAgent string      // "warpgauge/VERSION"
+}
+
+// NewClient takes http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ in front of
+// the host for basic auth, and HOST:PORT, which means http. A path in front of the
+// exporter's own stays, and /metrics at the end is left out.
+func NewClient(address string, o ClientOptions) (*Client, error) {
+	text := address
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil { // its text may have a password
+		return nil, errors.New("the exporter's address is not a URL: write http://HOST:PORT or https://HOST:PORT")
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("the exporter's address is %q: write http://HOST:PORT or https://HOST:PORT", u.Redacted())
+	}
+	if u.Hostname() == "" {
+		u.Host = "localhost" + u.Host
+	}
+	user := u.User
+	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/metrics")}
+	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
+		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:   o.TLS,
+		ForceAttemptHTTP2: true,
+		IdleConnTimeout:   time.Minute,
+	}}}, nil
+}
+
+// URL is the address without user and password, for people.
+func (c *Client) URL() string { return c.base.String() }
+
+// Devices asks for all devices and collectors.
+func (c *Client) Devices(ctx context.Context) (*Devices, error) {
+	return ask[Devices](ctx, c, "devices", nil)
+}
+
+// Fields asks for the fields of some devices, all if there are none, whose names match
+// one of the patterns, all if there are none.
+func (c *Client) Fields(ctx context.Context, devices, patterns []string) (*Fields, error) {
+	return ask[Fields](ctx, c, "fields", url.Values{"device": devices, "field": patterns})
+}
+
+// Health asks for the verdict on each device.
+func (c *Client) Health(ctx context.Context) (*Health, error) {
+	return ask[Health](ctx, c, "health", nil)
+}
+
+// List asks for the field list in service.
+func (c *Client) List(ctx context.Context) (*List, error) {
+	return ask[List](ctx, c, "list", nil)
+}
+
+// Events asks for at most limit events since a time. Zero is without a limit.
+func (c *Client) Events(ctx context.Context, since time.Time, limit int) (*Events, error) {
+	q := url.Values{}
+	setTime(q, "since", since)
+	setNumber(q, "limit", limit)
+	return ask[Events](ctx, c, "events", q)
+}
+
+// SamplesQuery says which samples Samples asks for. Times that are zero are those of
+// the exporter: as far back as it has them, and now. Without Points it asks for every sample.
+type SamplesQuery struct {
+	Device, Field string
+	Since, Until  time.Time
+	Points        int
+}
+
+// Samples asks for what was sampled of a device's field.
+func (c *Client) Samples(ctx context.Context, s SamplesQuery) (*Samples, error) {
+	q := url.Values{"device": {s.Device}, "field": {s.Field}}
+	setTime(q, "since", s.Since)
+	setTime(q, "until", s.Until)
+	setNumber(q, "points", s.Points)
+	return ask[Samples](ctx, c, "samples", q)
+}
+
+func setTime(q url.Values, name string, t time.Time) {
+	if !t.IsZero() {
+		q.Set(name, t.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func setNumber(q url.Values, name string, n int) {
+	if n > 0 {
+		q.Set(name, strconv.Itoa(n))
+	}
+}
+
+// Page copies /metrics to w, in the first of the formats that the exporter has. accept is as in HTTP.
+func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := c.get(ctx, "metrics", nil, accept)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	n, err := io.Copy(w, io.LimitReader(body, maxPageReceived+1))
+	if n > maxPageReceived {
+		err = fmt.Errorf("more than %d MiB", maxPageReceived>>20)
+	}
+	if err != nil {
+		return c.errorf("read /metrics: %w", err)
+	}
+	return nil
+}
+
+// ask asks for /api/v1/NAME.
+func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := c.get(ctx, "api/v1/"+name, q, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	out := new(T)
+	limited := &io.LimitedReader{R: body, N: maxReceived + 1}
+	err = json.NewDecoder(limited).Decode(out)
+	if limited.N == 0 {
+		err = fmt.Errorf("more than %d MiB", maxReceived>>20)
+	}
+	if err != nil {
+		return nil, c.errorf("read /api/v1/%s: %w", name, err)
+	}
+	return out, nil
+}
+
+// StreamQuery says what Stream asks for: as Fields, and how often rows come. No interval
+// is the exporter's.
+type StreamQuery struct {
+	Devices, Patterns []string
+	Interval          time.Duration
+}
+
+// Stream calls f for each event until ctx ends, f returns an error, which it returns, or
+// the exporter ends it. An event is a *StreamColumns, *StreamRows, *Device or *Event.
+func (c *Client) Stream(ctx context.Context, s StreamQuery, f func(event any) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := streamSilence + 2*s.Interval
+	watch := time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing came for %v", limit)) })
+	defer watch.Stop()
+	q := url.Values{"device": s.Devices, "field": s.Patterns}
+	if s.Interval > 0 {
+		q.Set("interval", strconv.FormatFloat(s.Interval.Seconds(), 'f', -1, 64))
+	}
+	body, err := c.get(ctx, "api/v1/stream", q, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	var kind string
+	var data []byte
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxEventReceived)
+	for lines.Scan() {
+		watch.Reset(limit)
+		line := lines.Bytes()
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		value = bytes.TrimPrefix(value, []byte{' '})
+		switch {
+		case len(line) == 0:
+			if len(data) > 0 {
+				if err := c.event(kind, data, f); err != nil {
+					return err
+				}
+			}
+			kind, data = "", data[:0]
+		case string(name) == "event":
+			kind = string(value)
+		case string(name) == "data" && len(data)+len(value) > maxEventReceived:
+			return c.errorf("an event of the stream has more than %d MiB", maxEventReceived>>20)
+		case string(name) == "data":
+			data = append(append(data, value...), '\n')
+		}
+	}
+	err = lines.Err()
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil:
+		err = io.ErrUnexpectedEOF
+	}
+	return c.errorf("the stream has ended: %w", err)
+}
+
+// event calls f with an event of a stream, unless it is of a kind that this version does not know.
+func (c *Client) event(kind string, data []byte, f func(any) error) error {
+	var v any
+	switch kind {
+	case "columns":
+		v = new(StreamColumns)
+	case "rows":
+		v = new(StreamRows)
+	case "devices":
+		v = new(Device)
+	case "event":
+		v = new(Event)
+	default:
+		return nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return c.errorf("read an event %q of the stream: %w", kind, err)
+	}
+	return f(v)
+}
+
+// get returns the body of an answer with code 200, or why there is none.
+func (c *Client) get(ctx context.Context, path string, q url.Values, accept string) (io.ReadCloser, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("User-Agent", c.agent)
+	if c.user != nil {
+		password, _ := c.user.Password()
+		req.SetBasicAuth(c.user.Username(), password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unanswered(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	return nil, c.refused(resp)
+}
+
+// unanswered says in few words why there is no answer.
+func (c *Client) unanswered(ctx context.Context, err error) error {
+	var wrapped *url.Error // its text repeats the address
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	var untrusted *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &untrusted):
+		return c.errorf("its certificate is not trusted: %w", untrusted.Err)
+	case c.base.Scheme == "https" && strings.Contains(err.Error(), "server gave HTTP response"):
+		return c.errorf("it does not use TLS: write http:// in place of https://")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
+		err = errors.New("it takes too long")
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.As(err, &dns):
+		err = fmt.Errorf("host %q: %s", dns.Name, dns.Err)
+	case errors.As(err, &errno):
+		err = errno
+	}
+	return fmt.Errorf("%w at %s: %w", ErrNoAnswer, c.base, err)
+}
+
+// refused makes an error of an answer that is one.
+func (c *Client) refused(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorReceived)) // what came says enough
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var p Problem
+	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {
+		if p.Detail == "" {
+			p.Detail = p.Title
+		}
+		return c.errorf("%s (%s)", p.Detail, resp.Status)
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		return c.errorf("it wants a user name and a password: write %s://USER:PASSWORD@%s", c.base.Scheme, c.base.Host)
+	case http.StatusNotFound:
+		return c.errorf("%w", ErrNoAPI)
+	case http.StatusBadRequest:
+		if c.base.Scheme == "http" && bytes.Contains(text, []byte("HTTPS server")) {
+			return c.errorf("it uses TLS: write https:// in place of http://")
+		}
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if line == "" || !strings.HasPrefix(kind, "text/plain") {
+		return c.errorf("it answers %s", resp.Status)
+	}
+	return c.errorf("%s (%s)", line, resp.Status)
+}
+
+// errorf names the exporter.
+func (c *Client) errorf(format string, args ...any) error {
+	return fmt.Errorf("exporter at %s: "+format, append([]any{c.base}, args...)...)
+}

@@ -1,0 +1,268 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// exporter starts an exporter that answers with f, and returns a client of it.
+func exporter(t *testing.T, f http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return newTestClient(t, s.URL)
+}
+
+func newTestClient(t *testing.T, address string) *Client {
+	t.Helper()
+	c, err := NewClient(address, ClientOptions{UserAgent: "warpgauge/test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+func TestClientAddress(t *testing.T) {
+	for _, tt := range []struct{ address, want string }{
+		{"localhost:9400", "http://localhost:9400"},
+		{":9400", "http://localhost:9400"},
+		{"http://node/", "http://node"},
+		{"https://node:9400/metrics", "https://node:9400"},
+		{"https://u:secret@proxy/gpus/metrics", "https://proxy/gpus"},
+		{"[::1]:9400", "http://[::1]:9400"},
+	} {
+		if got := newTestClient(t, tt.address).URL(); got != tt.want {
+			t.Errorf("NewClient(%q) has URL %s, want %s", tt.address, got, tt.want)
+		}
+	}
+	for _, address := range []string{"ftp://node", "http://", "http://u:secret@no de:x"} {
+		_, err := NewClient(address, ClientOptions{})
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "http://HOST:PORT") {
+			t.Errorf("NewClient(%q): error %v, want one that says what to write, without the password", address, err)
+		}
+	}
+}
+
+// TestClientAsks compares what is asked for, and that what is answered arrives whole.
+func TestClientAsks(t *testing.T) {
+	value, code, at := 42.5, 79, time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+	answers := map[string]any{
+		"/api/v1/devices": &Devices{Time: at, Hostname: "node-1", Devices: []Device{{ID: "GPU-1", Kind: "gpu", State: "up"}}},
+		"/api/v1/fields":  &Fields{Time: at, Devices: []DeviceFields{{ID: "GPU-1", Fields: []Field{{Name: "A", Value: &value}, {Name: "B", Absent: &Absence{Reason: "blank"}}}}}},
+		"/api/v1/health":  &Health{Time: at, State: "ok", Ready: true, Devices: []DeviceHealth{{ID: "GPU-1", State: "ok"}}},
+		"/api/v1/list":    &List{Source: "built in", Applied: at, Fields: []ListField{{Name: "A", Type: "gauge"}}},
+		"/api/v1/events":  &Events{Events: []Event{{Time: at, Kind: "xid", Code: &code, Bad: true}}},
+		"/api/v1/samples": &Samples{Device: "GPU-1", Field: "A", Series: []SampledSeries{{Times: []int64{1, 2}, Values: []*float64{&value, nil}}}},
+	}
+	var asked url.Values
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Query()
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p:1" {
+			t.Errorf("user %q, password %q, want those of the address", user, password)
+		}
+		if got := r.Header.Get("User-Agent"); got != "warpgauge/test" {
+			t.Errorf("User-Agent %q", got)
+		}
+		if err := json.NewEncoder(w).Encode(answers[r.URL.Path]); err != nil {
+			t.Error(err)
+		}
+	})
+	c.user = url.UserPassword("u", "p:1")
+	ctx := t.Context()
+	check := func(path string, got any, err error, query string) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			return
+		}
+		if diff := cmp.Diff(answers[path], got); diff != "" {
+			t.Errorf("%s differs (-want +got):\n%s", path, diff)
+		}
+		if got := asked.Encode(); got != query {
+			t.Errorf("%s was asked with %q, want %q", path, got, query)
+		}
+	}
+	devices, err := c.Devices(ctx)
+	check("/api/v1/devices", devices, err, "")
+	fields, err := c.Fields(ctx, []string{"GPU-1", "GPU-2"}, []string{"DCGM_*"})
+	check("/api/v1/fields", fields, err, "device=GPU-1&device=GPU-2&field=DCGM_%2A")
+	health, err := c.Health(ctx)
+	check("/api/v1/health", health, err, "")
+	list, err := c.List(ctx)
+	check("/api/v1/list", list, err, "")
+	events, err := c.Events(ctx, at, 10)
+	check("/api/v1/events", events, err, "limit=10&since=2026-11-22T17%3A00%3A00Z")
+	samples, err := c.Samples(ctx, SamplesQuery{Device: "GPU-1", Field: "A", Since: at, Points: 100})
+	check("/api/v1/samples", samples, err, "device=GPU-1&field=A&points=100&since=2026-11-22T17%3A00%3A00Z")
+}
+
+func TestClientPage(t *testing.T) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept")) //nolint:errcheck // the test sees it
+	})
+	var page strings.Builder
+	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {
+		t.Errorf("Page wrote %q, error %v", &page, err)
+	}
+}
+
+func TestClientErrors(t *testing.T) {
+	answer := func(code int, kind, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(text)) // the client may have left
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   string
+		is     error
+	}{
+		{"problem", answer(400, "application/problem+json", `{"title":"Bad Request","status":400,"detail":"since is \"x\": write a time"}`), `since is "x": write a time (400 Bad Request)`, nil},
+		{"problem without detail", answer(503, "application/problem+json; charset=utf-8", `{"title":"Service Unavailable"}`), "Service Unavailable (503", nil},
+		{"unknown device", answer(404, "application/problem+json", `{"title":"Not Found","detail":"no device \"x\""}`), `no device "x" (404 Not Found)`, nil},
+		{"older exporter", answer(404, "text/plain; charset=utf-8", "404 page not found\n"), "no JSON API", ErrNoAPI},
+		{"login", answer(401, "text/plain", "Unauthorized\n"), "it wants a user name and a password: write http://USER:PASSWORD@127.0.0.1", nil},
+		{"busy", answer(503, "text/plain", "too many requests\nmore\n"), "too many requests (503 Service Unavailable)", nil},
+		{"page of a proxy", answer(502, "text/html", "<html>"), "it answers 502 Bad Gateway", nil},
+		{"no JSON", answer(200, "text/html", "<html>"), "read /api/v1/devices: invalid character '<'", nil},
+		{"cut off", answer(200, "application/json", `{"hostname":"n`), "read /api/v1/devices: unexpected EOF", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := exporter(t, tt.answer)
+			_, err := c.Devices(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "exporter at http://127.0.0.1:") {
+				t.Errorf("got error %v, want %q", err, tt.want)
+			}
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("error %v is not %v", err, tt.is)
+			}
+		})
+	}
+}
+
+func TestClientEndlessAnswer(t *testing.T) {
+	c := exporter(t, func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := w.Write([]byte(`{"hostname":"`)); err != nil {
+			return
+		}
+		for text := []byte(strings.Repeat("x", 1<<20)); ; {
+			if _, err := w.Write(text); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := c.Devices(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestClientNoAnswer(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	_, err := newTestClient(t, closed.URL).Devices(t.Context())
+	if want := "no exporter answers at " + closed.URL + ": connection refused"; !errors.Is(err, ErrNoAnswer) || err.Error() != want {
+		t.Errorf("a closed port: error %v, want %s", err, want)
+	}
+
+	left := make(chan struct{})
+	defer close(left)
+	silent := exporter(t, func(http.ResponseWriter, *http.Request) { <-left })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := silent.Devices(ctx); !errors.Is(err, ErrNoAnswer) || !strings.HasSuffix(err.Error(), "it takes too long") {
+		t.Errorf("a silent server: error %v", err)
+	}
+}
+
+func TestClientTLS(t *testing.T) {
+	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"hostname":"n"}`)) })
+	s := httptest.NewUnstartedServer(f)
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	defer s.Close()
+	for _, tt := range []struct{ address, want string }{
+		{s.URL, "its certificate is not trusted"},
+		{strings.Replace(s.URL, "https", "http", 1), "it uses TLS: write https://"},
+	} {
+		if _, err := newTestClient(t, tt.address).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", tt.address, err, tt.want)
+		}
+	}
+	c, err := NewClient(s.URL, ClientOptions{TLS: s.Client().Transport.(*http.Transport).TLSClientConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Devices(t.Context()); err != nil || d.Hostname != "n" {
+		t.Errorf("with its certificate: %v, error %v", d, err)
+	}
+	c.http.CloseIdleConnections()
+	plain := httptest.NewServer(f)
+	defer plain.Close()
+	if _, err := newTestClient(t, strings.Replace(plain.URL, "http", "https", 1)).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), "it does not use TLS") {
+		t.Errorf("https to a plain server: error %v", err)
+	}
+}
+
+func TestClientStream(t *testing.T) {
+	value := 1.5
+	var asked string
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.RawQuery
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte(": hello\n\nevent: columns\ndata: {\"columns\":[{\"device\":\"GPU-1\",\"field\":\"A\"}]}\n\n" +
+			"event: rows\r\ndata: {\"rows\":\r\ndata: [{\"t\":7,\"first\":0,\"v\":[1.5,null]}]}\r\n\r\n" +
+			"event: news\ndata: of a later version\n\n" +
+			"event: devices\ndata: {\"id\":\"GPU-1\",\"state\":\"lost\"}\n\nid: 1\nevent: event\ndata: {\"kind\":\"xid\"}\n\nevent: rows\ndata: {"))
+	})
+	var got []any
+	err := c.Stream(t.Context(), StreamQuery{Patterns: []string{"A"}, Interval: 500 * time.Millisecond}, func(v any) error {
+		got = append(got, v)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "the stream has ended: unexpected EOF") {
+		t.Errorf("end of the stream: error %v", err)
+	}
+	want := []any{
+		&StreamColumns{Columns: []StreamColumn{{Device: "GPU-1", Field: "A"}}},
+		&StreamRows{Rows: []StreamRow{{Time: 7, Values: []*float64{&value, nil}}}},
+		&Device{ID: "GPU-1", State: "lost"},
+		&Event{Kind: "xid"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events differ (-want +got):\n%s", diff)
+	}
+	if asked != "field=A&interval=0.5" {
+		t.Errorf("asked with %q", asked)
+	}
+	stop := errors.New("stop")
+	if err := c.Stream(t.Context(), StreamQuery{}, func(any) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("f's error: got %v", err)
+	}
+}
+
+func TestClientStreamEnds(t *testing.T) {
+	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("event: event\ndata: {}\n\n"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := c.Stream(ctx, StreamQuery{}, func(any) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: error %v", err)
+	}
+}

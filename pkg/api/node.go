@@ -1,0 +1,260 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// node is what is known at one time: the devices of all collectors, each once.
+type node struct {
+	now        time.Time
+	view       *view.View
+	collectors []session.CollectorStatus
+	devices    []device
+	byID       map[string]int // in devices
+}
+
+// device is a device with what supplies its values.
+type device struct {
+	*session.DeviceStatus
+	collector *session.CollectorStatus
+	source    *view.Source // nil: none is on the board
+	index     int          // in source.Devices
+}
+
+// rank says which of two collectors' words on a device count: that of the one which
+// supplies values, of these the one for which it is up.
+func (d *device) rank() int {
+	rank := 0
+	if d.source != nil {
+		rank += 2
+	}
+	if d.State == session.Up {
+		rank++
+	}
+	return rank
+}
+
+func (a *API) node() *node {
+	n := &node{now: a.o.Now(), view: a.o.View(), collectors: a.o.Status(), byID: map[string]int{}}
+	type place struct{ source, index int }
+	type key struct{ collector, id string }
+	places := map[key]place{}
+	for i, s := range n.view.Sources {
+		for j := range s.Devices {
+			k := key{s.Collector, s.Devices[j].ID}
+			if _, taken := places[k]; !taken {
+				places[k] = place{i, j}
+			}
+		}
+	}
+	for i := range n.collectors {
+		c := &n.collectors[i]
+		for j := range c.Devices {
+			d := device{DeviceStatus: &c.Devices[j], collector: c}
+			if at, shown := places[key{c.Name, d.Device.ID}]; shown {
+				d.source, d.index = n.view.Sources[at.source], at.index
+			}
+			at, known := n.byID[d.Device.ID]
+			switch {
+			case !known:
+				n.byID[d.Device.ID] = len(n.devices)
+				n.devices = append(n.devices, d)
+			case d.rank() > n.devices[at].rank():
+				n.devices[at] = d
+			}
+		}
+	}
+	return n
+}
+
+// devices makes the answer of /api/v1/devices.
+func (a *API) devices() *Devices {
+	n := a.node()
+	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+	for i := range n.collectors {
+		c := &n.collectors[i]
+		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
+	}
+	for i := range n.devices {
+		d := a.device(&n.devices[i])
+		out.Simulated = out.Simulated || d.Simulated
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// simulated reports whether a device is invented: simulated GPUs say so in their model.
+func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
+
+func (a *API) device(d *device) Device {
+	dev := &d.Device
+	out := Device{
+		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.collector.Name,
+		State: d.State.String(), Cause: string(d.Cause), Reason: d.Reason,
+		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
+		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
+	}
+	if since, seen := a.o.Events.since(d.collector.Name, dev.ID, d.State); seen {
+		out.Since = known(since)
+	}
+	if d.source != nil {
+		out.Interval = d.source.IntervalOf(d.index).Seconds()
+	}
+	if dev.Level == field.Link { // of 36 links each would repeat its GPU
+		return out
+	}
+	out.UUID, out.PCIBusID, out.Node, out.Model = dev.UUID, dev.PCIBusID, dev.Node, dev.Model
+	if i := dev.Instance; i != (collector.Instance{}) {
+		out.Instance = &Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
+	}
+	out.Users, out.Processes = a.o.Users(dev), a.o.Processes(dev)
+	return out
+}
+
+// health makes the answer of /api/v1/health.
+func (a *API) health() *Health {
+	n := a.node()
+	out := &Health{Time: timeOf(n.now), Reasons: a.o.NotReady(), Devices: []DeviceHealth{}}
+	out.Ready = len(out.Reasons) == 0
+	rows := newRows()
+	worst := -1
+	for i := range n.devices {
+		d := &n.devices[i]
+		if d.Device.Level == field.Link || d.Device.Level == field.Core {
+			continue
+		}
+		h := DeviceHealth{ID: d.Device.ID, GPU: d.Device.GPU}
+		level, reason := a.verdict(d, rows)
+		h.State, h.Reason = verdicts[level], reason
+		if since, seen := a.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
+			h.Since = known(since)
+		}
+		worst = max(worst, level)
+		out.Devices = append(out.Devices, h)
+	}
+	out.State = verdicts[max(worst, 0)]
+	if worst < 0 {
+		out.State = verdicts[unknownHealth]
+	}
+	return out
+}
+
+// Verdicts on a device, the worst last: what is not known can be anything but good.
+const (
+	okHealth = iota
+	unknownHealth
+	degradedHealth
+	failedHealth
+)
+
+var verdicts = [...]string{"ok", "unknown", "degraded", "failed"}
+
+// Readings that say something of a device's health.
+const (
+	rowRemapFailure field.ID = 395 // 1: a row of memory could not be replaced
+	rowRemapPending field.ID = 396 // 1: a row is replaced at the next reset
+)
+
+// verdict judges by the device's state, and by those readings of the list that say something
+// of its health.
+func (a *API) verdict(d *device, rows *rows) (level int, reason string) {
+	text := cmp.Or(d.Reason, string(d.Cause))
+	switch d.State {
+	case session.Lost, session.Absent:
+		return failedHealth, cmp.Or(text, d.State.String())
+	case session.Stalled, session.Released:
+		return unknownHealth, cmp.Or(text, d.State.String())
+	}
+	if d.source == nil {
+		return unknownHealth, "no values yet"
+	}
+	row := rows.of(d.source)
+	if row == nil {
+		return unknownHealth, "no values yet"
+	}
+	note := func(l int, text string) {
+		if l > level {
+			level, reason = l, text
+		}
+	}
+	for i := range d.source.Columns {
+		c := &d.source.Columns[i]
+		v := row.Cells[i]
+		if c.Device != d.index || !(v > 0) {
+			continue
+		}
+		switch c.Field {
+		case field.GPUHealth:
+			of := "a health watch"
+			for _, l := range c.Labels {
+				if l.Name == "health_watch" {
+					of = "health watch " + l.Value
+				}
+			}
+			if v >= 20 {
+				note(failedHealth, of+" reports a failure")
+			} else {
+				note(degradedHealth, of+" reports a warning")
+			}
+		case rowRemapFailure:
+			note(failedHealth, "a row of its memory could not be remapped")
+		case rowRemapPending:
+			note(degradedHealth, "a row of its memory is to be remapped: reset the GPU when it is free")
+		}
+	}
+	return level, reason
+}
+
+// list makes the answer of /api/v1/list.
+func (a *API) list() (*List, error) {
+	if a.o.List == nil || a.o.Fields == nil {
+		return nil, &Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
+	}
+	out := a.o.List()
+	list := a.o.Fields()
+	out.Fields = make([]ListField, 0, len(list.Fields))
+	intervals := a.intervals(list)
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		l := ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
+		if f.Type != field.Label {
+			l.Metric = f.Name
+		}
+		out.Fields = append(out.Fields, l)
+	}
+	return &out, nil
+}
+
+// timeOf is a time as answers have it.
+func timeOf(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// known is a time of an answer; nil if it is zero.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = timeOf(t)
+	return &t
+}
+
+// pairs are labels as answers have them.
+func pairs(in []collector.Label) map[string]string {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for _, l := range in {
+		if l.Value != "" {
+			out[l.Name] = l.Value
+		}
+	}
+	return out
+}

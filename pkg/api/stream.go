@@ -1,0 +1,519 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// Bounds of streams.
+const (
+	maxStreams      = 128
+	maxFeeds        = 32 // streams that ask for different things
+	maxColumns      = 20_000
+	maxPart         = 1 << 20 // bytes of rows after which another part begins
+	maxUnsent       = 4 << 20 // bytes that wait for one client
+	unsentParts     = 64      // parts that do
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = 10 * time.Second // which a ring of 10 ms ticks holds
+	defaultInterval = time.Second
+	lastTimeout     = time.Second     // for saying why a stream ends
+	heartbeat       = 5 * time.Second // a comment is sent if there was nothing else for so long
+	devicesInterval = time.Second
+)
+
+// streams are the clients of /api/v1/stream. Those that ask for the same share a feed: what
+// they get is read and encoded once. Without clients nothing runs.
+type streams struct {
+	api *API
+
+	mu     sync.Mutex
+	feeds  map[string]*feed // by what is asked for
+	open   int
+	closed bool
+}
+
+// client is one of them. Its handler sends what is in parts.
+type client struct {
+	parts  chan []byte
+	unsent atomic.Int64  // bytes in parts
+	over   chan struct{} // closed when it is to end
+	why    string        // set before that
+}
+
+// serveStream sends events until the client leaves, is too slow, or the server stops.
+func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) error {
+	interval, err := intervalOf(q)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return nil
+	}
+	c, leave, err := a.streams.join(r.Context(), q, interval)
+	if err != nil {
+		return err
+	}
+	defer leave()
+
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Time{}) // else the request ends with the server's read timeout; a recorder has none
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold rows back
+	for {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-c.over:
+			_ = rc.SetWriteDeadline(time.Now().Add(lastTimeout)) // as above
+			p := busy(c.why)
+			p.complete()
+			_, _ = w.Write(appendEvent(nil, "problem", p)) //nolint:gosec // as below; an error says that it is too slow for this, too
+			return nil
+		case part := <-c.parts:
+			c.unsent.Add(-int64(len(part)))
+			_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
+			if _, err := w.Write(part); err != nil {             //nolint:gosec // an event stream under nosniff
+				return nil //nolint:nilerr // the client has gone or is too slow
+			}
+			if err := rc.Flush(); err != nil {
+				return nil //nolint:nilerr // as above
+			}
+		}
+	}
+}
+
+func intervalOf(q *query) (time.Duration, error) {
+	text, err := q.one("interval")
+	if text == "" {
+		return defaultInterval, err
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds >= minInterval.Seconds() && seconds <= maxInterval.Seconds()) {
+		return 0, badQuery("interval is %q: write seconds from %v to %v", text, minInterval.Seconds(), maxInterval.Seconds())
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// join adds a client. leave has to be called when it has gone.
+func (s *streams) join(ctx context.Context, q *query, interval time.Duration) (c *client, leave func(), err error) {
+	end, err := s.api.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := feedKey(q, interval)
+	f := s.feeds[key]
+	switch {
+	case s.closed:
+		return nil, nil, busy("the exporter is shutting down")
+	case s.open == maxStreams:
+		return nil, nil, busy(fmt.Sprintf("there are %d streams already: close one, or ask for /api/v1/samples from time to time", maxStreams))
+	case f != nil && f.isOver():
+		return nil, nil, busy("the stream of this query is ending: ask again in a second")
+	case f == nil && len(s.feeds) == maxFeeds:
+		return nil, nil, busy(fmt.Sprintf("there are streams of %d different queries already: close one, or ask for the same devices, fields and interval as another", maxFeeds))
+	case f == nil:
+		if f, err = s.newFeed(q, interval); err != nil {
+			return nil, nil, err
+		}
+		s.feeds[key] = f
+	}
+	s.open++
+	c = f.add()
+	return c, func() { s.leave(key, f, c) }, nil
+}
+
+// feedKey is the same for queries that ask for the same.
+func feedKey(q *query, interval time.Duration) string {
+	sorted := func(name string) []string { return slices.Compact(slices.Sorted(slices.Values(q.Values[name]))) }
+	return fmt.Sprintf("%d %q %q", interval, sorted("device"), sorted("field"))
+}
+
+func (s *streams) leave(key string, f *feed, c *client) {
+	s.mu.Lock()
+	s.open--
+	last := f.remove(c)
+	if last {
+		delete(s.feeds, key)
+	}
+	s.mu.Unlock()
+	if last {
+		f.cancel()
+		<-f.done
+	}
+}
+
+// close ends all streams and lets none begin.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, f := range s.feeds {
+		f.end("the exporter is shutting down")
+	}
+}
+
+// feed makes what its clients get.
+type feed struct {
+	api      *API
+	chosen   *chosen
+	interval time.Duration
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when run has returned
+
+	mu      sync.Mutex
+	over    bool
+	clients map[*client]bool // false: it is to end
+	columns []byte           // the last event "columns", with which each client begins
+
+	// Of run, and of newFeed before it.
+	view     *view.View
+	shown    []StreamColumn
+	taps     []*streamTap
+	newest   map[string]int64  // by device: time of the last row from a source that has left, ns
+	devices  map[string][]byte // by id: what was sent last
+	compared time.Time         // when devices were compared
+	event    uint64            // number of the last event
+	sent     time.Time         // the last part
+	row      ring.Row
+}
+
+// streamTap follows the ring of one source.
+type streamTap struct {
+	source *view.Source
+	rows   *ring.Follower
+	first  int // in shown
+	cells  []streamCell
+	stamps []int64 // by device, of the last row
+	begin  int64   // rows up to this time came from another source, ns
+	last   int64   // time of the last row, ns
+}
+
+type streamCell struct {
+	cell, device int
+	scale        field.Scale
+}
+
+func (s *streams) newFeed(q *query, interval time.Duration) (*feed, error) {
+	n := s.api.node()
+	c, err := n.choose(q)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &feed{
+		api: s.api, chosen: c, interval: interval, cancel: cancel, done: make(chan struct{}), clients: map[*client]bool{},
+		newest: map[string]int64{}, devices: map[string][]byte{}, event: s.api.o.Events.Last(), sent: time.Now(),
+	}
+	if err := f.bind(n); err != nil {
+		cancel()
+		return nil, err
+	}
+	for _, t := range f.taps {
+		t.rows.Skip()
+	}
+	f.compare(nil, n)
+	go f.run(ctx)
+	return f, nil
+}
+
+func (f *feed) add() *client {
+	c := &client{parts: make(chan []byte, unsentParts), over: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clients[c] = true
+	c.parts <- f.columns
+	c.unsent.Add(int64(len(f.columns)))
+	return c
+}
+
+// remove reports whether it was the last one.
+func (f *feed) remove(c *client) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.clients, c)
+	return len(f.clients) == 0
+}
+
+// end ends all clients and lets none join.
+func (f *feed) end(why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	for c := range f.clients {
+		f.endLocked(c, why)
+	}
+}
+
+func (f *feed) endLocked(c *client, why string) {
+	if f.clients[c] {
+		f.clients[c], c.why = false, why
+		close(c.over)
+	}
+}
+
+func (f *feed) isOver() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
+}
+
+// send gives a part to each client. One that has too much before it is ended.
+func (f *feed) send(part []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c, open := range f.clients {
+		if !open {
+			continue
+		}
+		if c.unsent.Add(int64(len(part))) <= maxUnsent {
+			select {
+			case c.parts <- part:
+				continue
+			default:
+			}
+		}
+		f.endLocked(c, "the client does not read as fast as rows come: ask for fewer devices or fields")
+	}
+}
+
+// run makes a part in each interval until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	defer close(f.done)
+	tick := time.NewTicker(f.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for more := true; more; {
+			select {
+			case f.api.building <- struct{}{}: // the same turn as for answers
+			case <-ctx.Done():
+				return
+			}
+			var part []byte
+			var err error
+			part, more, err = f.next()
+			<-f.api.building
+			switch {
+			case err != nil:
+				f.end(err.Error())
+				return
+			case len(part) > 0:
+				f.sent = time.Now()
+				f.send(part)
+			case time.Since(f.sent) >= heartbeat:
+				f.sent = time.Now()
+				f.send([]byte(":\n\n"))
+			}
+		}
+	}
+}
+
+// next returns the events since the last call; more says that there are more rows than fit
+// into a part.
+func (f *feed) next() (part []byte, more bool, err error) {
+	now := f.api.o.Now()
+	due := now.Sub(f.compared) >= devicesInterval || now.Before(f.compared)
+	if v := f.api.o.View(); v != f.view || due {
+		n := f.api.node()
+		if n.view != f.view {
+			part, _ = f.rows(part) // the last ones of sources that leave
+			before := f.shown
+			if err := f.bind(n); err != nil {
+				return nil, false, err
+			}
+			if !slices.EqualFunc(before, f.shown, sameColumn) {
+				part = append(part, f.columns...)
+			}
+		}
+		part = f.compare(part, n)
+	}
+	part, more = f.rows(part)
+	for _, e := range f.api.o.Events.after(f.event) {
+		f.event = e.number
+		if e.Device == "" || f.chosen.device(e.Device) {
+			part = appendEvent(part, "event", e.Event)
+		}
+	}
+	return part, more, nil
+}
+
+func sameColumn(a, b StreamColumn) bool {
+	return a.Device == b.Device && a.Field == b.Field && a.Unit == b.Unit && fmt.Sprint(a.Labels) == fmt.Sprint(b.Labels)
+}
+
+// bind replaces the taps by those of a View. A ring that stays is read on from where it was.
+func (f *feed) bind(n *node) error {
+	old := map[*ring.Ring]*streamTap{}
+	if len(f.newest) > 2*len(n.devices) {
+		clear(f.newest)
+	}
+	for _, t := range f.taps {
+		old[t.source.Ring] = t
+		for i := range t.source.Devices {
+			f.newest[t.source.Devices[i].ID] = max(t.last, t.begin)
+		}
+	}
+	f.view, f.taps, f.shown = n.view, nil, []StreamColumn{}
+	chosen := map[*view.Source][]*device{}
+	for i := range n.devices {
+		if d := &n.devices[i]; d.source != nil && d.source.Ring != nil && f.chosen.device(d.Device.ID) {
+			chosen[d.source] = append(chosen[d.source], d)
+		}
+	}
+	for _, s := range n.view.Sources {
+		devices := chosen[s]
+		if len(devices) == 0 || s.Ring.Cells() != len(s.Columns) || s.Ring.Stamps() != len(s.Devices) {
+			continue
+		}
+		t := &streamTap{source: s, first: len(f.shown), stamps: make([]int64, len(s.Devices))}
+		if before := old[s.Ring]; before != nil {
+			t.rows, t.stamps, t.begin, t.last = before.rows, before.stamps, before.begin, before.last
+		} else {
+			t.rows, t.begin = s.Ring.Follow(), f.newest[s.Devices[0].ID]
+		}
+		if !f.tap(t, devices) {
+			return badQuery("more than %d series: ask for some with device= and field=", maxColumns)
+		}
+		if len(t.cells) > 0 {
+			f.taps = append(f.taps, t)
+		}
+	}
+	columns := appendEvent(nil, "columns", StreamColumns{f.shown})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.columns = columns
+	return nil
+}
+
+// tap adds the columns of a source. It reports false if there are too many.
+func (f *feed) tap(t *streamTap, devices []*device) bool {
+	sheet := f.api.newSheet(t.source, f.chosen)
+	for _, d := range devices {
+		for i := range sheet.fields {
+			field := &sheet.fields[i]
+			for _, at := range sheet.byDevice[d.index][field.Desc.ID] {
+				if len(f.shown) == maxColumns {
+					return false
+				}
+				f.shown = append(f.shown, StreamColumn{Device: d.Device.ID, Field: field.Name, Unit: field.form.Unit, Labels: pairs(t.source.Columns[at].Labels)})
+				t.cells = append(t.cells, streamCell{at, d.index, field.scale})
+			}
+		}
+	}
+	return true
+}
+
+// rows appends an event with the rows that are new; more says that some did not fit.
+func (f *feed) rows(to []byte) (out []byte, more bool) {
+	const head, tail = "event: rows\ndata: {\"rows\":[", "]}\n\n"
+	begin := len(to)
+	to = append(to, head...)
+	for _, t := range f.taps {
+		// A writer that is faster than us cannot keep us here.
+		for limit := 2 * t.source.Ring.Rows(); limit > 0 && len(to) < begin+maxPart && t.rows.Next(&f.row); limit-- {
+			if f.row.Time <= t.begin {
+				continue // another source had it
+			}
+			t.last = f.row.Time
+			if len(to) > begin+len(head) {
+				to = append(to, ',')
+			}
+			to = t.append(to, &f.row)
+		}
+	}
+	if len(to) == begin+len(head) {
+		return to[:begin], false
+	}
+	more = len(to) >= begin+maxPart
+	return append(to, tail...), more
+}
+
+// append appends a StreamRow. The cells of a device that was not sampled in the row are old.
+func (t *streamTap) append(to []byte, row *ring.Row) []byte {
+	to = append(to, `{"t":`...)
+	to = strconv.AppendInt(to, row.Time/int64(time.Millisecond), 10)
+	to = append(to, `,"first":`...)
+	to = strconv.AppendInt(to, int64(t.first), 10)
+	to = append(to, `,"v":[`...)
+	for i := range t.cells {
+		c := &t.cells[i]
+		if i > 0 {
+			to = append(to, ',')
+		}
+		v := c.scale.Of(row.Cells[c.cell])
+		if stamp := row.Stamps[c.device]; stamp == 0 || stamp == t.stamps[c.device] || math.IsNaN(v) || math.IsInf(v, 0) {
+			to = append(to, "null"...)
+			continue
+		}
+		to = strconv.AppendFloat(to, v, 'g', -1, 64)
+	}
+	copy(t.stamps, row.Stamps)
+	return append(to, "]}"...)
+}
+
+// compare appends an event for each device that has changed, times apart.
+func (f *feed) compare(to []byte, n *node) []byte {
+	first := f.compared.IsZero()
+	f.compared = n.now
+	if len(f.devices) > 2*len(n.devices) {
+		clear(f.devices)
+	}
+	for i := range n.devices {
+		d := &n.devices[i]
+		if !f.chosen.device(d.Device.ID) {
+			continue
+		}
+		now := f.api.device(d)
+		sampled := now.LastSample
+		now.LastSample = nil
+		text := encode(now)
+		if bytes.Equal(text, f.devices[now.ID]) {
+			continue
+		}
+		f.devices[now.ID] = text
+		if !first {
+			now.LastSample = sampled
+			to = appendEvent(to, "devices", now)
+		}
+	}
+	return to
+}
+
+// appendEvent appends a server-sent event.
+func appendEvent(to []byte, name string, data any) []byte {
+	to = append(to, "event: "+name+"\ndata: "...)
+	return append(append(to, encode(data)...), "\n\n"...)
+}
+
+// encode returns the JSON of a value of this package, which is one line.
+func encode(v any) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("api: encode: " + err.Error()) // what is no number is null
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}

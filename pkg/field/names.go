@@ -1,0 +1,137 @@
+package field
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names says under which of NVIDIA's names fields are shown. DCGM 4.7, and with it
+// dcgm-exporter 4.9, renamed many fields and changed the unit of some; the old names are
+// those of DCGM 4.6 and dcgm-exporter 4.8 and before.
+type Names string
+
+// The Names. Both is the name as written next to those of both generations.
+const (
+	NamesAsWritten Names = "as-written"
+	NamesOld       Names = "old"
+	NamesNew       Names = "new"
+	NamesBoth      Names = "both"
+)
+
+// ParseNames reads one of the Names.
+func ParseNames(s string) (Names, error) {
+	all := []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth}
+	if !slices.Contains(all, Names(s)) {
+		return "", fmt.Errorf("bad names %v; write as-written, old, new or both", quoted(s))
+	}
+	return Names(s), nil
+}
+
+// NewName returns the name that DCGM 4.7 has for the reading d, and by what the reading is
+// multiplied to be in the unit of that name. It is d's own name, and 1, if there is no
+// other.
+func (d *Descriptor) NewName() (name string, scale float64) {
+	if len(d.Scaled) > 0 {
+		s, _ := ByID(d.Scaled[0])
+		return s.Name, s.Factor
+	}
+	if d.Renamed != "" {
+		return d.Renamed, 1
+	}
+	return d.Name, 1
+}
+
+// Named returns the list with the names that are wanted: its lines' own Names, else those
+// given. A field with several names is there once for each; all show one reading (see
+// Readings). A name is shown once: a line that has it in the file goes before one that is
+// translated to it, and if that has another type, the translated line keeps the name that
+// the file has for it, which the problems say.
+//
+// Histograms keep their names: dcgm-exporter of no generation has any.
+func (l List) Named(wanted Names, file string) (List, []Problem) {
+	p := &problems{file: file}
+	shown := make([][]Field, len(l.Fields))
+	owners := map[string]int{} // of names: index of the line
+	for i := range l.Fields {
+		shown[i] = l.Fields[i].named(wanted)
+		if slices.ContainsFunc(shown[i], func(f Field) bool { return f.Name == l.Fields[i].Name }) {
+			owners[l.Fields[i].Name] = i
+		}
+	}
+	var out List
+	for i := range l.Fields {
+		written := l.Fields[i]
+		for _, f := range shown[i] {
+			o, taken := owners[f.Name]
+			if taken && o != i {
+				if l.Fields[o].Type == f.Type {
+					continue // the same series
+				}
+				p.warn(written.Line, 0, "field %v is not shown as %v, which line %d has with another type", quoted(written.Name), quoted(f.Name), l.Fields[o].Line)
+				if _, shown := owners[written.Name]; shown {
+					continue
+				}
+				f, f.Names = written, ""
+			}
+			owners[f.Name] = i
+			out.Fields = append(out.Fields, f)
+		}
+	}
+	return out, p.sorted()
+}
+
+// named returns the field under the names that are wanted.
+func (f Field) named(wanted Names) []Field {
+	if f.Names != "" {
+		wanted = f.Names
+	}
+	f.Names = ""
+	if f.Type == Histogram {
+		return []Field{f}
+	}
+	latest, scale := f.Desc.NewName()
+	was, is := f.as(f.Desc.Name, 1), f.as(latest, scale)
+	switch wanted {
+	case NamesOld:
+		return []Field{was}
+	case NamesNew:
+		return []Field{is}
+	case NamesBoth:
+		all := []Field{f}
+		for _, other := range []Field{was, is} {
+			if !slices.ContainsFunc(all, func(g Field) bool { return g.Name == other.Name }) {
+				all = append(all, other)
+			}
+		}
+		return all
+	}
+	return []Field{f}
+}
+
+// as returns the field under another name. Its help is that of the file unless the unit is
+// another one. A throughput that the file calls a counter, as NVIDIA's lists did, is a
+// gauge under the name that says what it is.
+func (f Field) as(name string, scale float64) Field {
+	if name == f.Name {
+		return f
+	}
+	if scale != f.Scale {
+		f.Help = f.Desc.Help + " (" + unitOf(f.Desc, scale) + ")"
+	}
+	if f.Type == Counter && strings.HasSuffix(name, "_PER_SECOND") {
+		f.Type = Gauge
+	}
+	f.Name, f.Scale = name, scale
+	return f
+}
+
+// unitOf is the unit of d's reading times scale.
+func unitOf(d *Descriptor, scale float64) string {
+	for _, id := range d.Scaled {
+		if s, ok := ByID(id); ok && s.Factor == scale {
+			return s.Unit
+		}
+	}
+	return d.Unit
+}

@@ -1,0 +1,254 @@
+package field
+
+import (
+	"encoding/csv"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// readFacts returns the rows of a file of testdata without its heading.
+func readFacts(t *testing.T, name string) [][]string {
+	t.Helper()
+	file, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r := csv.NewReader(file)
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows[1:]
+}
+
+func number(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestRenamedFields checks each line of NVIDIA's table: both names are the same field, and
+// are translated to each other.
+func TestRenamedFields(t *testing.T) {
+	inBaseUnits := map[ID]bool{} // DCGM 4.7 has another name, with another unit
+	for _, row := range readFacts(t, "base-unit-fields.csv") {
+		inBaseUnits[ID(number(t, row[2]))] = true
+	}
+	rows := readFacts(t, "renamed-fields.csv")
+	if len(rows) < 325 {
+		t.Fatalf("only %d lines", len(rows))
+	}
+	renamed := map[ID]bool{}
+	for _, row := range rows {
+		id, old, latest := ID(number(t, row[0])), row[1], row[2]
+		renamed[id] = true
+		d, scale, ok := ByName(old)
+		if old == "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS" { // of DCGM 3; dcgm-exporter 4.5 and later has the new one
+			old = latest
+		}
+		if !ok || d.ID != id || d.Name != old || scale != 1 {
+			t.Errorf("%s is %v × %v, want field %d under its own name", old, d, scale, id)
+			continue
+		}
+		if latest == "DCGM_FI_DEV_GPU_UTIL_RATIO" {
+			continue // DCGM 4.6's name for the percentage, 4.7's for the ratio, which it is here
+		}
+		if d, scale, ok := ByName(latest); !ok || d.ID != id || scale != 1 {
+			t.Errorf("%s is %v × %v, want field %d", latest, d, scale, id)
+		}
+		if name, scale := d.NewName(); !inBaseUnits[id] && (name != latest || scale != 1) {
+			t.Errorf("the new name of %s is %s × %v, want %s", old, name, scale, latest)
+		}
+	}
+	for _, d := range All() {
+		if d.Renamed != "" && !renamed[d.ID] {
+			t.Errorf("%s is renamed to %s, which the table does not have", d.Name, d.Renamed)
+		}
+	}
+}
+
+func TestBaseUnitFields(t *testing.T) {
+	rows := readFacts(t, "base-unit-fields.csv")
+	known := map[ID]bool{}
+	for _, row := range rows {
+		id, name, oldID, oldName, factor := ID(number(t, row[0])), row[1], ID(number(t, row[2])), row[3], number(t, row[4])
+		known[id] = true
+		if d, ok := ByID(id); !ok || d.Name != name || d.Of != oldID || d.Factor != factor {
+			t.Errorf("field %d is %+v, want %s, %d × %v", id, d, name, oldID, factor)
+		}
+		d, scale, ok := ByName(oldName)
+		if !ok || d.ID != oldID || scale != 1 {
+			t.Errorf("%s is %v × %v, want field %d", oldName, d, scale, oldID)
+			continue
+		}
+		if got, scale := d.NewName(); got != name || scale != factor {
+			t.Errorf("the new name of %s is %s × %v, want %s × %v", oldName, got, scale, name, factor)
+		}
+	}
+	for _, d := range All() {
+		if d.Factor != 0 && !known[d.ID] {
+			t.Errorf("field %d, %s, is not in the table", d.ID, d.Name)
+		}
+	}
+}
+
+// The default lists of dcgm-exporter 4.8 and 4.9 in what they share: 22 families and the
+// label that 4.9 renamed, and two families that kept their names. The type of the
+// throughput is ours.
+var defaults = [][2]string{
+	{"DCGM_FI_DEV_SM_CLOCK,gauge", "DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge"},
+	{"DCGM_FI_DEV_MEM_CLOCK,gauge", "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ,gauge"},
+	{"DCGM_FI_DEV_MEMORY_TEMP,gauge", "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS,gauge"},
+	{"DCGM_FI_DEV_GPU_TEMP,gauge", "DCGM_FI_DEV_GPU_TEMP_CELSIUS,gauge"},
+	{"DCGM_FI_DEV_POWER_USAGE,gauge", "DCGM_FI_DEV_BOARD_POWER_WATTS,gauge"},
+	{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,counter", "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL,counter"},
+	{"DCGM_FI_DEV_PCIE_REPLAY_COUNTER,counter", "DCGM_FI_DEV_PCIE_REPLAY_TOTAL,counter"},
+	{"DCGM_FI_DEV_GPU_UTIL,gauge", "DCGM_FI_DEV_GPU_UTIL_RATIO,gauge"},
+	{"DCGM_FI_DEV_MEM_COPY_UTIL,gauge", "DCGM_FI_DEV_MEMORY_UTIL_RATIO,gauge"},
+	{"DCGM_FI_DEV_ENC_UTIL,gauge", "DCGM_FI_DEV_ENC_UTIL_RATIO,gauge"},
+	{"DCGM_FI_DEV_DEC_UTIL,gauge", "DCGM_FI_DEV_DEC_UTIL_RATIO,gauge"},
+	{"DCGM_FI_DEV_XID_ERRORS,gauge", "DCGM_FI_DEV_XID_ERROR,gauge"},
+	{"DCGM_FI_DEV_FB_FREE,gauge", "DCGM_FI_DEV_FB_FREE_BYTES,gauge"},
+	{"DCGM_FI_DEV_FB_USED,gauge", "DCGM_FI_DEV_FB_USED_BYTES,gauge"},
+	{"DCGM_FI_DEV_FB_RESERVED,gauge", "DCGM_FI_DEV_FB_RESERVED_BYTES,gauge"},
+	{"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL,counter", "DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND,gauge"},
+	{"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS,counter", "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL,counter"},
+	{"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS,counter", "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL,counter"},
+	{"DCGM_FI_DEV_ROW_REMAP_FAILURE,gauge", "DCGM_FI_DEV_ROW_REMAP_FAILED,gauge"},
+	{"DCGM_FI_DRIVER_VERSION,label", "DCGM_FI_SYSTEM_DRIVER_VERSION,label"},
+	{"DCGM_FI_PROF_GR_ENGINE_ACTIVE,gauge", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO,gauge"},
+	{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE,gauge", "DCGM_FI_PROF_TENSOR_UTIL_RATIO,gauge"},
+	{"DCGM_FI_PROF_DRAM_ACTIVE,gauge", "DCGM_FI_PROF_DRAM_UTIL_RATIO,gauge"},
+	{"DCGM_FI_DEV_VGPU_LICENSE_STATUS,gauge", "DCGM_FI_DEV_VGPU_LICENSE_STATUS,gauge"},
+	{"DCGM_FI_PROF_PCIE_TX_BYTES,gauge", "DCGM_FI_PROF_PCIE_TX_BYTES,gauge"},
+}
+
+func linesOf(l List) (out []string) {
+	for _, f := range l.Fields {
+		out = append(out, f.Name+","+f.Type.String())
+	}
+	return out
+}
+
+// TestDefaultsOfBothGenerations: 23 names differ, 11 of them in the unit, as the release
+// notes of dcgm-exporter 4.9.0 have it; each list becomes the other one; and both have one
+// set of readings.
+func TestDefaultsOfBothGenerations(t *testing.T) {
+	var lists [2]List
+	var lines [2][]string
+	renamed, otherUnit := 0, 0
+	for g := range lists {
+		var text strings.Builder
+		for _, pair := range defaults {
+			lines[g] = append(lines[g], pair[g])
+			text.WriteString(pair[g] + ",help\n")
+		}
+		lists[g] = mustParse(t, text.String())
+	}
+	for i, f := range lists[1].Fields {
+		if f.Name != lists[0].Fields[i].Name {
+			renamed++
+		}
+		if f.Scale != 1 {
+			otherUnit++
+		}
+	}
+	if renamed != 23 || otherUnit != 11 {
+		t.Errorf("%d fields are renamed and %d change their unit, want 23 and 11", renamed, otherUnit)
+	}
+	for g, l := range lists {
+		for wanted, want := range map[Names][]string{NamesAsWritten: lines[g], NamesOld: lines[0], NamesNew: lines[1]} {
+			if g == 1 && wanted == NamesOld {
+				want = append([]string(nil), want...)
+				want[15] = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL,gauge" // as written
+			}
+			got, problems := l.Named(wanted, "f")
+			if diff := cmp.Diff(want, linesOf(got)); diff != "" || len(problems) > 0 {
+				t.Errorf("list %d, %s: problems %v (-want +got):\n%s", g, wanted, problems, diff)
+			}
+		}
+		both, problems := l.Named(NamesBoth, "f")
+		if len(both.Fields) != len(defaults)+renamed || len(problems) > 0 {
+			t.Errorf("list %d, both: %d fields, problems %v", g, len(both.Fields), problems)
+		}
+		if diff := cmp.Diff(readings(l), readings(both)); diff != "" {
+			t.Errorf("list %d: readings of both are others than of one (-one +both):\n%s", g, diff)
+		}
+		again := mustParse(t, string(Format(both)))
+		if diff := sameList(both, again); diff != "" {
+			t.Errorf("list %d: a child gets another list (-want +got):\n%s", g, diff)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	f := func(wanted Names, in string, want ...string) {
+		t.Helper()
+		l, problems := mustParse(t, in).Named(wanted, "f")
+		got := []string{}
+		for line := range strings.Lines(string(Format(l))) {
+			got = append(got, strings.TrimSpace(line))
+		}
+		for _, p := range problems {
+			got = append(got, p.Error())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s of %q (-want +got):\n%s", wanted, in, diff)
+		}
+	}
+	const clock, hertz = "DCGM_FI_DEV_SM_CLOCK,gauge,in MHz\n", "DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,in Hz\n"
+	// The help of another unit is the catalogue's, that of another name the file's.
+	f(NamesNew, clock, `DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge,"SM clock (Hz)"`)
+	f(NamesOld, hertz, `DCGM_FI_DEV_SM_CLOCK, gauge,"SM clock (MHz)"`)
+	f(NamesNew, "DCGM_FI_DEV_GPU_TEMP,gauge,hot,interval=5s", `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"hot",interval=5s`)
+	f(NamesBoth, clock, `DCGM_FI_DEV_SM_CLOCK, gauge,"in MHz"`, `DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge,"SM clock (Hz)"`)
+	// A line's own choice goes first.
+	f(NamesNew, "DCGM_FI_DEV_GPU_TEMP,gauge,h,names=both\nDCGM_FI_DEV_POWER_USAGE,gauge,h,names=as-written",
+		`DCGM_FI_DEV_GPU_TEMP, gauge,"h"`, `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"h"`, `DCGM_FI_DEV_POWER_USAGE, gauge,"h"`)
+	f(NamesAsWritten, "DCGM_FI_DEV_GPU_TEMP,gauge,h,names=new", `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"h"`)
+	// A list that has both already: each name once, with the help of the file.
+	both := []string{`DCGM_FI_DEV_SM_CLOCK, gauge,"in MHz"`, `DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge,"in Hz"`}
+	f(NamesBoth, clock+hertz, both...)
+	f(NamesAsWritten, clock+hertz, both...)
+	f(NamesNew, clock+hertz, both[1])
+	f(NamesOld, clock+hertz, both[0])
+	// Names of DCGM 1.x and of DCGM 4.6 alone.
+	f(NamesOld, "dcgm_sm_clock,gauge,h", `DCGM_FI_DEV_SM_CLOCK, gauge,"h"`)
+	f(NamesBoth, "DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL,counter,h", `DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL, counter,"h"`,
+		`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter,"h"`, `DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND, gauge,"NVLink data sent and received; all links (bytes/s)"`)
+	// Labels; and what has one name only: of the exporter, of AMD, unchanged ones.
+	f(NamesBoth, "DCGM_FI_DRIVER_VERSION,label,h", `DCGM_FI_DRIVER_VERSION, label,"h"`, `DCGM_FI_SYSTEM_DRIVER_VERSION, label,"h"`)
+	for _, wanted := range []Names{NamesOld, NamesNew, NamesBoth} {
+		f(wanted, "DCGM_EXP_XID_ERRORS_TOTAL,counter,h\nDCGM_FI_PROF_PCIE_TX_BYTES,gauge,h\namd_gpu_temperature_celsius,gauge,h",
+			`DCGM_EXP_XID_ERRORS_TOTAL, counter,"h"`, `DCGM_FI_PROF_PCIE_TX_BYTES, gauge,"h"`, `amd_gpu_temperature_celsius, gauge,"h"`)
+		// A histogram keeps its name, and nothing else gets it.
+		f(wanted, "DCGM_FI_DEV_GPU_UTIL_RATIO,histogram,h,buckets=1\nDCGM_FI_DEV_GPU_UTIL,gauge,g", func() []string {
+			want := []string{`DCGM_FI_DEV_GPU_UTIL_RATIO, histogram,"h",buckets=1`, `DCGM_FI_DEV_GPU_UTIL, gauge,"g"`}
+			if wanted != NamesOld {
+				want = append(want, `f:2: warning: field "DCGM_FI_DEV_GPU_UTIL" is not shown as "DCGM_FI_DEV_GPU_UTIL_RATIO", which line 1 has with another type`)
+			}
+			return want
+		}()...)
+	}
+}
+
+func TestParseNames(t *testing.T) {
+	for _, bad := range []string{"", "New", "4.9"} {
+		if n, err := ParseNames(bad); err == nil {
+			t.Errorf("ParseNames(%q) = %q", bad, n)
+		}
+	}
+	_, problems, err := Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,h,names=newer"), ParseOptions{File: "f"})
+	if err == nil || len(problems) != 1 || problems[0].Error() != `f:1:30: error: bad names "newer"; write as-written, old, new or both` {
+		t.Errorf("error %v, problems %v", err, problems)
+	}
+}

@@ -1,0 +1,183 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+const (
+	benchGPUs   = 8
+	benchFields = 60
+)
+
+// benchNode are 8 GPUs with 60 series each that move as real ones do: a third never, a
+// third in whole numbers (percent, MHz, degrees), some counters, and readings with a
+// fraction (power, ratios).
+type benchNode struct {
+	board view.Board
+	rand  *rand.Rand
+	rows  [benchGPUs][]float64
+	now   int64 // ns
+	tick  time.Duration
+}
+
+func newBenchNode(tick time.Duration) *benchNode {
+	n := &benchNode{rand: rand.New(rand.NewPCG(1, 2)), now: start.UnixNano(), tick: tick}
+	v := &view.View{}
+	for g := range benchGPUs {
+		src := &view.Source{Devices: []collector.Device{{ID: fmt.Sprint("GPU-", g)}}, Interval: tick}
+		for i := range benchFields {
+			src.Columns = append(src.Columns, collector.Column{Field: power, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}})
+		}
+		src.Ring = ring.Make(1024, 1, benchFields)
+		n.rows[g] = make([]float64, benchFields)
+		v.Sources = append(v.Sources, src)
+	}
+	n.board.Store(v)
+	return n
+}
+
+// append writes a row to each ring, off the grid by up to 0.1 ms, as timers are.
+func (n *benchNode) append() {
+	n.now += int64(n.tick)
+	for g, src := range n.board.Load().Sources {
+		row := n.rows[g]
+		for i := range row {
+			switch {
+			case i < 20:
+				row[i] = float64(i)
+			case i < 40:
+				if n.rand.IntN(3) == 0 {
+					row[i] = float64(50 + n.rand.IntN(20))
+				}
+			case i < 48:
+				row[i] += float64(n.rand.IntN(1e6))
+			default:
+				row[i] = math.Round(600e3+n.rand.NormFloat64()*20e3) / 1e3
+			}
+		}
+		at := n.now + n.rand.Int64N(100e3)
+		src.Ring.Append(at, []int64{at}, row)
+	}
+}
+
+// BenchmarkHistory gives the cost of a sample, from the ring to the chunk, next to that of
+// keeping them as they are: slices of float64 with a slice of times for each GPU.
+func BenchmarkHistory(b *testing.B) {
+	type taker interface {
+		Sync(time.Time)
+		size() int64
+	}
+	for _, tick := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
+		for _, kind := range []string{"chunks", "slices"} {
+			b.Run(fmt.Sprintf("%s/tick=%v", kind, tick), func(b *testing.B) {
+				n := newBenchNode(tick)
+				var to taker
+				if kind == "chunks" {
+					to = benchHistory{New(Options{Board: &n.board})}
+				} else {
+					to = &plain{board: &n.board, age: DefaultAge.Nanoseconds()}
+				}
+				samples := 0
+				perSync := int(max(tick, shortestPause) / tick)
+				var taken time.Duration
+				for b.Loop() {
+					for range 256 / perSync * perSync {
+						n.append()
+						samples += benchGPUs * benchFields
+						if samples/benchGPUs/benchFields%perSync == 0 {
+							begin := time.Now()
+							to.Sync(time.Unix(0, n.now))
+							taken += time.Since(begin)
+						}
+					}
+				}
+				perSecond := float64(benchGPUs*benchFields) / tick.Seconds()
+				perSample := float64(taken.Nanoseconds()) / float64(samples)
+				b.ReportMetric(perSample, "ns/sample")
+				b.ReportMetric(perSample*perSecond/1e9*100, "%CPU")
+				b.ReportMetric(float64(to.size())/min(float64(samples), perSecond*DefaultAge.Seconds()), "B/sample")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+type benchHistory struct{ *History }
+
+func (h benchHistory) size() int64 { return h.store.bytes }
+
+// plain keeps rows in slices.
+type plain struct {
+	board   *view.Board
+	age     int64
+	follows []*ring.Follower
+	times   [][]int64
+	values  [][][]float64
+	row     ring.Row
+}
+
+func (p *plain) Sync(now time.Time) {
+	for g, src := range p.board.Load().Sources {
+		if len(p.follows) == g {
+			p.follows, p.times, p.values = append(p.follows, src.Ring.Follow()), append(p.times, nil), append(p.values, make([][]float64, len(src.Columns)))
+		}
+		for p.follows[g].Next(&p.row) {
+			p.times[g] = append(p.times[g], p.row.Time)
+			for i, v := range p.row.Cells {
+				p.values[g][i] = append(p.values[g][i], v)
+			}
+		}
+		for len(p.times[g]) > 0 && p.times[g][0] < now.UnixNano()-p.age {
+			p.times[g] = p.times[g][1:]
+			for i := range p.values[g] {
+				p.values[g][i] = p.values[g][i][1:]
+			}
+		}
+	}
+}
+
+func (p *plain) size() (n int64) {
+	for g := range p.times {
+		n += int64(8 * len(p.times[g]))
+		for _, v := range p.values[g] {
+			n += int64(8 * len(v))
+		}
+	}
+	return n
+}
+
+// BenchmarkRead is what a reader of 15 minutes of one series pays.
+func BenchmarkRead(b *testing.B) {
+	n := newBenchNode(time.Second)
+	h := New(Options{Board: &n.board})
+	for range 900 {
+		n.append()
+		h.Sync(time.Unix(0, n.now))
+	}
+	s := h.Series(Match{})[benchFields-1]
+	until := n.now/1e6 + 1
+	b.Run("samples", func(b *testing.B) {
+		count := 0
+		for b.Loop() {
+			for range h.Samples(s, until-900_000, until) {
+				count++
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/sample")
+	})
+	b.Run("points", func(b *testing.B) {
+		for b.Loop() {
+			h.Points(s, until-900_000, until, 300)
+		}
+	})
+	runtime.KeepAlive(n)
+}

@@ -1,0 +1,198 @@
+package history
+
+import (
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Match selects series. What is left zero matches all.
+type Match struct {
+	Device string // its ID
+	Field  field.ID
+}
+
+// Series is a series that the history has. Samples of a driver's buffer, which have times
+// of their own, are a series next to that of the readings (see collector.Buffer).
+type Series struct {
+	Device   string
+	Field    field.ID
+	Labels   []collector.Label // that tell series of one device and field apart, sorted by name
+	Buffered bool
+	Last     int64 // ms, of the newest sample
+}
+
+// Series lists the series that match, in the order in which they first had a value.
+func (h *History) Series(m Match) []Series {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []Series
+	for _, x := range h.store.order {
+		if (m.Device == "" || m.Device == x.device) && (m.Field == 0 || m.Field == x.field) {
+			out = append(out, Series{Device: x.device, Field: x.field, Labels: x.labels, Buffered: x.buffered, Last: x.last})
+		}
+	}
+	return out
+}
+
+// Samples returns the samples of a series from a time to before another (Unix ms), the
+// oldest first: their times, which ascend (those of events can be equal), and values, NaN
+// if the reading was blank. While a device was not sampled it has no samples, and an event has one
+// each time. The samples are those at the time of the call, whenever they are read; a
+// series that has gone has none.
+func (h *History) Samples(s Series, from, until int64) iter.Seq2[int64, float64] {
+	parts := h.parts(s, from, until)
+	return func(yield func(int64, float64) bool) {
+		var it chunkenc.Iterator
+		for _, p := range parts {
+			for at, v := range p.samples(&it) {
+				if at >= until {
+					return
+				}
+				if at >= from && !yield(at, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Point is what a series was in a span of time.
+type Point struct {
+	Samples        int     // that were not blank; if there were none, the others are NaN
+	Min, Max, Mean float64 //
+}
+
+// Points divides a time into at most n spans of a whole number of milliseconds each, and
+// returns what the samples of a series were in each. The cost is that of reading them.
+func (h *History) Points(s Series, from, until int64, n int) (points []Point, step int64) {
+	if until <= from || n <= 0 {
+		return nil, 0
+	}
+	width := uint64(until) - uint64(from)
+	step = int64((width-1)/uint64(n) + 1)
+	points = make([]Point, (width-1)/uint64(step)+1)
+	for at, v := range h.Samples(s, from, until) {
+		if !math.IsNaN(v) {
+			points[uint64(at-from)/uint64(step)].add(v)
+		}
+	}
+	for i := range points {
+		points[i].close()
+	}
+	return points, step
+}
+
+func (p *Point) add(v float64) {
+	if p.Samples == 0 {
+		p.Min, p.Max, p.Mean = v, v, 0
+	}
+	p.Samples++
+	p.Min, p.Max = min(p.Min, v), max(p.Max, v)
+	p.Mean += (v - p.Mean) / float64(p.Samples) // a sum could overflow
+}
+
+func (p *Point) close() {
+	if p.Samples == 0 {
+		p.Min, p.Max, p.Mean = math.NaN(), math.NaN(), math.NaN()
+	}
+}
+
+// part is a chunk that a reader has.
+type part struct {
+	data        []byte
+	from, until int64
+}
+
+// parts returns the chunks of a series with samples from a time to before another. The open
+// one is copied; the others do not change.
+func (h *History) parts(s Series, from, until int64) []part {
+	k := keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels})
+	k.buffered = s.Buffered
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.store.series[k]
+	if x == nil {
+		return nil
+	}
+	var out []part
+	for _, c := range x.sealed {
+		if c.until >= from && c.from < until {
+			out = append(out, part{c.data, c.from, c.until})
+		}
+	}
+	if x.open != nil && x.last >= from && x.from < until {
+		out = append(out, part{append([]byte(nil), x.open.Bytes()...), x.from, x.last})
+	}
+	return out
+}
+
+// samples decodes a part. it is used again if there is one.
+func (p part) samples(it *chunkenc.Iterator) iter.Seq2[int64, float64] {
+	return func(yield func(int64, float64) bool) {
+		var reused chunkenc.Iterator
+		if it != nil {
+			reused = *it
+		}
+		i := chunkOf(p.data).Iterator(reused)
+		if it != nil {
+			*it = i
+		}
+		for i.Next() == chunkenc.ValFloat {
+			if at, v := i.At(); !yield(at, v) {
+				return
+			}
+		}
+	}
+}
+
+func chunkOf(data []byte) *chunkenc.XORChunk {
+	c := chunkenc.NewXORChunk()
+	c.Reset(data)
+	return c
+}
+
+// maxEncoded is how many samples Encode puts into a chunk; its format has room for 65,535.
+const maxEncoded = 1 << 15
+
+// Encode packs samples into chunks, each of which Decode reads.
+func Encode(samples iter.Seq2[int64, float64]) (chunks [][]byte) {
+	var c *chunkenc.XORChunk
+	var to chunkenc.Appender
+	for at, v := range samples {
+		if c != nil && c.NumSamples() == maxEncoded {
+			chunks = append(chunks, c.Bytes())
+			c = nil
+		}
+		if c == nil {
+			c = chunkenc.NewXORChunk()
+			to, _ = c.Appender() // of an empty chunk: there is no error
+		}
+		to.Append(at, v)
+	}
+	if c != nil {
+		chunks = append(chunks, c.Bytes())
+	}
+	return chunks
+}
+
+// Decode returns the samples of a chunk of whatever origin, and whether it is whole.
+func Decode(chunk []byte) (times []int64, values []float64, err error) {
+	if len(chunk) < 2 {
+		return nil, nil, fmt.Errorf("decode chunk: %d bytes", len(chunk))
+	}
+	it := chunkOf(chunk).Iterator(nil)
+	for it.Next() == chunkenc.ValFloat {
+		at, v := it.At()
+		times, values = append(times, at), append(values, v)
+	}
+	if err := it.Err(); err != nil {
+		return nil, nil, fmt.Errorf("decode chunk: %w", err)
+	}
+	return times, values, nil
+}

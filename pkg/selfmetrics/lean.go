@@ -1,0 +1,30 @@
+package selfmetrics
+
+import "slices"
+
+// lean are the families that alerts and most dashboards need. All but those of owners and
+// mappings are at most 40 samples on a node of 8 GPUs: a page's cost is in its samples,
+// and most of our own are for who looks into one exporter.
+var lean = []string{
+	"process_cpu_seconds_total",
+	"process_resident_memory_bytes",
+	"warpgauge_build_info",
+	"warpgauge_collector_problem",
+	"warpgauge_collector_restarts_total",
+	"warpgauge_collector_up",
+	"warpgauge_config_last_reload_success_timestamp_seconds",
+	"warpgauge_config_last_reload_successful",
+	"warpgauge_device_owner",
+	"warpgauge_device_owners",
+	"warpgauge_device_problem",
+	"warpgauge_device_state",
+	"warpgauge_devices_expected",
+	"warpgauge_field_absent",
+	"warpgauge_list_info",
+	"warpgauge_mapping_age_seconds",
+	"warpgauge_mapping_up",
+	"warpgauge_sample_age_seconds",
+}
+
+// IsLean reports whether the family of that name is in the lean set.
+func IsLean(name string) bool { return slices.Contains(lean, name) }
