@@ -127,7 +127,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
-	a.answer("devices", nil, func(*query) (any, error) { return a.devices(), nil })
+	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })

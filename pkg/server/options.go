@@ -56,6 +56,8 @@ type Options struct {
 	API API
 	// Page answers / and everything below /page/; nil: there is an index of paths at /.
 	Page http.Handler
+	// Record begins a recording. nil forbids /-/record.
+	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 	// Version is shown on the index page.
