@@ -34,6 +34,7 @@ const Prefix = "/api/v1/"
 // and must not block. View and Status are needed; what is nil is not known.
 type Options struct {
 	Hostname, Version string
+	Recording         string // name of the recording that is replayed; "": it is now
 
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
