@@ -119,6 +119,7 @@ type Supervisor struct {
 	notBefore time.Time // of the next session
 	inventory inventory
 	logged    map[string]string // by device: the state that was logged last
+	bound     string            // what logBound has logged last
 
 	counts counts
 	board  view.Board // without Options.Publish
@@ -591,6 +592,7 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.log.Info("collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
+	s.logBound(sources)
 	s.show(t) // before the answer: who waited for it may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)
