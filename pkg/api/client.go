@@ -285,11 +285,16 @@ func (c *Client) event(kind string, data []byte, f func(any) error) error {
 		v = new(Device)
 	case "event":
 		v = new(Event)
+	case "problem":
+		v = new(Problem)
 	default:
 		return nil
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		return c.errorf("read an event %q of the stream: %w", kind, err)
+	}
+	if p, ended := v.(*Problem); ended {
+		return c.errorf("the stream has ended: %w", p)
 	}
 	return f(v)
 }
