@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
@@ -58,6 +59,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	}
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	p.registry.MustRegister(p.store)
+	if cfg.AbsentFields {
+		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+	}
 	if cfg.History.Wanted() {
 		p.history = history.New(history.Options{
 			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,

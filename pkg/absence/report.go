@@ -78,11 +78,16 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		if !b.asked[i] && f.Type != field.Label {
-			out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
-				Reason: collector.ReasonUnsupported, Detail: fmt.Sprintf("this node has no device of the kind %s", f.Desc.Level),
-			}})
+		if b.asked[i] || f.Type == field.Label {
+			continue
 		}
+		l := f.Desc.Level
+		if l <= field.ComputeInstance {
+			l = field.GPU
+		}
+		out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
+			Reason: collector.ReasonUnsupported, Detail: "the node has no device of the kind " + l.String(),
+		}})
 	}
 	return out
 }
@@ -286,4 +291,12 @@ func (p place) fresh(o Options) bool {
 	}
 	age := o.Now.Sub(time.Unix(0, p.row.Stamps[p.device])).Abs()
 	return age < p.StaleAfter(p.device, o.StaleAfter)
+}
+
+// Waits reports whether a field of a device that is up has no value only because it was
+// not read yet, or takes two readings.
+func (r *Report) Waits() bool {
+	return slices.ContainsFunc(r.Devices, func(d Device) bool {
+		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Absent.Reason == collector.ReasonNotDue })
+	})
 }

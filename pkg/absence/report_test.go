@@ -119,7 +119,7 @@ func TestValuesAndReasons(t *testing.T) {
 		"nvml GPU-a DCGM_EXP_XID_ERRORS_COUNT = counted",
 		"nvml GPU-a DRIVER_VERSION = 580",
 		"nvml GPU-a SERIAL = blank: the device had no such text when its collector was opened",
-		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: this node has no device of the kind switch",
+		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: the node has no device of the kind switch",
 	}
 	if diff := cmp.Diff(want, told(Of(v, up, list, o))); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
