@@ -135,6 +135,9 @@ func TestValuesAndReasons(t *testing.T) {
 			t.Errorf("state %v: got %q and %q, want %q", st.State, got[0], got[6], want)
 		}
 	}
+	if got := told(Of(v, nil, list, o)); got[3] != want[3] {
+		t.Errorf("of a stale device: got %q, want %q", got[3], want[3])
+	}
 	f(session.DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
 	f(session.DeviceStatus{State: session.Lost, Cause: session.CauseLost, Reason: "fell off"}, "device_lost: fell off")
 	f(session.DeviceStatus{State: session.Stalled, Cause: session.CauseHung, Reason: "a call hangs"}, "device_stalled: a call hangs")
