@@ -24,6 +24,9 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 		StaleAfter: cfg.EffectiveStaleAfter(),
 		Logger:     log,
 	}
+	if p.history != nil { // a nil *History in the interface would not be nil
+		o.History, o.HistoryAge = p.history, cfg.History.Age
+	}
 	if p.owners != nil && cfg.Web.Page == config.PageFull {
 		o.Users = p.owners.named
 	}

@@ -25,8 +25,9 @@ type engine struct {
 	collectors []*supervisor.Supervisor
 	readers    []processReader // of processes on devices
 	board      *view.Board
-	failover   *supervisor.Failover // between DCGM and NVML; nil unless both are wanted
-	processes  *view.Board          // of readers; nil if there are none
+	failover   *supervisor.Failover   // between DCGM and NVML; nil unless both are wanted
+	processes  *view.Board            // of readers; nil if there are none
+	takenOver  func(collector string) // hears of failovers; set before Run, nil for nothing
 }
 
 // processReader reads the processes on a collector's devices. It is released and
@@ -124,7 +125,12 @@ func (e *engine) publishers(cfg *config.Config, all []vendor, page *view.Merger,
 			Standby:    func(ctx context.Context, rest bool) error { return e.standby(ctx, v.fallback, rest) },
 			Patience:   patience,
 			Confidence: 2 * patience,
-			Logger:     log,
+			Changed: func(collector string) {
+				if e.takenOver != nil {
+					e.takenOver(collector)
+				}
+			},
+			Logger: log,
 		})
 		register(reg, e.failover)
 		out[v.name], out[v.fallback] = e.failover.Primary, e.failover.Secondary

@@ -52,12 +52,25 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	p := &pipeline{
 		cfg: cfg, log: log, hostname: hostname,
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
-		store:    accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}),
 	}
+	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
 	if cfg.Web.Page != config.PageOff {
 		p.events = api.NewLog(time.Now)
+		counts.Event = func(e accumulate.Event) {
+			if e.Clock != "" {
+				p.events.ClockEvent(e.Device, e.Clock, e.Time)
+			} else {
+				p.events.XID(e.Device, e.XID, e.Time)
+			}
+		}
 	}
+	p.store = accumulate.New(counts)
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
+	if p.events != nil {
+		p.engine.takenOver = func(collector string) {
+			p.events.Add(api.Event{Kind: api.KindFailover, Text: "collector " + collector + " serves the GPUs now"})
+		}
+	}
 	p.registry.MustRegister(p.store)
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})

@@ -37,10 +37,13 @@ func newClocks(span time.Duration) *clocks {
 // isMask reports whether a cell can be a bit mask.
 func isMask(cell float64) bool { return cell >= 0 && cell < 1<<53 }
 
-// observe takes a sample of the mask, at position at.
-func (c *clocks) observe(mask uint64, at, now int64) {
+// observe takes a sample of the mask, at position at, and returns the events that began
+// since the sample before.
+func (c *clocks) observe(mask uint64, at, now int64) (began uint64) {
 	mask &= allClockReasons
-	if !c.known {
+	if c.known {
+		began = mask &^ c.active
+	} else {
 		c.known = true
 		for i := range c.reasons {
 			c.reasons[i].total = 0
@@ -55,6 +58,7 @@ func (c *clocks) observe(mask uint64, at, now int64) {
 		}
 	}
 	c.active = mask
+	return began
 }
 
 // refresh brings the counts within the window to now.

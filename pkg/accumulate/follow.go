@@ -2,6 +2,8 @@ package accumulate
 
 import (
 	"math"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +29,7 @@ type follow struct {
 	xids       []xidTap
 	since      []sinceTap
 	clocks     []clockTap
+	last       []lastTap
 	gaps       prometheus.Counter // nil: the source says nothing of gaps
 }
 
@@ -130,6 +133,8 @@ func (s *Store) tap(f *follow, cell int) {
 		f.gaps = s.gaps.WithLabelValues(f.source.Collector)
 	case field.ClockEventReasons:
 		s.tapClocks(f, cell, col)
+	case field.XIDErrors:
+		s.tapLast(f, cell, col)
 	}
 	for i := range f.source.Fields.Fields {
 		if fd := &f.source.Fields.Fields[i]; fd.Type == field.Histogram && fd.Desc.ID == col.Field {
@@ -182,7 +187,7 @@ func (s *Store) tapXIDs(f *follow, cell int, col *collector.Column) {
 		}
 	}
 	fields := wanted(f.source.Fields, field.XIDErrorsCount, field.XIDErrorsTotal)
-	if len(fields) == 0 {
+	if len(fields) == 0 && s.event == nil {
 		return
 	}
 	x, ok := claim(&s.states, key{f.source.Devices[col.Device].ID, stateXIDs, ""},
@@ -196,7 +201,7 @@ func (s *Store) tapXIDs(f *follow, cell int, col *collector.Column) {
 
 func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	fields := wanted(f.source.Fields, field.ClockEventsCount, field.ClockEventsTotal)
-	if len(fields) == 0 {
+	if len(fields) == 0 && s.event == nil {
 		return
 	}
 	c, ok := claim(&s.states, keyOf(f.source.Devices[col.Device].ID, stateClocks, col.Labels),
@@ -204,6 +209,37 @@ func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	if ok {
 		f.clocks = append(f.clocks, clockTap{c, col.Device, cell, fields, col.Labels})
 	}
+}
+
+// tapLast connects the column with the last XID. If a source reports no XIDs one by one, that
+// there is another one is all that is known.
+func (s *Store) tapLast(f *follow, cell int, col *collector.Column) {
+	if s.event == nil || slices.ContainsFunc(f.source.Columns, func(c collector.Column) bool { return c.Device == col.Device && c.Field == field.XIDEvent }) {
+		return
+	}
+	last, ok := claim(&s.states, key{f.source.Devices[col.Device].ID, stateLastXID, ""}, always, func() *float64 { v := math.NaN(); return &v })
+	if ok {
+		f.last = append(f.last, lastTap{last, col.Device, cell})
+	}
+}
+
+// lastTap is the cell with the last XID of a device, and what was in it; NaN: nothing yet.
+type lastTap struct {
+	*float64
+	device, cell int
+}
+
+// next reports whether a cell has an XID that came after the first row.
+func (t *lastTap) next(cell float64) bool {
+	before := *t.float64
+	if !(cell > 0) { // none yet, at least in this session
+		if math.IsNaN(before) {
+			*t.float64 = 0
+		}
+		return false
+	}
+	*t.float64 = cell
+	return cell != before && !math.IsNaN(before)
 }
 
 // wanted returns the fields of the list with one of the ids, each name once.
@@ -363,8 +399,9 @@ func (f *follow) millis(before, sampled int64) float64 {
 // counted reports whether a row of time t was counted, if all up to until were.
 func counted(until, t int64) bool { return t > 0 && t <= until && until-t <= maxOverlap }
 
-// take counts a row. It reports whether there are new series.
-func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
+// take counts a row, and reports what happened in it to event, which may be nil. It
+// reports whether there are new series.
+func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 	f.next(row)
 	for i := range f.histograms {
 		t := &f.histograms[i]
@@ -382,7 +419,11 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 		t := &f.clocks[i]
 		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && isMask(cell) {
 			if mask := uint64(cell); !t.known || mask&allClockReasons != t.active {
-				t.observe(mask, a.position(row.Time), a.now)
+				began := t.observe(mask, a.position(row.Time), a.now)
+				for ; began != 0 && event != nil; began &= began - 1 {
+					reason, _ := field.ClockReason(bits.TrailingZeros64(began))
+					event(Event{Device: &f.source.Devices[t.device], Time: time.Unix(0, row.Time), Clock: reason})
+				}
 			}
 		}
 	}
@@ -394,10 +435,23 @@ func (f *follow) take(row *ring.Row, a *axis) (grew bool) {
 		for _, c := range t.cells {
 			if cell := row.Cells[c]; !math.IsNaN(cell) {
 				grew = t.count(cell, a.position(row.Time), a.now) || grew
+				f.report(event, t.device, row, cell)
 			}
 		}
 	}
+	for i := range f.last {
+		if t := &f.last[i]; t.next(row.Cells[t.cell]) {
+			f.report(event, t.device, row, row.Cells[t.cell])
+		}
+	}
 	return grew
+}
+
+// report reports an XID.
+func (f *follow) report(event func(Event), device int, row *ring.Row, cell float64) {
+	if event != nil && cell != 0 {
+		event(Event{Device: &f.source.Devices[device], Time: time.Unix(0, row.Time), XID: int(codeOf(cell))})
+	}
 }
 
 func (f *follow) refresh(now int64) {

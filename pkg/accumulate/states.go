@@ -23,6 +23,7 @@ const (
 	stateProgress = " progress"
 	stateXIDs     = " xids"
 	stateClocks   = " clock events"
+	stateLastXID  = " last xid"
 )
 
 func keyOf(device, field string, labels []collector.Label) key {

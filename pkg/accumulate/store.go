@@ -36,6 +36,17 @@ type Series struct {
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
+	// Event gets each XID and the onset of each clock event, in Sync. It must not block. nil:
+	// they are counted only.
+	Event func(Event)
+}
+
+// Event is an XID or the onset of a clock event.
+type Event struct {
+	Device *collector.Device
+	Time   time.Time // of the row
+	XID    int       // 0: a clock event
+	Clock  string    // its reason, as in the label clock_event
 }
 
 // defaultWindow is dcgm-exporter's.
@@ -48,6 +59,7 @@ const defaultWindow = 5 * time.Minute
 type Store struct {
 	xidWindow   time.Duration
 	clockWindow time.Duration
+	event       func(Event)
 
 	axis    axis
 	states  states
@@ -69,6 +81,7 @@ func New(o Options) *Store {
 	return &Store{
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
+		event:       o.Event,
 		states:      states{held: make(map[key]*held)},
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
@@ -107,7 +120,7 @@ func (s *Store) read() (grew bool) {
 		// A writer that is faster than us cannot keep us here.
 		for limit := 2 * f.source.Ring.Rows(); limit > 0 && f.rows.Next(&s.row); limit-- {
 			s.rows++
-			grew = f.take(&s.row, &s.axis) || grew
+			grew = f.take(&s.row, &s.axis, s.event) || grew
 		}
 	}
 	return grew

@@ -61,11 +61,16 @@ func (x *xids) count(cell float64, at, now int64) (grew bool) {
 	return grew
 }
 
-func (x *xids) find(cell float64) *xidCode {
-	code := int64(otherXID)
+// codeOf is the code in a cell, otherXID if it makes no sense.
+func codeOf(cell float64) int64 {
 	if cell > 0 && cell <= math.MaxUint32 && cell == math.Trunc(cell) {
-		code = int64(cell)
+		return int64(cell)
 	}
+	return otherXID
+}
+
+func (x *xids) find(cell float64) *xidCode {
+	code := codeOf(cell)
 	i, ok := x.index(code)
 	if !ok && len(x.codes) >= maxXIDs-1 { // the last is for the others
 		code = otherXID

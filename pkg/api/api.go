@@ -22,6 +22,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/history"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -50,6 +51,10 @@ type Options struct {
 	Processes func(*collector.Device) []Process
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
+	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
+	History    History
+	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge
+	Recorder   Recorder
 
 	StaleAfter time.Duration    // values of a device that was sampled longer ago are left out; 0 means 30 s
 	Now        func() time.Time // of a replay, the time that is shown; nil means time.Now
@@ -78,6 +83,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	o.HistoryAge = cmp.Or(o.HistoryAge, history.DefaultAge)
 	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)
 	return o
 }
@@ -90,10 +96,11 @@ type API struct {
 	paths []string
 	zips  sync.Pool // of *gzip.Writer
 
-	building chan struct{} // holds a token for each answer that is being made
-	waiting  atomic.Int64  // requests that want to make one
-	streams  streams
-	sending  atomic.Int64 // bytes of the answers that are being sent
+	building  chan struct{} // holds a token for each answer that is being made
+	waiting   atomic.Int64  // requests that want to make one
+	streams   streams
+	downloads atomic.Int64 // of recordings
+	sending   atomic.Int64 // bytes of the answers that are being sent
 }
 
 // Bounds of what all clients together can have of this process.
@@ -124,6 +131,10 @@ func New(o Options) *API {
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })
+	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.events(q) })
+	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return a.samples(q) })
+	a.answer("recordings", nil, func(*query) (any, error) { return a.recordings() })
+	a.handle("recordings/{name}", nil, a.serveRecording)
 	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})

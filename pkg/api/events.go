@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 
@@ -73,6 +76,41 @@ func (l *Log) Add(e Event) {
 	l.addLocked(e)
 }
 
+// XID adds an XID of a device.
+func (l *Log) XID(d *collector.Device, code int, at time.Time) {
+	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Bad: true}
+	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
+		e.Code, e.Text = nil, "an XID whose code makes no sense"
+	}
+	l.Add(e)
+}
+
+// ClockEvent adds the onset of a clock event, unless it is no more than an idle GPU, or the
+// device had one of the same reason a short time ago.
+func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
+	if reason == "gpu_idle" || !l.rare(d.ID+"\x00"+reason, at) {
+		return
+	}
+	l.Add(Event{
+		Time: at, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + reason,
+		Bad: strings.HasPrefix(reason, "hw_"),
+	})
+}
+
+// rare notes a clock event. It reports false if the last one was a short time ago.
+func (l *Log) rare(key string, at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, seen := l.clocks[key]; seen && at.Sub(last) < clockPause && !at.Before(last) {
+		return false
+	}
+	if len(l.clocks) > maxStates {
+		clear(l.clocks)
+	}
+	l.clocks[key] = at
+	return true
+}
+
 func (l *Log) addLocked(e Event) {
 	l.number++
 	of := l.kinds[e.Kind]
@@ -102,6 +140,16 @@ func (l *Log) after(number uint64) (out []numbered) {
 	}
 	slices.SortFunc(out, func(a, b numbered) int { return int(int64(a.number) - int64(b.number)) })
 	return out
+}
+
+// After returns the events that are kept behind a number, the oldest first, and the number
+// of the last one. That of the first event is 1.
+func (l *Log) After(number uint64) (events []Event, last uint64) {
+	last = number
+	for _, e := range l.after(number) {
+		events, last = append(events, e.Event), e.number
+	}
+	return events, last
 }
 
 // since returns when a device was first seen in a state, if it is in that one.
@@ -189,4 +237,60 @@ func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Tim
 		}
 	}
 	l.addLocked(e)
+}
+
+// maxListed is how many events an answer has.
+const maxListed = 2000
+
+// events makes the answer of /api/v1/events: the newest ones, the oldest of them first.
+func (a *API) events(q *query) (*Events, error) {
+	now := a.o.Now()
+	since, err := timeIn(q, "since", now, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	limit, err := countIn(q, "limit", maxListed, maxListed)
+	if err != nil {
+		return nil, err
+	}
+	out := &Events{Events: []Event{}}
+	for _, e := range a.o.Events.after(0) {
+		if !e.Time.Before(since) {
+			out.Events = append(out.Events, e.Event)
+		}
+	}
+	slices.SortStableFunc(out.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	out.Events = out.Events[max(0, len(out.Events)-limit):]
+	return out, nil
+}
+
+// timeIn reads a parameter that is a time, or a duration before now.
+func timeIn(q *query, name string, now, otherwise time.Time) (time.Time, error) {
+	text, err := q.one(name)
+	if text == "" || err != nil {
+		return otherwise, err
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if d, err := time.ParseDuration(strings.TrimPrefix(text, "-")); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
+		return time.UnixMilli(ms), nil
+	}
+	return time.Time{}, badQuery("%s is %q: write a time such as 2026-11-22T17:00:00Z, milliseconds since 1970, or a duration before now such as 90s or 15m", name, text)
+}
+
+// countIn reads a parameter that is a number from 1 to most.
+func countIn(q *query, name string, otherwise, most int) (int, error) {
+	text, err := q.one(name)
+	if text == "" || err != nil {
+		return otherwise, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badQuery("%s is %q: write a number from 1 to %d", name, text, most)
+	}
+	return n, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -17,16 +18,6 @@ import (
 // maxFields bounds the series of an answer: 16 GPUs with 36 links each and a list of 100
 // fields have 10,000.
 const maxFields = 50_000
-
-// Reasons for absence that the API knows by itself.
-const (
-	reasonBlank    = "blank"
-	reasonStalled  = "device_stalled"
-	reasonLost     = "device_lost"
-	reasonAbsent   = "device_absent"
-	reasonReleased = "released"
-	reasonUnknown  = "unknown"
-)
 
 // rows keeps the newest row of each source for one answer, so that all of its values are
 // of one time.
@@ -139,6 +130,12 @@ func (a *API) fields(q *query) (*Fields, error) {
 type sheet struct {
 	fields   []sheetField
 	byDevice []map[field.ID][]int // columns of each device by their reading
+	absent   map[absentKey]collector.Explanation
+}
+
+type absentKey struct {
+	device int
+	field  field.ID
 }
 
 // sheetField is a field of the source's list that is asked for.
@@ -165,6 +162,12 @@ func (a *API) newSheet(s *view.Source, c *chosen) *sheet {
 			Window: windowOf(f, s.Collector, interval).Seconds(), Interval: interval.Seconds(), Collector: s.Collector,
 		}, interval, field.NewScale(f.Scale)})
 	}
+	out.absent = make(map[absentKey]collector.Explanation, len(s.Absent))
+	for _, x := range s.Absent {
+		if wanted[x.Field] && int(x.Explanation) < len(s.Explanations) {
+			out.absent[absentKey{x.Device, x.Field}] = s.Explanations[x.Explanation]
+		}
+	}
 	for i := range out.byDevice {
 		out.byDevice[i] = map[field.ID][]int{}
 	}
@@ -182,9 +185,13 @@ func (a *API) fieldsOf(d *device, s *sheet, row *ring.Row, now time.Time) []Fiel
 	for i := range s.fields {
 		f := &s.fields[i]
 		columns := s.byDevice[d.index][f.Desc.ID]
-		if len(columns) == 0 && f.Desc.Level == d.Device.Level {
+		if len(columns) == 0 && f.Desc.AskedOf(d.Device.Level) {
+			e, known := s.absent[absentKey{d.index, f.Desc.ID}]
+			if !known {
+				e.Reason = collector.ReasonUnknown
+			}
 			one := f.form
-			one.Absent = a.absence(d, f.Desc.ID, reasonUnknown)
+			one.Absent = &Absence{string(e.Reason), e.Detail}
 			out = append(out, one)
 		}
 		for _, at := range columns {
@@ -200,41 +207,41 @@ func (a *API) fieldsOf(d *device, s *sheet, row *ring.Row, now time.Time) []Fiel
 // value sets the value of a field and its age, or why there is none.
 func (a *API) value(to *Field, d *device, f *sheetField, row *ring.Row, at int, now time.Time) {
 	if row == nil {
-		to.Absent = a.absence(d, f.Desc.ID, reasonBlank)
+		to.Absent = absence(d, collector.Explanation{Reason: collector.ReasonNotDue, Detail: "not read yet"})
 		return
 	}
-	age := now.Sub(time.Unix(0, row.Stamps[d.index]))
-	fresh := row.Stamps[d.index] != 0 && age < max(a.o.StaleAfter, 3*d.source.IntervalOf(d.index))
+	stamp, every := row.Stamps[d.index], d.source.IntervalOf(d.index)
+	age := now.Sub(time.Unix(0, stamp))
+	fresh := stamp != 0 && age < max(a.o.StaleAfter, 3*every)
 	to.Value = number(f.scale.Of(row.Cells[at]))
 	if to.Value == nil || !fresh && !field.IsXID(f.Desc.ID) {
-		to.Value, to.Absent = nil, a.absence(d, f.Desc.ID, reasonBlank)
+		to.Value, to.Absent = nil, absence(d, d.source.Why(at, row.Cells[at]))
 		return
 	}
 	// The stamp is of the last reading of the device. Of a field that is read less often it
 	// is not known when that was.
-	if f.interval > 0 && f.interval <= d.source.IntervalOf(d.index) && age >= 0 {
+	if f.interval > 0 && f.interval <= every && age >= 0 {
 		seconds := age.Truncate(time.Millisecond).Seconds()
 		to.Age = &seconds
 	}
 }
 
-// absence says why a device has no value of a reading.
-func (a *API) absence(d *device, _ field.ID, otherwise string) *Absence {
-	out := &Absence{Reason: otherwise}
+// absence says why a device has no value: because of its state, or else for what is known
+// of the field.
+func absence(d *device, e collector.Explanation) *Absence {
 	switch d.State {
 	case session.Up:
-		return out
+		return &Absence{string(e.Reason), e.Detail}
 	case session.Stalled:
-		out.Reason = reasonStalled
+		e.Reason = collector.ReasonDeviceStalled
 	case session.Lost:
-		out.Reason = reasonLost
+		e.Reason = collector.ReasonDeviceLost
 	case session.Absent:
-		out.Reason = reasonAbsent
+		e.Reason = collector.ReasonDeviceAbsent
 	case session.Released:
-		out.Reason = reasonReleased
+		e.Reason = collector.ReasonReleased
 	}
-	out.Detail = d.Reason
-	return out
+	return &Absence{string(e.Reason), d.Reason}
 }
 
 // number is a value of an answer; nil if it is none that JSON has.

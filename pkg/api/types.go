@@ -132,11 +132,13 @@ type Samples struct {
 // sample was taken, or the beginning of a point's span.
 type SampledSeries struct {
 	Labels map[string]string `json:"labels,omitempty"`
-	Times  []int64           `json:"times"`            // ms
-	Values []*float64        `json:"values,omitempty"` // without points
-	Min    []*float64        `json:"min,omitempty"`    // with points
-	Max    []*float64        `json:"max,omitempty"`
-	Mean   []*float64        `json:"mean,omitempty"`
+	// Buffered are the samples of a driver's own buffer, which are more than the readings.
+	Buffered bool       `json:"buffered,omitempty"`
+	Times    []int64    `json:"times"`            // ms
+	Values   []*float64 `json:"values,omitempty"` // without points
+	Min      []*float64 `json:"min,omitempty"`    // with points
+	Max      []*float64 `json:"max,omitempty"`
+	Mean     []*float64 `json:"mean,omitempty"`
 }
 
 // Events is the answer of /api/v1/events?since=…&limit=N, the oldest first.
@@ -152,7 +154,7 @@ type Event struct {
 	GPU    string    `json:"gpu,omitempty"`
 	Code   *int      `json:"code,omitempty"` // of an XID
 	Text   string    `json:"text"`
-	// Bad says that somebody should look: an XID, a device that is not up, a reload that failed.
+	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
 }
 
@@ -202,6 +204,10 @@ type ListField struct {
 //	rows     StreamRows: new rows, at most one event per interval (default 1 s, at least 0.1 s)
 //	devices  a Device, when its state, users or processes have changed
 //	event    an Event
+//	problem  a Problem: why the exporter ends the stream; the last event
+//
+// Streams begin with what is new: ask for the devices and events that there are when a
+// stream has sent its columns.
 
 // StreamColumns is the data of an event "columns".
 type StreamColumns struct {
@@ -223,7 +229,7 @@ type StreamRows struct {
 }
 
 // StreamRow has the values of one instant: Values[i] belongs to Columns[First+i] of the
-// last StreamColumns; null is blank.
+// last StreamColumns; null is blank, or the device was not read at that time.
 type StreamRow struct {
 	Time   int64      `json:"t"` // ms
 	First  int        `json:"first"`

@@ -38,12 +38,18 @@ type FailoverOptions struct {
 	// the GPUs again; 0 means 10 s. At start it serves them at once.
 	Confidence time.Duration
 
+	// Changed gets the name of the collector that has taken the GPUs over; it must not block.
+	Changed func(collector string)
+
 	Logger *zap.Logger // nil logs nothing
 }
 
 func (o FailoverOptions) withDefaults() FailoverOptions {
 	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.Confidence = cmp.Or(o.Confidence, 10*time.Second)
+	if o.Changed == nil {
+		o.Changed = func(string) {}
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -351,6 +357,7 @@ func (f *Failover) change(next serving, now time.Time) {
 	}
 	f.active.WithLabelValues(f.name(before)).Set(0)
 	f.changes.WithLabelValues(name).Inc()
+	f.o.Changed(name)
 	if next == byPrimary {
 		f.log.Info("collector serves the GPUs again", zap.String("collector", name))
 		return

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Recorder has the recordings that /api/v1/recordings lists: the flight recorder.
+type Recorder interface {
+	Recordings() ([]Recording, error)
+	// Open opens a recording by its name, one that Recordings could return. An error that
+	// wraps fs.ErrNotExist says that there is none.
+	Open(name string) (io.ReadSeekCloser, error)
+}
+
+const (
+	maxDownloads    = 4 // at a time
+	downloadTimeout = 5 * time.Minute
+)
+
+func (a *API) recordings() (*Recordings, error) {
+	if a.o.Recorder == nil {
+		return nil, noRecorder()
+	}
+	list, err := a.o.Recorder.Recordings()
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(list, func(a, b Recording) int { return b.Time.Compare(a.Time) })
+	if list == nil {
+		list = []Recording{}
+	}
+	return &Recordings{Recordings: list}, nil
+}
+
+func noRecorder() *Problem {
+	return &Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not to be read by anybody: see --recordings and --web-page"}
+}
+
+// serveRecording sends a file.
+func (a *API) serveRecording(w http.ResponseWriter, r *http.Request, _ *query) error {
+	if a.o.Recorder == nil {
+		return noRecorder()
+	}
+	if a.downloads.Add(1) > maxDownloads {
+		a.downloads.Add(-1)
+		return busy("recordings are being sent to others: ask again in a second")
+	}
+	defer a.downloads.Add(-1)
+	name := r.PathValue("name")
+	f, err := a.open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	h := w.Header()
+	h.Set("Content-Type", "application/zstd")
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadTimeout)) // a recorder has none
+	http.ServeContent(w, r, "", time.Time{}, f)
+	return nil
+}
+
+func (a *API) open(name string) (io.ReadSeekCloser, error) {
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
+		return nil, noRecording(name)
+	}
+	f, err := a.o.Recorder.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noRecording(name)
+	}
+	return f, err
+}
+
+func noRecording(name string) *Problem {
+	return &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
+}
