@@ -66,6 +66,7 @@ class App {
       this.#setList(list);
       for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
+      await this.#recordings();
       this.#restart();
       show($('controls'), true);
       const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
@@ -84,6 +85,11 @@ class App {
     this.model.setList(list);
   }
 
+  // recordings asks for the list of recordings, if there is a recorder.
+  async #recordings() {
+    if (this.model.info.recorder) this.sections[4].recorded((await this.link.get('recordings')).recordings || []);
+  }
+
   async #absences() {
     const wanted = this.model.wanted();
     if (wanted.length) this.model.takeFields(await this.link.get('fields', { field: wanted }));
@@ -97,6 +103,7 @@ class App {
       this.model.setDevices(devices);
       for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
+      await this.#recordings();
     } catch {
       // the next one may succeed, and the banner says if none does
     }
@@ -133,6 +140,7 @@ class App {
       case 'event':
         model.takeEvent(data);
         if (data.kind === 'reload') this.#reloaded();
+        if (data.kind === 'recording') this.#refresh();
         break;
       default:
     }
@@ -170,6 +178,7 @@ class App {
   }
 
   async #next() {
+    if (this.model.info.history === false) this.queue.length = 0;
     if (this.fetching >= 4 || !this.queue.length) return;
     const { device, field, since } = this.queue.shift();
     this.fetching++;
@@ -186,8 +195,8 @@ class App {
     else if ((now - from) / model.interval(device) > 2000) query.points = 1000;
     try {
       model.takeSamples(await this.link.get('samples', query));
-    } catch (error) {
-      if (error.status === 404 && error.message.includes('history')) this.queue.length = 0; // no history
+    } catch {
+      // the chart begins with what the stream brings
     }
   }
 

@@ -147,8 +147,19 @@ export class Events {
       this.all = !this.all;
       this.update();
     } });
-    this.body.append(this.box.element, this.list, this.more);
+    this.recordings = h('div');
+    this.body.append(this.box.element, this.list, this.more, this.recordings);
     this.element = element;
+  }
+
+  // recorded shows the files of the flight recorder, the newest first.
+  recorded(list) {
+    show(this.recordings, list.length > 0);
+    replace(this.recordings, JSON.stringify(list), () => [h('h3', {}, 'Recordings'), table([['Time'], ['Cause', 'wrap'], ['Device'], ['Span', 'n'], ['File']], list.slice(0, 20).map((r) => {
+      const d = this.app.model.devices.get(r.device);
+      return [date(Date.parse(r.time)), r.cause.replaceAll('_', ' '), d ? nameOf(d, this.app.model) : r.device || '–', seconds((Date.parse(r.until) - Date.parse(r.from)) / 1000),
+        h('a', { href: `api/v1/recordings/${encodeURIComponent(r.name)}`, download: r.name }, `${r.name} (${amount(r.bytes, 'bytes')})`)];
+    }), 'Recordings')]);
   }
 
   update() {
