@@ -29,6 +29,7 @@ type node struct {
 	speed    float64
 	began    time.Time
 	fields   []reading
+	proxied  bool // while it is down, a proxy answers
 
 	mu         sync.Mutex
 	devices    []api.Device
@@ -38,7 +39,7 @@ type node struct {
 	changed    chan struct{} // closed at each change
 	down       bool
 	streams    int
-	samples    int // answered
+	requests   int
 }
 
 // serve starts the node below a path prefix and returns its address, which ends with "/".
@@ -65,9 +66,14 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	mux.HandleFunc("GET /api/v1/stream", n.stream)
 	s := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
+		n.requests++
 		down := n.down
 		n.mu.Unlock()
-		if down {
+		switch {
+		case down && n.proxied:
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return
+		case down:
 			panic(http.ErrAbortHandler) // closes the connection without an answer
 		}
 		mux.ServeHTTP(w, r)
@@ -167,7 +173,6 @@ func (n *node) samplesAnswer(r *http.Request) any {
 	q := r.URL.Query()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.samples++
 	now := n.now()
 	since, err := time.Parse(time.RFC3339, q.Get("since"))
 	if err != nil || now.Sub(since) > 15*time.Minute {

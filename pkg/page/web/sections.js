@@ -230,7 +230,7 @@ export class Heat {
     const stats = series?.ring.stats(left, right);
     put(text, stats ? `mean ${reading(stats.mean, unit)} · highest ${reading(stats.max, unit)}` : 'no samples');
     const limit = role === 'power' ? model.value(id, 'limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
-    const n = Math.max(1, Math.floor(cells.width / (4 * ratio))), every = view.span / n, sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
+    const every = Math.max(view.span / Math.max(1, Math.floor(cells.width / (4 * ratio))), series ? model.every(series) : 0), n = Math.max(1, Math.floor(view.span / every)), sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
     // Cells begin at whole multiples of their span, so that they do not flicker as time passes.
     const start = Math.ceil(left / every) * every;
     if (series) {
