@@ -5,7 +5,6 @@ package browser
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -360,16 +359,12 @@ func (p *Page) Mouse(event string, x, y float64) {
 	p.call("Input.dispatchMouseEvent", params, nil)
 }
 
-// Screenshot writes a PNG of what can be seen, or of the whole page.
-func (p *Page) Screenshot(file string, whole bool) {
+// Screenshot writes what can be seen, as WebP.
+func (p *Page) Screenshot(file string) {
 	p.tb.Helper()
-	var shot struct{ Data string }
-	p.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}, &shot)
-	image, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err == nil {
-		err = os.WriteFile(file, image, 0o644)
-	}
-	if err != nil {
+	var shot struct{ Data []byte }
+	p.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 72}, &shot)
+	if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // a picture for all to see
 		p.tb.Fatal(err)
 	}
 }
