@@ -73,7 +73,7 @@ func (a *app) devices(ctx context.Context, cmd *cli.Command) error {
 	})
 }
 
-// writeDevices writes the list in the form that the command names. o is nil if nobody
+// writeDevices writes the list in the form that the command names. o is nil if no client
 // here was asked for the users of devices.
 func (a *app) writeDevices(cmd *cli.Command, found deviceList, o *owners) error {
 	err := writeOutput(a.out, cmd.String("output"), output{

@@ -136,6 +136,7 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:
+		s.complete(list, refused)
 		return s, nil
 	case len(refused) > 0:
 		return nil, fmt.Errorf("%w: the host engine %s offers none of the %d fields", collector.ErrNothingToRead, c.o.engineName(), len(refused))

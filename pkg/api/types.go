@@ -155,7 +155,7 @@ type Event struct {
 	GPU    string    `json:"gpu,omitempty"`
 	Code   *int      `json:"code,omitempty"` // of an XID
 	Text   string    `json:"text"`
-	// Bad says that somebody should look: an XID, a device that is not up, a reload that failed.
+	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
 }
 
