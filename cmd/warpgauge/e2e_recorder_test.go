@@ -46,11 +46,19 @@ func TestE2ERecorder(t *testing.T) {
 		}
 		return nil
 	})
-	xid.begin(t)
 	client := newClient(t)
+	var devices api.Devices
+	must(t, json.Unmarshal(get(t, client, e.url+"/api/v1/devices").body, &devices))
+	eventually.OK(t, "some history", func() error {
+		if n := strings.Count(string(get(t, client, e.url+"/api/v1/samples?device="+devices.Devices[0].ID+"&field=DCGM_FI_DEV_POWER_USAGE").body), ","); n < 50 {
+			return fmt.Errorf("%d commas", n)
+		}
+		return nil
+	})
+	xid.begin(t)
 	var list api.Recordings
 	eventually.OK(t, "a recording", func() error {
-		if err := json.Unmarshal([]byte(get(t, client, e.url+"/api/v1/recordings").body), &list); err != nil {
+		if err := json.Unmarshal(get(t, client, e.url+"/api/v1/recordings").body, &list); err != nil {
 			return err
 		}
 		if len(list.Recordings) != 1 {
@@ -66,7 +74,7 @@ func TestE2ERecorder(t *testing.T) {
 		t.Errorf("another recording at once: %d %s", a.code, a.body)
 	}
 	recording := filepath.Join(t.TempDir(), r.Name)
-	must(t, os.WriteFile(recording, []byte(get(t, client, e.url+"/api/v1/recordings/"+r.Name).body), 0o600))
+	must(t, os.WriteFile(recording, get(t, client, e.url+"/api/v1/recordings/"+r.Name).body, 0o600))
 
 	exported := runExport(t, exe, recording, "openmetrics")
 	want := samplesOf(t, exported)
@@ -79,6 +87,7 @@ func TestE2ERecorder(t *testing.T) {
 	if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", file(t, "samples.om", string(exported)), blocks).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}
+	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // which promtool wants to read, too
 	dump, err := exec.Command(promtool, "tsdb", "dump", blocks).Output()
 	must(t, err)
 	got := 0
@@ -120,21 +129,19 @@ func samplesOf(t *testing.T, text []byte) map[string]bool {
 		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "{")
 		at := strings.LastIndexByte(rest, '}')
 		fields := strings.Fields(rest[at+1:])
-		out[normal(t, name, rest[:at], fields[0], fields[1], 1000)] = true
+		out[normal(t, `__name__="`+name+`",`+rest[:at], fields[0], fields[1], 1000)] = true
 	}
 	return out
 }
 
-// dumped brings a line of promtool tsdb dump into one form: {__name__="x", a="b"} VALUE MS.
+// dumped brings a line of promtool tsdb dump, {a="b", c="d"} VALUE MS, into one form.
 func dumped(t *testing.T, line string) string {
-	labels := strings.TrimPrefix(line, `{__name__="`)
-	name, labels, _ := strings.Cut(labels, `", `)
-	at := strings.LastIndexByte(labels, '}')
-	fields := strings.Fields(labels[at+1:])
-	return normal(t, name, labels[:at], fields[0], fields[1], 1)
+	at := strings.LastIndexByte(line, '}')
+	fields := strings.Fields(line[at+1:])
+	return normal(t, line[1:at], fields[0], fields[1], 1)
 }
 
-func normal(t *testing.T, name, labels, value, at string, scale float64) string {
+func normal(t *testing.T, labels, value, at string, scale float64) string {
 	v, err := strconv.ParseFloat(value, 64)
 	ms, errAt := strconv.ParseFloat(at, 64)
 	must(t, errors.Join(err, errAt))
@@ -145,7 +152,7 @@ func normal(t *testing.T, name, labels, value, at string, scale float64) string 
 	}
 	sorted, err := json.Marshal(of)
 	must(t, err)
-	return fmt.Sprint(name, string(sorted), v, int64(math.Round(ms*scale)))
+	return fmt.Sprint(string(sorted), v, int64(math.Round(ms*scale)))
 }
 
 // checkCSV compares the power of GPU 0 with that in the OpenMetrics.
@@ -177,13 +184,13 @@ func testReplay(t *testing.T, exe, recording string, r api.Recording, exported [
 	client := newClient(t)
 	var devices api.Devices
 	body := get(t, client, e.url+"/api/v1/devices").body
-	must(t, json.Unmarshal([]byte(body), &devices))
+	must(t, json.Unmarshal(body, &devices))
 	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || devices.Time.Before(r.From.Add(time.Second)) || devices.Time.After(r.Until) {
 		t.Errorf("devices of the replay: %s", body)
 	}
 	var samples api.Samples
 	for _, d := range devices.Devices {
-		must(t, json.Unmarshal([]byte(get(t, client, fmt.Sprintf("%s/api/v1/samples?device=%s&field=DCGM_FI_DEV_POWER_USAGE&since=%s&until=%s",
+		must(t, json.Unmarshal((get(t, client, fmt.Sprintf("%s/api/v1/samples?device=%s&field=DCGM_FI_DEV_POWER_USAGE&since=%s&until=%s",
 			e.url, d.ID, r.From.Format(time.RFC3339Nano), r.Until.Format(time.RFC3339Nano))).body), &samples))
 		if len(samples.Series) != 1 || len(samples.Series[0].Times) < 20 {
 			t.Fatalf("samples of the replay: %+v", samples)
@@ -211,7 +218,7 @@ func testReplay(t *testing.T, exe, recording string, r api.Recording, exported [
 		t.Errorf("%d histograms", n)
 	}
 	var events api.Events
-	must(t, json.Unmarshal([]byte(get(t, client, e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano)).body), &events))
+	must(t, json.Unmarshal((get(t, client, e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano)).body), &events))
 	if !strings.Contains(fmt.Sprint(events), "XID 79") {
 		t.Errorf("events of the replay: %v", events)
 	}
