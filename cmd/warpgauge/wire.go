@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
@@ -73,6 +74,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
+	if cfg.AbsentFields {
+		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+	}
 	if cfg.History.Wanted() {
 		p.history = history.New(history.Options{
 			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,

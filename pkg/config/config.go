@@ -37,6 +37,7 @@ type Config struct {
 	SlowInterval   time.Duration
 	SampleDeadline time.Duration
 	RescanInterval time.Duration
+	AbsentFields   bool
 	StaleAfter     time.Duration // 0 means the default, see EffectiveStaleAfter
 
 	// From what.

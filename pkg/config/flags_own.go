@@ -37,6 +37,10 @@ func ownSampling(c *Config) []Flag {
 			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
+			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, value: boolean(&c.AbsentFields),
+			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series.",
+		},
+		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
