@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed" // openapi.json
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ import (
 
 // Prefix is where the API lies. Every path in Paths begins with it.
 const Prefix = "/api/v1/"
+
+//go:embed openapi.json
+var openAPI []byte
 
 // Options are where the answers come from. All functions are called by many goroutines
 // and must not block. View and Status are needed; what is nil is not known.
@@ -136,6 +140,7 @@ func New(o Options) *API {
 	a.answer("recordings", nil, func(*query) (any, error) { return a.recordings() })
 	a.handle("recordings/{name}", nil, a.serveRecording)
 	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
+	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
 	})
