@@ -130,6 +130,26 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
+// namesOf are the names of fields that a selector has: its own, or those of its pattern.
+func namesOf(s *parser.VectorSelector) (names []string) {
+	if s.Name != "" {
+		return []string{s.Name}
+	}
+	for _, m := range s.LabelMatchers {
+		if m.Name != "__name__" {
+			continue
+		}
+		for _, d := range field.All() {
+			for _, name := range append([]string{d.Name}, d.Aliases...) {
+				if m.Matches(name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
+
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 
 func TestVariables(t *testing.T) {
@@ -150,13 +170,13 @@ func TestVariables(t *testing.T) {
 			expr, err := parser.ParseExpr(variables.Replace(m[1]))
 			if err != nil {
 				t.Errorf("%s: variable %s: %v", file, v.Name, err)
-			} else if s, ok := expr.(*parser.VectorSelector); !ok || !exists(s.Name) {
+			} else if s, ok := expr.(*parser.VectorSelector); !ok || len(namesOf(s)) == 0 || !exists(namesOf(s)[0]) {
 				t.Errorf("%s: variable %s asks for %s, which nothing has", file, v.Name, m[1])
 			}
 		}
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
-				for _, m := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
+				for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(target.Expr, -1) {
 					if !have[m[1]] {
 						t.Errorf("%s: panel %q uses $%s, which the dashboard has not", file, p.Title, m[1])
 					}

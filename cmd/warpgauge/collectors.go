@@ -117,7 +117,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 	if cfg.Fake.Enabled {
 		// If it is isolated the parent makes the node, too, to find mistakes in its spec
 		// at start, but never opens it.
-		f, err := simulatedVendor(cfg, time.Time{}, log)
+		f, err := simulatedVendor(cfg, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all := vendors(cfg, log)
 	if cfg.Fake.Enabled {
-		f, err := simulatedVendor(cfg, start, log)
+		f, err := simulatedVendor(cfg, start)
 		if err != nil {
 			return nil, err
 		}
@@ -169,9 +169,9 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 }
 
 // simulatedVendor is the row of the simulated node.
-func simulatedVendor(cfg *config.Config, start time.Time, log *zap.Logger) (vendor, error) {
+func simulatedVendor(cfg *config.Config, start time.Time) (vendor, error) {
 	c := cfg.Fake
-	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start, Log: log}
+	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}
 	v := vendor{name: fake.Name, isolated: cfg.IsolateFake()}
 	var err error
 	if c.Spec != "" {

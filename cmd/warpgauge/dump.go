@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +19,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -134,45 +133,9 @@ func (d *dumper) mark() string {
 	return b.String()
 }
 
-// directory opens the directory of the dumps and makes it if there is none. Other users
-// may not be able to put their files, or links, where ours are.
+// directory opens the directory of the dumps.
 func (d *dumper) directory() (*os.Root, error) {
-	name := d.o.Directory
-	if err := os.MkdirAll(name, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of dumps: %w", err)
-	}
-	link, err := os.Lstat(name)
-	if err != nil {
-		return nil, fmt.Errorf("examine the directory of dumps: %w", err)
-	}
-	if uid := ownerOf(link); uid != os.Geteuid() && (uid != 0 || link.IsDir()) { // systemd makes links to its directories
-		return nil, fmt.Errorf("the directory of dumps %q belongs to user %d, not to %d: name another with --dump-directory", name, uid, os.Geteuid())
-	}
-	root, err := os.OpenRoot(name)
-	if err != nil {
-		return nil, fmt.Errorf("open the directory of dumps: %w", err)
-	}
-	info, err := root.Stat(".")
-	switch {
-	case err != nil:
-		err = fmt.Errorf("examine the directory of dumps: %w", err)
-	case ownerOf(info) != os.Geteuid():
-		err = fmt.Errorf("the directory of dumps %q belongs to user %d, not to %d: name another with --dump-directory", name, ownerOf(info), os.Geteuid())
-	case info.Mode()&0o022 != 0:
-		err = fmt.Errorf("others can write to the directory of dumps %q (%v): name one in it with --dump-directory, which is made", name, info.Mode())
-	}
-	if err != nil {
-		_ = root.Close() // nothing was written
-		return nil, err
-	}
-	return root, nil
-}
-
-func ownerOf(info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
-	}
-	return -1
+	return file.Private{Path: d.o.Directory, Of: "dumps", Flag: "dump-directory"}.Open()
 }
 
 // write writes one file and returns its name. It appears whole or not at all.
@@ -186,15 +149,8 @@ func (d *dumper) write() (name string, err error) {
 	if d.o.Compression {
 		name += ".gz"
 	}
-	f, err := root.OpenFile("."+name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", fmt.Errorf("write dump: %w", err)
-	}
-	if err := errors.Join(d.encode(f), f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("write dump %q: %w", f.Name(), err), root.Remove("."+name))
-	}
-	if err := root.Rename("."+name, name); err != nil {
-		return "", errors.Join(fmt.Errorf("write dump: %w", err), root.Remove("."+name))
+	if err := file.WriteWhole(root, name, d.encode); err != nil {
+		return "", fmt.Errorf("write dump %q: %w", name, err)
 	}
 	return filepath.Join(d.o.Directory, name), nil
 }
@@ -263,17 +219,15 @@ func (d *dumper) clean() error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	files, err := fs.ReadDir(root.FS(), ".")
+	files, err := file.List(root, dumpPrefix, oldest)
 	if err != nil {
 		return fmt.Errorf("list dumps: %w", err)
 	}
 	var errs []error
 	for _, f := range files {
-		info, err := f.Info()
-		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(f.Name(), dumpPrefix) || !info.ModTime().Before(oldest) {
-			continue
+		if f.ModTime().Before(oldest) {
+			errs = append(errs, root.Remove(f.Name()))
 		}
-		errs = append(errs, root.Remove(f.Name()))
 	}
 	return errors.Join(errs...)
 }

@@ -72,7 +72,19 @@ collections:
 // TestE2EConfigMap reads the list through an API server, which knows one ConfigMap.
 func TestE2EConfigMap(t *testing.T) {
 	exe := build(t)
-	csv := "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
+	t.Setenv("KUBECONFIG", file(t, "kubeconfig", kubeconfigOf(configMapServer(t, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"))))
+	code, out := runToEnd(t, exe, "once", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", "-m", "gpus:fields")
+	if code != 0 || strings.Count(out, "\nDCGM_FI_DEV_GPU_TEMP{") != 8 || strings.Contains(out, "DCGM_FI_DEV_FB_USED") {
+		t.Errorf("exit code %d, output:\n%.2000s", code, out)
+	}
+	if code, out := runToEnd(t, exe, "once", "--enable-fake", "-m", "gpus:others"); code != 1 || !strings.Contains(out, "configmaps is forbidden") {
+		t.Errorf("a ConfigMap that may not be read: exit code %d, want 1 and why in:\n%s", code, out)
+	}
+}
+
+// configMapServer is an API server that lets a caller get one ConfigMap, gpus:fields.
+func configMapServer(t *testing.T, csv string) (address string) {
+	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path != "/api/v1/namespaces/gpus/configmaps/fields" {
@@ -82,14 +94,11 @@ func TestE2EConfigMap(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"fields","namespace":"gpus"},"data":{"metrics":%q}}`, csv)
 	}))
-	defer api.Close()
-	kubeconfig := file(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x"}}],"clusters":[{"name":"x","cluster":{"server":%q}}]}`, api.URL))
-	t.Setenv("KUBECONFIG", kubeconfig)
-	code, out := runToEnd(t, exe, "once", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", "-m", "gpus:fields")
-	if code != 0 || strings.Count(out, "\nDCGM_FI_DEV_GPU_TEMP{") != 8 || strings.Contains(out, "DCGM_FI_DEV_FB_USED") {
-		t.Errorf("exit code %d, output:\n%.2000s", code, out)
-	}
-	if code, out := runToEnd(t, exe, "once", "--enable-fake", "-m", "gpus:others"); code != 1 || !strings.Contains(out, "configmaps is forbidden") {
-		t.Errorf("a ConfigMap that may not be read: exit code %d, want 1 and why in:\n%s", code, out)
-	}
+	t.Cleanup(api.Close)
+	return api.URL
+}
+
+// kubeconfigOf leads to an API server.
+func kubeconfigOf(address string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x"}}],"clusters":[{"name":"x","cluster":{"server":%q}}]}`, address)
 }

@@ -15,19 +15,25 @@ import (
 )
 
 // clusterPolicy are the settings of dcgmExporter in the GPU Operator's ClusterPolicy
-// that reach the container.
+// that reach the container. The rest of them (TestMigrationFromTheOperator) are the
+// image, the resources and annotations of the pod, its Service and ServiceMonitor, hostPID and
+// hostNetwork, with which Kubernetes does what it does with any image.
 type clusterPolicy struct {
 	env                    []string
+	args                   []string
 	podLabels, podUID      bool
 	podLabelAllowlistRegex []string
 	config                 string // the list in the ConfigMap that config.name names
 	hpcJobs                map[string]string
-	hostEngine             bool // dcgm.enabled
+	hostEngine             bool   // dcgm.enabled
+	claims                 bool   // of the DaemonSet for clusters with dynamic resource allocation, nvidia-dcgm-exporter-dra
+	configMaps             string // address of an API server, to which the pod has a token; set by env, as the operator looks at it
 }
 
-// container is what the operator makes of them, in August 2026: assets/state-dcgm-exporter
-// and TransformDCGMExporter of https://github.com/NVIDIA/gpu-operator. There are no
-// arguments; what is the user's comes last and wins.
+// container is what the operator makes of them at a22dbf671f2e, in August 2026: assets/state-dcgm-exporter
+// with TransformDCGMExporter in controllers/object_controls.go, and manifests/state-dcgm-exporter with
+// internal/state/dcgm_exporter.go of https://github.com/NVIDIA/gpu-operator. There are no
+// arguments but the user's; what is the user's comes last and wins.
 func (p clusterPolicy) container(t *testing.T, k *kubelet.Server) (env map[string]string, mounts map[string]string) {
 	t.Helper()
 	env = map[string]string{
@@ -41,6 +47,15 @@ func (p clusterPolicy) container(t *testing.T, k *kubelet.Server) (env map[strin
 	mounts = map[string]string{"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket())}
 	if p.hostEngine {
 		env["DCGM_REMOTE_HOSTENGINE_INFO"] = "nvidia-dcgm:5555"
+		if p.claims {
+			env["DCGM_REMOTE_HOSTENGINE_INFO"] = "nvidia-dcgm-dra:5555"
+		}
+	}
+	if p.claims {
+		env["KUBERNETES_ENABLE_DRA"] = "true"
+	}
+	if p.configMaps != "" {
+		env["KUBECONFIG"], mounts["/kubeconfig"] = "/kubeconfig", file(t, "kubeconfig", kubeconfigOf(p.configMaps))
 	}
 	if p.hpcJobs != nil {
 		dir := t.TempDir()
@@ -80,7 +95,7 @@ func operate(t *testing.T, exe string, p clusterPolicy, k *kubelet.Server) *expo
 	if !p.hostEngine {
 		env["WARPGAUGE_ENABLE_DCGM"] = "false"
 	}
-	return contained{env: env, mounts: mounts}.run(t, exe)
+	return contained{env: env, mounts: mounts, args: p.args}.run(t, exe)
 }
 
 // dcpRows are fields of the operator's default list that a simulated H100 has.
@@ -92,6 +107,7 @@ var dcpRows = []string{
 func TestE2EGPUOperator(t *testing.T) {
 	mountNamespace(t)
 	exe := build(t)
+	api := configMapServer(t, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n")
 	for name, c := range map[string]struct {
 		policy clusterPolicy
 		has    []string // families
@@ -112,6 +128,15 @@ func TestE2EGPUOperator(t *testing.T) {
 			policy: clusterPolicy{hpcJobs: map[string]string{"0": "4711\n"}},
 			has:    dcpRows, labels: []string{"hpc_job", "4711"},
 		},
+		"args": {
+			policy: clusterPolicy{args: []string{"-f", "/etc/warpgauge/recommended-counters.csv", "-c", "100", "--hostname-label", "Hostname"}},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
+		},
+		"a list of a ConfigMap through the API server": {
+			policy: clusterPolicy{env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields"}, configMaps: api},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: []string{"DCGM_FI_DEV_POWER_USAGE"},
+		},
+		"claims": {policy: clusterPolicy{claims: true, hostEngine: true, podLabels: true}, has: dcpRows, labels: []string{"hostname", "worker-7"}},
 		"env": {
 			policy: clusterPolicy{env: []string{"DCGM_EXPORTER_INTERVAL=100", "WARPGAUGE_HOSTNAME_LABEL=Hostname", "DCGM_EXPORTER_COLLECTORS=/etc/warpgauge/recommended-counters.csv"}},
 			has:    []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
@@ -134,6 +159,9 @@ func TestE2EGPUOperator(t *testing.T) {
 				return errors.Join(podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)), operatorsPage(e.scrape(t, acceptText), c.has, c.lacks, c.labels))
 			})
 			if c.policy.hostEngine {
+				if out := e.Output(); !strings.Contains(out, "nvidia-dcgm") || !strings.Contains(out, "WARN") {
+					t.Errorf("no warning names the engine:\n%s", out)
+				}
 				eventually.OK(t, "an engine that is not there, in the metrics", func() error {
 					return e.scrape(t, acceptText).want(0, "warpgauge_collector_up", "collector", "dcgm")
 				})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
@@ -29,10 +30,23 @@ func newEncoder(c *config.Config) zapcore.Encoder {
 	if c.Log.Format == config.LogText {
 		e.EncodeLevel = zapcore.CapitalLevelEncoder
 		e.ConsoleSeparator = " "
-		e.EncodeName = func(name string, to zapcore.PrimitiveArrayEncoder) { to.AppendString(name + ":") }
-		return zapcore.NewConsoleEncoder(e)
+		return nameEncoder{zapcore.NewConsoleEncoder(e)}
 	}
 	return zapcore.NewJSONEncoder(e)
+}
+
+// nameEncoder writes the name of the logger as a field, as JSON has it, and not in front
+// of the message.
+type nameEncoder struct{ zapcore.Encoder }
+
+func (e nameEncoder) Clone() zapcore.Encoder { return nameEncoder{e.Encoder.Clone()} }
+
+func (e nameEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	if entry.LoggerName != "" {
+		fields = append([]zapcore.Field{zap.String("logger", entry.LoggerName)}, fields...)
+		entry.LoggerName = ""
+	}
+	return e.Encoder.EncodeEntry(entry, fields)
 }
 
 const (

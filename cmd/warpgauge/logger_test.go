@@ -47,7 +47,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 				}
 			}
 			dropped := 2*backlogBytes/each - backlogBytes/each
-			says := fmt.Sprintf(`{"lines": %d}`, dropped) // text
+			says := fmt.Sprintf(`"lines": %d}`, dropped) // text
 			if format == config.LogJSON {
 				says = fmt.Sprintf(`"lines":%d}`, dropped)
 			}

@@ -67,7 +67,7 @@ func TestStopWhileReleased(t *testing.T) {
 func simulatedEngine(t *testing.T) *engine {
 	t.Helper()
 	cfg := config.Default()
-	node, err := simulatedVendor(cfg, time.Time{}, zap.NewNop())
+	node, err := simulatedVendor(cfg, time.Time{})
 	must(t, err)
 	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
 	must(t, err)

@@ -385,10 +385,10 @@ func TestLogger(t *testing.T) {
 		log  config.Log
 		want string // a pattern; empty: nothing is logged
 	}{
-		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO sampler: hello \{"device": "GPU-1"\}\n$`},
+		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO hello \{"logger": "sampler", "device": "GPU-1"\}\n$`},
 		{config.Log{Format: config.LogJSON}, `^\{"level":"info","time":"[^"]+","logger":"sampler","msg":"hello","device":"GPU-1"\}\n$`},
 		{config.Log{Format: config.LogText, Level: zap.WarnLevel}, `^$`},
-		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO sampler: hello`},
+		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO hello`},
 	} {
 		var b bytes.Buffer
 		to := newBacklog(&b)

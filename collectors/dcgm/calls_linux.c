@@ -175,13 +175,20 @@ int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t f
 	return FN(dcgmUnwatchFields)(handle, group, fields);
 }
 
+// sentinel_of numbers DCGM's blanks, which follow one another.
+static int32_t sentinel_of(double distance) {
+	return distance >= 0 && distance < 4 ? 1 + (int32_t)distance : distance >= 4;
+}
+
 wg_cell wg_decode(uint16_t type, int32_t status, int64_t micros, int64_t i64, double dbl) {
 	wg_cell c = {.value = NAN, .micros = micros, .status = status};
 	if (status != ST_OK) return c;
 	if (type == 'i' || type == 't') {
 		if (i64 < INT64_BLANK) c.value = (double)i64;
+		else c.sentinel = sentinel_of((double)(i64 - INT64_BLANK));
 	} else if (type == 'd') {
 		if (dbl < FP64_BLANK) c.value = dbl; // false for NaN, too
+		else c.sentinel = sentinel_of(dbl - FP64_BLANK);
 	}
 	return c;
 }

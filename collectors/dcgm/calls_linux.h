@@ -55,12 +55,13 @@ typedef struct {
 const char *wg_function_name(int index);
 
 // One decoded value. status is DCGM's; value is NaN if there is none (blank,
-// refused, not numeric).
+// refused, not numeric), and sentinel says which of DCGM's blanks it was: 1 for
+// _BLANK, 2 _NOT_FOUND, 3 _NOT_SUPPORTED, 4 _NOT_PERMISSIONED, 0 none.
 typedef struct {
 	double value;
 	int64_t micros; // when the engine read it, since 1970; 0 never
 	int32_t status;
-	int32_t unused;
+	int32_t sentinel;
 } wg_cell;
 
 int wg_init(const wg_table *t);

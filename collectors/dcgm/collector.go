@@ -132,10 +132,10 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if past != nil {
 		parts = append(parts, past)
 	}
-	refused.log(c.o.Log)
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:
+		s.complete(list, refused)
 		return s, nil
 	case len(refused) > 0:
 		return nil, fmt.Errorf("%w: the host engine %s offers none of the %d fields", collector.ErrNothingToRead, c.o.engineName(), len(refused))

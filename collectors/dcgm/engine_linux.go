@@ -60,8 +60,11 @@ func connect(o Options) (*engine, error) {
 	lib, err := dl.Open(names)
 	var attempts *dl.OpenError
 	switch {
+	case errors.As(err, &attempts) && attempts.Absent() && o.Engine != "":
+		return nil, fmt.Errorf("%w: host engine %q is not used: no %s by the loader's path or where packages put it, and warpgauge's default image has none; use an image with DCGM, or install datacenter-gpu-manager-4-core (or name the library with --dcgm-library); until then NVML is the source, without DCGM_FI_PROF_ fields on GPUs before Hopper",
+			collector.ErrNotLoaded, o.Engine, soname)
 	case errors.As(err, &attempts) && attempts.Absent():
-		return nil, fmt.Errorf("%w: no %s by the loader's path or where packages put it; install datacenter-gpu-manager-4-core (or name it with --dcgm-library); NVML serves the GPUs meanwhile",
+		return nil, fmt.Errorf("%w: no %s by the loader's path or where packages put it; install datacenter-gpu-manager-4-core (or name it with --dcgm-library)",
 			collector.ErrNotLoaded, soname)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)

@@ -89,7 +89,9 @@ func TestOpenSays(t *testing.T) {
 			t.Errorf("%s: left over: %+v", name, n)
 		}
 	}
-	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
+	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Engine, o.Library = "", filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
+	f("no library for an engine that was named", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) },
+		`host engine "localhost:5555" is not used`, "image with DCGM", "before Hopper")
 	f("no listener", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
 	f("init", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmInit", -7) }, "initialise")
 	f("embedded without driver", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-56) }, "no NVML", "load NVIDIA's driver")

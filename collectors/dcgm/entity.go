@@ -43,7 +43,7 @@ type cell struct {
 	value  float64 // NaN: blank, refused, not a number
 	micros int64   // when the engine read it, Unix µs; 0 never
 	status status
-	_      int32
+	sentinel
 }
 
 // event is one value of a history. Its memory is that of wg_event.

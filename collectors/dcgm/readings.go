@@ -26,6 +26,8 @@ type readings struct {
 	now    func() time.Time
 	cost   cost
 
+	reasons collector.Absences
+	blanks  blanks
 	opened  time.Time
 	devices []judged // in the order of the node's
 }
@@ -78,7 +80,7 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 // prepare finds by which values each device is judged: its own, or those of the node if
 // it has no others.
 func (r *readings) prepare() {
-	r.opened = r.now()
+	r.opened, r.blanks = r.now(), newBlanks(&r.reasons)
 	r.devices = make([]judged, len(r.node.devices))
 	nodeOnly := slices.Repeat([]bool{true}, len(r.devices))
 	for _, b := range r.blocks {
@@ -177,7 +179,9 @@ func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
 				values++
 			}
 			if at := b.column + e*nf + i; due[at] {
-				row[at] = c.value
+				if row[at] = c.value; math.IsNaN(c.value) {
+					row[at] = r.blanks.of(&c, seen.gone)
+				}
 			}
 		}
 		if read {

@@ -36,17 +36,19 @@ type source struct {
 	values  *readings // one of the parts
 	parts   []part
 	from    []int // by part: its first column; one more than parts
+	*collector.Absences
 }
 
 var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
 	_ collector.Dater     = (*source)(nil)
+	_ collector.Explainer = (*source)(nil)
 )
 
 func newSource(devices []collector.Device, values *readings, more ...part) *source {
 	parts := append([]part{values}, more...)
-	out := &source{devices: devices, values: values, parts: parts, from: []int{0}}
+	out := &source{devices: devices, values: values, parts: parts, from: []int{0}, Absences: &values.reasons}
 	for _, p := range parts {
 		out.columns = append(out.columns, p.columns()...)
 		out.from = append(out.from, len(out.columns))

@@ -242,31 +242,3 @@ func (b *builder) explain(s *source) {
 		return e
 	})
 }
-
-// lacking are the names of the wanted readings that no source has a column for, and of the
-// labels that no device has.
-func (b *builder) lacking(sources []collector.Source) []string {
-	has, labels := map[field.ID]bool{}, map[string]bool{}
-	for _, s := range sources {
-		for _, c := range s.Columns() {
-			has[c.Field] = true
-		}
-		for _, d := range s.Devices() {
-			for _, l := range d.Facts {
-				labels[l.Name] = true
-			}
-		}
-	}
-	var out []string
-	for _, r := range b.readings {
-		if !has[r.Desc.ID] {
-			out = append(out, r.Desc.Name)
-		}
-	}
-	for _, f := range b.fields.Labels() {
-		if !labels[f.Name] && !slices.Contains(out, f.Desc.Name) {
-			out = append(out, f.Name)
-		}
-	}
-	return out
-}

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -30,8 +28,6 @@ type Options struct {
 	Now     func() time.Time // clock of values and faults; nil means time.Now
 	Seed    uint64           // distinguishes nodes of one profile
 	Curves  *Curves          // courses of load that several nodes share; nil: the node has its own
-
-	Log *zap.Logger // nil: none
 
 	// Isolated says that this process may be ruined: it is a child made for this
 	// collector. Without it a spec that ends processes is an error.
@@ -111,9 +107,6 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	sources, err := b.sources(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if lacking := b.lacking(sources); len(lacking) > 0 && w.log != nil {
-		w.log.Info("fields that no simulated device has are left out", zap.Strings("field", lacking))
 	}
 	c.opened, c.gpus = true, b.count
 	return sources, nil

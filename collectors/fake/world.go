@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -26,7 +24,6 @@ type World struct {
 	seed    uint64
 	curves  *Curves
 
-	log   *zap.Logger // nil: none
 	now   func() time.Time
 	start time.Time
 	boot  time.Time // when the drivers were loaded, long before start
@@ -51,7 +48,7 @@ func NewWorld(o Options) (*World, error) {
 		return nil, fmt.Errorf("simulate %d devices: the number must be 1 to %d, or 0 for the profile's", o.Devices, maxDevices)
 	}
 	w := &World{
-		profile: p, gpus: p.gpus, seed: o.Seed, log: o.Log, now: o.Now,
+		profile: p, gpus: p.gpus, seed: o.Seed, now: o.Now,
 		curves: o.Curves, released: make(chan struct{}),
 	}
 	if w.curves == nil {

@@ -176,10 +176,15 @@ func (x *xids) reopen(now time.Time) {
 func (x *xids) fail(now time.Time, err error) {
 	x.pause = min(max(2*x.pause, firstPause), lastPause)
 	x.retry = now.Add(x.pause)
-	if !x.deaf {
-		x.deaf = true
-		x.log.Warn("XIDs of this GPU are not seen until an event set opens again", zap.Error(err))
+	if x.deaf {
+		return
 	}
+	x.deaf = true
+	level := zap.WarnLevel
+	if code := nvml.SUCCESS; errors.As(err, &code) && lost(code) {
+		level = zap.DebugLevel // the device's state says it
+	}
+	x.log.Log(level, "XIDs of this GPU are not seen until an event set opens again", zap.Error(err))
 }
 
 // drain takes the events that wait. A storm is read in portions.

@@ -233,6 +233,18 @@ func TestEventsOfMIG(t *testing.T) {
 	})
 }
 
+// TestEventsOfALostGPU: the state of the device says that it is lost, so this is no warning of its own.
+func TestEventsOfALostGPU(t *testing.T) {
+	core, logged := observer.New(zap.DebugLevel)
+	s := &fakeEvents{fail: nvml.ERROR_GPU_IS_LOST}
+	p := fakeEventsPart(t, s, zap.New(core))
+	defer p.close()
+	wantEvents(t, "of a lost GPU", p, sampled{})
+	if all := logged.All(); len(all) != 1 || all[0].Level != zap.DebugLevel {
+		t.Errorf("got %v, want one line at level debug", all)
+	}
+}
+
 // TestEventsInterrupted: a set that fails is opened again, and the last XID stays.
 func TestEventsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +253,7 @@ func TestEventsInterrupted(t *testing.T) {
 		p := fakeEventsPart(t, s, zap.New(core))
 		s.xid(79, noInstance, noInstance)
 		wantEvents(t, "before the failure", p, sampled{byDevice{0: {79}}, byDevice{0: {79}}})
-		s.fail, s.refuse = nvml.ERROR_GPU_IS_LOST, errors.New("GPU is lost")
+		s.fail, s.refuse = nvml.ERROR_UNKNOWN, errors.New("unknown error")
 		for range 20 {
 			wantEvents(t, "while the event set does not open", p, sampled{Last: byDevice{0: {79}}})
 			time.Sleep(30 * time.Second)

@@ -127,13 +127,13 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		code := g.take(g.newer)
 		p.takes.add(start)
 		p.fill(g, code, row, due)
+		if lost(code) || isFatal(code) {
+			return gpmError(code) // the device's state says it
+		}
 		if code != g.state {
 			p.logState(g.gpmSubject, code)
 		}
-		switch {
-		case lost(code), isFatal(code):
-			return gpmError(code)
-		case code != nvml.SUCCESS && g.mig && p.watch.changed():
+		if code != nvml.SUCCESS && g.mig && p.watch.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
 		}
 	}
@@ -198,11 +198,15 @@ func gpmError(code nvml.Return) error {
 
 func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
 	s.state = code
+	log := p.log
+	if s.instance != wholeDevice {
+		log = log.With(zap.Int("instance", s.instance))
+	}
 	if code == nvml.SUCCESS {
-		p.log.Info("profiling samples are available again", zap.Int("device", s.device))
+		log.Info("profiling samples are available again")
 		return
 	}
-	p.log.Warn("no profiling samples", zap.Int("device", s.device), zap.Error(code))
+	log.Warn("no profiling samples", zap.Error(code))
 }
 
 func (p *gpmPart) calls() []collector.CallCost {
@@ -219,9 +223,8 @@ func (p *gpmPart) close() {
 // newGPM makes the part of a GPU's profiling fields, nil if there are none. The
 // first of targets is the GPU; those of instances are as in g.instances.
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
-	log := why.log.With(zap.String("source", g.device.ID))
 	p := &gpmPart{
-		api: l.api, why: why, log: log, now: time.Now, watch: newMIGWatch(l, g),
+		api: l.api, why: why, log: why.log, now: time.Now, watch: newMIGWatch(l, g),
 		takes: meter{call: "nvmlGpmSampleGet"}, reads: meter{call: "nvmlGpmMetricsGet"},
 	}
 	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
@@ -229,7 +232,6 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	leaveOut := func(e collector.Explanation) {
-		log.Info("profiling fields of GPM are left out", zap.String("reason", e.Detail))
 		for _, plan := range plans {
 			for _, c := range plan.all {
 				why.Note(c.device, c.Desc.ID, e)
@@ -256,7 +258,6 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 	}
 	if len(p.cols) == 0 {
 		p.close()
-		log.Info("profiling fields of GPM are left out", zap.String("reason", "the driver serves none of them"))
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	return p, nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -223,8 +222,8 @@ func columnsOf(p part) map[columnID]bool {
 // newReadings makes the part that supplies what the table has of fields: of gpu and of targets,
 // which are the GPU itself, its instances, links and vGPUs; except, by device and
 // field, what others supply already. nil if there is nothing of it. Everything is
-// asked for once: what a device does not have gets no column; why says so, and the log names
-// it. It may hang when the driver does.
+// asked for once: what a device does not have gets no column, and why says so. It may hang
+// when the driver does.
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
 func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons) (part, error) {
 	b := &binder{gpu: gpu, why: why}
@@ -237,9 +236,6 @@ func newReadings(gpu device, targets []target, fields []field.Reading, except ma
 	}
 	if err := b.measureSlow(); err != nil {
 		return nil, err
-	}
-	if len(b.lacking) > 0 {
-		why.log.Info("fields that the device does not have are left out", zap.Strings("field", b.lacking))
 	}
 	if len(b.found) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
@@ -283,12 +279,11 @@ func rowsAt(level field.Level, id field.ID) [][]*reading {
 
 // binder finds out what a device has.
 type binder struct {
-	gpu     device
-	why     *reasons
-	found   []*candidate
-	slow    []*candidate // of nvmlDeviceGetPcieThroughput
-	lacking []string
-	pcie    *throughput
+	gpu   device
+	why   *reasons
+	found []*candidate
+	slow  []*candidate // of nvmlDeviceGetPcieThroughput
+	pcie  *throughput
 }
 
 // round asks for the rows in hand, and returns the candidates that have another one.
@@ -318,19 +313,10 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 		case len(c.rows) > 1:
 			c.rows = c.rows[1:]
 			again = append(again, c)
-		default:
-			b.lack(c)
 		}
 		b.why.Note(c.device, c.desc.ID, c.lacks)
 	}
 	return again, nil
-}
-
-// lack notes a field once.
-func (b *binder) lack(c *candidate) {
-	if !slices.Contains(b.lacking, c.desc.Name) {
-		b.lacking = append(b.lacking, c.desc.Name)
-	}
 }
 
 // plan makes the cell of the row in hand. Terms that this library has no function
@@ -413,7 +399,6 @@ func (b *binder) measureSlow() error {
 	b.pcie = t
 	for i, c := range b.slow {
 		if !has[i] {
-			b.lack(c)
 			if _, ok := b.gpu.bind(getPCIeThroughput); ok {
 				b.why.Note(c.device, c.desc.ID, b.why.refused(c.rows[0].terms[0], nvml.ERROR_NOT_SUPPORTED))
 			} else {

@@ -69,7 +69,7 @@ type query struct{ legend, expr string }
 func targets(instant bool, format string, queries []query) (out []target) {
 	for i, q := range queries {
 		out = append(out, target{
-			RefID: string(rune('A' + i)), Expr: q.expr, LegendFormat: q.legend, Format: format,
+			RefID: string(rune('A' + i)), Expr: bothGenerations(q.expr), LegendFormat: q.legend, Format: format,
 			Instant: instant, Range: !instant, Datasource: prometheus,
 		})
 	}

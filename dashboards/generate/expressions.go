@@ -1,6 +1,12 @@
 package main
 
-import "strings"
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
 
 // sel is what every expression about devices selects by.
 const sel = `{instance=~"$instance", gpu=~"$gpu"}`
@@ -55,6 +61,65 @@ func device(metric string) query { return query{deviceLegend, byDevice(metric)} 
 func fleetWide(expr string) string { return strings.ReplaceAll(expr, "S}", `instance=~"$instance"}`) }
 
 var (
-	instance = choice("instance", "Node", "instance", `DCGM_FI_DEV_GPU_TEMP`)
-	gpuIndex = choice("gpu", "GPU", "gpu", `DCGM_FI_DEV_GPU_TEMP{instance=~"$instance"}`)
+	instance = choice("instance", "Node", "instance", `{__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?"}`)
+	gpuIndex = choice("gpu", "GPU", "gpu", `{__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?", instance=~"$instance"}`)
 )
+
+// driverOf gives series the label driver, from the label of either generation.
+func driverOf(series string) string {
+	for _, label := range []string{"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"} {
+		series = `label_replace(` + series + `, "driver", "$1", "` + label + `", "(.+)")`
+	}
+	return series
+}
+
+// selection is a metric of DCGM with what selects of it, and the function of its range.
+var selection = regexp.MustCompile(`(?:(\w+)\()?\b(DCGM_FI_\w+)(\{[^{}]*\})?(\[[^\]]+\]\))?( offset \w+)?`)
+
+// bothGenerations makes an expression over old names of DCGM one for pages with the new
+// names, too, in the old unit. A page with both has each value once: "or" leaves out what
+// has the labels of the left side.
+func bothGenerations(expr string) string {
+	var out strings.Builder
+	last := 0
+	for _, at := range selection.FindAllStringSubmatchIndex(expr, -1) {
+		part := func(i int) string {
+			if at[2*i] < 0 {
+				return ""
+			}
+			return expr[at[2*i]:at[2*i+1]]
+		}
+		name := part(2)
+		d, _, known := field.ByName(name)
+		if !known || d.Name != name || d.Kind == field.String {
+			continue
+		}
+		latest, scale := d.NewName()
+		if latest == name {
+			continue
+		}
+		from, function := at[4], ""
+		if part(4) != "" { // a range belongs to its function
+			from, function = at[0], part(1)+"("
+		}
+		old := expr[from:at[1]]
+		both := old + " or " + function + latest + part(3) + part(4) + part(5) + inOldUnit(scale)
+		if from == 0 || at[1] == len(expr) || expr[from-1] != '(' || expr[at[1]] != ')' {
+			both = "(" + both + ")"
+		}
+		out.WriteString(expr[last:from] + both)
+		last = at[1]
+	}
+	return out.String() + expr[last:]
+}
+
+// inOldUnit is what turns a value under a new name into that under the old one.
+func inOldUnit(scale float64) string {
+	switch {
+	case scale == 1:
+		return ""
+	case scale > 1:
+		return " / " + strconv.FormatFloat(scale, 'f', 0, 64)
+	}
+	return " * " + strconv.FormatFloat(1/scale, 'f', 0, 64)
+}

@@ -36,7 +36,7 @@ func fleet() *builder {
 	b.table(12, "XIDs in 24 h", "Of GPUs that are lost by now as well.", "short",
 		fleetWide(`max by (instance, gpu, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d]))`), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn)
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
-		fleetWide(`count by (DCGM_FI_DRIVER_VERSION, modelName) (count by (instance, UUID, DCGM_FI_DRIVER_VERSION, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`),
-		modelColumn, column{"DCGM_FI_DRIVER_VERSION", "Driver", 0}, value("GPUs"))
+		fleetWide(`count by (driver, modelName) (count by (instance, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
+		modelColumn, column{"driver", "Driver", 0}, value("GPUs"))
 	return b
 }

@@ -118,13 +118,38 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 }
 
+// metricNames are the names that an expression has, and of a pattern the fields that it
+// matches: two, as it is there for both generations of DCGM.
 func metricNames(expr parser.Node) (names []string) {
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
+		v, ok := n.(*parser.VectorSelector)
+		switch {
+		case !ok:
+		case v.Name != "":
 			names = append(names, v.Name)
+		default:
+			names = append(names, matched(v)...)
 		}
 		return nil
 	})
+	return names
+}
+
+func matched(v *parser.VectorSelector) (names []string) {
+	for _, m := range v.LabelMatchers {
+		if m.Name != "__name__" {
+			continue
+		}
+		for _, d := range field.All() {
+			latest, _ := d.NewName()
+			if m.Matches(d.Name) && m.Matches(latest) {
+				names = append(names, d.Name, latest)
+			}
+		}
+	}
+	if len(names) != 2 {
+		return []string{v.String()} // which nothing has
+	}
 	return names
 }
 

@@ -142,6 +142,16 @@ func (l *Log) after(number uint64) (out []numbered) {
 	return out
 }
 
+// After returns the events that are kept behind a number, the oldest first, and the number
+// of the last one. That of the first event is 1.
+func (l *Log) After(number uint64) (events []Event, last uint64) {
+	last = number
+	for _, e := range l.after(number) {
+		events, last = append(events, e.Event), e.number
+	}
+	return events, last
+}
+
 // since returns when a device was first seen in a state, if it is in that one.
 func (l *Log) since(collector, device string, state session.State) (time.Time, bool) {
 	l.mu.Lock()

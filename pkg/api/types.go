@@ -14,7 +14,8 @@ type Devices struct {
 	Time       time.Time   `json:"time"`
 	Hostname   string      `json:"hostname"`
 	Version    string      `json:"version"`
-	Simulated  bool        `json:"simulated"` // of any device
+	Simulated  bool        `json:"simulated"`           // of any device
+	Recording  string      `json:"recording,omitempty"` // name of the recording that is replayed; Time is in it
 	Collectors []Collector `json:"collectors"`
 	Devices    []Device    `json:"devices"`
 }
@@ -154,7 +155,7 @@ type Event struct {
 	GPU    string    `json:"gpu,omitempty"`
 	Code   *int      `json:"code,omitempty"` // of an XID
 	Text   string    `json:"text"`
-	// Bad says that somebody should look: an XID, a device that is not up, a reload that failed.
+	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
 }
 

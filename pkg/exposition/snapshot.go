@@ -90,9 +90,6 @@ func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
 // judge decides which devices belong on a page. A stamp that lies as far ahead
 // as a stale one lies behind is not fresh either: the clock was set back, or the
 // process that writes the ring has gone mad, and the value could stay for ever.
-//
-// A device of which only slow fields are read has three of their intervals: it must not
-// leave the page between two readings.
 func (s *snapshot) judge(limit time.Duration, now int64) {
 	s.expires = math.MaxInt64
 	source, end := -1, 0
@@ -102,7 +99,7 @@ func (s *snapshot) judge(limit time.Duration, now int64) {
 			end += len(s.view.Sources[source].Devices)
 		}
 		of := s.view.Sources[source]
-		staleAfter := int64(max(limit, 3*of.IntervalOf(d-end+len(of.Devices))))
+		staleAfter := int64(of.StaleAfter(d-end+len(of.Devices), limit))
 		ends := stamp + staleAfter
 		fresh := stamp != 0 && ends > now && stamp-staleAfter <= now
 		if fresh {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +29,12 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 	defer cancel()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	object, err := c.slices.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("read ConfigMap %s:%s: grant the verb get on it to this service account by a Role in namespace %q: %w", namespace, name, namespace, err)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read ConfigMap %s:%s: there is none: %w", namespace, name, err)
+	case err != nil:
 		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
 	}
 	text, found, err := unstructured.NestedString(object.Object, "data", ConfigMapKey)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,11 +53,11 @@ type Options struct {
 	ResumeProfiling func(context.Context) error
 	// API answers below /api/v1/; nil: it is not served.
 	API API
-	// Page answers / and everything below /page/; nil: there is an index of paths at /.
-	Page http.Handler
+	// Record begins a recording. nil forbids /-/record.
+	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// Version is shown on the index page.
+	// Version is shown on the page at /, which is live if there is an API.
 	Version string
 
 	Logger     *zap.Logger           // nil logs nothing

@@ -16,19 +16,19 @@
 //	               what is wrong with it otherwise, 403 when not enabled or asked for
 //	               by a page of another site in a browser, or by one under a name
 //	               that is not this machine's.
-//	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
+//	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume, /-/record
 //	               the same for Options.Release and so on; 400 for a wrong query,
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //	/api/v1/       the JSON API, if there is one (package api).
-//	/, /page/      the live page, if there is one (package page), else an index of these.
+//	/, /page/      200: the page of package page: live if there is an API, with an index of these.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
 // Content-Type with the format's version, Content-Length always, Vary: Accept,
 // Accept-Encoding, and Content-Encoding: gzip if compressed. /health has
 // X-Registry-Available: true or false, and during a reload
-// X-Reload-In-Progress: true. The index has a Content-Security-Policy under
-// which it loads nothing from anywhere.
+// X-Reload-In-Progress: true. The page has a Content-Security-Policy under
+// which it loads nothing from other places.
 //
 // Limits. Header, read, write and idle timeouts, the size of headers, the
 // connections (see connections), the memory of pages that are being sent (see
@@ -41,12 +41,8 @@
 package server
 
 import (
-	"bytes"
 	"container/list"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -60,6 +56,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/page"
 )
 
 // Pages is where pages come from: *exposition.Renderer. Page returns the newest
@@ -122,12 +119,9 @@ func New(pages Pages, o Options) *Server {
 	s.handle("GET /health", "/health", s.serveHealth)
 	s.handle("GET /livez", "/livez", serveLivez)
 	s.handle("GET /readyz", "/readyz", s.serveReadyz)
-	if o.Page == nil {
-		s.handle("GET /{$}", "/", serveIndex(o.Version, o.Pprof))
-	} else {
-		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
-		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
-	}
+	live := page.Handler(page.Options{Version: o.Version, Live: o.API != nil, Pprof: o.Pprof})
+	s.handle("GET /{$}", "/", live.ServeHTTP)
+	s.handle("GET /page/", "/page/", live.ServeHTTP)
 	if o.API != nil {
 		s.mux.Handle("/api/v1/", o.API)
 		for _, path := range o.API.Paths() {
@@ -399,69 +393,4 @@ func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 		b.WriteByte('\n')
 	}
 	writeText(w, http.StatusServiceUnavailable, b.String())
-}
-
-const indexStyle = `
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
-h1 { margin: 0; font-size: 1.6rem; }
-p { margin: .2rem 0 1.5rem; opacity: .7; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .4rem 1.5rem; }
-dt { font-family: ui-monospace, monospace; }
-dd { margin: 0; }
-`
-
-var indexTemplate = template.Must(template.New("index").Parse(`<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>warpgauge</title>
-<style>{{.Style}}</style>
-</head>
-<body>
-<h1>warpgauge</h1>
-<p>GPU metrics for Prometheus{{with .Version}}, version {{.}}{{end}}</p>
-<dl>
-{{range .Links}}<dt><a href="{{.Path}}">{{.Path}}</a></dt><dd>{{.Text}}</dd>
-{{end}}</dl>
-</body>
-</html>
-`))
-
-type link struct{ Path, Text string }
-
-// serveIndex makes the page at /, once.
-func serveIndex(version string, pprof bool) http.HandlerFunc {
-	links := []link{
-		{"/metrics", "metrics of the GPUs and of the exporter itself"},
-		{"/health", "answers as long as the process runs, with its state in headers"},
-		{"/livez", "the process answers"},
-		{"/readyz", "whether there are metrics to serve, and if not, why"},
-	}
-	if pprof {
-		links = append(links, link{pprofPrefix, "Go profiles of the exporter"})
-	}
-	var b bytes.Buffer
-	err := indexTemplate.Execute(&b, struct {
-		Style   template.CSS
-		Version string
-		Links   []link
-	}{indexStyle, version, links})
-	if err != nil {
-		panic("render index: " + err.Error()) // the template does not fit its data
-	}
-	sum := sha256.Sum256([]byte(indexStyle))
-	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	return func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Length", strconv.Itoa(b.Len()))
-		h.Set("Referrer-Policy", "no-referrer")
-		if h.Get("Content-Security-Policy") == "" { // else the web config file has one
-			h.Set("Content-Security-Policy", policy)
-		}
-		_, _ = w.Write(b.Bytes()) // an error says that the client went away
-	}
 }

@@ -485,8 +485,12 @@ func TestAChildWithNothingToSample(t *testing.T) {
 	if n := value(t, v.Supervisor, "warpgauge_collector_restarts_total"); n != 0 {
 		t.Errorf("%v restarts, want none", n)
 	}
-	if n, opened := v.logs.FilterMessageSnippet("nothing to sample").Len(), v.logs.FilterMessage("opened").Len(); n != 1 || opened != 1 {
-		t.Errorf("%d lines that there is nothing, and %d of the child's, want one each", n, opened)
+	absent := v.logs.FilterMessageSnippet("nothing to sample").All()
+	if opened := v.logs.FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
+		t.Fatalf("%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
+	}
+	if absent[0].Level != zap.WarnLevel {
+		t.Errorf("level %v, want a warning: the collector was named", absent[0].Level)
 	}
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
 		t.Errorf("a reload with nothing to sample: %v", err)

@@ -16,6 +16,8 @@ import (
 
 const (
 	linesPerTick = 200  // of log between two calls of tick; more are dropped and counted
+	shownLines   = 10   // of libraries, at level info in shownTicks; more are at level debug
+	shownTicks   = 60   // about a minute
 	maxLine      = 8192 // bytes; the rest of a longer line is dropped
 )
 
@@ -43,6 +45,9 @@ type output struct {
 	partial []byte // of a line
 	taken   int    // entries since the last tick
 	dropped int
+	ticks   int  // since shown began
+	shown   int  // lines of libraries at level info
+	hidden  int  // and at level debug, for want of room
 	held    bool // entries are kept back
 	kept    []func()
 }
@@ -73,6 +78,7 @@ func (o *output) flush() {
 		o.line(strings.ToValidUTF8(string(o.partial), "?"))
 		o.partial = nil
 	}
+	o.showAgain()
 }
 
 // tick begins another share of entries.
@@ -83,6 +89,17 @@ func (o *output) tick() {
 		o.log.Warn("log entries of a child were dropped", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
 	}
 	o.taken, o.dropped = 0, 0
+	if o.ticks++; o.ticks == shownTicks {
+		o.showAgain()
+	}
+}
+
+// showAgain begins another share of lines of libraries.
+func (o *output) showAgain() {
+	if o.hidden > 0 {
+		o.log.Info("libraries have written more, which is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", o.hidden))
+	}
+	o.ticks, o.shown, o.hidden = 0, 0, 0
 }
 
 // hold keeps entries back until release: a child that only starts to find again
@@ -125,7 +142,17 @@ func (o *output) line(line string) {
 // write bounds the level: nothing that a child says ends the parent.
 func (o *output) write(line string, entry map[string]any) {
 	if entry == nil {
-		o.log.Debug("output of a library", zap.String("collector", o.collector), zap.Int64("pid", o.pid.Load()), zap.String("line", line))
+		level := zapcore.InfoLevel
+		switch {
+		case o.echo != nil: // it is on standard error already
+			level = zapcore.DebugLevel
+		case o.shown == shownLines:
+			level = zapcore.DebugLevel
+			o.hidden++
+		default:
+			o.shown++
+		}
+		o.log.Log(level, "output of a library", zap.String("collector", o.collector), zap.String("library_output", line), zap.Int64("pid", o.pid.Load()))
 		return
 	}
 	log := o.log

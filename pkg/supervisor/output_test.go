@@ -52,7 +52,7 @@ func TestOutput(t *testing.T) {
 		got = append(got, entry{e.Level, e.LoggerName, e.Message, e.ContextMap()})
 	}
 	line := func(text string) entry {
-		return entry{zapcore.DebugLevel, "", "output of a library", map[string]any{"collector": "toy", "pid": int64(7), "line": text}}
+		return entry{zapcore.DebugLevel, "", "output of a library", map[string]any{"collector": "toy", "pid": int64(7), "library_output": text}}
 	}
 	plain := map[string]any{"collector": "toy", "pid": int64(7)}
 	want := []entry{
@@ -97,6 +97,26 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
+// A library's first lines of a minute are at level info, the others at level debug, and
+// it is logged how many.
+func TestLibraryOutputIsShown(t *testing.T) {
+	o, logs := newOutput(nil)
+	for range 2 {
+		logs.TakeAll()
+		write(t, o, strings.Repeat("line\n", shownLines+3))
+		for range shownTicks {
+			o.tick()
+		}
+		shown := logs.FilterLevelExact(zapcore.InfoLevel).All()
+		if len(shown) != shownLines+1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 3 {
+			t.Fatalf("%d entries at level info, %d in all", len(shown), logs.Len())
+		}
+		if last := shown[shownLines]; last.ContextMap()["lines"] != int64(3) {
+			t.Errorf("the last entry is %v, want that 3 lines more were written", last)
+		}
+	}
+}
+
 // What a child logs while it only looks is written when it is of use after all.
 func TestOutputIsHeldBack(t *testing.T) {
 	o, logs := newOutput(nil)
@@ -110,7 +130,7 @@ func TestOutputIsHeldBack(t *testing.T) {
 	write(t, o, "after\n")
 	var got []string
 	for _, e := range logs.All() {
-		got = append(got, fmt.Sprint(e.ContextMap()["line"], " ", e.Message))
+		got = append(got, fmt.Sprint(e.ContextMap()["library_output"], " ", e.Message))
 	}
 	want := []string{"at once output of a library", "later output of a library", "<nil> too", "after output of a library"}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -172,9 +173,9 @@ func (q *quiet) next(longest time.Duration) time.Duration {
 }
 
 // found logs a reason once. A node without a vendor's GPUs is no fault.
-func (q *quiet) found(log *zap.Logger, reason string) {
+func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 	if q.reason != reason {
 		q.reason = reason
-		log.Info("collector has nothing to sample, looking again from time to time", zap.String("reason", reason))
+		log.Log(level, "collector has nothing to sample, looking again from time to time", zap.String("reason", reason))
 	}
 }

@@ -60,7 +60,7 @@ type Options struct {
 	Environment []string
 	Session     session.Options       // of sessions in this process; Deadline counts for both
 	Publish     func([]*view.Source)  // gets the sources to show, in their order; must not block. Nil: they are on Board
-	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may
+	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may, and a user has named the collector
 	Hidden      bool                  // the devices are another collector's, too, and not among the metrics
 
 	StopTimeout time.Duration // how long a session may take to end; its process is killed shortly before. 0 means 2 s
@@ -89,9 +89,6 @@ func (o Options) withDefaults() Options {
 	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
-	}
-	if o.Present == nil {
-		o.Present = func() (string, bool) { return "", true }
 	}
 	return o
 }
@@ -122,6 +119,7 @@ type Supervisor struct {
 	notBefore time.Time // of the next session
 	inventory inventory
 	logged    map[string]string // by device: the state that was logged last
+	bound     string            // what logBound has logged last
 
 	counts counts
 	board  view.Board // without Options.Publish
@@ -262,7 +260,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r := s.request()
 		what, present := "", true
-		if !r.rests() {
+		if !r.rests() && s.o.Present != nil {
 			what, present = s.o.Present()
 		}
 		switch {
@@ -270,7 +268,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.rest(ctx, &r)
 		case !present:
 			s.setProblem(session.CauseNotLoaded, what)
-			s.quiet.found(s.log, what)
+			s.quiet.found(s.log, zap.InfoLevel, what)
 			s.answer(r.version, nil)
 			s.pause(ctx, s.quiet.next(s.o.RestartMax))
 		case time.Now().Before(s.notBefore):
@@ -409,7 +407,11 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
 	}
 	s.setProblem(cause, e.text)
-	s.quiet.found(s.log, e.text)
+	level := zap.InfoLevel
+	if s.o.Present == nil && cause != session.CauseNothing { // it was asked for by name
+		level = zap.WarnLevel
+	}
+	s.quiet.found(s.log, level, e.text)
 	s.notBefore = time.Now().Add(pause)
 	s.answerTurn(t.request, nil)
 }
@@ -590,6 +592,7 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.log.Info("collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
+	s.logBound(sources)
 	s.show(t) // before the answer: who waited for it may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)

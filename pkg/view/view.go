@@ -35,6 +35,13 @@ type Source struct {
 	Absent       []collector.Absence
 }
 
+// StaleAfter is how old the newest sample of a device may be, given the limit for devices that
+// are read in every row. A device of which only slow fields are read has three of their
+// intervals: it must not leave the page between two readings.
+func (s *Source) StaleAfter(device int, limit time.Duration) time.Duration {
+	return max(limit, 3*s.IntervalOf(device))
+}
+
 // Why says why a cell of a column is blank: v is NaN.
 func (s *Source) Why(column int, v float64) collector.Explanation {
 	b := collector.BlankOf(v)

@@ -112,16 +112,17 @@ func write(path string, b []byte) error {
 	return os.WriteFile(path, b, 0o644) //nolint:gosec // files of the repository are for everybody
 }
 
-// rendered are the plain manifests: file below deploy, values, and what Helm leaves out.
+// rendered are the plain manifests: file below deploy, values, and what else is set.
 var rendered = []struct {
-	file, values string
+	file, values, set string
 }{
-	{"kubernetes/warpgauge.yaml", ""},
-	{"kubernetes/warpgauge-pod-metadata.yaml", "pod-metadata"},
-	{"kubernetes/warpgauge-shared.yaml", "shared-processes"},
-	{"kubernetes/warpgauge-dra.yaml", "dra"},
-	{"kubernetes/warpgauge-rootless.yaml", "rootless"},
-	{"openshift/warpgauge.yaml", "openshift"},
+	{"kubernetes/warpgauge.yaml", "", ""},
+	{"kubernetes/warpgauge-configmap.yaml", "configmap", "arguments={-m,warpgauge:gpu-fields}"},
+	{"kubernetes/warpgauge-pod-metadata.yaml", "pod-metadata", ""},
+	{"kubernetes/warpgauge-shared.yaml", "shared-processes", ""},
+	{"kubernetes/warpgauge-dra.yaml", "dra", ""},
+	{"kubernetes/warpgauge-rootless.yaml", "rootless", ""},
+	{"openshift/warpgauge.yaml", "openshift", ""},
 }
 
 // plain renders the manifests for people who have no Helm.
@@ -132,6 +133,9 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 		if r.values != "" {
 			args = append(args, "--values", filepath.Join(root, "deploy/helm/values", r.values+".yaml"))
 			head = strings.Replace(head, "its defaults", "deploy/helm/values/"+r.values+".yaml", 1)
+		}
+		if r.set != "" {
+			args = append(args, "--set", r.set)
 		}
 		cmd := exec.CommandContext(ctx, helm, args...) //nolint:gosec // the program that make names
 		cmd.Stderr = os.Stderr

@@ -61,7 +61,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "warpgauge.needsAPI" -}}
-{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) }}true{{ end }}
+{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) }}true{{ end }}
+{{- end }}
+
+{{/* NAMESPACE:NAME of the ConfigMap that flags or environment name with -m; flags beat it. */}}
+{{- define "warpgauge.listConfigMap" -}}
+{{- $found := "" }}
+{{- range concat .Values.extraEnv .Values.nvidia.extraEnv .Values.amd.extraEnv }}
+{{- if eq .name "DCGM_EXPORTER_CONFIGMAP_DATA" }}{{ $found = .value }}{{ end }}
+{{- end }}
+{{- $next := false }}
+{{- range .Values.arguments }}
+{{- $argument := toString . }}
+{{- if $next }}{{ $found = $argument }}{{ end }}
+{{- $next = has $argument (list "-m" "--configmap-data") }}
+{{- if regexMatch "^(-m|--configmap-data)=" $argument }}{{ $found = regexReplaceAll "^[^=]*=" $argument "" }}{{ end }}
+{{- end }}
+{{- if and $found (ne $found "none") }}{{ $found }}{{ end }}
+{{- end }}
+
+{{- define "warpgauge.token" -}}
+{{- $set := .Values.serviceAccount.automountServiceAccountToken }}
+{{- if kindIs "bool" $set }}{{ $set }}{{ else }}{{ eq (include "warpgauge.needsAPI" .) "true" }}{{ end }}
 {{- end }}
 
 {{- define "warpgauge.hostPID" -}}
@@ -100,6 +121,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .config.counters.configMap.name }}{{ .config.counters.configMap.name }}
 {{- else if include "warpgauge.csv" . }}{{ include "warpgauge.fullname" .root }}-{{ .vendor }}-counters
 {{- end }}
+{{- end }}
+
+{{/* The YAML configuration, which is about fields of DCGM: AMD's pods have none. */}}
+{{- define "warpgauge.yamlConfigMap" -}}
+{{- with .root.Values.config }}
+{{- if and .enabled (eq $.vendor "nvidia") }}{{ .name | default (printf "%s-config" (include "warpgauge.fullname" $.root)) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "warpgauge.yamlConfig" -}}
+{{- with .Values.config.data }}{{ if kindIs "map" . }}{{ toYaml . }}{{ else }}{{ . }}{{ end }}{{ end }}
 {{- end }}
 
 {{- define "warpgauge.csvKey" -}}

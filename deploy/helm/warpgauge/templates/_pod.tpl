@@ -16,6 +16,9 @@
 {{- else if ne .config.counters.preset "default" }}
 - --collectors=/etc/warpgauge/{{ .config.counters.preset }}{{ if not (has .config.counters.preset (list "dcp-metrics-included" "1.x-compatibility-metrics")) }}-counters{{ end }}.csv
 {{- end }}
+{{- if include "warpgauge.yamlConfigMap" . }}
+- --config-file=/etc/warpgauge/config/{{ $v.config.key }}
+{{- end }}
 {{- with $v.collectInterval }}
 - --collect-interval={{ . }}
 {{- end }}
@@ -33,6 +36,12 @@
 {{- end }}
 {{- if include "warpgauge.webSecret" .root }}
 - --web-config-file=/etc/warpgauge/web/web-config.yaml
+{{- end }}
+{{- with $v.service.webReadTimeout }}
+- --web-read-timeout={{ . }}
+{{- end }}
+{{- with $v.service.webWriteTimeout }}
+- --web-write-timeout={{ . }}
 {{- end }}
 {{- with $v.kubernetes }}
 {{- if .enabled }}
@@ -102,6 +111,9 @@
 {{- if include "warpgauge.csvConfigMap" . }}
 - { name: counters, mountPath: /etc/warpgauge/counters, readOnly: true }
 {{- end }}
+{{- if include "warpgauge.yamlConfigMap" . }}
+- { name: config, mountPath: /etc/warpgauge/config, readOnly: true }
+{{- end }}
 {{- if include "warpgauge.webSecret" .root }}
 - { name: web-config, mountPath: /etc/warpgauge/web, readOnly: true }
 {{- end }}
@@ -139,6 +151,10 @@
 - name: counters
   configMap: { name: {{ . }} }
 {{- end }}
+{{- with include "warpgauge.yamlConfigMap" . }}
+- name: config
+  configMap: { name: {{ . }} }
+{{- end }}
 {{- with include "warpgauge.webSecret" .root }}
 - name: web-config
   secret: { secretName: {{ . }}, defaultMode: 0440 }
@@ -164,6 +180,40 @@
 {{- end }}
 {{- with $v.extraVolumes }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* nodeSelector and affinity. Both values are of dcgm-exporter's chart, so next to NVIDIA's
+     DaemonSet they are about NVIDIA's nodes, and AMD's has its own terms in any case. */}}
+{{- define "warpgauge.placement" -}}
+{{- $v := .root.Values }}
+{{- $alone := or (eq .vendor "nvidia") (not $v.nvidia.enabled) }}
+{{- $affinity := deepCopy $v.affinity }}
+{{- $terms := .config.nodeSelectorTerms }}
+{{- if and $alone (or $v.nodeSelector $v.affinity) }}
+{{- $terms = dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list $affinity }}
+{{- end }}
+{{- if and (eq .vendor "nvidia") .config.leaveWhenPaused }}
+{{- $here := list }}
+{{- range list "client" "dcgm-exporter" "dcgm-exporter-dra" }}
+{{- $paused := list "paused-for-driver-upgrade" "paused-for-mig-change" }}
+{{- $here = append $here (dict "key" (printf "nvidia.com/gpu.deploy.%s" .) "operator" "NotIn" "values" $paused) }}
+{{- end }}
+{{- $all := list }}
+{{- range $terms | default (list dict) }}
+{{- $all = append $all (merge (dict "matchExpressions" (concat (.matchExpressions | default list) $here)) .) }}
+{{- end }}
+{{- $terms = $all }}
+{{- end }}
+{{- with $v.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $terms }}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" $required) }}
+{{- end }}
+{{- with $affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

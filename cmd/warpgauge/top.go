@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/file"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/top"
+)
+
+const (
+	maxNodes       = 1000
+	minTopInterval = 250 * time.Millisecond
+)
+
+func topCommand(a *app) *cli.Command {
+	trust := urlFlags()[1:] // in place of one --url there are any number
+	return &cli.Command{
+		Name:  "top",
+		Usage: "Show what this node, or many, are doing, in the terminal",
+		Description: "Asks the exporter that runs on this machine, or those at --url and in --urls-file, once a\n" +
+			"second. If none runs here, it samples the devices itself. ? explains the keys.\n" +
+			"With --once, or if the output is no terminal, it writes a table once and ends with code 1\n" +
+			"if a node does not answer or there is no device.",
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. " +
+				"Default: --address on this machine, unless the command line has flags that say what to read; none reads the devices."},
+			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
+			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
+			&cli.BoolFlag{Name: "once", Usage: "Write a table once, without a terminal's abilities."},
+			outputFlag(), timeoutFlag(),
+		}, trust...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := cmp.Or(noArguments(cmd), checkOutput(cmd.String("output"))); err != nil {
+				return err
+			}
+			if i := cmd.Duration("interval"); i < minTopInterval {
+				return fmt.Errorf("--interval is %v: at least %v", i, minTopInterval)
+			}
+			return a.top(ctx, cmd)
+		},
+	}
+}
+
+func (a *app) top(ctx context.Context, cmd *cli.Command) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	urls, err := topURLs(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	if len(urls) == 0 {
+		return a.topHere(ctx, cmd, cfg)
+	}
+	if len(urls) == 1 && urls[0] == noURL {
+		return a.topSampling(ctx, cmd, cfg, "sampling the devices itself")
+	}
+	var targets []top.Target
+	for _, u := range urls {
+		c, err := a.client(ctx, cmd, u)
+		if err != nil {
+			return err
+		}
+		targets = append(targets, top.Target{Name: c.URL(), Node: c})
+	}
+	return a.show(ctx, cmd, targets, "")
+}
+
+// topURLs are the exporters that a user names, each once.
+func topURLs(ctx context.Context, cmd *cli.Command) ([]string, error) {
+	urls := cmd.StringSlice("url")
+	if path := cmd.String("urls-file"); path != "" {
+		text, err := file.NewReader(1<<20).Read(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("--urls-file: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(line, "#")
+			if line = strings.TrimSpace(line); line != "" {
+				urls = append(urls, line)
+			}
+		}
+		if len(urls) == 0 {
+			return nil, fmt.Errorf("--urls-file: %q has no URL", path)
+		}
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, u := range urls {
+		if !seen[u] {
+			seen[u], out = true, append(out, u)
+		}
+	}
+	if len(out) > maxNodes {
+		return nil, fmt.Errorf("%d exporters: at most %d", len(out), maxNodes)
+	}
+	return out, nil
+}
+
+// topHere shows this node: what its exporter says, or what is sampled here.
+func (a *app) topHere(ctx context.Context, cmd *cli.Command, cfg *config.Config) error {
+	var c *api.Client
+	asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, client *api.Client) error {
+		c = client
+		_, err := c.Devices(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case asked:
+		return a.show(ctx, cmd, []top.Target{{Name: c.URL(), Node: c}}, "")
+	}
+	return a.topSampling(ctx, cmd, cfg, "no exporter is asked: sampling the devices itself")
+}
+
+// topSampling shows what is sampled here.
+func (a *app) topSampling(ctx context.Context, cmd *cli.Command, cfg *config.Config, notice string) error {
+	log := a.quietLogger(cfg)
+	if !once(cmd) && top.Terminal(a.out) { // which is no place for lines of a log
+		log, cfg.HostEngine.Log = zap.NewNop(), false
+	}
+	return a.sampled(ctx, cfg, cmd.Duration("timeout"), log, func(c *api.Client, hostname string) error {
+		return a.show(ctx, cmd, []top.Target{{Name: hostname, Node: c}}, notice)
+	})
+}
+
+func once(cmd *cli.Command) bool { return cmd.Bool("once") || cmd.IsSet("output") }
+
+// show shows the nodes on a terminal, or writes once what they say.
+func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target, notice string) error {
+	if !once(cmd) && top.Terminal(a.out) {
+		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Notice: notice, Environ: a.environ})
+	}
+	r := top.Once(ctx, targets)
+	err := writeOutput(a.out, cmd.String("output"), output{table: r.Table, json: r, csv: r.Rows()})
+	if err == nil && (r.Silent() || len(r.Devices) == 0) {
+		err = errReported
+	}
+	return err
+}
+
+// sampled samples in this process as the exporter does, and calls f with a client of
+// the API over that when each device has been sampled or says why not.
+func (a *app) sampled(ctx context.Context, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
+	list, content, err := newCounters(a, cfg, "").first(ctx, log)
+	if err != nil {
+		return err
+	}
+	all, err := collectors(cfg, log)
+	if err != nil {
+		return err
+	}
+	p, err := newPipeline(a, cfg, all, list, log)
+	if err != nil {
+		return err
+	}
+	c := api.NewLocalClient(a.newAPI(cfg, all, p, newReloader(content, list, log, time.Now()), log))
+	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
+		fctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		if p.history != nil {
+			wg.Go(func() { _ = p.history.Run(fctx) }) // it ends with its context
+		}
+		if p.events != nil {
+			wg.Go(func() { _ = p.events.Watch(fctx, p.engine.Status) }) // as above
+		}
+		err := f(c, p.hostname)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	})
+}

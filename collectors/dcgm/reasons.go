@@ -1,0 +1,122 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// Which of DCGM's blanks a value is (dcgm_structs.h: DCGM_INT64_BLANK and so on). Its memory
+// is that of wg_cell.
+type sentinel int32
+
+const (
+	noSentinel    sentinel = iota
+	sentinelBlank          // …_BLANK
+	sentinelNotFound
+	sentinelNotSupported
+	sentinelNotPermitted
+	sentinels
+)
+
+// blanks stand for values that the engine does not have.
+type blanks struct {
+	bySentinel [sentinels]float64
+	byStatus   map[status]float64
+	unread     float64
+	gone       float64
+}
+
+func newBlanks(a *collector.Absences) blanks {
+	b := blanks{
+		bySentinel: [sentinels]float64{
+			noSentinel:           a.Blank(collector.ReasonBlank, "the host engine has something that is no number"),
+			sentinelBlank:        a.Blank(collector.ReasonBlank, "the host engine has a blank"),
+			sentinelNotFound:     a.Blank(collector.ReasonBlank, "the host engine has not found it"),
+			sentinelNotSupported: a.Blank(collector.ReasonUnsupported, "the host engine says that the device does not support it"),
+			sentinelNotPermitted: a.Blank(collector.ReasonPermission, "the driver refuses it to the host engine, which has to run as root"),
+		},
+		byStatus: map[status]float64{},
+		unread:   a.Blank(collector.ReasonNotDue, "the host engine has not read it yet"),
+		gone:     a.Blank(collector.ReasonBlank, "the host engine reads it no more: its time stamp does not move"),
+	}
+	for s := range meanings {
+		e := meaningOf(s)
+		b.byStatus[s] = a.Blank(e.Reason, e.Detail)
+	}
+	return b
+}
+
+// of is what stands for a cell without a value. It allocates nothing.
+func (b *blanks) of(c *cell, gone bool) float64 {
+	switch {
+	case c.status != statusOK && c.status != statusNoData && c.status != statusNotWatched:
+		if v, known := b.byStatus[c.status]; known {
+			return v
+		}
+		return math.NaN()
+	case c.micros == 0:
+		return b.unread
+	case gone:
+		return b.gone
+	case c.sentinel >= 0 && c.sentinel < sentinels:
+		return b.bySentinel[c.sentinel]
+	}
+	return math.NaN()
+}
+
+// meaningOf says what an answer of the engine about a field means.
+func meaningOf(s status) collector.Explanation {
+	e := collector.Explanation{Reason: collector.ReasonBlank, Detail: "the host engine answers: " + s.Error()}
+	switch s {
+	case statusNotSupported, statusGPUUnknown, statusNoModule, statusNoProfiling, statusProfilingLib, statusMultiPass:
+		e.Reason = collector.ReasonUnsupported
+	case statusUnknownField, statusVersion, statusNoSymbol:
+		e.Reason = collector.ReasonNoSymbol
+	case statusNoPermission:
+		e.Reason, e.Detail = collector.ReasonPermission, e.Detail+"; it has to run as root"
+	case statusLost, statusDetached:
+		e.Reason = collector.ReasonDeviceLost
+	}
+	return e
+}
+
+// complete explains what the source lacks of the list.
+func (s *source) complete(list []field.Reading, refused refusals) {
+	s.Complete(s.devices, s.columns, list, func(device int, d *field.Descriptor) collector.Explanation {
+		l := s.devices[device].Level
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "DCGM does not have it of this kind of device (" + l.String() + ")"}
+		id := d.ID
+		if id == field.XIDEvent {
+			id = field.XIDErrors
+		}
+		if err := refused[uint16(id)]; err != nil {
+			var why status
+			if errors.As(err, &why) {
+				return meaningOf(why)
+			}
+			e.Detail = fmt.Sprintf("the host engine does not offer it: %v", err)
+			return e
+		}
+		switch {
+		case d.ID >= field.FirstAMD && d.ID <= field.AMDRenderNode:
+			e.Detail = "only AMD GPUs have it"
+		case d.ID >= field.FirstNVIDIA && d.ID <= field.NVLinkFEC:
+			e.Reason, e.Detail = collector.ReasonOtherCollector, "DCGM does not have it, the collector nvml may"
+		case field.IsXID(d.ID):
+			e.Detail = "the host engine does not report XIDs of it"
+		case d.ID == field.GPUHealth:
+			e.Detail = "the host engine does not watch health of it"
+		case d.ID == field.P2PStatus:
+			e.Detail = "there is no other GPU, or the library lacks dcgmGetNvLinkP2PStatus"
+		case !askable(d):
+			e.Detail = "DCGM does not have it"
+		}
+		return e
+	})
+}

@@ -1,0 +1,412 @@
+// Package browser drives a headless Chromium in tests, over the DevTools protocol on two
+// pipes, so that it needs no port and no library.
+package browser
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"warpgauge/internal/testkit/programtest"
+)
+
+// patience is how long an answer of the browser, or a condition, may take.
+const patience = 60 * time.Second
+
+// Browser is a running Chromium. Its methods may be called from any goroutine.
+type Browser struct {
+	in *os.File // what the browser reads
+
+	mu      sync.Mutex
+	next    int
+	waiting map[int]chan message
+	pages   map[string]*Page // by session
+	err     error            // why no more answers come
+}
+
+type message struct {
+	ID      int             `json:"id,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *protocolError  `json:"error,omitempty"`
+}
+
+type protocolError struct {
+	Message string `json:"message"`
+}
+
+// Open starts a Chromium that ends with the test. It skips the test if there is none,
+// unless WARPGAUGE_REQUIRE names chromium. CHROMIUM names another program.
+func Open(tb testing.TB) *Browser {
+	tb.Helper()
+	program := os.Getenv("CHROMIUM")
+	if program == "" {
+		program = programtest.Find(tb, "chromium")
+	}
+	theirs, in, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(program, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+		"--disable-sync", "--hide-scrollbars", "--mute-audio", "--lang=en-US", "--font-render-hinting=none",
+		// Frames and timers run as if the window were in front.
+		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
+		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir())
+	cmd.Env = append(os.Environ(), "TZ=UTC")
+	cmd.ExtraFiles = []*os.File{theirs, theirOut} // 3 and 4
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	theirs.Close()   //nolint:errcheck // the browser's end
+	theirOut.Close() //nolint:errcheck // the same
+	b := &Browser{in: in, waiting: map[int]chan message{}, pages: map[string]*Page{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.read(out)
+	}()
+	tb.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		in.Close()  //nolint:errcheck // the browser is gone
+		out.Close() //nolint:errcheck // the same
+		<-ended
+	})
+	return b
+}
+
+// read hands out what the browser says until it ends.
+func (b *Browser) read(out *os.File) {
+	r := bufio.NewReaderSize(out, 1<<20)
+	for {
+		line, err := r.ReadBytes(0)
+		var m message
+		if err == nil {
+			err = json.Unmarshal(line[:len(line)-1], &m)
+		}
+		b.mu.Lock()
+		if err != nil {
+			b.err = fmt.Errorf("the browser ended: %w", err)
+			for id, c := range b.waiting {
+				delete(b.waiting, id)
+				close(c)
+			}
+			b.mu.Unlock()
+			return
+		}
+		c, p := b.waiting[m.ID], b.pages[m.Session]
+		delete(b.waiting, m.ID)
+		b.mu.Unlock()
+		switch {
+		case c != nil:
+			c <- m
+		case m.Method != "" && p != nil:
+			p.note(m)
+		}
+	}
+}
+
+// call sends a command and waits for its answer.
+func (b *Browser) call(session, method string, params, result any) error {
+	c := make(chan message, 1)
+	b.mu.Lock()
+	b.next++
+	id := b.next
+	text, err := json.Marshal(struct {
+		ID      int    `json:"id"`
+		Session string `json:"sessionId,omitempty"`
+		Method  string `json:"method"`
+		Params  any    `json:"params,omitempty"`
+	}{id, session, method, params})
+	if err == nil {
+		err = b.err
+	}
+	if err == nil {
+		b.waiting[id] = c
+		_, err = b.in.Write(append(text, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case m, ok := <-c:
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: %w", method, b.err)
+		case m.Error != nil:
+			return fmt.Errorf("%s: %s", method, m.Error.Message)
+		case result == nil:
+			return nil
+		}
+		return json.Unmarshal(m.Result, result)
+	case <-ctx.Done():
+		return fmt.Errorf("%s: no answer in %v", method, patience)
+	}
+}
+
+// Page is a tab. Everything that should not happen in it is noted: see Problems.
+type Page struct {
+	tb      testing.TB
+	b       *Browser
+	session string
+
+	mu       sync.Mutex
+	problems []string
+	requests []string
+}
+
+// Page opens a tab of a size in CSS pixels, in a context of its own.
+func (b *Browser) Page(tb testing.TB, width, height int) *Page {
+	tb.Helper()
+	var made struct{ TargetID, BrowserContextID, SessionID string }
+	for _, step := range []struct {
+		method string
+		params func() map[string]any
+	}{
+		{"Target.createBrowserContext", func() map[string]any { return map[string]any{"disposeOnDetach": true} }},
+		{"Target.createTarget", func() map[string]any {
+			return map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}
+		}},
+		{"Target.attachToTarget", func() map[string]any { return map[string]any{"targetId": made.TargetID, "flatten": true} }},
+	} {
+		if err := b.call("", step.method, step.params(), &made); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	p := &Page{tb: tb, b: b, session: made.SessionID}
+	b.mu.Lock()
+	b.pages[p.session] = p
+	b.mu.Unlock()
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Audits"} {
+		p.call(domain+".enable", nil, nil)
+	}
+	p.Resize(width, height)
+	tb.Cleanup(func() { _ = b.call("", "Target.closeTarget", map[string]any{"targetId": made.TargetID}, nil) })
+	return p
+}
+
+// call fails the test if the browser refuses.
+func (p *Page) call(method string, params, result any) {
+	p.tb.Helper()
+	if err := p.b.call(p.session, method, params, result); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// Resize gives the tab another size.
+func (p *Page) Resize(width, height int) {
+	p.tb.Helper()
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
+}
+
+// Dark sets what the page takes for the system's colours.
+func (p *Page) Dark(dark bool) {
+	p.tb.Helper()
+	value := "light"
+	if dark {
+		value = "dark"
+	}
+	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": value}}}, nil)
+}
+
+// note keeps what is wrong.
+func (p *Page) note(m message) {
+	var e struct {
+		Request struct{ URL string }
+		Entry   struct{ Level, Source, Text, URL string }
+		Issue   json.RawMessage
+		Type    string
+		Args    []struct {
+			Value       any
+			Description string
+		}
+		ExceptionDetails struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+	}
+	if json.Unmarshal(m.Params, &e) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch m.Method {
+	case "Network.requestWillBeSent":
+		p.requests = append(p.requests, e.Request.URL)
+	case "Runtime.exceptionThrown":
+		p.problems = append(p.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.Exception.Description)
+	case "Runtime.consoleAPICalled":
+		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
+			p.problems = append(p.problems, fmt.Sprintf("console %s: %v", e.Type, e.Args))
+		}
+	case "Log.entryAdded":
+		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
+			p.problems = append(p.problems, fmt.Sprintf("log %s of %s: %s %s", e.Entry.Level, e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	case "Audits.issueAdded":
+		p.problems = append(p.problems, "issue: "+string(e.Issue)) // breaches of the Content-Security-Policy are among them
+	}
+}
+
+// Problems returns what has gone wrong since the last call: exceptions, errors and warnings
+// on the console, breaches of the Content-Security-Policy, requests to other places than origin.
+func (p *Page) Problems(origin string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.problems
+	for _, url := range p.requests {
+		if !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") {
+			out = append(out, "request to "+url)
+		}
+	}
+	p.problems, p.requests = nil, nil
+	return out
+}
+
+// Open loads a page and waits until it is there.
+func (p *Page) Open(url string) {
+	p.tb.Helper()
+	p.call("Page.navigate", map[string]any{"url": url}, nil)
+	p.Wait(`location.href !== 'about:blank' && document.readyState === 'complete'`)
+}
+
+// Eval evaluates an expression, a promise's too, and stores its value in result unless it is nil.
+func (p *Page) Eval(expression string, result any) {
+	p.tb.Helper()
+	if err := p.eval(expression, result); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+func (p *Page) eval(expression string, result any) error {
+	var answer struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+	}
+	if err := p.b.call(p.session, "Runtime.evaluate", map[string]any{
+		"expression": expression, "awaitPromise": true, "returnByValue": true,
+	}, &answer); err != nil {
+		return err
+	}
+	if d := answer.ExceptionDetails; d != nil {
+		return fmt.Errorf("%s: %s %s", expression, d.Text, d.Exception.Description)
+	}
+	if result == nil || answer.Result.Value == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Result.Value, result)
+}
+
+// Wait waits until an expression is true.
+func (p *Page) Wait(condition string) {
+	p.tb.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		var ok bool
+		err := p.eval("Boolean("+condition+")", &ok)
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			p.tb.Fatalf("not true after %v: %s (%v); problems: %q", patience, condition, err, p.Problems(""))
+		}
+	}
+}
+
+// Key presses a key, by the names of KeyboardEvent.key.
+func (p *Page) Key(key string) {
+	p.tb.Helper()
+	params := map[string]any{"type": "keyDown", "key": key, "windowsVirtualKeyCode": map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}[key]}
+	if len(key) == 1 {
+		params["text"] = key
+	}
+	if key == "Enter" {
+		params["text"] = "\r"
+	}
+	p.call("Input.dispatchKeyEvent", params, nil)
+	params["type"] = "keyUp"
+	p.call("Input.dispatchKeyEvent", params, nil)
+}
+
+// Mouse sends a mouse event at a point: mouseMoved, mousePressed or mouseReleased.
+func (p *Page) Mouse(event string, x, y float64) {
+	p.tb.Helper()
+	params := map[string]any{"type": event, "x": x, "y": y, "button": "left", "clickCount": 1}
+	if event == "mouseMoved" {
+		params["button"] = "none"
+	}
+	p.call("Input.dispatchMouseEvent", params, nil)
+}
+
+// Screenshot writes a PNG of what can be seen, or of the whole page.
+func (p *Page) Screenshot(file string, whole bool) {
+	p.tb.Helper()
+	var shot struct{ Data string }
+	p.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}, &shot)
+	image, err := base64.StdEncoding.DecodeString(shot.Data)
+	if err == nil {
+		err = os.WriteFile(file, image, 0o644)
+	}
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// Node is an element as assistive technology sees it.
+type Node struct {
+	Role, Name string
+	Ignored    bool
+}
+
+// Accessible returns the page's accessibility tree as a list.
+func (p *Page) Accessible() []Node {
+	p.tb.Helper()
+	type value struct {
+		Value any `json:"value"`
+	}
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name value
+		}
+	}
+	p.call("Accessibility.getFullAXTree", nil, &tree)
+	var out []Node
+	for _, n := range tree.Nodes {
+		role, _ := n.Role.Value.(string)
+		name, _ := n.Name.Value.(string)
+		out = append(out, Node{Role: role, Name: name, Ignored: n.Ignored})
+	}
+	return out
+}
+
+// Heap collects garbage and returns the bytes of JavaScript objects that are left.
+func (p *Page) Heap() int64 {
+	p.tb.Helper()
+	p.call("HeapProfiler.collectGarbage", nil, nil)
+	var usage struct{ UsedSize float64 }
+	p.call("Runtime.getHeapUsage", nil, &usage)
+	return int64(usage.UsedSize)
+}

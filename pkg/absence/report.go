@@ -1,0 +1,329 @@
+// Package absence says of each device and each field of the list which value there is, or
+// why there is none. It joins what collectors explain (collector.Explainer), what blank
+// cells say, and the states of devices. Commands, the API and one metric ask it; it reads
+// memory only, keeps nothing and may be called from any goroutine.
+package absence
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Report is what there is and what is absent.
+type Report struct {
+	Devices []Device // in the order of the View, then those that only a collector knows of
+	// Nowhere are the fields of the list that no device of the node is asked for: those
+	// of switches, say, without a switch.
+	Nowhere []Field
+}
+
+// Device is a device and its fields in the order of the list: those that such devices
+// are asked for.
+type Device struct {
+	session.DeviceStatus
+	Collector string // that serves it; of several that know it, the first
+	Fields    []Field
+}
+
+// Field is a field of the list. It has Values, or it is a label with a Text, or it is counted
+// by the exporter from what happens, or it is Absent.
+type Field struct {
+	*field.Field
+	Values  []Value
+	Text    string
+	Counted bool
+	Absent  collector.Explanation // the zero one if there is something
+}
+
+// Value is one series' newest value.
+type Value struct {
+	Labels []collector.Label // that distinguish several of one device and field
+	Value  float64           // in the unit of the field, not of the reading
+	Time   time.Time         // when it was read, or later
+}
+
+// Options of Of.
+type Options struct {
+	StaleAfter time.Duration // as on the page
+	Now        time.Time
+	// Want chooses devices; nil: all.
+	Want func(*collector.Device) bool
+}
+
+// Of makes the Report of a View, the states of all collectors, and the list that is wanted.
+func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options) Report {
+	b := &builder{o: o, list: list, at: map[string]int{}, asked: make([]bool, len(list.Fields))}
+	for _, s := range v.Sources {
+		b.addSource(s)
+	}
+	for i := range all {
+		for j := range all[i].Devices {
+			b.addStatus(all[i].Name, &all[i].Devices[j])
+		}
+	}
+	var out Report
+	for i := range b.devices {
+		d := b.devices[i].report(b)
+		if o.Want == nil || o.Want(&d.Device) {
+			out.Devices = append(out.Devices, d)
+		}
+	}
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		if b.asked[i] || f.Type == field.Label {
+			continue
+		}
+		l := f.Desc.Level
+		if l <= field.ComputeInstance {
+			l = field.GPU
+		}
+		out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
+			Reason: collector.ReasonUnsupported, Detail: "the node has no device of the kind " + l.String(),
+		}})
+	}
+	return out
+}
+
+// builder makes a Report.
+type builder struct {
+	o       Options
+	list    field.List
+	devices []device
+	at      map[string]int // index into devices, by ID
+	asked   []bool         // by field: a device is asked for it
+}
+
+// device is what is known of one.
+type device struct {
+	Device
+	known bool    // its state
+	in    []place // where it is sampled
+}
+
+// place is a device of a source.
+type place struct {
+	*sampled
+	device int
+}
+
+// sampled is a source with its newest row.
+type sampled struct {
+	*view.Source
+	row     ring.Row
+	any     bool // there is one
+	columns map[key][]int
+	absent  map[key]uint16
+	listed  map[field.ID]bool
+}
+
+type key struct {
+	device int
+	field  field.ID
+}
+
+func (b *builder) addSource(source *view.Source) {
+	s := &sampled{Source: source, columns: map[key][]int{}, absent: map[key]uint16{}, listed: map[field.ID]bool{}}
+	s.any = source.Ring.Latest(&s.row)
+	for i, c := range source.Columns {
+		if c.Buffer == 0 {
+			k := key{c.Device, c.Field}
+			s.columns[k] = append(s.columns[k], i)
+		}
+	}
+	for _, a := range source.Absent {
+		s.absent[key{a.Device, a.Field}] = a.Explanation
+	}
+	for _, r := range source.Fields.Readings() {
+		s.listed[r.Desc.ID] = true
+	}
+	for i := range source.Devices {
+		d := b.device(source.Collector, &source.Devices[i])
+		d.in = append(d.in, place{s, i})
+	}
+}
+
+func (b *builder) addStatus(name string, st *session.DeviceStatus) {
+	if d := b.device(name, &st.Device); !d.known || d.Collector == name {
+		d.DeviceStatus, d.known = *st, true
+	}
+}
+
+func (b *builder) device(name string, d *collector.Device) *device {
+	i, known := b.at[d.ID]
+	if !known {
+		i = len(b.devices)
+		b.at[d.ID] = i
+		b.devices = append(b.devices, device{Device: Device{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
+	}
+	return &b.devices[i]
+}
+
+// report makes the fields of a device. As on the page, of several sources that have it the
+// first with a fresh sample serves it.
+func (d *device) report(b *builder) Device {
+	out := d.Device
+	serving := -1
+	for i := range d.in {
+		if d.in[i].fresh(b.o) {
+			serving = i
+			break
+		}
+	}
+	if serving >= 0 {
+		out.Collector = d.in[serving].Collector
+	}
+	for i := range b.list.Fields {
+		f := Field{Field: &b.list.Fields[i]}
+		reading := f.Desc
+		if in, ok := field.Input(f.Desc); ok {
+			reading, f.Counted = in, true
+		}
+		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !d.has(reading.ID) {
+			continue
+		}
+		b.asked[i] = true
+		d.fill(&f, reading, serving)
+		out.Fields = append(out.Fields, f)
+	}
+	return out
+}
+
+// has reports whether a source has a column of a reading.
+func (d *device) has(id field.ID) bool {
+	return slices.ContainsFunc(d.in, func(p place) bool { return len(p.columns[key{p.device, id}]) > 0 })
+}
+
+// fill adds the values of a field, or why there are none.
+func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
+	if f.Type == field.Label {
+		d.fillLabel(f)
+		return
+	}
+	if serving < 0 {
+		d.fillStale(f, reading)
+		return
+	}
+	p := &d.in[serving]
+	columns := p.columns[key{p.device, reading.ID}]
+	if len(columns) == 0 {
+		f.Counted, f.Absent = false, d.lacking(p, reading)
+		return
+	}
+	if f.Counted {
+		return
+	}
+	p.read(f, columns)
+	if len(f.Values) == 0 {
+		f.Absent = p.Why(columns[0], p.row.Cells[columns[0]])
+	}
+}
+
+// read adds the values of columns.
+func (p *place) read(f *Field, columns []int) {
+	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
+	for _, c := range columns {
+		if v := p.row.Cells[c]; !math.IsNaN(v) {
+			f.Values = append(f.Values, Value{Labels: p.Columns[c].Labels, Value: scale.Of(v), Time: at})
+		}
+	}
+}
+
+// fillStale is fill for a device without a fresh sample. As on the page, an XID stays true.
+// What the device does not have at all is not its state's fault.
+func (d *device) fillStale(f *Field, reading *field.Descriptor) {
+	f.Counted = false
+	for i := range d.in {
+		p := &d.in[i]
+		k := key{p.device, reading.ID}
+		if reading.ID == field.XIDErrors && p.any {
+			p.read(f, p.columns[k])
+			f.Values = slices.DeleteFunc(f.Values, func(v Value) bool { return v.Value == 0 })
+		}
+		if len(f.Values) > 0 {
+			return
+		}
+		if at, known := p.absent[k]; known && int(at) < len(p.Explanations) {
+			f.Absent = p.Explanations[at]
+			return
+		}
+	}
+	f.Absent = d.state()
+}
+
+func (d *device) fillLabel(f *Field) {
+	for _, p := range d.in {
+		if i := slices.IndexFunc(p.Devices[p.device].Facts, func(l collector.Label) bool { return l.Name == f.Name }); i >= 0 {
+			f.Text = p.Devices[p.device].Facts[i].Value
+			return
+		}
+	}
+	f.Absent = collector.Explanation{Reason: collector.ReasonBlank, Detail: "the device had no such text when its collector was opened"}
+	if len(d.in) == 0 {
+		f.Absent = d.state()
+	}
+}
+
+// lacking is why the source that serves a device has no column of a reading.
+func (d *device) lacking(p *place, reading *field.Descriptor) collector.Explanation {
+	if i, known := p.absent[key{p.device, reading.ID}]; known && int(i) < len(p.Explanations) {
+		return p.Explanations[i]
+	}
+	for i := range d.in {
+		if other := &d.in[i]; len(other.columns[key{other.device, reading.ID}]) > 0 {
+			return collector.Explanation{
+				Reason: collector.ReasonOtherCollector,
+				Detail: fmt.Sprintf("the collector %s has it, and %s serves the device", other.Collector, p.Collector),
+			}
+		}
+	}
+	if !p.listed[reading.ID] {
+		return collector.Explanation{Reason: collector.ReasonNotListed, Detail: "the collector " + p.Collector + " still serves a list without it"}
+	}
+	return collector.Explanation{Reason: collector.ReasonUnknown, Detail: "the collector " + p.Collector + " does not say why"}
+}
+
+// state is why a device without a fresh sample has no values.
+func (d *device) state() collector.Explanation {
+	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
+	switch {
+	case !d.known, d.State == session.Up && d.LastSample.IsZero(), d.Cause == session.CauseStarting:
+		e.Reason, e.Detail = collector.ReasonNotDue, "the device was not sampled yet"
+	case d.State == session.Up:
+		e.Detail = "the last sample is too old to be shown"
+	case d.State == session.Lost:
+		e.Reason = collector.ReasonDeviceLost
+	case d.State == session.Absent:
+		e.Reason = collector.ReasonDeviceAbsent
+	case d.State == session.Released:
+		e.Reason = collector.ReasonReleased
+	}
+	if e.Detail == "" {
+		e.Detail = "the device is " + d.State.String()
+	}
+	return e
+}
+
+// fresh reports whether a device's newest row belongs on a page.
+func (p place) fresh(o Options) bool {
+	if !p.any || p.row.Stamps[p.device] == 0 {
+		return false
+	}
+	age := o.Now.Sub(time.Unix(0, p.row.Stamps[p.device])).Abs()
+	return age < p.StaleAfter(p.device, o.StaleAfter)
+}
+
+// Waits reports whether a field of a device that is up has no value only because it was
+// not read yet, or takes two readings.
+func (r *Report) Waits() bool {
+	return slices.ContainsFunc(r.Devices, func(d Device) bool {
+		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Absent.Reason == collector.ReasonNotDue })
+	})
+}

@@ -1,0 +1,115 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Private is a directory for files that this process writes: other users can put no files
+// or links of theirs where its own are.
+type Private struct {
+	Path string
+	Of   string // what is in it, for messages: "dumps"
+	Flag string // that names it: "dump-directory"
+}
+
+// temporary is the first letter of a file that is not whole yet.
+const temporary = "."
+
+// Open opens the directory, which is made if there is none.
+func (p Private) Open() (*os.Root, error) {
+	if err := os.MkdirAll(p.Path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of %s: %w", p.Of, err)
+	}
+	link, err := os.Lstat(p.Path)
+	if err != nil {
+		return nil, fmt.Errorf("examine the directory of %s: %w", p.Of, err)
+	}
+	if uid := ownerOf(link); uid != os.Geteuid() && (uid != 0 || link.IsDir()) { // systemd makes links to its directories
+		return nil, p.foreign(uid)
+	}
+	root, err := os.OpenRoot(p.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory of %s: %w", p.Of, err)
+	}
+	info, err := root.Stat(".")
+	switch {
+	case err != nil:
+		err = fmt.Errorf("examine the directory of %s: %w", p.Of, err)
+	case ownerOf(info) != os.Geteuid():
+		err = p.foreign(ownerOf(info))
+	case info.Mode()&0o022 != 0:
+		err = fmt.Errorf("others can write to the directory of %s %q (%v): name one in it with --%s, which is made", p.Of, p.Path, info.Mode(), p.Flag)
+	}
+	if err != nil {
+		_ = root.Close() // nothing was written
+		return nil, err
+	}
+	return root, nil
+}
+
+func (p Private) foreign(uid int) error {
+	return fmt.Errorf("the directory of %s %q belongs to user %d, not to %d: name another with --%s", p.Of, p.Path, uid, os.Geteuid(), p.Flag)
+}
+
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
+// WriteWhole writes a file of that name in the directory, which appears whole or not at all,
+// whenever the process or the machine stops.
+func WriteWhole(root *os.Root, name string, write func(io.Writer) error) error {
+	f, err := root.OpenFile(temporary+name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync() // or the name could be there before the content
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temporary+name, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temporary+name))
+	}
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// List returns the regular files in the directory whose names begin with prefix, by name.
+// Of those that a process which was killed had not finished, it removes the ones that
+// were last written before a time.
+func List(root *os.Root, prefix string, unfinished time.Time) (out []fs.FileInfo, err error) {
+	all, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range all {
+		name, partial := strings.CutPrefix(f.Name(), temporary)
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		info, e := f.Info()
+		switch {
+		case e != nil || !info.Mode().IsRegular(): // it has gone meanwhile
+		case !partial:
+			out = append(out, info)
+		case info.ModTime().Before(unfinished):
+			err = errors.Join(err, root.Remove(f.Name()))
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,132 @@
+// Talks to /api/v1/, relative to the page, and says whether the exporter answers.
+
+const base = new URL('api/v1/', document.baseURI);
+const TIMEOUT = 8000; // ms for an answer
+const SILENCE = 8000; // ms without any answer after which the exporter counts as gone
+const POLL = 3000;
+
+// A Link is the connection to the exporter. Its callbacks: on(kind, data) for each event
+// of the stream, and state() when the exporter begins or ceases to answer.
+export class Link {
+  constructor({ on, state }) {
+    this.on = on;
+    this.changed = state;
+    this.up = false;
+    this.answered = 0; // when the last answer came, by this machine's clock
+    this.source = null;
+    this.retry = 0;
+    this.timer = 0;
+    this.query = null;
+    this.problem = ''; // why the exporter has ended the stream
+  }
+
+  // get asks for a path with parameters: {device: 'x', field: ['a', 'b']}. It rejects
+  // with what to tell the user.
+  async get(path, parameters = {}) {
+    let response;
+    try {
+      response = await fetch(address(path, parameters), { signal: AbortSignal.timeout(TIMEOUT), cache: 'no-store' });
+    } catch (error) {
+      if (!this.#recent()) this.#set(false);
+      throw new Error('the exporter does not answer', { cause: error });
+    }
+    this.#heard();
+    if (!response.ok) {
+      const problem = await response.json().catch(() => ({}));
+      const error = new Error(problem.detail || problem.title || `${path}: status ${response.status}`);
+      error.status = response.status;
+      throw error;
+    }
+    return response.json();
+  }
+
+  // stream opens the stream of rows, in place of the one before.
+  stream(parameters) {
+    this.query = parameters;
+    this.#open();
+  }
+
+  // pause closes the stream until resume; the page is not seen.
+  pause() {
+    this.#close();
+    this.paused = true;
+  }
+
+  resume() {
+    if (!this.paused) return;
+    this.paused = false;
+    if (this.query) this.#open();
+  }
+
+  // watch asks for path every few seconds, which shows that the exporter answers.
+  watch(path, take) {
+    const ask = async () => {
+      if (!this.paused) {
+        try {
+          take(await this.get(path));
+        } catch {
+          // get has noted it
+        }
+        if (this.up && !this.#recent()) this.#set(false);
+      }
+      setTimeout(ask, POLL);
+    };
+    ask();
+  }
+
+  #recent() { return Date.now() - this.answered < SILENCE && this.source?.readyState === EventSource.OPEN; }
+
+  #heard() {
+    this.answered = Date.now();
+    if (!this.up) this.#set(true);
+  }
+
+  #set(up) {
+    if (this.up === up && this.known) return;
+    this.known = true;
+    this.up = up;
+    if (up && this.query && !this.source && !this.paused) this.#open();
+    this.changed(up);
+  }
+
+  #close() {
+    clearTimeout(this.timer);
+    this.source?.close();
+    this.source = null;
+  }
+
+  #open() {
+    if (this.paused) return;
+    this.#close();
+    const source = this.source = new EventSource(address('stream', this.query));
+    source.onopen = () => {
+      this.retry = 0;
+      this.problem = '';
+      this.#heard();
+      this.on('open');
+    };
+    for (const kind of ['columns', 'rows', 'devices', 'event']) {
+      source.addEventListener(kind, (e) => {
+        this.#heard();
+        this.on(kind, JSON.parse(e.data));
+      });
+    }
+    source.addEventListener('problem', (e) => { this.problem = JSON.parse(e.data).detail; });
+    // The browser's own retry gives up on some errors, so it is done here.
+    source.onerror = () => {
+      if (this.source !== source) return;
+      this.#close();
+      this.retry = Math.min(this.retry + 1, 5);
+      this.timer = setTimeout(() => this.#open(), this.retry * 1000);
+      this.get('health').catch(() => this.#set(false));
+    };
+  }
+}
+
+function address(path, parameters) {
+  const url = new URL(path, base);
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const v of [value].flat()) url.searchParams.append(name, v);
+  }
+  return url;
+}

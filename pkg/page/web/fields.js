@@ -1,0 +1,140 @@
+// What the page knows of fields: which names, of any vendor and generation, are the same
+// reading, what units mean, and how values are written.
+
+// Each role lists names by preference, the unit that the page uses, and its own label.
+export const ROLES = {
+  util: { label: 'GPU', unit: '%', names: ['DCGM_FI_DEV_GPU_UTIL', 'DCGM_FI_DEV_GPU_UTIL_RATIO', 'dcgm_gpu_utilization', 'DCGM_FI_PROF_GR_ENGINE_ACTIVE', 'DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO', 'dcgm_fi_prof_gr_engine_active'] },
+  sm: { label: 'SM', unit: '%', names: ['DCGM_FI_PROF_SM_ACTIVE', 'DCGM_FI_PROF_SM_UTIL_RATIO', 'dcgm_fi_prof_sm_active'] },
+  tensor: { label: 'Tensor', unit: '%', names: ['DCGM_FI_PROF_PIPE_TENSOR_ACTIVE', 'DCGM_FI_PROF_TENSOR_UTIL_RATIO', 'dcgm_fi_prof_pipe_tensor_active'] },
+  dram: { label: 'DRAM', unit: '%', names: ['DCGM_FI_PROF_DRAM_ACTIVE', 'DCGM_FI_PROF_DRAM_UTIL_RATIO', 'dcgm_fi_prof_dram_active', 'DCGM_FI_DEV_MEM_COPY_UTIL', 'DCGM_FI_DEV_MEMORY_UTIL_RATIO', 'dcgm_mem_copy_utilization'] },
+  power: { label: 'Power', unit: 'W', names: ['DCGM_FI_DEV_POWER_USAGE', 'DCGM_FI_DEV_BOARD_POWER_WATTS', 'dcgm_power_usage', 'DCGM_FI_DEV_POWER_USAGE_INSTANT', 'DCGM_FI_DEV_BOARD_POWER_RAW_WATTS'] },
+  limit: { label: 'Power limit', unit: 'W', names: ['DCGM_FI_DEV_ENFORCED_POWER_LIMIT', 'DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS', 'DCGM_FI_DEV_POWER_MGMT_LIMIT', 'DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS'] },
+  temp: { label: 'GPU', unit: '°C', names: ['DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_GPU_TEMP_CELSIUS', 'dcgm_gpu_temp'] },
+  memtemp: { label: 'Memory', unit: '°C', names: ['DCGM_FI_DEV_MEMORY_TEMP', 'DCGM_FI_DEV_MEMORY_TEMP_CELSIUS', 'dcgm_memory_temp'] },
+  slowdown: { label: 'slows down at', unit: '°C', names: ['DCGM_FI_DEV_SLOWDOWN_TEMP', 'DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS'] },
+  shutdown: { label: 'shuts down at', unit: '°C', names: ['DCGM_FI_DEV_SHUTDOWN_TEMP', 'DCGM_FI_DEV_GPU_TEMP_SHUTDOWN_CELSIUS'] },
+  clock: { label: 'SM', unit: 'MHz', names: ['DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_SM_CLOCK_HERTZ', 'dcgm_sm_clock'] },
+  memclock: { label: 'Memory', unit: 'MHz', names: ['DCGM_FI_DEV_MEM_CLOCK', 'DCGM_FI_DEV_MEMORY_CLOCK_HERTZ', 'dcgm_memory_clock'] },
+  maxclock: { label: 'Highest SM clock', unit: 'MHz', names: ['DCGM_FI_DEV_MAX_SM_CLOCK', 'DCGM_FI_DEV_SM_MAX_CLOCK_HERTZ'] },
+  reasons: { label: 'Clock events', unit: '', names: ['DCGM_FI_DEV_CLOCKS_EVENT_REASONS', 'DCGM_FI_DEV_CLOCK_THROTTLE_REASONS'] },
+  throttle: { label: 'Throttling', unit: '', names: ['amd_gpu_throttle_active'], many: true },
+  used: { label: 'Memory', unit: 'GiB', names: ['DCGM_FI_DEV_FB_USED', 'DCGM_FI_DEV_FB_USED_BYTES', 'dcgm_fb_used'] },
+  free: { label: 'Free', unit: 'GiB', names: ['DCGM_FI_DEV_FB_FREE', 'DCGM_FI_DEV_FB_FREE_BYTES', 'dcgm_fb_free'] },
+  reserved: { label: 'Reserved', unit: 'GiB', names: ['DCGM_FI_DEV_FB_RESERVED', 'DCGM_FI_DEV_FB_RESERVED_BYTES'] },
+  total: { label: 'Total', unit: 'GiB', names: ['DCGM_FI_DEV_FB_TOTAL', 'DCGM_FI_DEV_FB_CAPACITY_BYTES'] },
+  fabric: { label: 'NVLink or XGMI', unit: 'bytes/s', names: ['DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL', 'DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL', 'DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND', 'dcgm_nvlink_bandwidth_total'] },
+};
+
+const byName = new Map();
+for (const role of Object.values(ROLES)) for (const name of role.names) byName.set(name, role);
+
+// roleUnit returns the unit that the page shows a field in: that of its role, or its own.
+export const roleUnit = (name, unit) => byName.get(name)?.unit || plainUnit(unit);
+
+// isRole says whether a field is one of those above.
+export const isRole = (name) => byName.has(name);
+
+// LINK_FIELDS are patterns of what the table of links needs.
+export const LINK_FIELDS = [
+  'nvidia_nvlink_*', 'amd_gpu_xgmi_*', 'DCGM_FI_DEV_NVLINK_*', 'DCGM_FI_PROF_NVLINK_*', 'DCGM_FI_DEV_NVSWITCH_LINK_*', 'DCGM_FI_DEV_GPU_NVLINK_*',
+];
+
+// factor says what a value in one unit is multiplied with for another; 1 if the two are
+// the same or have nothing in common.
+export function factor(from, to) {
+  if (from === to) return 1;
+  switch (`${from}>${to}`) {
+    case 'ratio>%': return 100;
+    case 'MiB>GiB': return 1 / 1024;
+    case 'bytes>GiB': return 1 / 2 ** 30;
+    case 'Hz>MHz': return 1e-6;
+    case 'kHz>MHz': return 1e-3;
+    case 'MB/s>bytes/s': return 1e6;
+    case 'KB/s>bytes/s': return 1e3;
+    default: return 1;
+  }
+}
+
+// plainUnit writes a unit of the catalogue for people.
+export function plainUnit(unit) {
+  return unit === 'celsius' ? '°C' : unit === 'bool' ? '' : unit || '';
+}
+
+const formats = new Map();
+
+// number writes a number with so many decimals and thin groups of thousands.
+export function number(v, decimals = 0) {
+  if (v === null || v === undefined || v !== v) return '–';
+  let f = formats.get(decimals);
+  if (!f) formats.set(decimals, f = new Intl.NumberFormat('en-US', { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+  return f.format(v);
+}
+
+const steps = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+
+// amount writes a value with its unit, and three digits or so.
+export function amount(v, unit) {
+  if (v === null || v === undefined || v !== v) return '–';
+  if (unit === 'bytes' || unit === 'bytes/s') {
+    const s = unit === 'bytes' ? 'B' : 'B/s';
+    for (const [n, prefix] of steps) if (Math.abs(v) >= n) return `${number(v / n, v / n < 10 ? 2 : v / n < 100 ? 1 : 0)} ${prefix}${s}`;
+    return `${number(v)} ${s}`;
+  }
+  const text = Math.abs(v) < 1000 && !Number.isInteger(v) ? Number(v.toPrecision(4)).toString() : number(v);
+  return unit ? `${text} ${unit}` : text;
+}
+
+// seconds writes a duration.
+export function seconds(s) {
+  if (s === null || s === undefined || s !== s) return '–';
+  if (s < 0) s = 0;
+  if (s < 1) return `${Math.round(s * 1000)} ms`;
+  if (s < 10) return `${Math.round(s * 10) / 10} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+// clock writes the time of day of a time in milliseconds, with tenths if asked.
+export function clock(ms, tenths = false) {
+  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
+  const text = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+  return tenths ? `${text}.${Math.floor(d.getMilliseconds() / 100)}` : text;
+}
+
+// date writes a day and its time, as this browser has them.
+export function date(ms) {
+  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(ms)}`;
+}
+
+// The bits of NVML's nvmlClocksEventReason…; bad ones slow a GPU down that has work.
+const REASONS = [
+  [0x1, 'idle', false], [0x2, 'application clocks', false], [0x4, 'power cap', false], [0x8, 'hardware slowdown', true],
+  [0x10, 'sync boost', false], [0x20, 'thermal slowdown', true], [0x40, 'hardware thermal slowdown', true],
+  [0x80, 'power brake', true], [0x100, 'display clocks', false],
+];
+
+// reasons names the bits of a mask: [{text, bad}].
+export function reasons(mask) {
+  const out = [];
+  let rest = mask;
+  for (const [bit, text, bad] of REASONS) {
+    if (mask & bit) out.push({ text, bad });
+    rest &= ~bit;
+  }
+  if (rest) out.push({ text: `0x${rest.toString(16)}`, bad: false });
+  return out;
+}
+
+// ABSENT says in words why there is no value; detail of the answer comes first.
+export const ABSENT = {
+  unsupported: 'the device does not have it', no_symbol: 'the driver is too old for it', permission: 'not permitted',
+  other_collector: 'another collector reads it', blank: 'the driver gave no value', implausible: 'the value was implausible and dropped',
+  not_due: 'not read yet', not_listed: 'not in the field list', device_lost: 'the GPU is lost', device_stalled: 'the GPU does not answer',
+  device_absent: 'the GPU is gone', released: 'the GPU was released', unknown: 'reason not known',
+};
+
+// absence writes why a field has no value.
+export const absence = (a) => a ? a.detail || ABSENT[a.reason] || a.reason : '';

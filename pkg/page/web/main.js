@@ -1,0 +1,436 @@
+// Puts the page together: connection, model, sections, controls, keys.
+
+import { Link } from './api.js';
+import { Loop, View, readColours } from './chart.js';
+import { Detail } from './detail.js';
+import { h, put, show } from './dom.js';
+import { ROLES, clock, seconds } from './fields.js';
+import { Links } from './links.js';
+import { Model } from './model.js';
+import { KEPT } from './ring.js';
+import { Comparison, Events, Heat, Processes, Summary } from './sections.js';
+import { Tiles } from './tiles.js';
+
+const $ = (id) => document.getElementById(id);
+const SPANS = [[30, '30 s'], [60, '1 min'], [300, '5 min'], [900, '15 min']];
+const HIDDEN = 30000; // ms after which a page that is not seen closes its stream
+
+class App {
+  constructor() {
+    this.model = new Model();
+    this.view = new View(this.model.clock, 300000);
+    this.view.changed = () => this.#viewChanged();
+    this.loop = new Loop(this.view);
+    this.list = null;
+    this.watched = []; // fields in addition to those of tiles
+    this.comparing = false;
+    this.compared = new Set();
+    this.queue = []; // of samples to fetch
+    this.fetching = 0;
+    this.filled = new Set();
+    this.link = new Link({ on: (kind, data) => this.#take(kind, data), state: () => this.#banner() });
+  }
+
+  start() {
+    this.#theme(stored('theme') || 'auto');
+    this.#controls();
+    this.sections = [
+      new Summary(this, $('summary')), new Comparison(this, $('comparison')), this.tiles = new Tiles(this, $('tiles')),
+      new Processes(this, $('processes')), new Events(this, $('events')), new Heat(this, $('heat')),
+    ];
+    this.links = new Links(this, $('links'));
+    this.detail = new Detail(this, $('detail'));
+    this.#load();
+    this.link.watch('health', (health) => {
+      this.model.health = health;
+      if (!this.loaded) this.#load();
+    });
+    setInterval(() => this.#tick(), 250);
+    setInterval(() => this.#describe(), 5000);
+    setInterval(() => this.#refresh(), 30000);
+    document.addEventListener('visibilitychange', () => {
+      clearTimeout(this.hiding);
+      if (document.hidden) this.hiding = setTimeout(() => this.link.pause(), HIDDEN);
+      else this.link.resume();
+    });
+  }
+
+  // load asks for all that the page begins with. It is called again until it has succeeded.
+  async #load() {
+    if (this.loading) return;
+    this.loading = true;
+    try {
+      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.#events()]);
+      this.loaded = true;
+      this.model.setDevices(devices);
+      this.#setList(list);
+      this.#replay(devices.recording);
+      for (const e of events.events || []) this.model.takeEvent(e);
+      await this.#absences();
+      this.#restart();
+      show($('controls'), true);
+      const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
+      if (wanted) this.openDetail(wanted);
+    } catch (error) {
+      if (error.status) this.failure = error.message;
+    } finally {
+      this.loading = false;
+    }
+    this.#banner();
+    this.#tick();
+  }
+
+  async #events() {
+    if (!this.hasEvents) return this.link.get('events', { limit: 500 }).catch(() => ({}));
+    return this.link.get('events', { limit: 500 });
+  }
+
+  #setList(list) {
+    this.list = list;
+    this.model.setList(list);
+  }
+
+  async #absences() {
+    const wanted = this.model.wanted();
+    if (wanted.length) this.model.takeFields(await this.link.get('fields', { field: wanted }));
+  }
+
+  // refresh asks again for what the stream does not carry.
+  async #refresh() {
+    if (!this.loaded || !this.link.up || document.hidden) return;
+    try {
+      const [devices, events] = await Promise.all([this.link.get('devices'), this.#events()]);
+      this.model.setDevices(devices);
+      for (const e of events.events || []) this.model.takeEvent(e);
+      await this.#absences();
+    } catch {
+      // the next one may succeed, and the banner says if none does
+    }
+  }
+
+  // restart opens the stream for what is wanted now.
+  #restart() {
+    const field = [...new Set([...this.model.wanted(), ...this.watched])];
+    const fastest = Math.min(...[...this.model.devices.values()].map((d) => d.interval_seconds || 1), 1);
+    this.link.stream({ field, interval: Math.max(fastest, 0.1) });
+  }
+
+  // replay shows a recording: it stands at its end, and its time is on the slider.
+  #replay(recording) {
+    this.recording = recording;
+    if (!recording) return;
+    const from = Date.parse(recording.from), until = Date.parse(recording.until);
+    this.range = [from, until];
+    this.model.clock.stopped = until;
+    this.view.set(Math.min(Math.max(until - from, 10000), KEPT), until);
+    for (const d of this.model.tiles()) for (const f of this.model.wanted()) this.#enqueue(d.id, f, from);
+  }
+
+  watch(fields) {
+    if (fields.join() === this.watched.join()) return;
+    this.watched = fields;
+    this.#restart();
+  }
+
+  #take(kind, data) {
+    const { model } = this;
+    switch (kind) {
+      case 'columns':
+        model.setColumns(data);
+        this.#fill();
+        this.#refresh(); // a stream begins with what is new
+        break;
+      case 'rows': model.takeRows(data); break;
+      case 'devices': for (const d of [data].flat()) model.setDevice(d); break;
+      case 'event':
+        model.takeEvent(data);
+        if (data.kind === 'reload') this.#reloaded();
+        break;
+      default:
+    }
+  }
+
+  async #reloaded() {
+    const before = this.model.wanted().join();
+    try {
+      this.#setList(await this.link.get('list'));
+      this.model.setDevices(await this.link.get('devices'));
+    } catch {
+      return;
+    }
+    if (this.model.wanted().join() !== before) this.#restart();
+  }
+
+  // fill asks for the samples between the last that is there and the stream's first.
+  #fill() {
+    const done = new Set(), order = Object.values(ROLES).flatMap((r) => r.names);
+    const columns = this.model.columns.slice().sort((a, b) => order.indexOf(a.field) - order.indexOf(b.field));
+    for (const s of columns) {
+      const k = `${s.device}\n${s.field}`;
+      if (done.has(k)) continue;
+      done.add(k);
+      const known = this.filled.has(k);
+      this.filled.add(k);
+      this.#enqueue(s.device, s.field, known ? s.ring.last : NaN);
+    }
+  }
+
+  #enqueue(device, field, since) {
+    if (this.queue.some((q) => q.device === device && q.field === field)) return;
+    this.queue.push({ device, field, since });
+    this.#next();
+  }
+
+  async #next() {
+    if (this.fetching >= 4 || !this.queue.length) return;
+    const { device, field, since } = this.queue.shift();
+    this.fetching++;
+    await this.fill(device, field, since);
+    this.fetching--;
+    this.#next();
+  }
+
+  // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
+  async fill(device, field, since) {
+    const { model } = this, from = Math.max(since === since ? since : 0, model.clock.now() - (this.recording ? Infinity : KEPT));
+    const samples = (model.clock.now() - from) / model.interval(device), query = { device, field, since: new Date(from).toISOString() };
+    if (this.recording) query.until = this.recording.until;
+    if (samples > 2000) query.points = 1000;
+    try {
+      model.takeSamples(await this.link.get('samples', query));
+    } catch (error) {
+      if (error.status === 404 && error.message.includes('history')) this.queue.length = 0; // no history
+    }
+  }
+
+  // time is the time that readings are shown of.
+  time() { return this.view.right(); }
+
+  eventsOf(id) {
+    const { model } = this, k = `${model.events.length} ${model.events.at(-1)?.t} ${model.generation}`;
+    if (this.eventsKey !== k) {
+      this.eventsKey = k;
+      this.eventsBy = new Map();
+    }
+    let found = this.eventsBy.get(id);
+    if (!found) {
+      const parent = model.devices.get(id)?.parent;
+      found = model.events.filter((e) => e.device && (e.device === id || e.device === parent || model.devices.get(e.device)?.parent === id));
+      this.eventsBy.set(id, found);
+    }
+    return found;
+  }
+
+  openDetail(id) { this.detail.open(id); }
+
+  compare(id, on) {
+    if (on && this.compared.size < 8) this.compared.add(id);
+    else this.compared.delete(id);
+    this.#tick();
+  }
+
+  freeze() {
+    if (this.view.end === null) this.view.set(this.view.span, this.view.right());
+    else this.live();
+  }
+
+  live() { if (!this.recording) this.view.set(this.view.span, null); }
+
+  // showTime shows a time in the middle of the charts.
+  showTime(t) { this.#move(t + this.view.span / 2); }
+
+  #move(end) {
+    const [from, until] = this.#range();
+    this.view.set(this.view.span, Math.min(Math.max(end, from), until));
+  }
+
+  // range is the time that can be shown.
+  #range() {
+    if (this.range) return this.range;
+    const now = this.model.clock.now();
+    let first = now;
+    for (const s of this.model.series.values()) if (s.ring.first < first) first = s.ring.first;
+    return [Math.max(first, now - KEPT), now];
+  }
+
+  // hovered moves the crosshairs of all charts.
+  hovered() {
+    for (const t of this.tiles.tiles.values()) if (t.box.chart.visible) t.box.update();
+    this.sections[4].box.update();
+    this.detail.box?.update();
+  }
+
+  #tick() {
+    if (!this.loaded || document.hidden) return;
+    const { model } = this;
+    if (!this.link.up && !this.recording) model.clock.stopped = model.newest;
+    else if (!this.recording) model.clock.stopped = NaN;
+    const { info } = model;
+    put($('node'), [info.hostname, info.simulated && '(simulated)', this.recording && `recording ${this.recording.name || ''}`.trim(), info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
+    document.body.classList.toggle('recording', !!this.recording);
+    const problems = model.problems().length;
+    const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
+    if (document.title !== title) document.title = title;
+    this.ticks = (this.ticks || 0) + 1;
+    for (const s of this.sections) if (this.ticks % 4 === 0 || s === this.tiles || s === this.sections[1] || !this.first) s.update();
+    this.first = true;
+    this.detail.update();
+    this.#banner();
+    if (this.view.end !== null) this.#scrub();
+  }
+
+  #describe() {
+    if (!this.loaded || document.hidden) return;
+    this.tiles.describe();
+    this.sections[4].describe();
+    this.detail.describe();
+  }
+
+  // banner says that what is shown is old.
+  #banner() {
+    const { model, link } = this, last = model.newest;
+    let text = '', age = NaN; // ms
+    if (!link.known) text = '';
+    else if (!link.up) {
+      text = last === last ? `The exporter does not answer. Last data at ${clock(last)}` : 'The exporter does not answer.';
+      if (last === last) age = Date.now() - link.answered;
+    }
+    else if (!this.loaded) text = this.failure ? `The page has no data: ${this.failure}` : '';
+    else if (!this.recording && last === last && [...model.devices.values()].some((d) => d.state === 'up')) {
+      const silent = Date.now() + (model.clock.offset ?? 0) - last, patience = 10000 + 3 * Math.max(...[...model.devices.values()].map((d) => d.interval_seconds || 0)) * 1000;
+      if (silent > patience) {
+        text = `The exporter answers, but has sent no samples since ${clock(last)}`;
+        if (link.problem) text += ` (${link.problem})`;
+        age = silent;
+      }
+    }
+    // The age changes each second and is not to be read out each time.
+    const banner = $('banner');
+    if (!banner.firstChild) banner.append(h('span'), h('span', { 'aria-hidden': 'true' }));
+    put(banner.firstChild, text);
+    put(banner.lastChild, age === age ? `, ${seconds(Math.round(age / 1000))} ago` : '');
+    show(banner, !!text);
+    document.body.classList.toggle('stale', !!text);
+  }
+
+  #scrub() {
+    const [from, until] = this.#range(), slider = $('time');
+    slider.min = from;
+    slider.max = Math.max(until, this.view.end);
+    if (document.activeElement !== slider || !this.sliding) slider.value = this.view.end;
+    const text = `${clock(this.view.end, true)}${this.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
+    put($('shown'), text);
+    slider.setAttribute('aria-valuetext', text);
+  }
+
+  #viewChanged() {
+    const frozen = this.view.end !== null;
+    show($('scrub'), frozen);
+    show($('live'), !this.recording);
+    $('freeze').setAttribute('aria-pressed', String(frozen));
+    for (const b of $('spans').children) b.setAttribute('aria-pressed', String(Number(b.value) * 1000 === this.view.span));
+    this.#tick();
+  }
+
+  #theme(theme) {
+    this.colours = theme;
+    document.documentElement.dataset.theme = theme;
+    put($('theme'), { auto: 'Auto', light: 'Light', dark: 'Dark' }[theme]);
+    $('theme').setAttribute('aria-label', `Colours: ${theme}`);
+    readColours();
+    this.view.redraw();
+    try {
+      localStorage.setItem('theme', theme);
+    } catch {
+      // the browser stores nothing; the choice lasts as long as the page
+    }
+  }
+
+  #controls() {
+    $('spans').append(...SPANS.map(([s, text]) => h('button', { type: 'button', value: s, 'aria-pressed': String(s * 1000 === this.view.span), onclick: () => this.view.set(s * 1000) }, text)));
+    $('freeze').addEventListener('click', () => this.freeze());
+    $('live').addEventListener('click', () => this.live());
+    $('compare').addEventListener('click', () => this.#comparing(!this.comparing));
+    $('theme').addEventListener('click', () => this.#theme({ auto: 'light', light: 'dark', dark: 'auto' }[this.colours] || 'auto'));
+    $('help').addEventListener('click', () => this.#help());
+    $('time').addEventListener('input', () => {
+      this.sliding = true;
+      this.#move(Number($('time').value));
+      this.sliding = false;
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#theme(this.colours));
+    document.addEventListener('keydown', (e) => this.#key(e));
+  }
+
+  #comparing(on) {
+    this.comparing = on;
+    $('compare').setAttribute('aria-pressed', String(on));
+    this.#tick();
+  }
+
+  #key(e) {
+    if (e.ctrlKey || e.altKey || e.metaKey || !this.loaded) return;
+    const { target } = e, { view } = this;
+    if (target.matches('input:not([type=checkbox]):not([type=range]), select, textarea')) return;
+    const current = [...this.tiles.tiles.values()].find((t) => t.element.contains(document.activeElement));
+    const step = (by) => {
+      const all = this.model.tiles().map((d) => this.tiles.tiles.get(d.id)), at = all.indexOf(current) + by;
+      all[Math.min(Math.max(at, 0), all.length - 1)]?.open.focus();
+    };
+    const keys = {
+      '?': () => this.#help(),
+      ' ': () => this.freeze(),
+      l: () => this.live(),
+      t: () => $('theme').click(),
+      j: () => step(1),
+      k: () => step(-1),
+      c: () => {
+        this.#comparing(true);
+        if (current) this.compare(current.id, !this.compared.has(current.id));
+      },
+      C: () => this.#comparing(!this.comparing),
+      '+': () => this.#zoom(0.5),
+      '-': () => this.#zoom(2),
+      ArrowLeft: () => this.#move(view.right() - view.span / 10),
+      ArrowRight: () => this.#move(view.right() + view.span / 10),
+    };
+    SPANS.forEach(([s], i) => { keys[i + 1] = () => view.set(s * 1000); });
+    if (e.key.startsWith('Arrow') && (view.end === null || target.matches('input, .scroll'))) return;
+    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // it presses them
+    if (e.key === 'Escape' && !document.querySelector('dialog[open]')) this.live();
+    if (keys[e.key]) {
+      e.preventDefault();
+      keys[e.key]();
+    }
+  }
+
+  #zoom(by) { this.view.set(this.view.span * by); }
+
+  #help() {
+    const dialog = $('keys');
+    if (dialog.open) {
+      dialog.close();
+      return;
+    }
+    const keys = [['space', 'freeze, and go live again'], ['1 2 3 4', 'span of 30 s, 1, 5 or 15 min'], ['+ −', 'zoom'], ['← →', 'move in time while frozen'], ['l, Esc', 'back to now'],
+      ['j k', 'next and previous GPU'], ['Enter', 'all fields of the GPU'], ['c', 'compare this GPU'], ['C', 'comparison on and off'], ['t', 'colours: as the system, light, dark'], ['?', 'this list']];
+    dialog.replaceChildren(
+      h('header', {}, h('h2', { id: 'keys-title' }, 'Keys'), h('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close')),
+      h('div', { class: 'inside' }, h('dl', { class: 'keys' }, keys.map(([k, what]) => h('div', {}, h('dt', {}, k.split(' ').map((x) => h('kbd', {}, x))), h('dd', {}, what)))),
+        h('p', {}, 'In a chart: drag to zoom, double-click to go back to now. A diamond marks an event that needs attention, a ring any other.')));
+    dialog.showModal();
+  }
+}
+
+function stored(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+const app = new App();
+app.start();
+// For tests and for those who look closer in the browser's console.
+globalThis.warpgauge = app;

@@ -1,0 +1,258 @@
+// What the page knows: devices, series with their samples, events. No part of it draws.
+
+import { KEPT, Ring } from './ring.js';
+import { ROLES, factor, isRole, roleUnit } from './fields.js';
+
+const EVENTS = 500;
+
+// A Series is one column of the stream. Values are in the unit that the page shows.
+export class Series {
+  constructor(device, field, labels, unit) {
+    this.device = device;
+    this.field = field;
+    this.labels = labels || {};
+    this.unit = roleUnit(field, unit);
+    this.scale = factor(unit, this.unit);
+    this.ring = new Ring();
+  }
+}
+
+const key = (device, field, labels) => `${device}\n${field}\n${JSON.stringify(labels ? Object.entries(labels).sort() : [])}`;
+
+// A Clock follows the exporter's clock by the newest rows, so that a row of now is drawn
+// at the right edge. Its offset is the least delay of the last rows.
+export class Clock {
+  constructor() {
+    this.offsets = [];
+    this.stopped = NaN;
+  }
+
+  // heard is called with the newest row's time.
+  heard(t, local = Date.now()) {
+    this.offsets.push(t - local);
+    if (this.offsets.length > 20) this.offsets.shift();
+    this.offset = Math.max(...this.offsets);
+  }
+
+  now(local = Date.now()) {
+    if (this.stopped === this.stopped) return this.stopped;
+    return local + (this.offset ?? 0);
+  }
+}
+
+export class Model {
+  constructor() {
+    this.devices = new Map(); // by id, in the order of the answer
+    this.info = {}; // Devices without its devices
+    this.health = null;
+    this.list = new Map(); // ListField by name
+    this.series = new Map(); // by key
+    this.columns = [];
+    this.roles = new Map(); // of pick, until columns change
+    this.absent = new Map(); // device and field: why there is no value
+    this.events = [];
+    this.clock = new Clock();
+    this.newest = NaN; // time of the newest row
+    this.rows = 0; // taken so far
+    this.generation = 0; // grows when devices or columns change
+  }
+
+  setDevices(answer) {
+    const { devices, ...info } = answer;
+    this.info = info;
+    this.devices = new Map((devices || []).map((d) => [d.id, d]));
+    this.generation++;
+  }
+
+  setDevice(device) {
+    this.devices.set(device.id, device);
+    this.generation++;
+  }
+
+  setList(answer) {
+    this.list = new Map((answer.fields || []).map((f) => [f.name, f]));
+  }
+
+  // wanted are the names of the list that tiles show.
+  wanted() { return [...this.list.keys()].filter(isRole); }
+
+  // tiles are the devices that get a tile: GPUs, each followed by its instances.
+  tiles() {
+    const all = [...this.devices.values()], out = [];
+    const below = (id) => {
+      for (const d of all) {
+        if (d.parent === id && (d.kind === 'instance' || d.kind === 'compute instance')) {
+          out.push(d);
+          below(d.id);
+        }
+      }
+    };
+    for (const d of all) {
+      if (d.kind === 'gpu') {
+        out.push(d);
+        below(d.id);
+      }
+    }
+    return out;
+  }
+
+  #series(device, field, labels, unit) {
+    const k = key(device, field, labels);
+    let s = this.series.get(k);
+    if (!s) this.series.set(k, s = new Series(device, field, labels, unit));
+    return s;
+  }
+
+  setColumns({ columns }) {
+    this.columns = (columns || []).map((c) => this.#series(c.device, c.field, c.labels, c.unit));
+    const current = new Set(this.columns);
+    for (const [k, s] of this.series) {
+      if (!current.has(s) && !(s.ring.last > this.newest - KEPT)) this.series.delete(k);
+    }
+    this.roles.clear();
+    this.generation++;
+  }
+
+  takeRows({ rows }) {
+    let newest = -Infinity;
+    for (const row of rows || []) {
+      const values = row.v || [];
+      for (let i = 0; i < values.length; i++) {
+        const s = this.columns[row.first + i], v = values[i];
+        if (!s) continue;
+        if (v !== null) s.ring.push(row.t, v * s.scale);
+        // A row with null may be one for which the device was not read; it is blank if
+        // there is no value when one is due.
+        else if (row.t - s.ring.last > 1.5 * this.every(s)) s.ring.push(row.t, NaN);
+      }
+      if (row.t > newest) newest = row.t;
+    }
+    this.rows += rows?.length || 0;
+    if (newest > -Infinity) {
+      this.newest = newest;
+      this.clock.heard(newest);
+    }
+  }
+
+  // takeFields takes the current values, for what has no row yet, and reasons for absence.
+  takeFields(answer) {
+    const time = Date.parse(answer.time);
+    for (const { id, fields } of answer.devices || []) {
+      for (const f of fields || []) {
+        const k = `${id}\n${f.name}`;
+        if (f.absent) this.absent.set(k, f.absent);
+        else this.absent.delete(k);
+        if (f.value === undefined || !isRole(f.name)) continue;
+        const s = this.#series(id, f.name, f.labels, f.unit);
+        if (!s.ring.length) s.ring.push(time - (f.age_seconds || 0) * 1000, f.value * s.scale);
+      }
+    }
+    this.roles.clear();
+  }
+
+  // takeSamples puts an answer of samples between those that are there.
+  takeSamples(answer) {
+    for (const got of answer.series || []) {
+      if (got.buffered) continue; // the stream does not have them either
+      const s = this.#series(answer.device, answer.field, got.labels, answer.unit);
+      let times = got.times, values = got.values;
+      if (answer.step) { // the lowest and the highest of each span
+        times = [];
+        values = [];
+        got.times.forEach((t, i) => {
+          times.push(t, t + answer.step / 2);
+          values.push(got.min[i], got.max[i]);
+        });
+      }
+      s.ring.merge(times, values.map((v) => v === null ? NaN : v * s.scale));
+    }
+    this.roles.clear();
+  }
+
+  takeEvent(event) {
+    event.t = Date.parse(event.time);
+    let i = this.events.length;
+    while (i > 0 && this.events[i - 1].t > event.t) i--;
+    const same = (e) => e.t === event.t && e.kind === event.kind && e.device === event.device && e.text === event.text;
+    for (let j = i - 1; j >= 0 && this.events[j].t === event.t; j--) if (same(this.events[j])) return false;
+    this.events.splice(i, 0, event);
+    if (this.events.length > EVENTS) this.events.shift();
+    return true;
+  }
+
+  // find returns the series of a device and field, whatever their labels.
+  find(device, field) {
+    return [...this.series.values()].filter((s) => s.device === device && s.field === field);
+  }
+
+  // pick returns the series of a device for a role: the first name that has a value, or
+  // null. A role with many has an array.
+  pick(device, role) {
+    const k = `${device}\n${role}`;
+    let found = this.roles.get(k);
+    if (found !== undefined) return found;
+    const { names, many } = ROLES[role];
+    const all = names.flatMap((name) => this.find(device, name)).filter((s) => s.ring.length);
+    found = many ? all : all.find((s) => !Number.isNaN(s.ring.value(s.ring.length - 1))) || all[0] || null;
+    if (all.length) this.roles.set(k, found); // else it is looked for again
+    return all.length ? found : null;
+  }
+
+  // interval is how often a device is sampled, in ms.
+  interval(device) {
+    const seconds = this.devices.get(device)?.interval_seconds;
+    return seconds > 0 ? seconds * 1000 : 1000;
+  }
+
+  // every is how often a series is read, in ms.
+  every(series) { return Math.max(this.interval(series.device), (this.list.get(series.field)?.interval_seconds || 0) * 1000); }
+
+  // value is that of a role at time t; NaN if it is blank, or the newest sample is too old for it.
+  value(device, role, t) {
+    const s = this.pick(device, role);
+    return s ? this.valueOf(s, t) : NaN;
+  }
+
+  valueOf(series, t) {
+    const i = series.ring.at(t);
+    if (i < 0) return NaN;
+    // A row has all of a device's values; one that is old says that no rows follow.
+    return t - series.ring.time(i) > Math.max(5 * this.every(series), 5000) ? NaN : series.ring.value(i);
+  }
+
+  // problems lists what is wrong, the worst first: {text, reason, bad, device}.
+  problems() {
+    const out = [], seen = new Set();
+    for (const c of this.info.collectors || []) {
+      if (!c.up) out.push({ text: `Collector ${c.name} is not up`, reason: c.reason || c.cause || '', bad: false });
+    }
+    for (const d of this.devices.values()) {
+      if (d.state === 'up') continue;
+      seen.add(d.id);
+      out.push({ text: `${nameOf(d, this)} is ${d.state}`, reason: d.reason || d.cause || '', bad: d.state !== 'released', device: d.id, since: d.since });
+    }
+    for (const h of this.health?.devices || []) {
+      if (h.state === 'ok' || h.state === 'unknown' || seen.has(h.id)) continue;
+      const d = this.devices.get(h.id);
+      out.push({ text: `${d ? nameOf(d, this) : `GPU ${h.gpu}`}: health ${h.state}`, reason: h.reason || '', bad: h.state === 'failed', device: h.id, since: h.since });
+    }
+    return out.sort((a, b) => b.bad - a.bad);
+  }
+}
+
+// nameOf is what people call a device.
+export function nameOf(d, model) {
+  const gpu = d.gpu !== undefined ? `GPU ${d.gpu}` : d.id;
+  switch (d.kind) {
+    case 'gpu': return gpu;
+    case 'instance': return `${gpu} · ${d.instance?.profile || ''} ${d.instance?.id !== undefined ? `#${d.instance.id}` : ''}`.trim();
+    case 'compute instance': return `${gpu} · #${d.instance?.id ?? '?'}/${d.instance?.compute_id ?? '?'}`;
+    case 'link': return `${d.parent && model?.devices.get(d.parent)?.gpu !== undefined ? gpu : Object.values(d.labels || {}).slice(1).join(' ') || gpu} link ${d.labels?.nvlink ?? ''}`.trim();
+    default: return `${d.kind} ${Object.values(d.labels || {}).join(' ') || d.id}`;
+  }
+}
+
+// usersOf writes who uses a device.
+export function usersOf(d) {
+  return (d.users || []).map((u) => u.pod ? [u.namespace, u.pod, u.container].filter(Boolean).join('/') : u.job ? `job ${u.job}` : '').filter(Boolean);
+}

@@ -1,0 +1,264 @@
+// The sections of the page next to the tiles: summary, comparison, processes, events, heat.
+
+import { ChartBox, reading } from './chartbox.js';
+import { colours, mark } from './chart.js';
+import { h, put, replace, show, sign } from './dom.js';
+import { ROLES, amount, clock, date, number, seconds } from './fields.js';
+import { nameOf } from './model.js';
+import { gapOf, section } from './tiles.js';
+
+// Summary says what the node does, and all that is wrong with it.
+export class Summary {
+  constructor(app, element) {
+    this.app = app;
+    this.element = element;
+    this.facts = h('dl', { class: 'facts' });
+    this.problems = h('ul', { class: 'problems', role: 'status', 'aria-label': 'What is wrong' });
+    element.append(this.facts, this.problems);
+  }
+
+  update() {
+    const { app } = this, { model } = app, t = app.time(), tiles = model.tiles(), gpus = tiles.filter((d) => d.kind === 'gpu');
+    const sum = (role) => {
+      const known = gpus.map((d) => model.value(d.id, role, t)).filter((v) => v === v);
+      return { n: known.length, sum: known.reduce((a, b) => a + b, 0) };
+    };
+    const up = gpus.filter((d) => d.state === 'up').length, facts = [['GPUs', up === gpus.length ? `${up} up` : `${up} of ${gpus.length} up`]];
+    if (tiles.length > gpus.length) facts.push(['Instances', `${tiles.length - gpus.length}`]);
+    const util = sum('util'), power = sum('power'), limit = sum('limit'), used = sum('used'), of = (x) => x.n < gpus.length ? ` (${x.n} of ${gpus.length})` : '';
+    if (util.n) facts.push(['Mean utilisation', `${number(util.sum / util.n)} %${of(util)}`]);
+    if (power.n) facts.push(['Power', `${power.sum >= 1e4 ? `${number(power.sum / 1000, 1)} kW` : `${number(power.sum)} W`}${limit.n === power.n ? ` of ${number(limit.sum)} W` : ''}${of(power)}`]);
+    if (used.n) facts.push(['Memory in use', `${number(used.sum, 0)} GiB${of(used)}`]);
+    facts.push(['Sampled every', seconds(Math.min(...gpus.map((d) => d.interval_seconds || Infinity), 60))]);
+    if (app.list?.source) facts.push(['Field list', app.list.source]);
+    replace(this.facts, JSON.stringify(facts), () => facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+
+    const problems = model.problems();
+    for (const reason of model.health?.reasons || []) if (!problems.some((p) => reason.includes(p.reason) && p.reason)) problems.push({ text: reason, reason: '', bad: !model.health.ready });
+    if (app.list?.last_error) problems.push({ text: 'The last reload of the field list failed', reason: app.list.last_error, bad: true });
+    replace(this.problems, JSON.stringify(problems), () => problems.map((p) => h('li', { class: p.bad ? 'bad' : 'warn' },
+      h('span', { 'aria-hidden': 'true' }, sign(p.bad ? 'failed' : 'degraded')), ' ',
+      p.device && tiles.some((d) => d.id === p.device) ? h('button', { type: 'button', class: 'text', onclick: () => app.openDetail(p.device) }, p.text) : p.text,
+      p.reason ? `: ${p.reason}` : '', p.since ? h('span', { class: 'muted' }, ` since ${clock(Date.parse(p.since))}`) : '')));
+    show(this.problems, problems.length > 0);
+    show(this.element, gpus.length > 0 || problems.length > 0);
+  }
+}
+
+const COMPARED = ['util', 'tensor', 'dram', 'power', 'temp', 'clock', 'used', 'fabric'];
+const LABELS = { util: 'Utilisation', tensor: 'Tensor activity', dram: 'DRAM activity', power: 'Power', temp: 'Temperature', clock: 'SM clock', used: 'Memory in use', fabric: 'NVLink or XGMI' };
+
+// Comparison draws one reading of several devices in one chart.
+export class Comparison {
+  constructor(app, element) {
+    this.app = app;
+    this.element = element;
+    this.body = section(element, 'Comparison');
+    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.#draw() }, COMPARED.map((r) => h('option', { value: r }, LABELS[r])));
+    this.hint = h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
+    this.plot = h('div');
+    this.legend = h('ul', { class: 'legend' });
+    this.body.append(this.role, this.hint, this.plot, this.legend);
+  }
+
+  update() {
+    const { app } = this;
+    show(this.element, app.comparing);
+    if (!app.comparing) return;
+    const key = [...app.compared].join();
+    if (this.key !== key) {
+      this.key = key;
+      this.#draw();
+    }
+    if (!this.box) return;
+    this.box.update();
+    for (const { id, value } of this.lines) put(value, reading(app.model.value(id, this.role.value, app.time()), ROLES[this.role.value].unit));
+  }
+
+  #draw() {
+    const { app } = this, role = this.role.value;
+    this.box?.close();
+    this.box = null;
+    this.plot.replaceChildren();
+    this.legend.replaceChildren();
+    show(this.hint, !app.compared.size);
+    this.lines = [...app.compared].map((id, i) => {
+      const name = nameOf(app.model.devices.get(id) || { id }, app.model), value = h('b');
+      const line = { name, series: () => app.model.pick(id, role), colour: `line-${i}`, style: 'line' };
+      const strong = (on) => () => {
+        line.style = on ? 'line' : 'thin';
+        for (const l of this.lines) if (l.line !== line) l.line.style = on ? 'thin' : 'line';
+        line.style = 'line';
+        app.view.redraw();
+      };
+      this.legend.append(h('li', {}, h('button', { type: 'button', class: 'text', onpointerenter: strong(true), onpointerleave: strong(false), onfocus: strong(true), onblur: strong(false), onclick: () => app.openDetail(id) },
+        h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name} `, value)));
+      return { id, line, value };
+    });
+    if (!this.lines.length) return;
+    this.box = new ChartBox(app, {
+      lanes: [{ label: LABELS[role], unit: ROLES[role].unit, max: ROLES[role].unit === '%' ? 100 : 0, height: 180, lines: this.lines.map((l) => l.line) }],
+      gap: gapOf(app), name: `${LABELS[role]} of several GPUs`,
+    });
+    this.plot.append(this.box.element);
+  }
+}
+
+// table makes a table: columns are [title, class].
+export function table(columns, rows, caption) {
+  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, h('table', {}, h('caption', { class: 'hidden' }, caption),
+    h('thead', {}, h('tr', {}, columns.map(([title, c]) => h('th', { scope: 'col', class: c }, title)))),
+    h('tbody', {}, rows.map((r) => h('tr', {}, r.map((cell, i) => h('td', { class: columns[i][1] }, cell)))))));
+}
+
+// processRows are the rows of a table of processes.
+export function processRows(devices, model) {
+  return devices.flatMap((d) => (d.processes || []).map((p) => [
+    nameOf(d, model), String(p.pid), p.name || '–', p.memory_bytes === undefined ? '–' : amount(p.memory_bytes, 'bytes'),
+    p.utilization_percent === undefined ? '–' : `${number(p.utilization_percent)} %`, p.pod || (p.job ? `job ${p.job}` : '–'),
+  ]));
+}
+
+export const PROCESS_COLUMNS = [['Device'], ['PID', 'n'], ['Name'], ['Memory', 'n'], ['Busy', 'n'], ['Pod or job']];
+
+export class Processes {
+  constructor(app, element) {
+    this.app = app;
+    this.element = element;
+    this.body = section(element, 'Processes');
+  }
+
+  update() {
+    const { model } = this.app, rows = processRows(model.tiles(), model);
+    show(this.element, model.devices.size > 0);
+    replace(this.body, JSON.stringify(rows), () => rows.length ? table(PROCESS_COLUMNS, rows, 'Processes')
+      : h('p', { class: 'note' }, 'No process to show: none uses a GPU, or this exporter does not read or does not show them.'));
+  }
+}
+
+// Events shows what happened on the time axis and as a list.
+export class Events {
+  constructor(app, element) {
+    this.app = app;
+    this.body = section(element, 'Events');
+    this.box = new ChartBox(app, { lanes: [{ label: '', unit: '', max: 1, height: 22, lines: [] }], events: () => app.model.events, name: 'Events on the time axis' });
+    this.list = h('div');
+    this.more = h('button', { type: 'button', class: 'text', onclick: () => {
+      this.all = !this.all;
+      this.update();
+    } });
+    this.body.append(this.box.element, this.list, this.more);
+    this.element = element;
+  }
+
+  update() {
+    const { app } = this, { events } = app.model, shown = events.slice(this.all ? 0 : -8).reverse();
+    show(this.element, app.model.devices.size > 0);
+    replace(this.list, `${events.length} ${events.at(-1)?.t} ${this.all}`, () => shown.length ? eventTable(app, shown)
+      : h('p', { class: 'note' }, 'Nothing has happened as far back as the exporter remembers.'));
+    show(this.more, events.length > 8);
+    put(this.more, this.all ? 'Show the newest only' : `Show all ${events.length}`);
+    this.box.update();
+  }
+
+  describe() {
+    const { view, model } = this.app, from = view.right() - view.span;
+    const n = model.events.filter((e) => e.t >= from && e.t <= view.right()).length;
+    this.box.canvas.setAttribute('aria-label', `Events on the time axis: ${n} in the span shown; all are in the table below`);
+  }
+}
+
+// eventTable lists events; each time is a button that shows that time.
+export function eventTable(app, events) {
+  return table([['Time'], ['Kind'], ['Device'], ['What', 'wrap']], events.map((e) => [
+    h('button', { type: 'button', class: 'text', title: 'Show this time', onclick: () => app.showTime(e.t) }, date(e.t)),
+    h('span', { class: e.bad ? 'bad' : '' }, `${sign(e.bad ? 'failed' : 'released')} ${e.kind.replaceAll('_', ' ')}`),
+    e.gpu !== undefined ? `GPU ${e.gpu}` : e.device || '–', e.text,
+  ]), 'Events');
+}
+
+const BINS = 10;
+
+// Heat shows utilisation and power of all devices over time, by how dark a cell is, and how
+// often each tenth of the scale occurred.
+export class Heat {
+  constructor(app, element) {
+    this.app = app;
+    this.element = element;
+    this.body = section(element, 'Utilisation and power over time');
+    this.body.classList.add('heat');
+    this.visible = false;
+    this.rows = [];
+    new IntersectionObserver(([e]) => { this.visible = e.isIntersecting; }).observe(element);
+  }
+
+  update() {
+    const { app } = this, tiles = app.model.tiles(), maps = [['util', 'Utilisation', '100 %'], ['power', 'Power', 'limit']];
+    const has = maps.map(([role]) => tiles.filter((d) => app.model.pick(d.id, role)));
+    show(this.element, has.some((d) => d.length));
+    replace(this.body, JSON.stringify(has.map((m) => m.map((d) => d.id))), () => {
+      this.rows = [];
+      return maps.map(([role, title, top], i) => has[i].length ? h('div', { class: 'map' },
+        h('h3', {}, title, h('span', { class: 'ramp', 'aria-hidden': 'true' }, '0', h('i'), role === 'power' && !has[i].some((d) => app.model.pick(d.id, 'limit')) ? 'highest' : top)),
+        has[i].map((d) => {
+          const name = nameOf(d, app.model), cells = h('canvas', { class: 'cells', 'aria-hidden': 'true' }), bars = h('canvas', { class: 'bars', 'aria-hidden': 'true' }), text = h('span', { class: 'n' });
+          this.rows.push({ id: d.id, role, cells, bars, text });
+          return h('div', { class: 'row' }, h('span', { class: 'label' }, name), cells, bars, text);
+        })) : '');
+    });
+    if (this.visible) for (const r of this.rows) this.#row(r);
+  }
+
+  #row({ id, role, cells, bars, text }) {
+    const { app } = this, { view, model } = app, right = view.right(), left = right - view.span, series = model.pick(id, role);
+    const ratio = devicePixelRatio || 1, unit = ROLES[role].unit;
+    for (const c of [cells, bars]) {
+      const w = Math.round(c.clientWidth * ratio), hh = Math.round(c.clientHeight * ratio);
+      if (c.width !== w || c.height !== hh) Object.assign(c, { width: w, height: hh });
+    }
+    const stats = series?.ring.stats(left, right);
+    put(text, stats ? `mean ${reading(stats.mean, unit)} · highest ${reading(stats.max, unit)}` : 'no samples');
+    const limit = role === 'power' ? model.value(id, 'limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
+    const n = Math.max(1, Math.floor(cells.width / (4 * ratio))), every = view.span / n, sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
+    // Cells begin at whole multiples of their span, so that they do not flicker as time passes.
+    const start = Math.ceil(left / every) * every;
+    if (series) {
+      for (let i = series.ring.from(start), t; i < series.ring.length && (t = series.ring.time(i)) < right; i++) {
+        const v = series.ring.value(i), k = Math.floor((t - start) / every);
+        if (v !== v || k >= n) continue;
+        sums[k] += v;
+        counts[k]++;
+        bins[Math.min(BINS - 1, Math.max(0, Math.floor(v / top * BINS)))]++;
+      }
+    }
+    const c = cells.getContext('2d'), w = cells.width / n;
+    c.clearRect(0, 0, cells.width, cells.height);
+    for (let k = 0; k < n; k++) {
+      const x = Math.round(k * w), wide = Math.round((k + 1) * w) - x;
+      if (counts[k]) {
+        c.globalAlpha = 0.08 + 0.92 * Math.min(1, Math.max(0, sums[k] / counts[k] / top));
+        c.fillStyle = colours.hot;
+        c.fillRect(x, 0, wide, cells.height);
+      } else { // no samples: a line in the middle
+        c.globalAlpha = 1;
+        c.fillStyle = colours.grid;
+        c.fillRect(x, Math.floor(cells.height / 2), wide, ratio);
+      }
+    }
+    c.globalAlpha = 1;
+    for (const e of app.eventsOf(id)) {
+      if (!e.bad || e.t < left || e.t > right) continue;
+      c.fillStyle = colours.red;
+      mark(c, (e.t - left) / view.span * cells.width, cells.height / 2, 4 * ratio, true);
+    }
+    const b = bars.getContext('2d'), most = Math.max(...bins, 1), bw = bars.width / BINS;
+    b.clearRect(0, 0, bars.width, bars.height);
+    b.fillStyle = colours.grid;
+    b.fillRect(0, bars.height - 1, bars.width, 1);
+    b.fillStyle = colours.blue;
+    bins.forEach((count, i) => {
+      const high = count ? Math.max(1, Math.round(count / most * bars.height)) : 0;
+      b.fillRect(Math.round(i * bw), bars.height - high, Math.round(bw) - 1, high);
+    });
+  }
+}

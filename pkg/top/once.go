@@ -1,0 +1,156 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what all nodes said once, for scripts. What is not known is left out.
+type Report struct {
+	Time    time.Time      `json:"time"`
+	Nodes   []NodeReport   `json:"nodes"`
+	Devices []DeviceReport `json:"devices"`
+
+	states []*state
+	rows   []row
+}
+
+// NodeReport is a node of a Report.
+type NodeReport struct {
+	Node      string `json:"node"`
+	State     string `json:"state,omitempty"` // of its health: ok, degraded, failed, unknown
+	Simulated bool   `json:"simulated,omitempty"`
+	Error     string `json:"error,omitempty"`  // why it does not answer
+	Reason    string `json:"reason,omitempty"` // the first thing that is wrong
+}
+
+// DeviceReport is a GPU or an instance of one.
+type DeviceReport struct {
+	Node        string   `json:"node"`
+	GPU         string   `json:"gpu"`
+	ID          string   `json:"id"`
+	Model       string   `json:"model,omitempty"`
+	Simulated   bool     `json:"simulated,omitempty"`
+	State       string   `json:"state"`
+	Reason      string   `json:"reason,omitempty"`
+	Utilization *float64 `json:"utilization_percent,omitempty"`
+	Tensor      *float64 `json:"tensor_active_percent,omitempty"`
+	MemoryUsed  *float64 `json:"memory_used_bytes,omitempty"`
+	MemoryTotal *float64 `json:"memory_total_bytes,omitempty"`
+	Power       *float64 `json:"power_watts,omitempty"`
+	PowerLimit  *float64 `json:"power_limit_watts,omitempty"`
+	Temperature *float64 `json:"temperature_celsius,omitempty"`
+	Clock       *float64 `json:"clock_mhz,omitempty"`
+	Users       []string `json:"users,omitempty"`
+}
+
+// Once asks each node once.
+func Once(ctx context.Context, targets []Target) *Report {
+	f := newFleet(targets, time.Second)
+	f.once(ctx)
+	r := &Report{Time: time.Now(), Nodes: []NodeReport{}, Devices: []DeviceReport{}, states: f.states()}
+	for i, s := range r.states {
+		n := NodeReport{Node: s.name, Simulated: s.simulated() != "", Error: s.err}
+		if s.err == "" {
+			n.Reason = s.trouble()
+			if s.health != nil {
+				n.State = s.health.State
+			}
+		}
+		r.Nodes = append(r.Nodes, n)
+		for j := range s.rows {
+			if row := s.rows[j]; !row.part() {
+				row.node = i
+				r.rows = append(r.rows, row)
+				r.Devices = append(r.Devices, deviceReport(s.name, &row))
+			}
+		}
+	}
+	return r
+}
+
+func deviceReport(node string, r *row) DeviceReport {
+	d := DeviceReport{Node: node, GPU: r.number(), ID: r.ID, Model: r.Model, Simulated: r.Simulated, State: r.State, Reason: r.Reason}
+	for _, to := range []struct {
+		at **float64
+		quantity
+	}{
+		{&d.Utilization, util}, {&d.Tensor, tensor}, {&d.MemoryUsed, memoryUsed}, {&d.MemoryTotal, memoryTotal},
+		{&d.Power, power}, {&d.PowerLimit, powerLimit}, {&d.Temperature, temperature}, {&d.Clock, smClock},
+	} {
+		if v := r.of[to.quantity]; !math.IsNaN(v) {
+			*to.at = &v
+		}
+	}
+	for i := range r.Users {
+		if u := user(&r.Users[i]); !slices.Contains(d.Users, u) {
+			d.Users = append(d.Users, u)
+		}
+	}
+	return d
+}
+
+// Silent reports whether a node does not answer.
+func (r *Report) Silent() bool {
+	return slices.ContainsFunc(r.Nodes, func(n NodeReport) bool { return n.Error != "" })
+}
+
+// Table writes the devices for people, and which nodes do not answer.
+func (r *Report) Table(w io.Writer) error {
+	columns := deviceColumns(r.states)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if len(r.rows) > 0 {
+		for i := range columns {
+			fmt.Fprint(t, columns[i].title, tab(i, len(columns))) //nolint:errcheck // Flush reports it
+		}
+	}
+	for j := range r.rows {
+		for i := range columns {
+			fmt.Fprint(t, columns[i].text(&r.rows[j]), tab(i, len(columns))) //nolint:errcheck // as above
+		}
+	}
+	err := t.Flush()
+	for i, n := range r.Nodes {
+		switch {
+		case n.Error != "":
+			_, err = fmt.Fprintf(w, "%s does not answer: %s\n", n.Node, n.Error)
+		case n.Reason != "":
+			_, err = fmt.Fprintf(w, "%s: %s\n", n.Node, n.Reason)
+		}
+		if s := r.states[i].simulated(); s != "" {
+			_, err = fmt.Fprintf(w, "%s%s\n", n.Node, s)
+		}
+	}
+	return err
+}
+
+func tab(i, of int) string {
+	if i == of-1 {
+		return "\n"
+	}
+	return "\t"
+}
+
+// Rows are the devices as CSV.
+func (r *Report) Rows() [][]string {
+	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
+		"memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius", "clock_mhz", "users"}}
+	for _, d := range r.Devices {
+		text := []string{d.Node, d.GPU, d.ID, d.Model, strconv.FormatBool(d.Simulated), d.State, d.Reason}
+		for _, v := range []*float64{d.Utilization, d.Tensor, d.MemoryUsed, d.MemoryTotal, d.Power, d.PowerLimit, d.Temperature, d.Clock} {
+			if v == nil {
+				text = append(text, "")
+				continue
+			}
+			text = append(text, exact(*v))
+		}
+		out = append(out, append(text, join("; ", d.Users...)))
+	}
+	return out
+}
