@@ -50,6 +50,8 @@ type Options struct {
 	Fields func() field.List
 	// Interval is how often a reading is taken.
 	Interval func(field.Reading) time.Duration
+	// Counts are the series that the exporter counts from what happens.
+	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
 	// if nobody is to be named.
 	Users     func(*collector.Device) []User
@@ -78,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Processes == nil {
 		o.Processes = func(*collector.Device) []Process { return nil }
+	}
+	if o.Counts == nil {
+		o.Counts = func() []exposition.Count { return nil }
 	}
 	if o.Interval == nil {
 		o.Interval = func(r field.Reading) time.Duration { return r.Interval }
