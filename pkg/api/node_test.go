@@ -48,6 +48,7 @@ func (f *gpuSource) tick(now time.Time) {
 // world is a simulated node whose clock the test moves.
 type world struct {
 	now     time.Time
+	clock   func() time.Time // now, or that of a synctest bubble
 	board   view.Board
 	gpus    []*gpuSource
 	states  []session.CollectorStatus
@@ -80,7 +81,8 @@ DCGM_FI_DRIVER_VERSION, label, Driver.
 func newWorld(t testing.TB, n, links int) *world {
 	t.Helper()
 	w := &world{now: start, list: listOf(t, testList)}
-	clock := func() time.Time { return w.now }
+	w.clock = func() time.Time { return w.now }
+	clock := func() time.Time { return w.clock() }
 	w.log = NewLog(clock)
 	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
 	v := &view.View{Version: 1}
@@ -145,15 +147,24 @@ func newGPU(list field.List, i, links int) *gpuSource {
 // tick moves the clock and samples every GPU.
 func (w *world) tick(d time.Duration) {
 	w.now = w.now.Add(d)
+	w.sample()
+}
+
+// live makes the clock that of time.Now.
+func (w *world) live() { w.clock = time.Now }
+
+// sample samples every GPU now.
+func (w *world) sample() {
+	now := w.clock()
 	for _, f := range w.gpus {
-		f.tick(w.now)
+		f.tick(now)
 	}
 	for i := range w.states {
 		for j := range w.states[i].Devices {
-			w.states[i].Devices[j].LastSample = w.now
+			w.states[i].Devices[j].LastSample = now
 		}
 	}
-	w.history.Sync(w.now)
+	w.history.Sync(now)
 }
 
 // set changes the state of a device of the first collector.
