@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/pkg/config"
 )
 
 func TestHelpText(t *testing.T) {
@@ -231,4 +232,23 @@ func TestSimulationIsNeverOnByItself(t *testing.T) {
 	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
 		t.Error("the default profile is not in the table of profiles")
 	}
+}
+
+// The manual page has every command and flag, and nothing that troff would take for a request.
+func TestManual(t *testing.T) {
+	o := execute(t, nil, "man")
+	o.want(t, 0, ".TH WARPGAUGE 1", ".SS fields [PATTERN...]", `\fB\-f, \-\-collectors=\fIFILE\fP\fP`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
+	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP"}
+	for line := range strings.Lines(o.out) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word) {
+			t.Errorf("troff would take this for a request: %q", line)
+		}
+	}
+	for _, f := range config.NewSet(environment{}.lookup).Flags() {
+		if name := strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`); !strings.Contains(o.out, name) {
+			t.Errorf("the manual page lacks %s", name)
+		}
+	}
+	execute(t, nil, "man", "x").want(t, 1, `unexpected argument "x"`)
 }
