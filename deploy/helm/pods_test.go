@@ -66,14 +66,14 @@ func TestPods(t *testing.T) {
 			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
 		}},
 		{"dra", "nvidia", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"amd-partitions", "amd", pod{
 			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
 		}},
 		{"dra", "amd", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"slurm", "nvidia", pod{
