@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -17,7 +18,7 @@ type ClaimName struct{ Namespace, Name string }
 const (
 	claimQPS, claimBurst = 10, 64          // requests a second: a claim is asked for once, by its name
 	mostClaims           = 1024            // that are asked for; a node has as many as devices, and a few
-	claimRetry           = time.Minute     // until a claim that could not be read is asked for again
+	claimRetry           = time.Minute     // until claims that could not be read are asked for again, doubling up to claimRest
 	claimRest            = time.Hour       // without a change of what the kubelet lists
 	claimLimit           = 5 * time.Second // for all of them; owners wait for it
 )
@@ -31,6 +32,7 @@ type claimReader struct {
 	poll     poller
 	seen     uint64                     // version of the allocations
 	known    map[ClaimName][]DeviceName // claims that have been read
+	failures int                        // in a row
 	reported bool
 }
 
@@ -70,16 +72,20 @@ func (r *claimReader) read(ctx context.Context) time.Duration {
 		return changed
 	})
 	if err == nil {
+		r.failures = 0
 		return claimRest
 	}
 	if !r.reported {
 		r.reported = true
-		r.s.log.Warn("resource claims cannot be read: pods that only look at devices (admin access) count as their users", zap.Error(err))
+		r.s.log.Warn("some resource claims cannot be read, so pods that only look at devices by them (admin access) count as users; "+
+			"grant the verb get on resource \"resourceclaims\" in apiGroup \"resource.k8s.io\" to this service account", zap.Error(err))
 	}
-	return claimRetry
+	r.failures++
+	return min(claimRetry<<min(r.failures-1, 6), claimRest)
 }
 
-// ask reads claims, and returns the first error.
+// ask reads claims, and returns the first error. After a refusal it asks for no other claim of that namespace:
+// under the GPU Operator only those of its own may be read.
 func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error) {
 	if len(unread) == 0 {
 		return nil
@@ -96,12 +102,18 @@ func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error)
 		return err
 	}
 	resource.Resource = "resourceclaims"
+	refused := map[string]bool{} // namespaces
 	for _, name := range unread[:min(len(unread), mostClaims)] {
+		if refused[name.Namespace] {
+			continue
+		}
 		claim, err := c.slices.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-		switch {
-		case err == nil:
+		if err == nil {
 			r.known[name] = looksAt(claim)
-		case first == nil:
+			continue
+		}
+		refused[name.Namespace] = apierrors.IsForbidden(err)
+		if first == nil {
 			first = err
 		}
 	}
