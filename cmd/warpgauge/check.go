@@ -1,17 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
 )
 
 func checkCommand(a *app) *cli.Command {
@@ -20,19 +26,23 @@ func checkCommand(a *app) *cli.Command {
 		Usage:     "Check a counters CSV, and what this machine can supply of it",
 		ArgsUsage: "[FILE]",
 		Description: "Lists all problems of FILE, else of the file that the exporter would use, with their\n" +
-			"places, then opens every enabled collector and says what it supplies. Ends with code 1\n" +
-			"if the file has errors.",
-		Flags: []cli.Flag{timeoutFlag()},
+			"places. Then it opens every enabled collector, samples each device, and says which fields\n" +
+			"have no value, and why. Ends with code 1 if the file has errors.",
+		Flags: []cli.Flag{timeoutFlag(), outputFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
 			}
-			return check(ctx, a, cmd.Args().First(), cmd.Duration("timeout"))
+			form := cmd.String("output")
+			if err := checkOutput(form); err != nil {
+				return err
+			}
+			return check(ctx, a, cmd.Args().First(), cmd.Duration("timeout"), form)
 		},
 	}
 }
 
-func check(ctx context.Context, a *app, path string, timeout time.Duration) error {
+func check(ctx context.Context, a *app, path string, timeout time.Duration, form string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -43,115 +53,254 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration) erro
 		return err
 	}
 	list, problems, err := csv.parse(in)
-	errs := 0
-	for i := range problems {
-		if problems[i].Severity == field.Error {
-			errs++
-		}
-		a.printf("%s\n", problems[i].Error())
+	found := newChecked(in.Name, list, problems)
+	if err != nil && found.Errors == 0 { // nothing in it says what is wrong
+		return fmt.Errorf("parse counters file %q: %w", in.Name, err)
 	}
-	a.printf("%s: %s, %s, %s\n", in.Name, count(len(list.Fields), "field"), count(errs, "error"), count(len(problems)-errs, "warning"))
-	if err != nil {
-		if errs == 0 { // nothing above says what is wrong
-			return fmt.Errorf("parse counters file %q: %w", in.Name, err)
+	broken := err != nil
+	if !broken {
+		err := a.supplied(ctx, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report) error {
+			found.add(all, r)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
+	}
+	err = writeOutput(a.out, form, output{table: func(w io.Writer) error { return found.write(w, broken) }, json: found, csv: found.rows()})
+	if err == nil && broken {
 		return errReported
 	}
-	return checkSupply(ctx, a, cfg, list, timeout)
+	return err
 }
 
-// checkSupply says for each enabled collector what it supplies of the list.
-func checkSupply(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration) error {
-	all, err := collectors(cfg, a.quietLogger(cfg))
+// supplied samples each device, twice if some field takes two samples, and calls f with
+// what there is and what is absent of the list.
+func (a *app) supplied(ctx context.Context, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report) error) error {
+	log := a.quietLogger(cfg)
+	all, err := collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
-		a.printf("no collector is enabled\n")
+	e := a.newEngine(cfg, all, list, nil, log)
+	report := func(all []session.CollectorStatus) absence.Report {
+		return absence.Of(e.Board().Load(), all, list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 	}
-	for _, v := range all {
-		c := v.open()
-		s, err := openForSupply(ctx, c, list, timeout)
-		if err != nil {
-			a.printf("%s: supplies nothing: %v\n", c.Name(), err)
+	return sampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
+		r := report(all)
+		if r.Waits() {
+			wctx, stop := context.WithTimeout(ctx, timeout)
+			defer stop()
+			all = await(wctx, e, sampledAfter(time.Now()))
+			r = report(all)
+		}
+		return f(all, r)
+	})
+}
+
+// checked is what check has found, for scripts.
+type checked struct {
+	File       string         `json:"file"`
+	Fields     int            `json:"fields"`
+	Errors     int            `json:"errors"`
+	Warnings   int            `json:"warnings"`
+	Problems   []problemRow   `json:"problems"`
+	Collectors []collectorRow `json:"collectors"`
+	Devices    []checkedRow   `json:"devices"`
+	// Nowhere are fields that no device of the node is asked for.
+	Nowhere []absentRow `json:"nowhere"`
+}
+
+type problemRow struct {
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	text     string
+}
+
+// checkedRow is a device and the fields without a value.
+type checkedRow struct {
+	Collector string      `json:"collector"`
+	Kind      string      `json:"kind"`
+	GPU       string      `json:"gpu,omitempty"`
+	ID        string      `json:"id"`
+	Supplied  int         `json:"supplied"` // fields
+	Asked     int         `json:"asked"`    // fields of the list that such a device can have
+	Absent    []absentRow `json:"absent"`
+}
+
+type absentRow struct {
+	Field  string           `json:"field"`
+	Reason collector.Reason `json:"reason"`
+	Detail string           `json:"detail,omitempty"`
+}
+
+func newChecked(file string, list field.List, problems []field.Problem) *checked {
+	c := &checked{
+		File: file, Fields: len(list.Fields), Problems: []problemRow{}, Collectors: []collectorRow{}, Devices: []checkedRow{}, Nowhere: []absentRow{},
+	}
+	for i := range problems {
+		p := &problems[i]
+		if p.Severity == field.Error {
+			c.Errors++
+		} else {
+			c.Warnings++
+		}
+		c.Problems = append(c.Problems, problemRow{p.Line, p.Column, p.Severity.String(), p.Message, p.Error()})
+	}
+	return c
+}
+
+func (c *checked) add(all []session.CollectorStatus, r absence.Report) {
+	for _, s := range all {
+		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
+	}
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		row := checkedRow{Collector: d.Collector, Kind: d.Device.Level.String(), GPU: d.Device.GPU, ID: d.Device.ID, Asked: len(d.Fields), Absent: absentRows(d.Fields)}
+		row.Supplied = row.Asked - len(row.Absent)
+		c.Devices = append(c.Devices, row)
+	}
+	c.Nowhere = absentRows(r.Nowhere)
+}
+
+func absentRows(fields []absence.Field) []absentRow {
+	out := []absentRow{}
+	for i := range fields {
+		if e := fields[i].Absent; e.Reason != "" {
+			out = append(out, absentRow{fields[i].Name, e.Reason, e.Detail})
+		}
+	}
+	return out
+}
+
+func (c *checked) rows() [][]string {
+	out := [][]string{{"line", "column", "severity", "collector", "kind", "gpu", "id", "field", "reason", "detail"}}
+	place := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	for _, p := range c.Problems {
+		out = append(out, []string{place(p.Line), place(p.Column), p.Severity, "", "", "", "", "", "", p.Message})
+	}
+	for _, d := range c.Devices {
+		for _, f := range d.Absent {
+			out = append(out, []string{"", "", "", d.Collector, d.Kind, d.GPU, d.ID, f.Field, string(f.Reason), f.Detail})
+		}
+	}
+	for _, f := range c.Nowhere {
+		out = append(out, []string{"", "", "", "", "", "", "", f.Field, string(f.Reason), f.Detail})
+	}
+	return out
+}
+
+// write prints the findings for people. broken says that devices were not asked.
+func (c *checked) write(w io.Writer, broken bool) error {
+	for _, p := range c.Problems {
+		fmt.Fprintln(w, p.text) //nolint:errcheck // the last one shows
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, count(c.Fields, "field"), count(c.Errors, "error"), count(c.Warnings, "warning"))
+	if broken || err != nil {
+		return err
+	}
+	if len(c.Collectors) == 0 {
+		fmt.Fprintln(w, "no collector is enabled") //nolint:errcheck // as above
+	}
+	for _, s := range c.Collectors {
+		c.writeCollector(w, s)
+	}
+	if len(c.Devices) == 0 {
+		return nil // and no more to be said of fields
+	}
+	return c.writeAbsent(w)
+}
+
+// writeCollector says how many fields its devices have, by their kinds.
+func (c *checked) writeCollector(w io.Writer, s collectorRow) {
+	type kind struct {
+		name        string
+		n           int
+		least, most int
+		asked       int
+	}
+	var kinds []kind
+	for _, d := range c.Devices {
+		if d.Collector != s.Name {
 			continue
 		}
-		missing := s.missing(list)
-		a.printf("%s: supplies %d of %s for %s\n", c.Name(), len(list.Fields)-len(missing), count(len(list.Fields), "field"), count(s.devices, "device"))
-		if len(missing) > 0 {
-			a.printf("%s: does not supply %s\n", c.Name(), strings.Join(missing, ", "))
+		i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == d.Kind })
+		if i < 0 {
+			i, kinds = len(kinds), append(kinds, kind{name: d.Kind, least: d.Supplied})
 		}
+		k := &kinds[i]
+		k.n, k.least, k.most, k.asked = k.n+1, min(k.least, d.Supplied), max(k.most, d.Supplied), max(k.asked, d.Asked)
 	}
-	return nil
-}
-
-// supply is what a collector offers of a list.
-type supply struct {
-	devices  int
-	readings map[field.ID]bool
-	labels   map[string]bool
-}
-
-// openForSupply opens c and looks at its columns. An Open that does not return
-// is abandoned after the timeout; it ends with the process.
-func openForSupply(ctx context.Context, c collector.Collector, list field.List, timeout time.Duration) (supply, error) {
-	type result struct {
-		s   supply
-		err error
-	}
-	octx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	done := make(chan result, 1)
-	go func() {
-		sources, err := c.Open(octx, list)
-		s := newSupply(sources)
-		if cerr := c.Close(); err == nil {
-			err = cerr
+	for _, k := range kinds {
+		supplied := strconv.Itoa(k.most)
+		if k.least < k.most {
+			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
-		done <- result{s, err}
-	}()
-	select {
-	case r := <-done:
-		return r.s, r.err
-	case <-octx.Done():
+		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, count(k.asked, "field"), count(k.n, "device"), k.name) //nolint:errcheck // as above
 	}
-	select { // both may have happened
-	case r := <-done:
-		return r.s, r.err
-	default:
-		return supply{}, fmt.Errorf("opening it took longer than %v", timeout)
+	if !s.Up {
+		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above
 	}
 }
 
-func newSupply(sources []collector.Source) supply {
-	s := supply{readings: map[field.ID]bool{}, labels: map[string]bool{}}
-	for _, src := range sources {
-		devices := src.Devices()
-		s.devices += len(devices)
-		for _, c := range src.Columns() {
-			s.readings[c.Field] = true
-		}
-		for i := range devices {
-			for _, l := range devices[i].Facts {
-				s.labels[l.Name] = true
+// writeAbsent prints a line for each field and reason, with the devices.
+func (c *checked) writeAbsent(w io.Writer) error {
+	type line struct {
+		absentRow
+		kind string
+	}
+	var order []line
+	devices, all := map[line][]string{}, map[string]int{}
+	for i := range c.Devices {
+		d := &c.Devices[i]
+		all[d.Kind]++
+		for _, f := range d.Absent {
+			l := line{f, d.Kind}
+			if devices[l] == nil {
+				order = append(order, l)
 			}
+			devices[l] = append(devices[l], d.name())
 		}
 	}
-	return s
+	slices.SortStableFunc(order, func(a, b line) int { return cmp.Compare(a.Field, b.Field) })
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if len(order)+len(c.Nowhere) > 0 {
+		fmt.Fprintln(t, "\nWITHOUT VALUE\tREASON\tDEVICES\tDETAIL")
+	}
+	for _, l := range order {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Field, l.Reason, some(devices[l], all[l.kind], l.kind), l.Detail)
+	}
+	for _, f := range c.Nowhere {
+		fmt.Fprintf(t, "%s\t%s\t-\t%s\n", f.Field, f.Reason, f.Detail)
+	}
+	return t.Flush()
 }
 
-// missing names the fields of the list that the collector does not supply.
-func (s supply) missing(list field.List) (names []string) {
-	for i := range list.Fields {
-		f := &list.Fields[i]
-		d := f.Desc
-		if in, ok := field.Input(d); ok {
-			d = in
-		}
-		if f.Type == field.Label && s.labels[f.Name] || f.Type != field.Label && s.readings[d.ID] {
-			continue
-		}
-		names = append(names, f.Name)
+// name is a device as people know it.
+func (d *checkedRow) name() string {
+	if d.Kind == field.GPU.String() && d.GPU != "" {
+		return d.GPU
 	}
-	return slices.Compact(names)
+	return d.ID
+}
+
+// mostNamed is how many devices a line names.
+const mostNamed = 8
+
+// some names devices, of which a node has n.
+func some(names []string, n int, kind string) string {
+	switch {
+	case len(names) == n:
+		return "every " + kind
+	case len(names) > mostNamed:
+		return fmt.Sprintf("%s %s and %d more", kind, strings.Join(names[:mostNamed], " "), len(names)-mostNamed)
+	}
+	return kind + " " + strings.Join(names, " ")
 }

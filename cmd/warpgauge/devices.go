@@ -23,20 +23,26 @@ func timeoutFlag() cli.Flag {
 
 func devicesCommand(a *app) *cli.Command {
 	return &cli.Command{
-		Name:  "devices",
-		Usage: "List the devices of this machine and their state",
+		Name:      "devices",
+		Usage:     "List the devices of this machine and their state, or the fields of one GPU",
+		ArgsUsage: "[GPU [FIELD...]]",
 		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
 			"every enabled collector and samples each device once. Standard error says which it did.\n" +
 			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir, of\n" +
 			"the exporter or here, it says who uses each device.\n" +
+			"With GPU, an index, UUID, PCI address or all, it lists each field of the field list, or those\n" +
+			"named (* is any text), with its value or why it has none.\n" +
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
 			outputFlag(), timeoutFlag(),
 		}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(noArguments(cmd), checkOutput(cmd.String("output"))); err != nil {
+			if err := checkOutput(cmd.String("output")); err != nil {
 				return err
+			}
+			if args := cmd.Args().Slice(); len(args) > 0 {
+				return a.device(ctx, cmd, args[0], args[1:])
 			}
 			return a.devices(ctx, cmd)
 		},

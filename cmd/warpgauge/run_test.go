@@ -98,14 +98,14 @@ func TestBadUsage(t *testing.T) {
 func TestCheck(t *testing.T) {
 	good := tempFile(t, "good.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DRIVER_VERSION, label, d\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n")
 	execute(t, nil, simulated("check", "-f", good)...).want(t, 0,
-		good+": 4 fields, 0 errors, 0 warnings", "fake: supplies 4 of 4 fields for 8 devices")
+		good+": 4 fields, 0 errors, 0 warnings", "fake: supplies 4 of 4 fields for 8 devices of kind gpu")
 	execute(t, nil, simulated("check", good)...).want(t, 0, good+": 4 fields")
 	execute(t, environment{"DCGM_EXPORTER_COLLECTORS": good}, simulated("check")...).want(t, 0, good+": 4 fields")
 	execute(t, nil, simulated("check")...).want(t, 0, "fields, 0 errors")
 
 	amd := tempFile(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
 	execute(t, nil, simulated("check", "--fake-profile=rtx4090", amd)...).want(t, 0,
-		"fake: supplies 1 of 2 fields for 2 devices", "fake: does not supply DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+		"fake: supplies 1 of 2 fields for 2 devices of kind gpu", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE  unsupported  every gpu")
 
 	typo := tempFile(t, "typo.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_GPU_UTLI, gauge, u\n")
 	execute(t, nil, simulated("check", typo)...).want(t, 0, typo+":2:1: warning:", "DCGM_FI_DEV_GPU_UTIL", "1 field, 0 errors, 1 warning")
@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 
 	execute(t, nil, "check", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", good).want(t, 0, "no collector is enabled")
 	closed := tempFile(t, "spec.yaml", "faults:\n- {kind: open-fails, message: library is gone}\n")
-	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).want(t, 0, "fake: supplies nothing:", "library is gone")
+	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).want(t, 0, "fake is not in use:", "library is gone")
 }
 
 func TestDevices(t *testing.T) {
@@ -146,7 +146,7 @@ func TestDevices(t *testing.T) {
 
 	execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false").want(t, 1, "no device found", "nvml is not in use:")
 	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
-	execute(t, nil, simulated("devices", "once")...).want(t, 1, `unexpected argument "once"`)
+	execute(t, nil, simulated("devices", "once")...).want(t, 1, `no device is "once"`)
 	execute(t, nil, simulated("devices", "--output=xml")...).want(t, 1, "write table, json or csv")
 }
 

@@ -10,12 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/history"
+	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -35,8 +37,9 @@ type pipeline struct {
 	engine   *engine
 	store    *accumulate.Store
 	history  *history.History // nil if none is kept
-	events   *api.Log         // nil if neither page nor API are served
-	owners   *owners          // nil if it is not asked who uses a device
+	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
+	recorder *recorder.Recorder
+	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 }
@@ -53,7 +56,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
 	}
 	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
-	if cfg.Web.Page != config.PageOff {
+	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {
 		p.events = api.NewLog(time.Now)
 		counts.Event = func(e accumulate.Event) {
 			if e.Clock != "" {
@@ -71,6 +74,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
+	if cfg.AbsentFields {
+		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+	}
 	if cfg.History.Wanted() {
 		p.history = history.New(history.Options{
 			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,

@@ -78,11 +78,16 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		if !b.asked[i] && f.Type != field.Label {
-			out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
-				Reason: collector.ReasonUnsupported, Detail: fmt.Sprintf("this node has no device of the kind %s", f.Desc.Level),
-			}})
+		if b.asked[i] || f.Type == field.Label {
+			continue
 		}
+		l := f.Desc.Level
+		if l <= field.ComputeInstance {
+			l = field.GPU
+		}
+		out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
+			Reason: collector.ReasonUnsupported, Detail: "the node has no device of the kind " + l.String(),
+		}})
 	}
 	return out
 }
@@ -203,7 +208,7 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 		return
 	}
 	if serving < 0 {
-		f.Counted, f.Absent = false, d.state()
+		d.fillStale(f, reading)
 		return
 	}
 	p := &d.in[serving]
@@ -215,15 +220,42 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 	if f.Counted {
 		return
 	}
+	p.read(f, columns)
+	if len(f.Values) == 0 {
+		f.Absent = p.Why(columns[0], p.row.Cells[columns[0]])
+	}
+}
+
+// read adds the values of columns.
+func (p *place) read(f *Field, columns []int) {
 	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
 	for _, c := range columns {
 		if v := p.row.Cells[c]; !math.IsNaN(v) {
 			f.Values = append(f.Values, Value{Labels: p.Columns[c].Labels, Value: scale.Of(v), Time: at})
 		}
 	}
-	if len(f.Values) == 0 {
-		f.Absent = p.Why(columns[0], p.row.Cells[columns[0]])
+}
+
+// fillStale is fill for a device without a fresh sample. As on the page, an XID stays true.
+// What the device does not have at all is not its state's fault.
+func (d *device) fillStale(f *Field, reading *field.Descriptor) {
+	f.Counted = false
+	for i := range d.in {
+		p := &d.in[i]
+		k := key{p.device, reading.ID}
+		if reading.ID == field.XIDErrors && p.any {
+			p.read(f, p.columns[k])
+			f.Values = slices.DeleteFunc(f.Values, func(v Value) bool { return v.Value == 0 })
+		}
+		if len(f.Values) > 0 {
+			return
+		}
+		if at, known := p.absent[k]; known && int(at) < len(p.Explanations) {
+			f.Absent = p.Explanations[at]
+			return
+		}
 	}
+	f.Absent = d.state()
 }
 
 func (d *device) fillLabel(f *Field) {
@@ -286,4 +318,12 @@ func (p place) fresh(o Options) bool {
 	}
 	age := o.Now.Sub(time.Unix(0, p.row.Stamps[p.device])).Abs()
 	return age < p.StaleAfter(p.device, o.StaleAfter)
+}
+
+// Waits reports whether a field of a device that is up has no value only because it was
+// not read yet, or takes two readings.
+func (r *Report) Waits() bool {
+	return slices.ContainsFunc(r.Devices, func(d Device) bool {
+		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Absent.Reason == collector.ReasonNotDue })
+	})
 }

@@ -119,7 +119,7 @@ func TestValuesAndReasons(t *testing.T) {
 		"nvml GPU-a DCGM_EXP_XID_ERRORS_COUNT = counted",
 		"nvml GPU-a DRIVER_VERSION = 580",
 		"nvml GPU-a SERIAL = blank: the device had no such text when its collector was opened",
-		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: this node has no device of the kind switch",
+		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: the node has no device of the kind switch",
 	}
 	if diff := cmp.Diff(want, told(Of(v, up, list, o))); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
@@ -134,6 +134,9 @@ func TestValuesAndReasons(t *testing.T) {
 		if !strings.HasSuffix(got[0], want) || !strings.HasSuffix(got[6], want) {
 			t.Errorf("state %v: got %q and %q, want %q", st.State, got[0], got[6], want)
 		}
+	}
+	if got := told(Of(v, nil, list, o)); got[3] != want[3] {
+		t.Errorf("of a stale device: got %q, want %q", got[3], want[3])
 	}
 	f(session.DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
 	f(session.DeviceStatus{State: session.Lost, Cause: session.CauseLost, Reason: "fell off"}, "device_lost: fell off")

@@ -37,6 +37,10 @@ func ownSampling(c *Config) []Flag {
 			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
+			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, value: boolean(&c.AbsentFields),
+			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series.",
+		},
+		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
@@ -163,6 +167,30 @@ func ownHistory(c *Config) []Flag {
 		{
 			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
 			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
+		},
+		{
+			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, value: text(&c.Recorder.Directory),
+			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling or a burst of NVLink errors. Unset: nothing is recorded.",
+		},
+		{
+			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, value: duration(&c.Recorder.Before),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
+		},
+		{
+			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, value: duration(&c.Recorder.After),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
+		},
+		{
+			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, value: integer(&c.Recorder.Files),
+			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
+		},
+		{
+			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, value: byteSize(&c.Recorder.Bytes),
+			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
+		},
+		{
+			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, value: boolean(&c.Recorder.Endpoint),
+			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
 		},
 	}
 }

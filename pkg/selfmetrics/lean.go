@@ -20,6 +20,7 @@ var lean = []string{
 	"warpgauge_device_state",
 	"warpgauge_devices_expected",
 	"warpgauge_field_absent",
+	"warpgauge_field_absent_left_out",
 	"warpgauge_list_info",
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",

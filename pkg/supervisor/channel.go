@@ -26,7 +26,7 @@ import (
 // anything: the end of its side of the channel asks the child to stop.
 //
 // What a child can make the parent allocate is bounded. A node of 16 GPUs with
-// every field and all links stays below a hundredth of each bound.
+// every field and all links stays below a tenth of each bound.
 const (
 	maxSources  = 4 << 10
 	maxDevices  = session.MaxDevices

@@ -88,6 +88,8 @@ func exampleView() *viewMessage {
 				{ID: "x"},
 			},
 			Columns: []collector.Column{{Device: 1, Field: 150, Labels: []collector.Label{{Name: "peer_gpu", Value: "1"}}}, {Field: 203}},
+			Explanations: []collector.Explanation{{Reason: collector.ReasonUnsupported, Detail: "kein Lüfter"}, {Reason: collector.ReasonNoSymbol, Detail: "driver 470"}},
+			Absent:       []collector.Absence{{Device: 1, Field: 191, Explanation: 0}, {Device: 0, Field: field.FirstAMD + 40, Explanation: 1}},
 		},
 		{Rows: 2, Interval: time.Minute, Devices: devices{{ID: "y", Level: field.GPU}}, Columns: []collector.Column{{Field: 150}}},
 	}}
@@ -127,7 +129,8 @@ func TestMessages(t *testing.T) {
 	}
 	for i, want := range view.Sources {
 		got := sources[i]
-		if diff := cmp.Diff([]collector.Device(want.Devices), got.Devices) + cmp.Diff(want.Columns, got.Columns); diff != "" {
+		if diff := cmp.Diff([]collector.Device(want.Devices), got.Devices) + cmp.Diff(want.Columns, got.Columns) +
+			cmp.Diff(want.Explanations, got.Explanations) + cmp.Diff([]collector.Absence(want.Absent), got.Absent); diff != "" {
 			t.Errorf("source %d (-sent +received):\n%s", i, diff)
 		}
 		if got.Collector != "toy" || got.Interval != want.Interval || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
@@ -244,6 +247,14 @@ func TestViewsThatAreRefused(t *testing.T) {
 	f("a column of no device", func(m *viewMessage) { m.Sources[1].Columns[0].Device = 1 })
 	f("a column of a device before the first", func(m *viewMessage) { m.Sources[1].Columns[0].Device = -1 })
 	f("a label with an illegal name", func(m *viewMessage) { m.Sources[0].Columns[0].Labels[0].Name = "a b" })
+	f("a reason that there is not", func(m *viewMessage) { m.Sources[0].Explanations[0].Reason = "because" })
+	f("a long detail", func(m *viewMessage) { m.Sources[0].Explanations[0].Detail = strings.Repeat("x", maxText+1) })
+	f("too many explanations", func(m *viewMessage) {
+		m.Sources[0].Explanations = slices.Repeat(m.Sources[0].Explanations, collector.MaxExplanations)
+	})
+	f("an absence of no device", func(m *viewMessage) { m.Sources[0].Absent[0].Device = 2 })
+	f("an absence without explanation", func(m *viewMessage) { m.Sources[0].Absent[0].Explanation = 2 })
+	f("too many absences", func(m *viewMessage) { m.Sources[0].Absent = slices.Repeat(m.Sources[0].Absent[:1], maxColumns+1) })
 	f("a fact with an illegal name", func(m *viewMessage) { m.Sources[0].Devices[0].Facts[0].Name = "x\n" })
 }
 
@@ -294,6 +305,10 @@ func TestHostileMessages(t *testing.T) {
 	f("a cause of the end that is no word", text(kindStates, `{"Ended":true,"Cause":"A"}`), "cause")
 	f("a long cause", text(kindStates, `{"Cause":"`+strings.Repeat("a", 33)+`"}`), "cause")
 	f("too many devices", text(kindView, `{"Sources":[{"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "devices")
+	f("absences that are no list", text(kindView, `{"Sources":[{"Absent":7}]}`), "view")
+	f("absences that are cut off", text(kindView, `{"Sources":[{"Absent":[0,1]}]}`), "no multiple of 3")
+	f("absences of devices before the first", text(kindView, `{"Sources":[{"Absent":[-1,1,0]}]}`), "view")
+	f("absences without end", text(kindView, `{"Sources":[{"Absent":[0`+strings.Repeat(",0", 3*maxColumns+2)+`]}]}`), "more than")
 	f("a view without memory", func(s *sender, _ *ring.Region) error { return s.sendJSON(kindView, exampleView(), -1) }, "open shared memory")
 	f("a view with a descriptor of something else", func(s *sender, _ *ring.Region) error {
 		null, err := os.Open(os.DevNull)

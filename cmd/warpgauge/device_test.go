@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/api"
+)
+
+const reasonsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, t
+DCGM_FI_DEV_POWER_USAGE, gauge, p
+DCGM_FI_DEV_GPU_UTIL, gauge, u
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, e
+amd_gpu_voltage_volts, gauge, v
+DCGM_EXP_XID_ERRORS_COUNT, gauge, x
+DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, s
+DCGM_FI_DRIVER_VERSION, label, d
+`
+
+const reasonsSpec = `faults:
+- {kind: lost, device: 1}
+- {kind: value, device: 0, field: DCGM_FI_DEV_GPU_UTIL, value: 808000000}
+- {kind: blank, device: 2, field: DCGM_FI_DEV_POWER_USAGE}
+`
+
+// simulatedReasons are flags for three GPUs with faults, and their ids.
+func simulatedReasons(t *testing.T, args ...string) (flags, ids []string) {
+	t.Helper()
+	gpus, _ := simulatedDevices(t, "rtx4090", 3)
+	for _, d := range gpus {
+		ids = append(ids, d.ID)
+	}
+	spec := tempFile(t, "spec.yaml", reasonsSpec)
+	return simulated(append(args, "--fake-profile=rtx4090", "--fake-devices=3", "--fake-spec="+spec)...), ids
+}
+
+func TestCheckSaysWhy(t *testing.T) {
+	csv := tempFile(t, "reasons.csv", reasonsCSV)
+	flags, ids := simulatedReasons(t, "check", csv)
+	want := csv + `: 8 fields, 0 errors, 0 warnings
+fake: supplies 1 to 4 of 7 fields for 3 devices of kind gpu
+
+WITHOUT VALUE                      REASON       DEVICES    DETAIL
+DCGM_EXP_XID_ERRORS_COUNT          device_lost  gpu 1      simulated fault: device lost
+DCGM_FI_DEV_GPU_TEMP               device_lost  gpu 1      simulated fault: device lost
+DCGM_FI_DEV_GPU_UTIL               implausible  gpu 0      the library says 8.08e+08, which is outside of 0 to 100 %
+DCGM_FI_DEV_GPU_UTIL               device_lost  gpu 1      simulated fault: device lost
+DCGM_FI_DEV_POWER_USAGE            device_lost  gpu 1      simulated fault: device lost
+DCGM_FI_DEV_POWER_USAGE            blank        gpu 2      a simulated fault blanks it
+DCGM_FI_PROF_GR_ENGINE_ACTIVE      unsupported  every gpu  the simulated gpu does not have it
+amd_gpu_voltage_volts              unsupported  every gpu  only AMD GPUs have it
+DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          the node has no device of the kind switch
+`
+	o := execute(t, nil, flags...)
+	if diff := cmp.Diff(want, o.out); diff != "" || o.code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", o.code, diff)
+	}
+
+	o = execute(t, nil, append(flags, "--output=csv")...)
+	for _, line := range []string{
+		"line,column,severity,collector,kind,gpu,id,field,reason,detail\n",
+		",,,fake,gpu,1," + ids[1] + ",DCGM_FI_DEV_GPU_TEMP,device_lost,simulated fault: device lost\n",
+		",,,,,,,DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS,unsupported,the node has no device of the kind switch\n",
+	} {
+		if !strings.Contains(o.out, line) {
+			t.Errorf("CSV lacks %q:\n%s", line, o.out)
+		}
+	}
+
+	var got checked
+	if err := json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1 {
+		t.Errorf("JSON: %+v", got)
+	}
+	wantRows := []absentRow{
+		{"DCGM_FI_DEV_GPU_UTIL", "implausible", "the library says 8.08e+08, which is outside of 0 to 100 %"},
+		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "unsupported", "the simulated gpu does not have it"},
+		{"amd_gpu_voltage_volts", "unsupported", "only AMD GPUs have it"},
+	}
+	if diff := cmp.Diff(wantRows, got.Devices[0].Absent); diff != "" {
+		t.Errorf("JSON of GPU 0 (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckOfABrokenFileForScripts(t *testing.T) {
+	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
+	o := execute(t, nil, "check", "--output=json", bad)
+	var got checked
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 1 || got.Errors != 1 || got.Problems[0].Line != 1 || got.Problems[0].Severity != "error" {
+		t.Errorf("exit code %d, %v, %+v", o.code, err, got)
+	}
+}
+
+func TestFieldsOfOneGPU(t *testing.T) {
+	csv := tempFile(t, "reasons.csv", reasonsCSV)
+	flags, ids := simulatedReasons(t, "devices", "--url=none", "-f", csv)
+	f := func(code int, args []string, texts ...string) outcome {
+		t.Helper()
+		o := execute(t, nil, append(flags, args...)...)
+		o.want(t, code, texts...)
+		return o
+	}
+	gpus, _ := simulatedDevices(t, "rtx4090", 3)
+	for _, name := range []string{"0", ids[0], gpus[0].PCIBusID, strings.ToLower(strings.TrimPrefix(gpus[0].PCIBusID, "0000"))} {
+		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", " counted ")
+		if strings.Contains(o.out, ids[1]) {
+			t.Errorf("devices %s shows other devices:\n%s", name, o.out)
+		}
+	}
+	f(0, []string{"1"}, "device_lost: simulated fault: device lost")
+	one := f(0, []string{"all", "DCGM_FI_DEV_POWER_*", "--output=csv"}, "gpu,2,"+ids[2]+",fake,DCGM_FI_DEV_POWER_USAGE,,,W,blank,a simulated fault blanks it\n")
+	if n := strings.Count(one.out, "\n"); n != 4 {
+		t.Errorf("%d lines, want a head and 3 GPUs:\n%s", n, one.out)
+	}
+	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPEED"}, "not_listed: the field list does not have it")
+	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPED"}, "not_listed: there is no such field: did you mean DCGM_FI_DEV_FAN_SPEED?")
+	f(1, []string{"7"}, `no device is "7"`)
+	f(1, []string{"0", "--output=xml"}, "write table, json or csv")
+	var got []deviceFields
+	o := f(0, []string{"0", "DCGM_FI_DEV_GPU_UTIL", "--output=json"})
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got) != 1 || got[0].Fields[0].Absent.Reason != "implausible" {
+		t.Errorf("JSON: %v, %+v", err, got)
+	}
+}
+
+// The running exporter is asked first.
+func TestFieldsOfARunningExporter(t *testing.T) {
+	value := 41.0
+	var mux http.ServeMux
+	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(api.Devices{Devices: []api.Device{ // the client sees it
+			{ID: "GPU-1", Kind: "gpu", GPU: "0", UUID: "GPU-1", PCIBusID: "00000000:01:00.0"}, {ID: "GPU-2", Kind: "gpu", GPU: "1", UUID: "GPU-2"},
+			{ID: "GPU-1/link0", Kind: "link", GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
+		}})
+	})
+	mux.HandleFunc("/api/v1/fields", func(w http.ResponseWriter, r *http.Request) {
+		out := api.Fields{}
+		for _, id := range r.URL.Query()["device"] {
+			d := api.DeviceFields{ID: id}
+			if id == "GPU-1" {
+				d.Fields = []api.Field{
+					{Name: "A", Type: "gauge", Unit: "W", Collector: "nvml", Labels: map[string]string{"x": "1"}, Value: &value},
+					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &api.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
+				}
+			}
+			out.Devices = append(out.Devices, d)
+		}
+		_ = json.NewEncoder(w).Encode(out)
+	})
+	s := httptest.NewServer(&mux)
+	defer s.Close()
+	want := `gpu 0, GPU-1, by nvml
+FIELD     VALUE  UNIT  WHY NOT
+A{x="1"}  41     W     
+B         -      -     no_symbol: driver 470 lacks it
+`
+	for _, which := range []string{"0", "GPU-1", "01:00.0", "0000:01:00.0"} {
+		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.out != want || o.code != 0 {
+			t.Errorf("devices %s: exit code %d\n%s%s", which, o.code, o.out, o.err)
+		}
+	}
+	execute(t, nil, "devices", "--url="+s.URL, "5").want(t, 1, `no device is "5"`)
+}
+
+// The metric is on the page only if it is asked for.
+func TestAbsentFieldsOnThePage(t *testing.T) {
+	csv := tempFile(t, "reasons.csv", reasonsCSV)
+	flags, ids := simulatedReasons(t, "once", "--url=none", "-f", csv)
+	line := `warpgauge_field_absent{device="` + ids[1] + `",field="DCGM_FI_DEV_GPU_TEMP",reason="device_lost"} 1`
+	if o := execute(t, nil, flags...); strings.Contains(o.out, "warpgauge_field_absent") {
+		t.Errorf("without --absent-fields the page has them:\n%s", o.out)
+	}
+	execute(t, nil, append(flags, "--absent-fields")...).want(t, 0, line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
+}

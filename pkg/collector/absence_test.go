@@ -1,0 +1,102 @@
+package collector
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/field"
+)
+
+func TestBlanks(t *testing.T) {
+	var a Absences
+	first, second := a.Blank(ReasonPermission, "root"), a.Blank(ReasonBlank, "none")
+	f := func(what string, v float64, want Blank) {
+		t.Helper()
+		if !math.IsNaN(v) {
+			t.Errorf("%s is %v, want NaN", what, v)
+		}
+		// As readers get it: through a ring, and scaled.
+		for _, v := range []float64{v, math.Float64frombits(math.Float64bits(v))} {
+			if diff := cmp.Diff(want, BlankOf(v)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+	}
+	f("the first", first, Blank{Explanation: 0})
+	f("the second", second, Blank{Explanation: 1})
+	f("the first again", a.Blank(ReasonPermission, "root"), Blank{Explanation: 0})
+	f("not sampled", NotSampled(), Blank{NotSampled: true, Explanation: -1})
+	f("dropped", Dropped(808e6), Blank{Implausible: true, Value: 808e6, Explanation: -1})
+	f("dropped below 0", Dropped(-0.5), Blank{Implausible: true, Value: -0.5, Explanation: -1})
+	f("dropped infinite", Dropped(math.Inf(-1)), Blank{Implausible: true, Value: math.Inf(-1), Explanation: -1})
+	f("dropped huge", Dropped(1e300), Blank{Implausible: true, Value: math.Inf(1), Explanation: -1})
+	f("NaN", math.NaN(), Blank{Explanation: -1})
+	zero := 0.0
+	f("0/0", zero/zero, Blank{Explanation: -1})
+	f("∞−∞", math.Inf(1)+math.Inf(-1), Blank{Explanation: -1})
+}
+
+func TestAbsences(t *testing.T) {
+	gpu, link := Device{ID: "a", Level: field.GPU}, Device{ID: "a/link0", Level: field.Link}
+	reading := func(id field.ID) field.Reading {
+		d, ok := field.ByID(id)
+		if !ok {
+			t.Fatal(id)
+		}
+		return field.Reading{Desc: d}
+	}
+	var a Absences
+	a.Note(0, 191, Explanation{ReasonNoSymbol, "lacks a"})
+	a.Note(0, 191, Explanation{ReasonUnsupported, "b: not supported"})
+	a.Note(0, 191, Explanation{ReasonUnsupported, "lacks a"})
+	a.Note(0, 150, Explanation{ReasonUnsupported, "the first way"}) // another one works
+	readings := []field.Reading{reading(150), reading(191), reading(155), reading(1508)}
+	a.Complete([]Device{gpu, link}, []Column{{Device: 0, Field: 150}}, readings, func(device int, d *field.Descriptor) Explanation {
+		return Explanation{ReasonUnknown, fmt.Sprint(device, " ", d.ID)}
+	})
+	var got []string
+	for _, x := range a.Absent() {
+		e := a.Explanations()[x.Explanation]
+		got = append(got, fmt.Sprintf("%d %d %s: %s", x.Device, x.Field, e.Reason, e.Detail))
+	}
+	want := []string{"0 191 no_symbol: lacks a; b: not supported", "0 155 unknown: 0 155", "1 1508 unknown: 1 1508"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("absences (-want +got):\n%s", diff)
+	}
+}
+
+// However many explanations there are and however long, they are bounded.
+func TestAbsencesAreBounded(t *testing.T) {
+	var a Absences
+	long := a.Blank(ReasonBlank, strings.Repeat("ü", MaxDetail))
+	for i := range 3 * MaxExplanations {
+		a.Blank(ReasonBlank, fmt.Sprint(i))
+	}
+	last := a.Blank(ReasonBlank, "one more")
+	if n := len(a.Explanations()); n != MaxExplanations {
+		t.Errorf("%d explanations, want %d", n, MaxExplanations)
+	}
+	if e := a.Explanations()[BlankOf(last).Explanation]; e.Reason != ReasonUnknown {
+		t.Errorf("what is beyond the bound is %+v", e)
+	}
+	if e := a.Explanations()[BlankOf(long).Explanation]; e.Detail != strings.Repeat("ü", MaxDetail/2) {
+		t.Errorf("a long detail is %q", e.Detail)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	for _, r := range []Reason{ReasonUnsupported, ReasonReleased, ReasonUnknown} {
+		if !r.Valid() {
+			t.Errorf("%q is not valid", r)
+		}
+	}
+	for _, r := range []Reason{"", "Blank", "blank\n"} {
+		if r.Valid() {
+			t.Errorf("%q is valid", r)
+		}
+	}
+}
