@@ -39,20 +39,20 @@ func doctorCommand(a *app) *cli.Command {
 			if cmd.Bool("recordings") && (!cmd.Bool("no-redact") || cmd.String("bundle") == "") {
 				return errors.New("--recordings needs --bundle, and --no-redact: recordings cannot be redacted")
 			}
-			return a.doctor(ctx, cmd)
+			return examine(ctx, a, cmd)
 		},
 	}
 }
 
-func (a *app) doctor(ctx context.Context, cmd *cli.Command) error {
+func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	o := doctor.Options{
-		Version: a.build.version, Settings: a.doctorSettings(cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
+		Version: a.build.version, Settings: doctorSettings(a, cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
 		Sample: func(ctx context.Context, f func(doctor.Exporter) error) error {
-			return a.sampled(ctx, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *api.Client, _ string) error { return f(c) })
+			return sampled(ctx, a, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *api.Client, _ string) error { return f(c) })
 		},
 	}
 	var c *api.Client
@@ -79,7 +79,7 @@ func (a *app) doctor(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Bool("recordings") && c != nil {
 		b.Recordings = c
 	}
-	if err := a.bundle(ctx, cmd.String("bundle"), r, b); err != nil {
+	if err := writeBundle(ctx, a, cmd.String("bundle"), r, b); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	if r.Wrong() {
@@ -88,8 +88,8 @@ func (a *app) doctor(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// bundle writes a support bundle, if one is asked for.
-func (a *app) bundle(ctx context.Context, path string, r *doctor.Result, o doctor.BundleOptions) error {
+// writeBundle writes a support bundle, if one is asked for.
+func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o doctor.BundleOptions) error {
 	switch {
 	case path == "":
 		return nil
@@ -106,7 +106,7 @@ func (a *app) bundle(ctx context.Context, path string, r *doctor.Result, o docto
 }
 
 // doctorSettings are the settings of the exporter that doctor checks.
-func (a *app) doctorSettings(cfg *config.Config) doctor.Settings {
+func doctorSettings(a *app, cfg *config.Config) doctor.Settings {
 	s := doctor.Settings{Flags: a.flags.Arguments(), RuntimeSocket: cfg.Containers.Socket, JobDirectory: cfg.HPCJobDir, DriverRoots: cfg.NVMLSource.DriverRoots}
 	if cfg.Kubernetes.Enabled {
 		s.KubeletSocket = cfg.Kubernetes.Socket
