@@ -118,11 +118,11 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true,                 // warpgauge docs
+	"output": true, "tolerance": true, // warpgauge docs, compare
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
-	"set": true, "set-file": true, "show-labels": true, // helm, kubectl
+	"set": true, "set-file": true, "set-json": true, "show-labels": true, // helm, kubectl
 	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
 	"query-gpu": true, // nvidia-smi

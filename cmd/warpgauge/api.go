@@ -7,9 +7,10 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/recorder"
 )
 
-// newAPI joins the API with what it answers from.
+// newAPI joins the API with what it answers from, and the flight recorder with the API.
 func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
 	o := api.Options{
 		Hostname:   p.hostname,
@@ -27,10 +28,23 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 	if p.history != nil { // a nil *History in the interface would not be nil
 		o.History, o.HistoryAge = p.history, cfg.History.Age
 	}
-	if p.owners != nil && cfg.Web.Page == config.PageFull {
+	if p.owners != nil && cfg.Web.Page != config.PageAnonymous {
 		o.Users = p.owners.named
 	}
-	return api.New(o)
+	var out *api.API
+	if rec := &cfg.Recorder; rec.Directory != "" {
+		p.recorder = recorder.New(recorder.Options{
+			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
+			Hostname: p.hostname, Version: a.build.version,
+			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *api.Devices { return out.Devices() },
+			Registerer: p.registry, Logger: log,
+		})
+		if cfg.Web.Page == config.PageFull {
+			o.Recorder = p.recorder
+		}
+	}
+	out = api.New(o)
+	return out
 }
 
 // named returns the users of a device as the API names them.

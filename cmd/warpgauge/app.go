@@ -81,7 +81,8 @@ func (a *app) root() *cli.Command {
 		OnUsageError:          usageError,
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), versionCommand(a), childCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), replayCommand(a), exportCommand(a),
+			versionCommand(a), childCommand(a),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)

@@ -33,8 +33,9 @@ var emptyPanels = map[string]string{
 	"workloads.json/GPU-hours in the last hour":             "idle hours need half an hour",
 }
 
-// TestE2EDashboardsOwn asks a real Prometheus, which scrapes a simulated node with
-// pods and jobs, what each panel and variable of dashboards/ asks for.
+// TestE2EDashboardsOwn asks real Prometheus servers what each panel and variable of
+// dashboards/ asks for. Each scrapes a simulated node with pods and jobs, which has the
+// names of one generation of DCGM or of both.
 func TestE2EDashboardsOwn(t *testing.T) {
 	prometheustest.Find(t)
 	exe := build(t)
@@ -46,22 +47,32 @@ func TestE2EDashboardsOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(jobs, "5"), []byte("4711\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := serve(t, exe, withKubelet(kube.Socket(), "-f", list, "-c", "200", "--kubernetes-virtual-gpus", "--process-values=false", "--hpc-job-mapping-dir="+jobs)...)
-	uuids := e.uuids(t)
-	kube.Set(pod("alone", uuids["0"]), pod("first", uuids["1"]+"::0"), pod("second", uuids["1"]+"::1"))
 	rules, err := filepath.Abs("../../deploy/prometheus/rules/recording.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+	rules = fast(t, rules)
+	servers := map[string]*prometheustest.Server{}
+	for _, names := range []string{"as-written", "new", "both"} {
+		e := serve(t, exe, withKubelet(kube.Socket(), "-f", list, "-c", "200", "--field-names="+names, "--kubernetes-virtual-gpus", "--process-values=false", "--hpc-job-mapping-dir="+jobs)...)
+		var options []string
+		switch names {
+		case "as-written":
+			uuids := e.uuids(t) // of each node: they are simulated
+			kube.Set(pod("alone", uuids["0"]), pod("first", uuids["1"]+"::0"), pod("second", uuids["1"]+"::1"))
+		case "both":
+			options = []string{"--enable-feature=native-histograms"}
+		}
+		servers[names] = prometheustest.Start(t, fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
 - {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
-`, fast(t, rules), strings.TrimPrefix(e.url, "http://"))
-	server := prometheustest.Start(t, config)
-	native := prometheustest.Start(t, config, "--enable-feature=native-histograms")
-	server.Await(t, "the pods and the job", 4, `warpgauge_device_owner`)
-	server.Await(t, "GPU-hours", 1, `namespace:gpu_hours:sum1h`)
+`, rules, strings.TrimPrefix(e.url, "http://")), options...)
+	}
+	for names, server := range servers {
+		server.Await(t, "the pods and the job, "+names, 4, `warpgauge_device_owner`)
+		server.Await(t, "GPU-hours, "+names, 1, `namespace:gpu_hours:sum1h`)
+	}
 
 	files, err := filepath.Glob("../../dashboards/*.json")
 	if err != nil || len(files) == 0 {
@@ -92,13 +103,12 @@ scrape_configs:
 			name := filepath.Base(file) + "/" + p.Title
 			for _, target := range p.Targets {
 				expr := variables.Replace(target.Expr)
-				if _, empty := emptyPanels[name]; empty {
-					server.Query(t, expr)
-					continue
-				}
-				answers(t, server, name, expr)
-				if strings.HasPrefix(name, "gpu.json/") && strings.Contains(expr, "_bucket{") {
-					answers(t, native, name+", native histograms", expr)
+				for names, server := range servers {
+					if _, empty := emptyPanels[name]; empty {
+						server.Query(t, expr)
+						continue
+					}
+					answers(t, server, name+", names "+names, expr)
 				}
 			}
 		}
@@ -111,8 +121,10 @@ scrape_configs:
 			if !ok {
 				t.Fatalf("%s: variable %q", file, query)
 			}
-			if values := labelsOf(t, server, label, variables.Replace(metric)); len(values) == 0 {
-				t.Errorf("%s: the variable %s has no values", file, query)
+			for names, server := range servers {
+				if values := labelsOf(t, server, label, variables.Replace(metric)); len(values) == 0 {
+					t.Errorf("%s: the variable %s has no values, names %s", file, query, names)
+				}
 			}
 		}
 	}

@@ -273,7 +273,7 @@ func node(profile string, n int) []string {
 // values of devices.
 func onceOwners(t *testing.T, env environment, args ...string) []byte {
 	t.Helper()
-	o := execute(t, env, simulated(append([]string{"once"}, args...)...)...)
+	o := execute(t, env, simulated(append([]string{"once", "--exporter-metrics=full"}, args...)...)...)
 	o.want(t, 0)
 	var out strings.Builder
 	for line := range strings.Lines(o.out) {

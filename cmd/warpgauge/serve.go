@@ -94,6 +94,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
 		})
 	}
+	if p.recorder != nil {
+		stages = append(stages, stage{name: "recorder", run: p.recorder.Run, grace: shortGrace})
+	}
 	if cfg.Dump.Enabled {
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
@@ -135,7 +138,12 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		},
 	}
 	if p.events != nil {
-		o.API = a.newAPI(cfg, table, p, r, log)
+		if answers := a.newAPI(cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+			o.API = answers
+		}
+	}
+	if cfg.Recorder.Endpoint && p.recorder != nil {
+		o.Record = p.recorder.Record
 	}
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }

@@ -17,6 +17,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/history"
+	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -36,8 +37,9 @@ type pipeline struct {
 	engine   *engine
 	store    *accumulate.Store
 	history  *history.History // nil if none is kept
-	events   *api.Log         // nil if neither page nor API are served
-	owners   *owners          // nil if it is not asked who uses a device
+	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
+	recorder *recorder.Recorder
+	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 }
@@ -54,7 +56,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
 	}
 	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
-	if cfg.Web.Page != config.PageOff {
+	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {
 		p.events = api.NewLog(time.Now)
 		counts.Event = func(e accumulate.Event) {
 			if e.Clock != "" {

@@ -5,12 +5,8 @@ package dcgm
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
 )
@@ -121,22 +117,6 @@ func fieldGroups(fields []uint16) [][]uint16 {
 
 // refusals are the fields that are left out, and why.
 type refusals map[uint16]error
-
-// log writes one line for each reason.
-func (r refusals) log(log *zap.Logger) {
-	byReason := map[string][]string{}
-	for id, err := range r {
-		name := fmt.Sprint(id)
-		if d, ok := field.ByID(field.ID(id)); ok {
-			name = d.Name
-		}
-		byReason[err.Error()] = append(byReason[err.Error()], name)
-	}
-	for reason, names := range byReason {
-		slices.Sort(names)
-		log.Info("host engine does not offer fields, they are left out", zap.String("field", strings.Join(names, " ")), zap.String("err", reason))
-	}
-}
 
 // offered leaves out the profiling fields that no GPU of a node offers, so that
 // they are not asked for to be refused. If it cannot be known what a GPU offers, for

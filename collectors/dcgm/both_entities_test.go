@@ -25,7 +25,8 @@ func TestDevices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, h, func(t *testing.T, m machine) {
 				m.setLink(1, 4, false)
-				c := open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
+				names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL"}
+				c := open1(t, m.options(), names...)
 				eventually.True(t, "a link that is down", func() bool {
 					if changed, err := c.Rescan(t.Context()); err != nil {
 						t.Fatal(err)
@@ -33,14 +34,14 @@ func TestDevices(t *testing.T) {
 						if err := c.Close(); err != nil {
 							t.Fatal(err)
 						}
-						c = open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
+						c = open1(t, m.options(), names...)
 					}
 					return c.count()[field.Link] == 8*18-1
 				})
 				if n := c.count(); n[field.GPU] != 8 {
 					t.Errorf("devices by level: %v", n)
 				}
-				facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
+				facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_SYSTEM_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
 				gpu := collector.Device{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: facts}
 				link := gpu
 				link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}

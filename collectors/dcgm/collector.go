@@ -132,7 +132,6 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if past != nil {
 		parts = append(parts, past)
 	}
-	refused.log(c.o.Log)
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:

@@ -32,6 +32,12 @@ type profiler struct {
 
 func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profiler {
 	t.Helper()
+	return profileFor(t, n, csv, newReasons("580.65.06", log))
+}
+
+// profileFor is profile with the reasons why fields are absent.
+func profileFor(t *testing.T, n *nvmltest.Node, csv string, why *reasons) *profiler {
+	t.Helper()
 	n.Freeze(100)
 	d := discoveryOn(t, n)
 	g := d.mustFind(t)[0]
@@ -40,7 +46,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 		targets = append(targets, target{device: i + 1, of: in.of, level: in.device.Level})
 	}
 	targets = append(targets, target{device: len(targets), of: g.of, level: field.Link, link: 3})
-	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log))
+	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), why)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,39 +240,40 @@ func TestProfilingFails(t *testing.T) {
 	}
 }
 
-// TestProfilingOfOlderGPUs: no columns, one line that says why.
-func TestProfilingOfOlderGPUs(t *testing.T) {
-	f := func(c nvmltest.Config, csv, reason string) {
-		t.Helper()
-		core, logs := observer.New(zapcore.InfoLevel)
-		if p := profile(t, nvmltest.New(t, c), csv, zap.New(core)); p != nil {
-			t.Errorf("%s: columns %v", c.Preset, p.cols)
-		}
-		var got []string
-		for _, l := range logs.All() {
-			text, _ := l.ContextMap()["reason"].(string)
-			got = append(got, text)
-		}
-		if len(got) != min(len(reason), 1) || len(got) == 1 && !strings.Contains(got[0], reason) {
-			t.Errorf("%s: reasons %q, want %q", c.Preset, got, reason)
+// wantNoProfiling wants no columns, and a reason for each field.
+func wantNoProfiling(t *testing.T, c nvmltest.Config, csv, reason string) {
+	t.Helper()
+	why := newReasons("580.65.06", zap.NewNop())
+	if p := profileFor(t, nvmltest.New(t, c), csv, why); p != nil {
+		t.Errorf("%s: columns %v", c.Preset, p.cols)
+	}
+	why.Complete([]collector.Device{{Level: field.GPU}}, nil, listOf(t, csv).Readings(), func(int, *field.Descriptor) collector.Explanation {
+		return collector.Explanation{Detail: "none was noted"}
+	})
+	for _, a := range why.Absent() {
+		if got := why.Explanations()[a.Explanation].Detail; !strings.Contains(got, reason) {
+			t.Errorf("%s: %q, want %q", c.Preset, got, reason)
 		}
 	}
+	if n := len(why.Absent()); n != 1 {
+		t.Errorf("%s: %d fields are explained, want 1", c.Preset, n)
+	}
+}
+
+func TestProfilingOfOlderGPUs(t *testing.T) {
+	f := func(c nvmltest.Config, csv, reason string) { t.Helper(); wantNoProfiling(t, c, csv, reason) }
 	const csv = "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n"
 	f(nvmltest.Config{Preset: "a100-sxm", GPUs: 1}, csv, "Hopper")
 	f(nvmltest.Config{Preset: "t4", GPUs: 1}, csv, "Hopper")
-	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "serves none")
-	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "")
+	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "GPM does not have it")
+	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "none was noted")
 }
 
 func TestProfilingWithoutSymbols(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
 		return
 	}
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Driver: "470"})
-	core, logs := observer.New(zapcore.InfoLevel)
-	if p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.New(core)); p != nil || logs.Len() != 1 {
-		t.Errorf("columns of driver 470, or %d lines", logs.Len())
-	}
+	wantNoProfiling(t, nvmltest.Config{GPUs: 1, Driver: "470"}, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", "driver 470.256.02 has no GPM")
 }
 
 // TestProfilings: the table agrees with the catalogue.

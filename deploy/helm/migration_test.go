@@ -219,6 +219,15 @@ func TestTheirDefaults(t *testing.T) {
 		}
 		values[v.path] = v.def
 	}
+	var file struct{ ServiceMonitor map[string]any }
+	if err := yaml.Unmarshal(read(t, "values/dcgm-exporter.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range file.ServiceMonitor {
+		if b, err := json.Marshal(v); err != nil || string(b) != values["serviceMonitor."+name] {
+			t.Errorf("values/dcgm-exporter.yaml has serviceMonitor.%s=%s, their default is %s", name, b, values["serviceMonitor."+name])
+		}
+	}
 	out, err := template(t, "", sets(t, values)...)
 	if err == nil {
 		t.Fatal("their values.yaml is accepted, though it names their image and their ConfigMap")

@@ -111,6 +111,7 @@ func TestPods(t *testing.T) {
 			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/counters/counters.csv", "--kubernetes"},
 		}},
+		{"dcgm-exporter", "nvidia", pod{Kinds: []string{"ServiceMonitor"}, Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
 		{"configmap", "nvidia", pod{
 			Kinds: []string{"Role", "RoleBinding"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "-m", "monitoring:gpu-fields"},

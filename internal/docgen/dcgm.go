@@ -19,7 +19,7 @@ What the collector ` + "`dcgm`" + ` reads, from the tables that it is made of. N
 [collectors/dcgm/README.md](../collectors/dcgm/README.md).
 
 The host engine reads in the background what is watched, and the collector takes the newest values of all entities from it at once. A
-field that the engine does not know or support is left out and named once in the log, with the reason; a value that it does not have
+field that the engine does not know or support is left out, and ` + "`warpgauge check`" + ` says why; a value that it does not have
 (not supported, no permission, never read, profiling paused) is absent, never 0. A value whose time stamp does not move for four intervals
 (3 s at least) is absent until it has moved again for half as long, and a device of which all have stopped is ` + "`stalled`" + `.
 

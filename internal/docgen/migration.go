@@ -47,6 +47,40 @@ and unit. Any other field of DCGM can be in a list as well, with the same meanin
 |---|---|---|---|---|---|---|---|
 `
 
+const migrationNames = `
+## Names of either generation
+
+DCGM 4.7 renamed fields and gave some another unit, and dcgm-exporter 4.9 followed: 22 of its default families and the label with the driver's version
+have another name than in 4.8, and eleven of the families another unit. A list may have either name. ` + "`--field-names`" + ` says what the page has:
+
+| ` + "`--field-names`" + ` | a field is shown |
+|---|---|
+| ` + "`as-written`" + `, the default | under the name that the list has |
+| ` + "`old`" + ` | under the name of dcgm-exporter 4.8 and before |
+| ` + "`new`" + ` | under the name of dcgm-exporter 4.9, in its unit |
+| ` + "`both`" + ` | under the name that the list has and those of both: several families from one reading |
+
+The same words are those of ` + "`WARPGAUGE_FIELD_NAMES`" + `, of ` + "`metrics.fieldNames`" + ` in the configuration file (a key of ours) and, for a single line of the list, of the option
+` + "`names=both`" + ` in its fourth cell. A line goes before the flag, the flag before the variable, and that before the file.
+
+To move dashboards and alerts without a gap:
+
+1. Set ` + "`--field-names=both`" + `. GPUs are read as before; the page has a second series for each that was renamed.
+2. Change queries. ` + "`warpgauge compare`" + ` of a page with ` + "`old`" + ` and one with ` + "`new`" + ` lists every name, factor and label. Thresholds change with the unit.
+   The [dashboards](../dashboards/README.md) and [rules](../deploy/prometheus/README.md) of this repository work with either, and what the rules record does not change.
+3. Set ` + "`--field-names=new`" + `, or write the new names into the list.
+
+* The driver's version is in the label ` + "`DCGM_FI_DRIVER_VERSION`, `DCGM_FI_SYSTEM_DRIVER_VERSION`" + ` or both. Other fields of type label likewise.
+* A translated field has the list's type and help. In another unit the help is the catalogue's, with the unit; a throughput that the list calls a counter is a gauge
+  under its name in bytes per second.
+* A name is there once. A line that the list itself has goes before a translated one. If it has another type, the other field keeps its written name, and the log says so.
+* Histograms keep their names: dcgm-exporter has none. So do fields that have one name: ` + "`DCGM_EXP_…`" + `, AMD's, NVIDIA's that were not renamed.
+* DCGM 4.7 has names in seconds for fields 242 to 247 (` + "`…_VIOLATION`" + ` but power and thermal), which are not known here: they keep theirs.
+
+| Old name | New name | New value |
+|---|---|---|
+`
+
 const migrationTail = `
 Metrics of the exporter itself: dcgm-exporter has none before 4.8.4, and then, by ` + "`--enable-exporter-metrics`, `go_*`, `process_*` and `promhttp_*`" + `. Here
 ` + "`--enable-exporter-metrics` is the same as `--exporter-metrics=full`: the first two are as there, in place of `promhttp_metric_handler_requests_total` there is `warpgauge_http_requests_total`" + `,
@@ -69,6 +103,12 @@ func writeMigration(w io.Writer) error {
 			fmt.Fprintf(&b, " %s |", yesNo(supplies(r.desc)))
 		}
 		fmt.Fprintf(&b, " %s |\n", otherNames(r))
+	}
+	b.WriteString(migrationNames)
+	for _, r := range rows {
+		if latest, scale := r.desc.NewName(); latest != r.desc.Name {
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.desc.Name, latest, newValue(r.desc, scale))
+		}
 	}
 	b.WriteString(migrationTail)
 	_, err = io.WriteString(w, b.String())
@@ -128,6 +168,19 @@ func shippedRows() ([]shippedRow, error) {
 	}
 	slices.SortFunc(out, func(a, b shippedRow) int { return cmp.Compare(a.desc.ID, b.desc.ID) })
 	return out, nil
+}
+
+// newValue is what a value under a new name is, of that under the old one.
+func newValue(d *field.Descriptor, scale float64) string {
+	if scale == 1 {
+		return "the same"
+	}
+	latest, _ := field.ByID(d.Scaled[0])
+	unit := "in " + latest.Unit
+	if latest.Unit == "ratio" {
+		unit = "as a ratio"
+	}
+	return fmt.Sprintf("old value in %s × %s, %s", d.Unit, short(scale), unit)
 }
 
 func otherNames(r shippedRow) string {

@@ -25,7 +25,7 @@ What the collector ` + "`nvml`" + ` reads, from the tables that it is made of. N
   its scope if it is not the device; for others the arguments. Of several rows of a field a device uses the first that it has.
 * **Conversion**: from NVML's value to the field's unit. Whole numbers are cut off, as in DCGM.
 * **Driver**: the branch from which NVML's header has the call or field; nothing if every supported driver (470 and newer)
-  has it. What the driver or the GPU lacks has no series, and is named once in the log.
+  has it. What the driver or the GPU lacks has no series, and ` + "`warpgauge check`" + ` says why.
 * **GPUs**: as far as NVIDIA documents it.
 * **Cost**: how often it is asked unless the CSV says ` + "`interval=…`" + `: each tick, slow (every 30 s), static (once).
 

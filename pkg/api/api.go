@@ -34,6 +34,7 @@ const Prefix = "/api/v1/"
 // and must not block. View and Status are needed; what is nil is not known.
 type Options struct {
 	Hostname, Version string
+	Recording         string // name of the recording that is replayed; "": it is now
 
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
@@ -127,7 +128,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
-	a.answer("devices", nil, func(*query) (any, error) { return a.devices(), nil })
+	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })

@@ -14,7 +14,8 @@ type Devices struct {
 	Time       time.Time   `json:"time"`
 	Hostname   string      `json:"hostname"`
 	Version    string      `json:"version"`
-	Simulated  bool        `json:"simulated"` // of any device
+	Simulated  bool        `json:"simulated"`           // of any device
+	Recording  string      `json:"recording,omitempty"` // name of the recording that is replayed; Time is in it
 	Collectors []Collector `json:"collectors"`
 	Devices    []Device    `json:"devices"`
 }

@@ -72,6 +72,7 @@ type Config struct {
 	Containers Containers
 	HPCJobDir  string
 	History    History
+	Recorder   Recorder
 	Dump       Dump
 	Log        Log
 
@@ -157,6 +158,15 @@ type History struct {
 // Wanted says whether any are.
 func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
 
+// Recorder is the flight recorder.
+type Recorder struct {
+	Directory     string // "": nothing is recorded
+	Before, After time.Duration
+	Files         int
+	Bytes         int64
+	Endpoint      bool // POST /-/record
+}
+
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -225,6 +235,7 @@ func Default() *Config {
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
+		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

@@ -337,7 +337,7 @@ func (s *Set) withoutEffect(f *Flag) string {
 	}
 	for need := f.Needs; need != ""; { // which may need another
 		on := s.find(need)
-		if on.value.String() != "true" {
+		if v := on.value.String(); v == "" || v == "false" {
 			return " without --" + need
 		}
 		need = on.Needs

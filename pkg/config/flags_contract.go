@@ -5,6 +5,7 @@ import "time"
 // The switches that others need.
 const (
 	flagKubernetes = "kubernetes"
+	flagRecorder   = "recorder-directory"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
 )
 

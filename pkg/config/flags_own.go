@@ -168,6 +168,30 @@ func ownHistory(c *Config) []Flag {
 			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
 			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
 		},
+		{
+			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, value: text(&c.Recorder.Directory),
+			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling or a burst of NVLink errors. Unset: nothing is recorded.",
+		},
+		{
+			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, value: duration(&c.Recorder.Before),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
+		},
+		{
+			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, value: duration(&c.Recorder.After),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
+		},
+		{
+			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, value: integer(&c.Recorder.Files),
+			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
+		},
+		{
+			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, value: byteSize(&c.Recorder.Bytes),
+			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
+		},
+		{
+			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, value: boolean(&c.Recorder.Endpoint),
+			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
+		},
 	}
 }
 

@@ -25,6 +25,7 @@ func (c *Config) validate() error {
 		c.validateFake(),
 		c.validateOwners(),
 		c.History.validate(),
+		c.Recorder.validate(&c.History),
 		c.Web.validate(),
 	)
 }
@@ -87,6 +88,38 @@ func (h *History) validate() error {
 		err = errors.Join(err, fmt.Errorf("--history-bytes is %s: it must be at least %s, or 0 for none", formatBytes(h.Bytes), formatBytes(minHistory)))
 	}
 	return err
+}
+
+// Limits of a recording.
+const (
+	minRecordings  = 1 << 20
+	maxRecorded    = time.Hour
+	recorderMargin = 10 * time.Second // from the last sample to the file
+)
+
+func (r *Recorder) validate(h *History) error {
+	if r.Directory == "" {
+		return nil
+	}
+	errs := []error{
+		atLeast("recorder-before", r.Before, time.Second),
+		atLeastN("recorder-files", r.Files, 1),
+	}
+	if !filepath.IsAbs(r.Directory) {
+		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagRecorder, r.Directory))
+	}
+	if r.Bytes < minRecordings {
+		errs = append(errs, fmt.Errorf("--recorder-bytes is %s: it must be at least %s", formatBytes(r.Bytes), formatBytes(minRecordings)))
+	}
+	switch span := r.Before + r.After; {
+	case !h.Wanted():
+		errs = append(errs, fmt.Errorf("--%s is set without a history: set --history-age and --history-bytes to more than 0, or leave it out", flagRecorder))
+	case span > maxRecorded:
+		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: they can be at most %s", shortDuration(span), shortDuration(maxRecorded)))
+	case span+recorderMargin > h.Age:
+		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: --history-age must be at least %s", shortDuration(span), shortDuration(span+recorderMargin)))
+	}
+	return errors.Join(errs...)
 }
 
 func (w *Web) validate() error {

@@ -38,6 +38,7 @@ type Options struct {
 	Self   Self              // our own metrics; nil for none
 
 	Registerer prometheus.Registerer // of metrics about rendering; nil for none
+	Now        func() time.Time      // of a replay, the time that is shown; nil means time.Now
 }
 
 const (
@@ -117,6 +118,9 @@ func New(board *view.Board, o Options) *Renderer {
 	if o.StaleAfter == 0 {
 		o.StaleAfter = defaultStaleAfter
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	r := &Renderer{board: board, o: o, metrics: newMetrics(o.Registerer)}
 	r.zips.New = func() any {
 		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
@@ -136,7 +140,7 @@ func New(board *view.Board, o Options) *Renderer {
 // changed. If the last one is still up to date, no lock is taken; else one caller
 // renders and the others of that moment wait for it.
 func (r *Renderer) Page(f Format, zipped bool) []byte {
-	p := r.newest(f.bytes(), time.Now())
+	p := r.newest(f.bytes(), r.o.Now())
 	if !zipped {
 		return p.data
 	}
@@ -294,7 +298,7 @@ func (r *Renderer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-			r.Sync(time.Now())
+			r.Sync(r.o.Now())
 		}
 	}
 }

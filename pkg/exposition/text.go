@@ -53,18 +53,23 @@ func (f *family) appendXIDs(b []byte, s *snapshot) []byte {
 			continue
 		}
 		b = append(b, f.name...)
-		b = append(b, c.labels.text[0]...)
-		b = append(b, errCode+`="`...)
-		b = appendValue(b, v)
-		b = append(b, '"')
-		b = append(b, c.labels.text[1]...)
-		b = append(b, errMsg+"="...)
-		b = appendLabelValue(b, xidText(v))
-		b = append(b, c.labels.text[2]...)
+		b = c.labels.appendXID(b, v)
 		b = appendValue(b, c.scale.Of(v))
 		b = append(b, '\n')
 	}
 	return b
+}
+
+// appendXID appends the labels of a series whose value is the code of an XID.
+func (s *labelSet) appendXID(b []byte, code float64) []byte {
+	b = append(b, s.text[0]...)
+	b = append(b, errCode+`="`...)
+	b = appendValue(b, code)
+	b = append(b, '"')
+	b = append(b, s.text[1]...)
+	b = append(b, errMsg+"="...)
+	b = appendLabelValue(b, xidText(code))
+	return append(b, s.text[2]...)
 }
 
 func (f *family) appendHistograms(b []byte, d dialect, s *snapshot) []byte {

@@ -27,6 +27,21 @@ type Series struct {
 	Last     int64 // ms, of the newest sample
 }
 
+// Load adds samples of a series that were recorded. Sync must not be called at the same time.
+func (h *History) Load(s Series, samples iter.Seq2[int64, float64]) {
+	t := tap{key: keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels}), labels: s.Labels, event: true}
+	t.buffered = s.Buffered
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.series = h.store.series[t.key]; t.series == nil && !h.store.make(&t) {
+		return
+	}
+	for at, v := range samples {
+		h.store.add(&t, at, v, true)
+		h.store.shrink()
+	}
+}
+
 // Series lists the series that match, in the order in which they first had a value.
 func (h *History) Series(m Match) []Series {
 	h.mu.Lock()

@@ -52,7 +52,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	n.began, n.changed = time.Now(), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", Handler(Options{Version: "2.0.0-test", Live: true}))
-	mux.Handle("/test/", http.FileServer(http.Dir("testdata")))
+	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata"))))
 	for name, f := range map[string]func(*http.Request) any{
 		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer,
 	} {

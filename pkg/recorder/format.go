@@ -85,6 +85,17 @@ type Series struct {
 	Values []float64
 }
 
+// Samples returns the times and values.
+func (s *Series) Samples() iter.Seq2[int64, float64] {
+	return func(yield func(int64, float64) bool) {
+		for i, at := range s.Times {
+			if !yield(at, s.Values[i]) {
+				return
+			}
+		}
+	}
+}
+
 // Recording is a file that was read.
 type Recording struct {
 	Header

@@ -170,12 +170,14 @@ func (r *Recorder) Record(ctx context.Context) error {
 	return <-answer
 }
 
-// List returns what recordings there are, the newest first. It must not be changed.
-func (r *Recorder) List() []api.Recording { return *r.list.Load() }
+// Recordings returns what recordings there are, the newest first. There is no error.
+func (r *Recorder) Recordings() ([]api.Recording, error) { return slices.Clone(*r.list.Load()), nil }
+
+var _ api.Recorder = (*Recorder)(nil)
 
 // Open opens the file of a recording. An error that is fs.ErrNotExist says that there is none of
 // that name.
-func (r *Recorder) Open(name string) (*os.File, error) {
+func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	if !names.MatchString(name) {
 		return nil, fmt.Errorf("recording %q: %w", name, fs.ErrNotExist)
 	}

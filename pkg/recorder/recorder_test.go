@@ -101,6 +101,8 @@ func (n *node) run(seconds int, change func(second int)) {
 	}
 }
 
+func (n *node) List() []api.Recording { return *n.list.Load() }
+
 // recorded are the causes and devices of the recordings there are, the oldest first.
 func (n *node) recorded() (out []string) {
 	for _, r := range slices.Backward(n.List()) {
@@ -292,7 +294,7 @@ func TestNamesAreChecked(t *testing.T) {
 		"recording-19990101-000000.001-xid.jsonl.zst", "recording-19990101-000000.002-xid.jsonl.zst",
 	} {
 		if f, err := n.Open(name); err == nil {
-			t.Errorf("%q is opened: %v", name, f.Name())
+			t.Errorf("%q is opened: %v", name, f)
 		}
 	}
 	if _, err := n.Open(good); !errors.Is(err, fs.ErrNotExist) {

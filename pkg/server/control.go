@@ -54,6 +54,10 @@ func (s *Server) commands() []command {
 		path: "/-/profiling/resume", label: "/-/profiling", verb: "resume", done: "resumed", timeout: reloadTimeout,
 		enabled: canPause, disabled: profiling,
 		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.ResumeProfiling(ctx) },
+	}, {
+		path: "/-/record", label: "/-/record", verb: "record", done: "recording", timeout: releaseTimeout,
+		enabled: s.o.Record != nil, disabled: "recording over HTTP is not enabled",
+		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.Record(ctx) },
 	}}
 }
 

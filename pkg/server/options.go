@@ -53,6 +53,8 @@ type Options struct {
 	ResumeProfiling func(context.Context) error
 	// API answers below /api/v1/; nil: it is not served.
 	API API
+	// Record begins a recording. nil forbids /-/record.
+	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 	// Version is shown on the page at /, which is live if there is an API.

@@ -205,7 +205,6 @@ func TestStateMetrics(t *testing.T) {
 		}
 		f(1, "warpgauge_collector_up")
 		f(1, "warpgauge_device_state", "device", "a", "state", "up")
-		f(0, "warpgauge_device_state", "device", "b", "state", "up")
 		f(1, "warpgauge_device_state", "device", "b", "state", "lost")
 		f(1, "warpgauge_device_problem", "device", "b", "cause", "lost")
 		f(1, "warpgauge_devices", "state", "lost")
@@ -214,7 +213,7 @@ func TestStateMetrics(t *testing.T) {
 			t.Errorf("the last sample is %v s old, want under a tick", got)
 		}
 		f(1, "warpgauge_collector_opens_total", "result", "success")
-		if n := len(gather(t, b.Supervisor)["warpgauge_device_state"].GetMetric()); n != 2*int(session.LastState+1) {
+		if n := len(gather(t, b.Supervisor)["warpgauge_device_state"].GetMetric()); n != 2 {
 			t.Errorf("%d series of states of two devices", n)
 		}
 		if got := b.count("device is not up"); got != 1 {

@@ -245,7 +245,7 @@ a                links, switches, CPUs and cores, too (or no longer)
 s  S             sort by the next column, by the one before
 r                the other way round
 /                filter: lines that have all these words; esc removes it
-space            freeze, go on
+space            freeze, continue
 +  -             span of the plots: 1, 5, 15 minutes
 q                quit
 
@@ -313,7 +313,7 @@ func (m *model) detail(height int) (out []string) {
 	if r.part() {
 		name = r.number()
 	}
-	if r.Simulated {
+	if r.Simulated && !strings.Contains(name, "(simulated)") {
 		name += " (simulated)"
 	}
 	add(name)

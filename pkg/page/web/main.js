@@ -60,7 +60,7 @@ class App {
     if (this.loading) return;
     this.loading = true;
     try {
-      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.link.get('events', { limit: 500 })]);
+      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.#events()]);
       this.loaded = true;
       this.model.setDevices(devices);
       this.#setList(list);
@@ -80,6 +80,11 @@ class App {
     this.#tick();
   }
 
+  async #events() {
+    if (!this.hasEvents) return this.link.get('events', { limit: 500 }).catch(() => ({}));
+    return this.link.get('events', { limit: 500 });
+  }
+
   #setList(list) {
     this.list = list;
     this.model.setList(list);
@@ -94,7 +99,7 @@ class App {
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
     try {
-      const [devices, events] = await Promise.all([this.link.get('devices'), this.link.get('events', { limit: 500 })]);
+      const [devices, events] = await Promise.all([this.link.get('devices'), this.#events()]);
       this.model.setDevices(devices);
       for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();

@@ -119,7 +119,11 @@ export class Model {
       const values = row.v || [];
       for (let i = 0; i < values.length; i++) {
         const s = this.columns[row.first + i], v = values[i];
-        if (s) s.ring.push(row.t, v === null ? NaN : v * s.scale);
+        if (!s) continue;
+        if (v !== null) s.ring.push(row.t, v * s.scale);
+        // A row with null may be one for which the device was not read; it is blank if
+        // there is no value when one is due.
+        else if (row.t - s.ring.last > 1.5 * this.every(s)) s.ring.push(row.t, NaN);
       }
       if (row.t > newest) newest = row.t;
     }
@@ -191,7 +195,7 @@ export class Model {
     const all = names.flatMap((name) => this.find(device, name)).filter((s) => s.ring.length);
     found = many ? all : all.find((s) => !Number.isNaN(s.ring.value(s.ring.length - 1))) || all[0] || null;
     if (all.length) this.roles.set(k, found); // else it is looked for again
-    return found;
+    return all.length ? found : null;
   }
 
   // interval is how often a device is sampled, in ms.
@@ -199,6 +203,9 @@ export class Model {
     const seconds = this.devices.get(device)?.interval_seconds;
     return seconds > 0 ? seconds * 1000 : 1000;
   }
+
+  // every is how often a series is read, in ms.
+  every(series) { return Math.max(this.interval(series.device), (this.list.get(series.field)?.interval_seconds || 0) * 1000); }
 
   // value is that of a role at time t; NaN if it is blank, or the newest sample is too old for it.
   value(device, role, t) {
@@ -210,7 +217,7 @@ export class Model {
     const i = series.ring.at(t);
     if (i < 0) return NaN;
     // A row has all of a device's values; one that is old says that no rows follow.
-    return t - series.ring.time(i) > Math.max(5 * this.interval(series.device), 5000) ? NaN : series.ring.value(i);
+    return t - series.ring.time(i) > Math.max(5 * this.every(series), 5000) ? NaN : series.ring.value(i);
   }
 
   // problems lists what is wrong, the worst first: {text, reason, bad, device}.

@@ -9,14 +9,17 @@ import { nameOf, usersOf } from './model.js';
 export function lanesOf(app, id, all) {
   const { model } = app, series = (role) => () => model.pick(id, role);
   const level = (role) => model.value(id, role, app.time());
-  const lanes = [{
-    label: 'Activity', unit: '%', max: 100, height: all ? 90 : 60,
-    lines: [
-      { name: 'GPU', series: series('util'), colour: 'blue', style: 'area' },
-      { name: 'Tensor', series: series('tensor'), colour: 'orange', style: 'line' },
-      { name: 'DRAM', series: series('dram'), colour: 'teal', style: 'thin' },
-    ],
-  }];
+  const lanes = [];
+  if (['util', 'tensor', 'dram'].some((role) => model.pick(id, role))) {
+    lanes.push({
+      label: 'Activity', unit: '%', max: 100, height: all ? 90 : 60,
+      lines: [
+        { name: 'GPU', series: series('util'), colour: 'blue', style: 'area' },
+        { name: 'Tensor', series: series('tensor'), colour: 'orange', style: 'line' },
+        { name: 'DRAM', series: series('dram'), colour: 'teal', style: 'thin' },
+      ],
+    });
+  }
   if (model.pick(id, 'power')) {
     lanes.push({
       label: 'Power', unit: 'W', height: all ? 70 : 36, max: () => level('limit') * 1.08,
@@ -60,7 +63,7 @@ export function lanesOf(app, id, all) {
 }
 
 // gapOf says from which distance of samples on a line is broken.
-export const gapOf = (app) => (series) => series ? Math.max(3.5 * app.model.interval(series.device), 2500) : 3000;
+export const gapOf = (app) => (series) => series ? Math.max(3.5 * app.model.every(series), 2500) : 3000;
 
 // memory is used and total in GiB, the latter NaN if it is not known.
 function memory(app, id, t) {
@@ -202,7 +205,8 @@ export class Tile {
     if (e.title !== why) e.title = why;
   }
 
-  update(d) {
+  // update writes what has changed; all says whether to keep a line for users.
+  update(d, all) {
     const { app } = this, { state, reason, since } = stateOf(app, d);
     put(this.model, d.model || '');
     put(this.badge, `${sign(state)} ${state}`);
@@ -214,6 +218,7 @@ export class Tile {
     const users = usersOf(d), processes = d.processes ? `${d.processes.length} process${d.processes.length === 1 ? '' : 'es'}` : '';
     const text = [users.slice(0, 2).join(', ') + (users.length > 2 ? ` and ${users.length - 2} more` : ''), processes].filter(Boolean).join(' · ');
     put(this.users, text);
+    show(this.users, all);
     show(this.picker, app.comparing);
     this.pick.checked = app.compared.has(this.id);
     if (!this.box.chart.visible) return;
@@ -238,6 +243,7 @@ export class Tiles {
       tile.close();
       this.tiles.delete(id);
     }
+    const users = devices.some((d) => d.users?.length || d.processes?.length);
     let before = null;
     for (const d of devices) {
       let tile = this.tiles.get(d.id);
@@ -245,7 +251,7 @@ export class Tiles {
       const next = before ? before.nextSibling : this.element.firstChild;
       if (tile.element !== next) this.element.insertBefore(tile.element, next);
       before = tile.element;
-      tile.update(d);
+      tile.update(d, users);
     }
     this.element.classList.toggle('few', devices.length < 3);
     show(this.element, devices.length > 0);

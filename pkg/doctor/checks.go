@@ -1,0 +1,551 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/api"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+// Severities, the worst first.
+const (
+	Problem Severity = "problem" // something is wrong
+	Unknown Severity = "unknown" // it could not be found out
+	Note    Severity = "note"    // worth to know
+	OK      Severity = "ok"
+)
+
+// Finding is what a check has found, and what to do about it.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	Finding  string   `json:"finding"`
+	Do       string   `json:"do,omitempty"`
+}
+
+// findings are those of one check.
+type findings struct {
+	check string
+	all   []Finding
+}
+
+func (f *findings) add(s Severity, do, format string, args ...any) {
+	f.all = append(f.all, Finding{f.check, s, fmt.Sprintf(format, args...), do})
+}
+
+// checks are made in this order, from what is below to what stands on it. A check that has
+// nothing to say on this machine adds nothing.
+var checks = []struct {
+	name string
+	make func(*Facts, *findings)
+}{
+	{"clock", checkClock},
+	{"NVIDIA driver", checkNVIDIADriver},
+	{"NVIDIA device nodes", checkNVIDIANodes},
+	{"NVIDIA library", checkNVIDIALibrary},
+	{"NVIDIA persistence", checkPersistence},
+	{"AMD driver", checkAMDDriver},
+	{"AMD device nodes", checkAMDNodes},
+	{"container", checkContainer},
+	{"exporter", checkExporter},
+	{"collectors", checkCollectors},
+	{"devices", checkDevices},
+	{"health", checkHealth},
+	{"field list", checkList},
+	{"absent values", checkAbsent},
+	{"kubelet and other servers", checkSockets},
+	{"log", checkLog},
+	{"probes", checkUnread},
+}
+
+// firstDay is before this program was written.
+var firstDay = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func checkClock(f *Facts, out *findings) {
+	switch set := f.Host.Synchronized; {
+	case f.Time.Before(firstDay):
+		out.add(Problem, "set the clock, and see that chronyd or systemd-timesyncd runs", "the system's clock says %s, which is in the past", f.Time.Format(time.DateOnly))
+	case set == nil:
+		out.add(Unknown, "", "whether the clock is synchronized")
+	case !*set:
+		out.add(Note, "see that chronyd or systemd-timesyncd runs: time stamps of samples and events are this clock's", "the kernel says that the clock is not synchronized")
+	default:
+		out.add(OK, "", "the clock is synchronized")
+	}
+}
+
+func checkNVIDIADriver(f *Facts, out *findings) {
+	n := &f.NVIDIA
+	if len(n.GPUs) == 0 {
+		if n.Module != "" {
+			out.add(OK, "", "kernel module nvidia %s is loaded", n.Module)
+		}
+		return
+	}
+	var others []string
+	for _, g := range n.GPUs {
+		if g.Driver != "nvidia" && g.Driver != "" {
+			others = append(others, g.Address+" "+g.Driver)
+		}
+	}
+	switch {
+	case n.Nouveau && n.Module == "":
+		out.add(Problem, "blacklist nouveau (a file in /etc/modprobe.d with: blacklist nouveau), make the initramfs again, install NVIDIA's driver and restart",
+			"%s, but the kernel module nouveau is loaded and NVIDIA's is not: nouveau has no metrics", counted(len(n.GPUs), "NVIDIA GPU"))
+	case n.Module == "":
+		out.add(Problem, "install NVIDIA's driver, or load it: modprobe nvidia; the kernel log (dmesg) says why it is not loaded, after a new kernel most often that it was not built for it",
+			"%s on the PCI bus, but the kernel module nvidia is not loaded", counted(len(n.GPUs), "NVIDIA GPU"))
+	default:
+		out.add(OK, "", "%s, kernel module nvidia %s", counted(len(n.GPUs), "NVIDIA GPU"), n.Module)
+	}
+	if n.Nouveau && n.Module != "" {
+		out.add(Note, "blacklist nouveau, or it takes GPUs that NVIDIA's module releases", "the kernel module nouveau is loaded next to NVIDIA's")
+	}
+	if n.Module != "" && len(others) > 0 {
+		out.add(Note, "nothing, if they are for virtual machines (vfio-pci)", "GPUs of another driver: %s", list(others))
+	}
+}
+
+func checkNVIDIANodes(f *Facts, out *findings) {
+	n := &f.NVIDIA
+	if n.Module == "" {
+		return
+	}
+	control, gpus := false, 0
+	for _, node := range n.Nodes {
+		base := filepath.Base(node.Path)
+		control = control || base == "nvidiactl"
+		if isNumbered(base, "nvidia") {
+			gpus++
+		}
+	}
+	switch {
+	case !control && f.Host.Container != "":
+		out.add(Problem, "give the container the GPUs: in Kubernetes runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all, or privileged with /dev mounted; docker run --gpus all; podman run --device nvidia.com/gpu=all",
+			"the driver is loaded, but this container has no /dev/nvidiactl")
+	case !control:
+		out.add(Problem, "run nvidia-smi once as root, or nvidia-modprobe -c 0 -u, which make the device nodes; nvidia-persistenced does so at boot", "the driver is loaded, but there is no /dev/nvidiactl")
+	case gpus == 0:
+		out.add(Problem, "run nvidia-smi once as root, or give the container the GPUs", "there is no /dev/nvidia0 or other GPU's device node")
+	case len(n.GPUs) > gpus:
+		out.add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", counted(len(n.GPUs), "NVIDIA GPU"), gpus)
+	}
+	if closed(f, out, n.Nodes, func(name string) bool { return name == "nvidiactl" || isNumbered(name, "nvidia") }) == 0 && control && gpus > 0 {
+		out.add(OK, "", "device nodes of %s can be opened", counted(gpus, "NVIDIA GPU"))
+	}
+}
+
+// isNumbered reports whether a name is a prefix and a number.
+func isNumbered(name, prefix string) bool {
+	digits, ok := strings.CutPrefix(name, prefix)
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// closed adds what is wrong with device nodes that matter, and returns how many those are.
+func closed(f *Facts, out *findings, nodes []Node, matters func(string) bool) (count int) {
+	by := map[string][]string{}
+	for _, n := range nodes {
+		if n.Access != "ok" && matters(filepath.Base(n.Path)) {
+			by[n.Access+" ("+n.Mode+" "+n.Owner+")"] = append(by[n.Access+" ("+n.Mode+" "+n.Owner+")"], n.Path)
+			count++
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		do := "run the exporter with the group of the device node (systemd: SupplementaryGroups=, Kubernetes: supplementalGroups), or give the node mode 0666"
+		if strings.HasPrefix(why, "operation not permitted") {
+			do = "the device control group of the container or unit forbids it: give the container the GPUs, or allow them with DeviceAllow="
+		}
+		out.add(Problem, do, "user %s cannot open %s: %s", cmp.Or(f.Host.User, "?"), list(by[why]), why)
+	}
+	return count
+}
+
+func checkNVIDIALibrary(f *Facts, out *findings) {
+	n := &f.NVIDIA
+	if n.Module == "" {
+		return
+	}
+	if len(n.Libraries) == 0 {
+		out.add(Problem, "install the driver's libraries (libnvidia-ml, part of every driver package); in a container set NVIDIA_DRIVER_CAPABILITIES=utility,compute; elsewhere name the place with --nvml-library or --nvml-driver-root",
+			"kernel module nvidia %s is loaded, but libnvidia-ml.so.1 is not in any of the usual places", n.Module)
+		return
+	}
+	var other []string
+	for _, l := range n.Libraries {
+		if v := versionOf(l); v == n.Module {
+			out.add(OK, "", "%s is of the loaded driver", l)
+			return
+		} else if v != "" {
+			other = append(other, l)
+		}
+	}
+	if len(other) > 0 {
+		out.add(Problem, "after an upgrade of the driver restart the machine, or unload and load its modules; in a container see that it has the host's library and not one from its image",
+			"the kernel module is %s and the library another: %s; NVML refuses to work like that (driver/library version mismatch)", n.Module, list(other))
+		return
+	}
+	out.add(Unknown, "", "the version of %s: its name does not have it", list(n.Libraries))
+}
+
+func checkPersistence(f *Facts, out *findings) {
+	off := 0
+	f.eachField(func(d *api.Device, v *api.Field) {
+		if v.Value != nil && *v.Value == 0 && (v.Name == "DCGM_FI_DEV_PERSISTENCE_MODE" || v.Name == "DCGM_FI_DEV_GPU_PERSISTENCE_MODE") {
+			off++
+		}
+	})
+	switch {
+	case off > 0:
+		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", counted(off, "GPU"))
+	case f.NVIDIA.Module != "" && !f.NVIDIA.Persistence && f.Host.Container == "":
+		out.add(Note, "enable nvidia-persistenced, unless persistence mode is set by nvidia-smi -pm 1", "nvidia-persistenced does not run")
+	}
+}
+
+func checkAMDDriver(f *Facts, out *findings) {
+	a := &f.AMD
+	if len(a.GPUs) == 0 {
+		return
+	}
+	var without []string
+	for _, g := range a.GPUs {
+		if g.Driver != "amdgpu" {
+			without = append(without, strings.TrimSpace(g.Address+" "+g.Driver))
+		}
+	}
+	switch {
+	case len(without) == len(a.GPUs):
+		out.add(Problem, "load the driver: modprobe amdgpu; the kernel log (dmesg) says why it does not take the GPUs", "%s, none with the driver amdgpu", counted(len(a.GPUs), "AMD GPU"))
+	case len(without) > 0:
+		out.add(Note, "nothing, if they are for virtual machines", "AMD GPUs without the driver amdgpu: %s", list(without))
+	default:
+		out.add(OK, "", "%s, amdgpu %s", counted(len(a.GPUs), "AMD GPU"), a.Module)
+	}
+}
+
+func checkAMDNodes(f *Facts, out *findings) {
+	a := &f.AMD
+	if len(a.GPUs) == 0 || a.Module == "" {
+		return
+	}
+	if closed(f, out, a.Nodes, func(name string) bool { return name == "kfd" || isNumbered(name, "renderD") }) > 0 {
+		for i := range out.all { // values are read from /sys
+			out.all[i].Severity = Note
+			out.all[i].Do = "nothing for metrics from /sys; --rocm-source=smi needs the groups render and video"
+		}
+	}
+}
+
+func checkContainer(f *Facts, out *findings) {
+	h := &f.Host
+	switch {
+	case h.Container == "":
+		return
+	case h.DeviceRules != "" && !strings.Contains(h.DeviceRules, "a *:*") && !strings.Contains(h.DeviceRules, "c 195:") && f.NVIDIA.Module != "":
+		out.add(Problem, "give the container the GPUs (see NVIDIA device nodes)", "the device control group of this container does not allow NVIDIA's devices (195)")
+	default:
+		out.add(OK, "", "doctor runs in a container (%s), and sees what that shows", h.Container)
+	}
+}
+
+func checkExporter(f *Facts, out *findings) {
+	e := &f.exporter
+	switch {
+	case e.other != "":
+		out.add(Problem, "stop the other program, or give warpgauge another --address", "%s answers at %s, which is not warpgauge", e.other, e.url)
+	case e.devices != nil && !e.sampled:
+		v := e.devices.Version
+		if v != f.Version {
+			out.add(Note, "nothing; restart the exporter if it was meant to be this version", "the exporter at %s is version %s, doctor %s", e.url, v, f.Version)
+			return
+		}
+		out.add(OK, "", "the exporter at %s answers, version %s", e.url, v)
+	case e.err != nil && strings.Contains(e.err.Error(), api.ErrNoAPI.Error()):
+		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
+	case e.err != nil:
+		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run", "no exporter answers: %v", e.err)
+	}
+	if e.sampled {
+		out.add(Note, "", "as no exporter answers, what follows on collectors and devices was sampled by doctor itself, as user %s", cmp.Or(f.Host.User, "?"))
+	}
+}
+
+// advice is what to do about a cause of a collector or a device. Causes that are no
+// fault are not in it.
+var advice = map[string]string{
+	"hung_call":        "the driver hangs for this GPU: look for XIDs in the kernel log (dmesg); a reset of the GPU or a restart of the machine may be needed",
+	"stale_values":     "the library answers with old values: check the host engine (nv-hostengine), restart it",
+	"error":            "see the error; if it persists, the log of the exporter and the kernel's",
+	"lost":             "it fell off the bus (XID 79 in the kernel log): check power and seating, restart the machine",
+	"vanished":         "if it was not taken away on purpose: see lost",
+	"outdated":         "the driver was upgraded or reloaded while the exporter ran: restart the exporter if this stays",
+	"child_exited":     "the process that reads the library has ended; the log says why. It is started again",
+	"child_stuck":      "the process that reads the library was killed and does not end: it hangs in the driver; restart the machine",
+	"version_mismatch": "install the same version of the DCGM library and of the host engine, then restart the host engine",
+	"opening":          "the library takes long to open: wait; with NVIDIA persistence mode shortens it",
+	"not_loaded":       "see what was looked for, and the checks of the driver and the library",
+	"no_devices":       "see that the selection (-d, -s, -p) leaves devices, and that the container has the GPUs",
+	"not_built_in":     "use a build that has the library: the released packages and images have all",
+}
+
+func checkCollectors(f *Facts, out *findings) {
+	e := &f.exporter
+	if e.devices == nil {
+		return
+	}
+	hardware := map[string]int{"dcgm": len(f.NVIDIA.GPUs), "nvml": len(f.NVIDIA.GPUs), "rocm": len(f.AMD.GPUs)}
+	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c api.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
+	for _, c := range e.devices.Collectors {
+		switch {
+		case c.Up:
+			out.add(OK, "", "%s is in use", c.Name)
+		case c.Cause == "standby" || c.Cause == "released":
+			out.add(Note, "", "%s is not in use: %s", c.Name, c.Reason)
+		case quiet(c.Cause) && (hardware[c.Name] == 0 || nvidia && (c.Name == "dcgm" || c.Name == "nvml")):
+			out.add(OK, "", "%s is not in use: %s", c.Name, c.Reason)
+		default:
+			out.add(Problem, advice[c.Cause], "%s does not work: %s", c.Name, cmp.Or(c.Reason, c.Cause))
+		}
+		if taken(c.Reason) && !c.Up {
+			out.add(Problem, endProfiler, "another program has the profiling hardware")
+		}
+	}
+}
+
+const endProfiler = "end the other profiler (Nsight, dcgmi profile), or pause with POST /-/profiling/pause while it is needed"
+
+// taken reports whether an error says that another program has the profiling hardware.
+func taken(text string) bool {
+	return strings.Contains(text, "profiling") && strings.Contains(text, "in use") || strings.Contains(text, "in use [DCGM")
+}
+
+// quiet reports whether a cause says that there is nothing for a collector here.
+func quiet(cause string) bool {
+	return slices.Contains([]string{"not_built_in", "not_loaded", "no_devices", "nothing_to_read"}, cause)
+}
+
+func checkDevices(f *Facts, out *findings) {
+	e := &f.exporter
+	if e.devices == nil {
+		return
+	}
+	gpus, stalled := 0, 0
+	type group struct{ state, cause, reason string }
+	by := map[group][]string{}
+	for i := range e.devices.Devices {
+		d := &e.devices.Devices[i]
+		if d.Kind == "gpu" {
+			gpus++
+			if d.State == "stalled" {
+				stalled++
+			}
+		}
+		if d.State != "up" {
+			k := group{d.State, d.Cause, d.Reason}
+			by[k] = append(by[k], nameOf(d))
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(by), func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(a.cause, b.cause), cmp.Compare(a.reason, b.reason))
+	})
+	if gpus > 1 && stalled == gpus {
+		out.add(Problem, "the driver, or with DCGM the host engine, hangs: see the kernel log, restart the host engine, at last the machine", "all %d GPUs are stalled", gpus)
+	}
+	for _, k := range keys {
+		s := Problem
+		if k.state == "released" || k.cause == "starting" {
+			s = Note
+		}
+		out.add(s, advice[k.cause], "%s: %s: %s", k.state, list(by[k]), cmp.Or(k.reason, k.cause, "no reason is known"))
+	}
+	switch {
+	case len(e.devices.Devices) == 0 && len(f.NVIDIA.GPUs)+len(f.AMD.GPUs) > 0:
+		out.add(Problem, "see the checks of driver, device nodes and collectors", "no device, although the PCI bus has %s", counted(len(f.NVIDIA.GPUs)+len(f.AMD.GPUs), "GPU"))
+	case len(e.devices.Devices) == 0:
+		out.add(Note, "nothing, if this machine has no GPU", "no device")
+	case len(keys) == 0:
+		text := counted(gpus, "GPU")
+		if e.devices.Simulated {
+			text += " (simulated)"
+		}
+		out.add(OK, "", "%s, all devices are up", text)
+	}
+}
+
+// nameOf is a device in few words.
+func nameOf(d *api.Device) string {
+	switch {
+	case d.Kind == "gpu":
+		return "GPU " + d.GPU
+	case d.GPU != "":
+		return fmt.Sprintf("%s %s of GPU %s", d.Kind, d.ID, d.GPU)
+	}
+	return d.Kind + " " + d.ID
+}
+
+func checkHealth(f *Facts, out *findings) {
+	h := f.exporter.health
+	if h == nil {
+		return
+	}
+	for _, r := range h.Reasons {
+		out.add(Problem, "", "not ready: %s", r)
+	}
+	state := map[string]string{}
+	if d := f.exporter.devices; d != nil {
+		for i := range d.Devices {
+			state[d.Devices[i].ID] = d.Devices[i].State
+		}
+	}
+	bad := 0
+	for _, d := range h.Devices {
+		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // others are among the devices
+			bad++
+			out.add(Problem, "see docs/runbooks.md", "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Reason, "no reason is known"))
+		}
+	}
+	if bad+len(h.Reasons) == 0 && len(h.Devices) > 0 {
+		out.add(OK, "", "the verdict on the devices is %s", h.State)
+	}
+}
+
+func checkList(f *Facts, out *findings) {
+	l := f.exporter.list
+	if l == nil {
+		return
+	}
+	if l.LastError != "" {
+		out.add(Problem, "correct the file: warpgauge check FILE lists what is wrong. Until then the list before it is in service", "the last reload failed: %s", l.LastError)
+		return
+	}
+	out.add(OK, "", "%s from %s", counted(len(l.Fields), "field"), l.Source)
+}
+
+// adviceOn is what to do about values that are absent, by the reason. Others are as they
+// should be, or follow from what the devices' check says.
+var adviceOn = map[string]struct {
+	Severity
+	do string
+}{
+	"permission":  {Problem, "give the exporter the permission: profiling takes CAP_SYS_ADMIN or a driver with NVreg_RestrictProfilingToAdminUsers=0; or take the fields out of the list"},
+	"no_symbol":   {Note, "upgrade the driver if the values are needed: MIG and profiling fields need newer ones"},
+	"implausible": {Note, "report it: the library returned values that cannot be"},
+	"unknown":     {Note, ""},
+}
+
+func checkAbsent(f *Facts, out *findings) {
+	type why struct{ reason, detail string }
+	by, fields := map[why]map[string]bool{}, 0
+	f.eachField(func(d *api.Device, v *api.Field) {
+		fields++
+		if v.Absent == nil || adviceOn[v.Absent.Reason].Severity == "" {
+			return
+		}
+		k := why{v.Absent.Reason, v.Absent.Detail}
+		if by[k] == nil {
+			by[k] = map[string]bool{}
+		}
+		by[k][v.Name] = true
+	})
+	keys := slices.SortedFunc(maps.Keys(by), func(a, b why) int {
+		return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.detail, b.detail))
+	})
+	for _, k := range keys[:min(len(keys), 20)] {
+		a := adviceOn[k.reason]
+		do := a.do
+		if taken(k.detail) {
+			do = endProfiler
+		}
+		out.add(a.Severity, do, "no value (%s) of %s", cmp.Or(k.detail, strings.ReplaceAll(k.reason, "_", " ")), list(slices.Sorted(maps.Keys(by[k]))))
+	}
+	if len(by) == 0 && fields > 0 {
+		out.add(OK, "", "no value is absent for a reason that could be put right")
+	}
+}
+
+func checkSockets(f *Facts, out *findings) {
+	do := map[string]string{
+		"kubelet":           "mount /var/lib/kubelet/pod-resources of the host into the pod at the same place (the chart does), or name the socket with --pod-resources-kubelet-socket; without Kubernetes leave -k out",
+		"container runtime": "mount the runtime's socket into the pod, or leave the flag out",
+		"DCGM host engine":  "start it (systemctl start nvidia-dcgm), correct --remote-hostengine-info, or leave the flag out: then DCGM is embedded",
+		"job directory":     "see that the scheduler's prolog makes it, and that the exporter may read it",
+	}
+	for _, s := range f.Sockets {
+		switch {
+		case s.missing:
+			out.add(Problem, do[s.Name], "%s: there is no %s", s.Name, s.Address)
+		case s.Error != "":
+			out.add(Problem, do[s.Name], "%s at %s does not answer: %s", s.Name, s.Address, s.Error)
+		default:
+			out.add(OK, "", "%s at %s answers", s.Name, s.Address)
+		}
+	}
+}
+
+func checkLog(f *Facts, out *findings) {
+	if f.exporter.logError != nil {
+		out.add(Unknown, "in Kubernetes add the output of kubectl logs to the bundle by hand; elsewhere run doctor as root or in group systemd-journal", "the exporter's log: %v", f.exporter.logError)
+		return
+	}
+	errors := 0
+	last := ""
+	for l := range strings.Lines(f.exporter.log) {
+		if strings.Contains(l, " ERROR ") || strings.Contains(l, `"level":"error"`) {
+			errors++
+			last = strings.TrimSpace(l)
+		}
+	}
+	if errors > 0 {
+		out.add(Note, "see the log", "%s in the end of the log, the last: %s", counted(errors, "error"), last)
+	}
+}
+
+func checkUnread(f *Facts, out *findings) {
+	for _, u := range f.Unread {
+		out.add(Unknown, "", "%s: %s", u.What, u.Why)
+	}
+}
+
+// eachField calls f with every field of every device that the exporter reports.
+func (f *Facts) eachField(call func(*api.Device, *api.Field)) {
+	if f.exporter.fields == nil || f.exporter.devices == nil {
+		return
+	}
+	byID := map[string]*api.Device{}
+	for i := range f.exporter.devices.Devices {
+		byID[f.exporter.devices.Devices[i].ID] = &f.exporter.devices.Devices[i]
+	}
+	for i := range f.exporter.fields.Devices {
+		of := &f.exporter.fields.Devices[i]
+		if d := byID[of.ID]; d != nil {
+			for j := range of.Fields {
+				call(d, &of.Fields[j])
+			}
+		}
+	}
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// mostNamed is how many things a finding names.
+const mostNamed = 8
+
+func list(names []string) string {
+	if len(names) > mostNamed {
+		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-mostNamed)
+	}
+	return strings.Join(names, ", ")
+}

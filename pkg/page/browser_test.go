@@ -1,0 +1,465 @@
+package page
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/internal/testkit/browser"
+	"warpgauge/pkg/api"
+)
+
+// TestBrowserModules runs testdata/modules.js.
+func TestBrowserModules(t *testing.T) {
+	p := browser.Open(t).Page(t, 800, 600)
+	url := h100(1).serve(t, "")
+	p.Open(url + "test/modules.html")
+	p.Wait("globalThis.results")
+	var results struct {
+		Wrong []string
+		Ran   int
+	}
+	p.Eval("results", &results)
+	for _, w := range results.Wrong {
+		t.Error(w)
+	}
+	if results.Ran < 10 {
+		t.Errorf("%d tests ran", results.Ran)
+	}
+	for _, problem := range p.Problems(url) {
+		t.Error(problem)
+	}
+}
+
+// shown is a node and what a user sees of it.
+type shown struct {
+	name  string
+	node  func() *node
+	tiles int
+	want  []string
+	no    []string
+}
+
+var views = []shown{
+	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
+	{"sixteen", func() *node { return h100(16) }, 16, []string{"16 up", "GPU 15"}, []string{"NaN", "undefined", "null"}},
+	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
+	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "▲ power", "7 links, ■ 1 down"}, []string{"Tensor", "NaN", "undefined", "null"}},
+	{"lost", func() *node {
+		n := h100(8).past()
+		n.changed = make(chan struct{})
+		n.lose(3)
+		return n
+	}, 8, []string{"7 of 8 up", "GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", "■ lost"}, []string{"NaN", "undefined"}},
+}
+
+// ready is true when tiles have values and charts are drawn.
+const ready = `globalThis.warpgauge?.model.rows > 0 && !warpgauge.queue.length && !warpgauge.fetching && warpgauge.links.found !== undefined
+	&& warpgauge.first && [...warpgauge.loop.charts].some((c) => c.draws > 0)`
+
+// TestBrowserViews: each kind of node in both themes and both widths.
+func TestBrowserViews(t *testing.T) {
+	b := browser.Open(t)
+	for _, v := range views {
+		t.Run(v.name, func(t *testing.T) {
+			url := v.node().serve(t, "/gpus/node-17")
+			p := b.Page(t, 1440, 2400)
+			p.Open(url)
+			p.Wait(ready)
+			var tiles int
+			p.Eval("document.querySelectorAll('.tile').length", &tiles)
+			if tiles != v.tiles {
+				t.Errorf("%d tiles, want %d", tiles, v.tiles)
+			}
+			for _, want := range v.want {
+				p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
+			}
+			for _, dark := range []bool{false, true} {
+				p.Dark(dark)
+				for _, width := range []int{1440, 360} {
+					p.Resize(width, 2400)
+					p.Wait(fmt.Sprintf("innerWidth === %d", width))
+					check(t, p, fmt.Sprintf("%d wide, dark %v", width, dark), v.no)
+				}
+			}
+			for _, problem := range p.Problems(url) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// check looks for what is wrong in any view: text that should not be there, elements wider than
+// the window, and what makes a page hard to use without a mouse, without colours or without sight.
+func check(t *testing.T, p *browser.Page, what string, no []string) {
+	t.Helper()
+	var text string
+	p.Eval("document.body.innerText", &text)
+	for _, n := range no {
+		if strings.Contains(text, n) {
+			t.Errorf("%s: the page has %q", what, n)
+		}
+	}
+	var wrong []string
+	p.Eval("("+audit+")()", &wrong)
+	for _, w := range wrong {
+		t.Errorf("%s: %s", what, w)
+	}
+	headings := false
+	for _, n := range p.Accessible() {
+		if n.Ignored {
+			continue
+		}
+		headings = headings || n.Role == "heading"
+		switch n.Role {
+		case "button", "link", "checkbox", "slider", "combobox", "searchbox", "image", "img", "dialog", "region", "table", "article":
+			if strings.TrimSpace(n.Name) == "" {
+				t.Errorf("%s: a %s has no name for assistive technology", what, n.Role)
+			}
+		}
+	}
+	if !headings {
+		t.Errorf("%s: no headings in the accessibility tree", what)
+	}
+}
+
+// audit returns breaches of WCAG that can be counted: contrast of text below 4.5 to 1 (3 to 1
+// for large text), duplicate ids, skipped levels of headings, targets smaller than 24 pixels,
+// controls that cannot be reached by the keyboard, and text outside of the window.
+const audit = `() => {
+	const wrong = [], rgb = (c) => {
+		const x = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+		x.fillStyle = c; x.fillRect(0, 0, 1, 1);
+		return [...x.getImageData(0, 0, 1, 1).data];
+	}, memo = new Map(), parse = (c) => { if (!memo.has(c)) memo.set(c, rgb(c)); return memo.get(c); };
+	const luminance = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const background = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+	const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length;
+	const say = (what, e) => wrong.push(what + ': ' + (e.id || e.className || e.tagName) + ' "' + e.textContent.trim().slice(0, 40) + '"');
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walker.nextNode()) {
+		const e = walker.currentNode.parentElement;
+		if (!walker.currentNode.data.trim() || !visible(e) || e.closest('.down, .hidden, script, option, .skip')) continue;
+		const style = getComputedStyle(e), a = luminance(parse(style.color)), b = luminance(background(e)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+		if (ratio < (large ? 3 : 4.5)) say('contrast of ' + ratio.toFixed(2), e);
+		const box = e.getBoundingClientRect();
+		if (box.right > innerWidth + 1 && !e.closest('.scroll') && style.overflow !== 'hidden') say('text outside of the window', e);
+	}
+	if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page is ' + document.documentElement.scrollWidth + ' wide in a window of ' + innerWidth);
+	const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+	for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i))) wrong.push('two elements have the id ' + id);
+	let before = 0;
+	for (const e of document.querySelectorAll('h1, h2, h3, h4')) {
+		if (!visible(e) || e.closest('dialog')) continue;
+		const n = Number(e.tagName[1]);
+		if (n > before + 1) say('a level of headings is skipped', e);
+		before = n;
+	}
+	for (const e of document.querySelectorAll('button, a[href], input, select, summary')) {
+		if (!visible(e) || e.classList.contains('skip')) continue;
+		const box = (e.closest('label') || e).getBoundingClientRect();
+		if (box.height < 20 && !e.closest('p, li, dd, dt, td')) say('a target of ' + box.height + ' pixels', e);
+		if (e.tabIndex < 0) say('not reached by the keyboard', e);
+	}
+	for (const e of document.querySelectorAll('[aria-labelledby]')) if (!document.getElementById(e.getAttribute('aria-labelledby')) && visible(e)) say('labelled by what is not there', e);
+	if (!document.documentElement.lang) wrong.push('no language');
+	return wrong;
+}`
+
+// TestBrowserUse presses keys and buttons: details, plot, freeze, zoom, comparison, help, themes.
+func TestBrowserUse(t *testing.T) {
+	n := h100(4).past()
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+
+	p.Key("j")
+	p.Key("j")
+	p.Wait(`document.activeElement.innerText === 'GPU 1'`)
+	p.Key("Enter")
+	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+	for _, want := range []string{"DCGM_FI_PROF_DRAM_ACTIVE", "the driver gave no value", "580.95.05", "PCI address", "NVIDIA H100", "training/llm-0/trainer", "Averaged over"} {
+		p.Wait(fmt.Sprintf("document.getElementById('detail').innerText.includes(%q)", want))
+	}
+	check(t, p, "details", []string{"NaN", "undefined", "null"})
+	p.Eval(`[...document.querySelectorAll('#detail button')].find((b) => b.ariaLabel === 'Plot DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL').click()`, nil)
+	p.Wait(`warpgauge.detail.box.lanes.some((l) => l.label === 'DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL' && l.lines[0].series()?.ring.length > 100)`)
+	p.Eval(`document.querySelector('#detail input').value = 'dram'; document.querySelector('#detail input').dispatchEvent(new Event('input'))`, nil)
+	p.Wait(`document.querySelectorAll('#detail tbody')[0].rows.length === 1`)
+	p.Key("Escape")
+	p.Wait(`!document.querySelector('dialog[open]') && document.activeElement.innerText === 'GPU 1' && !location.hash`)
+
+	p.Key("c")
+	p.Wait(`warpgauge.comparing && [...document.querySelectorAll('.legend li')].some((e) => e.innerText.includes('GPU 1'))`)
+	check(t, p, "comparison", []string{"NaN", "undefined"})
+
+	// Freeze: readings and charts are of then, also when the slider moves.
+	p.Key("l")
+	p.Eval("document.activeElement.blur()", nil)
+	p.Key(" ")
+	p.Wait(`warpgauge.view.end !== null && !document.getElementById('scrub').hidden && document.getElementById('freeze').getAttribute('aria-pressed') === 'true'`)
+	var end float64
+	p.Eval("warpgauge.view.end", &end)
+	p.Key("ArrowLeft")
+	p.Wait(fmt.Sprintf("warpgauge.view.end === %f - 30000", end))
+	check(t, p, "frozen", []string{"NaN", "undefined"})
+	p.Key("+")
+	p.Wait(`warpgauge.view.span === 150000`)
+	p.Key("Escape")
+	p.Wait(`warpgauge.view.end === null && document.getElementById('scrub').hidden`)
+	p.Key("2")
+	p.Wait(`warpgauge.view.span === 60000`)
+
+	// Drag over a chart.
+	var box struct{ X, Y, Width float64 }
+	p.Eval(`document.querySelector('.tile .plot').scrollIntoView()`, nil)
+	p.Eval(`document.querySelector('.tile .plot').getBoundingClientRect().toJSON()`, &box)
+	p.Mouse("mouseMoved", box.X+50, box.Y+30)
+	p.Wait(`[...document.querySelectorAll('.tip')].some((e) => !e.hidden && e.innerText.includes('Tensor'))`)
+	p.Mouse("mousePressed", box.X+50, box.Y+30)
+	p.Mouse("mouseMoved", box.X+box.Width/2, box.Y+30)
+	p.Mouse("mouseReleased", box.X+box.Width/2, box.Y+30)
+	p.Wait(`warpgauge.view.end !== null && warpgauge.view.span < 30000`)
+	p.Key("l")
+
+	p.Key("?")
+	p.Wait(`document.querySelector('#keys[open]')`)
+	check(t, p, "keys", nil)
+	p.Key("?")
+	p.Wait(`!document.querySelector('dialog[open]')`)
+
+	background := func() string {
+		var c string
+		p.Eval("getComputedStyle(document.body).backgroundColor", &c)
+		return c
+	}
+	p.Dark(false)
+	light := background()
+	p.Dark(true)
+	dark := background()
+	p.Key("t") // light
+	if got := background(); light == dark || got != light {
+		t.Errorf("background %s by the system, %s in the dark, %s after the switch to light", light, dark, got)
+	}
+	p.Wait(`document.documentElement.dataset.theme === 'light'`)
+	p.Key("t")
+	if got := background(); got != dark {
+		t.Errorf("background %s after the switch to dark, want %s", got, dark)
+	}
+	p.Open(url + "#device=GPU-fa4e0002")
+	p.Eval("location.reload()", nil)
+	p.Wait(`document.documentElement.dataset.theme === 'dark' && document.querySelector('#detail[open]')?.innerText.includes('GPU 2')`)
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserFocus: the keyboard reaches all controls of the page in their order.
+func TestBrowserFocus(t *testing.T) {
+	url := h100(2).serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	var got []string
+	for range 12 {
+		p.Key("Tab")
+		var name string
+		p.Eval("document.activeElement.ariaLabel || document.activeElement.innerText", &name)
+		got = append(got, name)
+	}
+	want := []string{"Skip to the GPUs", "30 s", "1 min", "5 min", "15 min", "Freeze", "Compare", "Colours: auto", "Help", "GPU 0", "GPU 1", "Processes"}
+	if !slices.Equal(got, want) {
+		t.Errorf("order of focus %q, want %q", got, want)
+	}
+}
+
+// TestBrowserLost: a GPU is lost while the page is watched.
+func TestBrowserLost(t *testing.T) {
+	n := h100(8)
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Wait(`[...document.querySelectorAll('.tile')][3].innerText.includes('● up')`)
+	n.lose(3)
+	p.Wait(`[...document.querySelectorAll('.tile')][3].innerText.includes('■ lost')`)
+	p.Wait(`document.getElementById('summary').innerText.includes('GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST')`)
+	p.Wait(`document.getElementById('events').innerText.includes('XID 79: GPU has fallen off the bus')`)
+	p.Wait(`document.title.startsWith('▲ 1')`)
+	// Its readings become unknown, not 0, and the others go on.
+	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.util dd').innerText === '–'`)
+	var rows float64
+	p.Eval("warpgauge.model.rows", &rows)
+	p.Wait(fmt.Sprintf("warpgauge.model.rows > %f && document.querySelectorAll('.tile')[2].querySelector('.util dd').innerText.includes('%%')", rows))
+	check(t, p, "a lost GPU", []string{"NaN", "undefined"})
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserReconnect: while the exporter does not answer, the page says so; afterwards
+// it fetches what it has missed.
+func TestBrowserReconnect(t *testing.T) {
+	n := h100(2)
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	n.change(func() { n.down = true })
+	p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
+	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`) // the last reading stays
+	var last float64
+	p.Eval("warpgauge.model.newest", &last)
+	p.Wait(`Date.now() - warpgauge.link.answered > 3000`) // some rows are missed
+	p.Eval("warpgauge.view.right()", &last)
+	n.change(func() { n.down = false })
+	p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
+	p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
+	p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
+	p.Wait(fmt.Sprintf(`(() => {
+		const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
+		for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
+		return true;
+	})()`, last))
+}
+
+// TestBrowserAnonymous: with --web-page=anonymous the API names no pods and processes; the
+// page then has none, and does not say that there are none.
+func TestBrowserAnonymous(t *testing.T) {
+	n := h100(2)
+	for i := range n.devices {
+		n.devices[i].Users, n.devices[i].Processes = nil, nil
+	}
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Wait(`document.getElementById('processes').innerText.includes('does not read or does not show them')`)
+	check(t, p, "anonymous", []string{"trainer", "training", "python3", "4700"})
+}
+
+// TestBrowserReload: after a reload, the page shows what the other list has.
+func TestBrowserReload(t *testing.T) {
+	n := h100(2)
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	n.change(func() {
+		n.fields = slices.DeleteFunc(n.fields, func(f reading) bool { return strings.Contains(f.name, "TENSOR") })
+		n.events = append(n.events, api.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
+	})
+	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
+	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`)
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserTwoHours streams two hours in some seconds: the tab's memory stays what it
+// was after a quarter of an hour, which is what the page keeps.
+func TestBrowserTwoHours(t *testing.T) {
+	n := h100(8)
+	n.speed = 900
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	seen := func(d time.Duration) int64 {
+		p.Wait(fmt.Sprintf("warpgauge.model.rows > %d", 8*int(d.Seconds())))
+		return p.Heap()
+	}
+	before := seen(30 * time.Minute)
+	after := seen(2 * time.Hour)
+	t.Logf("%d KiB after half an hour, %d KiB after two", before>>10, after>>10)
+	if after > before+before/5+1<<20 {
+		t.Errorf("%d bytes after half an hour, %d after two", before, after)
+	}
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+var (
+	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md of the exporter at this address, into docs")
+	frames   = flag.Bool("frames", false, "measure frames of 16 GPUs with 10 series each at 10 Hz")
+)
+
+// TestBrowserFrames says how many frames a second there are; see docs/live.md.
+func TestBrowserFrames(t *testing.T) {
+	if !*frames {
+		t.Skip("measures only: go test -run TestBrowserFrames ./pkg/page -frames -v")
+	}
+	n := h100(16)
+	n.devices, n.fields, n.interval = n.devices[:16], n.fields[:10], 100*time.Millisecond
+	for i := range n.devices {
+		n.devices[i].Interval = 0.1
+	}
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(n.serve(t, ""))
+	p.Wait(ready)
+	for _, span := range []int{30, 300, 900} {
+		p.Eval(fmt.Sprintf("warpgauge.view.set(%d)", span*1000), nil)
+		var result struct {
+			Frames, PerSecond, Busy, Longest, Visible float64
+		}
+		p.Eval(`(async () => {
+			const { loop } = warpgauge, frames = loop.frames, busy = loop.busy, start = performance.now();
+			let longest = 0, before = start;
+			while (performance.now() < start + 10000) { await new Promise(requestAnimationFrame); const now = performance.now(); longest = Math.max(longest, now - before); before = now; }
+			const seconds = (performance.now() - start) / 1000;
+			return { frames: loop.frames - frames, persecond: (loop.frames - frames) / seconds, busy: (loop.busy - busy) / (loop.frames - frames), longest, visible: [...loop.charts].filter((c) => c.visible).length };
+		})()`, &result)
+		t.Logf("span %d s: %.1f frames/s, %.2f ms of drawing a frame, longest distance of frames %.0f ms, %.0f charts seen", span, result.PerSecond, result.Busy, result.Longest, result.Visible)
+	}
+}
+
+// TestBrowserPictures draws the pictures of the documentation: make live-pictures.
+func TestBrowserPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("draws pictures only: make live-pictures")
+	}
+	out, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browser.Open(t)
+	for _, picture := range []struct {
+		name          string
+		width, height int
+		dark          bool
+		do            string
+	}{
+		{"live-node", 1440, 1320, false, ""},
+		{"live-node-dark", 1440, 1320, true, ""},
+		{"live-detail", 1440, 1000, false, "warpgauge.openDetail(warpgauge.model.tiles()[0].id)"},
+		{"live-phone", 360, 1100, true, ""},
+	} {
+		p := b.Page(t, picture.width, picture.height)
+		p.Dark(picture.dark)
+		p.Open(*pictures)
+		p.Wait(ready)
+		if picture.do != "" {
+			p.Eval(picture.do, nil)
+			p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+			p.Eval("document.activeElement.blur()", nil)
+		}
+		p.Eval("new Promise((r) => setTimeout(r, 1500))", nil)
+		file := filepath.Join(out, picture.name+".png")
+		p.Screenshot(file, false)
+		if info, err := os.Stat(file); err != nil || info.Size() < 10_000 {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, problem := range p.Problems(*pictures) {
+			t.Errorf("%s: %s", picture.name, problem)
+		}
+	}
+}

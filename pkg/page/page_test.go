@@ -1,0 +1,112 @@
+package page
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// ask answers GET of a path as a client that accepts something would.
+func ask(h http.Handler, path, accept, etag string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestIndex(t *testing.T) {
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	h := Handler(Options{Version: "1.2.3 <&>", Live: true, Pprof: true})
+	f := func(accept, contentType string, want ...string) {
+		t.Helper()
+		w := ask(h, "/", accept, "")
+		if got := w.Header().Get("Content-Type"); got != contentType {
+			t.Errorf("Accept %q: %q, want %q", accept, got, contentType)
+		}
+		for _, s := range want {
+			if !strings.Contains(w.Body.String(), s) {
+				t.Errorf("Accept %q: %q is missing in\n%s", accept, s, w.Body)
+			}
+		}
+	}
+	const text, html = "text/plain; charset=utf-8", "text/html; charset=utf-8"
+	f("", text, "/metrics ", "/health ", "/livez ", "/readyz ", "/api/v1/devices ", "/debug/pprof/ ", "1.2.3 <&>")
+	f("*/*", text) // curl
+	f("text/plain, text/html;q=0", text)
+	f(browser, html, `href="metrics"`, `href="health"`, `href="livez"`, `href="readyz"`, `href="api/v1/devices"`, `href="debug/pprof/"`, "1.2.3 &lt;&amp;&gt;", `src="page/main.js"`)
+	f("TEXT/HTML", html)
+
+	off := ask(Handler(Options{}), "/", browser, "").Body.String()
+	for _, no := range []string{"<script", "api/v1", "pprof", "<dialog"} {
+		if strings.Contains(off, no) {
+			t.Errorf("without the live part, the page has %q:\n%s", no, off)
+		}
+	}
+}
+
+// TestNothingFromElsewhere: what is served names no other server, has no inline script or
+// style, and says so to the browser.
+func TestNothingFromElsewhere(t *testing.T) {
+	h := Handler(Options{Live: true})
+	address := regexp.MustCompile(`(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|url\(|@import|<style|style=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)
+	page := ask(h, "/", "text/html", "")
+	bodies := map[string]string{"/": page.Body.String()}
+	for name := range assets() {
+		w := ask(h, "/page/"+name, "", "")
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); csp != policy {
+			t.Errorf("%s: Content-Security-Policy %q", name, csp)
+		}
+		bodies[name] = w.Body.String()
+	}
+	if len(bodies) < 10 {
+		t.Fatalf("only %d files", len(bodies))
+	}
+	imports := regexp.MustCompile(`from '([^']+)'`)
+	for name, body := range bodies {
+		if found := address.FindString(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")); found != "" {
+			t.Errorf("%s has %q", name, found)
+		}
+		for _, m := range imports.FindAllStringSubmatch(body, -1) {
+			if bodies[path.Base(m[1])] == "" || !strings.HasPrefix(m[1], "./") {
+				t.Errorf("%s imports %q, which is not served", name, m[1])
+			}
+		}
+	}
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:", "frame-ancestors 'none'"} {
+		if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, want) {
+			t.Errorf("Content-Security-Policy %q lacks %q", csp, want)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	h := Handler(Options{Live: true})
+	first := ask(h, "/page/main.js", "", "")
+	etag := first.Header().Get("ETag")
+	if got := first.Header().Get("Content-Type"); got != "text/javascript; charset=utf-8" || etag == "" {
+		t.Errorf("main.js: Content-Type %q, ETag %q", got, etag)
+	}
+	if again := ask(h, "/page/main.js", "", etag); again.Code != http.StatusNotModified || again.Body.Len() != 0 {
+		t.Errorf("main.js again: %d with %d bytes, want 304 without", again.Code, again.Body.Len())
+	}
+	if html, text := ask(h, "/", "text/html", ""), ask(h, "/", "", ""); html.Header().Get("ETag") == text.Header().Get("ETag") || html.Header().Get("Vary") != "Accept" {
+		t.Error("a cache would mix the two forms of /")
+	}
+	for _, no := range []string{"/page/", "/page/index.html", "/page/../page.go", "/page/page.go", "/other", "/style.css/"} {
+		if w := ask(h, no, "", ""); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d, want 404", no, w.Code)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+// Tests of the page's modules, run by TestBrowserModules. Each returns what is wrong.
+
+import { Ring } from '../page/ring.js';
+import { absence, amount, factor, number, reasons, roleUnit, seconds } from '../page/fields.js';
+import { Clock, Model, nameOf } from '../page/model.js';
+import { HEAD, StripChart, View, colours, nice, readColours, ticks } from '../page/chart.js';
+import { collect } from '../page/links.js';
+
+const wrong = [];
+let name = '';
+const equal = (got, want, what = '') => {
+  if (!Object.is(got, want) && JSON.stringify(got) !== JSON.stringify(want)) wrong.push(`${name}: ${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`);
+};
+
+const tests = {
+  ringKeepsOrderAndBound() {
+    const r = new Ring(128);
+    for (let t = 1; t <= 1000; t++) r.push(t, t * 2);
+    equal(r.length, 128, 'length');
+    equal([r.first, r.last, r.value(0), r.value(127)], [873, 1000, 1746, 2000], 'ends');
+    equal(r.push(1000, 5), false, 'a sample of the same time');
+    equal(r.push(900, 5), false, 'an older sample');
+    equal([r.from(900), r.from(899.5), r.from(0), r.from(2000)], [27, 27, 0, 128], 'from');
+    equal([r.at(900), r.at(900.5), r.at(5)], [27, 27, -1], 'at');
+  },
+  ringForgetsWhatIsOld() {
+    const r = new Ring(1 << 14);
+    for (let t = 0; t < 7200; t++) r.push(t * 1000, 1); // two hours
+    equal(r.times.length, 1024, 'slots for 15 minutes of a sample a second');
+    equal(r.length, 1024, 'length');
+  },
+  ringMergesAGap() {
+    const r = new Ring(64);
+    for (const t of [1, 2, 3, 8, 9]) r.push(t, t);
+    const { epoch } = r;
+    r.merge([2, 4, 5, 6, 7, 8], [-1, 4, 5, 6, 7, -1]);
+    equal([...Array(r.length).keys()].map((i) => [r.time(i), r.value(i)]), [1, 2, 3, 4, 5, 6, 7, 8, 9].map((t) => [t, t]), 'samples');
+    equal(r.epoch > epoch, true, 'epoch');
+    r.merge([], []);
+    equal(r.length, 9, 'nothing merged');
+  },
+  ringStats() {
+    const r = new Ring(64);
+    [[1, 4], [2, NaN], [3, 8], [9, 100]].forEach(([t, v]) => r.push(t, v));
+    equal(r.stats(0, 5), { min: 4, max: 8, mean: 6, n: 2 }, 'stats');
+    equal(r.stats(4, 5), null, 'no samples');
+  },
+  ringRandom() { // against a plain list
+    let seed = 1;
+    const random = () => (seed = seed * 16807 % 2147483647) / 2147483647;
+    for (let round = 0; round < 50; round++) {
+      const r = new Ring(32);
+      let list = [], t = 0;
+      for (let i = 0; i < 200; i++) {
+        if (random() < 0.1) {
+          const times = [...new Set(Array.from({ length: 5 }, () => Math.floor(random() * t)))].sort((a, b) => a - b);
+          r.merge(times, times.map((x) => -x));
+          const known = new Set(list.map(([x]) => x));
+          list.push(...times.filter((x) => !known.has(x)).map((x) => [x, -x]));
+          list.sort(([a], [b]) => a - b);
+        } else {
+          t += 1 + Math.floor(random() * 3);
+          r.push(t, t);
+          list.push([t, t]);
+        }
+        list = list.slice(-32);
+      }
+      equal([...Array(r.length).keys()].map((i) => [r.time(i), r.value(i)]), list, `round ${round}`);
+    }
+  },
+  units() {
+    equal(factor('ratio', roleUnit('DCGM_FI_PROF_DRAM_ACTIVE', 'ratio')), 100, 'ratio');
+    equal(factor('bytes', roleUnit('DCGM_FI_DEV_FB_USED_BYTES', 'bytes')) * 2 ** 30, 1, 'bytes');
+    equal(factor('MiB', 'GiB') * 1024, 1, 'MiB');
+    equal(factor('Hz', roleUnit('DCGM_FI_DEV_SM_CLOCK_HERTZ', 'Hz')) * 1e6, 1, 'Hz');
+    equal(roleUnit('DCGM_FI_DEV_FAN_SPEED', '%'), '%', 'no role');
+    equal(roleUnit('x', 'celsius'), '°C', 'celsius');
+  },
+  texts() {
+    equal([amount(1234567, 'bytes'), amount(0, 'bytes/s'), amount(2.5e10, 'bytes/s')], ['1.23 MB', '0 B/s', '25.0 GB/s'], 'bytes');
+    equal([amount(59.177, '%'), amount(3, ''), amount(12345.6, 'W'), amount(NaN, 'W'), amount(0.00012, '')], ['59.18 %', '3', '12,346 W', '–', '0.00012'], 'amounts');
+    equal([number(NaN), number(undefined), number(0), number(1980)], ['–', '–', '0', '1,980'], 'unknown is no 0');
+    equal([seconds(0.2), seconds(3), seconds(90), seconds(600), seconds(8000), seconds(1e6), seconds(NaN)], ['200 ms', '3 s', '90 s', '10 min', '2 h', '12 d', '–'], 'durations');
+    equal(reasons(0x4 | 0x20).map((r) => [r.text, r.bad]), [['power cap', false], ['thermal slowdown', true]], 'reasons');
+    equal(reasons(0x1000)[0].text, '0x1000', 'an unknown bit');
+    equal([absence({ reason: 'permission' }), absence({ reason: 'x', detail: 'y' }), absence({ reason: 'new' })], ['not permitted', 'y', 'new'], 'absence');
+  },
+  modelTakesRows() {
+    const m = new Model();
+    m.setDevices({ devices: [{ id: 'a', kind: 'gpu', gpu: '0', state: 'up', interval_seconds: 1 }, { id: 'a/1', kind: 'instance', parent: 'a', gpu: '0', state: 'up', instance: { profile: '1g.10gb', id: '7' } }] });
+    m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_PROF_DRAM_ACTIVE', unit: 'ratio' }, { device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
+    m.takeRows({ rows: [{ t: 1000, first: 0, v: [0.5, null] }, { t: 1100, first: 1, v: [7] }] });
+    equal([m.value('a', 'dram', 1500), m.value('a', 'util', 1500), m.value('a', 'power', 1500)], [50, 7, NaN], 'values');
+    equal(m.value('a', 'dram', 9000), NaN, 'a value that is too old');
+    equal(m.pick('a', 'power'), null, 'a role without a series');
+    m.takeRows({ rows: [{ t: 2000, first: 1, v: [null] }] });
+    equal(m.value('a', 'util', 2100), 7, 'not read, but none was due');
+    m.takeRows({ rows: [{ t: 3000, first: 1, v: [null] }] });
+    equal(m.value('a', 'util', 3100), NaN, 'blank when one was due');
+    equal(m.tiles().map((d) => nameOf(d, m)), ['GPU 0', 'GPU 0 · 1g.10gb #7'], 'tiles');
+    m.takeRows({ rows: null });
+    m.setColumns({ columns: null });
+  },
+  modelPrefersWhatHasValues() {
+    const m = new Model();
+    m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
+    m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }, { device: 'a', field: 'DCGM_FI_PROF_GR_ENGINE_ACTIVE', unit: 'ratio' }] });
+    m.takeRows({ rows: [{ t: 1, first: 0, v: [null, 0.25] }] });
+    equal(m.value('a', 'util', 2), 25, 'the second name');
+    m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL_RATIO', unit: 'ratio' }] });
+    m.takeRows({ rows: [{ t: 2, first: 0, v: [0.75] }] });
+    equal(m.value('a', 'util', 3), 75, 'the newer generation of names');
+  },
+  modelFillsGaps() {
+    const m = new Model();
+    m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
+    m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB' }] });
+    m.takeRows({ rows: [{ t: 10000, first: 0, v: [1024] }] });
+    m.takeSamples({ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB', series: [{ times: [8000, 9000, 10000], values: [2048, null, 4096] }, { buffered: true, times: [9500], values: [1] }] });
+    const { ring } = m.pick('a', 'used');
+    equal([...Array(ring.length).keys()].map((i) => [ring.time(i), ring.value(i)]), [[8000, 2], [9000, NaN], [10000, 1]], 'samples');
+    m.takeSamples({ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB', step: 1000, series: [{ times: [5000], min: [1024], max: [3072], mean: [2048] }] });
+    equal([ring.time(0), ring.value(0), ring.time(1), ring.value(1)], [5000, 1, 5500, 3], 'lowest and highest of a span');
+  },
+  modelEvents() {
+    const m = new Model(), event = (time, text) => ({ time, kind: 'xid', device: 'a', text });
+    m.takeEvent(event('2026-01-01T00:00:02Z', 'second'));
+    m.takeEvent(event('2026-01-01T00:00:01Z', 'first'));
+    equal(m.takeEvent(event('2026-01-01T00:00:02Z', 'second')), false, 'the same again');
+    equal(m.events.map((e) => e.text), ['first', 'second'], 'order');
+    for (let i = 0; i < 1000; i++) m.takeEvent(event(new Date(1.8e12 + i).toISOString(), `${i}`));
+    equal(m.events.length, 500, 'bound');
+  },
+  modelProblems() {
+    const m = new Model();
+    m.setDevices({ collectors: [{ name: 'dcgm', up: false, reason: 'no library' }], devices: [{ id: 'a', kind: 'gpu', gpu: '3', state: 'lost', reason: 'gone' }, { id: 'b', kind: 'gpu', gpu: '4', state: 'up' }] });
+    m.health = { devices: [{ id: 'a', state: 'failed' }, { id: 'b', gpu: '4', state: 'degraded', reason: 'row remap pending' }] };
+    equal(m.problems().map((p) => `${p.text}: ${p.reason}`), ['GPU 3 is lost: gone', 'Collector dcgm is not up: no library', 'GPU 4: health degraded: row remap pending'], 'problems');
+  },
+  clockFollowsTheExporter() {
+    const c = new Clock();
+    c.heard(5000, 1000); // the exporter's clock is 4 s ahead, and the row came at once
+    c.heard(5500, 2000);
+    equal(c.now(2000), 6000, 'the least delay counts');
+    for (let i = 0; i < 20; i++) c.heard(3000 + i, 3000 + i); // it was set back
+    equal(c.now(4000), 4000, 'a clock that was set');
+    c.stopped = 123;
+    equal(c.now(9), 123, 'stopped');
+  },
+  scales() {
+    equal([nice(0), nice(0.9), nice(3), nice(650), nice(1000)], [1, 1, 5, 1000, 1000], 'nice');
+    equal([ticks(300000, 400), ticks(5000, 1000)], [60000, 500], 'ticks');
+  },
+  chartDrawsOnlyWhatIsNew() {
+    readColours();
+    const canvas = document.getElementById('chart');
+    canvas.getContext('2d', { willReadFrequently: true });
+    const ring = new Ring(), view = new View({ now: () => now }, 40000);
+    let now = 1000000, painted = 0;
+    const series = { device: 'a', ring };
+    const chart = new StripChart(canvas, { view, lanes: [{ height: 85, max: 100, lines: [{ name: 'x', series: () => series, colour: 'blue', style: 'area' }] }] });
+    chart.ratio = 1;
+    const { context } = chart, clear = context.clearRect.bind(context);
+    context.clearRect = (x, y, w, h) => {
+      painted += w;
+      clear(x, y, w, h);
+    };
+    for (let t = now - 40000; t < now; t += 100) ring.push(t, 50 + 40 * Math.sin(t / 3000));
+    chart.draw();
+    equal(painted, 400, 'first all of it');
+    chart.draw();
+    equal(painted, 400, 'then nothing');
+    ring.push(now, 50);
+    chart.draw();
+    equal(painted < 410, true, 'a new sample draws a few columns');
+    painted = 0;
+    for (let i = 0; i < 50; i++) {
+      now += 100;
+      ring.push(now, 50 + 40 * Math.sin(now / 3000));
+      chart.draw();
+    }
+    equal(painted < 50 * 8, true, `50 samples draw ${painted} columns`);
+    // What was moved and added to looks as if drawn at once.
+    const moved = context.getImageData(0, 0, 400, 100).data;
+    view.redraw();
+    chart.draw();
+    const whole = context.getImageData(0, 0, 400, 100).data;
+    let differ = 0;
+    for (let i = 0; i < whole.length; i += 4) if (Math.abs(whole[i + 3] - moved[i + 3]) > 96) differ++;
+    equal(differ < 40, true, `${differ} of 40,000 pixels differ`);
+    // A merge draws all again, a gap is not bridged.
+    painted = 0;
+    ring.merge([now - 39950], [1]);
+    chart.draw();
+    equal(painted, 400, 'after a merge');
+    const gap = new Ring();
+    [[now - 30000, 80], [now - 29900, 80], [now - 10000, 80], [now - 9900, 80]].forEach(([t, v]) => gap.push(t, v));
+    series.ring = gap;
+    chart.draw();
+    const middle = context.getImageData(150, HEAD + 4, 100, 75).data, blue = colours.blue.match(/\d+/g).map(Number);
+    let found = 0;
+    for (let i = 0; i < middle.length; i += 4) if (middle[i + 3] > 200 && Math.abs(middle[i + 2] - blue[2]) < 9 && Math.abs(middle[i] - blue[0]) < 9) found++;
+    equal(found, 0, 'pixels of a line over a gap');
+  },
+  linksAreCollected() {
+    const devices = new Map([['g', { id: 'g', kind: 'gpu', gpu: '0', state: 'up' }], ['g/l0', { id: 'g/l0', kind: 'link', parent: 'g', state: 'up', labels: { nvlink: '0' } }], ['h', { id: 'h', kind: 'gpu', gpu: '1', state: 'up' }]]);
+    const before = new Map(), bytes = (value) => ({ name: 'nvidia_nvlink_bytes_total', labels: { direction: 'tx' }, unit: 'bytes', value, age_seconds: 0 });
+    const answer = (time, value, errors) => ({ time, devices: [
+      { id: 'g', fields: [{ name: 'DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL', unit: 'MB/s', value: 3 }, { name: 'DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL', value: errors }] },
+      { id: 'g/l0', fields: [bytes(value)] },
+      { id: 'h', fields: [{ name: 'amd_gpu_xgmi_link_up', labels: { link: '2' }, value: 0 }, { name: 'amd_gpu_xgmi_bytes_total', labels: { link: '2', direction: 'read' }, unit: 'bytes', value: 9 }] }] });
+    let all = collect(answer('2026-01-01T00:00:00Z', 1000, 5), devices, before);
+    equal(all.get('g').links.get('0').tx, NaN, 'no rate of one value');
+    all = collect(answer('2026-01-01T00:00:02Z', 5000, 7), devices, before);
+    equal([all.get('g').links.get('0').tx, all.get('g').total], [2000, 3e6], 'rates');
+    all = collect(answer('2026-01-01T00:00:02Z', 5000, 7), devices, before);
+    equal(all.get('g').links.get('0').tx, 2000, 'the same sample again');
+    equal([...all.get('g').errors], [['replay', { value: 7, more: 2 }]], 'errors');
+    equal([all.get('h').links.get('2').up, all.get('h').links.get('2').rx], [false, 0], 'XGMI');
+    all = collect(answer('2026-01-01T00:00:04Z', 10, 7), devices, before);
+    equal(all.get('g').links.get('0').tx, NaN, 'a counter that went back');
+  },
+};
+
+for (const [n, test] of Object.entries(tests)) {
+  name = n;
+  try {
+    test();
+  } catch (error) {
+    wrong.push(`${n}: ${error.stack}`);
+  }
+}
+globalThis.results = { wrong, ran: Object.keys(tests).length };
