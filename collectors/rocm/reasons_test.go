@@ -53,7 +53,7 @@ func TestReasonsWithoutPermission(t *testing.T) {
 }
 
 // withoutOverride takes from this thread, which ends with the test, what lets root read files
-// that nobody may.
+// that no user may read.
 func withoutOverride(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -104,12 +104,12 @@ type builder struct {
 // device is what is known of one.
 type device struct {
 	Device
-	known bool    // its state
-	in    []place // where it is sampled
+	known bool       // its state
+	in    []position // where it is sampled
 }
 
-// place is a device of a source.
-type place struct {
+// position is a device of a source.
+type position struct {
 	*sampled
 	device int
 }
@@ -146,7 +146,7 @@ func (b *builder) addSource(source *view.Source) {
 	}
 	for i := range source.Devices {
 		d := b.device(source.Collector, &source.Devices[i])
-		d.in = append(d.in, place{s, i})
+		d.in = append(d.in, position{s, i})
 	}
 }
 
@@ -198,7 +198,7 @@ func (d *device) report(b *builder) Device {
 
 // has reports whether a source has a column of a reading.
 func (d *device) has(id field.ID) bool {
-	return slices.ContainsFunc(d.in, func(p place) bool { return len(p.columns[key{p.device, id}]) > 0 })
+	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.columns[key{p.device, id}]) > 0 })
 }
 
 // fill adds the values of a field, or why there are none.
@@ -227,7 +227,7 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 }
 
 // read adds the values of columns.
-func (p *place) read(f *Field, columns []int) {
+func (p *position) read(f *Field, columns []int) {
 	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
 	for _, c := range columns {
 		if v := p.row.Cells[c]; !math.IsNaN(v) {
@@ -272,7 +272,7 @@ func (d *device) fillLabel(f *Field) {
 }
 
 // lacking is why the source that serves a device has no column of a reading.
-func (d *device) lacking(p *place, reading *field.Descriptor) collector.Explanation {
+func (d *device) lacking(p *position, reading *field.Descriptor) collector.Explanation {
 	if i, known := p.absent[key{p.device, reading.ID}]; known && int(i) < len(p.Explanations) {
 		return p.Explanations[i]
 	}
@@ -312,7 +312,7 @@ func (d *device) state() collector.Explanation {
 }
 
 // fresh reports whether a device's newest row belongs on a page.
-func (p place) fresh(o Options) bool {
+func (p position) fresh(o Options) bool {
 	if !p.any || p.row.Stamps[p.device] == 0 {
 		return false
 	}
