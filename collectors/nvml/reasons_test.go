@@ -36,7 +36,7 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // of a test
+	defer c.Close()
 	s := sources[0]
 	f := func(name, want string) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestReasonsOfGPM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close() //nolint:errcheck // of a test
+		defer c.Close()
 		for i, want := range want {
 			if i == 1 {
 				n.Return(0, "nvmlGpmSampleGet", "NO_PERMISSION")

@@ -64,9 +64,9 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 	for _, s := range v.Sources {
 		b.addSource(s)
 	}
-	for i := range all {
-		for j := range all[i].Devices {
-			b.addStatus(all[i].Name, &all[i].Devices[j])
+	for _, c := range all {
+		for i := range c.Devices {
+			b.addStatus(c.Name, &c.Devices[i])
 		}
 	}
 	var out Report
