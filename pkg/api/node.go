@@ -8,6 +8,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -75,7 +76,6 @@ func (a *API) node() *node {
 	return n
 }
 
-// devices makes the answer of /api/v1/devices.
 // Devices is the answer of /api/v1/devices.
 func (a *API) Devices() *Devices {
 	n := a.node()
@@ -126,7 +126,6 @@ func (a *API) health() *Health {
 	n := a.node()
 	out := &Health{Time: timeOf(n.now), Reasons: a.o.NotReady(), Devices: []DeviceHealth{}}
 	out.Ready = len(out.Reasons) == 0
-	rows := newRows()
 	worst := -1
 	for i := range n.devices {
 		d := &n.devices[i]
@@ -134,7 +133,7 @@ func (a *API) health() *Health {
 			continue
 		}
 		h := DeviceHealth{ID: d.Device.ID, GPU: d.Device.GPU}
-		level, reason := a.verdict(d, rows)
+		level, reason := verdict(d)
 		h.State, h.Reason = verdicts[level], reason
 		if since, seen := a.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
 			h.Since = known(since)
@@ -167,7 +166,7 @@ const (
 
 // verdict judges by the device's state, and by those readings of the list that say something
 // of its health.
-func (a *API) verdict(d *device, rows *rows) (level int, reason string) {
+func verdict(d *device) (level int, reason string) {
 	text := cmp.Or(d.Reason, string(d.Cause))
 	switch d.State {
 	case session.Lost, session.Absent:
@@ -178,8 +177,8 @@ func (a *API) verdict(d *device, rows *rows) (level int, reason string) {
 	if d.source == nil {
 		return unknownHealth, "no values yet"
 	}
-	row := rows.of(d.source)
-	if row == nil {
+	var row ring.Row
+	if !d.source.Ring.Latest(&row) || len(row.Cells) != len(d.source.Columns) {
 		return unknownHealth, "no values yet"
 	}
 	note := func(l int, text string) {
