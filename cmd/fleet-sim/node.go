@@ -64,7 +64,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		page.Self = n.self
 	}
 	n.renderer = exposition.New(n.sampler.Board(), page)
-	n.handler = server.New(n.renderer, server.Options{Version: "simulated", Registerer: registry, Status: n.status}).Handler()
+	n.handler = server.New(n.renderer, server.Options{Registerer: registry, Status: n.status}).Handler()
 	return n, nil
 }
 

@@ -296,7 +296,7 @@ func TestBrowserLost(t *testing.T) {
 	p.Wait(`document.getElementById('summary').innerText.includes('GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST')`)
 	p.Wait(`document.getElementById('events').innerText.includes('XID 79: GPU has fallen off the bus')`)
 	p.Wait(`document.title.startsWith('▲ 1')`)
-	// Its readings become unknown, not 0, and the others go on.
+	// Its readings become unknown, not 0, and the others continue.
 	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.util dd').innerText === '–'`)
 	var rows float64
 	p.Eval("warpgauge.model.rows", &rows)
