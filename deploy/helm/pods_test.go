@@ -66,14 +66,14 @@ func TestPods(t *testing.T) {
 			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
 		}},
 		{"dra", "nvidia", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"amd-partitions", "amd", pod{
 			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
 		}},
 		{"dra", "amd", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"slurm", "nvidia", pod{
@@ -83,6 +83,10 @@ func TestPods(t *testing.T) {
 		{"rootless", "nvidia", pod{User: 65532}},
 		{"rootless", "amd", pod{User: 65532, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv"}}},
 		{"gpu-operator", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
+		{"gpu-operator-dra", "nvidia", pod{
+			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "ResourceClaimTemplate"}, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true,
+			Host: []string{kubelet, "claim gpus"}, Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
+		}},
 		{"profiling", "nvidia", pod{
 			Host: []string{kubelet, "SYS_ADMIN"},
 			Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
@@ -186,6 +190,9 @@ func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
 		for _, added := range c.SecurityContext.Capabilities.Add {
 			out = append(out, string(added))
 		}
+	}
+	for _, claim := range c.Resources.Claims {
+		out = append(out, "claim "+claim.Name)
 	}
 	slices.Sort(out)
 	return out
