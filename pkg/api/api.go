@@ -56,6 +56,9 @@ type Options struct {
 	// if nobody is to be named.
 	Users     func(*collector.Device) []User
 	Processes func(*collector.Device) []Process
+	// Viewed is called when somebody views processes, about once a second as long as somebody
+	// does.
+	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
@@ -77,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Users == nil {
 		o.Users = func(*collector.Device) []User { return nil }
+	}
+	if o.Viewed == nil {
+		o.Viewed = func() {}
 	}
 	if o.Processes == nil {
 		o.Processes = func(*collector.Device) []Process { return nil }
@@ -137,7 +143,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
-	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
+	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })

@@ -474,6 +474,7 @@ func (t *streamTap) append(to []byte, row *ring.Row) []byte {
 
 // compare appends an event for each device that has changed, times apart.
 func (f *feed) compare(to []byte, n *node) []byte {
+	f.api.o.Viewed()
 	first := f.compared.IsZero()
 	f.compared = n.now
 	if len(f.devices) > 2*len(n.devices) {
