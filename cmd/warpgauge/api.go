@@ -47,7 +47,11 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 		}
 	}
 	var out *api.API
-	if rec := &cfg.Recorder; rec.Directory != "" {
+	switch rec := &cfg.Recorder; {
+	case rec.Directory == "":
+	case p.history == nil:
+		log.Warn("nothing is recorded, because there is no history", zap.String("directory", rec.Directory))
+	default:
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: a.build.version,

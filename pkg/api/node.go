@@ -79,7 +79,8 @@ func (a *API) node() *node {
 // Devices is the answer of /api/v1/devices.
 func (a *API) Devices() *Devices {
 	n := a.node()
-	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Recording: a.o.Recording, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Recording: a.o.Recording,
+		History: a.o.History != nil, Recorder: a.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
 		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})

@@ -16,6 +16,8 @@ type Devices struct {
 	Version    string      `json:"version"`
 	Simulated  bool        `json:"simulated"`           // of any device
 	Recording  string      `json:"recording,omitempty"` // name of the recording that is replayed; Time is in it
+	History    bool        `json:"history"`             // /api/v1/samples has some
+	Recorder   bool        `json:"recorder"`            // /api/v1/recordings is answered
 	Collectors []Collector `json:"collectors"`
 	Devices    []Device    `json:"devices"`
 }
