@@ -74,10 +74,10 @@ func (o *owners) named(d *collector.Device) (out []api.User) {
 	return out
 }
 
-// viewTimeout is how long processes are read after somebody has last viewed them.
+// viewTimeout is how long processes are read after a client has last asked for them.
 const viewTimeout = time.Minute
 
-// viewedProcesses are the processes on devices, which are read while somebody views them.
+// viewedProcesses are the processes on devices, which are read while clients ask for them.
 type viewedProcesses struct {
 	owners *owners // nil if pods are not known
 	list   *owner.Listing

@@ -56,8 +56,8 @@ func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
 	return out
 }
 
-// TestProcessesAreReadForViewers: nothing reads them until somebody asks, and again a minute
-// after somebody has asked for the last time.
+// TestProcessesAreReadForViewers: nothing reads them until a client asks, and not any more a minute
+// after the last one has.
 func TestProcessesAreReadForViewers(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "processes: [{device: 2, pid: 2, memory: 5}]\n")
 	synctest.Test(t, func(t *testing.T) {

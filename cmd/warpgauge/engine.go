@@ -32,7 +32,7 @@ type engine struct {
 
 // processReader reads the processes on a collector's devices. It is released and
 // resumed with that collector, and is none itself to users: its devices are the
-// collector's. Unless values of pods are made of it, it is on standby while nobody views
+// collector's. Unless values of pods are made of it, it is on standby while no client views
 // the processes.
 type processReader struct {
 	*supervisor.Supervisor

@@ -53,11 +53,11 @@ type Options struct {
 	// Counts are the series that the exporter counts from what happens.
 	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
-	// if nobody is to be named.
+	// if names are to be left out.
 	Users     func(*collector.Device) []User
 	Processes func(*collector.Device) []Process
-	// Viewed is called when somebody views processes, about once a second as long as somebody
-	// does.
+	// Viewed is called when a client asks for processes, about once a second as long as there
+	// is a stream.
 	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log

@@ -141,7 +141,7 @@ type locations struct {
 type located struct {
 	start     uint64 // ticks; with the number it identifies the process
 	location  location
-	name      string    // of the command; empty until somebody asks
+	name      string    // of the command; empty until it is asked for
 	confirmed int64     // Unix ns: it was alive then
 	read      time.Time // when location was read
 	round     uint64    // last one that asked for it
