@@ -93,6 +93,7 @@ func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) erro
 			if err := rc.Flush(); err != nil {
 				return nil //nolint:nilerr // as above
 			}
+			_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
 		}
 	}
 }
