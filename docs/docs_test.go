@@ -118,7 +118,8 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, "tolerance": true, // warpgauge docs, compare
+	"output": true, "tolerance": true, // compare
+	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
