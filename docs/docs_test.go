@@ -120,6 +120,8 @@ func TestFlags(t *testing.T) {
 var othersFlags = map[string]bool{
 	"output": true, "tolerance": true, // compare
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
+	"urls-file": true, "once": true, "interval": true, // top
+	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

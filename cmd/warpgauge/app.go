@@ -82,7 +82,7 @@ func (a *app) root() *cli.Command {
 		OnUsageError:          usageError,
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), replayCommand(a), exportCommand(a),
 			versionCommand(a), manCommand(a), childCommand(a),
 		},
 	}
@@ -198,9 +198,4 @@ func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
 		quiet.Log.Level = zapcore.ErrorLevel
 	}
 	return newLogger(&quiet, a.log)
-}
-
-// printf writes to standard output. The only error is that of a closed pipe.
-func (a *app) printf(format string, args ...any) {
-	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
 }
