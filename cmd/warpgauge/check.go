@@ -91,7 +91,7 @@ func (a *app) supplied(ctx context.Context, cfg *config.Config, list field.List,
 		if r.Waits() {
 			wctx, stop := context.WithTimeout(ctx, timeout)
 			defer stop()
-			all = await(wctx, e, sampledAfter(time.Now()))
+			all = await(wctx, e, e.sampledAgain())
 			r = report(all)
 		}
 		return f(all, r)
