@@ -143,7 +143,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 // docsConfig has a source of owners that works without a kubelet.
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
-	cfg.HPCJobDir = jobs
+	cfg.HPCJobDir, cfg.AbsentFields = jobs, true
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
 	return cfg
 }

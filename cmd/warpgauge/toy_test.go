@@ -64,6 +64,9 @@ func (c *toy) Open(ctx context.Context, fields field.List) (out []collector.Sour
 				s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
 			}
 		}
+		s.Complete(s.devices, s.columns, fields.Readings(), func(int, *field.Descriptor) collector.Explanation {
+			return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "toys have a temperature only"}
+		})
 		out = append(out, s)
 	}
 	return out, nil
@@ -76,6 +79,7 @@ type toySource struct {
 	index   int
 	devices []collector.Device
 	columns []collector.Column
+	collector.Absences
 }
 
 func (s *toySource) Devices() []collector.Device { return s.devices }

@@ -15,7 +15,7 @@ const MaxSeries = 4096
 
 var (
 	descAbsent = prometheus.NewDesc("warpgauge_field_absent",
-		"1 for each field of the list that a device has no value of, and why. Links and cores are left out.", []string{"device", "field", "reason"}, nil)
+		"1 for each field of the list that a device has no value of, and why. Links and cores are left out. Only with --absent-fields.", []string{"device", "field", "reason"}, nil)
 	descLeftOut = prometheus.NewDesc("warpgauge_field_absent_left_out",
 		"Series of warpgauge_field_absent beyond 4096, which are not shown.", nil, nil)
 )

@@ -26,7 +26,7 @@ func TestMetric(t *testing.T) {
 		View: func() *view.View { return &view.View{Sources: []*view.Source{s}} }, Status: func() []session.CollectorStatus { return nil }, StaleAfter: time.Minute,
 	}
 	err := testutil.CollectAndCompare(m, strings.NewReader(`
-# HELP warpgauge_field_absent 1 for each field of the list that a device has no value of, and why. Links and cores are left out.
+# HELP warpgauge_field_absent 1 for each field of the list that a device has no value of, and why. Links and cores are left out. Only with --absent-fields.
 # TYPE warpgauge_field_absent gauge
 warpgauge_field_absent{device="GPU-a",field="DCGM_FI_DEV_FAN_SPEED",reason="unsupported"} 1
 warpgauge_field_absent{device="GPU-a",field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1

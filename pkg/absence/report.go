@@ -5,6 +5,7 @@
 package absence
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -60,25 +61,24 @@ type Options struct {
 
 // Of makes the Report of a View, the states of all collectors, and the list that is wanted.
 func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options) Report {
-	b := &builder{o: o, list: list, at: map[string]int{}, asked: make([]bool, len(list.Fields))}
+	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
 	for _, s := range v.Sources {
 		b.addSource(s)
 	}
-	for i := range all {
-		for j := range all[i].Devices {
-			b.addStatus(all[i].Name, &all[i].Devices[j])
+	for _, c := range all {
+		for i := range c.Devices {
+			b.addStatus(c.Name, &c.Devices[i])
 		}
 	}
 	var out Report
 	for i := range b.devices {
-		d := b.devices[i].report(b)
-		if o.Want == nil || o.Want(&d.Device) {
-			out.Devices = append(out.Devices, d)
+		if d := &b.devices[i]; o.Want == nil || o.Want(&d.DeviceStatus.Device) {
+			out.Devices = append(out.Devices, d.report(b))
 		}
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		if b.asked[i] || f.Type == field.Label {
+		if f.Type == field.Label || b.asked(readingOf(f)) {
 			continue
 		}
 		l := f.Desc.Level
@@ -98,18 +98,37 @@ type builder struct {
 	list    field.List
 	devices []device
 	at      map[string]int // index into devices, by ID
-	asked   []bool         // by field: a device is asked for it
+	levels  map[field.Level]bool
+	foreign map[field.ID]bool // a device has a column of it that such devices are not asked for
+}
+
+// readingOf is the reading that a field shows or is computed from.
+func readingOf(f *field.Field) *field.Descriptor {
+	if in, computed := field.Input(f.Desc); computed {
+		return in
+	}
+	return f.Desc
+}
+
+// asked reports whether a device of the node is asked for a reading.
+func (b *builder) asked(d *field.Descriptor) bool {
+	for l := range b.levels {
+		if d.AskedOf(l) {
+			return true
+		}
+	}
+	return b.foreign[d.ID]
 }
 
 // device is what is known of one.
 type device struct {
 	Device
-	known bool    // its state
-	in    []place // where it is sampled
+	known bool       // its state
+	in    []position // where it is sampled
 }
 
-// place is a device of a source.
-type place struct {
+// position is a device of a source.
+type position struct {
 	*sampled
 	device int
 }
@@ -118,36 +137,58 @@ type place struct {
 type sampled struct {
 	*view.Source
 	row     ring.Row
-	any     bool // there is one
-	columns map[key][]int
-	absent  map[key]uint16
-	listed  map[field.ID]bool
-}
-
-type key struct {
-	device int
-	field  field.ID
+	any     bool  // there is one
+	columns []int // those of readings themselves, by device and field
+	absent  []collector.Absence
 }
 
 func (b *builder) addSource(source *view.Source) {
-	s := &sampled{Source: source, columns: map[key][]int{}, absent: map[key]uint16{}, listed: map[field.ID]bool{}}
+	s := &sampled{Source: source, absent: slices.Clone(source.Absent)}
 	s.any = source.Ring.Latest(&s.row)
 	for i, c := range source.Columns {
-		if c.Buffer == 0 {
-			k := key{c.Device, c.Field}
-			s.columns[k] = append(s.columns[k], i)
+		if c.Buffer > 0 {
+			continue
+		}
+		s.columns = append(s.columns, i)
+		if d, known := field.ByID(c.Field); known && !d.AskedOf(source.Devices[c.Device].Level) {
+			b.foreign[c.Field] = true
 		}
 	}
-	for _, a := range source.Absent {
-		s.absent[key{a.Device, a.Field}] = a.Explanation
-	}
-	for _, r := range source.Fields.Readings() {
-		s.listed[r.Desc.ID] = true
-	}
+	slices.SortStableFunc(s.columns, func(x, y int) int {
+		c, d := &source.Columns[x], &source.Columns[y]
+		return cmp.Or(cmp.Compare(c.Device, d.Device), cmp.Compare(c.Field, d.Field))
+	})
+	slices.SortFunc(s.absent, func(x, y collector.Absence) int {
+		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.Field, y.Field))
+	})
 	for i := range source.Devices {
 		d := b.device(source.Collector, &source.Devices[i])
-		d.in = append(d.in, place{s, i})
+		d.in = append(d.in, position{s, i})
 	}
+}
+
+// of returns the columns of a reading.
+func (p *position) of(id field.ID) []int {
+	first, found := slices.BinarySearchFunc(p.columns, id, func(i int, id field.ID) int {
+		c := &p.Columns[i]
+		return cmp.Or(cmp.Compare(c.Device, p.device), cmp.Compare(c.Field, id))
+	})
+	n := first
+	for found && n < len(p.columns) && p.Columns[p.columns[n]].Device == p.device && p.Columns[p.columns[n]].Field == id {
+		n++
+	}
+	return p.columns[first:n]
+}
+
+// explanation is why there is no column of a reading, if the source says it.
+func (p *position) explanation(id field.ID) (e collector.Explanation, known bool) {
+	i, known := slices.BinarySearchFunc(p.absent, id, func(a collector.Absence, id field.ID) int {
+		return cmp.Or(cmp.Compare(a.Device, p.device), cmp.Compare(a.Field, id))
+	})
+	if !known || int(p.absent[i].Explanation) >= len(p.Explanations) {
+		return e, false
+	}
+	return p.Explanations[p.absent[i].Explanation], true
 }
 
 func (b *builder) addStatus(name string, st *session.DeviceStatus) {
@@ -160,7 +201,7 @@ func (b *builder) device(name string, d *collector.Device) *device {
 	i, known := b.at[d.ID]
 	if !known {
 		i = len(b.devices)
-		b.at[d.ID] = i
+		b.at[d.ID], b.levels[d.Level] = i, true
 		b.devices = append(b.devices, device{Device: Device{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
 	}
 	return &b.devices[i]
@@ -182,14 +223,11 @@ func (d *device) report(b *builder) Device {
 	}
 	for i := range b.list.Fields {
 		f := Field{Field: &b.list.Fields[i]}
-		reading := f.Desc
-		if in, ok := field.Input(f.Desc); ok {
-			reading, f.Counted = in, true
-		}
-		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !d.has(reading.ID) {
+		reading := readingOf(f.Field)
+		f.Counted = reading != f.Desc
+		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !(b.foreign[reading.ID] && d.has(reading.ID)) {
 			continue
 		}
-		b.asked[i] = true
 		d.fill(&f, reading, serving)
 		out.Fields = append(out.Fields, f)
 	}
@@ -198,7 +236,7 @@ func (d *device) report(b *builder) Device {
 
 // has reports whether a source has a column of a reading.
 func (d *device) has(id field.ID) bool {
-	return slices.ContainsFunc(d.in, func(p place) bool { return len(p.columns[key{p.device, id}]) > 0 })
+	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.of(id)) > 0 })
 }
 
 // fill adds the values of a field, or why there are none.
@@ -212,7 +250,7 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 		return
 	}
 	p := &d.in[serving]
-	columns := p.columns[key{p.device, reading.ID}]
+	columns := p.of(reading.ID)
 	if len(columns) == 0 {
 		f.Counted, f.Absent = false, d.lacking(p, reading)
 		return
@@ -227,7 +265,7 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 }
 
 // read adds the values of columns.
-func (p *place) read(f *Field, columns []int) {
+func (p *position) read(f *Field, columns []int) {
 	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
 	for _, c := range columns {
 		if v := p.row.Cells[c]; !math.IsNaN(v) {
@@ -242,16 +280,15 @@ func (d *device) fillStale(f *Field, reading *field.Descriptor) {
 	f.Counted = false
 	for i := range d.in {
 		p := &d.in[i]
-		k := key{p.device, reading.ID}
 		if reading.ID == field.XIDErrors && p.any {
-			p.read(f, p.columns[k])
+			p.read(f, p.of(reading.ID))
 			f.Values = slices.DeleteFunc(f.Values, func(v Value) bool { return v.Value == 0 })
 		}
 		if len(f.Values) > 0 {
 			return
 		}
-		if at, known := p.absent[k]; known && int(at) < len(p.Explanations) {
-			f.Absent = p.Explanations[at]
+		if e, known := p.explanation(reading.ID); known {
+			f.Absent = e
 			return
 		}
 	}
@@ -272,19 +309,19 @@ func (d *device) fillLabel(f *Field) {
 }
 
 // lacking is why the source that serves a device has no column of a reading.
-func (d *device) lacking(p *place, reading *field.Descriptor) collector.Explanation {
-	if i, known := p.absent[key{p.device, reading.ID}]; known && int(i) < len(p.Explanations) {
-		return p.Explanations[i]
+func (d *device) lacking(p *position, reading *field.Descriptor) collector.Explanation {
+	if e, known := p.explanation(reading.ID); known {
+		return e
 	}
 	for i := range d.in {
-		if other := &d.in[i]; len(other.columns[key{other.device, reading.ID}]) > 0 {
+		if other := &d.in[i]; len(other.of(reading.ID)) > 0 {
 			return collector.Explanation{
 				Reason: collector.ReasonOtherCollector,
 				Detail: fmt.Sprintf("the collector %s has it, and %s serves the device", other.Collector, p.Collector),
 			}
 		}
 	}
-	if !p.listed[reading.ID] {
+	if !slices.ContainsFunc(p.Fields.Readings(), func(r field.Reading) bool { return r.Desc.ID == reading.ID }) {
 		return collector.Explanation{Reason: collector.ReasonNotListed, Detail: "the collector " + p.Collector + " still serves a list without it"}
 	}
 	return collector.Explanation{Reason: collector.ReasonUnknown, Detail: "the collector " + p.Collector + " does not say why"}
@@ -312,7 +349,7 @@ func (d *device) state() collector.Explanation {
 }
 
 // fresh reports whether a device's newest row belongs on a page.
-func (p place) fresh(o Options) bool {
+func (p position) fresh(o Options) bool {
 	if !p.any || p.row.Stamps[p.device] == 0 {
 		return false
 	}

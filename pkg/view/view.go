@@ -8,6 +8,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,7 @@ func (s *Source) Why(column int, v float64) collector.Explanation {
 	case b.Implausible && known:
 		return collector.Explanation{
 			Reason: collector.ReasonImplausible,
-			Detail: fmt.Sprintf("the library says %g, which is outside of %g to %g %s", b.Value, d.Min, d.Max, d.Unit),
+			Detail: strings.TrimSpace(fmt.Sprintf("the library says %g, which is outside of %g to %g %s", b.Value, d.Min, d.Max, d.Unit)),
 		}
 	case b.NotSampled:
 		return collector.Explanation{Reason: collector.ReasonNotDue, Detail: "not read yet"}

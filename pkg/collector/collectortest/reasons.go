@@ -3,6 +3,7 @@ package collectortest
 import (
 	"fmt"
 	"math"
+	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,4 +89,36 @@ func checkBlanks(tb *subtest) {
 			}
 		}
 	}
+}
+
+// ReasonOf says in words why a field of a device has no value in a row; "" if it has one.
+func ReasonOf(tb testing.TB, s collector.Source, row []float64, device int, name string) string {
+	tb.Helper()
+	d, _, ok := field.ByName(name)
+	e, explains := s.(collector.Explainer)
+	if !ok || !explains {
+		tb.Fatalf("no field %q, or no collector.Explainer", name)
+	}
+	why := func(i int) string {
+		return string(e.Explanations()[i].Reason) + ": " + e.Explanations()[i].Detail
+	}
+	for i, c := range s.Columns() {
+		if c.Device != device || c.Field != d.ID || c.Buffer > 0 {
+			continue
+		}
+		switch b := collector.BlankOf(row[i]); {
+		case !math.IsNaN(row[i]):
+			return ""
+		case b.Explanation >= 0:
+			return why(b.Explanation)
+		}
+		return "blank"
+	}
+	for _, a := range e.Absent() {
+		if a.Device == device && a.Field == d.ID {
+			return why(int(a.Explanation))
+		}
+	}
+	tb.Errorf("device %d has neither a column of %s nor a reason", device, name)
+	return ""
 }
