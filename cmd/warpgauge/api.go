@@ -6,6 +6,7 @@ import (
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/recorder"
 )
@@ -20,6 +21,7 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
 		List:       func() api.List { return r.service.Load().List },
 		Fields:     func() field.List { return r.service.Load().fields },
+		Counts:     func() []exposition.Count { return p.renderer.Counts() },
 		Interval:   sessionOptions(cfg, "", log).IntervalOf,
 		Events:     p.events,
 		StaleAfter: cfg.EffectiveStaleAfter(),
@@ -32,7 +34,11 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 		o.Users = p.owners.named
 	}
 	var out *api.API
-	if rec := &cfg.Recorder; rec.Directory != "" {
+	switch rec := &cfg.Recorder; {
+	case rec.Directory == "":
+	case p.history == nil:
+		log.Warn("nothing is recorded, because there is no history", zap.String("directory", rec.Directory))
+	default:
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: a.build.version,

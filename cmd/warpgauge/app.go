@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -82,7 +83,7 @@ func (a *app) root() *cli.Command {
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), replayCommand(a), exportCommand(a),
-			versionCommand(a), childCommand(a),
+			versionCommand(a), manCommand(a), childCommand(a),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
@@ -125,6 +126,9 @@ func didYouMean(word string, candidates []string) string {
 
 // usageError keeps the library from printing the whole help after a slip.
 func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+	if m := badValue.FindStringSubmatch(err.Error()); m != nil {
+		return badFlag(cmd, m[2], m[1], m[3])
+	}
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
 		return err
@@ -135,6 +139,32 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	}
 	name = "--" + strings.TrimLeft(name, "-")
 	return fmt.Errorf("unknown flag %s%s; see warpgauge --help", name, didYouMean(name, names))
+}
+
+// badValue is what the library says of a value: the value, the flag, and the error.
+var badValue = regexp.MustCompile(`(?s)^invalid value (".*?") for flag -+([^:]+): (.*)$`)
+
+// badFlag says what is wrong with a value. Our flags say that themselves.
+func badFlag(cmd *cli.Command, name, value, why string) error {
+	for _, f := range slices.Concat(cmd.Flags, cmd.Root().Flags) {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		switch f.(type) {
+		case *config.Flag:
+			return errors.New(why)
+		case *cli.DurationFlag:
+			why = "write a duration with its unit, such as 10s"
+		case *cli.IntFlag:
+			why = "write a whole number"
+		case *cli.FloatFlag:
+			why = "write a number"
+		case *cli.BoolFlag:
+			why = "write true or false"
+		}
+		break
+	}
+	return fmt.Errorf("%s is %s: %s", config.Dashed(name), value, why)
 }
 
 // config returns the validated configuration.
@@ -168,4 +198,9 @@ func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
 		quiet.Log.Level = zapcore.ErrorLevel
 	}
 	return newLogger(&quiet, a.log)
+}
+
+// printf writes to standard output. The only error is that of a closed pipe.
+func (a *app) printf(format string, args ...any) {
+	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
 }

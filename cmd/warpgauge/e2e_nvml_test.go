@@ -237,13 +237,15 @@ DCGM_EXP_P2P_STATUS, gauge, Peers.
 
 // testNVMLLost: a GPU falls off the bus with XID 79 and comes back.
 func testNVMLLost(t *testing.T, n *nvmlNode) {
-	n.start(t, nvmltest.Config{}, "--stale-after=500ms", "-f", file(t, "counters.csv", nvmlXIDsCSV))
+	n.start(t, nvmltest.Config{}, "--stale-after=500ms", "-f", file(t, "counters.csv", nvmlXIDsCSV+
+		"DCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\nDCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL, counter, CRC errors.\n"))
 	n.page(t, "8 GPUs", gpus(allGPUs...))
 	n.Lose(5)
 	n.page(t, "the lost GPU off the page, with its reason and the XID", func(p page) error {
 		return errors.Join(gpus("0", "1", "2", "3", "4", "6", "7")(p),
 			p.want(1, "warpgauge_device_state", "gpu", "5", "state", "lost"))
 	})
+	n.wantWarnings(t, "XID", "device is not up")
 	n.Restore(5)
 	p := n.page(t, "the GPU back, and its XID", func(p page) error {
 		return errors.Join(gpus(allGPUs...)(p),
@@ -291,6 +293,23 @@ func testNVMLReasons(t *testing.T, n *nvmlNode) {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("devices of the lost GPU: %v, want %q in\n%s", err, want, out)
 		}
+	}
+}
+
+// wantWarnings wants these warnings in the log, in any order, and no others: what happens
+// to a GPU is one line, not one more for each of its links and fields.
+func (n *nvmlNode) wantWarnings(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(n.Output()) {
+		if _, text, warns := strings.Cut(line, " WARN "); warns {
+			message, _, _ := strings.Cut(text, " {")
+			got = append(got, message)
+		}
+	}
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("the log warns of %q, want %q", got, want)
 	}
 }
 

@@ -18,6 +18,9 @@ Usage:
 Commands:
 `
 
+// completionUsage is of a command of urfave/cli's.
+const completionUsage = "Print a completion script: bash, zsh, fish or pwsh"
+
 // rootHelp is the help text of the program. It is printed as it is: it holds
 // nothing that a template would replace.
 func rootHelp(root *cli.Command, flags *config.Set) string {
@@ -28,7 +31,7 @@ func rootHelp(root *cli.Command, flags *config.Set) string {
 			fmt.Fprintf(&b, "  %-10s %s\n", c.Name, c.Usage)
 		}
 	}
-	fmt.Fprintf(&b, "  %-10s %s\n", "completion", "Print a completion script: bash, zsh, fish or pwsh") // urfave/cli's
+	fmt.Fprintf(&b, "  %-10s %s\n", "completion", completionUsage)
 	b.WriteString("\nA flag beats its environment variable ($NAME), which beats the default.\n\n")
 	b.WriteString(flags.Help())
 	return b.String()
@@ -53,12 +56,17 @@ func commandHelp(c *cli.Command) string {
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&b, "  --%-18s %s", f.Names()[0], d.GetUsage())
-		if v := d.GetValue(); v != "" && d.TakesValue() {
-			b.WriteString(" Default: " + v + ".")
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "  --%-18s %s\n", f.Names()[0], flagText(d))
 	}
 	b.WriteString("\nAll flags of warpgauge --help work as well.\n")
 	return b.String()
+}
+
+// flagText is what a flag of a command does, with its default.
+func flagText(f cli.DocGenerationFlag) string {
+	text := f.GetUsage()
+	if v := strings.Trim(f.GetValue(), `"`); v != "" && f.TakesValue() {
+		text += " Default: " + v + "."
+	}
+	return text
 }

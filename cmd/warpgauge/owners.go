@@ -111,9 +111,16 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	if k.PodLabels {
 		options.KeepLabel = k.KeepLabel
 	}
+	if k.DRA {
+		options.Allocations = table.Allocations
+	}
 	s := kube.NewAPIServer(options)
 	table.Metadata = s.Snapshot
-	o.add(client{name: "pod metadata", run: s.Run}, s.Health...)
+	c := client{name: "pod metadata", run: s.Run}
+	if k.DRA {
+		c.complete = func() bool { return !s.Snapshot().ClaimsTime.IsZero() }
+	}
+	o.add(c, s.Health...)
 }
 
 // addRuntime asks the container runtime for the names of containers.

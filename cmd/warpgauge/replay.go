@@ -144,11 +144,6 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	}, func() float64 { return float64(p.now().UnixMilli()) / 1000 }))
 	p.self = selfmetrics.New(registry, selfmetrics.Options{Logger: zap.NewNop()})
 
-	h := history.New(history.Options{Board: new(view.Board), MaxBytes: math.MaxInt64})
-	for i := range r.Series {
-		s := &r.Series[i]
-		h.Load(s.Series, s.Samples())
-	}
 	log := api.NewLog(p.now)
 	for _, e := range r.Events {
 		log.Add(e)
@@ -159,9 +154,19 @@ func newReplay(r *recorder.Recording, version string) *replay {
 		List: p.list, Fields: func() field.List { return r.Fields[0] },
 		Users:     func(d *collector.Device) []api.User { return p.users.of[d.ID].Users },
 		Processes: func(d *collector.Device) []api.Process { return p.users.of[d.ID].Processes },
-		Events:    log, History: h, HistoryAge: r.Until.Sub(r.From), Now: p.now,
+		Events:    log, History: newHistory(r), HistoryAge: r.Until.Sub(r.From), Now: p.now,
 	})
 	return p
+}
+
+// newHistory returns the history that a recording is.
+func newHistory(r *recorder.Recording) *history.History {
+	h := history.New(history.Options{Board: new(view.Board), MaxBytes: math.MaxInt64})
+	for i := range r.Series {
+		s := &r.Series[i]
+		h.Load(s.Series, s.Samples())
+	}
+	return h
 }
 
 func (p *replay) list() api.List {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/pkg/config"
 )
 
 func TestHelpText(t *testing.T) {
@@ -72,6 +73,11 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"chek"}, texts: []string{`unknown command "chek" (did you mean check?)`}},
 		{args: []string{"-k", "true"}, texts: []string{`unexpected argument "true": write --flag=true`}},
 		{args: []string{"-c"}, texts: []string{"flag needs an argument: -c"}},
+		{args: []string{"-c", "1s"}, texts: []string{"warpgauge: -c, --collect-interval is \"1s\": write a whole number of milliseconds"}},
+		{args: []string{"devices", "--timeout=x"}, texts: []string{"warpgauge: --timeout is \"x\": write a duration with its unit, such as 10s"}},
+		{args: []string{"once", "--samples=x"}, texts: []string{"warpgauge: --samples is \"x\": write a whole number"}},
+		{args: []string{"devices", "--all=x"}, texts: []string{"warpgauge: --all is \"x\": write true or false"}},
+		{args: []string{"check", tempFile(t, "tabs.csv", "DCGM_FI_DEV_GPU_TEMP\tgauge\tt\n")}, texts: []string{"1 cell instead of field, type, help: write commas between them, not tabs"}},
 		{args: []string{"-c", "5"}, texts: []string{"--collect-interval is 5ms"}},
 		{args: []string{"-c", "5", "-a", "x"}, texts: []string{"configuration:\n", "\n  --collect-interval", "\n  --address"}},
 		{env: environment{"DCGM_EXPORTER_INTERVAL": "1s"}, texts: []string{"DCGM_EXPORTER_INTERVAL", "milliseconds"}},
@@ -89,7 +95,7 @@ func TestBadUsage(t *testing.T) {
 	} {
 		o := execute(t, c.env, c.args...)
 		o.want(t, 1, c.texts...)
-		if !strings.Contains(o.err, "warpgauge: ") || strings.Contains(o.out, "Usage:") {
+		if !strings.Contains(o.err, "warpgauge: ") && c.args[0] != "check" || strings.Contains(o.out, "Usage:") {
 			t.Errorf("%q: a slip must be told on standard error, without the whole help\noutput: %s\nerrors: %s", c.args, o.out, o.err)
 		}
 	}
@@ -231,4 +237,23 @@ func TestSimulationIsNeverOnByItself(t *testing.T) {
 	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
 		t.Error("the default profile is not in the table of profiles")
 	}
+}
+
+// The manual page has every command and flag, and nothing that troff would take for a request.
+func TestManual(t *testing.T) {
+	o := execute(t, nil, "man")
+	o.want(t, 0, ".TH WARPGAUGE 1", ".SS fields [PATTERN...]", `\fB\-f, \-\-collectors=\fIFILE\fP\fP`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
+	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP"}
+	for line := range strings.Lines(o.out) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word) {
+			t.Errorf("troff would take this for a request: %q", line)
+		}
+	}
+	for _, f := range config.NewSet(environment{}.lookup).Flags() {
+		if name := strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`); !strings.Contains(o.out, name) {
+			t.Errorf("the manual page lacks %s", name)
+		}
+	}
+	execute(t, nil, "man", "x").want(t, 1, `unexpected argument "x"`)
 }

@@ -38,12 +38,14 @@ func native(histogram string) string {
 	return `sum(rate(` + histogram + sel + `[$__rate_interval]))`
 }
 
+// buckets is a histogram for a heatmap. Under the names of DCGM 4.7 a gauge can have the
+// name of a native one: it has no count.
 func buckets(histogram string) string {
-	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram)
+	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or (` + native(histogram) + ` and histogram_count(` + native(histogram) + `) > 0)`
 }
 
 func quantile(q, histogram string) string {
-	return `histogram_quantile(` + q + `, ` + buckets(histogram) + `)`
+	return `histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram) + `)`
 }
 
 func mean(histogram string) string {

@@ -66,14 +66,14 @@ func TestPods(t *testing.T) {
 			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
 		}},
 		{"dra", "nvidia", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"amd-partitions", "amd", pod{
 			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
 		}},
 		{"dra", "amd", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch"}, Token: true, Host: []string{kubelet},
+			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"slurm", "nvidia", pod{
@@ -83,6 +83,10 @@ func TestPods(t *testing.T) {
 		{"rootless", "nvidia", pod{User: 65532}},
 		{"rootless", "amd", pod{User: 65532, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv"}}},
 		{"gpu-operator", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
+		{"gpu-operator-dra", "nvidia", pod{
+			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "ResourceClaimTemplate"}, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true,
+			Host: []string{kubelet, "claim gpus"}, Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
+		}},
 		{"profiling", "nvidia", pod{
 			Host: []string{kubelet, "SYS_ADMIN"},
 			Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
@@ -135,7 +139,9 @@ func TestPods(t *testing.T) {
 }
 
 // everyPod are flags that say nothing of the variant.
-var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB"}
+var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB"}
+
+const recordings = "--recorder-directory=/var/lib/warpgauge/recordings"
 
 func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
 	t.Helper()
@@ -184,6 +190,9 @@ func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
 		for _, added := range c.SecurityContext.Capabilities.Add {
 			out = append(out, string(added))
 		}
+	}
+	for _, claim := range c.Resources.Claims {
+		out = append(out, "claim "+claim.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -258,9 +267,35 @@ func TestRestricted(t *testing.T) {
 			t.Errorf("%s may be root", component)
 		}
 		for _, v := range spec.Volumes {
-			t.Errorf("%s has the volume %q", component, v.Name)
+			if v.Name != "recordings" || v.EmptyDir == nil {
+				t.Errorf("%s has the volume %q", component, v.Name)
+			}
 		}
 	}
+}
+
+// TestRecordings: they are on, in an emptyDir, on the node, or off.
+func TestRecordings(t *testing.T) {
+	f := func(value string, on bool, host string) {
+		t.Helper()
+		for component, d := range render(t, "", value).daemonSets {
+			spec, c := d.Spec.Template.Spec, container(t, d)
+			if slices.Contains(c.Args, recordings) != on {
+				t.Errorf("%s, %s: arguments %q", value, component, c.Args)
+			}
+			at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "recordings" })
+			mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "recordings" })
+			if at >= 0 != on || mounted != on {
+				t.Fatalf("%s, %s: volumes %v", value, component, spec.Volumes)
+			}
+			if on && (host == "") != (spec.Volumes[at].EmptyDir != nil) || host != "" && spec.Volumes[at].HostPath.Path != host {
+				t.Errorf("%s, %s: volume %v", value, component, spec.Volumes[at])
+			}
+		}
+	}
+	f("recorder.enabled=true", true, "")
+	f("recorder.enabled=false", false, "")
+	f(`recorder.hostPath="/var/lib/warpgauge"`, true, "/var/lib/warpgauge")
 }
 
 // TestTheExporterTakesTheFlags: each is in its table, has an effect, and its file is in

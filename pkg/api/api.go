@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed" // openapi.json
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ import (
 // Prefix is where the API lies. Every path in Paths begins with it.
 const Prefix = "/api/v1/"
 
+//go:embed openapi.json
+var openAPI []byte
+
 // Options are where the answers come from. All functions are called by many goroutines
 // and must not block. View and Status are needed; what is nil is not known.
 type Options struct {
@@ -46,6 +50,8 @@ type Options struct {
 	Fields func() field.List
 	// Interval is how often a reading is taken.
 	Interval func(field.Reading) time.Duration
+	// Counts are the series that the exporter counts from what happens.
+	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
 	// if nobody is to be named.
 	Users     func(*collector.Device) []User
@@ -74,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Processes == nil {
 		o.Processes = func(*collector.Device) []Process { return nil }
+	}
+	if o.Counts == nil {
+		o.Counts = func() []exposition.Count { return nil }
 	}
 	if o.Interval == nil {
 		o.Interval = func(r field.Reading) time.Duration { return r.Interval }
@@ -137,6 +146,7 @@ func New(o Options) *API {
 	a.answer("recordings", nil, func(*query) (any, error) { return a.recordings() })
 	a.handle("recordings/{name}", nil, a.serveRecording)
 	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
+	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
 	})

@@ -8,36 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
 // maxFields bounds the series of an answer: 16 GPUs with 36 links each and a list of 100
 // fields have 10,000.
 const maxFields = 50_000
-
-// rows keeps the newest row of each source for one answer, so that all of its values are
-// of one time.
-type rows struct{ taken map[*view.Source]*ring.Row }
-
-func newRows() *rows { return &rows{map[*view.Source]*ring.Row{}} }
-
-// of returns the newest row of a source; nil if there is none, or none of the shape that
-// the source promises.
-func (r *rows) of(s *view.Source) *ring.Row {
-	row, read := r.taken[s]
-	if !read {
-		row = &ring.Row{}
-		if s.Ring == nil || !s.Ring.Latest(row) || len(row.Cells) != len(s.Columns) || len(row.Stamps) != len(s.Devices) {
-			row = nil
-		}
-		r.taken[s] = row
-	}
-	return row
-}
 
 // chosen are the devices and fields that a query names.
 type chosen struct {
@@ -102,21 +82,18 @@ func (a *API) fields(q *query) (*Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Fields{Time: timeOf(n.now), Devices: []DeviceFields{}}
-	sheets, rows, total := map[*view.Source]*sheet{}, newRows(), 0
-	for i := range n.devices {
-		d := &n.devices[i]
-		if !c.device(d.Device.ID) {
-			continue
-		}
-		of := DeviceFields{ID: d.Device.ID, Fields: []Field{}}
-		if d.source != nil {
-			s := sheets[d.source]
-			if s == nil {
-				s = a.newSheet(d.source, c)
-				sheets[d.source] = s
-			}
-			of.Fields = a.fieldsOf(d, s, rows.of(d.source), n.now)
+	list := n.list(a)
+	asked := c.of(list)
+	forms := a.newForms(asked)
+	report := absence.Of(n.view, n.collectors, asked, absence.Options{
+		StaleAfter: a.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
+	})
+	out, total := &Fields{Time: timeOf(n.now), Devices: []DeviceFields{}}, 0
+	for i := range report.Devices {
+		d := &report.Devices[i]
+		of := DeviceFields{ID: d.Device.ID, Fields: make([]Field, 0, len(d.Fields))}
+		for j := range d.Fields {
+			of.Fields = forms.append(of.Fields, n, d, &d.Fields[j])
 		}
 		if total += len(of.Fields); total > maxFields {
 			return nil, badQuery("more than %d fields of devices: ask for some with device= and field=", maxFields)
@@ -126,46 +103,105 @@ func (a *API) fields(q *query) (*Fields, error) {
 	return out, nil
 }
 
-// sheet is what the columns of a source are for a query.
+// list is the one in service, or that of the sources if it is not known.
+func (n *node) list(a *API) field.List {
+	switch {
+	case a.o.Fields != nil:
+		return a.o.Fields()
+	case len(n.view.Sources) > 0:
+		return n.view.Sources[0].Fields
+	}
+	return field.List{}
+}
+
+// of is the part of a list that is asked for.
+func (c *chosen) of(list field.List) field.List {
+	if len(c.patterns) == 0 {
+		return list
+	}
+	return field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
+}
+
+// forms are what fields have without a value.
+type forms struct {
+	intervals map[field.ID]time.Duration
+	counts    map[countKey][]exposition.Count
+}
+
+type countKey struct{ device, field string }
+
+func (a *API) newForms(list field.List) *forms {
+	out := &forms{a.intervals(list), map[countKey][]exposition.Count{}}
+	if slices.ContainsFunc(list.Fields, func(f field.Field) bool { _, counted := field.Input(f.Desc); return counted }) {
+		for _, c := range a.o.Counts() {
+			k := countKey{c.Device, c.Field}
+			out.counts[k] = append(out.counts[k], c)
+		}
+	}
+	return out
+}
+
+func (x *forms) of(f *field.Field, collector string) Field {
+	interval := x.intervals[readingOf(f)]
+	out := Field{
+		Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f),
+		Window: windowOf(f, collector, interval).Seconds(), Interval: interval.Seconds(), Collector: collector,
+	}
+	if f.Type == field.Label {
+		out.Metric = ""
+	}
+	return out
+}
+
+// appendField appends the series of a field, or one without a value and why.
+func (x *forms) append(to []Field, n *node, d *absence.Device, f *absence.Field) []Field {
+	form := x.of(f.Field, d.Collector)
+	form.Text = f.Text
+	var every time.Duration
+	if at, known := n.byID[d.Device.ID]; known && n.devices[at].source != nil {
+		every = n.devices[at].source.IntervalOf(n.devices[at].index)
+	}
+	for _, v := range f.Values {
+		one := form
+		one.Labels, one.Value = pairs(v.Labels), number(v.Value)
+		// The time is that of the last reading of the device. Of a field that is read less often
+		// it is not known when that was.
+		if age := n.now.Sub(v.Time); age >= 0 && one.Interval > 0 && one.Interval <= every.Seconds() {
+			seconds := age.Truncate(time.Millisecond).Seconds()
+			one.Age = &seconds
+		}
+		to = append(to, one)
+	}
+	switch {
+	case f.Counted:
+		for _, c := range x.counts[countKey{d.Device.ID, f.Name}] {
+			one := form
+			one.Labels, one.Value = pairs(c.Labels), number(c.Value)
+			to = append(to, one)
+		}
+	case f.Absent != collector.Explanation{}:
+		form.Absent = &Absence{string(f.Absent.Reason), f.Absent.Detail}
+		to = append(to, form)
+	case f.Text != "":
+		to = append(to, form)
+	}
+	return to
+}
+
+// sheet is what the columns of a source are for a stream.
 type sheet struct {
-	fields   []sheetField
+	fields   []*field.Field       // that are asked for
 	byDevice []map[field.ID][]int // columns of each device by their reading
-	absent   map[absentKey]collector.Explanation
 }
 
-type absentKey struct {
-	device int
-	field  field.ID
-}
-
-// sheetField is a field of the source's list that is asked for.
-type sheetField struct {
-	*field.Field
-	form     Field // what all its series have
-	interval time.Duration
-	scale    field.Scale
-}
-
-func (a *API) newSheet(s *view.Source, c *chosen) *sheet {
+func newSheet(s *view.Source, c *chosen) *sheet {
 	out := &sheet{byDevice: make([]map[field.ID][]int, len(s.Devices))}
-	intervals := a.intervals(s.Fields)
 	wanted := map[field.ID]bool{}
 	for i := range s.Fields.Fields {
 		f := &s.Fields.Fields[i]
-		if _, computed := field.Input(f.Desc); computed || f.Type == field.Label || !c.field(f.Name) {
-			continue
-		}
-		wanted[f.Desc.ID] = true
-		interval := intervals[f.Desc.ID]
-		out.fields = append(out.fields, sheetField{f, Field{
-			Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f),
-			Window: windowOf(f, s.Collector, interval).Seconds(), Interval: interval.Seconds(), Collector: s.Collector,
-		}, interval, field.NewScale(f.Scale)})
-	}
-	out.absent = make(map[absentKey]collector.Explanation, len(s.Absent))
-	for _, x := range s.Absent {
-		if wanted[x.Field] && int(x.Explanation) < len(s.Explanations) {
-			out.absent[absentKey{x.Device, x.Field}] = s.Explanations[x.Explanation]
+		if _, computed := field.Input(f.Desc); !computed && f.Type != field.Label && c.field(f.Name) {
+			wanted[f.Desc.ID] = true
+			out.fields = append(out.fields, f)
 		}
 	}
 	for i := range out.byDevice {
@@ -177,71 +213,6 @@ func (a *API) newSheet(s *view.Source, c *chosen) *sheet {
 		}
 	}
 	return out
-}
-
-// fieldsOf returns the fields of one device.
-func (a *API) fieldsOf(d *device, s *sheet, row *ring.Row, now time.Time) []Field {
-	out := make([]Field, 0, len(s.fields))
-	for i := range s.fields {
-		f := &s.fields[i]
-		columns := s.byDevice[d.index][f.Desc.ID]
-		if len(columns) == 0 && f.Desc.AskedOf(d.Device.Level) {
-			e, known := s.absent[absentKey{d.index, f.Desc.ID}]
-			if !known {
-				e.Reason = collector.ReasonUnknown
-			}
-			one := f.form
-			one.Absent = &Absence{string(e.Reason), e.Detail}
-			out = append(out, one)
-		}
-		for _, at := range columns {
-			one := f.form
-			one.Labels = pairs(d.source.Columns[at].Labels)
-			a.value(&one, d, f, row, at, now)
-			out = append(out, one)
-		}
-	}
-	return out
-}
-
-// value sets the value of a field and its age, or why there is none.
-func (a *API) value(to *Field, d *device, f *sheetField, row *ring.Row, at int, now time.Time) {
-	if row == nil {
-		to.Absent = absence(d, collector.Explanation{Reason: collector.ReasonNotDue, Detail: "not read yet"})
-		return
-	}
-	stamp, every := row.Stamps[d.index], d.source.IntervalOf(d.index)
-	age := now.Sub(time.Unix(0, stamp))
-	fresh := stamp != 0 && age < max(a.o.StaleAfter, 3*every)
-	to.Value = number(f.scale.Of(row.Cells[at]))
-	if to.Value == nil || !fresh && !field.IsXID(f.Desc.ID) {
-		to.Value, to.Absent = nil, absence(d, d.source.Why(at, row.Cells[at]))
-		return
-	}
-	// The stamp is of the last reading of the device. Of a field that is read less often it
-	// is not known when that was.
-	if f.interval > 0 && f.interval <= every && age >= 0 {
-		seconds := age.Truncate(time.Millisecond).Seconds()
-		to.Age = &seconds
-	}
-}
-
-// absence says why a device has no value: because of its state, or else for what is known
-// of the field.
-func absence(d *device, e collector.Explanation) *Absence {
-	switch d.State {
-	case session.Up:
-		return &Absence{string(e.Reason), e.Detail}
-	case session.Stalled:
-		e.Reason = collector.ReasonDeviceStalled
-	case session.Lost:
-		e.Reason = collector.ReasonDeviceLost
-	case session.Absent:
-		e.Reason = collector.ReasonDeviceAbsent
-	case session.Released:
-		e.Reason = collector.ReasonReleased
-	}
-	return &Absence{string(e.Reason), d.Reason}
 }
 
 // number is a value of an answer; nil if it is none that JSON has.

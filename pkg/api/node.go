@@ -8,6 +8,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -75,11 +76,11 @@ func (a *API) node() *node {
 	return n
 }
 
-// devices makes the answer of /api/v1/devices.
 // Devices is the answer of /api/v1/devices.
 func (a *API) Devices() *Devices {
 	n := a.node()
-	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Recording: a.o.Recording, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Recording: a.o.Recording,
+		History: a.o.History != nil, Recorder: a.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
 		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
@@ -125,7 +126,6 @@ func (a *API) health() *Health {
 	n := a.node()
 	out := &Health{Time: timeOf(n.now), Reasons: a.o.NotReady(), Devices: []DeviceHealth{}}
 	out.Ready = len(out.Reasons) == 0
-	rows := newRows()
 	worst := -1
 	for i := range n.devices {
 		d := &n.devices[i]
@@ -133,7 +133,7 @@ func (a *API) health() *Health {
 			continue
 		}
 		h := DeviceHealth{ID: d.Device.ID, GPU: d.Device.GPU}
-		level, reason := a.verdict(d, rows)
+		level, reason := verdict(d)
 		h.State, h.Reason = verdicts[level], reason
 		if since, seen := a.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
 			h.Since = known(since)
@@ -166,7 +166,7 @@ const (
 
 // verdict judges by the device's state, and by those readings of the list that say something
 // of its health.
-func (a *API) verdict(d *device, rows *rows) (level int, reason string) {
+func verdict(d *device) (level int, reason string) {
 	text := cmp.Or(d.Reason, string(d.Cause))
 	switch d.State {
 	case session.Lost, session.Absent:
@@ -177,8 +177,8 @@ func (a *API) verdict(d *device, rows *rows) (level int, reason string) {
 	if d.source == nil {
 		return unknownHealth, "no values yet"
 	}
-	row := rows.of(d.source)
-	if row == nil {
+	var row ring.Row
+	if !d.source.Ring.Latest(&row) || len(row.Cells) != len(d.source.Columns) {
 		return unknownHealth, "no values yet"
 	}
 	note := func(l int, text string) {

@@ -409,16 +409,15 @@ func (f *feed) bind(n *node) error {
 
 // tap adds the columns of a source. It reports false if there are too many.
 func (f *feed) tap(t *streamTap, devices []*device) bool {
-	sheet := f.api.newSheet(t.source, f.chosen)
+	sheet := newSheet(t.source, f.chosen)
 	for _, d := range devices {
-		for i := range sheet.fields {
-			field := &sheet.fields[i]
-			for _, at := range sheet.byDevice[d.index][field.Desc.ID] {
+		for _, x := range sheet.fields {
+			for _, at := range sheet.byDevice[d.index][x.Desc.ID] {
 				if len(f.shown) == maxColumns {
 					return false
 				}
-				f.shown = append(f.shown, StreamColumn{Device: d.Device.ID, Field: field.Name, Unit: field.form.Unit, Labels: pairs(t.source.Columns[at].Labels)})
-				t.cells = append(t.cells, streamCell{at, d.index, field.scale})
+				f.shown = append(f.shown, StreamColumn{Device: d.Device.ID, Field: x.Name, Unit: unitOf(x), Labels: pairs(t.source.Columns[at].Labels)})
+				t.cells = append(t.cells, streamCell{at, d.index, field.NewScale(x.Scale)})
 			}
 		}
 	}

@@ -16,6 +16,8 @@ type Devices struct {
 	Version    string      `json:"version"`
 	Simulated  bool        `json:"simulated"`           // of any device
 	Recording  string      `json:"recording,omitempty"` // name of the recording that is replayed; Time is in it
+	History    bool        `json:"history"`             // /api/v1/samples has some
+	Recorder   bool        `json:"recorder"`            // /api/v1/recordings is answered
 	Collectors []Collector `json:"collectors"`
 	Devices    []Device    `json:"devices"`
 }
@@ -99,13 +101,14 @@ type Field struct {
 	Name      string            `json:"name"`             // as in the list
 	Metric    string            `json:"metric,omitempty"` // the family on /metrics
 	Help      string            `json:"help,omitempty"`
-	Type      string            `json:"type"` // gauge, counter, label
+	Type      string            `json:"type"` // gauge, counter, histogram, untyped, label
 	Unit      string            `json:"unit,omitempty"`
 	Window    float64           `json:"window_seconds,omitempty"` // over which the driver averages
 	Interval  float64           `json:"interval_seconds,omitempty"`
 	Collector string            `json:"collector,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"` // that tell series of one device and field apart
 	Value     *float64          `json:"value,omitempty"`
+	Text      string            `json:"text,omitempty"`        // of a label
 	Age       *float64          `json:"age_seconds,omitempty"` // since it was read
 	Absent    *Absence          `json:"absent,omitempty"`      // set if there is no value
 }

@@ -51,6 +51,11 @@ func (f *Flag) help(b *strings.Builder) {
 		b.WriteString(" " + f.Metavar)
 	}
 	b.WriteByte('\n')
+	wrap(b, f.Text(), helpIndent)
+}
+
+// Text is what the flag does, with its default and its variable.
+func (f *Flag) Text() string {
 	text := f.Usage
 	if d := f.defaultText(); d != "" {
 		text += " Default: " + d + "."
@@ -58,7 +63,7 @@ func (f *Flag) help(b *strings.Builder) {
 	if f.Needs != "" {
 		text += " Needs " + Dashed(f.Needs) + "."
 	}
-	wrap(b, text+" $"+f.Env, helpIndent)
+	return text + " $" + f.Env
 }
 
 // defaultText is the default as the help shows it; empty for a switch that is off.

@@ -98,7 +98,7 @@ const (
 )
 
 func (r *Recorder) validate(h *History) error {
-	if r.Directory == "" {
+	if r.Directory == "" || !h.Wanted() { // without a history nothing is recorded
 		return nil
 	}
 	errs := []error{
@@ -112,8 +112,6 @@ func (r *Recorder) validate(h *History) error {
 		errs = append(errs, fmt.Errorf("--recorder-bytes is %s: it must be at least %s", formatBytes(r.Bytes), formatBytes(minRecordings)))
 	}
 	switch span := r.Before + r.After; {
-	case !h.Wanted():
-		errs = append(errs, fmt.Errorf("--%s is set without a history: set --history-age and --history-bytes to more than 0, or leave it out", flagRecorder))
 	case span > maxRecorded:
 		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: they can be at most %s", shortDuration(span), shortDuration(maxRecorded)))
 	case span+recorderMargin > h.Age:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/view"
 )
 
@@ -301,6 +303,30 @@ func (r *Renderer) Run(ctx context.Context) error {
 			r.Sync(r.o.Now())
 		}
 	}
+}
+
+// Count is a series that is counted from what happens: XIDs, clock events.
+type Count struct {
+	Device string // collector.Device.ID
+	Field  string // its name in the list
+	Labels []collector.Label
+	Value  float64
+}
+
+// Counts returns the counts that there are, as of the last Sync or page.
+func (r *Renderer) Counts() (out []Count) {
+	if r.store == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.store.Series()
+	for i := range all {
+		if s := &all[i]; s.Value != nil && !math.IsNaN(*s.Value) {
+			out = append(out, Count{s.Source.Devices[s.Device].ID, s.Field.Name, s.Labels, *s.Value})
+		}
+	}
+	return out
 }
 
 // Sync reads all rows that are in the rings now, and builds a new layout if one

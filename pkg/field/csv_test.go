@@ -199,8 +199,20 @@ func TestParse(t *testing.T) {
 			in: temp + ",gauge\n" + power + "\n", fails: true,
 			say: []string{
 				"f.csv:1: error: 2 cells instead of field, type, help",
-				"f.csv:2: error: 1 cells instead of field, type, help",
+				"f.csv:2: error: 1 cell instead of field, type, help",
 			},
+		},
+		"tabs": {
+			in: temp + "\tgauge\th", fails: true,
+			say: []string{"f.csv:1: error: 1 cell instead of field, type, help: write commas between them, not tabs"},
+		},
+		"semicolons": {
+			in: temp + ";gauge;h, i", fails: true,
+			say: []string{"f.csv:1: error: 2 cells instead of field, type, help: write commas between them, not semicolons"},
+		},
+		"no text": {
+			in: "\x7fELF\x02\x00\x00,a,b\n" + temp + ",gauge,h", fails: true,
+			say: []string{"f.csv: error: this is not a text file: it has bytes that are 0"},
 		},
 		"help with commas": {
 			in: temp + ",gauge,a,b,c", fails: true,

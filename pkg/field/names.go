@@ -81,7 +81,9 @@ func (l List) Named(wanted Names, file string) (List, []Problem) {
 	return out, p.sorted()
 }
 
-// named returns the field under the names that are wanted.
+// named returns the field under the names that are wanted. Throughput and flags, which
+// lists of dcgm-exporter up to 4.8.3 called counters, are gauges under a new name, as they
+// are in later lists (internal/pkg/counters of https://github.com/NVIDIA/dcgm-exporter).
 func (f Field) named(wanted Names) []Field {
 	if f.Names != "" {
 		wanted = f.Names
@@ -92,6 +94,9 @@ func (f Field) named(wanted Names) []Field {
 	}
 	latest, scale := f.Desc.NewName()
 	was, is := f.as(f.Desc.Name, 1), f.as(latest, scale)
+	if unit := unitOf(f.Desc, scale); latest != f.Name && f.Type == Counter && (unit == "bool" || strings.HasSuffix(unit, "/s")) {
+		is.Type = Gauge
+	}
 	switch wanted {
 	case NamesOld:
 		return []Field{was}
@@ -110,17 +115,13 @@ func (f Field) named(wanted Names) []Field {
 }
 
 // as returns the field under another name. Its help is that of the file unless the unit is
-// another one. A throughput that the file calls a counter, as NVIDIA's lists did, is a
-// gauge under the name that says what it is.
+// another one.
 func (f Field) as(name string, scale float64) Field {
 	if name == f.Name {
 		return f
 	}
 	if scale != f.Scale {
 		f.Help = f.Desc.Help + " (" + unitOf(f.Desc, scale) + ")"
-	}
-	if f.Type == Counter && strings.HasSuffix(name, "_PER_SECOND") {
-		f.Type = Gauge
 	}
 	f.Name, f.Scale = name, scale
 	return f

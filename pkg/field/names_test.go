@@ -102,8 +102,8 @@ func TestBaseUnitFields(t *testing.T) {
 }
 
 // The default lists of dcgm-exporter 4.8 and 4.9 in what they share: 22 families and the
-// label that 4.9 renamed, and two families that kept their names. The type of the
-// throughput is ours.
+// label that 4.9 renamed, and two families that kept their names. NVLink's throughput is a
+// counter in lists up to 4.8.3.
 var defaults = [][2]string{
 	{"DCGM_FI_DEV_SM_CLOCK,gauge", "DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge"},
 	{"DCGM_FI_DEV_MEM_CLOCK,gauge", "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ,gauge"},
@@ -225,6 +225,8 @@ func TestNamed(t *testing.T) {
 	f(NamesOld, "dcgm_sm_clock,gauge,h", `DCGM_FI_DEV_SM_CLOCK, gauge,"h"`)
 	f(NamesBoth, "DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL,counter,h", `DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL, counter,"h"`,
 		`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter,"h"`, `DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND, gauge,"NVLink data sent and received; all links (bytes/s)"`)
+	f(NamesNew, "DCGM_FI_DEV_RETIRED_PENDING,counter,h\nDCGM_FI_DEV_RETIRED_SBE,counter,h",
+		`DCGM_FI_DEV_PAGE_RETIRED_PENDING, gauge,"h"`, `DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL, counter,"h"`)
 	// Labels; and what has one name only: of the exporter, of AMD, unchanged ones.
 	f(NamesBoth, "DCGM_FI_DRIVER_VERSION,label,h", `DCGM_FI_DRIVER_VERSION, label,"h"`, `DCGM_FI_SYSTEM_DRIVER_VERSION, label,"h"`)
 	for _, wanted := range []Names{NamesOld, NamesNew, NamesBoth} {

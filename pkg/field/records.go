@@ -43,8 +43,12 @@ var lineEnd = regexp.MustCompile(`[ \t\r]+(\n|$)`)
 
 // newRecords takes the text of a file.
 func newRecords(text []byte, p *problems) *records {
-	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
+	switch {
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}):
 		p.fail(1, 1, "the file is in UTF-16, save it as UTF-8")
+		text = nil
+	case bytes.IndexByte(text, 0) >= 0:
+		p.fail(0, 0, "this is not a text file: it has bytes that are 0")
 		text = nil
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
@@ -101,7 +105,7 @@ func (r *records) next(line []byte) []string {
 	}
 	switch copy(at.columns[:], columns[:len(cells)]); {
 	case len(cells) < 3:
-		r.problems.fail(at.line, 0, "%d cells instead of field, type, help", len(cells))
+		r.problems.fail(at.line, 0, "%s instead of field, type, help%s", cellCount(len(cells)), separatorAdvice(line))
 		return nil
 	case len(cells) > 4:
 		r.problems.fail(at.line, columns[4], "%d cells instead of field, type, help and options; a help text with a comma must be in double quotes", len(cells))
@@ -111,6 +115,24 @@ func (r *records) next(line []byte) []string {
 	}
 	r.positions = append(r.positions, at)
 	return cells
+}
+
+func cellCount(n int) string {
+	if n == 1 {
+		return "1 cell"
+	}
+	return fmt.Sprintf("%d cells", n)
+}
+
+// separatorAdvice says what to write if a line has other separators than commas.
+func separatorAdvice(line []byte) string {
+	switch {
+	case bytes.Count(line, []byte{'\t'}) > 1:
+		return ": write commas between them, not tabs"
+	case bytes.Count(line, []byte{';'}) > 1:
+		return ": write commas between them, not semicolons"
+	}
+	return ""
 }
 
 // split returns the cells of the record that begins with line, their columns, and how

@@ -41,6 +41,10 @@ type Metadata struct {
 	ByUID map[string]PodName
 	// Slices are the devices of this node's ResourceSlices.
 	Slices map[DeviceName]SliceDevice
+	// Claims are the ResourceClaims that the kubelet listed and that have been asked for, each with the devices that it
+	// only looks at: see Uses. nil: they are not read. ClaimsTime is when the last list was gone through.
+	Claims     map[ClaimName][]DeviceName
+	ClaimsTime time.Time
 }
 
 // APIOptions are options of NewAPIServer. The zero value is usable and reads nothing.
@@ -49,14 +53,16 @@ type APIOptions struct {
 	// NODE_NAME, which the downward API fills from spec.nodeName. Empty: nothing is read,
 	// and Health says what to set. It is not taken from the host name: without hostNetwork
 	// that is the pod's, and node names differ from host names.
-	Node      string
-	Pods      bool                   // read uids and labels of this node's pods
-	Slices    bool                   // read the devices of this node's ResourceSlices
-	Vendors   Vendors                // whose drivers' slices count
-	KeepLabel func(name string) bool // which labels of pods are kept; nil: none, only uids
-	UserAgent string                 // for the API server's audit log; empty: warpgauge
-	OnChange  func()                 // called after new content was published, never twice at a time; must not block; nil: none
-	Log       *zap.Logger            // nil logs nothing
+	Node    string
+	Pods    bool    // read uids and labels of this node's pods
+	Slices  bool    // read the devices of this node's ResourceSlices
+	Vendors Vendors // whose drivers' slices count
+	// Allocations is the kubelet's answer, never nil, whose claims are read. nil: none is.
+	Allocations func() *Allocations
+	KeepLabel   func(name string) bool // which labels of pods are kept; nil: none, only uids
+	UserAgent   string                 // for the API server's audit log; empty: warpgauge
+	OnChange    func()                 // called after new content was published, never twice at a time; must not block; nil: none
+	Log         *zap.Logger            // nil logs nothing
 }
 
 // APIServer reads metadata of this node's pods and its ResourceSlices from the API server.
@@ -67,6 +73,7 @@ type APIServer struct {
 	log    *zap.Logger
 	config func() (*rest.Config, error) // asked at the start and again after failures
 	feeds  []*feed
+	claims *claimReader // nil: claims are not read
 	newest atomic.Pointer[Metadata]
 	mu     sync.Mutex // one publisher at a time
 }
@@ -94,6 +101,10 @@ func NewAPIServer(o APIOptions) *APIServer {
 	if o.Slices {
 		s.addFeed(MappingResourceSlices, newSliceList(s))
 	}
+	if o.Allocations != nil {
+		s.claims = newClaimReader(s)
+		s.newest.Load().Claims = map[ClaimName][]DeviceName{}
+	}
 	return s
 }
 
@@ -114,6 +125,9 @@ func (s *APIServer) Run(ctx context.Context) error {
 			continue
 		}
 		running.Go(func() { f.run(ctx) })
+	}
+	if s.claims != nil {
+		running.Go(func() { s.claims.run(ctx) })
 	}
 	<-ctx.Done()
 	over := make(chan struct{})
@@ -186,14 +200,14 @@ func configFromEnvironment() (*rest.Config, error) {
 
 // dial makes clients. It does not talk to the API server yet.
 func (s *APIServer) dial() (*clients, error) {
-	c, err := s.newClients()
+	c, err := s.newClients(qps, burst)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
 	}
 	return c, nil
 }
 
-func (s *APIServer) newClients() (*clients, error) {
+func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 	found, err := s.config()
 	if err != nil {
 		return nil, err

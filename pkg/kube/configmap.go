@@ -20,7 +20,7 @@ func ReadConfigMap(ctx context.Context, namespace, name, userAgent string) ([]by
 }
 
 func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) ([]byte, error) {
-	c, err := s.newClients()
+	c, err := s.newClients(qps, burst)
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
 	}

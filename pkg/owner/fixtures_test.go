@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -155,6 +156,16 @@ func podsOf(lines ...string) []kube.Pod {
 		out[i].Containers = append(out[i].Containers, c)
 	}
 	return out
+}
+
+// read makes the API server report claims, with the devices that each only looks at.
+func (r *rig) read(claims map[kube.ClaimName][]kube.DeviceName) *rig {
+	next := *r.meta.Load()
+	next.Version++
+	next.Claims, next.ClaimsTime = maps.Clone(claims), time.Now()
+	r.meta.Store(&next)
+	r.Refresh(time.Now())
+	return r
 }
 
 // know makes the API server tell pods: "ns/pod uid label=value …".

@@ -60,6 +60,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -209,8 +210,28 @@ func (k *Keeper) rebuild(v *view.View) {
 		return
 	}
 	start := time.Now()
-	k.table.Store(k.build(v, in, last))
+	t := k.build(v, in, last)
+	k.table.Store(t)
 	k.metrics.built(time.Since(start))
+	if k.log.Core().Enabled(zapcore.DebugLevel) {
+		k.logChanges(t, last)
+	}
+}
+
+// logChanges logs, for people who look for a reason, each device whose users differ from
+// those of the table before, and what the kubelet names and no device has.
+func (k *Keeper) logChanges(t, last *table) {
+	for _, d := range t.devices.all {
+		if d.Level == field.Link {
+			continue // which has those of its GPU
+		}
+		if users := t.describe(d); !slices.Equal(users, last.describe(d)) {
+			k.log.Debug("a device has other users", zap.String("device", d.ID), zap.Strings("users", users))
+		}
+	}
+	if !slices.Equal(t.unmatched, last.unmatched) {
+		k.log.Debug("ids of the kubelet that name no device", zap.Int("ids", len(t.unmatched)), zap.String("device", examples(t.unmatched)))
+	}
 }
 
 // Version grows whenever any answer of Owners or Split changes.
@@ -231,9 +252,9 @@ func (k *Keeper) Shares() *exposition.Shares { return k.shares.Load() }
 
 // Describe says in words who uses a device: "pod ml/train-0, container main (share
 // 3, nvidia.com/gpu.shared)", "job 4711". Empty if there is no user.
-func (k *Keeper) Describe(d *collector.Device) []string {
-	t := k.current()
-	var out []string
+func (k *Keeper) Describe(d *collector.Device) []string { return k.current().describe(d) }
+
+func (t *table) describe(d *collector.Device) (out []string) {
 	for _, u := range t.usesOf(d) {
 		out = append(out, u.String())
 	}

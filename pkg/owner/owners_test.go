@@ -147,6 +147,15 @@ func TestClaims(t *testing.T) {
 		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
 	f("one claim of two pods, virtual", r, uuid(0), "container=main"+common+" namespace=ml pod=a", "container=main"+common+" namespace=ml pod=b")
 
+	// The claim of a pod that only looks at all GPUs, as the GPU Operator's host engine has one.
+	looks := map[kube.ClaimName][]kube.DeviceName{{Namespace: "ml", Name: "c1"}: nil, {Namespace: "op", Name: "all"}: {{Driver: "gpu.nvidia.com", Pool: "node-1", Device: "gpu-0"}}}
+	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
+		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "op/dcgm/main: claim=all gpu.nvidia.com node-1 gpu-0")
+	f("not known that it only looks", r, uuid(0))
+	f("it looks", r.read(looks), uuid(0), "container=main"+common+" namespace=ml pod=a")
+	delete(looks, kube.ClaimName{Namespace: "ml", Name: "c1"})
+	f("the user's claim has not been read", r.read(looks), uuid(0))
+
 	// Of two claims of a container what they have in common is told.
 	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice)
 	pods := podsOf("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0")

@@ -37,7 +37,7 @@ func (k *Keeper) answered() bool {
 	in := k.read()
 	return (in.pods == nil || !in.pods.Time.IsZero()) &&
 		(in.jobs == nil || !in.jobs.Time.IsZero()) &&
-		(!k.o.Claims || in.meta == nil || !in.meta.SlicesTime.IsZero())
+		(!k.o.Claims || in.meta == nil || !in.meta.SlicesTime.IsZero() && (in.meta.Claims == nil || !in.meta.ClaimsTime.IsZero()))
 }
 
 func newest[S any](snapshot func() *S) *S {
@@ -193,7 +193,7 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 				k.joinDevices(&j, n, u, d)
 			}
 			for i := range c.Claims {
-				if k.o.Claims && k.o.Vendors.Driver(c.Claims[i].Device.Driver) != nil {
+				if k.o.Claims && k.o.Vendors.Driver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
 					j.joinClaim(n, u, c.Claims[i], described)
 				}
 			}

@@ -46,7 +46,7 @@ type shown struct {
 }
 
 var views = []shown{
-	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.jsonl.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
 	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
 	{"sixteen", func() *node { return h100(16) }, 16, []string{"16 up", "GPU 15"}, []string{"NaN", "undefined", "null"}},
 	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
@@ -305,30 +305,38 @@ func TestBrowserLost(t *testing.T) {
 	}
 }
 
-// TestBrowserReconnect: while the exporter does not answer, the page says so; afterwards
-// it fetches what it has missed.
+// TestBrowserReconnect: while the exporter does not answer, or a proxy answers for it, the page
+// says so and asks now and then; afterwards it fetches what it has missed.
 func TestBrowserReconnect(t *testing.T) {
-	n := h100(2)
-	url := n.serve(t, "")
-	p := browser.Open(t).Page(t, 1440, 1600)
-	p.Open(url)
-	p.Wait(ready)
-	n.change(func() { n.down = true })
-	p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
-	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`) // the last reading stays
-	var last float64
-	p.Eval("warpgauge.model.newest", &last)
-	p.Wait(`Date.now() - warpgauge.link.answered > 3000`) // some rows are missed
-	p.Eval("warpgauge.view.right()", &last)
-	n.change(func() { n.down = false })
-	p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
-	p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
-	p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
-	p.Wait(fmt.Sprintf(`(() => {
-		const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
-		for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
-		return true;
-	})()`, last))
+	b := browser.Open(t)
+	for name, proxied := range map[string]bool{"direct": false, "proxy": true} {
+		t.Run(name, func(t *testing.T) {
+			n := h100(2)
+			n.proxied = proxied
+			p := b.Page(t, 1440, 1600)
+			p.Open(n.serve(t, ""))
+			p.Wait(ready)
+			var asked int
+			n.change(func() { n.down, asked = true, n.requests })
+			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
+			p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`) // the last reading stays
+			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                      // some rows are missed
+			var last float64
+			p.Eval("warpgauge.model.newest", &last)
+			n.change(func() { n.down, asked = false, n.requests-asked })
+			if asked > 30 {
+				t.Errorf("%d requests in some seconds in which there was no answer", asked)
+			}
+			p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
+			p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
+			p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
+			p.Wait(fmt.Sprintf(`(() => {
+				const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
+				for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
+				return true;
+			})()`, last))
+		})
+	}
 }
 
 // TestBrowserAnonymous: with --web-page=anonymous the API names no pods and processes; the

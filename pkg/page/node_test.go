@@ -29,15 +29,17 @@ type node struct {
 	speed    float64
 	began    time.Time
 	fields   []reading
+	proxied  bool // while it is down, a proxy answers
 
-	mu      sync.Mutex
-	devices []api.Device
-	health  []api.DeviceHealth
-	events  []api.Event
-	changed chan struct{} // closed at each change
-	down    bool
-	streams int
-	samples int // answered
+	mu         sync.Mutex
+	devices    []api.Device
+	health     []api.DeviceHealth
+	events     []api.Event
+	recordings []api.Recording
+	changed    chan struct{} // closed at each change
+	down       bool
+	streams    int
+	requests   int
 }
 
 // serve starts the node below a path prefix and returns its address, which ends with "/".
@@ -54,7 +56,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	mux.Handle("/", Handler(Options{Version: "2.0.0-test", Live: true}))
 	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata"))))
 	for name, f := range map[string]func(*http.Request) any{
-		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer,
+		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer, "recordings": n.recordingsAnswer,
 	} {
 		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -64,9 +66,14 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	mux.HandleFunc("GET /api/v1/stream", n.stream)
 	s := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
+		n.requests++
 		down := n.down
 		n.mu.Unlock()
-		if down {
+		switch {
+		case down && n.proxied:
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return
+		case down:
 			panic(http.ErrAbortHandler) // closes the connection without an answer
 		}
 		mux.ServeHTTP(w, r)
@@ -126,7 +133,7 @@ func matches(patterns []string, name string) bool {
 func (n *node) devicesAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return api.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true,
+	return api.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
 		Collectors: []api.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
 }
 
@@ -166,7 +173,6 @@ func (n *node) samplesAnswer(r *http.Request) any {
 	q := r.URL.Query()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.samples++
 	now := n.now()
 	since, err := time.Parse(time.RFC3339, q.Get("since"))
 	if err != nil || now.Sub(since) > 15*time.Minute {
@@ -206,6 +212,12 @@ func (n *node) eventsAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return api.Events{Events: append([]api.Event{}, n.events...)}
+}
+
+func (n *node) recordingsAnswer(*http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Recordings{Recordings: n.recordings}
 }
 
 func (n *node) healthAnswer(*http.Request) any {
@@ -481,5 +493,7 @@ func (n *node) past() *node {
 		e.Time = time.Now().Add(time.Duration(i*80-260) * time.Second)
 		n.events = append(n.events, e)
 	}
+	at := n.events[1].Time
+	n.recordings = []api.Recording{{Name: "recording-20261122-174000.000-xid.jsonl.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
 	return n
 }

@@ -51,7 +51,7 @@ func Handler(o Options) http.Handler {
 		{"readyz", "whether there are metrics to serve, and if not, why"},
 	}
 	if o.Live {
-		links = append(links, link{"api/v1/devices", "this page's data as JSON; docs/api.md describes all of it"})
+		links = append(links, link{"api/v1/openapi.json", "description of the JSON API, which this page shows"})
 	}
 	if o.Pprof {
 		links = append(links, link{"debug/pprof/", "Go profiles of the exporter"})
@@ -114,7 +114,7 @@ func index(o Options, links []link) (html, text *file) {
 	b = bytes.Buffer{}
 	fmt.Fprintf(&b, "warpgauge %s: GPU metrics for Prometheus. In a browser this is a live page.\n\n", o.Version)
 	for _, l := range links {
-		fmt.Fprintf(&b, "/%-16s %s\n", l.Path, l.Text)
+		fmt.Fprintf(&b, "/%-20s %s\n", l.Path, l.Text)
 	}
 	return html, newFile("text/plain; charset=utf-8", b.Bytes())
 }

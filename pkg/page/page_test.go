@@ -39,10 +39,10 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	const text, html = "text/plain; charset=utf-8", "text/html; charset=utf-8"
-	f("", text, "/metrics ", "/health ", "/livez ", "/readyz ", "/api/v1/devices ", "/debug/pprof/ ", "1.2.3 <&>")
+	f("", text, "/metrics ", "/health ", "/livez ", "/readyz ", "/api/v1/openapi.json ", "/debug/pprof/ ", "1.2.3 <&>")
 	f("*/*", text) // curl
 	f("text/plain, text/html;q=0", text)
-	f(browser, html, `href="metrics"`, `href="health"`, `href="livez"`, `href="readyz"`, `href="api/v1/devices"`, `href="debug/pprof/"`, "1.2.3 &lt;&amp;&gt;", `src="page/main.js"`)
+	f(browser, html, `href="metrics"`, `href="health"`, `href="livez"`, `href="readyz"`, `href="api/v1/openapi.json"`, `href="debug/pprof/"`, "1.2.3 &lt;&amp;&gt;", `src="page/main.js"`)
 	f("TEXT/HTML", html)
 
 	off := ask(Handler(Options{}), "/", browser, "").Body.String()

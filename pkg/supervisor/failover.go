@@ -83,6 +83,7 @@ type Failover struct {
 	looked    time.Time
 	began     time.Time // of serving
 	seen      bool      // the primary has had values
+	late      bool      // and they do not advance now
 	failed    bool      // and was behind since
 	published []*view.Source
 	started   bool // something was published
@@ -216,6 +217,7 @@ func (f *Failover) runStandby(ctx context.Context) {
 		if f.o.Standby == nil || rest == resting {
 			continue
 		}
+		f.log.Debug("standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
 		if err := f.o.Standby(ctx, rest); err != nil && ctx.Err() == nil {
 			f.log.Warn("standby of a collector", zap.Bool("standby", rest), zap.Error(err))
 		}
@@ -279,6 +281,11 @@ func (f *Failover) measure(now time.Time) {
 	age, known := f.age(f.primary, now)
 	f.seen = f.seen || known
 	patience := f.patience(f.primary)
+	if late := f.seen && (!known || age > f.tolerance()); late != f.late {
+		f.late = late
+		f.log.Debug("values of the GPUs advance or not", zap.String("collector", f.o.Primary), zap.Bool("advance", !late), zap.Duration("age", age),
+			zap.Duration("tolerance", f.tolerance()), zap.Duration("behind", f.behind), zap.Duration("patience", patience))
+	}
 	switch {
 	case !f.seen: // it has not been opened yet
 	case !known:

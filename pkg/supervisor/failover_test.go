@@ -12,6 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -466,7 +470,8 @@ func TestClockThatIsSetBack(t *testing.T) {
 func TestDecideNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var page string
-		f := NewFailover(FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func(s []*view.Source) { page = names(s) }})
+		core, logs := observer.New(zapcore.DebugLevel)
+		f := NewFailover(FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func(s []*view.Source) { page = names(s) }, Logger: zap.New(core)})
 		dcgm, nvml := part("dcgm", 1, "a", "b"), part("nvml", 1, "a")
 		f.Secondary([]*view.Source{nvml})
 		appendRow(nvml, 1, time.Now())
@@ -476,6 +481,12 @@ func TestDecideNow(t *testing.T) {
 		f.DecideNow()
 		if page != "dcgm:a+b" {
 			t.Errorf("the page is %q, want DCGM's", page)
+		}
+		time.Sleep(time.Minute)
+		f.DecideNow()
+		f.DecideNow()
+		if late := logs.FilterMessage("values of the GPUs advance or not").All(); len(late) != 1 || late[0].ContextMap()["advance"] != false || late[0].ContextMap()["age"] == nil {
+			t.Errorf("the log says of values that are old: %v, want one line", late)
 		}
 	})
 }

@@ -49,6 +49,13 @@ func (w *lastWords) add(line string) {
 	}
 }
 
+// crashed reports whether a line has reported a crash.
+func (w *lastWords) crashed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.crash > 0
+}
+
 // text returns all lines kept.
 func (w *lastWords) text() string {
 	w.mu.Lock()

@@ -144,6 +144,8 @@ func (o *output) write(line string, entry map[string]any) {
 	if entry == nil {
 		level := zapcore.InfoLevel
 		switch {
+		case line == "" || o.words.crashed(): // stacks of a crash, of which the log says what counts
+			level = zapcore.DebugLevel
 		case o.echo != nil: // it is on standard error already
 			level = zapcore.DebugLevel
 		case o.shown == shownLines:

@@ -117,6 +117,15 @@ func TestLibraryOutputIsShown(t *testing.T) {
 	}
 }
 
+// What the Go runtime writes at a crash is in the line about the end of the child.
+func TestStacksAreNotShown(t *testing.T) {
+	o, logs := newOutput(nil)
+	write(t, o, "before\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n")
+	if shown := logs.FilterLevelExact(zapcore.InfoLevel).All(); len(shown) != 1 || shown[0].ContextMap()["library_output"] != "before" {
+		t.Errorf("at level info: %v, want the line before the crash", shown)
+	}
+}
+
 // What a child logs while it only looks is written when it is of use after all.
 func TestOutputIsHeldBack(t *testing.T) {
 	o, logs := newOutput(nil)

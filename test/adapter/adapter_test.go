@@ -132,19 +132,22 @@ func near(got, want int64) bool { return math.Abs(float64(got-want)) <= 2 }
 
 func TestAdapter(t *testing.T) {
 	program(t, "prometheus")
-	exporter := startExporter(t)
+	exe := build(t)
+	exporter := startExporter(t, exe, "as-written")
 	for _, tt := range []struct {
 		name          string
 		rules         string
+		exporter      string
 		honor, native bool
 	}{
-		{"HonorLabels", rulesFile, true, false},
-		{"ExportedLabels", exportedFile, false, false},
-		{"NativeHistograms", rulesFile, true, true},
+		{"HonorLabels", rulesFile, exporter, true, false},
+		{"ExportedLabels", exportedFile, exporter, false, false},
+		{"NativeHistograms", rulesFile, startExporter(t, exe, "both"), true, true},
+		{"NewNames", exportedFile, startExporter(t, exe, "new"), false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			prometheus := startPrometheus(t, exporter, tt.honor, tt.native)
+			prometheus := startPrometheus(t, tt.exporter, tt.honor, tt.native)
 			a := newAdapter(t, tt.rules, prometheus)
 			testPods(t, a)
 			testObjects(t, a)

@@ -151,10 +151,9 @@ faults:
 `
 
 // startExporter runs the real one. GPU 0 belongs to ml/inference-a, 1 and 2 to
-// ml/inference-b, 3 to web/chat-0, the rest to no pod.
-func startExporter(t *testing.T) (address string) {
+// ml/inference-b, 3 to web/chat-0, the rest to no pod. names are --field-names.
+func startExporter(t *testing.T, exe, names string) (address string) {
 	t.Helper()
-	exe := build(t)
 	fake := []string{
 		"--enable-fake", "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
 		"--fake-spec=" + file(t, "spec.yml", simulated), "-f", "../../etc/recommended-counters.csv", "--collect-interval=200",
@@ -168,7 +167,7 @@ func startExporter(t *testing.T) (address string) {
 		gpus[m[1][0]-'0'] = string(m[2])
 	}
 	socket := startKubelet(t, pods(gpus))
-	return start(t, exporterAddress, exe, append(fake, "--address=127.0.0.1:0", "--kubernetes",
+	return start(t, exporterAddress, exe, append(fake, "--field-names="+names, "--address=127.0.0.1:0", "--kubernetes",
 		"--pod-resources-kubelet-socket="+socket, "--pod-resources-interval=1s")...)
 }
 

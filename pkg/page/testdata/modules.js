@@ -122,6 +122,22 @@ const tests = {
     m.takeSamples({ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB', step: 1000, series: [{ times: [5000], min: [1024], max: [3072], mean: [2048] }] });
     equal([ring.time(0), ring.value(0), ring.time(1), ring.value(1)], [5000, 1, 5500, 3], 'lowest and highest of a span');
   },
+  modelWhenTimeGoesBack() {
+    const m = new Model(), row = (t) => ({ rows: [{ t, first: 0, v: [5] }] });
+    const begin = (recording) => {
+      m.setDevices({ recording, devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
+      m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
+    };
+    begin(undefined);
+    m.takeRows(row(100000));
+    equal(m.takeRows(row(101000)), false, 'onwards');
+    equal(m.takeRows(row(40000)), true, 'a clock that was set back');
+    equal([m.newest, m.value('a', 'util', 40500), m.pick('a', 'util').ring.length], [40000, 5, 1], 'after it');
+    begin('recording-1');
+    m.takeRows(row(90000));
+    equal(m.takeRows(row(50000)), true, 'a replay begins again');
+    equal(m.pick('a', 'util').ring.last, 90000, 'its samples stay');
+  },
   modelEvents() {
     const m = new Model(), event = (time, text) => ({ time, kind: 'xid', device: 'a', text });
     m.takeEvent(event('2026-01-01T00:00:02Z', 'second'));

@@ -30,10 +30,14 @@ export class Link {
       if (!this.#recent()) this.#set(false);
       throw new Error('the exporter does not answer', { cause: error });
     }
+    const problem = response.ok ? null : await response.json().catch(() => null);
+    if (!response.ok && !problem && response.status >= 502) { // a proxy in between answers for it
+      this.#set(false);
+      throw new Error(`the exporter does not answer (${response.status} of a proxy)`);
+    }
     this.#heard();
     if (!response.ok) {
-      const problem = await response.json().catch(() => ({}));
-      const error = new Error(problem.detail || problem.title || `${path}: status ${response.status}`);
+      const error = new Error(problem?.detail || `${path}: status ${response.status}`);
       error.status = response.status;
       throw error;
     }
@@ -85,7 +89,6 @@ export class Link {
     if (this.up === up && this.known) return;
     this.known = true;
     this.up = up;
-    if (up && this.query && !this.source && !this.paused) this.#open();
     this.changed(up);
   }
 

@@ -60,13 +60,13 @@ class App {
     if (this.loading) return;
     this.loading = true;
     try {
-      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.#events()]);
+      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.link.get('events', { limit: 500 })]);
       this.loaded = true;
       this.model.setDevices(devices);
       this.#setList(list);
-      this.#replay(devices.recording);
       for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
+      await this.#recordings();
       this.#restart();
       show($('controls'), true);
       const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
@@ -80,14 +80,14 @@ class App {
     this.#tick();
   }
 
-  async #events() {
-    if (!this.hasEvents) return this.link.get('events', { limit: 500 }).catch(() => ({}));
-    return this.link.get('events', { limit: 500 });
-  }
-
   #setList(list) {
     this.list = list;
     this.model.setList(list);
+  }
+
+  // recordings asks for the list of recordings, if there is a recorder.
+  async #recordings() {
+    if (this.model.info.recorder) this.sections[4].recorded((await this.link.get('recordings')).recordings || []);
   }
 
   async #absences() {
@@ -99,10 +99,11 @@ class App {
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
     try {
-      const [devices, events] = await Promise.all([this.link.get('devices'), this.#events()]);
+      const [devices, events] = await Promise.all([this.link.get('devices'), this.link.get('events', { limit: 500 })]);
       this.model.setDevices(devices);
       for (const e of events.events || []) this.model.takeEvent(e);
       await this.#absences();
+      await this.#recordings();
     } catch {
       // the next one may succeed, and the banner says if none does
     }
@@ -113,17 +114,6 @@ class App {
     const field = [...new Set([...this.model.wanted(), ...this.watched])];
     const fastest = Math.min(...[...this.model.devices.values()].map((d) => d.interval_seconds || 1), 1);
     this.link.stream({ field, interval: Math.max(fastest, 0.1) });
-  }
-
-  // replay shows a recording: it stands at its end, and its time is on the slider.
-  #replay(recording) {
-    this.recording = recording;
-    if (!recording) return;
-    const from = Date.parse(recording.from), until = Date.parse(recording.until);
-    this.range = [from, until];
-    this.model.clock.stopped = until;
-    this.view.set(Math.min(Math.max(until - from, 10000), KEPT), until);
-    for (const d of this.model.tiles()) for (const f of this.model.wanted()) this.#enqueue(d.id, f, from);
   }
 
   watch(fields) {
@@ -140,11 +130,17 @@ class App {
         this.#fill();
         this.#refresh(); // a stream begins with what is new
         break;
-      case 'rows': model.takeRows(data); break;
+      case 'rows':
+        if (model.takeRows(data) && !model.info.recording) {
+          this.filled.clear();
+          this.#fill();
+        }
+        break;
       case 'devices': for (const d of [data].flat()) model.setDevice(d); break;
       case 'event':
         model.takeEvent(data);
         if (data.kind === 'reload') this.#reloaded();
+        if (data.kind === 'recording') this.#refresh();
         break;
       default:
     }
@@ -182,6 +178,7 @@ class App {
   }
 
   async #next() {
+    if (this.model.info.history === false) this.queue.length = 0;
     if (this.fetching >= 4 || !this.queue.length) return;
     const { device, field, since } = this.queue.shift();
     this.fetching++;
@@ -192,14 +189,14 @@ class App {
 
   // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
   async fill(device, field, since) {
-    const { model } = this, from = Math.max(since === since ? since : 0, model.clock.now() - (this.recording ? Infinity : KEPT));
-    const samples = (model.clock.now() - from) / model.interval(device), query = { device, field, since: new Date(from).toISOString() };
-    if (this.recording) query.until = this.recording.until;
-    if (samples > 2000) query.points = 1000;
+    const { model } = this, now = model.clock.now(), from = Math.max(since === since ? since : 0, now - KEPT);
+    const query = { device, field, since: new Date(from).toISOString() };
+    if (model.info.recording) Object.assign(query, { since: '1970-01-01T00:00:00Z', until: '9000-01-01T00:00:00Z' }); // all of it
+    else if ((now - from) / model.interval(device) > 2000) query.points = 1000;
     try {
       model.takeSamples(await this.link.get('samples', query));
-    } catch (error) {
-      if (error.status === 404 && error.message.includes('history')) this.queue.length = 0; // no history
+    } catch {
+      // the chart begins with what the stream brings
     }
   }
 
@@ -234,7 +231,7 @@ class App {
     else this.live();
   }
 
-  live() { if (!this.recording) this.view.set(this.view.span, null); }
+  live() { this.view.set(this.view.span, null); }
 
   // showTime shows a time in the middle of the charts.
   showTime(t) { this.#move(t + this.view.span / 2); }
@@ -244,13 +241,15 @@ class App {
     this.view.set(this.view.span, Math.min(Math.max(end, from), until));
   }
 
-  // range is the time that can be shown.
+  // range is the time that can be shown: of a recording all of it.
   #range() {
-    if (this.range) return this.range;
     const now = this.model.clock.now();
-    let first = now;
-    for (const s of this.model.series.values()) if (s.ring.first < first) first = s.ring.first;
-    return [Math.max(first, now - KEPT), now];
+    let first = now, last = now;
+    for (const { ring } of this.model.series.values()) {
+      if (ring.first < first) first = ring.first;
+      if (ring.last > last) last = ring.last;
+    }
+    return this.model.info.recording ? [first, last] : [Math.max(first, now - KEPT), now];
   }
 
   // hovered moves the crosshairs of all charts.
@@ -263,11 +262,9 @@ class App {
   #tick() {
     if (!this.loaded || document.hidden) return;
     const { model } = this;
-    if (!this.link.up && !this.recording) model.clock.stopped = model.newest;
-    else if (!this.recording) model.clock.stopped = NaN;
+    model.clock.stopped = this.link.up ? NaN : model.newest;
     const { info } = model;
-    put($('node'), [info.hostname, info.simulated && '(simulated)', this.recording && `recording ${this.recording.name || ''}`.trim(), info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
-    document.body.classList.toggle('recording', !!this.recording);
+    put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && `recording ${info.recording}`, info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
     const problems = model.problems().length;
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
     if (document.title !== title) document.title = title;
@@ -296,7 +293,7 @@ class App {
       if (last === last) age = Date.now() - link.answered;
     }
     else if (!this.loaded) text = this.failure ? `The page has no data: ${this.failure}` : '';
-    else if (!this.recording && last === last && [...model.devices.values()].some((d) => d.state === 'up')) {
+    else if (last === last && [...model.devices.values()].some((d) => d.state === 'up')) {
       const silent = Date.now() + (model.clock.offset ?? 0) - last, patience = 10000 + 3 * Math.max(...[...model.devices.values()].map((d) => d.interval_seconds || 0)) * 1000;
       if (silent > patience) {
         text = `The exporter answers, but has sent no samples since ${clock(last)}`;
@@ -318,7 +315,7 @@ class App {
     slider.min = from;
     slider.max = Math.max(until, this.view.end);
     if (document.activeElement !== slider || !this.sliding) slider.value = this.view.end;
-    const text = `${clock(this.view.end, true)}${this.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
+    const text = `${clock(this.view.end, true)}${this.model.info.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
     put($('shown'), text);
     slider.setAttribute('aria-valuetext', text);
   }
@@ -326,7 +323,6 @@ class App {
   #viewChanged() {
     const frozen = this.view.end !== null;
     show($('scrub'), frozen);
-    show($('live'), !this.recording);
     $('freeze').setAttribute('aria-pressed', String(frozen));
     for (const b of $('spans').children) b.setAttribute('aria-pressed', String(Number(b.value) * 1000 === this.view.span));
     this.#tick();

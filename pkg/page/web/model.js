@@ -113,8 +113,14 @@ export class Model {
     this.generation++;
   }
 
+  // takeRows takes new rows. If the exporter's clock was set back, what was there before is
+  // forgotten; a replay begins again, and its samples stay. It reports whether that was so.
   takeRows({ rows }) {
-    let newest = -Infinity;
+    const newest = Math.max(...(rows || []).map((r) => r.t)), back = newest < this.newest - 1000;
+    if (back) {
+      this.clock.offsets = [];
+      if (!this.info.recording) for (const s of this.series.values()) s.ring.clear();
+    }
     for (const row of rows || []) {
       const values = row.v || [];
       for (let i = 0; i < values.length; i++) {
@@ -125,13 +131,13 @@ export class Model {
         // there is no value when one is due.
         else if (row.t - s.ring.last > 1.5 * this.every(s)) s.ring.push(row.t, NaN);
       }
-      if (row.t > newest) newest = row.t;
     }
     this.rows += rows?.length || 0;
     if (newest > -Infinity) {
       this.newest = newest;
       this.clock.heard(newest);
     }
+    return back;
   }
 
   // takeFields takes the current values, for what has no row yet, and reasons for absence.

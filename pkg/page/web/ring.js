@@ -37,6 +37,12 @@ export class Ring {
   get first() { return this.length ? this.time(0) : NaN; }
   get last() { return this.length ? this.time(this.length - 1) : NaN; }
 
+  // clear forgets all samples.
+  clear() {
+    this.length = 0;
+    this.epoch++;
+  }
+
   // push appends a sample. One that is not newer than the last is dropped.
   push(t, v) {
     if (this.length && t <= this.last) return false;

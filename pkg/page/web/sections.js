@@ -147,8 +147,19 @@ export class Events {
       this.all = !this.all;
       this.update();
     } });
-    this.body.append(this.box.element, this.list, this.more);
+    this.recordings = h('div');
+    this.body.append(this.box.element, this.list, this.more, this.recordings);
     this.element = element;
+  }
+
+  // recorded shows the files of the flight recorder, the newest first.
+  recorded(list) {
+    show(this.recordings, list.length > 0);
+    replace(this.recordings, JSON.stringify(list), () => [h('h3', {}, 'Recordings'), table([['Time'], ['Cause', 'wrap'], ['Device'], ['Span', 'n'], ['File']], list.slice(0, 20).map((r) => {
+      const d = this.app.model.devices.get(r.device);
+      return [date(Date.parse(r.time)), r.cause.replaceAll('_', ' '), d ? nameOf(d, this.app.model) : r.device || '–', seconds((Date.parse(r.until) - Date.parse(r.from)) / 1000),
+        h('a', { href: `api/v1/recordings/${encodeURIComponent(r.name)}`, download: r.name }, `${r.name} (${amount(r.bytes, 'bytes')})`)];
+    }), 'Recordings')]);
   }
 
   update() {
@@ -219,7 +230,7 @@ export class Heat {
     const stats = series?.ring.stats(left, right);
     put(text, stats ? `mean ${reading(stats.mean, unit)} · highest ${reading(stats.max, unit)}` : 'no samples');
     const limit = role === 'power' ? model.value(id, 'limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
-    const n = Math.max(1, Math.floor(cells.width / (4 * ratio))), every = view.span / n, sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
+    const every = Math.max(view.span / Math.max(1, Math.floor(cells.width / (4 * ratio))), series ? model.every(series) : 0), n = Math.max(1, Math.floor(view.span / every)), sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
     // Cells begin at whole multiples of their span, so that they do not flicker as time passes.
     const start = Math.ceil(left / every) * every;
     if (series) {

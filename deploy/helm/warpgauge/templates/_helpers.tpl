@@ -168,7 +168,11 @@ tlsConfig: {{- toYaml . | nindent 2 }}
 {{- with .monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .monitor.relabelings }}
+{{- $relabelings := .monitor.relabelings }}
+{{- with .monitor.job }}
+{{- $relabelings = append $relabelings (dict "targetLabel" "job" "replacement" .) }}
+{{- end }}
+{{- with $relabelings }}
 relabelings: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .monitor.metricRelabelings }}

@@ -91,6 +91,12 @@
 - --dump-compression={{ .compression }}
 {{- end }}
 {{- end }}
+{{- with $v.recorder }}
+{{- if .enabled }}
+- --recorder-directory=/var/lib/warpgauge/recordings
+- --recorder-bytes={{ .bytes }}
+{{- end }}
+{{- end }}
 {{- range $v.arguments }}
 - {{ . | toString | toJson }}
 {{- end }}
@@ -125,6 +131,9 @@
 {{- end }}
 {{- if $v.debugDump.enabled }}
 - { name: debug-dumps, mountPath: {{ $v.debugDump.directory }} }
+{{- end }}
+{{- if $v.recorder.enabled }}
+- { name: recordings, mountPath: /var/lib/warpgauge }
 {{- end }}
 {{- with $v.extraVolumeMounts }}
 {{ toYaml . }}
@@ -170,6 +179,16 @@
 {{- if $v.debugDump.enabled }}
 - name: debug-dumps
   emptyDir: { sizeLimit: 256Mi }
+{{- end }}
+{{- with $v.recorder }}
+{{- if .enabled }}
+- name: recordings
+{{- if .hostPath }}
+  hostPath: { path: {{ .hostPath }}, type: DirectoryOrCreate }
+{{- else }}
+  emptyDir: {}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range $v.extraHostVolumes }}
 - name: {{ .name }}

@@ -1,0 +1,94 @@
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"warpgauge/internal/testkit/browser"
+	"warpgauge/internal/testkit/eventually"
+	kubelet "warpgauge/pkg/kube/kubetest"
+)
+
+// TestE2ELivePage looks at the real binary's page with a real browser: through a reverse
+// proxy and below a path, with each of --web-page's values, while a GPU is lost and while
+// the exporter is gone.
+func TestE2ELivePage(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
+	b := browser.Open(t)
+	k := kubelet.Start(t)
+	lost := filepath.Join(t.TempDir(), "lost")
+	spec := "--fake-spec=" + file(t, "spec.yaml", "faults:\n  - {device: 5, kind: lost, while: "+lost+"}\n  - {device: 2, kind: xid, xid: 31, while: "+lost+"}\n")
+	full := serve(t, exe, withKubelet(k.Socket(), spec, "--collect-interval=100")...)
+	gpus := full.uuids(t)
+	k.Set(pod("train-0", gpus["0"], gpus["1"]))
+	eventually.OK(t, "the pods", func() error { return podOf(map[string]string{"0": "train-0"})(full.scrape(t, acceptText)) })
+
+	target, err := url.Parse(full.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reverse := httputil.NewSingleHostReverseProxy(target)
+	reverse.ErrorLog = log.New(io.Discard, "", 0) // the exporter will be gone
+	proxy := httptest.NewServer(http.StripPrefix("/gpus/node-17", reverse))
+	t.Cleanup(proxy.CloseClientConnections)
+	address := proxy.URL + "/gpus/node-17/"
+	p := b.Page(t, 1440, 2000)
+	p.Open(address)
+	p.Wait(`globalThis.warpgauge?.model.rows > 0 && !warpgauge.queue.length && !warpgauge.fetching && document.querySelectorAll('.tile').length === 8`)
+	for _, want := range []string{"ml/train-0/main", "(simulated)", "8 up", "collector fake is up"} {
+		p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
+	}
+	p.Wait(`warpgauge.model.pick(warpgauge.model.tiles()[0].id, 'util').ring.length > 20`)
+	p.Eval(`warpgauge.openDetail(warpgauge.model.tiles()[0].id)`, nil)
+	p.Wait(`document.querySelector('#detail[open] tbody tr') && document.getElementById('detail').innerText.includes('DCGM_FI_DEV_FB_RESERVED')`)
+	p.Key("Escape")
+
+	write(t, lost, "")
+	p.Wait(`document.querySelectorAll('.tile')[5].innerText.includes('■ lost') && document.getElementById('summary').innerText.includes('GPU 5 is lost: simulated fault: device lost')`)
+	p.Wait(`document.getElementById('events').innerText.includes('XID 31') && document.querySelectorAll('.tile')[5].querySelector('.util dd').innerText === '–'`)
+	for _, problem := range p.Problems(address) {
+		t.Error(problem)
+	}
+
+	full.Signal(t, syscall.SIGTERM)
+	full.ExitCode(t)
+	p.Wait(`!document.getElementById('banner').hidden && document.getElementById('banner').innerText.includes('Last data at')`)
+
+	anonymous := serve(t, exe, withKubelet(k.Socket(), "--web-page=anonymous")...)
+	eventually.OK(t, "the pods", func() error { return podOf(map[string]string{"0": "train-0"})(anonymous.scrape(t, acceptText)) })
+	p = b.Page(t, 360, 800)
+	p.Open(anonymous.url + "/")
+	p.Wait(`globalThis.warpgauge?.model.rows > 0 && document.querySelectorAll('.tile').length === 8`)
+	var text string
+	p.Eval("document.body.innerText + JSON.stringify([...warpgauge.model.devices.values()])", &text)
+	if strings.Contains(text, "train-0") {
+		t.Errorf("--web-page=anonymous names a pod:\n%s", text)
+	}
+	for _, problem := range p.Problems(anonymous.url + "/") {
+		t.Error(problem)
+	}
+
+	off := serve(t, exe, "--web-page=off")
+	p.Open(off.url + "/")
+	p.Wait(`document.body.innerText.includes('/metrics')`)
+	var scripts, status int
+	p.Eval("document.scripts.length", &scripts)
+	resp, err := http.Get(off.url + "/api/v1/devices")
+	if err == nil {
+		status = resp.StatusCode
+		resp.Body.Close() //nolint:errcheck // only its status counts
+	}
+	if scripts != 0 || status != http.StatusNotFound {
+		t.Errorf("--web-page=off: %d scripts, API answers %d (%v)", scripts, status, err)
+	}
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+)
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	w := eventful(t)
+	a := New(w.options)
+	id := w.gpus[0].Devices[0].ID
+	f := func(target string, code int, want string) {
+		t.Helper()
+		got := get(t, a, Prefix+target)
+		if got.Code != code || !strings.Contains(detailOf(t, got), want) {
+			t.Errorf("%s answers %d %s, want %d and %q", target, got.Code, got.Body, code, want)
+		}
+	}
+	f("nothing", 404, "/api/v1/devices")
+	f("devices/", 404, "/api/v1/devices")
+	f("devices?device=x", 400, `unknown parameter "device": this path takes none`)
+	f("fields?devices="+id, 400, "this path takes device, field")
+	f("fields?device=GPU-x", 404, "/api/v1/devices has those there are")
+	f("fields?device=", 400, `give "device" a value`)
+	f("fields?device=%zz", 400, "cannot be read")
+	f("fields?"+strings.Repeat("field=a&", 300), 400, "at most 256")
+	f("fields?field="+strings.Repeat("a", maxQuery), 414, "fewer devices or fields")
+	f("samples?device="+id, 400, "/api/v1/list")
+	f("samples?device="+id+"&device="+id+"&field=x", 400, "give it once")
+	f("samples?device="+id+"&field=DCGM_FI_DEV_NOTHING", 404, "/api/v1/list")
+	f("samples?device=x&field=DCGM_FI_DEV_GPU_TEMP", 404, "/api/v1/devices")
+	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&since=yesterday", 400, "15m")
+	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&since=5s&until=5s", 400, "no time in between")
+	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&points=1e9", 400, "from 1 to 5000")
+	f("events?limit=0", 400, "from 1 to 2000")
+	f("stream?interval=0.01", 400, "from 0.1 to 10")
+	f("stream?interval=NaN", 400, "from 0.1 to 10")
+	f("stream?device=x", 404, "/api/v1/devices")
+	f("recordings/none", 404, "/api/v1/recordings")
+	f("recordings/..%2Fx", 404, "/api/v1/recordings")
+	f("recordings/.x", 404, "/api/v1/recordings")
+
+	none := New(Options{View: w.board.Load, Status: w.options.Status})
+	for _, target := range []string{"samples?device=x&field=y", "list", "recordings", "recordings/x"} {
+		if got := get(t, none, Prefix+target); got.Code != http.StatusNotFound {
+			t.Errorf("without a source, %s answers %d", target, got.Code)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a := New(w.options)
+	for _, path := range a.Paths() {
+		path = strings.Replace(path, "{name}", "x", 1)
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+			got := send(t, a, httptest.NewRequest(method, path, nil))
+			if got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s answers %d, Allow: %q", method, path, got.Code, got.Header().Get("Allow"))
+			}
+		}
+		got := send(t, a, httptest.NewRequest(http.MethodHead, path, nil))
+		if got.Body.Len() > 0 {
+			t.Errorf("HEAD %s has a body: %q", path, got.Body)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a := New(w.options)
+	got := get(t, a, Prefix+"devices")
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "no-store", "Vary": "Accept-Encoding",
+		"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "", "Content-Encoding": "",
+	} {
+		if got.Header().Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.Header().Get(name), want)
+		}
+	}
+}
+
+func TestPagesOfOtherSitesGetNothing(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a := New(w.options)
+	f := func(site, mode string, code int) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, Prefix+"stream", nil)
+		r.Header.Set("Sec-Fetch-Site", site)
+		r.Header.Set("Sec-Fetch-Mode", mode)
+		if code == http.StatusOK {
+			r.Method = http.MethodHead
+		}
+		if got := send(t, a, r); got.Code != code {
+			t.Errorf("Sec-Fetch-Site: %s, Sec-Fetch-Mode: %s answers %d, want %d", site, mode, got.Code, code)
+		}
+	}
+	f("cross-site", "cors", http.StatusForbidden)
+	f("cross-site", "no-cors", http.StatusForbidden)
+	f("cross-site", "navigate", http.StatusOK) // a link
+	f("same-origin", "cors", http.StatusOK)
+	f("none", "navigate", http.StatusOK)
+}
+
+func TestCompression(t *testing.T) {
+	w := newWorld(t, 8, 0)
+	a := New(w.options)
+	plain := get(t, a, Prefix+"fields").Body.String()
+	r := httptest.NewRequest(http.MethodGet, Prefix+"fields", nil)
+	r.Header.Set("Accept-Encoding", "br, gzip")
+	got := send(t, a, r)
+	if got.Header().Get("Content-Encoding") != "gzip" || got.Body.Len() > len(plain)/5 {
+		t.Fatalf("%d bytes, Content-Encoding: %q; plain %d", got.Body.Len(), got.Header().Get("Content-Encoding"), len(plain))
+	}
+	z, err := gzip.NewReader(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil || string(text) != plain {
+		t.Errorf("decompressed it differs: %v", err)
+	}
+}
+
+// TestAFullNodeStaysSmall has the largest nodes that there are: 16 GPUs with 36 links each
+// (a GB200 has 18).
+func TestAFullNodeStaysSmall(t *testing.T) {
+	w := newWorld(t, 16, 36)
+	a := New(w.options)
+	plain := get(t, a, Prefix+"devices").Body.Len()
+	r := httptest.NewRequest(http.MethodGet, Prefix+"devices", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	zipped := send(t, a, r).Body.Len()
+	t.Logf("/api/v1/devices: %d bytes, %d with gzip", plain, zipped)
+	if plain > 256<<10 || zipped > 16<<10 {
+		t.Errorf("/api/v1/devices has %d bytes, %d with gzip", plain, zipped)
+	}
+}
+
+func TestNamesAreLeftOut(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.options.Users, w.options.Processes = nil, nil
+	text := get(t, New(w.options), Prefix+"devices").Body.String()
+	for _, name := range []string{"train-0", "python3", "4711", `"users"`, `"processes"`} {
+		if strings.Contains(text, name) {
+			t.Errorf("the answer has %s: %s", name, text)
+		}
+	}
+}
+
+// TestOfTwoCollectorsTheOneThatServesCounts is a failover: DCGM is stalled, NVML's source is
+// on the board.
+func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	gpu := w.gpus[0].Devices[0]
+	w.gpus[0].Collector = "nvml"
+	w.states = []session.CollectorStatus{
+		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled, Cause: session.CauseFrozen, Reason: "frozen"}}},
+		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Up}}},
+	}
+	got := decode[Devices](t, get(t, New(w.options), Prefix+"devices"))
+	if len(got.Devices) != 1 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" {
+		t.Errorf("got %+v", got.Devices)
+	}
+}
+
+func TestFieldsOfDevicesThatAreNotThere(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a := New(w.options)
+	f := func(state session.State, age time.Duration, want string) {
+		t.Helper()
+		w.set(0, state, "", "why")
+		w.now = w.now.Add(age)
+		got := decode[Fields](t, get(t, a, Prefix+"fields?field=DCGM_FI_DEV_GPU_TEMP")).Devices[0].Fields[0]
+		switch {
+		case want == "" && got.Value == nil, want != "" && (got.Value != nil || got.Absent == nil || got.Absent.Reason != want):
+			t.Errorf("%v after %v: %+v, absent %+v, want %q", state, age, got.Value, got.Absent, want)
+		}
+		w.tick(time.Second)
+	}
+	f(session.Up, 0, "")
+	f(session.Stalled, time.Second, "") // still fresh
+	f(session.Stalled, time.Minute, "device_stalled")
+	f(session.Lost, time.Minute, "device_lost")
+	f(session.Absent, time.Minute, "device_absent")
+	f(session.Released, time.Minute, "released")
+}
+
+// TestTooMuchIsRefused: an answer of too many series is refused, with what to do instead.
+func TestTooMuchIsRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	s := w.gpus[0].Source
+	for range maxFields {
+		s.Columns = append(s.Columns, collector.Column{Field: 150})
+	}
+	s.Ring, w.gpus[0].row = ring.Make(2, len(s.Devices), len(s.Columns)), make([]float64, len(s.Columns))
+	w.gpus[0].tick(w.now)
+	a := New(w.options)
+	for _, target := range []string{"fields", "stream"} {
+		got := get(t, a, Prefix+target)
+		if got.Code != http.StatusBadRequest || !strings.Contains(detailOf(t, got), "field=") {
+			t.Errorf("%s answers %d %.200s", target, got.Code, got.Body)
+		}
+	}
+}
+
+func TestPattern(t *testing.T) {
+	f := func(pattern, text string, want bool) {
+		t.Helper()
+		if got := newPattern(pattern).matches(text); got != want {
+			t.Errorf("%q matches %q: %v", pattern, text, got)
+		}
+	}
+	f("a", "a", true)
+	f("a", "ab", false)
+	f("", "", true)
+	f("*", "", true)
+	f("*", "abc", true)
+	f("a*", "abc", true)
+	f("*c", "abc", true)
+	f("a*c", "abc", true)
+	f("a*b*c", "axxbyyc", true)
+	f("a*b*c", "axxyyc", false)
+	f("ab*bc", "abc", false)
+	f("**", "x", true)
+	f("*_UTIL", "DCGM_FI_DEV_GPU_UTIL", true)
+	f("DCGM_*_PROF_*", "DCGM_FI_DEV_GPU_UTIL", false)
+}
+
+func TestBusy(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a := New(w.options)
+	a.waiting.Store(maxWaiting)
+	got := get(t, a, Prefix+"devices")
+	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+		t.Errorf("with %d waiting it answers %d", maxWaiting, got.Code)
+	}
+	a.waiting.Store(0)
+	a.sending.Store(maxSending)
+	if got := get(t, a, Prefix+"devices"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("with %d bytes under way it answers %d", maxSending, got.Code)
+	}
+}
+
+// FuzzQuery: no query panics or answers what is no JSON, and what the client's own type
+// cannot read.
+func FuzzQuery(f *testing.F) {
+	f.Add("fields", "field=*&device=x")
+	f.Add("samples", "device=GPU-00000000-7c2f-0e33-89ac-dedf8d7bb611&field=DCGM_FI_DEV_GPU_TEMP&since=1h&points=3")
+	f.Add("samples", "device=GPU-00000000-7c2f-0e33-89ac-dedf8d7bb611&field=DCGM_FI_DEV_GPU_TEMP&since=0&until=2026-11-22T17:00:00Z")
+	f.Add("events", "since=-5m&limit=3")
+	f.Add("stream", "interval=1e-1&field=a*b")
+	f.Add("recordings/x", "")
+	f.Add("list", "a=%00")
+	w := eventful(f)
+	a := New(w.options)
+	f.Fuzz(func(t *testing.T, path, query string) {
+		u := &url.URL{Path: Prefix + path, RawQuery: query}
+		r := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}, RequestURI: u.RequestURI()}).WithContext(t.Context())
+		if strings.HasPrefix(path, "stream") {
+			r.Method = http.MethodHead // it would not end
+		}
+		got := httptest.NewRecorder()
+		a.ServeHTTP(got, r)
+		checkAnswer(t, a, r, got)
+	})
+}
+
+func TestWindowsThatAreNumbers(t *testing.T) {
+	f := func(id field.ID, collector string, want time.Duration) {
+		t.Helper()
+		d, _ := field.ByID(id)
+		if got := windowOf(&field.Field{Desc: d, Scale: 1}, collector, 100*time.Millisecond); got != want {
+			t.Errorf("window of %s by %s is %v, want %v", d.Name, collector, got, want)
+		}
+	}
+	f(200, "nvml", 20*time.Millisecond)
+	f(1001, "nvml", 100*time.Millisecond)
+	f(1001, "dcgm", 100*time.Millisecond)
+	f(203, "nvml", 0) // 1/6 s to 1 s
+	f(150, "nvml", 0)
+}

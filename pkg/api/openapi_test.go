@@ -1,0 +1,224 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// document is what the tests read of openapi.json.
+type document struct {
+	OpenAPI string
+	Paths   map[string]struct {
+		Get struct {
+			Parameters []struct {
+				Name, In string
+			}
+			Responses map[string]struct {
+				Content map[string]struct{ Schema map[string]any }
+			}
+		}
+	}
+	Components struct{ Schemas map[string]schema }
+}
+
+type schema struct {
+	Properties           map[string]json.RawMessage
+	Required             []string
+	AdditionalProperties bool
+}
+
+var documented = sync.OnceValue(func() *document {
+	var d document
+	if err := json.Unmarshal(openAPI, &d); err != nil {
+		panic(err)
+	}
+	return &d
+})
+
+// compiled returns the schema of an answer; nil if the file has none of that code and type.
+func compiled(t testing.TB, path string, code int, media string) *jsonschema.Schema {
+	t.Helper()
+	pointer := "#/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(path) + "/get/responses/" + strconv.Itoa(code) +
+		"/content/" + strings.ReplaceAll(media, "/", "~1") + "/schema"
+	schemas.Lock()
+	defer schemas.Unlock()
+	if s, done := schemas.known[pointer]; done {
+		return s
+	}
+	if schemas.compiler == nil {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemas.compiler = jsonschema.NewCompiler()
+		schemas.compiler.AssertFormat()
+		if err := schemas.compiler.AddResource("openapi.json", doc); err != nil {
+			t.Fatal(err)
+		}
+		schemas.known = map[string]*jsonschema.Schema{}
+	}
+	s, err := schemas.compiler.Compile("openapi.json" + pointer)
+	if err != nil {
+		t.Errorf("%s answers %d as %s, which openapi.json does not have: %v", path, code, media, err)
+	}
+	schemas.known[pointer] = s
+	return s
+}
+
+var schemas struct {
+	sync.Mutex
+	compiler *jsonschema.Compiler
+	known    map[string]*jsonschema.Schema
+}
+
+// checkAnswer checks an answer against openapi.json.
+func checkAnswer(t testing.TB, a *API, r *http.Request, got *httptest.ResponseRecorder) {
+	t.Helper()
+	path := r.Pattern
+	if !slices.Contains(a.Paths(), path) { // not one of ours, or cleaned by a redirect
+		return
+	}
+	media := got.Header().Get("Content-Type")
+	if r.Method == http.MethodHead || media == "application/zstd" {
+		return
+	}
+	s := compiled(t, path, got.Code, media)
+	if s == nil {
+		return
+	}
+	value, err := jsonschema.UnmarshalJSON(got.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", r.URL, err)
+	}
+	if err := s.Validate(value); err != nil {
+		t.Errorf("%s does not fit openapi.json: %v", r.URL, err)
+	}
+}
+
+func TestAnswersFitTheDescription(t *testing.T) {
+	w := eventful(t)
+	a := New(w.options)
+	id := w.gpus[0].Devices[0].ID
+	answered := map[string]bool{}
+	f := func(target string, code int) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, Prefix+target, nil)
+		got := send(t, a, r)
+		if got.Code != code {
+			t.Errorf("%s answers %d, want %d: %s", target, got.Code, code, got.Body)
+		}
+		checkAnswer(t, a, r, got)
+		if code == http.StatusOK {
+			answered[r.Pattern] = true
+		}
+	}
+	f("devices", 200)
+	f("fields", 200)
+	f("health", 200)
+	f("list", 200)
+	f("events?since=1h", 200)
+	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP", 200)
+	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&points=10&since=1h", 200)
+	f("recordings", 200)
+	f("recordings/"+recorded, 200)
+	f("openapi.json", 200)
+	f("stream?x=y", 400)
+	f("fields?device=x", 404)
+	w.gpus[0].Ring.Append(1, make([]int64, len(w.gpus[0].Devices)), make([]float64, len(w.gpus[0].Columns))) // never sampled
+	f("fields", 200)
+	w.states = nil
+	f("devices", 200)
+	f("health", 200)
+	for _, path := range a.Paths() {
+		if !answered[path] && path != Prefix+"stream" { // TestStream checks its events
+			t.Errorf("%s was not checked", path)
+		}
+	}
+}
+
+// TestTheDescriptionHasWhatIsServed: its paths and parameters are those of the handlers.
+func TestTheDescriptionHasWhatIsServed(t *testing.T) {
+	a := New(newWorld(t, 1, 0).options)
+	d := documented()
+	if got, want := slices.Sorted(maps.Keys(d.Paths)), slices.Sorted(slices.Values(a.Paths())); !slices.Equal(got, want) {
+		t.Errorf("paths are %q, served are %q", got, want)
+	}
+	for path, p := range d.Paths {
+		var parameters []string
+		for _, x := range p.Get.Parameters {
+			if x.In == "query" {
+				parameters = append(parameters, x.Name)
+			}
+		}
+		want := "takes none"
+		if len(parameters) > 0 {
+			want = "takes " + strings.Join(parameters, ", ")
+		}
+		got := detailOf(t, get(t, a, strings.Replace(path, "{name}", "x", 1)+"?no-such=1"))
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("%s has the parameters %q, its handler says %q", path, parameters, got)
+		}
+	}
+}
+
+// TestTheDescriptionHasTheTypes compares its schemas with the types of this package.
+func TestTheDescriptionHasTheTypes(t *testing.T) {
+	types := map[string]reflect.Type{}
+	var collect func(reflect.Type)
+	collect = func(x reflect.Type) {
+		switch x.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			collect(x.Elem())
+		case reflect.Struct:
+			if x == reflect.TypeFor[time.Time]() || types[x.Name()] != nil {
+				return
+			}
+			types[x.Name()] = x
+			for i := range x.NumField() {
+				collect(x.Field(i).Type)
+			}
+		}
+	}
+	for _, v := range []any{Devices{}, Fields{}, Samples{}, Events{}, Health{}, List{}, StreamColumns{}, StreamRows{}, Recordings{}, Problem{}} {
+		collect(reflect.TypeOf(v))
+	}
+	all := documented().Components.Schemas
+	if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(types)); !slices.Equal(got, want) {
+		t.Errorf("schemas are %q, types are %q", got, want)
+	}
+	for name, x := range types {
+		var properties, required []string
+		for i := range x.NumField() {
+			key, options, _ := strings.Cut(x.Field(i).Tag.Get("json"), ",")
+			properties = append(properties, key)
+			if options == "" {
+				required = append(required, key)
+			}
+		}
+		s := all[name]
+		slices.Sort(properties)
+		slices.Sort(required)
+		if got := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(got, properties) {
+			t.Errorf("schema %s has %q, the type %q", name, got, properties)
+		}
+		slices.Sort(s.Required)
+		if !slices.Equal(s.Required, required) {
+			t.Errorf("schema %s requires %q, the type always has %q", name, s.Required, required)
+		}
+		if s.AdditionalProperties {
+			t.Errorf("schema %s allows anything", name)
+		}
+	}
+}

@@ -1,0 +1,483 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/server"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// reader is a client of a feed, without HTTP.
+type reader struct {
+	t     *testing.T
+	c     *client
+	leave func()
+}
+
+func join(t *testing.T, a *API, text string, interval time.Duration) *reader {
+	t.Helper()
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, leave, err := a.streams.join(t.Context(), &query{values}, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reader{t, c, leave}
+}
+
+// next returns the events of the next part, checked against openapi.json; none after a heartbeat.
+func (r *reader) next() (events []string) {
+	r.t.Helper()
+	part := <-r.c.parts
+	r.c.unsent.Add(-int64(len(part)))
+	for text := range strings.SplitSeq(strings.TrimSuffix(string(part), "\n\n"), "\n\n") {
+		if text == ":" {
+			continue
+		}
+		name, data, ok := strings.Cut(strings.TrimPrefix(text, "event: "), "\ndata: ")
+		if !ok || strings.Contains(data, "\n") {
+			r.t.Fatalf("no event: %q", text)
+		}
+		checkEvent(r.t, name, data)
+		events = append(events, name+" "+data)
+	}
+	return events
+}
+
+// checkEvent checks the data of an event against the schema that the description names.
+func checkEvent(t *testing.T, name, data string) {
+	t.Helper()
+	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "event": "Event", "problem": "Problem"}[name]
+	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // makes the compiler
+	schemas.Lock()
+	defer schemas.Unlock()
+	s, err := schemas.compiler.Compile("openapi.json#/components/schemas/" + of)
+	if err != nil {
+		t.Fatalf("event %s: %v", name, err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(data))
+	if err == nil {
+		err = s.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("event %s does not fit openapi.json: %v\n%s", name, err, data)
+	}
+}
+
+func (r *reader) want(want ...string) {
+	r.t.Helper()
+	got := r.next()
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		r.t.Errorf("got events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 1)
+		w.live()
+		a := New(w.options)
+		id := w.gpus[0].Devices[0].ID
+		r := join(t, a, "device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&field=DCGM_FI_DEV_SM_*", 250*time.Millisecond)
+		r.want(fmt.Sprintf(`columns {"columns":[{"device":%q,"field":"DCGM_FI_DEV_GPU_TEMP","unit":"celsius"},{"device":%q,"field":"DCGM_FI_DEV_SM_CLOCK_HERTZ","unit":"Hz"}]}`, id, id))
+
+		time.Sleep(100 * time.Millisecond)
+		w.sample()
+		first := time.Now().UnixMilli()
+		time.Sleep(100 * time.Millisecond)
+		w.gpus[0].row[0] = math.NaN()
+		w.sample()
+		second := time.Now().UnixMilli()
+		r.want(fmt.Sprintf(`rows {"rows":[{"t":%d,"first":0,"v":[60,1.98e+09]},{"t":%d,"first":0,"v":[null,1.98e+09]}]}`, first, second))
+
+		// A row in which the device was not read, and one whose value JSON cannot have.
+		w.gpus[0].row[0] = 61
+		w.gpus[0].Ring.Append(time.Now().UnixNano(), w.gpus[0].stamps, w.gpus[0].row)
+		w.gpus[0].row[0] = math.Inf(1)
+		time.Sleep(time.Millisecond)
+		w.sample()
+		got := strings.Join(r.next(), "\n")
+		if strings.Count(got, `"v":[null,null]`) != 1 || strings.Count(got, `"v":[null,1.98e+09]`) != 1 {
+			t.Errorf("got %s", got)
+		}
+
+		// Another device's events are not sent, the node's are.
+		w.gpus[0].row[0] = 62
+		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now())
+		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now())
+		w.log.Add(Event{Kind: KindReload, Text: "reloaded"})
+		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
+			t.Errorf("got events %q", got)
+		}
+		w.set(0, session.Stalled, session.CauseHung, "a call hangs")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := r.next(); len(got) != 2 || !strings.HasPrefix(got[0], "devices {") || !strings.Contains(got[0], `"state":"stalled"`) || !strings.HasPrefix(got[1], "event {") {
+			t.Errorf("got events %q", got)
+		}
+		r.leave()
+		if len(a.streams.feeds) != 0 || a.streams.open != 0 {
+			t.Errorf("%d feeds and %d streams are left", len(a.streams.feeds), a.streams.open)
+		}
+	})
+}
+
+// TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
+// and rows that another source had are left out.
+func TestStreamFollowsTheSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.live()
+		a := New(w.options)
+		r := join(t, a, "field=DCGM_FI_DEV_GPU_TEMP", 100*time.Millisecond)
+		defer r.leave()
+		r.want("columns ")
+		w.sample()
+		sampled := time.Now()
+		r.want(`rows {"rows":[{`)
+
+		next := newGPU(w.list, 0, 0)
+		next.row[0] = 70
+		next.tick(sampled) // the former session had this
+		w.gpus[0] = next
+		w.board.Store(&view.View{Version: 2, Sources: []*view.Source{next.Source}})
+		w.sample()
+		if got := strings.Join(r.next(), ""); strings.Count(got, `"v"`) != 1 || !strings.Contains(got, `"v":[70]`) {
+			t.Errorf("after another session: %s", got)
+		}
+
+		more := newGPU(listOf(t, testList+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n"), 0, 0)
+		more.Columns = append(more.Columns, collector.Column{Field: 150, Labels: []collector.Label{{Name: "sensor", Value: "2"}}})
+		more.row = append(more.row, 50)
+		more.Ring = ring.Make(64, 1, len(more.Columns))
+		w.gpus[0] = more
+		w.board.Store(&view.View{Version: 3, Sources: []*view.Source{more.Source}})
+		time.Sleep(time.Millisecond)
+		w.sample()
+		r.want(`columns {"columns":[{"device":"GPU-00000000-7c2f-0e33-89ac-dedf8d7bb611","field":"DCGM_FI_DEV_GPU_TEMP","unit":"celsius"},{"device":"GPU-00000000-7c2f-0e33-89ac-dedf8d7bb611","field":"DCGM_FI_DEV_GPU_TEMP","unit":"celsius","labels":{"sensor":"2"}}]}`,
+			"rows ")
+	})
+}
+
+func TestAStreamWithoutRowsIsAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(newWorld(t, 1, 0).options)
+		r := join(t, a, "", time.Second)
+		defer r.leave()
+		r.want("columns ")
+		begin := time.Now()
+		r.want() // a comment
+		if took := time.Since(begin); took < heartbeat || took > heartbeat+time.Second {
+			t.Errorf("the heartbeat came after %v", took)
+		}
+	})
+}
+
+// TestASlowClientIsEnded, and another one of the same feed is not.
+func TestASlowClientIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.live()
+		a := New(w.options)
+		slow, quick := join(t, a, "", minInterval), join(t, a, "", minInterval)
+		quick.want("columns ")
+		if len(a.streams.feeds) != 1 {
+			t.Errorf("two clients that ask for the same have %d feeds", len(a.streams.feeds))
+		}
+		for range unsentParts + 1 {
+			time.Sleep(minInterval / 2)
+			w.sample()
+			time.Sleep(minInterval / 2)
+			if got := quick.next(); len(got) != 1 || !strings.HasPrefix(got[0], "rows ") {
+				t.Fatalf("got %q", got)
+			}
+		}
+		synctest.Wait()
+		select {
+		case <-slow.c.over:
+		default:
+			t.Error("the slow client is not ended")
+		}
+		if !strings.Contains(slow.c.why, "read") {
+			t.Errorf("it is told %q", slow.c.why)
+		}
+		select {
+		case <-quick.c.over:
+			t.Error("the quick client is ended, too")
+		default:
+		}
+		slow.leave()
+		quick.leave()
+	})
+}
+
+func TestBoundsOfStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		a := New(w.options)
+		var all []*reader
+		for i := range maxFeeds {
+			all = append(all, join(t, a, fmt.Sprintf("field=a%d", i), time.Second))
+		}
+		_, _, err := a.streams.join(t.Context(), &query{url.Values{}}, time.Second)
+		if err == nil || !strings.Contains(err.Error(), "different queries") {
+			t.Errorf("query %d: %v", maxFeeds+1, err)
+		}
+		for len(all) < maxStreams {
+			all = append(all, join(t, a, "field=a0", time.Second))
+		}
+		got := get(t, a, Prefix+"stream?field=a0")
+		if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+			t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
+		}
+		a.Close()
+		for _, r := range all {
+			<-r.c.over
+			r.leave()
+		}
+		if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable {
+			t.Errorf("after Close a stream is answered %d", got.Code)
+		}
+	})
+}
+
+// TestStreamsOverHTTP has streams that last longer than the server's time limits, clients that
+// leave and clients that never read, while another asks for everything else. The end of the
+// server ends them. Run it under the race detector.
+func TestStreamsOverHTTP(t *testing.T) {
+	w := newWorld(t, 8, 0)
+	w.live()
+	a := New(w.options)
+	s := server.New(noPages{}, server.Options{Addresses: []string{"127.0.0.1:0"}, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond, API: a})
+	h := httptest.NewUnstartedServer(s.Handler())
+	h.Config.ReadTimeout, h.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	h.Start()
+	defer h.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var background, clients sync.WaitGroup
+	background.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				for _, f := range w.gpus {
+					f.tick(now)
+				}
+				w.log.Add(Event{Kind: KindClock, Text: "x"})
+			}
+		}
+	})
+	const dead = 4
+	for range dead { // they ask and never read
+		conn, err := net.Dial("tcp", h.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		fmt.Fprintf(conn, "GET %sstream?interval=0.1 HTTP/1.1\r\nHost: x\r\n\r\n", Prefix)
+	}
+	for i := range 12 {
+		clients.Go(func() {
+			c, err := NewClient(h.URL, ClientOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			q := StreamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
+			rows, columns := 0, 0
+			err = c.Stream(ctx, q, func(event any) error {
+				switch e := event.(type) {
+				case *StreamColumns:
+					columns = len(e.Columns)
+				case *StreamRows:
+					for _, r := range e.Rows {
+						if r.First < 0 || r.First+len(r.Values) > columns {
+							t.Errorf("values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
+						}
+					}
+					rows++
+				}
+				if rows == 6+i%3 { // at intervals of 100 ms, well past the limits
+					return errEnough
+				}
+				return nil
+			})
+			if err != errEnough {
+				t.Errorf("client %d: %v", i, err)
+			}
+		})
+	}
+	clients.Go(func() {
+		for range 30 {
+			for _, path := range []string{"devices", "fields", "events?limit=5", "samples?device=" + w.gpus[0].Devices[0].ID + "&field=DCGM_FI_DEV_GPU_TEMP"} {
+				get(t, a, Prefix+path)
+			}
+		}
+	})
+	clients.Wait()
+	eventually.True(t, "only those that never read are left", func() bool {
+		a.streams.mu.Lock()
+		defer a.streams.mu.Unlock()
+		return a.streams.open == dead
+	})
+	a.Close()
+	eventually.True(t, "none is left", func() bool {
+		a.streams.mu.Lock()
+		defer a.streams.mu.Unlock()
+		return a.streams.open == 0 && len(a.streams.feeds) == 0
+	})
+	cancel()
+	background.Wait()
+}
+
+var errEnough = fmt.Errorf("enough")
+
+type noPages struct{}
+
+func (noPages) Page(exposition.Format, bool) []byte { return []byte("x 1\n") }
+
+// BenchmarkFeed is what one feed costs for 100 ms, however many clients it has: 16 GPUs ×
+// 10 series in ticks of 10 ms.
+func BenchmarkFeed(b *testing.B) {
+	w := newWorld(b, 16, 0)
+	for _, f := range w.gpus {
+		f.Columns = slices.Concat(f.Columns, f.Columns)
+		f.row = slices.Concat(f.row, f.row)
+		f.Ring = ring.Make(64, 1, len(f.Columns))
+	}
+	a := New(w.options)
+	f, err := a.streams.newFeed(&query{url.Values{}}, time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { f.cancel(); <-f.done }()
+	var size int
+	for b.Loop() {
+		for range 10 {
+			w.now = w.now.Add(10 * time.Millisecond)
+			for _, g := range w.gpus {
+				g.row[0] = 60 + w.now.Sub(start).Seconds()
+				g.tick(w.now)
+			}
+		}
+		part, _, err := f.next()
+		if err != nil || len(part) == 0 {
+			b.Fatal(len(part), err)
+		}
+		size = len(part)
+	}
+	b.ReportMetric(float64(size), "bytes/part")
+}
+
+func BenchmarkAnswers(b *testing.B) {
+	for _, n := range []struct{ gpus, links int }{{8, 18}, {16, 36}} {
+		w := newWorld(b, n.gpus, n.links)
+		a := New(w.options)
+		for _, path := range []string{"devices", "fields", "health"} {
+			b.Run(fmt.Sprintf("%s/gpus=%d", path, n.gpus), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					r := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
+					r.Header.Set("Accept-Encoding", "gzip")
+					out := httptest.NewRecorder()
+					if a.ServeHTTP(out, r); out.Code != http.StatusOK {
+						b.Fatal(out.Code)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	l := NewLog(func() time.Time { return start })
+	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
+	l.XID(d, 79, start)
+	for i := range 5 * maxEvents {
+		l.Add(Event{Kind: KindClock, Text: fmt.Sprint(i)})
+	}
+	all := l.after(0)
+	if len(all) > maxEvents+1 || all[0].Kind != KindXID || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
+		t.Errorf("%d events, the first %v, the last %v", len(all), all[0], all[len(all)-1])
+	}
+	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
+		t.Errorf("after the third last: %v", again)
+	}
+	l.Add(Event{Kind: KindReload, Text: strings.Repeat("é", maxEventText)})
+	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
+		t.Errorf("a text of %d bytes", len(got.Text))
+	}
+}
+
+func TestClockEventsThatFlap(t *testing.T) {
+	l := NewLog(func() time.Time { return start })
+	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
+	for i := range 250 { // 25 s
+		l.ClockEvent(d, "power_cap", start.Add(time.Duration(i)*100*time.Millisecond))
+		l.ClockEvent(d, "gpu_idle", start)
+	}
+	if got := len(l.after(0)); got != 3 {
+		t.Errorf("%d events in 25 s, want 3", got)
+	}
+}
+
+// TestStatesBecomeEvents: what changes is reported once, for the GPU; what is so from the
+// start is not, unless it is bad.
+func TestStatesBecomeEvents(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	f := func(want ...string) {
+		t.Helper()
+		from := w.log.Last()
+		w.log.note(w.states)
+		w.log.note(w.states)
+		var got []string
+		for _, e := range w.log.after(from) {
+			got = append(got, fmt.Sprintf("%s bad=%v", e.Text, e.Bad))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	f()
+	d := w.states[0].Devices
+	d[0].State, d[0].Reason, d[1].State = session.Lost, "gone", session.Lost
+	f("device is lost: gone bad=true")
+	d[0].State, d[0].Reason, d[1].State = session.Up, "", session.Up
+	f("device is up bad=false")
+	w.states[0].Up, w.states[0].Cause, w.states[0].Reason = false, session.CauseOpening, "being opened again"
+	f()
+	w.states[0].Cause, w.states[0].Reason = session.CauseChild, "exit status 2"
+	f("collector fake is not up: exit status 2 bad=true")
+	w.states[0].Up = true
+	f("collector fake is up bad=false")
+	d[0].State = session.Released
+	f("device is released bad=false")
+}

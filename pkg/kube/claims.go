@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// ClaimName identifies a ResourceClaim.
+type ClaimName struct{ Namespace, Name string }
+
+const (
+	claimQPS, claimBurst = 10, 64          // requests a second: a claim is asked for once, by its name
+	mostClaims           = 1024            // that are asked for; a node has as many as devices, and a few
+	claimRetry           = time.Minute     // until claims that could not be read are asked for again, doubling up to claimRest
+	claimRest            = time.Hour       // without a change of what the kubelet lists
+	claimLimit           = 5 * time.Second // for all of them; owners wait for it
+)
+
+// claimReader reads the ResourceClaims that the kubelet lists, which does not say whether a claim is one for admin
+// access: such a pod looks at devices that others use (KEP-5018). What is allocated to a claim of a running pod does
+// not change, so each is read once.
+type claimReader struct {
+	s        *APIServer
+	list     *sliceList // by whose way the version of the API is picked
+	poll     poller
+	seen     uint64                     // version of the allocations
+	known    map[ClaimName][]DeviceName // claims that have been read
+	failures int                        // in a row
+	reported bool
+}
+
+func newClaimReader(s *APIServer) *claimReader {
+	return &claimReader{s: s, list: newSliceList(s), poll: newPoller(), known: map[ClaimName][]DeviceName{}}
+}
+
+func (r *claimReader) run(ctx context.Context) {
+	r.poll.run(ctx, r.read, func() bool { return r.s.o.Allocations().Version != r.seen })
+}
+
+// read reads the claims that are not known, and publishes. A claim that cannot be read counts as
+// one that uses its devices, as all do without this.
+func (r *claimReader) read(ctx context.Context) time.Duration {
+	a := r.s.o.Allocations()
+	names := claimNames(a, r.s.o.Vendors)
+	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
+		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
+		return !found
+	})
+	r.seen = a.Version
+	unread := slices.DeleteFunc(slices.Clone(names), func(name ClaimName) bool { _, known := r.known[name]; return known })
+	err := r.ask(ctx, unread)
+	if ctx.Err() != nil {
+		return claimRest
+	}
+	next := make(map[ClaimName][]DeviceName, len(names))
+	for _, name := range names {
+		next[name] = r.known[name]
+	}
+	r.s.publish(func(m *Metadata) bool {
+		changed := !maps.EqualFunc(m.Claims, next, slices.Equal) || m.ClaimsTime.IsZero() && a.Version != 0
+		m.Claims = next
+		if a.Version != 0 {
+			m.ClaimsTime = time.Now()
+		}
+		return changed
+	})
+	if err == nil {
+		r.failures = 0
+		return claimRest
+	}
+	if !r.reported {
+		r.reported = true
+		r.s.log.Warn("some resource claims cannot be read, so pods that only look at devices by them (admin access) count as users; "+
+			"grant the verb get on resource \"resourceclaims\" in apiGroup \"resource.k8s.io\" to this service account", zap.Error(err))
+	}
+	r.failures++
+	return min(claimRetry<<min(r.failures-1, 6), claimRest)
+}
+
+// ask reads claims, and returns the first error. After a refusal it asks for no other claim of that namespace:
+// under the GPU Operator only those of its own may be read.
+func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error) {
+	if len(unread) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, claimLimit)
+	defer cancel()
+	c, err := r.s.newClients(claimQPS, claimBurst)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	resource, err := r.list.version(ctx, c, false)
+	if err != nil {
+		return err
+	}
+	resource.Resource = "resourceclaims"
+	refused := map[string]bool{} // namespaces
+	for _, name := range unread[:min(len(unread), mostClaims)] {
+		if refused[name.Namespace] {
+			continue
+		}
+		claim, err := c.slices.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		if err == nil {
+			r.known[name] = looksAt(claim)
+			continue
+		}
+		refused[name.Namespace] = apierrors.IsForbidden(err)
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// looksAt returns the devices to which a claim has admin access.
+func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
+	results, _, err := unstructured.NestedSlice(claim.Object, "status", "allocation", "devices", "results")
+	if err != nil {
+		return nil
+	}
+	for _, result := range results {
+		m, _ := result.(map[string]any)
+		if admin, _ := m["adminAccess"].(bool); admin {
+			text := func(name string) string { s, _ := m[name].(string); return s }
+			out = append(out, DeviceName{Driver: text("driver"), Pool: text("pool"), Device: text("device")})
+		}
+	}
+	return out
+}
+
+// claimNames are the claims of devices that count, sorted, each once.
+func claimNames(a *Allocations, vendors Vendors) (out []ClaimName) {
+	for _, p := range a.Pods {
+		for _, c := range p.Containers {
+			for i := range c.Claims {
+				if vendors.Driver(c.Claims[i].Device.Driver) != nil {
+					out = append(out, ClaimName{c.Claims[i].Namespace, c.Claims[i].Name})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, ClaimName.compare)
+	return slices.Compact(out)
+}
+
+func (c ClaimName) compare(d ClaimName) int { return PodName(c).Compare(PodName(d)) }
+
+// Uses reports whether a claim gives its device to be used. It does not if it only looks (admin access), and
+// not before the claim has been read.
+func (m *Metadata) Uses(c Claim) bool {
+	if m == nil || m.Claims == nil {
+		return true
+	}
+	looks, read := m.Claims[ClaimName{c.Namespace, c.Name}]
+	return read && !slices.Contains(looks, c.Device)
+}
