@@ -119,6 +119,8 @@ func TestFlags(t *testing.T) {
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
 	"output": true, "tolerance": true, // warpgauge docs, compare
+	"url": true, "urls-file": true, "once": true, "interval": true, "ca-file": true, // warpgauge top
+	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // warpgauge doctor
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

@@ -261,6 +261,23 @@ func testNVMLLost(t *testing.T, n *nvmlNode) {
 	}
 }
 
+// wantWarnings wants these warnings in the log, in any order, and no others: what happens
+// to a GPU is one line, not one more for each of its links and fields.
+func (n *nvmlNode) wantWarnings(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(n.Output()) {
+		if _, text, warns := strings.Cut(line, " WARN "); warns {
+			message, _, _ := strings.Cut(text, " {")
+			got = append(got, message)
+		}
+	}
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("the log warns of %q, want %q", got, want)
+	}
+}
+
 // testNVMLReasons: what a board does not have and what a lost GPU has no more is in the
 // metric, in the API and in devices GPU.
 func testNVMLReasons(t *testing.T, n *nvmlNode) {
@@ -293,23 +310,6 @@ func testNVMLReasons(t *testing.T, n *nvmlNode) {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("devices of the lost GPU: %v, want %q in\n%s", err, want, out)
 		}
-	}
-}
-
-// wantWarnings wants these warnings in the log, in any order, and no others: what happens
-// to a GPU is one line, not one more for each of its links and fields.
-func (n *nvmlNode) wantWarnings(t *testing.T, want ...string) {
-	t.Helper()
-	var got []string
-	for line := range strings.Lines(n.Output()) {
-		if _, text, warns := strings.Cut(line, " WARN "); warns {
-			message, _, _ := strings.Cut(text, " {")
-			got = append(got, message)
-		}
-	}
-	slices.Sort(got)
-	if slices.Sort(want); !slices.Equal(got, want) {
-		t.Errorf("the log warns of %q, want %q", got, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -19,8 +20,8 @@ func manCommand(a *app) *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			a.printf("%s", manual(cmd.Root(), a.flags, a.build.version))
-			return nil
+			_, err := io.WriteString(a.out, manual(cmd.Root(), a.flags, a.build.version))
+			return err
 		},
 	}
 }

@@ -48,12 +48,12 @@ func topCommand(a *app) *cli.Command {
 			if i := cmd.Duration("interval"); i < minTopInterval {
 				return fmt.Errorf("--interval is %v: at least %v", i, minTopInterval)
 			}
-			return a.top(ctx, cmd)
+			return showTop(ctx, a, cmd)
 		},
 	}
 }
 
-func (a *app) top(ctx context.Context, cmd *cli.Command) error {
+func showTop(ctx context.Context, a *app, cmd *cli.Command) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -63,10 +63,10 @@ func (a *app) top(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if len(urls) == 0 {
-		return a.topHere(ctx, cmd, cfg)
+		return topHere(ctx, a, cmd, cfg)
 	}
 	if len(urls) == 1 && urls[0] == noURL {
-		return a.topSampling(ctx, cmd, cfg, "sampling the devices itself")
+		return topSampling(ctx, a, cmd, cfg, "sampling the devices itself")
 	}
 	var targets []top.Target
 	for _, u := range urls {
@@ -76,7 +76,7 @@ func (a *app) top(ctx context.Context, cmd *cli.Command) error {
 		}
 		targets = append(targets, top.Target{Name: c.URL(), Node: c})
 	}
-	return a.show(ctx, cmd, targets, "")
+	return show(ctx, a, cmd, targets, "")
 }
 
 // topURLs are the exporters that a user names, each once.
@@ -111,7 +111,7 @@ func topURLs(ctx context.Context, cmd *cli.Command) ([]string, error) {
 }
 
 // topHere shows this node: what its exporter says, or what is sampled here.
-func (a *app) topHere(ctx context.Context, cmd *cli.Command, cfg *config.Config) error {
+func topHere(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config) error {
 	var c *api.Client
 	asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, client *api.Client) error {
 		c = client
@@ -122,26 +122,26 @@ func (a *app) topHere(ctx context.Context, cmd *cli.Command, cfg *config.Config)
 	case err != nil:
 		return err
 	case asked:
-		return a.show(ctx, cmd, []top.Target{{Name: c.URL(), Node: c}}, "")
+		return show(ctx, a, cmd, []top.Target{{Name: c.URL(), Node: c}}, "")
 	}
-	return a.topSampling(ctx, cmd, cfg, "no exporter is asked: sampling the devices itself")
+	return topSampling(ctx, a, cmd, cfg, "no exporter is asked: sampling the devices itself")
 }
 
 // topSampling shows what is sampled here.
-func (a *app) topSampling(ctx context.Context, cmd *cli.Command, cfg *config.Config, notice string) error {
+func topSampling(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, notice string) error {
 	log := a.quietLogger(cfg)
 	if !once(cmd) && top.Terminal(a.out) { // which is no place for lines of a log
 		log, cfg.HostEngine.Log = zap.NewNop(), false
 	}
-	return a.sampled(ctx, cfg, cmd.Duration("timeout"), log, func(c *api.Client, hostname string) error {
-		return a.show(ctx, cmd, []top.Target{{Name: hostname, Node: c}}, notice)
+	return sampled(ctx, a, cfg, cmd.Duration("timeout"), log, func(c *api.Client, hostname string) error {
+		return show(ctx, a, cmd, []top.Target{{Name: hostname, Node: c}}, notice)
 	})
 }
 
 func once(cmd *cli.Command) bool { return cmd.Bool("once") || cmd.IsSet("output") }
 
 // show shows the nodes on a terminal, or writes once what they say.
-func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target, notice string) error {
+func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, notice string) error {
 	if !once(cmd) && top.Terminal(a.out) {
 		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Notice: notice, Environ: a.environ})
 	}
@@ -155,7 +155,10 @@ func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target, 
 
 // sampled samples in this process as the exporter does, and calls f with a client of
 // the API over that when each device has been sampled or says why not.
-func (a *app) sampled(ctx context.Context, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
+func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
+	here := *cfg
+	here.Recorder.Directory = "" // is the exporter's
+	cfg = &here
 	list, content, err := newCounters(a, cfg, "").first(ctx, log)
 	if err != nil {
 		return err

@@ -171,6 +171,26 @@ func setNumber(q url.Values, name string, n int) {
 	}
 }
 
+// Recordings asks which files the flight recorder has, the newest first.
+func (c *Client) Recordings(ctx context.Context) (*Recordings, error) {
+	return ask[Recordings](ctx, c, "recordings", nil)
+}
+
+// Recording copies a file of the flight recorder to w.
+func (c *Client) Recording(ctx context.Context, name string, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	body, err := c.get(ctx, "api/v1/recordings/"+url.PathEscape(name), nil, "application/zstd")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	if _, err := io.Copy(w, body); err != nil {
+		return c.errorf("read recording %q: %w", name, err)
+	}
+	return nil
+}
+
 // Page copies /metrics to w, in the first of the formats that the exporter has. accept is as in HTTP.
 func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)

@@ -8,21 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"time"
+
+	"warpgauge/pkg/api"
 )
 
 // Bounds of a bundle.
 const (
 	maxFile       = 8 << 20   // bytes of a file
-	maxRecordings = 256 << 20 // bytes of all recordings
+	maxRecordings = 128 << 20 // bytes of all recordings
 	mostRecorded  = 8         // files, the newest
 )
 
-// A Recorder has recordings.
+// Recorder is an exporter with a flight recorder, as an *api.Client is.
 type Recorder interface {
-	// Recordings calls f with the newest n files, one after the other.
-	Recordings(ctx context.Context, n int, f func(name string, size int64, content io.Reader) error) error
+	Recordings(ctx context.Context) (*api.Recordings, error)
+	Recording(ctx context.Context, name string, w io.Writer) error
 }
 
 // BundleOptions say what is in a bundle.
@@ -150,17 +153,25 @@ func tail(s string, most int) string {
 	return s
 }
 
-// record adds recordings as they are.
+// record adds the newest recordings as they are, as many as there is room for.
 func record(ctx context.Context, t *tar.Writer, from Recorder, now time.Time) error {
-	left := int64(maxRecordings)
-	return from.Recordings(ctx, mostRecorded, func(name string, size int64, content io.Reader) error {
-		if left -= size; left < 0 {
-			return nil // as many as there is room for
-		}
-		if err := t.WriteHeader(&tar.Header{Name: "warpgauge-doctor/recordings/" + name, Mode: 0o600, Size: size, ModTime: now}); err != nil {
+	list, err := from.Recordings(ctx)
+	if err != nil {
+		return fmt.Errorf("list the recordings: %w", err)
+	}
+	left := maxRecordings
+	for _, r := range list.Recordings[:min(len(list.Recordings), mostRecorded)] {
+		file := limitedBuffer{limit: left}
+		if err := from.Recording(ctx, r.Name, &file); err != nil {
 			return err
 		}
-		_, err := io.CopyN(t, content, size)
-		return err
-	})
+		left -= file.Len()
+		if err := t.WriteHeader(&tar.Header{Name: "warpgauge-doctor/recordings/" + path.Base(r.Name), Mode: 0o600, Size: int64(file.Len()), ModTime: now}); err != nil {
+			return err
+		}
+		if _, err := file.WriteTo(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -271,7 +272,7 @@ func checkExporter(f *Facts, out *findings) {
 	case e.err != nil && strings.Contains(e.err.Error(), api.ErrNoAPI.Error()):
 		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
 	case e.err != nil:
-		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run", "no exporter answers: %v", e.err)
+		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run", "%v", e.err)
 	}
 	if e.sampled {
 		out.add(Note, "", "as no exporter answers, what follows on collectors and devices was sampled by doctor itself, as user %s", cmp.Or(f.Host.User, "?"))
@@ -391,13 +392,17 @@ func nameOf(d *api.Device) string {
 	return d.Kind + " " + d.ID
 }
 
+// ofCollector matches what the check of collectors says.
+var ofCollector = regexp.MustCompile(`^collector \S+: `)
+
 func checkHealth(f *Facts, out *findings) {
 	h := f.exporter.health
 	if h == nil {
 		return
 	}
-	for _, r := range h.Reasons {
-		out.add(Problem, "", "not ready: %s", r)
+	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool { return ofCollector.MatchString(r) })
+	for _, r := range reasons {
+		out.add(Problem, "see docs/operations.md, the table of paths", "not ready: %s", r)
 	}
 	state := map[string]string{}
 	if d := f.exporter.devices; d != nil {
@@ -412,7 +417,7 @@ func checkHealth(f *Facts, out *findings) {
 			out.add(Problem, "see docs/runbooks.md", "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Reason, "no reason is known"))
 		}
 	}
-	if bad+len(h.Reasons) == 0 && len(h.Devices) > 0 {
+	if bad+len(reasons) == 0 && len(h.Devices) > 0 {
 		out.add(OK, "", "the verdict on the devices is %s", h.State)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"warpgauge/pkg/api"
@@ -285,29 +284,37 @@ func journal(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// Rows are the findings as CSV.
+func (r *Result) Rows() [][]string {
+	out := [][]string{{"check", "severity", "finding", "do"}}
+	for _, f := range r.Findings {
+		out = append(out, []string{f.Check, string(f.Severity), f.Finding, f.Do})
+	}
+	return out
+}
+
 // Table writes the findings for people.
 func (r *Result) Table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	width, n := 0, 0
 	for _, f := range r.Findings {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", strings.ToUpper(string(f.Severity)), f.Check, oneLine(f.Finding)) //nolint:errcheck // Flush reports it
-		if f.Do != "" && f.Severity != OK {
-			fmt.Fprintf(t, "\t\t  to do: %s\n", oneLine(f.Do)) //nolint:errcheck // as above
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	n := 0
-	for _, f := range r.Findings {
+		width = max(width, len(f.Check))
 		if f.Severity == Problem {
 			n++
+		}
+	}
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, oneLine(f.Finding))
+		if f.Do != "" && f.Severity != OK {
+			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", oneLine(f.Do))
 		}
 	}
 	end := "nothing is wrong, as far as this could be found out"
 	if n > 0 {
 		end = counted(n, "problem")
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", end)
+	fmt.Fprintf(&b, "\n%s\n", end)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -168,8 +167,9 @@ func (s *system) read(name string) (string, error) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	b := make([]byte, maxSmall)
-	n, total := 0, 0
+	total := 0
 	for err == nil && total < len(b) {
+		var n int
 		n, err = f.Read(b[total:])
 		total += n
 	}
@@ -409,10 +409,4 @@ func (s *system) dial(name, network, address string) func(context.Context) (func
 		}
 		return func(f *Facts) { f.Sockets = append(f.Sockets, out) }, nil
 	}
-}
-
-// has reports whether the process has a capability, by its number.
-func (h *Host) has(capability uint) (yes, known bool) {
-	mask, err := strconv.ParseUint(h.Capabilities, 16, 64)
-	return mask>>capability&1 == 1, err == nil
 }

@@ -200,7 +200,7 @@ var (
 	uuid    = regexp.MustCompile(`(?i)((?:GPU|MIG)-)?[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}`)
 	longID  = regexp.MustCompile(`\b[0-9a-f]{64}\b`) // of containers; and sums, which are public
 	address = regexp.MustCompile(`[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f.]*[0-9A-Fa-f]?|\b[0-9]{1,3}(\.[0-9]{1,3}){3}\b`)
-	slurm   = regexp.MustCompile(`(?i)\b(job|uid|step)_([0-9]+)`)
+	slurm   = regexp.MustCompile(`(?i)\b(job|uid)_([0-9]+)`)
 )
 
 // text replaces what is private in a text.

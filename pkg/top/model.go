@@ -63,7 +63,7 @@ type model struct {
 	device  key          // of the details
 	sort    [screens]string
 	reverse bool
-	filter  string
+	filter  [screens]string
 	typing  bool
 	all     bool // other devices than GPUs and instances, too
 	frozen  bool
@@ -94,7 +94,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, next()
 	case tea.PasteMsg:
 		if m.typing {
-			m.filter = clean(m.filter + msg.Content)
+			m.setFilter(m.filtered() + msg.Content)
 		}
 	case tea.KeyPressMsg:
 		if m.typing {
@@ -180,18 +180,24 @@ func (m *model) typed(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "enter":
 		m.typing = false
-	case "esc", "ctrl+c":
-		m.typing, m.filter = false, ""
+	case "esc", "alt+esc", "ctrl+c":
+		m.typing = false
+		m.setFilter("")
 	case "backspace":
-		if r := []rune(m.filter); len(r) > 0 {
-			m.filter = string(r[:len(r)-1])
+		if r := []rune(m.filtered()); len(r) > 0 {
+			m.setFilter(string(r[:len(r)-1]))
 		}
 	case "ctrl+u":
-		m.filter = ""
+		m.setFilter("")
 	default:
-		m.filter = clean(m.filter + k.Text)
+		m.setFilter(m.filtered() + k.Text)
 	}
 }
+
+// filtered is the filter of the screen.
+func (m *model) filtered() string { return m.filter[m.screen] }
+
+func (m *model) setFilter(text string) { m.filter[m.screen] = clean(text) }
 
 // pressed does what a key asks for.
 func (m *model) pressed(name string) tea.Cmd {
@@ -200,7 +206,7 @@ func (m *model) pressed(name string) tea.Cmd {
 		return tea.Quit
 	case "ctrl+z":
 		return tea.Suspend
-	case "esc", "backspace", "left":
+	case "esc", "alt+esc", "backspace", "left": // alt: pressed twice
 		m.leave()
 	case "enter", "right":
 		m.open()
@@ -259,16 +265,19 @@ func (m *model) enter(s screen) {
 	m.screen, m.top = s, 0
 }
 
-// leave goes back, or forgets the filter if there is nowhere to go.
+// leave removes the filter, or else goes back.
 func (m *model) leave() {
-	switch n := len(m.back); {
-	case n > 0:
-		m.screen, m.back, m.top = m.back[n-1], m.back[:n-1], 0
-		if m.screen == nodesScreen {
-			m.only = -1
-		}
-	default:
-		m.filter = ""
+	if m.filtered() != "" {
+		m.setFilter("")
+		return
+	}
+	n := len(m.back)
+	if n == 0 {
+		return
+	}
+	m.screen, m.back, m.top = m.back[n-1], m.back[:n-1], 0
+	if m.screen == nodesScreen {
+		m.only = -1
 	}
 }
 
@@ -336,7 +345,7 @@ func (m *model) list() listing {
 	case nodesScreen:
 		var items []nodeRow
 		for i, s := range m.states {
-			if n := newNodeRow(i, s); matches(m.filter, s.name, n.condition(), n.trouble(), n.simulated()) {
+			if n := newNodeRow(i, s); matches(m.filtered(), s.name, n.condition(), n.trouble(), n.simulated()) {
 				items = append(items, n)
 			}
 		}
@@ -352,7 +361,7 @@ func (m *model) list() listing {
 			r := &m.rows[i]
 			for j := range r.Processes {
 				p := &r.Processes[j]
-				if m.listed(r) && matches(m.filter, m.states[r.node].name, p.Name, p.Pod, p.Job, "gpu "+r.number()) {
+				if m.listed(r) && matches(m.filtered(), m.states[r.node].name, p.Name, p.Pod, p.Job, "gpu "+r.number()) {
 					items = append(items, process{p, r})
 				}
 			}
@@ -365,7 +374,7 @@ func (m *model) list() listing {
 		if d := m.details(); d != nil {
 			for i := range d.fields {
 				f := d.fields[i]
-				if matches(m.filter, fieldName(&f), f.Help) {
+				if matches(m.filtered(), fieldName(&f), f.Help) {
 					items = append(items, f)
 				}
 			}
@@ -375,7 +384,7 @@ func (m *model) list() listing {
 	var items []row
 	for i := range m.rows {
 		r := &m.rows[i]
-		if m.listed(r) && matches(m.filter, m.states[r.node].name, "gpu "+r.number(), r.Model, r.model(), stateOf(m.states, r), r.users(), r.UUID, r.PCIBusID, r.Reason) {
+		if m.listed(r) && matches(m.filtered(), m.states[r.node].name, "gpu "+r.number(), r.Model, r.model(), stateOf(m.states, r), r.users(), r.UUID, r.PCIBusID, r.Reason) {
 			items = append(items, *r)
 		}
 	}

@@ -157,14 +157,6 @@ func hasLabel(labels map[string]string, value string) bool {
 	return false
 }
 
-// memoryShare is the memory in use in percent.
-func (v *values) memoryShare() float64 {
-	if v.of[memoryTotal] == 0 {
-		return math.NaN()
-	}
-	return v.of[memoryUsed] / v.of[memoryTotal] * 100
-}
-
 // row is a device with what is shown of it.
 type row struct {
 	*api.Device

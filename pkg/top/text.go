@@ -113,7 +113,7 @@ func (g *glyphs) plot(values []float64, low, high float64, lines int) []string {
 			ink = min(max(ink, 1), levels*lines)
 		}
 		for i := range out {
-			out[i].WriteString(g.steps[min(max(ink-(lines-1-i)*levels, 0), levels)])
+			_, _ = out[i].WriteString(g.steps[min(max(ink-(lines-1-i)*levels, 0), levels)]) // never an error
 		}
 	}
 	text := make([]string, lines)

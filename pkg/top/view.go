@@ -121,8 +121,8 @@ func (m *model) bad(k key) bool {
 
 // nothing says why the table is empty.
 func (m *model) nothing() string {
-	if m.filter != "" {
-		return "nothing matches the filter " + m.filter + " (esc removes it)"
+	if m.filtered() != "" {
+		return "nothing matches the filter " + m.filtered() + " (esc removes it)"
 	}
 	for _, s := range m.states {
 		switch {
@@ -206,11 +206,11 @@ func count(n int, what string) string {
 // second is the line below the title.
 func (m *model) second() string {
 	if m.typing {
-		return "filter: " + m.filter + "_"
+		return "filter: " + m.filtered() + "_"
 	}
 	var parts []string
-	if m.filter != "" {
-		parts = append(parts, "filter: "+m.filter)
+	if m.filtered() != "" {
+		parts = append(parts, "filter: "+m.filtered())
 	}
 	if s := m.sort[m.screen]; s != "" {
 		parts = append(parts, "sorted by "+s)
@@ -361,8 +361,8 @@ func (m *model) detail(height int) (out []string) {
 
 func (m *model) noFields() string {
 	switch {
-	case m.filter != "":
-		return "no field matches the filter " + m.filter
+	case m.filtered() != "":
+		return "no field matches the filter " + m.filtered()
 	case m.details() == nil:
 		return "asking for the fields"
 	}

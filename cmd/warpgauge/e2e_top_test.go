@@ -1,0 +1,146 @@
+package main_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
+)
+
+// terminal is a terminal of a size in which a program runs: a pane of a tmux of its own.
+type terminal struct {
+	tmux, socket string
+}
+
+// openTerminal runs a command of a shell. When it has ended the screen says with which code.
+func openTerminal(t *testing.T, width, height int, command string) *terminal {
+	t.Helper()
+	term := &terminal{programtest.Find(t, "tmux"), filepath.Join(t.TempDir(), "tmux")}
+	t.Cleanup(func() { _ = exec.Command(term.tmux, "-S", term.socket, "kill-server").Run() }) // none: it has ended
+	term.run(t, "-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), command+"; echo ended with code $?; exec sleep 1000")
+	return term
+}
+
+func (term *terminal) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(term.tmux, append([]string{"-S", term.socket}, args...)...)
+	cmd.Env = append(cleanEnvironment(), "LC_ALL=C.UTF-8", "TERM=xterm")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// await waits until the screen has all texts, and returns it.
+func (term *terminal) await(t *testing.T, texts ...string) (screen string) {
+	t.Helper()
+	eventually.OK(t, "the screen", func() error {
+		screen = term.run(t, "capture-pane", "-p")
+		for _, text := range texts {
+			if !strings.Contains(screen, text) {
+				return fmt.Errorf("it lacks %q:\n%s", text, screen)
+			}
+		}
+		return nil
+	})
+	return screen
+}
+
+// colors matches what sets one; 39 and 49 are those of the terminal.
+var colors = regexp.MustCompile(`\x1b\[([0-9;]*;)?(3[0-8]|4[0-8]|9[0-7])[;m]`)
+
+// The real binary in a real terminal, next to a real exporter.
+func TestE2ETop(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
+	e := serve(t, exe)
+	term := openTerminal(t, 80, 24, "NO_COLOR=1 "+exe+" top --interval=250ms --url="+e.url)
+	term.await(t, "warpgauge top (simulated)", "8 GPUs, ok", "> 0 ", "  7 ", "UTIL TENSOR", "q quit")
+	term.run(t, "send-keys", "Down", "Enter")
+	term.await(t, "GPU 1 is up", "CLOCK", "FIELD", "DCGM_FI_DEV_")
+	term.run(t, "send-keys", "/", "gpu_temp", "Enter")
+	term.await(t, "filter: gpu_temp", "DCGM_FI_DEV_GPU_TEMP", "celsius")
+	term.run(t, "send-keys", "Escape")
+	term.await(t, "DCGM_FI_DEV_SM_CLOCK")
+	term.run(t, "send-keys", "Escape")
+	term.await(t, "> 1 ")
+
+	term.run(t, "resize-window", "-x", "40", "-y", "12")
+	eventually.OK(t, "a small screen", func() error {
+		lines := strings.Split(strings.TrimRight(term.run(t, "capture-pane", "-p"), "\n"), "\n")
+		for _, l := range lines {
+			if ansi.StringWidth(l) > 40 {
+				return fmt.Errorf("line %q", l)
+			}
+		}
+		if len(lines) != 12 || !strings.HasPrefix(lines[11], "q quit") {
+			return fmt.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+		}
+		return nil
+	})
+
+	e.Signal(t, syscall.SIGKILL)
+	term.await(t, "has not answered since", "silent ")
+	if screen := term.run(t, "capture-pane", "-p", "-e"); colors.MatchString(screen) {
+		t.Errorf("colours, although NO_COLOR is set: %q", screen)
+	}
+	term.run(t, "send-keys", "q")
+	term.await(t, "ended with code 0")
+}
+
+// Without an exporter top samples by itself; a terminal that can do nothing gets a table
+// again and again.
+func TestE2ETopAlone(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
+	alone := exe + " top --url=none --enable-fake --enable-dcgm=false --enable-nvml=false --enable-rocm=false"
+	term := openTerminal(t, 100, 30, alone)
+	term.await(t, "sampling the devices itself", "8 GPUs", "> 0 ")
+	term.run(t, "send-keys", "Enter")
+	term.await(t, "GPU 0 is up", "DCGM_FI_DEV_")
+	term.run(t, "send-keys", "C-c")
+	term.await(t, "ended with code 0")
+
+	term = openTerminal(t, 150, 60, "TERM=dumb "+alone+" --interval=250ms")
+	eventually.OK(t, "three tables", func() error {
+		screen := term.run(t, "capture-pane", "-p", "-S", "-200")
+		if n := strings.Count(screen, "UTIL  TENSOR"); n < 3 {
+			return fmt.Errorf("%d tables:\n%s", n, screen)
+		}
+		return nil
+	})
+
+	code, out := runToEnd(t, exe, strings.Fields(strings.TrimPrefix(alone, exe))...)
+	if code != 0 || strings.Contains(out, "\x1b") || strings.Count(out, "(simulated)") < 8 {
+		t.Errorf("without a terminal: code %d\n%q", code, out)
+	}
+}
+
+// The doctor of a running exporter.
+func TestE2EDoctor(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
+	e := serve(t, exe)
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	eventually.OK(t, "8 GPUs that are up", func() error {
+		code, out := runToEnd(t, exe, "doctor", "--url="+e.url, "--bundle="+path)
+		if !strings.Contains(out, "8 GPUs (simulated), all devices are up") || !strings.Contains(out, "wrote "+path) {
+			return fmt.Errorf("code %d\n%s", code, out)
+		}
+		return nil
+	})
+	out, err := exec.Command("tar", "tzf", path).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "warpgauge-doctor/exporter/own-metrics.txt\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
