@@ -199,8 +199,3 @@ func (a *app) quietLogger(cfg *config.Config) *zap.Logger {
 	}
 	return newLogger(&quiet, a.log)
 }
-
-// printf writes to standard output. The only error is that of a closed pipe.
-func (a *app) printf(format string, args ...any) {
-	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // see above
-}
