@@ -121,6 +121,7 @@ var othersFlags = map[string]bool{
 	"output": true, "tolerance": true, // warpgauge docs, compare
 	"url": true, "urls-file": true, "once": true, "interval": true, "ca-file": true, // warpgauge top
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // warpgauge doctor
+	"listen": true, "at": true, "format": true, "output-file": true, // warpgauge replay, export
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

@@ -57,7 +57,7 @@ start.`,
 			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
 				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
 			}
-			return a.replay(ctx, r, cmd.String("listen"), at)
+			return replayRecording(ctx, a, r, cmd.String("listen"), at)
 		},
 	}
 }
@@ -83,7 +83,7 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	return r, nil
 }
 
-func (a *app) replay(ctx context.Context, r *recorder.Recording, listen string, at time.Duration) error {
+func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
