@@ -57,7 +57,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
-	all, err := collectors(cfg, log)
+	all, err := withProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted() || cfg.Web.Page == config.PageFull)
 	if err != nil {
 		return nil, err
 	}
