@@ -172,7 +172,7 @@ func newHistory(r *recorder.Recording) *history.History {
 }
 
 func (p *replay) list() api.List {
-	return api.List{Source: "recording " + p.recording.Name, Applied: p.recording.From}
+	return api.List{Source: "the recording", Applied: p.recording.From}
 }
 
 // now is the time that is shown.
