@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -330,7 +331,7 @@ func TestStreamsOverHTTP(t *testing.T) {
 				}
 				return nil
 			})
-			if err != errEnough {
+			if !errors.Is(err, errEnough) {
 				t.Errorf("client %d: %v", i, err)
 			}
 		})
@@ -358,7 +359,7 @@ func TestStreamsOverHTTP(t *testing.T) {
 	background.Wait()
 }
 
-var errEnough = fmt.Errorf("enough")
+var errEnough = errors.New("enough")
 
 type noPages struct{}
 
