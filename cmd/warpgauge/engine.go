@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -279,14 +281,23 @@ func (e *engine) readersOpened() bool {
 	return true
 }
 
-// sampledAfter reports whether every device that is up was sampled after t.
-func sampledAfter(t time.Time) func([]session.CollectorStatus) bool {
+// sampledAgain returns a function that reports whether each source with a device that is
+// up has another row. Devices of which all is slow may have nothing new in it.
+func (e *engine) sampledAgain() func([]session.CollectorStatus) bool {
+	heads := map[*ring.Ring]uint64{}
+	for _, s := range e.board.Load().Sources {
+		heads[s.Ring] = s.Ring.Head()
+	}
 	return func(all []session.CollectorStatus) bool {
+		up := map[string]bool{}
 		for _, c := range all {
 			for _, d := range c.Devices {
-				if d.State == session.Up && !d.LastSample.After(t) {
-					return false
-				}
+				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
+			}
+		}
+		for _, s := range e.board.Load().Sources {
+			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+				return false
 			}
 		}
 		return true

@@ -24,6 +24,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/history"
+	"warpgauge/pkg/page"
 	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/selfmetrics"
@@ -94,7 +95,8 @@ func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen 
 	p := newReplay(r, a.build.version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Version: a.build.version, Logger: log, Registerer: prometheus.NewRegistry(), API: p.api, DrainTimeout: drainTimeout,
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p.api, DrainTimeout: drainTimeout,
+		Page: page.Handler(page.Options{Version: a.build.version, Live: true}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err

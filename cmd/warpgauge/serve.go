@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/page"
 	"warpgauge/pkg/server"
 )
 
@@ -125,7 +126,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Version:              a.build.version,
+		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
