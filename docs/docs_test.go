@@ -122,6 +122,7 @@ var othersFlags = map[string]bool{
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"urls-file": true, "once": true, "interval": true, // top
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
+	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

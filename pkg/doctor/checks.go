@@ -291,7 +291,7 @@ var advice = map[string]string{
 	"child_exited":     "the process that reads the library has ended; the log says why. It is started again",
 	"child_stuck":      "the process that reads the library was killed and does not end: it hangs in the driver; restart the machine",
 	"version_mismatch": "install the same version of the DCGM library and of the host engine, then restart the host engine",
-	"opening":          "the library takes long to open: wait; with NVIDIA persistence mode shortens it",
+	"opening":          "the library has not opened yet. Without persistence mode that takes seconds for each GPU; if it takes longer the driver hangs: see the kernel log (dmesg)",
 	"not_loaded":       "see what was looked for, and the checks of the driver and the library",
 	"no_devices":       "see that the selection (-d, -s, -p) leaves devices, and that the container has the GPUs",
 	"not_built_in":     "use a build that has the library: the released packages and images have all",
