@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -110,6 +112,7 @@ func TestNoExporterAnswers(t *testing.T) {
 
 func TestAskedWithTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(answering())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
 	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))

@@ -74,7 +74,11 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration, form
 	return err
 }
 
-// supplied samples each device, twice if some field takes two samples, and calls f with
+// checkPatience is how long fields are waited for that take two samples. With an interval
+// that is longer they are not due yet, which is said.
+const checkPatience = 3 * time.Second
+
+// supplied samples each device, again if some field takes two samples, and calls f with
 // what there is and what is absent of the list.
 func (a *app) supplied(ctx context.Context, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report) error) error {
 	log := a.quietLogger(cfg)
@@ -87,11 +91,11 @@ func (a *app) supplied(ctx context.Context, cfg *config.Config, list field.List,
 		return absence.Of(e.Board().Load(), all, list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 	}
 	return sampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
+		wctx, stop := context.WithTimeout(ctx, min(timeout, checkPatience))
+		defer stop()
 		r := report(all)
-		if r.Waits() {
-			wctx, stop := context.WithTimeout(ctx, timeout)
-			defer stop()
-			all = await(wctx, e, sampledAfter(time.Now()))
+		for r.Waits() && wctx.Err() == nil {
+			all = await(wctx, e, e.sampledAgain())
 			r = report(all)
 		}
 		return f(all, r)

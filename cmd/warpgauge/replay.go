@@ -24,6 +24,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/history"
+	"warpgauge/pkg/page"
 	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/selfmetrics"
@@ -57,7 +58,7 @@ start.`,
 			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
 				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
 			}
-			return a.replay(ctx, r, cmd.String("listen"), at)
+			return replayRecording(ctx, a, r, cmd.String("listen"), at)
 		},
 	}
 }
@@ -83,7 +84,7 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	return r, nil
 }
 
-func (a *app) replay(ctx context.Context, r *recorder.Recording, listen string, at time.Duration) error {
+func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -94,7 +95,8 @@ func (a *app) replay(ctx context.Context, r *recorder.Recording, listen string, 
 	p := newReplay(r, a.build.version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Version: a.build.version, Logger: log, Registerer: prometheus.NewRegistry(), API: p.api, DrainTimeout: drainTimeout,
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p.api, DrainTimeout: drainTimeout,
+		Page: page.Handler(page.Options{Version: a.build.version, Live: true}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err

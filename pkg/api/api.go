@@ -53,9 +53,12 @@ type Options struct {
 	// Counts are the series that the exporter counts from what happens.
 	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
-	// if nobody is to be named.
+	// if names are to be left out.
 	Users     func(*collector.Device) []User
 	Processes func(*collector.Device) []Process
+	// Viewed is called when a client asks for processes, about once a second as long as there
+	// is a stream.
+	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
@@ -77,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Users == nil {
 		o.Users = func(*collector.Device) []User { return nil }
+	}
+	if o.Viewed == nil {
+		o.Viewed = func() {}
 	}
 	if o.Processes == nil {
 		o.Processes = func(*collector.Device) []Process { return nil }
@@ -137,7 +143,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
-	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
+	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -191,7 +193,7 @@ func TestClientNoAnswer(t *testing.T) {
 func TestClientTLS(t *testing.T) {
 	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"hostname":"n"}`)) })
 	s := httptest.NewUnstartedServer(f)
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
 	for _, tt := range []struct{ address, want string }{

@@ -93,6 +93,7 @@ func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) erro
 			if err := rc.Flush(); err != nil {
 				return nil //nolint:nilerr // as above
 			}
+			_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
 		}
 	}
 }
@@ -474,6 +475,7 @@ func (t *streamTap) append(to []byte, row *ring.Row) []byte {
 
 // compare appends an event for each device that has changed, times apart.
 func (f *feed) compare(to []byte, n *node) []byte {
+	f.api.o.Viewed()
 	first := f.compared.IsZero()
 	f.compared = n.now
 	if len(f.devices) > 2*len(n.devices) {

@@ -49,7 +49,7 @@ type Options struct {
 
 const (
 	interval = time.Second
-	settle   = 2 * time.Second // until what is sampled last is in the history
+	catchUp  = 2 * time.Second // until what is sampled last is in the history
 	// A recording begins at most once in pause, and for the same cause and device once in
 	// samePause, so that what happens again and again does not push out what was before it.
 	pause     = time.Minute
@@ -209,7 +209,7 @@ func (r *Recorder) step(now time.Time) {
 	for _, t := range r.watch.scan(r.o.History, now) {
 		_ = r.begin(t, now)
 	}
-	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+settle {
+	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
 }

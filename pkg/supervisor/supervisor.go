@@ -285,7 +285,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // rest holds nothing until something else is wanted.
 func (s *Supervisor) rest(ctx context.Context, r *request) {
 	cause, reason := r.cause()
-	if s.now.Load().cause != cause {
+	if s.now.Load().cause != cause && !(s.o.Hidden && r.Standby) {
 		s.log.Info("collector is not sampled", zap.String("cause", string(cause)))
 	}
 	s.withdraw(cause, reason)

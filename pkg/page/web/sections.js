@@ -13,8 +13,8 @@ export class Summary {
     this.app = app;
     this.element = element;
     this.facts = h('dl', { class: 'facts' });
-    this.problems = h('ul', { class: 'problems', role: 'status', 'aria-label': 'What is wrong' });
-    element.append(this.facts, this.problems);
+    this.problems = h('ul', { class: 'problems', 'aria-label': 'What is wrong' });
+    element.append(this.facts, h('div', { role: 'status' }, this.problems));
   }
 
   update() {
@@ -106,7 +106,7 @@ export class Comparison {
 
 // table makes a table: columns are [title, class].
 export function table(columns, rows, caption) {
-  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, h('table', {}, h('caption', { class: 'hidden' }, caption),
+  return h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption }, h('table', {}, h('caption', { class: 'hidden' }, caption),
     h('thead', {}, h('tr', {}, columns.map(([title, c]) => h('th', { scope: 'col', class: c }, title)))),
     h('tbody', {}, rows.map((r) => h('tr', {}, r.map((cell, i) => h('td', { class: columns[i][1] }, cell)))))));
 }
