@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -27,7 +28,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{})
+	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -56,7 +57,9 @@ func TestPaths(t *testing.T) {
 	f(plain, "GET", "/health", 200, "OK")
 	f(plain, "GET", "/livez", 200, "ok\n")
 	f(plain, "GET", "/readyz", 200, "ok\n")
-	f(plain, "GET", "/", 200, "")
+	f(plain, "GET", "/", 200, "page")
+	f(plain, "GET", "/page/x.js", 200, "page")
+	f(full, "GET", "/", 404, "404 page not found\n")
 	for _, path := range []string{"/metrics/", "/metric", "/-/reload/", "/health/x", "/debug/pprof/", "/debug/pprof/heap", "/index.html"} {
 		f(plain, "GET", path, 404, "404 page not found\n")
 	}
