@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })})
+	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -57,9 +56,7 @@ func TestPaths(t *testing.T) {
 	f(plain, "GET", "/health", 200, "OK")
 	f(plain, "GET", "/livez", 200, "ok\n")
 	f(plain, "GET", "/readyz", 200, "ok\n")
-	f(plain, "GET", "/", 200, "page")
-	f(plain, "GET", "/page/x.js", 200, "page")
-	f(full, "GET", "/", 404, "404 page not found\n")
+	f(plain, "GET", "/", 200, "")
 	for _, path := range []string{"/metrics/", "/metric", "/-/reload/", "/health/x", "/debug/pprof/", "/debug/pprof/heap", "/index.html"} {
 		f(plain, "GET", path, 404, "404 page not found\n")
 	}
