@@ -492,7 +492,8 @@ func TestBrowserPictures(t *testing.T) {
 	}
 	const address = "127.0.0.1:19400"
 	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
-		"--collectors=../../etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+	cmd.Dir = "../.."
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
