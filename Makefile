@@ -30,7 +30,7 @@ DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
 # and tests that take more than some seconds on a quiet core, by their names.
-SLOW_TESTS := ^(TestE2E.*|TestEachMissingSymbol|TestSoak|TestTornRows|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool)$$
+SLOW_TESTS := ^(TestE2E.*|TestEachMissingSymbol|TestSoak|TestTornRows|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool|TestBrowser.*)$$
 
 # Prints each package as it ends, and what was skipped and why.
 RESULTS := $(GO) run ./internal/gate/results
@@ -120,7 +120,7 @@ race: race-packages race-e2e ## All tests under the race detector
 # Apart, since CI has a stage for each: tests of the real binary are TestE2E….
 .PHONY: race-packages race-e2e
 race-packages:
-	$(GO) test -race -skip '^TestE2E' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./pkg/...
+	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|Attack|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
@@ -272,6 +272,19 @@ pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prom
 	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "make pictures needs Chromium at /usr/bin/chromium or in CHROMIUM" >&2; exit 1; }
 	@dashboards/pictures/install
 	@$(GO) run ./dashboards/pictures/nodes -exporter $(BIN) -- dashboards/pictures/make docs/pictures
+
+.PHONY: live-pictures
+live-pictures: build ## Draw docs/pictures/live-… of the live page with simulated GPUs (Chromium; two minutes)
+	$(GO) test -count=1 -run '^TestBrowserPictures$$' ./pkg/page -pictures=$(abspath $(BIN))
+
+AXE := axe-core-4.14.1
+
+.PHONY: live-axe
+live-axe: .tools/$(AXE)/axe.min.js ## Have axe-core look at the accessibility of the live page (npm, Chromium; two minutes)
+	$(GO) test -count=1 -run '^TestBrowserAxe$$' ./pkg/page -axe=$(abspath $<)
+
+.tools/$(AXE)/axe.min.js:
+	@mkdir -p $(dir $@) && cd $(dir $@) && npm pack --silent $(subst core-,core@,$(AXE)) >/dev/null && tar -xzf $(AXE).tgz --strip-components=1 package/axe.min.js && touch axe.min.js
 
 .PHONY: docs
 docs: generate ## Write the generated pages and check links, flags and metric names in all pages

@@ -118,9 +118,11 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, "tolerance": true, // warpgauge docs, compare
-	"url": true, "urls-file": true, "once": true, "interval": true, "ca-file": true, // warpgauge top
-	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // warpgauge doctor
+	"output": true, "tolerance": true, // compare
+	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
+	"urls-file": true, "once": true, "interval": true, // top
+	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
+	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
 	"device": true,                 // docker
 	"pause":  true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

@@ -16,6 +16,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/page"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
@@ -54,17 +55,17 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 	})
 	registry.MustRegister(n.sampler)
 	stale := max(3*o.interval, 30*time.Second)
-	page := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
+	pages := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
 	if o.pods.perDevice > 0 {
 		n.addOwners(o.pods, i, stale, registry)
-		page.Owners = n.owners
+		pages.Owners = n.owners
 	}
 	if o.ownMetrics != config.MetricsNone {
 		n.self = selfmetrics.New(registry, selfmetrics.Options{Lean: o.ownMetrics == config.MetricsLean, Interval: selfInterval, Registerer: registry})
-		page.Self = n.self
+		pages.Self = n.self
 	}
-	n.renderer = exposition.New(n.sampler.Board(), page)
-	n.handler = server.New(n.renderer, server.Options{Version: "simulated", Registerer: registry, Status: n.status}).Handler()
+	n.renderer = exposition.New(n.sampler.Board(), pages)
+	n.handler = server.New(n.renderer, server.Options{Page: page.Handler(page.Options{Version: "simulated"}), Registerer: registry, Status: n.status}).Handler()
 	return n, nil
 }
 

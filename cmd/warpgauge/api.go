@@ -1,6 +1,10 @@
 package main
 
 import (
+	"math"
+	"sync"
+	"time"
+
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/api"
@@ -8,14 +12,15 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/owner"
 	"warpgauge/pkg/recorder"
 )
 
 // newAPI joins the API with what it answers from, and the flight recorder with the API.
-func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
+func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
 	o := api.Options{
 		Hostname:   p.hostname,
-		Version:    a.build.version,
+		Version:    version,
 		View:       p.engine.Board().Load,
 		Status:     p.engine.Status,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
@@ -33,6 +38,14 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 	if p.owners != nil && cfg.Web.Page != config.PageAnonymous {
 		o.Users = p.owners.named
 	}
+	if p.engine.Processes() != nil && cfg.Web.Page == config.PageFull {
+		v := &viewedProcesses{owners: p.owners, list: owner.NewListing(p.engine.Processes())}
+		o.Processes = v.of
+		if !cfg.Kubernetes.ProcessValuesWanted() {
+			v.read = p.engine.readProcesses
+			o.Viewed = v.viewed
+		}
+	}
 	var out *api.API
 	switch rec := &cfg.Recorder; {
 	case rec.Directory == "":
@@ -41,7 +54,7 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 	default:
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
-			Hostname: p.hostname, Version: a.build.version,
+			Hostname: p.hostname, Version: version,
 			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *api.Devices { return out.Devices() },
 			Registerer: p.registry, Logger: log,
 		})
@@ -59,4 +72,54 @@ func (o *owners) named(d *collector.Device) (out []api.User) {
 		out = append(out, api.User{Namespace: u.Namespace, Pod: u.Pod, PodUID: u.PodUID, Container: u.Container, Job: u.Job})
 	}
 	return out
+}
+
+// viewTimeout is how long processes are read after a client has last asked for them.
+const viewTimeout = time.Minute
+
+// viewedProcesses are the processes on devices, which are read while clients ask for them.
+type viewedProcesses struct {
+	owners *owners // nil if pods are not known
+	list   *owner.Listing
+	read   func(bool)
+
+	mu  sync.Mutex
+	end *time.Timer // nil: they are not read
+}
+
+// viewed has processes read from now on, for viewTimeout.
+func (v *viewedProcesses) viewed() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.end != nil {
+		v.end.Reset(viewTimeout)
+		return
+	}
+	v.read(true)
+	v.end = time.AfterFunc(viewTimeout, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.end = nil
+		v.read(false)
+	})
+}
+
+// of returns the processes on a device as the API names them.
+func (v *viewedProcesses) of(d *collector.Device) (out []api.Process) {
+	for _, p := range v.list.Of(d.ID, time.Now()) {
+		one := api.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
+		if v.owners != nil {
+			one.Pod = v.owners.keeper.Container(p.PodUID, p.ContainerID)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// number is nil for what is not known.
+func number(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
 }

@@ -95,7 +95,7 @@ func (a *app) supplied(ctx context.Context, cfg *config.Config, list field.List,
 		defer stop()
 		r := report(all)
 		for r.Waits() && wctx.Err() == nil {
-			all = await(wctx, e, sampledAfter(time.Now()))
+			all = await(wctx, e, e.sampledAgain())
 			r = report(all)
 		}
 		return f(all, r)

@@ -103,6 +103,11 @@ func vendorNames(table []vendor) (out kube.Vendors) {
 // collectors are the rows of the table that the configuration wants. Simulated GPUs
 // come only if a user asks for them.
 func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
+	return withProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted())
+}
+
+// withProcesses is collectors, with those of processes if they are wanted.
+func withProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]vendor, error) {
 	var out []vendor
 	for _, v := range vendors(cfg, log) {
 		if v.setting == config.Off {
@@ -124,7 +129,7 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 		log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", f.name))
 		out = append(out, f)
 	}
-	if !cfg.Kubernetes.ProcessValuesWanted() {
+	if !wanted {
 		for i := range out {
 			out[i].processes = nil
 		}

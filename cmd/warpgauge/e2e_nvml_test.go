@@ -36,6 +36,7 @@ func TestE2ENVML(t *testing.T) {
 			{"XIDsOfReloads", testNVMLReload},
 			{"DriverReload", testNVMLDriver},
 			{"MIG", testNVMLMIG},
+			{"Once", testNVMLOnce},
 		} {
 			t.Run(isolation+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
@@ -257,6 +258,30 @@ func testNVMLLost(t *testing.T, n *nvmlNode) {
 			if err := p.want(0, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", gpu, "xid", "79"); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// testNVMLOnce asks the running exporter, and reads the GPUs next to it: also what takes
+// two samples is on the page.
+func testNVMLOnce(t *testing.T, n *nvmlNode) {
+	csv := file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n")
+	n.start(t, nvmltest.Config{}, "-f", csv)
+	n.page(t, "8 GPUs", gpus(allGPUs...))
+	here := []string{"--enable-dcgm=false", "--enable-rocm=false", "--nvml-library=" + n.Library(), "--isolation=" + n.isolation, "--collect-interval=200", "-f", csv}
+	for _, c := range []struct {
+		args []string
+		want string
+		n    int
+	}{
+		{[]string{"once", "--url=" + n.url}, "\nDCGM_FI_DEV_GPU_TEMP{", 8},
+		{[]string{"once", "--url=" + n.url}, "warpgauge: asked the exporter at " + n.url + "\n", 1},
+		{[]string{"devices", "--url=" + n.url}, "\nnvml       up     gpu ", 8},
+		{append([]string{"once"}, here...), "\nDCGM_FI_PROF_SM_ACTIVE{", 8},
+		{append([]string{"once"}, here...), "read the devices themselves\n", 1},
+	} {
+		if code, out := runToEnd(t, n.exe, c.args...); code != 0 || strings.Count(out, c.want) != c.n {
+			t.Errorf("%q: exit code %d, want 0 and %d times %q:\n%s", c.args, code, c.n, c.want, out)
 		}
 	}
 }

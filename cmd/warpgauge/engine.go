@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -32,7 +34,8 @@ type engine struct {
 
 // processReader reads the processes on a collector's devices. It is released and
 // resumed with that collector, and is none itself to users: its devices are the
-// collector's. It is never on standby.
+// collector's. Unless values of pods are made of it, it is on standby while no client views
+// the processes.
 type processReader struct {
 	*supervisor.Supervisor
 	of string // the collector
@@ -43,7 +46,7 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 	e := &engine{board: page.Board()}
 	start := time.Now()
 	publish := e.publishers(cfg, all, &page, reg, log)
-	add := func(v *vendor, name string, open collector.Factory, list field.List, publish func([]*view.Source)) *supervisor.Supervisor {
+	add := func(v *vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
 		o := supervisor.Options{
 			Name: name, Open: open, Publish: publish, Present: v.present,
 			Session:     sessionOptions(cfg, name, log),
@@ -60,15 +63,19 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 				o.Output = a.log.line
 			}
 		}
-		s := supervisor.New(supervisor.Wanted{List: list}, o)
-		register(reg, s)
-		return s
+		return supervisor.New(w, o)
 	}
 	for _, v := range all {
-		e.collectors = append(e.collectors, add(&v, v.name, v.open, list, publish[v.name]))
+		s := add(&v, v.name, v.open, supervisor.Wanted{List: list}, publish[v.name])
+		register(reg, s)
+		e.collectors = append(e.collectors, s)
 		if v.processes != nil {
 			e.processes = processes.Board()
-			s := add(&v, v.processes().Name(), v.processes, field.List{}, processes.Part().Publish)
+			always := cfg.Kubernetes.ProcessValuesWanted()
+			s := add(&v, v.processes().Name(), v.processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
+			if always { // else they are read for viewers now and then, which is nothing to watch
+				register(reg, s)
+			}
 			e.readers = append(e.readers, processReader{s, v.name})
 		}
 	}
@@ -230,6 +237,13 @@ func (e *engine) standby(ctx context.Context, name string, rest bool) error {
 	return nil
 }
 
+// readProcesses has processes read, or not, by readers that are not always needed.
+func (e *engine) readProcesses(wanted bool) {
+	for _, s := range e.readers {
+		s.Change(func(w *supervisor.Wanted) { w.Standby = !wanted })
+	}
+}
+
 // Status reports the state of every collector, in order of priority.
 func (e *engine) Status() (out []session.CollectorStatus) {
 	for _, s := range e.collectors {
@@ -267,14 +281,23 @@ func (e *engine) readersOpened() bool {
 	return true
 }
 
-// sampledAfter reports whether every device that is up was sampled after t.
-func sampledAfter(t time.Time) func([]session.CollectorStatus) bool {
+// sampledAgain returns a function that reports whether each source with a device that is
+// up has another row. Devices of which all is slow may have nothing new in it.
+func (e *engine) sampledAgain() func([]session.CollectorStatus) bool {
+	heads := map[*ring.Ring]uint64{}
+	for _, s := range e.board.Load().Sources {
+		heads[s.Ring] = s.Ring.Head()
+	}
 	return func(all []session.CollectorStatus) bool {
+		up := map[string]bool{}
 		for _, c := range all {
 			for _, d := range c.Devices {
-				if d.State == session.Up && !d.LastSample.After(t) {
-					return false
-				}
+				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
+			}
+		}
+		for _, s := range e.board.Load().Sources {
+			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+				return false
 			}
 		}
 		return true

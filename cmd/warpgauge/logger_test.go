@@ -145,7 +145,7 @@ func TestClosedStandardError(t *testing.T) {
 		to.broken = false
 		fmt.Fprint(b, "seen\n")
 		b.flush()
-		if got := to.String(); !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `{"lines": 3}`) {
+		if got := to.String(); !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `"lines": 3}`) {
 			t.Errorf("written %q, want the line and that 3 are missing", got)
 		}
 	})

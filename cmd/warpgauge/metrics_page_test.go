@@ -144,6 +144,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
 	cfg.HPCJobDir, cfg.AbsentFields = jobs, true
+	cfg.Recorder.Directory = filepath.Join(jobs, "recordings")
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
 	return cfg
 }

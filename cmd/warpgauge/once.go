@@ -6,20 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/pkg/absence"
 	"warpgauge/pkg/api"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/view"
 )
 
 // maxSamples is the least number of rows that a ring holds: what is accumulated
@@ -90,10 +88,15 @@ func (a *app) once(ctx context.Context, cmd *cli.Command, format exposition.Form
 	}
 	return sampleOnce(ctx, p.engine, p.owners, cmd.Duration("timeout"), func(ctx context.Context, all []session.CollectorStatus) error {
 		for range samples - 1 {
-			await(ctx, p.engine, sampledAfter(time.Now()))
+			await(ctx, p.engine, p.engine.sampledAgain())
 		}
-		for n := samples; n < enoughSamples && ctx.Err() == nil && len(blanks(p.engine.Board().Load())) > 0; n++ {
-			await(ctx, p.engine, sampledAfter(time.Now()))
+		report := func() absence.Report {
+			return absence.Of(p.engine.Board().Load(), p.engine.Status(), list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
+		}
+		found := report()
+		for n := samples; n < enoughSamples && ctx.Err() == nil && found.Waits(); n++ {
+			await(ctx, p.engine, p.engine.sampledAgain())
+			found = report()
 		}
 		p.addPages() // now that the own metrics know of the devices
 		if _, err := a.out.Write(p.renderer.Page(format, false)); err != nil {
@@ -102,7 +105,7 @@ func (a *app) once(ctx context.Context, cmd *cli.Command, format exposition.Form
 		if !slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
 			return errNoDevice
 		}
-		a.noteAbsent(list, p.engine.Board().Load())
+		a.noteAbsent(&found)
 		return nil
 	})
 }
@@ -135,56 +138,35 @@ func (a *app) onceAsked(ctx context.Context, cmd *cli.Command, cfg *config.Confi
 // one: the second may have come before something else was ready.
 const enoughSamples = 3
 
-// blanks are the readings that some device has a column of without a value.
-func blanks(v *view.View) map[field.ID]bool {
-	out := map[field.ID]bool{}
-	var row ring.Row
-	for _, s := range v.Sources {
-		if !s.Ring.Latest(&row) {
-			continue
-		}
-		for i, c := range s.Columns {
-			if d, ok := field.ByID(c.Field); ok && !d.Event && c.Buffer == 0 && row.Stamps[c.Device] != 0 && math.IsNaN(row.Cells[i]) {
-				out[c.Field] = true
+// noteAbsent names the fields of the list that no device has a value of, and why.
+func (a *app) noteAbsent(r *absence.Report) {
+	has, why := map[string]bool{}, map[string]collector.Reason{}
+	var names []string
+	note := func(fields []absence.Field) {
+		for i := range fields {
+			f := &fields[i]
+			switch reason, known := why[f.Name]; {
+			case f.Absent.Reason == "":
+				has[f.Name] = true
+			case !known:
+				names = append(names, f.Name)
+				why[f.Name] = f.Absent.Reason
+			case reason != collector.ReasonNotDue && f.Absent.Reason == collector.ReasonNotDue:
+				why[f.Name] = f.Absent.Reason // there may be a value later
 			}
 		}
 	}
-	return out
-}
-
-// noteAbsent names the fields of the list that have no series on the page, or not on every device that has them.
-func (a *app) noteAbsent(list field.List, v *view.View) {
-	blank, has := blanks(v), map[field.ID]bool{}
-	facts := map[string]bool{}
-	for _, s := range v.Sources {
-		for _, c := range s.Columns {
-			has[c.Field] = true
-		}
-		for i := range s.Devices {
-			for _, l := range s.Devices[i].Facts {
-				facts[l.Name] = true
-			}
+	for i := range r.Devices {
+		note(r.Devices[i].Fields)
+	}
+	note(r.Nowhere)
+	var out []string
+	for _, name := range names {
+		if !has[name] {
+			out = append(out, fmt.Sprintf("%s (%s)", name, why[name]))
 		}
 	}
-	var none, some []string
-	for i := range list.Fields {
-		f := &list.Fields[i]
-		id := f.Desc.ID
-		if in, ok := field.Input(f.Desc); ok {
-			id = in.ID
-		}
-		switch {
-		case f.Type == field.Label && facts[f.Name]:
-		case f.Type == field.Label || !has[id]:
-			none = append(none, f.Name)
-		case blank[id]:
-			some = append(some, f.Name)
-		}
-	}
-	if len(none) > 0 {
-		a.note("no device here supplies %s: warpgauge check says why", strings.Join(none, ", "))
-	}
-	if len(some) > 0 {
-		a.note("without a value on some devices after %d samples: %s", enoughSamples, strings.Join(some, ", "))
+	if len(out) > 0 {
+		a.note("no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
 	}
 }

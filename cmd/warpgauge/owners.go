@@ -66,7 +66,7 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
 		o.addRuntime(cfg, &table, changed, log)
-		o.addProcesses(e, &table, changed, log)
+		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
 	o.suspicion.board, o.suspicion.unknown = e.Board(), o.keeper.Unmatched
@@ -136,9 +136,9 @@ func (o *owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 
 // addProcesses finds the containers of processes, if collectors report which are on
 // which device.
-func (o *owners) addProcesses(e *engine, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *owners) addProcesses(cfg *config.Config, e *engine, table *owner.Options, changed func(), log *zap.Logger) {
 	board := e.Processes()
-	if board == nil {
+	if board == nil || !cfg.Kubernetes.ProcessValuesWanted() {
 		return
 	}
 	p := owner.NewProcesses(board, changed, log)

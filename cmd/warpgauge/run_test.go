@@ -210,6 +210,14 @@ func TestOnce(t *testing.T) {
 		t.Error("--hostname-label=Hostname or -o is not honoured")
 	}
 
+	// What no device has a value of is named, and is no reason to wait.
+	lacking := tempFile(t, "l.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
+	some := execute(t, nil, simulated("once", "--fake-profile=rtx4090", "-c", "3600000", "-f", lacking)...)
+	some.want(t, 0, "no device has a value of DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (unsupported): warpgauge check says more\n")
+	if strings.Contains(text.err, "no device has a value") {
+		t.Errorf("standard error of a list that the devices have: %q", text.err)
+	}
+
 	histogram := tempFile(t, "h.csv", "DCGM_FI_DEV_GPU_TEMP, histogram, t\n")
 	counts := execute(t, nil, simulated("once", "-c", "10", "--samples=3", "-f", histogram)...)
 	counts.want(t, 0, "DCGM_FI_DEV_GPU_TEMP_bucket{")

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/page"
 	"warpgauge/pkg/server"
 )
 
@@ -57,7 +58,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
-	all, err := collectors(cfg, log)
+	all, err := withProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted() || cfg.Web.Page == config.PageFull)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Version:              a.build.version,
+		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
@@ -138,7 +139,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		},
 	}
 	if p.events != nil {
-		if answers := a.newAPI(cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
 			o.API = answers
 		}
 	}

@@ -71,8 +71,8 @@ To move dashboards and alerts without a gap:
 3. Set ` + "`--field-names=new`" + `, or write the new names into the list.
 
 * The driver's version is in the label ` + "`DCGM_FI_DRIVER_VERSION`, `DCGM_FI_SYSTEM_DRIVER_VERSION`" + ` or both. Other fields of type label likewise.
-* A translated field has the list's type and help. In another unit the help is the catalogue's, with the unit. Under a new name throughput and flags are gauges, as in
-  lists of dcgm-exporter after 4.8.3, also if the list still calls them counters (` + "`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, `DCGM_FI_DEV_RETIRED_PENDING`" + `).
+* A translated field has the list's type and help. In another unit the help is the catalogue's, with the unit. Under a new name without ` + "`_TOTAL`" + ` at its end
+  nothing is a counter: throughput and what is pending are gauges, as in lists of dcgm-exporter after 4.8.3 (` + "`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, `DCGM_FI_DEV_RETIRED_PENDING`" + `).
 * A name is there once. A line that the list itself has goes before a translated one. If it has another type, the other field keeps its written name, and the log says so.
 * Histograms keep their names: dcgm-exporter has none. So do fields that have one name: ` + "`DCGM_EXP_…`" + `, AMD's, NVIDIA's that were not renamed.
 * DCGM 4.7 has names in seconds for fields 242 to 247 (` + "`…_VIOLATION`" + ` but power and thermal), which are not known here: they keep theirs.

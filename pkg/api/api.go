@@ -53,9 +53,12 @@ type Options struct {
 	// Counts are the series that the exporter counts from what happens.
 	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
-	// if nobody is to be named.
+	// if names are to be left out.
 	Users     func(*collector.Device) []User
 	Processes func(*collector.Device) []Process
+	// Viewed is called when a client asks for processes, about once a second as long as there
+	// is a stream.
+	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
@@ -77,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Users == nil {
 		o.Users = func(*collector.Device) []User { return nil }
+	}
+	if o.Viewed == nil {
+		o.Viewed = func() {}
 	}
 	if o.Processes == nil {
 		o.Processes = func(*collector.Device) []Process { return nil }
@@ -137,7 +143,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
-	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
+	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
 	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.list() })
@@ -282,7 +288,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) //nolint:gosec // JSON under nosniff; an error says that the client went away
+		_, _ = w.Write(append(body, '\n')) // an error says that the client went away
 	}
 }
 
@@ -360,7 +366,7 @@ func (a *API) send(w http.ResponseWriter, r *http.Request, body []byte) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) //nolint:gosec // JSON under nosniff; an error says that the client went away
+		_, _ = w.Write(body) // an error says that the client went away
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -109,7 +111,7 @@ func TestClientAsks(t *testing.T) {
 
 func TestClientPage(t *testing.T) {
 	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept")) //nolint:errcheck // the test sees it
+		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept"))
 	})
 	var page strings.Builder
 	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {
@@ -191,7 +193,7 @@ func TestClientNoAnswer(t *testing.T) {
 func TestClientTLS(t *testing.T) {
 	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"hostname":"n"}`)) })
 	s := httptest.NewUnstartedServer(f)
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
 	for _, tt := range []struct{ address, want string }{

@@ -45,14 +45,14 @@ func (d *device) rank() int {
 
 func (a *API) node() *node {
 	n := &node{now: a.o.Now(), view: a.o.View(), collectors: a.o.Status(), byID: map[string]int{}}
-	type place struct{ source, index int }
+	type cell struct{ source, index int }
 	type key struct{ collector, id string }
-	places := map[key]place{}
+	shown := map[key]cell{}
 	for i, s := range n.view.Sources {
 		for j := range s.Devices {
 			k := key{s.Collector, s.Devices[j].ID}
-			if _, taken := places[k]; !taken {
-				places[k] = place{i, j}
+			if _, taken := shown[k]; !taken {
+				shown[k] = cell{i, j}
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (a *API) node() *node {
 		c := &n.collectors[i]
 		for j := range c.Devices {
 			d := device{DeviceStatus: &c.Devices[j], collector: c}
-			if at, shown := places[key{c.Name, d.Device.ID}]; shown {
+			if at, there := shown[key{c.Name, d.Device.ID}]; there {
 				d.source, d.index = n.view.Sources[at.source], at.index
 			}
 			at, known := n.byID[d.Device.ID]

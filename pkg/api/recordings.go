@@ -41,7 +41,7 @@ func (a *API) recordings() (*Recordings, error) {
 }
 
 func noRecorder() *Problem {
-	return &Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not to be read by anybody: see --recorder-directory and --web-page"}
+	return &Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
 }
 
 // serveRecording sends a file.

@@ -291,7 +291,7 @@ var advice = map[string]string{
 	"child_exited":     "the process that reads the library has ended; the log says why. It is started again",
 	"child_stuck":      "the process that reads the library was killed and does not end: it hangs in the driver; restart the machine",
 	"version_mismatch": "install the same version of the DCGM library and of the host engine, then restart the host engine",
-	"opening":          "the library takes long to open: wait; with NVIDIA persistence mode shortens it",
+	"opening":          "the library has not opened yet. Without persistence mode that takes seconds for each GPU; if it takes longer the driver hangs: see the kernel log (dmesg)",
 	"not_loaded":       "see what was looked for, and the checks of the driver and the library",
 	"no_devices":       "see that the selection (-d, -s, -p) leaves devices, and that the container has the GPUs",
 	"not_built_in":     "use a build that has the library: the released packages and images have all",
@@ -493,6 +493,21 @@ func checkSockets(f *Facts, out *findings) {
 			out.add(OK, "", "%s at %s answers", s.Name, s.Address)
 		}
 	}
+	for _, m := range mappingDown.FindAllStringSubmatch(f.exporter.own, -1) {
+		out.add(Problem, cmp.Or(doOfMapping[m[1]], "the log says why"), "the exporter gets no answer for the mapping %s: who uses a device is as old as its last answer", m[1])
+	}
+}
+
+// mappingDown matches the own metric of a client that fails.
+var mappingDown = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} 0$`)
+
+var doOfMapping = map[string]string{
+	"pod_resources":     "see that the kubelet's socket is mounted and that the kubelet runs; the log says why",
+	"pod_metadata":      "see that the service account may list pods of its node (the chart's ClusterRole), and that the API server is reachable; the log says why",
+	"resource_slices":   "see that the service account may list resourceslices (the chart's ClusterRole); the log says why",
+	"container_runtime": "see that the runtime's socket is mounted and may be opened; the log says why",
+	"hpc_jobs":          "see that the scheduler's prolog and epilog write the job files; the log says why",
+	"processes":         "give the exporter the PIDs of the machine: hostPID: true; the log says why",
 }
 
 func checkLog(f *Facts, out *findings) {

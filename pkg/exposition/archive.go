@@ -57,7 +57,7 @@ func WriteArchive(to io.Writer, v *view.View, o Options, samples func(source, co
 			}
 		}
 	}
-	w.WriteString("# EOF\n") //nolint:errcheck // Flush returns it
+	w.WriteString("# EOF\n") //nolint:errcheck,gosec // Flush returns it
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write samples: %w", err)
 	}
@@ -83,5 +83,5 @@ func (a *archiver) write(f *family, labels []byte, v float64, at int64) {
 	b = append(b, ' ')
 	b = strconv.AppendFloat(b, float64(at)/1000, 'f', 3, 64)
 	a.line = append(b, '\n')
-	a.w.Write(a.line) //nolint:errcheck // Flush returns it
+	a.w.Write(a.line) //nolint:errcheck,gosec // Flush returns it
 }

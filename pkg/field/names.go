@@ -81,9 +81,11 @@ func (l List) Named(wanted Names, file string) (List, []Problem) {
 	return out, p.sorted()
 }
 
-// named returns the field under the names that are wanted. Throughput and flags, which
-// lists of dcgm-exporter up to 4.8.3 called counters, are gauges under a new name, as they
-// are in later lists (internal/pkg/counters of https://github.com/NVIDIA/dcgm-exporter).
+// named returns the field under the names that are wanted. New names of totals end in
+// _TOTAL (dcgmlib/dcgm_field_naming.py of https://github.com/NVIDIA/DCGM). So throughput
+// and what is pending, which lists of dcgm-exporter up to 4.8.3 called counters, are gauges
+// under a new name, as in later lists (internal/pkg/counters of
+// https://github.com/NVIDIA/dcgm-exporter).
 func (f Field) named(wanted Names) []Field {
 	if f.Names != "" {
 		wanted = f.Names
@@ -94,7 +96,7 @@ func (f Field) named(wanted Names) []Field {
 	}
 	latest, scale := f.Desc.NewName()
 	was, is := f.as(f.Desc.Name, 1), f.as(latest, scale)
-	if unit := unitOf(f.Desc, scale); latest != f.Name && f.Type == Counter && (unit == "bool" || strings.HasSuffix(unit, "/s")) {
+	if latest != f.Name && f.Type == Counter && !strings.HasSuffix(latest, "_TOTAL") {
 		is.Type = Gauge
 	}
 	switch wanted {

@@ -1,7 +1,8 @@
 package history
 
 import (
-	"fmt"
+	"bytes"
+	"errors"
 	"iter"
 	"math"
 
@@ -196,18 +197,32 @@ func Encode(samples iter.Seq2[int64, float64]) (chunks [][]byte) {
 	return chunks
 }
 
-// Decode returns the samples of a chunk of whatever origin, and whether it is whole.
+// errChunk says that bytes are not what Encode makes.
+var errChunk = errors.New("decode chunk: it is damaged")
+
+// Decode returns the samples of a chunk that Encode made, and refuses everything else. The
+// decoder invents samples for some chunks that are cut off, so the samples are encoded again and compared.
 func Decode(chunk []byte) (times []int64, values []float64, err error) {
 	if len(chunk) < 2 {
-		return nil, nil, fmt.Errorf("decode chunk: %d bytes", len(chunk))
+		return nil, nil, errChunk
 	}
 	it := chunkOf(chunk).Iterator(nil)
-	for it.Next() == chunkenc.ValFloat {
+	for it.Next() == chunkenc.ValFloat && len(times) < samplesPerByte*len(chunk) {
 		at, v := it.At()
 		times, values = append(times, at), append(values, v)
 	}
-	if err := it.Err(); err != nil {
-		return nil, nil, fmt.Errorf("decode chunk: %w", err)
+	again := Encode(func(yield func(int64, float64) bool) {
+		for i, at := range times {
+			if !yield(at, values[i]) {
+				return
+			}
+		}
+	})
+	if it.Err() != nil || len(again) != 1 || !bytes.Equal(again[0], chunk) {
+		return nil, nil, errChunk
 	}
 	return times, values, nil
 }
+
+// samplesPerByte is how many samples a byte can have: one that repeats the last takes 2 bits.
+const samplesPerByte = 4

@@ -283,6 +283,29 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	return out
 }
 
+// Container names the container of a process, "namespace/pod/container", or the pod if only
+// that is known; empty if neither is.
+func (k *Keeper) Container(podUID, id string) string {
+	if podUID == "" && id == "" {
+		return ""
+	}
+	t := k.current()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c, known := k.runtime.container(id); known {
+		return c.Pod.Namespace + "/" + c.Pod.Name + "/" + c.Name
+	}
+	if pod, known := k.runtime.pods[podUID]; known {
+		return pod.Namespace + "/" + pod.Name
+	}
+	for pod, uid := range t.people.uids {
+		if uid == podUID && uid != "" {
+			return pod.Namespace + "/" + pod.Name
+		}
+	}
+	return ""
+}
+
 // Unmatched returns the ids of the kubelet that name no device, sorted.
 func (k *Keeper) Unmatched() []Unmatched { return slices.Clone(k.current().unmatched) }
 

@@ -141,6 +141,7 @@ type locations struct {
 type located struct {
 	start     uint64 // ticks; with the number it identifies the process
 	location  location
+	name      string    // of the command; empty until it is asked for
 	confirmed int64     // Unix ns: it was alive then
 	read      time.Time // when location was read
 	round     uint64    // last one that asked for it
@@ -183,7 +184,7 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 		k = &located{round: l.round}
 		l.known[pid] = k
 	}
-	k.start, k.location, k.confirmed, k.read = start, at, now.UnixNano(), now
+	k.start, k.location, k.name, k.confirmed, k.read = start, at, "", now.UnixNano(), now
 	return &k.location, nil
 }
 

@@ -1,9 +1,11 @@
 package page
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -145,7 +147,7 @@ const audit = `() => {
 	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walker.nextNode()) {
 		const e = walker.currentNode.parentElement;
-		if (!walker.currentNode.data.trim() || !visible(e) || e.closest('.down, .hidden, script, option, .skip')) continue;
+		if (!walker.currentNode.data.trim() || !visible(e) || e.closest('.hidden, script, option, .skip')) continue;
 		const style = getComputedStyle(e), a = luminance(parse(style.color)), b = luminance(background(e)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 		const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
 		if (ratio < (large ? 3 : 4.5)) say('contrast of ' + ratio.toFixed(2), e);
@@ -294,7 +296,7 @@ func TestBrowserLost(t *testing.T) {
 	p.Wait(`document.getElementById('summary').innerText.includes('GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST')`)
 	p.Wait(`document.getElementById('events').innerText.includes('XID 79: GPU has fallen off the bus')`)
 	p.Wait(`document.title.startsWith('▲ 1')`)
-	// Its readings become unknown, not 0, and the others go on.
+	// Its readings become unknown, not 0, and the others continue.
 	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.util dd').innerText === '–'`)
 	var rows float64
 	p.Eval("warpgauge.model.rows", &rows)
@@ -354,6 +356,34 @@ func TestBrowserAnonymous(t *testing.T) {
 	check(t, p, "anonymous", []string{"trainer", "training", "python3", "4700"})
 }
 
+// TestBrowserHostile: what others have named is shown as text.
+func TestBrowserHostile(t *testing.T) {
+	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
+	n := h100(2).past()
+	n.devices[0].Model, n.devices[0].State, n.devices[0].Reason = name, "stalled", name
+	n.devices[1].Users = []api.User{{Namespace: name, Pod: name}}
+	n.devices[1].Processes[0].Name = name
+	n.devices[1].Facts = map[string]string{name: name}
+	n.events[0].Text, n.recordings[0].Name, n.recordings[0].Cause = name, "../../"+name, name
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Eval("warpgauge.openDetail(warpgauge.model.tiles()[1].id)", nil)
+	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+	for _, part := range []string{"summary", "processes", "events", "detail"} {
+		p.Wait(fmt.Sprintf("document.getElementById(%q).innerText.includes('<img src=x')", part))
+	}
+	var found int
+	p.Eval("document.querySelectorAll('img').length + document.scripts.length - 1 + (document.title.includes('taken') ? 1 : 0)", &found)
+	if found != 0 {
+		t.Error("a name became a part of the page")
+	}
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestBrowserReload: after a reload, the page shows what the other list has.
 func TestBrowserReload(t *testing.T) {
 	n := h100(2)
@@ -397,9 +427,42 @@ func TestBrowserTwoHours(t *testing.T) {
 }
 
 var (
-	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md of the exporter at this address, into docs")
+	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")
+	axe      = flag.String("axe", "", "path of axe.min.js of axe-core")
 	frames   = flag.Bool("frames", false, "measure frames of 16 GPUs with 10 series each at 10 Hz")
 )
+
+// TestBrowserAxe has axe-core look at each kind of node: make live-axe.
+func TestBrowserAxe(t *testing.T) {
+	if *axe == "" {
+		t.Skip("needs axe-core, which npm has: make live-axe")
+	}
+	source, err := os.ReadFile(*axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browser.Open(t)
+	for _, v := range views {
+		t.Run(v.name, func(t *testing.T) {
+			p := b.Page(t, 1440, 2400)
+			p.Open(v.node().serve(t, ""))
+			p.Wait(ready)
+			p.Eval(string(source), nil)
+			for _, step := range []string{"", "warpgauge.freeze()", "document.getElementById('compare').click()", "warpgauge.openDetail(warpgauge.model.tiles()[0].id)"} {
+				p.Eval(step+";0", nil)
+				p.Wait(`!document.querySelector('dialog[open]') || document.querySelector('#detail tbody tr')`)
+				for _, dark := range []bool{false, true} {
+					p.Dark(dark)
+					var violations []string
+					p.Eval(`axe.run({ resultTypes: ['violations'] }).then((r) => r.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.help + ': ' + v.nodes.slice(0, 2).map((n) => n.html.slice(0, 150) + ' ' + (n.any[0]?.message || '')).join(' | ')))`, &violations)
+					for _, v := range violations {
+						t.Errorf("after %q, dark %v: %s", step, dark, v)
+					}
+				}
+			}
+		})
+	}
+}
 
 // TestBrowserFrames says how many frames a second there are; see docs/live.md.
 func TestBrowserFrames(t *testing.T) {
@@ -407,13 +470,26 @@ func TestBrowserFrames(t *testing.T) {
 		t.Skip("measures only: go test -run TestBrowserFrames ./pkg/page -frames -v")
 	}
 	n := h100(16)
-	n.devices, n.fields, n.interval = n.devices[:16], n.fields[:10], 100*time.Millisecond
+	n.devices, n.fields, n.interval = n.devices[:16], slices.DeleteFunc(n.fields, func(f reading) bool {
+		return slices.Contains([]string{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_SLOWDOWN_TEMP", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, f.name)
+	})[:10], 100*time.Millisecond
 	for i := range n.devices {
 		n.devices[i].Interval = 0.1
 	}
 	p := browser.Open(t).Page(t, 1440, 1600)
 	p.Open(n.serve(t, ""))
 	p.Wait(ready)
+	// Each tile gets all lanes, so that all ten series of each GPU are drawn and seen.
+	p.Eval(`(async () => {
+		const base = document.baseURI + 'page/', { ChartBox } = await import(base + 'chartbox.js'), { gapOf, lanesOf } = await import(base + 'tiles.js');
+		for (const tile of warpgauge.tiles.tiles.values()) {
+			const lanes = lanesOf(warpgauge, tile.id, true);
+			for (const l of lanes) l.height = 24;
+			tile.box.close();
+			tile.box = new ChartBox(warpgauge, { lanes, gap: gapOf(warpgauge), name: 'all' });
+			tile.element.lastChild.replaceChildren(tile.box.element);
+		}
+	})()`, nil)
 	for _, span := range []int{30, 300, 900} {
 		p.Eval(fmt.Sprintf("warpgauge.view.set(%d)", span*1000), nil)
 		var result struct {
@@ -430,15 +506,30 @@ func TestBrowserFrames(t *testing.T) {
 	}
 }
 
-// TestBrowserPictures draws the pictures of the documentation: make live-pictures.
+// TestBrowserPictures draws the pictures of docs/live.md: make live-pictures. The exporter is
+// the real one with simulated GPUs, of which one has an XID and another one is lost.
 func TestBrowserPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("draws pictures only: make live-pictures")
 	}
-	out, err := filepath.Abs("../../docs")
-	if err != nil {
+	exporter, errExporter := filepath.Abs(*pictures)
+	out, errOut := filepath.Abs("../../docs/pictures")
+	spec := filepath.Join(t.TempDir(), "spec.yaml")
+	if err := errors.Join(errExporter, errOut, os.WriteFile(spec, []byte("faults:\n  - {at: 40s, device: 2, kind: xid, xid: 31}\n  - {at: 60s, device: 5, kind: lost}\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	const address = "127.0.0.1:19400"
+	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+	cmd.Dir = "../.."
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	time.Sleep(75 * time.Second) // what the charts show
 	b := browser.Open(t)
 	for _, picture := range []struct {
 		name          string
@@ -446,27 +537,23 @@ func TestBrowserPictures(t *testing.T) {
 		dark          bool
 		do            string
 	}{
-		{"live-node", 1440, 1320, false, ""},
-		{"live-node-dark", 1440, 1320, true, ""},
-		{"live-detail", 1440, 1000, false, "warpgauge.openDetail(warpgauge.model.tiles()[0].id)"},
-		{"live-phone", 360, 1100, true, ""},
+		{"live-node", 1440, 2080, false, ""},
+		{"live-detail", 1440, 1000, true, "warpgauge.openDetail(warpgauge.model.tiles()[2].id)"},
+		{"live-phone", 360, 900, true, ""},
 	} {
 		p := b.Page(t, picture.width, picture.height)
 		p.Dark(picture.dark)
-		p.Open(*pictures)
+		p.Open("http://" + address + "/")
 		p.Wait(ready)
+		p.Eval("warpgauge.view.set(60000)", nil)
 		if picture.do != "" {
 			p.Eval(picture.do, nil)
 			p.Wait(`document.querySelector('#detail[open] tbody tr')`)
 			p.Eval("document.activeElement.blur()", nil)
 		}
-		p.Eval("new Promise((r) => setTimeout(r, 1500))", nil)
-		file := filepath.Join(out, picture.name+".png")
-		p.Screenshot(file, false)
-		if info, err := os.Stat(file); err != nil || info.Size() < 10_000 {
-			t.Errorf("%s: %v", file, err)
-		}
-		for _, problem := range p.Problems(*pictures) {
+		p.Eval("new Promise((r) => setTimeout(r, 2500))", nil)
+		p.Screenshot(filepath.Join(out, picture.name+".webp"))
+		for _, problem := range p.Problems("http://" + address + "/") {
 			t.Errorf("%s: %s", picture.name, problem)
 		}
 	}

@@ -242,7 +242,7 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(kind string, data any) {
 		text, _ := json.Marshal(data)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) //nolint:errcheck // the browser went away
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) // an error says that the browser went away
 	}
 	n.mu.Lock()
 	n.streams++

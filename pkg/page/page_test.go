@@ -104,6 +104,12 @@ func TestFiles(t *testing.T) {
 	if html, text := ask(h, "/", "text/html", ""), ask(h, "/", "", ""); html.Header().Get("ETag") == text.Header().Get("ETag") || html.Header().Get("Vary") != "Accept" {
 		t.Error("a cache would mix the two forms of /")
 	}
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Security-Policy", "of the web configuration file")
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if got := w.Header().Get("Content-Security-Policy"); got != "of the web configuration file" {
+		t.Errorf("the page replaces the Content-Security-Policy by %q", got)
+	}
 	for _, no := range []string{"/page/", "/page/index.html", "/page/../page.go", "/page/page.go", "/other", "/style.css/"} {
 		if w := ask(h, no, "", ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d, want 404", no, w.Code)

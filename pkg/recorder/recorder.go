@@ -49,7 +49,7 @@ type Options struct {
 
 const (
 	interval = time.Second
-	settle   = 2 * time.Second // until what is sampled last is in the history
+	catchUp  = 2 * time.Second // until what is sampled last is in the history
 	// A recording begins at most once in pause, and for the same cause and device once in
 	// samePause, so that what happens again and again does not push out what was before it.
 	pause     = time.Minute
@@ -209,7 +209,7 @@ func (r *Recorder) step(now time.Time) {
 	for _, t := range r.watch.scan(r.o.History, now) {
 		_ = r.begin(t, now)
 	}
-	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+settle {
+	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
 }
@@ -321,9 +321,12 @@ func (r *Recorder) addDevices(h *Header, all []history.Series) []history.Series 
 		added[s.Device] = true
 		at, ok := lists[&k.list.Fields[0]]
 		if !ok {
-			at = len(h.Lists)
+			text := string(field.Format(k.list)) // which several sessions can have
+			if at = slices.Index(h.Lists, text); at < 0 {
+				at = len(h.Lists)
+				h.Lists = append(h.Lists, text)
+			}
 			lists[&k.list.Fields[0]] = at
-			h.Lists = append(h.Lists, string(field.Format(k.list)))
 		}
 		d := k.Device
 		d.List = at

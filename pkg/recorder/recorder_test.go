@@ -488,7 +488,7 @@ func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	f(replace(0, `"until":"1970-01-01T00:16:40Z"`, `"until":"1970-01-03T00:00:00Z"`), "is not what a recording can be")
 	f(replace(0, "DCGM_FI_DEV_POWER_USAGE, gauge", "DCGM_FI_DEV_POWER_USAGE, gouge"), "list 0 of the recording")
 	f(replace(1, `"GPU-0"`, `"GPU-1"`), `series of device "GPU-1"`)
-	f(replace(1, `"chunks":["`, `"chunks":["AA==","`), "decode chunk: 1 bytes")
+	f(replace(1, `"chunks":["`, `"chunks":["AA==","`), "decode chunk: it is damaged")
 	f(replace(1, `"chunks":["`, `"chunks":["_`), "line 2")
 	f(lines(func(l []string) []string { return slices.Delete(l, 3, 4) }), "there should be 20 series")
 	f(lines(func(l []string) []string { return l[:len(l)-2] }), "not whole")

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,8 +58,8 @@ type Options struct {
 	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// Version is shown on the page at /, which is live if there is an API.
-	Version string
+	// Page answers / and everything below /page/; nil: they are not served.
+	Page http.Handler
 
 	Logger     *zap.Logger           // nil logs nothing
 	Registerer prometheus.Registerer // for the server's own metrics; nil means none

@@ -21,7 +21,7 @@
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //	/api/v1/       the JSON API, if there is one (package api).
-//	/, /page/      200: the page of package page: live if there is an API, with an index of these.
+//	/, /page/      Options.Page: what a browser shows.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
 // Content-Type with the format's version, Content-Length always, Vary: Accept,
@@ -56,7 +56,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/page"
 )
 
 // Pages is where pages come from: *exposition.Renderer. Page returns the newest
@@ -119,9 +118,10 @@ func New(pages Pages, o Options) *Server {
 	s.handle("GET /health", "/health", s.serveHealth)
 	s.handle("GET /livez", "/livez", serveLivez)
 	s.handle("GET /readyz", "/readyz", s.serveReadyz)
-	live := page.Handler(page.Options{Version: o.Version, Live: o.API != nil, Pprof: o.Pprof})
-	s.handle("GET /{$}", "/", live.ServeHTTP)
-	s.handle("GET /page/", "/page/", live.ServeHTTP)
+	if o.Page != nil {
+		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
+		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
+	}
 	if o.API != nil {
 		s.mux.Handle("/api/v1/", o.API)
 		for _, path := range o.API.Paths() {

@@ -27,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{})
+	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -176,20 +176,20 @@ func TestHealthHeaders(t *testing.T) {
 	f(Status{Available: true, Reloading: true}, "true", "true")
 }
 
-func TestIndex(t *testing.T) {
-	f := func(accept string, o Options, want, no string) {
+func TestPage(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	f := func(path string, code int, want string) {
 		t.Helper()
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("Accept", accept)
-		w := httptest.NewRecorder()
-		New(nil, o).Handler().ServeHTTP(w, r)
-		if got := w.Body.String(); !strings.Contains(got, want) || strings.Contains(got, no) {
-			t.Errorf("/ for %q has to have %q and not %q:\n%s", accept, want, no, got)
+		if w := ask(New(nil, Options{Page: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, want)
 		}
 	}
-	f("text/html", Options{Version: "1.2.3"}, `href="metrics"`, "<script")
-	f("*/*", Options{Version: "1.2.3"}, "warpgauge 1.2.3", "pprof")
-	f("*/*", Options{Pprof: true}, "/debug/pprof/", "<")
+	f("/", 200, "page /")
+	f("/page/main.js", 200, "page /page/main.js")
+	f("/index.html", 404, "")
+	if w := ask(New(nil, Options{}), "GET", "/"); w.Code != http.StatusNotFound {
+		t.Errorf("/ without a page: %d, want 404", w.Code)
+	}
 }
 
 // blockingPages holds scrapes until they are released.

@@ -119,7 +119,7 @@ type Supervisor struct {
 	notBefore time.Time // of the next session
 	inventory inventory
 	logged    map[string]string // by device: the state that was logged last
-	bound     string            // what logBound has logged last
+	bound     boundLog
 
 	counts counts
 	board  view.Board // without Options.Publish
@@ -285,7 +285,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // rest holds nothing until something else is wanted.
 func (s *Supervisor) rest(ctx context.Context, r *request) {
 	cause, reason := r.cause()
-	if s.now.Load().cause != cause {
+	if s.now.Load().cause != cause && !(s.o.Hidden && r.Standby) {
 		s.log.Info("collector is not sampled", zap.String("cause", string(cause)))
 	}
 	s.withdraw(cause, reason)
@@ -592,7 +592,9 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.log.Info("collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
-	s.logBound(sources)
+	if !s.o.Hidden {
+		s.bound.note(s.log, sources)
+	}
 	s.show(t) // before the answer: who waited for it may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)

@@ -35,7 +35,7 @@ func Terminal(w io.Writer) bool {
 
 // Run shows the nodes on a terminal until a key or the end of ctx.
 func Run(ctx context.Context, targets []Target, out io.Writer, o Options) error {
-	if variable(o.Environ, "TERM") == "dumb" {
+	if kind := variable(o.Environ, "TERM"); kind == "" || kind == "dumb" {
 		return repeat(ctx, targets, out, o.Interval)
 	}
 	f := newFleet(targets, o.Interval)

@@ -135,7 +135,7 @@ func (m *model) nothing() string {
 		}
 	}
 	if m.screen == processesScreen {
-		return "no process is known (the exporter reports them with --process-values or as root on the host)"
+		return "no process is known on these GPUs"
 	}
 	return "nothing to show"
 }

@@ -5,7 +5,6 @@ package browser
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -67,15 +66,14 @@ func Open(tb testing.TB) *Browser {
 		"--disable-sync", "--hide-scrollbars", "--mute-audio", "--lang=en-US", "--font-render-hinting=none",
 		// Frames and timers run as if the window were in front.
 		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
-		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir())
+		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir()) //nolint:gosec // the browser that was looked up
 	cmd.Env = append(os.Environ(), "TZ=UTC")
 	cmd.ExtraFiles = []*os.File{theirs, theirOut} // 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	theirs.Close()   //nolint:errcheck // the browser's end
-	theirOut.Close() //nolint:errcheck // the same
+	_, _ = theirs.Close(), theirOut.Close() // the browser has them
 	b := &Browser{in: in, waiting: map[int]chan message{}, pages: map[string]*Page{}}
 	ended := make(chan struct{})
 	go func() {
@@ -85,8 +83,7 @@ func Open(tb testing.TB) *Browser {
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		in.Close()  //nolint:errcheck // the browser is gone
-		out.Close() //nolint:errcheck // the same
+		_, _ = in.Close(), out.Close() // the browser is gone
 		<-ended
 	})
 	return b
@@ -360,16 +357,12 @@ func (p *Page) Mouse(event string, x, y float64) {
 	p.call("Input.dispatchMouseEvent", params, nil)
 }
 
-// Screenshot writes a PNG of what can be seen, or of the whole page.
-func (p *Page) Screenshot(file string, whole bool) {
+// Screenshot writes what can be seen, as WebP.
+func (p *Page) Screenshot(file string) {
 	p.tb.Helper()
-	var shot struct{ Data string }
-	p.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}, &shot)
-	image, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err == nil {
-		err = os.WriteFile(file, image, 0o644)
-	}
-	if err != nil {
+	var shot struct{ Data []byte }
+	p.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 72}, &shot)
+	if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // a picture for all to see
 		p.tb.Fatal(err)
 	}
 }

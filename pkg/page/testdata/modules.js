@@ -164,7 +164,7 @@ const tests = {
     equal(c.now(9), 123, 'stopped');
   },
   scales() {
-    equal([nice(0), nice(0.9), nice(3), nice(650), nice(1000)], [1, 1, 5, 1000, 1000], 'nice');
+    equal([nice(0), nice(0.9), nice(3), nice(650), nice(1000)], [1, 1, 3, 800, 1000], 'nice');
     equal([ticks(300000, 400), ticks(5000, 1000)], [60000, 500], 'ticks');
   },
   chartDrawsOnlyWhatIsNew() {

@@ -84,11 +84,11 @@ export function ticks(span, width) {
   return [100, 200, 500, 1000, 2000, 5000, 10000, 15000, 30000, 60000, 120000, 300000].find((t) => t >= wanted) || 600000;
 }
 
-// nice is the next number of the form 1, 2, 5 × 10ⁿ.
+// nice is the next number that reads well at the end of a scale.
 export function nice(v) {
   if (!(v > 0)) return 1;
   const p = 10 ** Math.floor(Math.log10(v));
-  return [1, 2, 5, 10].map((m) => m * p).find((m) => m >= v * 0.9999);
+  return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * p).find((m) => m >= v * 0.9999);
 }
 
 // Scratch for the points of one line: at most four for a column of pixels.
@@ -204,7 +204,7 @@ export class StripChart {
       if (e.t < first - 20 * perPixel || e.t > last + 20 * perPixel) continue;
       const at = Math.floor(e.t / perPixel) - base;
       c.fillStyle = e.bad ? colours.red : colours.muted;
-      c.fillRect(at, 0, Math.max(1, Math.round(ratio)), top);
+      c.fillRect(at, 0, Math.max(1, Math.round(ratio)), e.bad ? top : Math.round((HEAD + 4) * ratio));
       mark(c, at + 0.5, 5 * ratio, 4 * ratio, e.bad);
     }
   }

@@ -139,7 +139,7 @@ export class Detail {
       '', f.window_seconds ? seconds(f.window_seconds) : '–', f.interval_seconds ? seconds(f.interval_seconds) : '–', '',
       f.type === 'label' || f.absent ? '' : h('button', { type: 'button', class: 'text', 'aria-pressed': String(this.plotted.includes(f.name)), 'aria-label': `Plot ${f.name}`, onclick: () => this.#toggle(f.name) }, this.plotted.includes(f.name) ? 'unplot' : 'plot'),
     ]);
-    return table([['Field', 'wrap'], ['Value', 'n wrap'], ['Averaged over', 'n'], ['Read every', 'n'], ['Age', 'n'], ['']], rows, 'Fields of this device');
+    return table([['Field', 'wrap'], ['Value', 'n wrap'], ['Averaged over', 'n'], ['Read every', 'n'], ['Age', 'n'], ['Plot']], rows, 'Fields of this device');
   }
 
   async #toggle(name) {

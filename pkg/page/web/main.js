@@ -13,6 +13,7 @@ import { Tiles } from './tiles.js';
 
 const $ = (id) => document.getElementById(id);
 const SPANS = [[30, '30 s'], [60, '1 min'], [300, '5 min'], [900, '15 min']];
+const DETAIL = 2000; // samples of a series that are fetched as they were taken
 const HIDDEN = 30000; // ms after which a page that is not seen closes its stream
 
 class App {
@@ -188,13 +189,22 @@ class App {
   }
 
   // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
+  // The newest come as they were taken, those before as the lowest and highest of spans.
   async fill(device, field, since) {
-    const { model } = this, now = model.clock.now(), from = Math.max(since === since ? since : 0, now - KEPT);
-    const query = { device, field, since: new Date(from).toISOString() };
-    if (model.info.recording) Object.assign(query, { since: '1970-01-01T00:00:00Z', until: '9000-01-01T00:00:00Z' }); // all of it
-    else if ((now - from) / model.interval(device) > 2000) query.points = 1000;
+    const { model } = this, now = model.clock.now(), every = (model.list.get(field)?.interval_seconds || 0) * 1000 || model.interval(device);
+    const text = (t) => new Date(t).toISOString(), fine = now - DETAIL * every;
+    let from = Math.max(since === since ? since : 0, now - KEPT);
+    const queries = [];
+    if (model.info.recording) queries.push({ since: text(0), until: '9000-01-01T00:00:00Z' }); // all of it
+    else {
+      if (from < fine - 60000) {
+        queries.push({ since: text(from), until: text(fine), points: 750 });
+        from = fine;
+      }
+      queries.unshift({ since: text(from) });
+    }
     try {
-      model.takeSamples(await this.link.get('samples', query));
+      for (const q of queries) model.takeSamples(await this.link.get('samples', { device, field, ...q }));
     } catch {
       // the chart begins with what the stream brings
     }
@@ -264,7 +274,7 @@ class App {
     const { model } = this;
     model.clock.stopped = this.link.up ? NaN : model.newest;
     const { info } = model;
-    put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && `recording ${info.recording}`, info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
+    put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && (info.recording.startsWith('recording') ? info.recording : `recording ${info.recording}`), info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
     const problems = model.problems().length;
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
     if (document.title !== title) document.title = title;
@@ -317,6 +327,7 @@ class App {
     if (document.activeElement !== slider || !this.sliding) slider.value = this.view.end;
     const text = `${clock(this.view.end, true)}${this.model.info.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
     put($('shown'), text);
+    put($('live'), this.model.info.recording ? 'Play' : 'Back to now');
     slider.setAttribute('aria-valuetext', text);
   }
 

@@ -1,0 +1,102 @@
+package owner
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// Process is one process on a device, as people want to see it.
+type Process struct {
+	collector.Process
+	Name                     string // of the command; empty if it is not known
+	PodUID, ContainerID, Job string // where it runs, as in User
+}
+
+// Listing lists the processes on each device when it is asked: the newest rows of the
+// process collectors, with names and control groups from /proc. It runs nothing. Its
+// methods can be called by any goroutine.
+type Listing struct {
+	board *view.Board
+
+	mu        sync.Mutex
+	read      time.Time
+	list      map[string][]Process // by collector.Device.ID
+	locations *locations
+	pidSpace  string
+	row       ring.Row
+}
+
+// listingAge is for how long a list is good: processes are sampled once a second.
+const listingAge = 500 * time.Millisecond
+
+// NewListing returns a Listing of the sources on a board of process collectors.
+func NewListing(board *view.Board) *Listing {
+	return &Listing{board: board, locations: newLocations("/proc")}
+}
+
+// Of returns the processes on a device; nil if they are not known.
+func (l *Listing) Of(device string, now time.Time) []Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if age := now.Sub(l.read); l.list == nil || age >= listingAge || age < 0 {
+		l.refresh(now)
+	}
+	return l.list[device]
+}
+
+func (l *Listing) refresh(now time.Time) {
+	l.read, l.list = now, map[string][]Process{}
+	if l.pidSpace == "" {
+		l.pidSpace, l.locations.own, _ = l.locations.proc.self() // without it processes are numbers
+	}
+	for _, s := range l.board.Load().Sources {
+		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
+		if err != nil || !s.Ring.Latest(&l.row) {
+			continue // Processes logs it
+		}
+		for i := range s.Devices {
+			id, sampled := s.Devices[i].ID, l.row.Stamps[i]
+			if _, has := l.list[id]; has || blocks[i] < 0 || sampled == 0 || now.Sub(time.Unix(0, sampled)) > processMaxAge {
+				continue
+			}
+			found, _ := collector.GetProcesses(nil, l.row.Cells[blocks[i]:][:collector.ProcessWidth])
+			l.list[id] = l.locate(found, sampled, now)
+		}
+	}
+	l.locations.forget()
+}
+
+// locate finds names and containers, unless processes are numbered by another PID namespace
+// than ours.
+func (l *Listing) locate(found []collector.Process, sampled int64, now time.Time) []Process {
+	out := make([]Process, 0, len(found))
+	for _, p := range found {
+		one := Process{Process: p}
+		if l.pidSpace == firstPIDNamespace {
+			if at, err := l.locations.find(p.PID, sampled, now); err == nil {
+				one.PodUID, one.ContainerID, one.Job = at.pod, at.container, at.job
+				one.Name = l.locations.name(p.PID)
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// name is the name of a process that find has found, read once.
+func (l *locations) name(pid int) string {
+	k := l.known[pid]
+	if k.name == "" {
+		text, err := l.proc.file(pid, "comm")
+		if err != nil {
+			return ""
+		}
+		k.name = string(bytes.TrimSpace(text))
+	}
+	return k.name
+}

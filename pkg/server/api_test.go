@@ -1,0 +1,115 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// streaming is an API with a stream that lasts until Close.
+type streaming struct {
+	http.ServeMux
+	closed chan struct{}
+}
+
+// A stream of so many parts lasts longer than the server's time limits.
+const (
+	timeLimit = 40 * time.Millisecond
+	parts     = 12
+)
+
+func newStreaming() *streaming {
+	s := &streaming{closed: make(chan struct{})}
+	s.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
+	s.HandleFunc("/api/v1/stream", func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_, _ = rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Time{})
+		tick := time.NewTicker(timeLimit / 4)
+		defer tick.Stop()
+		for range parts {
+			<-tick.C
+			fmt.Fprint(w, "x")
+			_ = rc.Flush()
+		}
+		select {
+		case <-r.Context().Done():
+		case <-s.closed:
+			fmt.Fprint(w, "end")
+		}
+	})
+	s.HandleFunc("/api/v1/", http.NotFound)
+	return s
+}
+
+func (s *streaming) Paths() []string { return []string{"/api/v1/devices", "/api/v1/stream"} }
+func (s *streaming) Close()          { close(s.closed) }
+
+// TestAPI: the server counts answers by the API's paths, outlasts its own time limits for
+// streams, and ends them when it stops, within the drain.
+func TestAPI(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := Options{Registerer: reg, API: newStreaming(), ReadTimeout: timeLimit, WriteTimeout: timeLimit, DrainTimeout: time.Hour}
+	_, address, stop := start(t, pagesOf(textPage), o)
+	c := client(t)
+	for _, path := range []string{"/api/v1/devices", "/api/v1/nothing"} {
+		get(t, c, "http://"+address+path)
+	}
+	conn := dial(t, address)
+	send(t, conn, "GET /api/v1/stream HTTP/1.0\r\n\r\n")
+	begin := make([]byte, 0, 4096)
+	for !bytes.HasSuffix(begin, bytes.Repeat([]byte("x"), parts)) {
+		n, err := conn.Read(begin[len(begin):cap(begin)])
+		if err != nil {
+			t.Fatalf("the stream ends after %q: %v", begin, err)
+		}
+		begin = begin[:len(begin)+n]
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if got := closedByServer(t, conn); got != "end" {
+		t.Errorf("the stream ended with %q", got)
+	}
+	got := gather(t, reg)
+	for series, want := range map[string]float64{
+		`warpgauge_http_requests_total code=200 path=/api/v1/devices`: 1,
+		`warpgauge_http_requests_total code=200 path=/api/v1/stream`:  1,
+		`warpgauge_http_requests_total code=404 path=other`:           1,
+	} {
+		if got[series] != want {
+			t.Errorf("%s = %v, want %v", series, got[series], want)
+		}
+	}
+}
+
+// TestAPIWantsThePassword that /metrics wants.
+func TestAPIWantsThePassword(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := start(t, pagesOf(textPage), Options{
+		WebConfigFile: webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"), API: newStreaming(),
+	})
+	f := func(password string, want int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/devices", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			r.SetBasicAuth("prometheus", password)
+		}
+		if got := do(t, client(t), r); got.code != want {
+			t.Errorf("with the password %q it answers %d, want %d", password, got.code, want)
+		}
+	}
+	f("", http.StatusUnauthorized)
+	f("wrong", http.StatusUnauthorized)
+	f("secret", http.StatusOK)
+}
