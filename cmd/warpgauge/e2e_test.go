@@ -171,7 +171,7 @@ func testHTTP(t *testing.T, exe string) {
 		{"GET", "/health", 200, "X-Registry-Available: true", "OK"},
 		{"GET", "/livez", 200, "", "ok"},
 		{"GET", "/readyz", 200, "", "ok"},
-		{"GET", "/", 200, "Content-Type: text/html; charset=utf-8", "/metrics"},
+		{"GET", "/", 200, "Content-Type: text/plain; charset=utf-8", "/metrics"},
 		{"GET", "/nothing", 404, "", ""},
 		{"POST", "/-/reload", 403, "", ""},
 		{"GET", "/debug/pprof/goroutine?debug=1", 200, "", "goroutine profile"},

@@ -172,7 +172,7 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 	if err != nil {
 		return err
 	}
-	c := api.NewLocalClient(a.newAPI(cfg, all, p, newReloader(content, list, log, time.Now()), log))
+	c := api.NewLocalClient(newAPI(a.build.version, cfg, all, p, newReloader(content, list, log, time.Now()), log))
 	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
 		fctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

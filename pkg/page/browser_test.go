@@ -356,6 +356,34 @@ func TestBrowserAnonymous(t *testing.T) {
 	check(t, p, "anonymous", []string{"trainer", "training", "python3", "4700"})
 }
 
+// TestBrowserHostile: what others have named is shown as text.
+func TestBrowserHostile(t *testing.T) {
+	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
+	n := h100(2).past()
+	n.devices[0].Model, n.devices[0].State, n.devices[0].Reason = name, "stalled", name
+	n.devices[1].Users = []api.User{{Namespace: name, Pod: name}}
+	n.devices[1].Processes[0].Name = name
+	n.devices[1].Facts = map[string]string{name: name}
+	n.events[0].Text, n.recordings[0].Name, n.recordings[0].Cause = name, "../../"+name, name
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Eval("warpgauge.openDetail(warpgauge.model.tiles()[1].id)", nil)
+	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+	for _, part := range []string{"summary", "processes", "events", "detail"} {
+		p.Wait(fmt.Sprintf("document.getElementById(%q).innerText.includes('<img src=x')", part))
+	}
+	var found int
+	p.Eval("document.querySelectorAll('img').length + document.scripts.length - 1 + (document.title.includes('taken') ? 1 : 0)", &found)
+	if found != 0 {
+		t.Error("a name became a part of the page")
+	}
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestBrowserReload: after a reload, the page shows what the other list has.
 func TestBrowserReload(t *testing.T) {
 	n := h100(2)
@@ -492,7 +520,8 @@ func TestBrowserPictures(t *testing.T) {
 	}
 	const address = "127.0.0.1:19400"
 	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
-		"--collectors=../../etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+	cmd.Dir = "../.."
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{})
+	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },

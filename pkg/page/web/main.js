@@ -274,7 +274,7 @@ class App {
     const { model } = this;
     model.clock.stopped = this.link.up ? NaN : model.newest;
     const { info } = model;
-    put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && `recording ${info.recording}`, info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
+    put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && (info.recording.startsWith('recording') ? info.recording : `recording ${info.recording}`), info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
     const problems = model.problems().length;
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
     if (document.title !== title) document.title = title;
@@ -327,6 +327,7 @@ class App {
     if (document.activeElement !== slider || !this.sliding) slider.value = this.view.end;
     const text = `${clock(this.view.end, true)}${this.model.info.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
     put($('shown'), text);
+    put($('live'), this.model.info.recording ? 'Play' : 'Back to now');
     slider.setAttribute('aria-valuetext', text);
   }
 

@@ -163,12 +163,14 @@ export class Events {
   }
 
   update() {
-    const { app } = this, { events } = app.model, shown = events.slice(this.all ? 0 : -8).reverse();
+    // Clock events come by the dozen and are not to hide an XID.
+    const { app } = this, { events } = app.model, few = new Set([true, false].flatMap((bad) => events.filter((e) => !!e.bad === bad).slice(-5)));
+    const shown = events.filter((e) => this.all || few.has(e)).reverse();
     show(this.element, app.model.devices.size > 0);
     replace(this.list, `${events.length} ${events.at(-1)?.t} ${this.all}`, () => shown.length ? eventTable(app, shown)
       : h('p', { class: 'note' }, 'Nothing has happened as far back as the exporter remembers.'));
-    show(this.more, events.length > 8);
-    put(this.more, this.all ? 'Show the newest only' : `Show all ${events.length}`);
+    show(this.more, events.length > few.size);
+    put(this.more, this.all ? 'Show the newest of each kind' : `Show all ${events.length}`);
     this.box.update();
   }
 
