@@ -17,10 +17,10 @@ import (
 )
 
 // newAPI joins the API with what it answers from, and the flight recorder with the API.
-func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
+func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
 	o := api.Options{
 		Hostname:   p.hostname,
-		Version:    a.build.version,
+		Version:    version,
 		View:       p.engine.Board().Load,
 		Status:     p.engine.Status,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
@@ -54,7 +54,7 @@ func (a *app) newAPI(cfg *config.Config, table []vendor, p *pipeline, r *reloade
 	default:
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
-			Hostname: p.hostname, Version: a.build.version,
+			Hostname: p.hostname, Version: version,
 			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *api.Devices { return out.Devices() },
 			Registerer: p.registry, Logger: log,
 		})

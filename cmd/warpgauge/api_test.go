@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/api"
@@ -31,7 +33,7 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
 	p, err := newPipeline(a, cfg, all, list, zap.NewNop())
 	must(t, err)
 	p.addPages()
-	answers := a.newAPI(cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
+	answers := newAPI(a.build.version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
 	done := make(chan error, 4)
 	stages := p.stages()
 	for _, s := range stages {
@@ -148,3 +150,33 @@ func TestWebPage(t *testing.T) {
 }
 
 var _ server.API = (*api.API)(nil)
+
+// TestSimulatedNodesFitTheDescription checks what the API answers of every simulated node
+// against its OpenAPI file.
+func TestSimulatedNodesFitTheDescription(t *testing.T) {
+	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
+		t.Run(profile, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answers, _ := answeringNode(t, "--fake-profile="+profile, "--isolation=none")
+				time.Sleep(5 * time.Second)
+				c := jsonschema.NewCompiler()
+				c.AssertFormat()
+				must(t, c.AddResource("api", *answerOf[any](t, answers, "openapi.json")))
+				id := answerOf[api.Devices](t, answers, "devices").Devices[0].ID
+				for path, of := range map[string]string{
+					"devices": "Devices", "fields": "Fields", "health": "Health", "list": "List", "events": "Events",
+					"samples?field=DCGM_FI_DEV_GPU_TEMP&device=" + url.QueryEscape(id): "Samples",
+				} {
+					s, err := c.Compile("api#/components/schemas/" + of)
+					must(t, err)
+					if err := s.Validate(*answerOf[any](t, answers, path)); err != nil {
+						t.Errorf("%s: %v", path, err)
+					}
+				}
+				if h := answerOf[api.Health](t, answers, "health"); h.State != "ok" || !h.Ready {
+					t.Errorf("health is %s, ready %v: %+v", h.State, h.Ready, h)
+				}
+			})
+		})
+	}
+}

@@ -20,7 +20,7 @@ func answering() http.Handler {
 		_ = json.NewEncoder(w).Encode(api.Devices{ // the client sees it
 			Collectors: []api.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
 			Devices: []api.Device{
-				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", Model: "A model", PCIBusID: "00000000:01:00.0",
+				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
 					Users: []api.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
 				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up"},
 			},
@@ -51,7 +51,7 @@ func TestAskedExporter(t *testing.T) {
 		args []string
 	}{{here, nil}, {nil, []string{"--url=" + s.URL}}, {simulatedEnvironment(":1"), []string{"--url", s.URL + "/metrics"}}, {here, []string{"--log-level=info"}}} {
 		devices := execute(t, c.env, append([]string{"devices"}, c.args...)...)
-		devices.want(t, 0, "nvml       lost   gpu", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU")
+		devices.want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU")
 		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
 		page.want(t, 0, "page text/plain; version=0.0.4")
 		if devices.err != asked || page.err != asked {

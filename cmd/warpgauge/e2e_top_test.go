@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -103,11 +104,14 @@ func TestE2ETop(t *testing.T) {
 func TestE2ETopAlone(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
-	alone := exe + " top --url=none --enable-fake --enable-dcgm=false --enable-nvml=false --enable-rocm=false"
+	spec := file(t, "spec.yaml", fmt.Sprintf("processes: [{device: 2, pid: %d, memory: 5}]\n", os.Getpid()))
+	alone := exe + " top --url=none --fake-spec=" + spec + " --enable-fake --enable-dcgm=false --enable-nvml=false --enable-rocm=false"
 	term := openTerminal(t, 100, 30, alone)
 	term.await(t, "sampling the devices itself", "8 GPUs", "> 0 ")
 	term.run(t, "send-keys", "Enter")
 	term.await(t, "GPU 0 is up", "DCGM_FI_DEV_")
+	term.run(t, "send-keys", "p")
+	term.await(t, "> 2 ", fmt.Sprint(" ", os.Getpid(), " "))
 	term.run(t, "send-keys", "C-c")
 	term.await(t, "ended with code 0")
 

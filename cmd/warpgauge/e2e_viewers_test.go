@@ -23,7 +23,7 @@ var (
 	measureTurn    = flag.Duration("measure-turn", 10*time.Second, "length of a turn")
 )
 
-// TestMeasureViewers prints what a scrape takes while nobody looks and while 20 viewers
+// TestMeasureViewers prints what a scrape takes without viewers and while 20
 // have a stream each at 10 Hz and the flight recorder writes, in turns of one run, and what
 // the exporter itself takes with and without history and page. It judges nothing.
 func TestMeasureViewers(t *testing.T) {

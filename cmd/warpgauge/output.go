@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"unicode"
 
 	"github.com/urfave/cli/v3"
 )
@@ -33,7 +35,12 @@ func checkOutput(form string) error {
 func writeOutput(w io.Writer, form string, o output) error {
 	switch form {
 	case "table":
-		return o.table(w)
+		var b bytes.Buffer
+		err := o.table(&b)
+		if _, werr := w.Write(bytes.Map(printable, b.Bytes())); err == nil {
+			err = werr
+		}
+		return err
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
@@ -43,6 +50,15 @@ func writeOutput(w io.Writer, form string, o output) error {
 		return csv.NewWriter(w).WriteAll(o.csv)
 	}
 	return checkOutput(form)
+}
+
+// printable replaces what would control a terminal: names come from libraries and from
+// exporters of other machines.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return '?'
+	}
+	return r
 }
 
 // noArguments refuses arguments that a command would ignore.

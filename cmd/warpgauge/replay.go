@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,8 +42,8 @@ func replayCommand(a *app) *cli.Command {
 		ArgsUsage: "FILE",
 		Description: `FILE is one of the flight recorder's (--recorder-directory, /api/v1/recordings).
 The time that is shown begins with the recording, or at --at after that, advances as
-time does, and begins again at the end. The history has all of the recording from the
-start.`,
+time does, and begins again at the end. curl -X POST '…/api/v1/replay?at=45s' sets it.
+The history has all of the recording from the start.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9401", Usage: "Address to serve on."},
 			&cli.DurationFlag{Name: "at", Usage: "Where to begin, from the beginning of the recording."},
@@ -95,7 +97,7 @@ func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen 
 	p := newReplay(r, a.build.version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p.api, DrainTimeout: drainTimeout,
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p, DrainTimeout: drainTimeout,
 		Page: page.Handler(page.Options{Version: a.build.version, Live: true}),
 	})
 	if err := srv.Listen(ctx); err != nil {
@@ -117,9 +119,7 @@ type replay struct {
 	self      *selfmetrics.Page
 	api       *api.API
 
-	began   atomic.Int64 // Unix ns, of our time
-	offset  atomic.Int64 // ns, from the beginning of the recording to what was shown then
-	showing atomic.Pointer[moment]
+	showing atomic.Pointer[moment] // nil before the first seek
 }
 
 // track is the rows of a device.
@@ -131,6 +131,8 @@ type track struct {
 
 // moment is what is shown since the last seek.
 type moment struct {
+	began    time.Time     // of our time
+	at       time.Duration // from the beginning of the recording to what was shown then
 	view     *view.View
 	renderer *exposition.Renderer
 
@@ -172,24 +174,62 @@ func newHistory(r *recorder.Recording) *history.History {
 }
 
 func (p *replay) list() api.List {
-	return api.List{Source: "recording " + p.recording.Name, Applied: p.recording.From}
+	return api.List{Source: "the recording", Applied: p.recording.From}
 }
 
 // now is the time that is shown.
 func (p *replay) now() time.Time {
-	shown := time.Since(time.Unix(0, p.began.Load())) + time.Duration(p.offset.Load())
-	return p.recording.From.Add(min(shown, p.recording.Until.Sub(p.recording.From)))
+	m := p.showing.Load()
+	if m == nil {
+		return p.recording.From
+	}
+	return p.recording.From.Add(min(m.shown(), p.recording.Until.Sub(p.recording.From)))
 }
+
+// shown is how far the time is from the beginning of the recording, if that had no end.
+func (m *moment) shown() time.Duration { return m.at + time.Since(m.began) }
 
 // Page returns the page of the time that is shown.
 func (p *replay) Page(f exposition.Format, gzip bool) []byte {
 	return p.showing.Load().renderer.Page(f, gzip)
 }
 
+// replayPath has the time that is shown, and sets it.
+const replayPath = api.Prefix + "replay"
+
+// ServeHTTP answers as the API does, and replayPath.
+func (p *replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != replayPath {
+		p.api.ServeHTTP(w, r)
+		return
+	}
+	r.Pattern = replayPath
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		at, err := time.ParseDuration(r.URL.Query().Get("at"))
+		if span := p.recording.Until.Sub(p.recording.From); err != nil || at < 0 || at >= span {
+			err = fmt.Errorf("at is %q: write a duration from 0s to less than %v", r.URL.Query().Get("at"), span)
+		}
+		if err = cmp.Or(http.NewCrossOriginProtection().Check(r), err); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		p.seek(at)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, "{\"from\":%q,\"until\":%q,\"time\":%q}\n", //nolint:errcheck // the client has gone
+		p.recording.From.Format(time.RFC3339Nano), p.recording.Until.Format(time.RFC3339Nano), p.now().UTC().Format(time.RFC3339Nano))
+}
+
+// Paths are those of the API, and replayPath.
+func (p *replay) Paths() []string { return append(p.api.Paths(), replayPath) }
+
+// Close ends streams.
+func (p *replay) Close() { p.api.Close() }
+
 // seek shows the recording from a time after its beginning on. Rows before that are
 // accumulated.
 func (p *replay) seek(to time.Duration) {
-	m := &moment{view: &view.View{Version: 1}, next: make([]int, len(p.tracks))}
+	m := &moment{at: to, view: &view.View{Version: 1}, next: make([]int, len(p.tracks))}
 	for i := range p.tracks {
 		s := p.tracks[i].source
 		s.Ring = ring.Make(feedRows, 1, len(s.Columns))
@@ -203,8 +243,7 @@ func (p *replay) seek(to time.Duration) {
 	for shown := p.recording.From.Add(to); m.feed(p.tracks, shown); {
 		m.renderer.Sync(shown)
 	}
-	p.began.Store(time.Now().UnixNano())
-	p.offset.Store(int64(to))
+	m.began = time.Now()
 	p.showing.Store(m)
 }
 
@@ -233,7 +272,7 @@ func (p *replay) run(ctx context.Context) error {
 			synced = time.Now()
 			m.renderer.Sync(now)
 		}
-		if time.Since(time.Unix(0, p.began.Load()))+time.Duration(p.offset.Load()) > span+replayEnd {
+		if m.shown() > span+replayEnd {
 			p.seek(0)
 		}
 	}

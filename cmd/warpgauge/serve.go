@@ -139,7 +139,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		},
 	}
 	if p.events != nil {
-		if answers := a.newAPI(cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
 			o.API = answers
 		}
 	}

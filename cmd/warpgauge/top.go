@@ -158,12 +158,13 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
 	here := *cfg
 	here.Recorder.Directory = "" // is the exporter's
+	here.Web.Page = config.PageFull
 	cfg = &here
 	list, content, err := newCounters(a, cfg, "").first(ctx, log)
 	if err != nil {
 		return err
 	}
-	all, err := collectors(cfg, log)
+	all, err := withProcesses(cfg, log, true)
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 	if err != nil {
 		return err
 	}
-	c := api.NewLocalClient(a.newAPI(cfg, all, p, newReloader(content, list, log, time.Now()), log))
+	c := api.NewLocalClient(newAPI(a.build.version, cfg, all, p, newReloader(content, list, log, time.Now()), log))
 	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
 		fctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

@@ -2,17 +2,21 @@ package rocm
 
 import (
 	"slices"
+	"sync"
 
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/field"
 )
 
 // Supplies reports whether some AMD GPU, partition or link has the field. It is for
-// the documentation and touches nothing.
+// the documentation and for reasons, and touches nothing.
 func Supplies(d *field.Descriptor) bool {
-	_, ok := supplied()[d.ID]
+	_, ok := known()[d.ID]
 	return ok
 }
+
+// known is supplied, made at the first use and read-only then.
+var known = sync.OnceValue(supplied)
 
 // supplied maps the fields that this collector can supply to what they are read
 // from: files below the GPU's directory, or below /sys/class/kfd/ if they begin with

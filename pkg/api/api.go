@@ -288,7 +288,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) //nolint:gosec // JSON under nosniff; an error says that the client went away
+		_, _ = w.Write(append(body, '\n')) // an error says that the client went away
 	}
 }
 
@@ -366,7 +366,7 @@ func (a *API) send(w http.ResponseWriter, r *http.Request, body []byte) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) //nolint:gosec // JSON under nosniff; an error says that the client went away
+		_, _ = w.Write(body) // an error says that the client went away
 	}
 	return nil
 }

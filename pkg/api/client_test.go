@@ -111,7 +111,7 @@ func TestClientAsks(t *testing.T) {
 
 func TestClientPage(t *testing.T) {
 	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept")) //nolint:errcheck // the test sees it
+		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept"))
 	})
 	var page strings.Builder
 	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {

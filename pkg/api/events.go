@@ -41,8 +41,8 @@ type Log struct {
 	mu     sync.Mutex
 	number uint64 // of the last event
 	kinds  map[string][]numbered
-	states map[string]stateSince // by collector and device; the collector itself has no device
-	clocks map[string]time.Time  // by device and reason: the last event
+	states map[stateKey]stateSince
+	clocks map[string]time.Time // by device and reason: the last event
 }
 
 // numbered is an event and its number, from 1 in the order in which they were added.
@@ -50,6 +50,9 @@ type numbered struct {
 	Event
 	number uint64
 }
+
+// stateKey is a device of a collector, or without a device the collector.
+type stateKey struct{ collector, device string }
 
 // stateSince is a state and when it was first seen.
 type stateSince struct {
@@ -59,7 +62,7 @@ type stateSince struct {
 
 // NewLog returns an empty Log.
 func NewLog(now func() time.Time) *Log {
-	return &Log{now: now, kinds: map[string][]numbered{}, states: map[string]stateSince{}, clocks: map[string]time.Time{}}
+	return &Log{now: now, kinds: map[string][]numbered{}, states: map[stateKey]stateSince{}, clocks: map[string]time.Time{}}
 }
 
 // Add adds an event. One without a time is of now.
@@ -156,7 +159,7 @@ func (l *Log) After(number uint64) (events []Event, last uint64) {
 func (l *Log) since(collector, device string, state session.State) (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, seen := l.states[collector+"\x00"+device]
+	s, seen := l.states[stateKey{collector, device}]
 	return s.since, seen && s.state == state.String()
 }
 
@@ -197,14 +200,14 @@ func (l *Log) noteCollector(c *session.CollectorStatus, now time.Time) {
 	if !c.Up {
 		state = string(c.Cause)
 	}
-	before, seen := l.states[c.Name]
+	before, seen := l.states[stateKey{c.Name, ""}]
 	if seen && before.state == state {
 		return
 	}
 	if !c.Up && c.Cause == session.CauseOpening && seen {
 		return // between two sessions
 	}
-	l.states[c.Name] = stateSince{state: state, since: now}
+	l.states[stateKey{c.Name, ""}] = stateSince{state: state, since: now}
 	if !seen && (c.Cause == session.CauseOpening || c.Cause.Quiet()) {
 		return // at the start
 	}
@@ -220,7 +223,7 @@ func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Tim
 	if d.Cause == session.CauseStarting {
 		return
 	}
-	key, state := collector+"\x00"+d.Device.ID, d.State.String()
+	key, state := stateKey{collector, d.Device.ID}, d.State.String()
 	before, seen := l.states[key]
 	if seen && before.state == state {
 		return

@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +53,7 @@ type world struct {
 	clock   func() time.Time // now, or that of a synctest bubble
 	board   view.Board
 	gpus    []*gpuSource
+	mu      sync.Mutex // of states
 	states  []session.CollectorStatus
 	log     *Log
 	list    field.List
@@ -100,7 +103,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	w.log.note(w.states)
 	w.options = Options{
 		Hostname: "node-1", Version: "1.2.3",
-		View: w.board.Load, Status: func() []session.CollectorStatus { return w.states },
+		View: w.board.Load, Status: w.status,
 		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
 		Interval: session.Options{}.IntervalOf,
@@ -159,19 +162,34 @@ func (w *world) sample() {
 	for _, f := range w.gpus {
 		f.tick(now)
 	}
+	w.mu.Lock()
 	for i := range w.states {
 		for j := range w.states[i].Devices {
 			w.states[i].Devices[j].LastSample = now
 		}
 	}
+	w.mu.Unlock()
 	w.history.Sync(now)
+}
+
+// status is a copy of the states.
+func (w *world) status() []session.CollectorStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := slices.Clone(w.states)
+	for i := range out {
+		out[i].Devices = slices.Clone(out[i].Devices)
+	}
+	return out
 }
 
 // set changes the state of a device of the first collector.
 func (w *world) set(device int, state session.State, cause session.Cause, reason string) {
+	w.mu.Lock()
 	d := &w.states[0].Devices[device]
 	d.State, d.Cause, d.Reason = state, cause, reason
-	w.log.note(w.states)
+	w.mu.Unlock()
+	w.log.note(w.status())
 }
 
 // get answers one request, and checks what all answers have.

@@ -82,16 +82,16 @@ func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) erro
 			_ = rc.SetWriteDeadline(time.Now().Add(lastTimeout)) // as above
 			p := busy(c.why)
 			p.complete()
-			_, _ = w.Write(appendEvent(nil, "problem", p)) //nolint:gosec // as below; an error says that it is too slow for this, too
+			_, _ = w.Write(appendEvent(nil, "problem", p)) // an error says that it is too slow for this, too
 			return nil
 		case part := <-c.parts:
 			c.unsent.Add(-int64(len(part)))
 			_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
-			if _, err := w.Write(part); err != nil {             //nolint:gosec // an event stream under nosniff
-				return nil //nolint:nilerr // the client has gone or is too slow
+			if _, err := w.Write(part); err != nil {
+				return nil // the client has gone or is too slow
 			}
 			if err := rc.Flush(); err != nil {
-				return nil //nolint:nilerr // as above
+				return nil
 			}
 			_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
 		}

@@ -2,8 +2,13 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math"
 	"net"
 	"net/http"
@@ -268,13 +273,26 @@ func TestBoundsOfStreams(t *testing.T) {
 // leave and clients that never read, while another asks for everything else. The end of the
 // server ends them. Run it under the race detector.
 func TestStreamsOverHTTP(t *testing.T) {
+	t.Run("1.1", func(t *testing.T) { streamsOverHTTP(t, false) })
+	t.Run("2", func(t *testing.T) { streamsOverHTTP(t, true) })
+}
+
+func streamsOverHTTP(t *testing.T, two bool) {
 	w := newWorld(t, 8, 0)
 	w.live()
 	a := New(w.options)
-	s := server.New(noPages{}, server.Options{Addresses: []string{"127.0.0.1:0"}, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond, API: a})
+	s := server.New(noPages{}, server.Options{API: a})
 	h := httptest.NewUnstartedServer(s.Handler())
 	h.Config.ReadTimeout, h.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-	h.Start()
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	o := ClientOptions{}
+	if h.EnableHTTP2 = two; two {
+		h.StartTLS()
+		o.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+		o.TLS.RootCAs.AddCert(h.Certificate())
+	} else {
+		h.Start()
+	}
 	defer h.Close()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -302,11 +320,14 @@ func TestStreamsOverHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
+		if two {
+			conn = tls.Client(conn, &tls.Config{RootCAs: o.TLS.RootCAs, ServerName: "example.com"})
+		}
 		fmt.Fprintf(conn, "GET %sstream?interval=0.1 HTTP/1.1\r\nHost: x\r\n\r\n", Prefix)
 	}
 	for i := range 12 {
 		clients.Go(func() {
-			c, err := NewClient(h.URL, ClientOptions{})
+			c, err := NewClient(h.URL, o)
 			if err != nil {
 				t.Error(err)
 				return
@@ -330,7 +351,7 @@ func TestStreamsOverHTTP(t *testing.T) {
 				}
 				return nil
 			})
-			if err != errEnough {
+			if !errors.Is(err, errEnough) {
 				t.Errorf("client %d: %v", i, err)
 			}
 		})
@@ -358,7 +379,7 @@ func TestStreamsOverHTTP(t *testing.T) {
 	background.Wait()
 }
 
-var errEnough = fmt.Errorf("enough")
+var errEnough = errors.New("enough")
 
 type noPages struct{}
 

@@ -258,7 +258,7 @@ type Recording struct {
 }
 
 // Problem is every error's answer, RFC 9457's application/problem+json.
-type Problem struct {
+type Problem struct { //nolint:errname // the name of the answer, which is what most code takes it for
 	Type   string `json:"type"` // about:blank
 	Title  string `json:"title"`
 	Status int    `json:"status"`

@@ -493,6 +493,21 @@ func checkSockets(f *Facts, out *findings) {
 			out.add(OK, "", "%s at %s answers", s.Name, s.Address)
 		}
 	}
+	for _, m := range mappingDown.FindAllStringSubmatch(f.exporter.own, -1) {
+		out.add(Problem, cmp.Or(doOfMapping[m[1]], "the log says why"), "the exporter gets no answer for the mapping %s: who uses a device is as old as its last answer", m[1])
+	}
+}
+
+// mappingDown matches the own metric of a client that fails.
+var mappingDown = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} 0$`)
+
+var doOfMapping = map[string]string{
+	"pod_resources":     "see that the kubelet's socket is mounted and that the kubelet runs; the log says why",
+	"pod_metadata":      "see that the service account may list pods of its node (the chart's ClusterRole), and that the API server is reachable; the log says why",
+	"resource_slices":   "see that the service account may list resourceslices (the chart's ClusterRole); the log says why",
+	"container_runtime": "see that the runtime's socket is mounted and may be opened; the log says why",
+	"hpc_jobs":          "see that the scheduler's prolog and epilog write the job files; the log says why",
+	"processes":         "give the exporter the PIDs of the machine: hostPID: true; the log says why",
 }
 
 func checkLog(f *Facts, out *findings) {

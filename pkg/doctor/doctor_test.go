@@ -301,6 +301,10 @@ func TestFaults(t *testing.T) {
 	socket := func(change func(*Settings)) func(*Options) { return func(o *Options) { change(&o.Settings) } }
 	f("kubelet's socket not mounted", healthy, socket(func(s *Settings) { s.KubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock" }), "kubelet and other servers", Problem, "there is no /var/lib/kubelet/pod-resources/kubelet.sock", "mount")
 	f("kubelet's socket dead", with(healthy, "k.sock", ""), socket(func(s *Settings) { s.KubeletSocket = "/k.sock" }), "kubelet and other servers", Problem, "kubelet at /k.sock does not answer: connection refused")
+	f("mapping down", healthy, exporter(func(e *fakeExporter) {
+		e.page += "warpgauge_mapping_up{mapping=\"pod_metadata\"} 0\nwarpgauge_mapping_up{mapping=\"processes\"} 1\n"
+	}),
+		"kubelet and other servers", Problem, "no answer for the mapping pod_metadata", "ClusterRole")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -310,32 +310,31 @@ func (r *redactor) words(s string) string {
 	return b.String()
 }
 
+// maxParts is how many parts of a word, separated by -, . or _, a name can have that is looked for in it.
+const maxParts = 64
+
 func (r *redactor) word(b *strings.Builder, w string) {
+	low := strings.ToLower(w) // of the same length: it is ASCII
 	for len(w) > 0 {
-		found := ""
-		for end := len(w); end > 0; end-- {
-			if end < len(w) && isAlnum(w[end]) && isAlnum(w[end-1]) {
-				continue // in the middle of a part
+		var ends [maxParts]int // of the first parts
+		n := 0
+		for i := 1; i <= len(w) && n < maxParts; i++ {
+			if i == len(w) || isAlnum(w[i-1]) != isAlnum(w[i]) {
+				ends[n] = i
+				n++
 			}
-			if p, ok := r.names[strings.ToLower(w[:end])]; ok && !shortNumber(w[:end]) {
-				found = p
+		}
+		used := ends[0]
+		for n > 0 {
+			n--
+			if p, ok := r.names[low[:ends[n]]]; ok && !shortNumber(w[:ends[n]]) {
 				b.WriteString(p)
-				w = w[end:]
+				w, low, used = w[ends[n]:], low[ends[n]:], 0
 				break
 			}
 		}
-		if found != "" {
-			continue
-		}
-		next := 0 // the first part and what follows it
-		for next < len(w) && isAlnum(w[next]) {
-			next++
-		}
-		for next < len(w) && !isAlnum(w[next]) {
-			next++
-		}
-		b.WriteString(w[:next])
-		w = w[next:]
+		b.WriteString(w[:used])
+		w, low = w[used:], low[used:]
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // planted are names and secrets of all kinds, as they stand in the sources.
 var planted = map[string]string{
-	"pod": "trainer-zq7x-0", "other pod": "ghost-pod-9k2", "namespace": "team-zephyr", "container": "zephyrmain", "job": "4471193", "short job": "77",
+	"pod": "trainer-zq7x-a-b-c-d-e-f-g-h-0", "other pod": "ghost-pod-9k2", "namespace": "team-zephyr", "container": "zephyrmain", "job": "4471193", "short job": "77",
 	"pod uid": "8c2f4a8e-1111-4222-8333-944455556666", "process": "zephyrtrain", "host": "gpu-zonda-17", "domain": "cluster.zonda.example.org", "other host": "vault-zonda",
 	"user": "mzimmer", "home": "kzander", "IPv4": "10.77.12.199", "IPv6": "2001:db8:77::1f", "MAC": "52:54:00:ab:cd:ef", "e-mail": "m.zimmer@zonda.example",
 	"token": "tok-ZZZZsecret1", "bearer": "ZmFrZS1iZWFyZXItdG9rZW4", "password": "hunter2zz", "password in a URL": "urlpass77x", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6b25kYSJ9.c2lnbmF0dXJlenp6",
@@ -214,6 +214,7 @@ func TestRedactor(t *testing.T) {
 		"listen 127.0.0.1:9400 [::]:9400":      "listen 127.0.0.1:9400 [::]:9400",
 		"10.0.0.1 10.0.0.2 10.0.0.1":           "ip-1 ip-2 ip-1",
 		"at 12:01:29, 3B:00.0, v1.2.3":         "at 12:01:29, 3B:00.0, v1.2.3",
+		strings.Repeat("a.", 10_000) + "ann":   strings.Repeat("a.", 10_000) + "user-1", // in a moment
 		"https://docs.nvidia.com/x":            "https://docs.nvidia.com/x",
 	} {
 		if got := r.text(in); got != want {

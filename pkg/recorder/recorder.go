@@ -321,9 +321,12 @@ func (r *Recorder) addDevices(h *Header, all []history.Series) []history.Series 
 		added[s.Device] = true
 		at, ok := lists[&k.list.Fields[0]]
 		if !ok {
-			at = len(h.Lists)
+			text := string(field.Format(k.list)) // which several sessions can have
+			if at = slices.Index(h.Lists, text); at < 0 {
+				at = len(h.Lists)
+				h.Lists = append(h.Lists, text)
+			}
 			lists[&k.list.Fields[0]] = at
-			h.Lists = append(h.Lists, string(field.Format(k.list)))
 		}
 		d := k.Device
 		d.List = at

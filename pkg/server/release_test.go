@@ -23,6 +23,10 @@ func TestReleaseAndResume(t *testing.T) {
 			got = fmt.Sprintf("resume %q", name)
 			return answer
 		},
+		Record: func(context.Context) error {
+			got = "record"
+			return answer
+		},
 	})
 	plain := New(nil, Options{})
 	f := func(s *Server, method, path string, code int, body, call string, headers ...string) {
@@ -41,6 +45,11 @@ func TestReleaseAndResume(t *testing.T) {
 	f(full, "POST", "/-/release?for=0", 200, "released\n", `release "" for -1ns`)
 	f(full, "POST", "/-/resume", 200, "resumed\n", `resume ""`)
 	f(full, "POST", "/-/resume?collector=nvml", 200, "resumed\n", `resume "nvml"`)
+
+	f(full, "POST", "/-/record", 200, "recording\n", "record")
+	f(full, "POST", "/-/record?for=1s", 400, "record: unknown parameter for\n", "")
+	f(full, "GET", "/-/record", 405, "Method Not Allowed\n", "")
+	f(plain, "POST", "/-/record", 403, "recording over HTTP is not enabled\n", "")
 
 	f(full, "GET", "/-/release", 405, "Method Not Allowed\n", "")
 	f(full, "GET", "/-/resume", 405, "Method Not Allowed\n", "")

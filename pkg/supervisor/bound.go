@@ -21,23 +21,28 @@ const (
 	detailLines    = 200
 )
 
-// logBound logs what came of the list: at level info how many fields no device has, once
-// for as long as it is the same, and at level debug each source and each reason.
-func (s *Supervisor) logBound(sources []*view.Source) {
-	if s.o.Hidden || len(sources) == 0 {
+// boundLog logs what came of a list.
+type boundLog struct {
+	last string // at level info
+}
+
+// note logs at level info how many fields no device has, once for as long as it is the
+// same, and at level debug each source and each reason.
+func (b *boundLog) note(log *zap.Logger, sources []*view.Source) {
+	if len(sources) == 0 {
 		return
 	}
 	if without := absentEverywhere(sources); len(without) > 0 {
 		fields := []zap.Field{zap.Int("fields", len(without)), zap.String("field", some(without, namesInSummary))}
-		if text := fmt.Sprint(fields); text != s.bound {
-			s.bound = text
-			s.log.Info("fields of the list that no device has: warpgauge check says why", fields...)
+		if text := fmt.Sprint(fields); text != b.last {
+			b.last = text
+			log.Info("fields of the list that no device has: warpgauge check says why", fields...)
 		}
 	} else {
-		s.bound = ""
+		b.last = ""
 	}
-	if s.log.Core().Enabled(zapcore.DebugLevel) {
-		logDetails(s.log, sources)
+	if log.Core().Enabled(zapcore.DebugLevel) {
+		logDetails(log, sources)
 	}
 }
 

@@ -119,7 +119,7 @@ type Supervisor struct {
 	notBefore time.Time // of the next session
 	inventory inventory
 	logged    map[string]string // by device: the state that was logged last
-	bound     string            // what logBound has logged last
+	bound     boundLog
 
 	counts counts
 	board  view.Board // without Options.Publish
@@ -592,7 +592,9 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.log.Info("collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
-	s.logBound(sources)
+	if !s.o.Hidden {
+		s.bound.note(s.log, sources)
+	}
 	s.show(t) // before the answer: who waited for it may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)

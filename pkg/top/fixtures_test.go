@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,9 +35,7 @@ type fakeNode struct {
 }
 
 func (n *fakeNode) Devices(context.Context) (*api.Devices, error) {
-	d := n.devices
-	d.Devices = slices.Clone(d.Devices)
-	return &d, n.ask("devices")
+	return copied(n.devices), n.ask("devices")
 }
 
 func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*api.Fields, error) {
@@ -49,12 +48,11 @@ func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*api.F
 			f.Devices = append(f.Devices, d)
 		}
 	}
-	return &f, n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
+	return copied(f), n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
 }
 
 func (n *fakeNode) Health(context.Context) (*api.Health, error) {
-	h := n.health
-	return &h, n.ask("health")
+	return copied(n.health), n.ask("health")
 }
 
 func (n *fakeNode) Samples(_ context.Context, q api.SamplesQuery) (*api.Samples, error) {
@@ -62,12 +60,24 @@ func (n *fakeNode) Samples(_ context.Context, q api.SamplesQuery) (*api.Samples,
 	if !ok {
 		return nil, errors.New("no history")
 	}
-	return &s, n.ask(fmt.Sprintf("samples of %s in %d points", q.Field, q.Points))
+	return copied(s), n.ask(fmt.Sprintf("samples of %s in %d points", q.Field, q.Points))
 }
 
 func (n *fakeNode) Events(context.Context, time.Time, int) (*api.Events, error) {
-	e := n.events
-	return &e, n.ask("events")
+	return copied(n.events), n.ask("events")
+}
+
+// copied returns a copy that shares nothing, as one over HTTP.
+func copied[T any](v T) *T {
+	out := new(T)
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 func (n *fakeNode) ask(what string) error {

@@ -135,7 +135,7 @@ func (m *model) nothing() string {
 		}
 	}
 	if m.screen == processesScreen {
-		return "no process is known on these GPUs"
+		return "no process is known; exporters name them with --web-page=full"
 	}
 	return "nothing to show"
 }

@@ -25,9 +25,9 @@ import (
 // lines was 40,000 and that of packages 23 when the tree was redesigned; raise them for what users
 // can see only: the JSON API, the live page, the terminal view and the flight recorder.
 const (
-	maxGo       = 52_000
+	maxGo       = 57_000
 	maxC        = 1_500
-	maxPackages = 28
+	maxPackages = 30
 	maxFiles    = 3  // with methods of one type
 	maxFolder   = 25 // files of a collector's folder
 )

@@ -1,0 +1,89 @@
+package file
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestWriteWhole(t *testing.T) {
+	p := Private{Path: filepath.Join(t.TempDir(), "a", "b"), Of: "dumps", Flag: "dump-directory"}
+	root, err := p.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	f := func(name string, fails error) {
+		t.Helper()
+		err := WriteWhole(root, name, func(w io.Writer) error {
+			if _, err := io.WriteString(w, "content"); err != nil {
+				return err
+			}
+			if _, err := root.Stat(name); err == nil {
+				t.Errorf("%s is there before it is whole", name)
+			}
+			return fails
+		})
+		if !errors.Is(err, fails) {
+			t.Errorf("%s: %v, want %v", name, err, fails)
+		}
+	}
+	f("x-1", nil)
+	f("x-2", syscall.ENOSPC)
+	f("x-3", nil)
+	for _, left := range []string{".x-4", ".y-5", "y-6"} {
+		if err := root.WriteFile(left, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := List(root, "x-", time.Now().Add(-time.Hour))
+	if err != nil || len(files) != 2 || files[0].Name() != "x-1" || files[1].Name() != "x-3" || files[1].Size() != 7 || files[1].Mode() != 0o600 {
+		t.Errorf("files %v, %v", files, err)
+	}
+	if _, err := List(root, "x-", time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	all, _ := os.ReadDir(p.Path)
+	var names []string
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got != ".y-5 x-1 x-3 y-6" {
+		t.Errorf("in the directory: %s", got)
+	}
+}
+
+func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	f := func(path, want string) {
+		t.Helper()
+		root, err := Private{Path: path, Of: "dumps", Flag: "dump-directory"}.Open()
+		if err == nil {
+			_ = root.Close()
+			t.Errorf("%s is used", path)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "open"), 0o700), os.Chmod(filepath.Join(dir, "open"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	f(filepath.Join(dir, "open"), "others can write to the directory of dumps")
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f(filepath.Join(dir, "file"), "not a directory")
+	f(filepath.Join(dir, "file", "x"), "not a directory")
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "theirs"), 0o755), os.Chown(filepath.Join(dir, "theirs"), 4711, 4711)); err != nil {
+		t.Fatal(err)
+	}
+	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --dump-directory")
+}
