@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"warpgauge/internal/testkit/browser"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/api"
 )
 
@@ -332,14 +333,46 @@ func TestBrowserReconnect(t *testing.T) {
 			p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
 			p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
 			p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
-			p.Wait(fmt.Sprintf(`(() => {
-				const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
-				for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
-				return true;
-			})()`, last))
+			p.Wait(fmt.Sprintf(noGap, last))
 		})
 	}
 }
+
+// TestBrowserHidden: a page that is not seen has no stream; when it is seen, it catches up
+// and does not take its own pause for the exporter's.
+func TestBrowserHidden(t *testing.T) {
+	n := h100(2)
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(n.serve(t, ""))
+	p.Wait(ready)
+	p.Eval("warpgauge.link.pause()", nil)
+	var last float64
+	p.Eval("warpgauge.model.newest", &last)
+	p.Wait(fmt.Sprintf("Date.now() > %f + 4000", last))
+	eventually.OK(t, "no stream", func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.streams > 0 {
+			return fmt.Errorf("%d streams", n.streams)
+		}
+		return nil
+	})
+	p.Eval(`new MutationObserver(() => { globalThis.alarmed ||= !document.getElementById('banner').hidden; }).observe(document.getElementById('banner'), { attributes: true }); warpgauge.link.resume()`, nil)
+	p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 6000 && !warpgauge.queue.length && !warpgauge.fetching", last))
+	p.Wait(fmt.Sprintf(noGap, last))
+	var alarmed bool
+	p.Eval("!!globalThis.alarmed", &alarmed)
+	if alarmed {
+		t.Error("the page says that the exporter does not answer")
+	}
+}
+
+// noGap is true if the samples since a little before a time have no gap.
+const noGap = `(() => {
+	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
+	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
+	return true;
+})()`
 
 // TestBrowserAnonymous: with --web-page=anonymous the API names no pods and processes; the
 // page then has none, and does not say that there are none.

@@ -71,13 +71,14 @@ export class Link {
         } catch {
           // get has noted it
         }
-        if (this.up && !this.#recent()) this.#set(false);
+        if (this.up && Date.now() - this.answered > SILENCE) this.#set(false);
       }
       setTimeout(ask, POLL);
     };
     ask();
   }
 
+  // recent says whether the stream is open and has brought something just before.
   #recent() { return Date.now() - this.answered < SILENCE && this.source?.readyState === EventSource.OPEN; }
 
   #heard() {
