@@ -514,8 +514,21 @@ func TestBrowserPictures(t *testing.T) {
 	}
 	exporter, errExporter := filepath.Abs(*pictures)
 	out, errOut := filepath.Abs("../../docs/pictures")
-	spec := filepath.Join(t.TempDir(), "spec.yaml")
-	if err := errors.Join(errExporter, errOut, os.WriteFile(spec, []byte("faults:\n  - {at: 40s, device: 2, kind: xid, xid: 31}\n  - {at: 60s, device: 5, kind: lost}\n"), 0o600)); err != nil {
+	spec, python := filepath.Join(t.TempDir(), "spec.yaml"), filepath.Join(t.TempDir(), "python3")
+	err := errors.Join(errExporter, errOut, os.Symlink("/bin/sleep", python))
+	faults := "faults:\n  - {at: 40s, device: 2, kind: xid, xid: 31}\n  - {at: 60s, device: 5, kind: lost}\nprocesses:\n"
+	for i := range 4 {
+		job := exec.Command(python, "10m")
+		if err = errors.Join(err, job.Start()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = job.Process.Kill()
+			_ = job.Wait()
+		})
+		faults += fmt.Sprintf("  - {device: %d, pid: %d, memory: %d, busy: 93}\n", i, job.Process.Pid, 61474836480+i<<30)
+	}
+	if err := os.WriteFile(spec, []byte(faults), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const address = "127.0.0.1:19400"

@@ -61,12 +61,13 @@ func Open(tb testing.TB) *Browser {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(program, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+	cmd := exec.CommandContext(tb.Context(), program, "--headless=new", //nolint:gosec // a program that was looked up
+		"--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
 		"--disable-sync", "--hide-scrollbars", "--mute-audio", "--lang=en-US", "--font-render-hinting=none",
 		// Frames and timers run as if the window were in front.
 		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
-		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir()) //nolint:gosec // the browser that was looked up
+		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir())
 	cmd.Env = append(os.Environ(), "TZ=UTC")
 	cmd.ExtraFiles = []*os.File{theirs, theirOut} // 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
