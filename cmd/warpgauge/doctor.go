@@ -58,11 +58,11 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	var c *api.Client
 	address := cmd.String("url")
-	if address == "" && a.readsHere(cfg) == "" {
+	if address == "" && readsHere(a, cfg) == "" {
 		address = localURL(cfg.Web.Address)
 	}
 	if address != "" && address != noURL {
-		if c, err = a.client(ctx, cmd, address); err != nil {
+		if c, err = clientOf(a, ctx, cmd, address); err != nil {
 			return err
 		}
 		o.Exporter = c
@@ -106,7 +106,7 @@ func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o d
 	defer func() { _ = dir.Close() }() // what was written in it is whole by now
 	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
 	if err == nil {
-		a.note("wrote %s; look through it before you send it", path)
+		note(a, "wrote %s; look through it before you send it", path)
 	}
 	return err
 }
