@@ -31,8 +31,8 @@ func urlFlags() []cli.Flag {
 	}
 }
 
-// client returns the client of the exporter at an address, with the settings of urlFlags.
-func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*api.Client, error) {
+// clientOf returns the client of the exporter at an address, with the settings of urlFlags.
+func clientOf(a *app, ctx context.Context, cmd *cli.Command, address string) (*api.Client, error) {
 	o := api.ClientOptions{UserAgent: "warpgauge/" + a.build.version}
 	if path := cmd.String("ca-file"); path != "" {
 		text, err := file.NewReader(1<<20).Read(ctx, path)
@@ -50,24 +50,24 @@ func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*ap
 	return api.NewClient(address, o)
 }
 
-// asks calls f with the exporter that the command should ask, and reports whether that
+// asksExporter calls f with the exporter that the command should ask, and reports whether that
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
-func (a *app) asks(ctx context.Context, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
+func asksExporter(a *app, ctx context.Context, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
 	address := cmd.String("url")
 	named := address != ""
-	switch local, here := localURL(cfg.Web.Address), a.readsHere(cfg); {
+	switch local, here := localURL(cfg.Web.Address), readsHere(a, cfg); {
 	case address == noURL:
 		return false, nil
 	case !named && here != "":
-		a.note("%s is set: read the devices themselves", here)
+		note(a, "%s is set: read the devices themselves", here)
 		return false, nil
 	case !named && local == "":
 		return false, nil
 	default:
 		address = cmp.Or(address, local)
 	}
-	c, err := a.client(ctx, cmd, address)
+	c, err := clientOf(a, ctx, cmd, address)
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
 		defer cancel()
@@ -75,18 +75,18 @@ func (a *app) asks(ctx context.Context, cmd *cli.Command, cfg *config.Config, f 
 	}
 	switch {
 	case err == nil:
-		a.note("asked the exporter at %s", c.URL())
+		note(a, "asked the exporter at %s", c.URL())
 		return true, nil
 	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
 	}
-	a.note("%v: read the devices themselves", err)
+	note(a, "%v: read the devices themselves", err)
 	return false, nil
 }
 
 // readsHere names a flag of the command line that says what to read, which a running
 // exporter knows nothing of; "" if there is none. Variables do not count: in a container they are the exporter's.
-func (a *app) readsHere(cfg *config.Config) string {
+func readsHere(a *app, cfg *config.Config) string {
 	for _, f := range a.flags.Flags() {
 		if f.Group != config.GroupWeb && f.Group != config.GroupLogging && cfg.Source(f.Name) == config.FromCommandLine {
 			return config.Dashed(f.Name)
@@ -109,7 +109,7 @@ func localURL(address string) string {
 }
 
 // note writes a line to standard error that is no part of what was asked for.
-func (a *app) note(format string, args ...any) {
+func note(a *app, format string, args ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
 	fmt.Fprintf(a.log, "warpgauge: %s\n", text) //nolint:errcheck // there is none
 }

@@ -24,15 +24,15 @@ import (
 // allDevices stands for every device in devices GPU.
 const allDevices = "all"
 
-// device prints the fields of one GPU and its parts, or of all devices: values, and
+// showDevice prints the fields of one GPU and its parts, or of all devices: values, and
 // reasons where there are none. patterns choose fields.
-func (a *app) device(ctx context.Context, cmd *cli.Command, which string, patterns []string) error {
+func showDevice(a *app, ctx context.Context, cmd *cli.Command, which string, patterns []string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	var found []deviceFields
-	asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, c *api.Client) error {
+	asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) error {
 		found, err = askFields(ctx, c, which, patterns)
 		return err
 	})
@@ -44,7 +44,7 @@ func (a *app) device(ctx context.Context, cmd *cli.Command, which string, patter
 		if err != nil {
 			return err
 		}
-		err = a.supplied(ctx, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report) error {
+		err = supplied(a, ctx, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report) error {
 			found, err = readFields(&r, which, patterns)
 			return err
 		})

@@ -42,26 +42,26 @@ func devicesCommand(a *app) *cli.Command {
 				return err
 			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
-				return a.device(ctx, cmd, args[0], args[1:])
+				return showDevice(a, ctx, cmd, args[0], args[1:])
 			}
-			return a.devices(ctx, cmd)
+			return showDevices(a, ctx, cmd)
 		},
 	}
 }
 
-func (a *app) devices(ctx context.Context, cmd *cli.Command) error {
+func showDevices(a *app, ctx context.Context, cmd *cli.Command) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	var found *api.Devices
-	if asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	if asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
 		found, err = c.Devices(ctx)
 		return err
 	}); err != nil {
 		return err
 	} else if asked {
-		return a.writeDevices(cmd, deviceListOf(found), nil)
+		return writeDevices(a, cmd, deviceListOf(found), nil)
 	}
 	log := a.quietLogger(cfg)
 	list, _, err := newCounters(a, cfg, "").first(ctx, log)
@@ -75,13 +75,13 @@ func (a *app) devices(ctx context.Context, cmd *cli.Command) error {
 	s := a.newEngine(cfg, wanted, list, nil, log)
 	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
 	return sampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
-		return a.writeDevices(cmd, listDevices(st, o), o)
+		return writeDevices(a, cmd, listDevices(st, o), o)
 	})
 }
 
 // writeDevices writes the list in the form that the command names. o is nil if no client
 // here was asked for the users of devices.
-func (a *app) writeDevices(cmd *cli.Command, found deviceList, o *owners) error {
+func writeDevices(a *app, cmd *cli.Command, found deviceList, o *owners) error {
 	err := writeOutput(a.out, cmd.String("output"), output{
 		table: func(w io.Writer) error {
 			if err := found.writeTable(w, cmd.Bool("all"), o != nil); err != nil {

@@ -15,6 +15,7 @@ import (
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/doctor"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/top"
 )
 
@@ -57,11 +58,11 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	var c *api.Client
 	address := cmd.String("url")
-	if address == "" && a.readsHere(cfg) == "" {
+	if address == "" && readsHere(a, cfg) == "" {
 		address = localURL(cfg.Web.Address)
 	}
 	if address != "" && address != noURL {
-		if c, err = a.client(ctx, cmd, address); err != nil {
+		if c, err = clientOf(a, ctx, cmd, address); err != nil {
 			return err
 		}
 		o.Exporter = c
@@ -98,9 +99,14 @@ func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o d
 	case path == "-":
 		return r.Bundle(ctx, a.out, o)
 	}
-	err := writePrivate(path, func(w io.Writer) error { return r.Bundle(ctx, w, o) })
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // what was written in it is whole by now
+	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
 	if err == nil {
-		a.note("wrote %s; look through it before you send it", path)
+		note(a, "wrote %s; look through it before you send it", path)
 	}
 	return err
 }
@@ -115,21 +121,4 @@ func doctorSettings(a *app, cfg *config.Config) doctor.Settings {
 		s.HostEngine = cfg.HostEngine.Address
 	}
 	return s
-}
-
-// writePrivate writes a file that only this user can read, whole or not at all.
-func writePrivate(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // after a rename there is none
-	if err := cmp.Or(write(f), f.Sync()); err != nil {
-		_ = f.Close() // the first error says more
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -50,7 +50,7 @@ func measureScrapes(t *testing.T, exe, curl string) {
 		ctx, stop := context.WithCancel(t.Context())
 		var viewers []*exec.Cmd
 		for range 20 {
-			c := exec.CommandContext(ctx, curl, "-sN", "-o", "/dev/null", e.url+"/api/v1/stream?interval=0.1") //nolint:gosec // a program that was looked up
+			c := exec.CommandContext(ctx, curl, "-sN", "-o", "/dev/null", e.url+"/api/v1/stream?interval=0.1")
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func scrapeFor(t *testing.T, e *exporter, d time.Duration, each func()) (took []
 			each()
 		}
 		start := time.Now()
-		resp, err := client.Get(e.url + "/metrics") //nolint:noctx // ends with the test
+		resp, err := client.Get(e.url + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func scrapeFor(t *testing.T, e *exporter, d time.Duration, each func()) (took []
 // post asks for a recording; that it is refused while one is being made does not matter.
 func post(t *testing.T, url string) {
 	t.Helper()
-	resp, err := http.Post(url, "", nil) //nolint:noctx,gosec // ends with the test; the exporter's address
+	resp, err := http.Post(url, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func measureMemory(t *testing.T, exe string) {
 
 func historyOf(t *testing.T, e *exporter) (out string) {
 	t.Helper()
-	resp, err := http.Get(e.url + "/metrics") //nolint:noctx,gosec // as above
+	resp, err := http.Get(e.url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

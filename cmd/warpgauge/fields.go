@@ -31,7 +31,7 @@ func fieldsCommand(a *app) *cli.Command {
 			if err := checkOutput(cmd.String("output")); err != nil {
 				return err
 			}
-			return a.listFields(cmd.String("output"), cmd.Args().Slice())
+			return listFields(a, cmd.String("output"), cmd.Args().Slice())
 		},
 	}
 }
@@ -62,7 +62,7 @@ type fieldWindow struct {
 }
 
 // listFields writes the fields that match one of the patterns, all if there is none.
-func (a *app) listFields(form string, patterns []string) error {
+func listFields(a *app, form string, patterns []string) error {
 	rows := make([]fieldRow, 0, 1024)
 	table := vendors(config.Default(), zap.NewNop())
 	matched := make([]bool, len(patterns))

@@ -46,7 +46,7 @@ func onceCommand(a *app) *cli.Command {
 			if samples < 1 || samples > maxSamples {
 				return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
 			}
-			return a.once(ctx, cmd, format, samples)
+			return showOnce(a, ctx, cmd, format, samples)
 		},
 	}
 }
@@ -63,13 +63,13 @@ func pageFormat(name string) (exposition.Format, error) {
 
 var errNoDevice = errors.New("no device found; warpgauge devices says why")
 
-func (a *app) once(ctx context.Context, cmd *cli.Command, format exposition.Format, samples int) error {
+func showOnce(a *app, ctx context.Context, cmd *cli.Command, format exposition.Format, samples int) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	if !cmd.IsSet("samples") {
-		if asked, err := a.onceAsked(ctx, cmd, cfg, format); asked || err != nil {
+		if asked, err := onceAsked(a, ctx, cmd, cfg, format); asked || err != nil {
 			return err
 		}
 	}
@@ -105,16 +105,16 @@ func (a *app) once(ctx context.Context, cmd *cli.Command, format exposition.Form
 		if !slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
 			return errNoDevice
 		}
-		a.noteAbsent(&found)
+		noteAbsent(a, &found)
 		return nil
 	})
 }
 
 // onceAsked prints the page of a running exporter, if one is to be asked and answers.
-func (a *app) onceAsked(ctx context.Context, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
+func onceAsked(a *app, ctx context.Context, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *api.Devices
-	asked, err := a.asks(ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
 		if err != nil && (cmd.String("url") == "" || !errors.Is(err, api.ErrNoAPI)) {
@@ -139,10 +139,10 @@ func (a *app) onceAsked(ctx context.Context, cmd *cli.Command, cfg *config.Confi
 const enoughSamples = 3
 
 // noteAbsent names the fields of the list that no device has a value of, and why.
-func (a *app) noteAbsent(r *absence.Report) {
+func noteAbsent(a *app, r *absence.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
 	var names []string
-	note := func(fields []absence.Field) {
+	look := func(fields []absence.Field) {
 		for i := range fields {
 			f := &fields[i]
 			switch reason, known := why[f.Name]; {
@@ -157,9 +157,9 @@ func (a *app) noteAbsent(r *absence.Report) {
 		}
 	}
 	for i := range r.Devices {
-		note(r.Devices[i].Fields)
+		look(r.Devices[i].Fields)
 	}
-	note(r.Nowhere)
+	look(r.Nowhere)
 	var out []string
 	for _, name := range names {
 		if !has[name] {
@@ -167,6 +167,6 @@ func (a *app) noteAbsent(r *absence.Report) {
 		}
 	}
 	if len(out) > 0 {
-		a.note("no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
+		note(a, "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
 	}
 }

@@ -112,11 +112,10 @@ type API struct {
 	paths []string
 	zips  sync.Pool // of *gzip.Writer
 
-	building  chan struct{} // holds a token for each answer that is being made
-	waiting   atomic.Int64  // requests that want to make one
-	streams   streams
-	downloads atomic.Int64 // of recordings
-	sending   atomic.Int64 // bytes of the answers that are being sent
+	building chan struct{} // holds a token for each answer that is being made
+	waiting  atomic.Int64  // requests that want to make one
+	streams  streams
+	sending  atomic.Int64 // bytes of the answers that are being sent
 }
 
 // Bounds of what all clients together can have of this process.
@@ -143,21 +142,25 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams = streams{api: a, feeds: map[string]*feed{}}
+	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
-	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.fields(q) })
-	a.answer("health", nil, func(*query) (any, error) { return a.health(), nil })
-	a.answer("list", nil, func(*query) (any, error) { return a.list() })
-	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.events(q) })
-	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return a.samples(q) })
-	a.answer("recordings", nil, func(*query) (any, error) { return a.recordings() })
-	a.handle("recordings/{name}", nil, a.serveRecording)
-	a.handle("stream", []string{"device", "field", "interval"}, a.serveStream)
+	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return newNode(&a.o).fields(q) })
+	a.answer("health", nil, func(*query) (any, error) { return newNode(&a.o).health(), nil })
+	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
+	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
+	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return samples(&a.o, q) })
+	a.answer("recordings", nil, func(*query) (any, error) { return files.list() })
+	a.handle("recordings/{name}", nil, files.serve)
+	a.handle("stream", []string{"device", "field", "interval"}, a.streams.serve)
 	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
 	})
 	return a
 }
+
+// Devices is the answer of /api/v1/devices.
+func (a *API) Devices() *Devices { return newNode(&a.o).devicesAnswer() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

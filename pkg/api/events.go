@@ -246,8 +246,7 @@ func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Tim
 const maxListed = 2000
 
 // events makes the answer of /api/v1/events: the newest ones, the oldest of them first.
-func (a *API) events(q *query) (*Events, error) {
-	now := a.o.Now()
+func (l *Log) events(q *query, now time.Time) (*Events, error) {
 	since, err := timeIn(q, "since", now, time.Time{})
 	if err != nil {
 		return nil, err
@@ -257,7 +256,7 @@ func (a *API) events(q *query) (*Events, error) {
 		return nil, err
 	}
 	out := &Events{Events: []Event{}}
-	for _, e := range a.o.Events.after(0) {
+	for _, e := range l.after(0) {
 		if !e.Time.Before(since) {
 			out.Events = append(out.Events, e.Event)
 		}

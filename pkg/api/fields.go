@@ -76,17 +76,16 @@ func (p pattern) matches(text string) bool {
 }
 
 // fields makes the answer of /api/v1/fields.
-func (a *API) fields(q *query) (*Fields, error) {
-	n := a.node()
+func (n *node) fields(q *query) (*Fields, error) {
 	c, err := n.choose(q)
 	if err != nil {
 		return nil, err
 	}
-	list := n.list(a)
+	list := n.list()
 	asked := c.of(list)
-	forms := a.newForms(asked)
+	forms := newForms(n.o, asked)
 	report := absence.Of(n.view, n.collectors, asked, absence.Options{
-		StaleAfter: a.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
+		StaleAfter: n.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
 	})
 	out, total := &Fields{Time: timeOf(n.now), Devices: []DeviceFields{}}, 0
 	for i := range report.Devices {
@@ -104,10 +103,10 @@ func (a *API) fields(q *query) (*Fields, error) {
 }
 
 // list is the one in service, or that of the sources if it is not known.
-func (n *node) list(a *API) field.List {
+func (n *node) list() field.List {
 	switch {
-	case a.o.Fields != nil:
-		return a.o.Fields()
+	case n.o.Fields != nil:
+		return n.o.Fields()
 	case len(n.view.Sources) > 0:
 		return n.view.Sources[0].Fields
 	}
@@ -130,10 +129,10 @@ type forms struct {
 
 type countKey struct{ device, field string }
 
-func (a *API) newForms(list field.List) *forms {
-	out := &forms{a.intervals(list), map[countKey][]exposition.Count{}}
+func newForms(o *Options, list field.List) *forms {
+	out := &forms{o.intervals(list), map[countKey][]exposition.Count{}}
 	if slices.ContainsFunc(list.Fields, func(f field.Field) bool { _, counted := field.Input(f.Desc); return counted }) {
-		for _, c := range a.o.Counts() {
+		for _, c := range o.Counts() {
 			k := countKey{c.Device, c.Field}
 			out.counts[k] = append(out.counts[k], c)
 		}
@@ -224,10 +223,10 @@ func number(v float64) *float64 {
 }
 
 // intervals is how often each reading of a list is taken.
-func (a *API) intervals(list field.List) map[field.ID]time.Duration {
+func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
 	out := map[field.ID]time.Duration{}
 	for _, r := range list.Readings() {
-		out[r.Desc.ID] = a.o.Interval(r)
+		out[r.Desc.ID] = o.Interval(r)
 	}
 	return out
 }

@@ -20,6 +20,7 @@ type node struct {
 	collectors []session.CollectorStatus
 	devices    []device
 	byID       map[string]int // in devices
+	o          *Options
 }
 
 // device is a device with what supplies its values.
@@ -43,8 +44,8 @@ func (d *device) rank() int {
 	return rank
 }
 
-func (a *API) node() *node {
-	n := &node{now: a.o.Now(), view: a.o.View(), collectors: a.o.Status(), byID: map[string]int{}}
+func newNode(o *Options) *node {
+	n := &node{now: o.Now(), view: o.View(), collectors: o.Status(), byID: map[string]int{}, o: o}
 	type cell struct{ source, index int }
 	type key struct{ collector, id string }
 	shown := map[key]cell{}
@@ -76,17 +77,16 @@ func (a *API) node() *node {
 	return n
 }
 
-// Devices is the answer of /api/v1/devices.
-func (a *API) Devices() *Devices {
-	n := a.node()
-	out := &Devices{Time: timeOf(n.now), Hostname: a.o.Hostname, Version: a.o.Version, Recording: a.o.Recording,
-		History: a.o.History != nil, Recorder: a.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+// devicesAnswer makes the answer of /api/v1/devices.
+func (n *node) devicesAnswer() *Devices {
+	out := &Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
+		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
 		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
 	}
 	for i := range n.devices {
-		d := a.device(&n.devices[i])
+		d := n.device(&n.devices[i])
 		out.Simulated = out.Simulated || d.Simulated
 		out.Devices = append(out.Devices, d)
 	}
@@ -96,7 +96,7 @@ func (a *API) Devices() *Devices {
 // simulated reports whether a device is invented: simulated GPUs say so in their model.
 func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
 
-func (a *API) device(d *device) Device {
+func (n *node) device(d *device) Device {
 	dev := &d.Device
 	out := Device{
 		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.collector.Name,
@@ -104,7 +104,7 @@ func (a *API) device(d *device) Device {
 		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
 		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
 	}
-	if since, seen := a.o.Events.since(d.collector.Name, dev.ID, d.State); seen {
+	if since, seen := n.o.Events.since(d.collector.Name, dev.ID, d.State); seen {
 		out.Since = known(since)
 	}
 	if d.source != nil {
@@ -117,14 +117,13 @@ func (a *API) device(d *device) Device {
 	if i := dev.Instance; i != (collector.Instance{}) {
 		out.Instance = &Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
 	}
-	out.Users, out.Processes = a.o.Users(dev), a.o.Processes(dev)
+	out.Users, out.Processes = n.o.Users(dev), n.o.Processes(dev)
 	return out
 }
 
 // health makes the answer of /api/v1/health.
-func (a *API) health() *Health {
-	n := a.node()
-	out := &Health{Time: timeOf(n.now), Reasons: a.o.NotReady(), Devices: []DeviceHealth{}}
+func (n *node) health() *Health {
+	out := &Health{Time: timeOf(n.now), Reasons: n.o.NotReady(), Devices: []DeviceHealth{}}
 	out.Ready = len(out.Reasons) == 0
 	worst := -1
 	for i := range n.devices {
@@ -135,7 +134,7 @@ func (a *API) health() *Health {
 		h := DeviceHealth{ID: d.Device.ID, GPU: d.Device.GPU}
 		level, reason := verdict(d)
 		h.State, h.Reason = verdicts[level], reason
-		if since, seen := a.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
+		if since, seen := n.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
 			h.Since = known(since)
 		}
 		worst = max(worst, level)
@@ -215,14 +214,14 @@ func verdict(d *device) (level int, reason string) {
 }
 
 // list makes the answer of /api/v1/list.
-func (a *API) list() (*List, error) {
-	if a.o.List == nil || a.o.Fields == nil {
+func (o *Options) list() (*List, error) {
+	if o.List == nil || o.Fields == nil {
 		return nil, &Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
 	}
-	out := a.o.List()
-	list := a.o.Fields()
+	out := o.List()
+	list := o.Fields()
 	out.Fields = make([]ListField, 0, len(list.Fields))
-	intervals := a.intervals(list)
+	intervals := o.intervals(list)
 	for i := range list.Fields {
 		f := &list.Fields[i]
 		l := ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,11 +26,17 @@ const (
 	downloadTimeout = 5 * time.Minute
 )
 
-func (a *API) recordings() (*Recordings, error) {
-	if a.o.Recorder == nil {
+// recordings serves what a Recorder has.
+type recordings struct {
+	recorder  Recorder // nil: there is none
+	downloads atomic.Int64
+}
+
+func (x *recordings) list() (*Recordings, error) {
+	if x.recorder == nil {
 		return nil, noRecorder()
 	}
-	list, err := a.o.Recorder.Recordings()
+	list, err := x.recorder.Recordings()
 	if err != nil {
 		return nil, err
 	}
@@ -44,18 +51,18 @@ func noRecorder() *Problem {
 	return &Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
 }
 
-// serveRecording sends a file.
-func (a *API) serveRecording(w http.ResponseWriter, r *http.Request, _ *query) error {
-	if a.o.Recorder == nil {
+// serve sends a file.
+func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) error {
+	if x.recorder == nil {
 		return noRecorder()
 	}
-	if a.downloads.Add(1) > maxDownloads {
-		a.downloads.Add(-1)
+	if x.downloads.Add(1) > maxDownloads {
+		x.downloads.Add(-1)
 		return busy("recordings are being sent to others: ask again in a second")
 	}
-	defer a.downloads.Add(-1)
+	defer x.downloads.Add(-1)
 	name := r.PathValue("name")
-	f, err := a.open(name)
+	f, err := x.open(name)
 	if err != nil {
 		return err
 	}
@@ -68,11 +75,11 @@ func (a *API) serveRecording(w http.ResponseWriter, r *http.Request, _ *query) e
 	return nil
 }
 
-func (a *API) open(name string) (io.ReadSeekCloser, error) {
+func (x *recordings) open(name string) (io.ReadSeekCloser, error) {
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
 		return nil, noRecording(name)
 	}
-	f, err := a.o.Recorder.Open(name)
+	f, err := x.recorder.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noRecording(name)
 	}

@@ -27,8 +27,8 @@ const (
 )
 
 // samples makes the answer of /api/v1/samples.
-func (a *API) samples(q *query) (*Samples, error) {
-	if a.o.History == nil {
+func samples(o *Options, q *query) (*Samples, error) {
+	if o.History == nil {
 		return nil, &Problem{Status: http.StatusNotFound, Detail: "no history is kept: set --history-age and --history-bytes to more than 0"}
 	}
 	device, errDevice := q.one("device")
@@ -46,17 +46,17 @@ func (a *API) samples(q *query) (*Samples, error) {
 		return nil, &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
 	}
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
-	series := a.o.History.Series(history.Match{Device: device, Field: reading.ID})
+	series := o.History.Series(history.Match{Device: device, Field: reading.ID})
 	if len(series) == 0 {
-		if _, there := a.node().byID[device]; !there {
+		if _, there := newNode(o).byID[device]; !there {
 			return nil, &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, nor had one lately: %sdevices has those there are", device, Prefix)}
 		}
 	}
 	if len(series) > maxSeries {
 		return nil, badQuery("the field has %d series for the device: the most is %d", len(series), maxSeries)
 	}
-	now := a.o.Now()
-	since, errSince := timeIn(q, "since", now, now.Add(-a.o.HistoryAge))
+	now := o.Now()
+	since, errSince := timeIn(q, "since", now, now.Add(-o.HistoryAge))
 	until, errUntil := timeIn(q, "until", now, now)
 	points, errPoints := countIn(q, "points", 0, maxPoints)
 	for _, err := range []error{errSince, errUntil, errPoints} {
@@ -75,8 +75,8 @@ func (a *API) samples(q *query) (*Samples, error) {
 			if left -= points; left < 0 {
 				return nil, badQuery("%d points of %d series are more than %d: ask for fewer points", points, len(series), maxSamples)
 			}
-			out.Step = a.points(&of, s, out, points, scale)
-		} else if left = a.taken(&of, s, out, left, scale); left < 0 {
+			out.Step = of.points(o.History, s, out, points, scale)
+		} else if left = of.taken(o.History, s, out, left, scale); left < 0 {
 			return nil, badQuery("there are more than %d samples: ask for a shorter time, or for a number of points=", maxSamples)
 		}
 		out.Series = append(out.Series, of)
@@ -86,9 +86,9 @@ func (a *API) samples(q *query) (*Samples, error) {
 
 // taken adds the samples as they were taken, and returns how many more there can be;
 // negative: there were too many.
-func (a *API) taken(to *SampledSeries, s history.Series, q *Samples, left int, scale field.Scale) int {
+func (to *SampledSeries) taken(h History, s history.Series, q *Samples, left int, scale field.Scale) int {
 	to.Values = []*float64{}
-	for at, v := range a.o.History.Samples(s, q.From, q.Until) {
+	for at, v := range h.Samples(s, q.From, q.Until) {
 		if left--; left < 0 {
 			break
 		}
@@ -100,8 +100,8 @@ func (a *API) taken(to *SampledSeries, s history.Series, q *Samples, left int, s
 
 // points adds what the samples were in spans of time. A span without any is left out, unless
 // there are some before and after it: then it is null.
-func (a *API) points(to *SampledSeries, s history.Series, q *Samples, n int, scale field.Scale) (step int64) {
-	points, step := a.o.History.Points(s, q.From, q.Until, n)
+func (to *SampledSeries) points(h History, s history.Series, q *Samples, n int, scale field.Scale) (step int64) {
+	points, step := h.Points(s, q.From, q.Until, n)
 	first, end := len(points), 0
 	for i := range points {
 		if points[i].Samples > 0 {

@@ -54,8 +54,8 @@ type client struct {
 	why    string        // set before that
 }
 
-// serveStream sends events until the client leaves, is too slow, or the server stops.
-func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) error {
+// serve sends events until the client leaves, is too slow, or the server stops.
+func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error {
 	interval, err := intervalOf(q)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *API) serveStream(w http.ResponseWriter, r *http.Request, q *query) erro
 		w.Header().Set("Content-Type", "text/event-stream")
 		return nil
 	}
-	c, leave, err := a.streams.join(r.Context(), q, interval)
+	c, leave, err := s.join(r.Context(), q, interval)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ type streamCell struct {
 }
 
 func (s *streams) newFeed(q *query, interval time.Duration) (*feed, error) {
-	n := s.api.node()
+	n := newNode(&s.api.o)
 	c, err := n.choose(q)
 	if err != nil {
 		return nil, err
@@ -337,7 +337,7 @@ func (f *feed) next() (part []byte, more bool, err error) {
 	now := f.api.o.Now()
 	due := now.Sub(f.compared) >= devicesInterval || now.Before(f.compared)
 	if v := f.api.o.View(); v != f.view || due {
-		n := f.api.node()
+		n := newNode(&f.api.o)
 		if n.view != f.view {
 			part, _ = f.rows(part) // the last ones of sources that leave
 			before := f.shown
@@ -486,7 +486,7 @@ func (f *feed) compare(to []byte, n *node) []byte {
 		if !f.chosen.device(d.Device.ID) {
 			continue
 		}
-		now := f.api.device(d)
+		now := n.device(d)
 		sampled := now.LastSample
 		now.LastSample = nil
 		text := encode(now)

@@ -283,7 +283,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	a := New(w.options)
 	s := server.New(noPages{}, server.Options{API: a})
 	h := httptest.NewUnstartedServer(s.Handler())
-	h.Config.ReadTimeout, h.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	h.Config.ReadTimeout, h.Config.WriteTimeout = 400*time.Millisecond, 400*time.Millisecond
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
 	o := ClientOptions{}
 	if h.EnableHTTP2 = two; two {
@@ -334,7 +334,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 			}
 			q := StreamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
 			rows, columns := 0, 0
-			err = c.Stream(ctx, q, func(event any) error {
+			take := func(event any) error {
 				switch e := event.(type) {
 				case *StreamColumns:
 					columns = len(e.Columns)
@@ -350,7 +350,11 @@ func streamsOverHTTP(t *testing.T, two bool) {
 					return errEnough
 				}
 				return nil
-			})
+			}
+			err = c.Stream(ctx, q, take)
+			for errors.Is(err, ErrNoAnswer) && columns == 0 { // a busy machine takes longer to connect than the server waits
+				err = c.Stream(ctx, q, take)
+			}
 			if !errors.Is(err, errEnough) {
 				t.Errorf("client %d: %v", i, err)
 			}
