@@ -583,7 +583,7 @@ func TestBrowserPictures(t *testing.T) {
 		dark          bool
 		do            string
 	}{
-		{"live-node", 1440, 2080, false, ""},
+		{"live-node", 1440, 2240, false, ""},
 		{"live-detail", 1440, 1000, true, "warpgauge.openDetail(warpgauge.model.tiles()[2].id)"},
 		{"live-phone", 360, 900, true, ""},
 	} {
