@@ -32,7 +32,7 @@ func urlFlags() []cli.Flag {
 }
 
 // clientOf returns the client of the exporter at an address, with the settings of urlFlags.
-func clientOf(a *app, ctx context.Context, cmd *cli.Command, address string) (*api.Client, error) {
+func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*api.Client, error) {
 	o := api.ClientOptions{UserAgent: "warpgauge/" + a.build.version}
 	if path := cmd.String("ca-file"); path != "" {
 		text, err := file.NewReader(1<<20).Read(ctx, path)
@@ -53,7 +53,7 @@ func clientOf(a *app, ctx context.Context, cmd *cli.Command, address string) (*a
 // asksExporter calls f with the exporter that the command should ask, and reports whether that
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
-func asksExporter(a *app, ctx context.Context, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
+func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
 	address := cmd.String("url")
 	named := address != ""
 	switch local, here := localURL(cfg.Web.Address), readsHere(a, cfg); {
@@ -67,7 +67,7 @@ func asksExporter(a *app, ctx context.Context, cmd *cli.Command, cfg *config.Con
 	default:
 		address = cmp.Or(address, local)
 	}
-	c, err := clientOf(a, ctx, cmd, address)
+	c, err := clientOf(ctx, a, cmd, address)
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
 		defer cancel()

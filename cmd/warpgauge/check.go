@@ -59,7 +59,7 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration, form
 	}
 	broken := err != nil
 	if !broken {
-		err := supplied(a, ctx, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report) error {
+		err := supplied(ctx, a, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report) error {
 			found.add(all, r)
 			return nil
 		})
@@ -80,7 +80,7 @@ const checkPatience = 3 * time.Second
 
 // supplied samples each device, again if some field takes two samples, and calls f with
 // what there is and what is absent of the list.
-func supplied(a *app, ctx context.Context, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report) error) error {
+func supplied(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report) error) error {
 	log := a.quietLogger(cfg)
 	all, err := collectors(cfg, log)
 	if err != nil {

@@ -26,13 +26,13 @@ const allDevices = "all"
 
 // showDevice prints the fields of one GPU and its parts, or of all devices: values, and
 // reasons where there are none. patterns choose fields.
-func showDevice(a *app, ctx context.Context, cmd *cli.Command, which string, patterns []string) error {
+func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, patterns []string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	var found []deviceFields
-	asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) error {
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) error {
 		found, err = askFields(ctx, c, which, patterns)
 		return err
 	})
@@ -44,7 +44,7 @@ func showDevice(a *app, ctx context.Context, cmd *cli.Command, which string, pat
 		if err != nil {
 			return err
 		}
-		err = supplied(a, ctx, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report) error {
+		err = supplied(ctx, a, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report) error {
 			found, err = readFields(&r, which, patterns)
 			return err
 		})

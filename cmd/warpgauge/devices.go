@@ -42,20 +42,20 @@ func devicesCommand(a *app) *cli.Command {
 				return err
 			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
-				return showDevice(a, ctx, cmd, args[0], args[1:])
+				return showDevice(ctx, a, cmd, args[0], args[1:])
 			}
-			return showDevices(a, ctx, cmd)
+			return showDevices(ctx, a, cmd)
 		},
 	}
 }
 
-func showDevices(a *app, ctx context.Context, cmd *cli.Command) error {
+func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	var found *api.Devices
-	if asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	if asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
 		found, err = c.Devices(ctx)
 		return err
 	}); err != nil {

@@ -62,7 +62,7 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 		address = localURL(cfg.Web.Address)
 	}
 	if address != "" && address != noURL {
-		if c, err = clientOf(a, ctx, cmd, address); err != nil {
+		if c, err = clientOf(ctx, a, cmd, address); err != nil {
 			return err
 		}
 		o.Exporter = c

@@ -86,7 +86,7 @@ func TestE2ELivePage(t *testing.T) {
 	resp, err := http.Get(off.url + "/api/v1/devices")
 	if err == nil {
 		status = resp.StatusCode
-		resp.Body.Close() //nolint:errcheck // only its status counts
+		resp.Body.Close()
 	}
 	if scripts != 0 || status != http.StatusNotFound {
 		t.Errorf("--web-page=off: %d scripts, API answers %d (%v)", scripts, status, err)

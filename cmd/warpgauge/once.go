@@ -46,7 +46,7 @@ func onceCommand(a *app) *cli.Command {
 			if samples < 1 || samples > maxSamples {
 				return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
 			}
-			return showOnce(a, ctx, cmd, format, samples)
+			return showOnce(ctx, a, cmd, format, samples)
 		},
 	}
 }
@@ -63,13 +63,13 @@ func pageFormat(name string) (exposition.Format, error) {
 
 var errNoDevice = errors.New("no device found; warpgauge devices says why")
 
-func showOnce(a *app, ctx context.Context, cmd *cli.Command, format exposition.Format, samples int) error {
+func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.Format, samples int) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	if !cmd.IsSet("samples") {
-		if asked, err := onceAsked(a, ctx, cmd, cfg, format); asked || err != nil {
+		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
 		}
 	}
@@ -111,10 +111,10 @@ func showOnce(a *app, ctx context.Context, cmd *cli.Command, format exposition.F
 }
 
 // onceAsked prints the page of a running exporter, if one is to be asked and answers.
-func onceAsked(a *app, ctx context.Context, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
+func onceAsked(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *api.Devices
-	asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
 		if err != nil && (cmd.String("url") == "" || !errors.Is(err, api.ErrNoAPI)) {

@@ -70,7 +70,7 @@ func showTop(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	var targets []top.Target
 	for _, u := range urls {
-		c, err := clientOf(a, ctx, cmd, u)
+		c, err := clientOf(ctx, a, cmd, u)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func topURLs(ctx context.Context, cmd *cli.Command) ([]string, error) {
 // topHere shows this node: what its exporter says, or what is sampled here.
 func topHere(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config) error {
 	var c *api.Client
-	asked, err := asksExporter(a, ctx, cmd, cfg, func(ctx context.Context, client *api.Client) error {
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, client *api.Client) error {
 		c = client
 		_, err := c.Devices(ctx)
 		return err
