@@ -103,11 +103,15 @@ func TestNoExporterAnswers(t *testing.T) {
 	execute(t, nil, "once", "--url="+older.URL).want(t, 0, "an older page\n")
 	execute(t, nil, "devices", "--url="+older.URL).want(t, 1, "it has no JSON API")
 
-	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"devices":[]}`)) }))
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"time":"2026-11-22T18:00:00Z","devices":[]}`)) // the client sees it
+	}))
 	defer none.Close()
 	execute(t, nil, "devices", "--url="+none.URL).want(t, 1, "no device found")
 	execute(t, nil, "once", "--url="+none.URL).want(t, 1, "no device found")
 	execute(t, nil, "devices", "--url=ftp://x").want(t, 1, "write http://HOST:PORT")
+	execute(t, nil, "once", "--samples=2", "--url="+none.URL).want(t, 1, "--url asks an exporter: leave one out")
 }
 
 func TestAskedWithTLS(t *testing.T) {

@@ -68,10 +68,13 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 	if err != nil {
 		return err
 	}
-	if !cmd.IsSet("samples") {
+	switch url := cmd.String("url"); {
+	case !cmd.IsSet("samples"):
 		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
 		}
+	case url != "" && url != noURL:
+		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
 	log := a.quietLogger(cfg)
 	list, _, err := newCounters(a, cfg, "").first(ctx, log)

@@ -26,6 +26,8 @@ var (
 	// ErrNoAPI means that what answers does not have this API: an older exporter, one
 	// that has it switched off, or another program.
 	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
+	// ErrWebSite means that what answers has HTML in the place of metrics.
+	ErrWebSite = errors.New("it is a page of a web site, not of an exporter")
 )
 
 const (
@@ -36,6 +38,7 @@ const (
 	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
 	maxEventReceived = 16 << 20         // bytes of an event of a stream
 	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
+	jsonType         = "application/json"
 )
 
 // A Client asks one exporter. Its methods may be called from any goroutine.
@@ -115,7 +118,11 @@ func (c *Client) URL() string { return c.base.String() }
 
 // Devices asks for all devices and collectors.
 func (c *Client) Devices(ctx context.Context) (*Devices, error) {
-	return ask[Devices](ctx, c, "devices", nil)
+	d, err := ask[Devices](ctx, c, "devices", nil)
+	if err == nil && d.Time.IsZero() && d.Collectors == nil && d.Devices == nil { // JSON of another program
+		return nil, c.errorf("%w", ErrNoAPI)
+	}
+	return d, err
 }
 
 // Fields asks for the fields of some devices, all if there are none, whose names match
@@ -214,7 +221,7 @@ func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	body, err := c.get(ctx, "api/v1/"+name, q, "application/json")
+	body, err := c.get(ctx, "api/v1/"+name, q, jsonType)
 	if err != nil {
 		return nil, err
 	}
@@ -337,10 +344,18 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 	if err != nil {
 		return nil, c.unanswered(ctx, err)
 	}
-	if resp.StatusCode == http.StatusOK {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode == http.StatusOK && kind != "text/html" {
 		return resp.Body, nil
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
+	switch {
+	case resp.StatusCode != http.StatusOK:
+	case accept == jsonType:
+		return nil, c.errorf("%w", ErrNoAPI)
+	default: // a web server that has the same page for all
+		return nil, c.errorf("/%s: %w", path, ErrWebSite)
+	}
 	return nil, c.refused(resp)
 }
 

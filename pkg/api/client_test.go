@@ -117,6 +117,10 @@ func TestClientPage(t *testing.T) {
 	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {
 		t.Errorf("Page wrote %q, error %v", &page, err)
 	}
+	site := exporter(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<!doctype html>")) }) // the client may have left
+	if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrWebSite) || !strings.Contains(err.Error(), "/metrics: it is a page of a web site") {
+		t.Errorf("Page of a web site: error %v", err)
+	}
 }
 
 func TestClientErrors(t *testing.T) {
@@ -140,7 +144,9 @@ func TestClientErrors(t *testing.T) {
 		{"login", answer(401, "text/plain", "Unauthorized\n"), "it wants a user name and a password: write http://USER:PASSWORD@127.0.0.1", nil},
 		{"busy", answer(503, "text/plain", "too many requests\nmore\n"), "too many requests (503 Service Unavailable)", nil},
 		{"page of a proxy", answer(502, "text/html", "<html>"), "it answers 502 Bad Gateway", nil},
-		{"no JSON", answer(200, "text/html", "<html>"), "read /api/v1/devices: invalid character '<'", nil},
+		{"web site", answer(200, "text/html", "<html>"), "no JSON API", ErrNoAPI},
+		{"no JSON", answer(200, "application/json", "<html>"), "read /api/v1/devices: invalid character '<'", nil},
+		{"JSON of another program", answer(200, "application/json", "{}"), "no JSON API", ErrNoAPI},
 		{"cut off", answer(200, "application/json", `{"hostname":"n`), "read /api/v1/devices: unexpected EOF", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -191,7 +197,9 @@ func TestClientNoAnswer(t *testing.T) {
 }
 
 func TestClientTLS(t *testing.T) {
-	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"hostname":"n"}`)) })
+	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"time":"2026-11-22T18:00:00Z","hostname":"n"}`))
+	})
 	s := httptest.NewUnstartedServer(f)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()

@@ -239,6 +239,9 @@ func ownMetrics(page string) string {
 func other(ctx context.Context, x Exporter) string {
 	page := limitedBuffer{limit: maxPage}
 	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err != nil {
+		if errors.Is(err, api.ErrWebSite) {
+			return "a web site"
+		}
 		return ""
 	}
 	text := page.String()
@@ -252,7 +255,7 @@ func other(ctx context.Context, x Exporter) string {
 	case strings.Contains(text, "node_exporter") || strings.Contains(text, "node_cpu_"):
 		return "node_exporter"
 	}
-	return "another exporter"
+	return "another program"
 }
 
 // log reads the end of the exporter's log.
