@@ -268,6 +268,23 @@ func (c *Config) OwnMetrics() string {
 	return MetricsNone
 }
 
+// ownMetricsNotice says that one of the two flags is not used, if they ask for different sets.
+func (c *Config) ownMetricsNotice() (Notice, bool) {
+	const theirs, ours = "enable-exporter-metrics", "exporter-metrics"
+	their := MetricsNone
+	if c.allMetrics {
+		their = MetricsFull
+	}
+	not, used := theirs, ours
+	switch t, o := c.Source(theirs), c.Source(ours); {
+	case t == FromDefault || o == FromDefault || their == c.ExporterMetrics:
+		return Notice{}, false
+	case t > o:
+		not, used = ours, theirs
+	}
+	return Notice{not, c.Source(not), fmt.Sprintf("--%s is not used: --%s asks for %s of the exporter's own metrics", not, used, c.OwnMetrics())}, true
+}
+
 // Source says where the value of the flag with that name came from.
 func (c *Config) Source(name string) Source { return c.sources[name] }
 

@@ -450,15 +450,17 @@ func TestOwnMetrics(t *testing.T) {
 		env  vars
 		args []string
 		want string
+		not  string // the flag that is not used, and says so
 	}{
-		{nil, nil, MetricsLean},
-		{nil, []string{"--exporter-metrics=full"}, MetricsFull},
-		{nil, []string{"--enable-exporter-metrics"}, MetricsFull},
-		{nil, []string{"--enable-exporter-metrics=false"}, MetricsNone},
-		{nil, []string{"--enable-exporter-metrics=false", "--exporter-metrics=lean"}, MetricsLean},
-		{vars{"WARPGAUGE_EXPORTER_METRICS": "full"}, []string{"--enable-exporter-metrics=false"}, MetricsNone},
-		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "false"}, []string{"--exporter-metrics=full"}, MetricsFull},
-		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "true"}, nil, MetricsFull},
+		{nil, nil, MetricsLean, ""},
+		{nil, []string{"--exporter-metrics=full"}, MetricsFull, ""},
+		{nil, []string{"--enable-exporter-metrics"}, MetricsFull, ""},
+		{nil, []string{"--enable-exporter-metrics=false"}, MetricsNone, ""},
+		{nil, []string{"--enable-exporter-metrics=false", "--exporter-metrics=lean"}, MetricsLean, "enable-exporter-metrics"},
+		{vars{"WARPGAUGE_EXPORTER_METRICS": "full"}, []string{"--enable-exporter-metrics=false"}, MetricsNone, "exporter-metrics"},
+		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "false"}, []string{"--exporter-metrics=full"}, MetricsFull, "enable-exporter-metrics"},
+		{nil, []string{"--enable-exporter-metrics", "--exporter-metrics=full"}, MetricsFull, ""},
+		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "true"}, nil, MetricsFull, ""},
 	} {
 		s, err := parse(t, c.env, c.args...)
 		if err == nil {
@@ -466,6 +468,13 @@ func TestOwnMetrics(t *testing.T) {
 		}
 		if got := s.config.OwnMetrics(); err != nil || got != c.want {
 			t.Errorf("%v %v: %q, %v; want %q", c.env, c.args, got, err, c.want)
+		}
+		not := ""
+		for _, n := range s.Notices() {
+			not += n.Flag
+		}
+		if not != c.not {
+			t.Errorf("%v %v: notices %q, want one of %q", c.env, c.args, s.Notices(), c.not)
 		}
 	}
 }

@@ -288,6 +288,9 @@ func (s *Set) Notices() []Notice {
 			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
 		}
 	}
+	if n, ok := s.config.ownMetricsNotice(); ok {
+		out = append(out, n)
+	}
 	if y := s.config.YAML; y != nil {
 		for _, text := range y.ignored {
 			out = append(out, Notice{flagConfigFile, FromFile, "no effect: " + text})
