@@ -55,7 +55,7 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration, form
 	list, problems, err := csv.parse(in)
 	found := newChecked(in.Name, list, problems)
 	if err != nil && found.Errors == 0 { // nothing in it says what is wrong
-		return fmt.Errorf("parse counters file %q: %w", in.Name, err)
+		return err
 	}
 	broken := err != nil
 	if !broken {

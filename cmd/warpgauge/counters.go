@@ -37,13 +37,17 @@ func (c *counters) read(ctx context.Context) (*config.Content, error) {
 func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error) {
 	list, problems, err := field.Parse(bytes.NewReader(in.CSV), field.ParseOptions{File: in.Name, Strict: c.cfg.Strict})
 	if err == nil {
-		err = in.YAML.Apply(list)
+		if err = in.YAML.Apply(list); err != nil {
+			err = fmt.Errorf("%w (the list is %s)", err, in.Name)
+		}
 	}
-	if err != nil {
-		return list, problems, err
+	if err == nil {
+		var more []field.Problem
+		list, more = list.Named(c.cfg.Names(in), in.Name)
+		problems = append(problems, more...)
 	}
-	list, more := list.Named(c.cfg.Names(in), in.Name)
-	return list, append(problems, more...), nil
+	in.YAML.Place(in.Name, problems)
+	return list, problems, err
 }
 
 // countersError is everything that is wrong with a counters CSV.
@@ -69,7 +73,7 @@ func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error)
 		if p.Severity == field.Error {
 			e.problems = append(e.problems, p)
 		} else {
-			log.Warn(p.Message, zap.String("file", p.File), zap.Int("line", p.Line), zap.Int("column", p.Column))
+			log.Warn(p.Message, append(place(p), zap.String("file", p.File))...)
 		}
 	}
 	switch {
@@ -78,7 +82,18 @@ func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error)
 	case len(e.problems) > 0:
 		return field.List{}, e
 	}
-	return field.List{}, fmt.Errorf("parse counters file %q: %w", in.Name, err)
+	return field.List{}, err
+}
+
+// place is where a problem is, as far as that is known.
+func place(p field.Problem) (out []zap.Field) {
+	if p.Line > 0 {
+		out = append(out, zap.Int("line", p.Line))
+	}
+	if p.Column > 0 {
+		out = append(out, zap.Int("column", p.Column))
+	}
+	return out
 }
 
 // first reads the CSV at start. All its errors are for the user to correct.

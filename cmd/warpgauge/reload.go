@@ -163,7 +163,7 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 		return err
 	}
 	for _, p := range bad.problems {
-		log.Error(p.Message, zap.Int("line", p.Line), zap.Int("column", p.Column))
+		log.Error(p.Message, place(p)...)
 	}
 	log.Error(message, zap.Int("errors", len(bad.problems)))
 	return err

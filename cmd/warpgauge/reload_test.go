@@ -292,3 +292,12 @@ func TestCountersStayWithTheirFile(t *testing.T) {
 		t.Fatalf("read = %v, want that the file is gone", err)
 	}
 }
+
+// A problem of a whole file has no place, and its line of the log no line 0.
+func TestPlace(t *testing.T) {
+	for want, p := range map[int]field.Problem{0: {}, 1: {Line: 3}, 2: {Line: 3, Column: 1}} {
+		if got := place(p); len(got) != want {
+			t.Errorf("place(%+v) has %d fields, want %d", p, len(got), want)
+		}
+	}
+}

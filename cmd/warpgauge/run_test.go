@@ -15,7 +15,11 @@ import (
 func TestHelpText(t *testing.T) {
 	help := execute(t, nil, "--help")
 	help.want(t, 0, "Usage:", "  check ", "  once ", "What is read:", "-f, --collectors FILE", "$DCGM_EXPORTER_LISTEN")
-	for _, line := range strings.Split(help.out, "\n") {
+	lines := strings.Split(help.out, "\n")
+	for _, command := range []string{"check", "fields", "devices", "once", "compare", "top", "doctor", "replay", "export"} {
+		lines = append(lines, strings.Split(execute(t, nil, command, "--help").out, "\n")...)
+	}
+	for _, line := range lines {
 		if n := len([]rune(line)); n > 100 {
 			t.Errorf("line of %d columns: %q", n, line)
 		}
@@ -69,7 +73,7 @@ func TestBadUsage(t *testing.T) {
 	}{
 		{args: []string{"--no-such-flag"}, texts: []string{"unknown flag --no-such-flag", "see warpgauge --help"}},
 		{args: []string{"--fake-devces=3"}, texts: []string{"did you mean --fake-devices?"}},
-		{args: []string{"check", "--time-out=3s"}, texts: []string{"did you mean --timeout?"}},
+		{args: []string{"check", "--time-out=3s"}, texts: []string{"did you mean --timeout?", "see warpgauge check --help"}},
 		{args: []string{"chek"}, texts: []string{`unknown command "chek" (did you mean check?)`}},
 		{args: []string{"-k", "true"}, texts: []string{`unexpected argument "true": write --flag=true`}},
 		{args: []string{"-c"}, texts: []string{"flag needs an argument: -c"}},
@@ -121,8 +125,16 @@ func TestCheck(t *testing.T) {
 		t.Errorf("check says on standard error %q, want its findings on standard output only", strict.err)
 	}
 
+	many := execute(t, nil, "check", tempFile(t, "many.csv", strings.Repeat("DCGM_FI_DEV_NONE, gauge, x\n", 1500)))
+	many.want(t, 1, "none of the file's rows can be used (1500 in all)", "more problems are not listed", ": 0 fields, 1 error, ")
+
 	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\nDCGM_FI_DEV_FB_USED, counterr, y\n")
 	execute(t, nil, "check", bad).want(t, 1, bad+":1:", bad+":2:", "2 errors")
+	inline := tempFile(t, "inline.yaml", "version: 1\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gouge}\n")
+	execute(t, nil, "check", "--config-file="+inline).want(t, 1, inline+":4:12: error: unknown type", "1 error")
+	group := tempFile(t, "group.yaml", "version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [X_*]}]}\n")
+	execute(t, nil, "check", "--config-file="+group, good).want(t, 0, good+": 4 fields") // a file that is named is checked alone
+	execute(t, nil, "check", "--config-file="+group, "-f", good).want(t, 1, `configuration file "`+group+`": watch group "a" names no field of the list (the list is `+good+")")
 
 	execute(t, nil, "check", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", good).want(t, 0, "no collector is enabled")
 	closed := tempFile(t, "spec.yaml", "faults:\n- {kind: open-fails, message: library is gone}\n")

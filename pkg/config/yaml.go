@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 // YAML is a configuration file of dcgm-exporter 4.8.3 and later (--config-file), in
 // version 1 or 2 of its format. Flags and variables that are set beat it.
 type YAML struct {
+	name    string // of this file
 	file    string // the counters CSV that it names; empty: none
 	fields  []yamlField
 	flags   map[string]string // values of flags, by name
@@ -29,9 +31,20 @@ type YAML struct {
 }
 
 type yamlField struct {
-	Name string `yaml:"name"`
-	Type string `yaml:"prometheusType"`
-	Help string `yaml:"help"`
+	Name yamlText `yaml:"name"`
+	Type string   `yaml:"prometheusType"`
+	Help string   `yaml:"help"`
+}
+
+// yamlText is a text and where it is.
+type yamlText struct {
+	text         string
+	line, column int
+}
+
+func (t *yamlText) UnmarshalYAML(n *yaml.Node) error {
+	t.line, t.column = n.Line, n.Column
+	return n.Decode(&t.text)
 }
 
 // yamlGroup gives an interval to fields.
@@ -112,27 +125,27 @@ func (d *yamlDuration) UnmarshalYAML(n *yaml.Node) error {
 // parseYAML reads a configuration file. Its errors name the file, and the line if a line
 // is wrong.
 func parseYAML(data []byte, name string) (*YAML, error) {
-	y := &YAML{flags: map[string]string{}}
+	y := &YAML{name: name, flags: map[string]string{}}
 	var head struct {
-		Version *int `yaml:"version"`
+		Version yaml.Node `yaml:"version"`
 	}
 	err := yaml.Unmarshal(data, &head)
 	switch {
 	case err != nil:
-	case head.Version == nil:
+	case head.Version.IsZero():
 		err = errors.New("it has no version: write version: 2")
-	case *head.Version == 1:
+	case head.Version.Value == "1":
 		var v yamlVersion1
 		if err = decodeStrictly(data, &v); err == nil {
 			err = y.version1(&v)
 		}
-	case *head.Version == 2:
+	case head.Version.Value == "2":
 		var v yamlVersion2
 		if err = decodeStrictly(data, &v); err == nil {
 			err = y.version2(&v)
 		}
 	default:
-		err = fmt.Errorf("version %d is unknown: write 1 or 2", *head.Version)
+		err = fmt.Errorf("line %d: version %s is unknown: write 1 or 2", head.Version.Line, head.Version.Value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %q: %s", name, plainYAML(err))
@@ -153,11 +166,26 @@ func decodeStrictly(data []byte, into any) error {
 	return nil
 }
 
-var goType = regexp.MustCompile(`field (\S+) not found in type \S+`)
+var (
+	goType    = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	wrongType = regexp.MustCompile(`cannot unmarshal !!(\w+)(?: (` + "`.*?`" + `))? into (.*)`)
+)
 
 // plainYAML puts an error of the library into one line, without names of Go's types.
 func plainYAML(err error) string {
 	text := goType.ReplaceAllString(err.Error(), "key $1 is unknown in this version")
+	text = wrongType.ReplaceAllStringFunc(text, func(s string) string {
+		m := wrongType.FindStringSubmatch(s)
+		is := map[string]string{"seq": "a list", "map": "a mapping"}[m[1]]
+		want, known := map[string]string{"int": "a whole number", "bool": "true or false", "string": "a text"}[m[3]]
+		switch {
+		case !known && strings.HasPrefix(m[3], "[]"):
+			want = "a list"
+		case !known:
+			want = "keys with values"
+		}
+		return cmp.Or(strings.Trim(m[2], "`"), is) + " is in the place of " + want
+	})
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n")
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -218,7 +246,7 @@ func (y *YAML) metrics(m *yamlMetrics) error {
 		return errors.New("metrics has both file and fields: leave one out")
 	}
 	for i, f := range m.Fields {
-		if f.Name == "" || f.Type == "" {
+		if f.Name.text == "" || f.Type == "" {
 			return fmt.Errorf("entry %d of metrics.fields lacks its name or prometheusType", i+1)
 		}
 	}
@@ -276,9 +304,27 @@ func (y *YAML) csv() []byte {
 	var b bytes.Buffer
 	quote := func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 	for _, f := range y.fields {
-		b.WriteString(quote(f.Name) + "," + quote(f.Type) + "," + quote(f.Help) + "\n")
+		b.WriteString(quote(f.Name.text) + "," + quote(f.Type) + "," + quote(f.Help) + "\n")
 	}
 	return b.Bytes()
+}
+
+// Place puts problems of a list that csv has written where the fields are in this file.
+func (y *YAML) Place(name string, problems []field.Problem) {
+	if y == nil || name != y.name {
+		return
+	}
+	var at []yamlText // of each line of the CSV
+	for _, f := range y.fields {
+		for range strings.Count(f.Name.text+f.Type+f.Help, "\n") + 1 {
+			at = append(at, f.Name)
+		}
+	}
+	for i := range problems {
+		if p := &problems[i]; p.Line > 0 && p.Line <= len(at) {
+			p.Line, p.Column = at[p.Line-1].line, at[p.Line-1].column
+		}
+	}
 }
 
 // Apply gives the fields of a list the intervals of the groups that name them, as
@@ -298,12 +344,12 @@ func (y *YAML) Apply(list field.List) error {
 				continue
 			}
 			if found = true; of[i] != nil && of[i] != group {
-				return fmt.Errorf("%s: both %s %q and %q name it", name, group.kind, of[i].name, group.name)
+				return fmt.Errorf("configuration file %q: %s: both %s %q and %q name it", y.name, name, group.kind, of[i].name, group.name)
 			}
 			of[i] = group
 		}
 		if !found {
-			return fmt.Errorf("%s %q names no field of the list", group.kind, group.name)
+			return fmt.Errorf("configuration file %q: %s %q names no field of the list", y.name, group.kind, group.name)
 		}
 	}
 	for i, group := range of {

@@ -101,34 +101,40 @@ func TestYAML(t *testing.T) {
 
 func TestYAMLErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                        "no version",
-		"metrics: {file: x}":                      "no version",
-		"version: 3":                              "version 3 is unknown",
-		"version: two":                            "line 1",
-		"version: 2\nversion: 2":                  "line 2",
-		"version: 2\n---\nversion: 2":             "more than one document",
-		"version: 2\nmetrics: {files: x}":         "line 2: key files is unknown in this version",
-		"version: 1\ncollections: []":             "key collections is unknown",
-		"version: 2\ncollection: {}":              "key collection is unknown",
-		"version: 1\nserver: {}":                  "key server is unknown",
-		"version: 2\nmetrics: {file: x, file: y}": "line 2",
-		"version: 2\nmetrics: {file: x, fields: [{name: A, prometheusType: gauge}]}":                                                  "both file and fields",
-		"version: 2\nmetrics: {fieldNames: newer}":                                                                                    `metrics.fieldNames: bad names "newer"`,
-		"version: 2\nmetrics: {fields: [{name: A}]}":                                                                                  "entry 1 of metrics.fields",
-		"version: 1\ncollection: {interval: 30}":                                                                                      `"30" is no duration`,
-		"version: 1\ncollection: {interval: 0s}":                                                                                      "positive",
-		"version: 1\ncollection: {interval: -1s}":                                                                                     "positive",
-		"version: 1\ncollection: {watchGroups: [{interval: 1s, fields: [A]}]}":                                                        "has no name",
-		"version: 1\ncollection: {watchGroups: [{name: a, fields: [A]}]}":                                                             `"a" has no interval`,
-		"version: 1\ncollection: {watchGroups: [{name: a, interval: 0s, fields: [A]}]}":                                               "write a positive one",
-		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s}]}":                                                            `"a" names no fields`,
-		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}":                                             "syntax error in pattern",
+		"":                       "no version",
+		"metrics: {file: x}":     "no version",
+		"version: 3":             "version 3 is unknown",
+		"version: two":           "line 1: version two is unknown",
+		"version: 1.5":           "version 1.5 is unknown",
+		"- version":              "line 1: a list is in the place of keys with values",
+		"version: 1\nmetrics: 3": "line 2: 3 is in the place of keys with values",
+		"version: 2\nserver: {maxConcurrentScrapes: many}":                                "line 2: many is in the place of a whole number",
+		"version: 2\nmetrics: {enableExporterMetrics: 7}":                                 "line 2: 7 is in the place of true or false",
+		"version: 2\nmetrics: {fields: x}":                                                "line 2: x is in the place of a list",
+		"version: 2\nversion: 2":                                                          "line 2",
+		"version: 2\n---\nversion: 2":                                                     "more than one document",
+		"version: 2\nmetrics: {files: x}":                                                 "line 2: key files is unknown in this version",
+		"version: 1\ncollections: []":                                                     "key collections is unknown",
+		"version: 2\ncollection: {}":                                                      "key collection is unknown",
+		"version: 1\nserver: {}":                                                          "key server is unknown",
+		"version: 2\nmetrics: {file: x, file: y}":                                         "line 2",
+		"version: 2\nmetrics: {file: x, fields: [{name: A, prometheusType: gauge}]}":      "both file and fields",
+		"version: 2\nmetrics: {fieldNames: newer}":                                        `metrics.fieldNames: bad names "newer"`,
+		"version: 2\nmetrics: {fields: [{name: A}]}":                                      "entry 1 of metrics.fields",
+		"version: 1\ncollection: {interval: 30}":                                          `"30" is no duration`,
+		"version: 1\ncollection: {interval: 0s}":                                          "positive",
+		"version: 1\ncollection: {interval: -1s}":                                         "positive",
+		"version: 1\ncollection: {watchGroups: [{interval: 1s, fields: [A]}]}":            "has no name",
+		"version: 1\ncollection: {watchGroups: [{name: a, fields: [A]}]}":                 `"a" has no interval`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 0s, fields: [A]}]}":   "write a positive one",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s}]}":                `"a" names no fields`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}": "syntax error in pattern",
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [A]}, {name: a, interval: 1s, fields: [B]}]}":         "there twice",
 		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: b, every: 2s, metrics: {include: ['*']}}]": "another collection",
 	} {
 		_, err := parseYAML([]byte(text), "c.yaml")
 		if err == nil || !strings.Contains(err.Error(), `configuration file "c.yaml": `) || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "yamlVersion") {
+			strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "yamlVersion") || strings.Contains(err.Error(), "!!") || strings.Contains(err.Error(), "struct") {
 			t.Errorf("%q: error %v, want one line with the file and %q", text, err, want)
 		}
 	}
@@ -138,9 +144,39 @@ func TestYAMLErrors(t *testing.T) {
 	} {
 		y, err := parseYAML([]byte(text), "c.yaml")
 		must(t, err)
-		if err := y.Apply(parseList(t, threeFields)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", text, err, want)
+		if err := y.Apply(parseList(t, threeFields)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `configuration file "c.yaml": `) {
+			t.Errorf("%q: error %v, want the file and %q", text, err, want)
 		}
+	}
+}
+
+// Problems of inline fields are where the fields are, not where the CSV made of them has them.
+func TestYAMLPlace(t *testing.T) {
+	y, err := parseYAML([]byte(`# a comment
+version: 2
+metrics:
+  fields:
+    - name: DCGM_FI_DEV_GPU_TEMP
+      prometheusType: gauge
+      help: "a\nb"
+    - prometheusType: gauge
+      name: DCGM_FI_DEV_NONE
+    - {name: DCGM_FI_DEV_SM_CLOCK, prometheusType: gouge}
+`), "c.yaml")
+	must(t, err)
+	_, problems, err := field.Parse(strings.NewReader(string(y.csv())), field.ParseOptions{File: "c.yaml"})
+	if err == nil {
+		t.Error("a bad type is no error")
+	}
+	y.Place("another.csv", problems)
+	y.Place("c.yaml", problems)
+	var got []string
+	for _, p := range problems {
+		place, _, _ := strings.Cut(p.Error(), " ")
+		got = append(got, place)
+	}
+	if want := []string{"c.yaml:9:13:", "c.yaml:10:14:"}; !slices.Equal(got, want) {
+		t.Errorf("problems are at %q, want %q: %v", got, want, problems)
 	}
 }
 

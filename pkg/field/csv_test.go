@@ -395,8 +395,11 @@ func TestManyProblems(t *testing.T) {
 	if got := problems[maxProblems].Error(); got != "warning: 4000 more problems are not listed" {
 		t.Errorf("last problem %q", got)
 	}
-	// Errors that come after so many warnings still spoil the file.
-	_, _, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
+	// Errors that come after so many warnings still spoil the file, and are said.
+	_, problems, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
+	if n := len(problems); n != maxProblems+1 || problems[n-2].Severity != Error || problems[n-2].Line != 2001 {
+		t.Errorf("%d problems, the last are %v", n, problems[max(0, n-2):])
+	}
 	if err == nil {
 		t.Error("no error after many warnings")
 	}

@@ -72,9 +72,23 @@ func (p *problems) add(s Severity, line, column int, format string, args ...any)
 	}
 	if len(p.list) == maxProblems {
 		p.unsaid++
-		return
+		last := p.lastWarning()
+		if s != Error || last < 0 {
+			return
+		}
+		p.list = slices.Delete(p.list, last, last+1) // what keeps the file from being used is said
 	}
 	p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
+}
+
+// lastWarning is the index of the last remark that is no error, -1 if all are errors.
+func (p *problems) lastWarning() int {
+	for i, q := range slices.Backward(p.list) {
+		if q.Severity != Error {
+			return i
+		}
+	}
+	return -1
 }
 
 func (p *problems) warn(line, column int, format string, args ...any) {
@@ -108,10 +122,7 @@ func (p *problems) err() error {
 		return nil
 	}
 	i := slices.IndexFunc(p.list, func(q Problem) bool { return q.Severity == Error })
-	switch {
-	case i < 0:
-		return fmt.Errorf("parse counters: %d errors after the first %d problems", p.errors, maxProblems)
-	case p.errors == 1:
+	if p.errors == 1 {
 		return fmt.Errorf("parse counters: %w", p.list[i])
 	}
 	return fmt.Errorf("parse counters: %d errors, the first: %w", p.errors, p.list[i])
