@@ -88,7 +88,9 @@ func (a *app) root() *cli.Command {
 	}
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.flags)
 	for _, c := range root.Commands {
-		c.OnUsageError = usageError
+		if c.OnUsageError == nil {
+			c.OnUsageError = usageError
+		}
 		c.HideHelpCommand = true
 		c.CustomHelpTemplate = commandHelp(c)
 	}
@@ -138,7 +140,11 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		names = append(names, "--"+f.Names()[0])
 	}
 	name = "--" + strings.TrimLeft(name, "-")
-	return fmt.Errorf("unknown flag %s%s; see warpgauge --help", name, didYouMean(name, names))
+	command := ""
+	if cmd != cmd.Root() {
+		command = " " + cmd.Name
+	}
+	return fmt.Errorf("unknown flag %s%s; see warpgauge%s --help", name, didYouMean(name, names), command)
 }
 
 // badValue is what the library says of a value: the value, the flag, and the error.

@@ -24,8 +24,8 @@ const noURL = "none"
 // urlFlags say which exporter a command asks, and how it trusts it.
 func urlFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT. " +
-			"Default: --address on this machine, unless the command line has flags that say what to read; none reads the devices."},
+		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; none reads the devices here. " +
+			"Default: the one at --address of this machine; none if the command line has flags that say what to read."},
 		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
 		&cli.BoolFlag{Name: "insecure", Usage: "Do not verify the exporter's certificate."},
 	}

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
+	"mime"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -21,6 +24,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/pkg/api"
 	"warpgauge/pkg/field"
 )
 
@@ -32,12 +36,15 @@ func compareCommand(a *app) *cli.Command {
 		Description: `OLD and NEW are addresses of pages, files in the text format, or - for standard input.
 DCGM_ families are matched by what they measure, so names of DCGM 4.6 and older
 match those of 4.7, and values are compared in the old one's unit. Series are matched
-by device, instance, link and what tells several of one device apart; values that
+by device, instance, link and the labels that only some families have; values that
 differ by more than the tolerance are listed. Families of the exporters themselves
 are left out.
 
 Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
-2: a page could not be read.`,
+2: a page could not be read, or a flag is wrong.`,
+		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
+			return &exitError{2, usageError(ctx, cmd, err, sub)}
+		},
 		Flags: []cli.Flag{
 			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
 			outputFlag(),
@@ -94,6 +101,8 @@ func readPage(ctx context.Context, name string, stdin io.Reader) (map[string]*dt
 		err = fmt.Errorf("more than %d MiB", maxPage>>20)
 	case err == nil && len(families) == 0:
 		err = errors.New("no metrics in it")
+	case err != nil && strings.Contains(name, "://"):
+		err = fmt.Errorf("%w; the address of a page is http://HOST:9400/metrics, for example", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read page %q: %w", name, err)
@@ -106,7 +115,11 @@ func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser,
 	case name == "-":
 		return io.NopCloser(stdin), nil
 	case !strings.Contains(name, "://"):
-		return os.Open(name)
+		f, err := os.Open(name)
+		if _, _, bad := net.SplitHostPort(name); errors.Is(err, fs.ErrNotExist) && bad == nil {
+			err = fmt.Errorf("there is no such file; write an address as http://%s/metrics", name)
+		}
+		return f, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, name, nil)
 	if err != nil {
@@ -121,6 +134,10 @@ func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser,
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close() // it is not read
 		return nil, fmt.Errorf("the answer is %s", resp.Status)
+	}
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
+		_ = resp.Body.Close() // it is not read
+		return nil, api.ErrWebSite
 	}
 	return resp.Body, nil
 }

@@ -163,7 +163,15 @@ func TestCompareBothGenerations(t *testing.T) {
 
 func TestComparePagesThatCannotBeRead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/metrics" {
+		switch r.URL.Path {
+		case "/metrics":
+		case "/site":
+			_, _ = w.Write([]byte("<!doctype html>"))
+			return
+		case "/text":
+			_, _ = w.Write([]byte("warpgauge unknown: /metrics\n"))
+			return
+		default:
 			http.NotFound(w, r)
 			return
 		}
@@ -175,13 +183,18 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 		t.Errorf("by HTTP: exit code %d\n%s", o.code, o.out)
 	}
 	for want, args := range map[string][]string{
-		"404":                 {page, server.URL + "/elsewhere"},
-		"no such file":        {page, page + "x"},
-		"no metrics":          {tempFile(t, "page", "\n"), page},
-		"text format parsing": {page, tempFile(t, "page", "<html>\n")},
-		"two pages":           {page},
-		"--tolerance is 2":    {"--tolerance=2", page, page},
-		"--output is":         {"--output=xml", page, page},
+		"404":                           {page, server.URL + "/elsewhere"},
+		"no such file":                  {page, page + "x"},
+		"no metrics":                    {tempFile(t, "page", "\n"), page},
+		"text format parsing":           {page, tempFile(t, "page", "<html>\n")},
+		"two pages":                     {page},
+		"--tolerance is 2":              {"--tolerance=2", page, page},
+		"web site":                      {page, server.URL + "/site"},
+		"http://HOST:9400/metrics":      {page, server.URL + "/text"},
+		"http://localhost:9400/metrics": {page, "localhost:9400"},
+		`--tolerance is "x"`:            {"--tolerance=x", page, page},
+		"unknown flag --tol":            {"--tol=1", page, page},
+		"--output is":                   {"--output=xml", page, page},
 	} {
 		o := execute(t, nil, append([]string{"compare"}, args...)...)
 		code, out, text := o.code, o.out, o.err

@@ -56,7 +56,10 @@ func commandHelp(c *cli.Command) string {
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&b, "  --%-18s %s\n", f.Names()[0], flagText(d))
+		name := fmt.Sprintf("  --%-18s ", f.Names()[0])
+		var text strings.Builder
+		config.Wrap(&text, flagText(d), len(name))
+		b.WriteString(name + strings.TrimLeft(text.String(), " "))
 	}
 	b.WriteString("\nAll flags of warpgauge --help work as well.\n")
 	return b.String()

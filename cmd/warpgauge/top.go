@@ -34,11 +34,11 @@ func topCommand(a *app) *cli.Command {
 			"With --once, or if the output is no terminal, it writes a table once and ends with code 1\n" +
 			"if a node does not answer or there is no device.",
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. " +
-				"Default: --address on this machine, unless the command line has flags that say what to read; none reads the devices."},
+			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times; none reads the devices here. " +
+				"Default: the one at --address of this machine; none if the command line has flags that say what to read."},
 			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
 			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
-			&cli.BoolFlag{Name: "once", Usage: "Write a table once, without a terminal's abilities."},
+			&cli.BoolFlag{Name: "once", Usage: "Write a table once and end."},
 			outputFlag(), timeoutFlag(),
 		}, trust...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -146,6 +146,13 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Notice: notice, Environ: a.environ})
 	}
 	r := top.Once(ctx, targets)
+	if cmd.String("output") == "csv" { // which has lines of devices only
+		for _, n := range r.Nodes {
+			if n.Error != "" {
+				note(a, "%s", n.Error)
+			}
+		}
+	}
 	err := writeOutput(a.out, cmd.String("output"), output{table: r.Table, json: r, csv: r.Rows()})
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
 		err = errReported

@@ -43,6 +43,7 @@ func TestTopOnce(t *testing.T) {
 	defer s.Close()
 	file := tempFile(t, "urls", "# all\n"+s.URL+" # the first\n\n"+s.URL+"\n127.0.0.1:1\n")
 	execute(t, nil, "top", "--once", "--urls-file="+file, "--url="+s.URL).want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
+	execute(t, nil, "top", "--output=csv", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, "node,gpu,id", "warpgauge: no exporter answers at http://127.0.0.1:1: connection refused\n")
 
 	for _, c := range []struct{ args, text string }{
 		{"--interval=1ms", "at least 250ms"},

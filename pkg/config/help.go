@@ -27,7 +27,7 @@ func (s *Set) Help() string {
 		}
 	}
 	b.WriteString("Accepted as in dcgm-exporter, without effect in this version (docs/flags.md says why):\n")
-	wrap(&b, strings.Join(idle, " "), 2)
+	Wrap(&b, strings.Join(idle, " "), 2)
 	return b.String()
 }
 
@@ -51,7 +51,7 @@ func (f *Flag) help(b *strings.Builder) {
 		b.WriteString(" " + f.Metavar)
 	}
 	b.WriteByte('\n')
-	wrap(b, f.Text(), helpIndent)
+	Wrap(b, f.Text(), helpIndent)
 }
 
 // Text is what the flag does, with its default and its variable.
@@ -77,8 +77,8 @@ func (f *Flag) defaultText() string {
 	return f.initial
 }
 
-// wrap writes text in lines of at most helpWidth columns, indented.
-func wrap(b *strings.Builder, text string, indent int) {
+// Wrap writes text in lines of at most helpWidth columns, indented.
+func Wrap(b *strings.Builder, text string, indent int) {
 	column := 0
 	for _, word := range strings.Fields(text) {
 		n := utf8.RuneCountInString(word)
