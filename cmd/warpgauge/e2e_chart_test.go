@@ -53,10 +53,18 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		if m.Name != "pod-gpu-resources" {
+		switch m.Name {
+		case "pod-gpu-resources":
+			out.mounts[m.MountPath] = filepath.Dir(k.Socket())
+		case "recordings":
+			dir := t.TempDir()
+			if err := os.Chmod(dir, 0o777); err != nil { // as the kubelet makes an emptyDir
+				t.Fatal(err)
+			}
+			out.mounts[m.MountPath] = dir
+		default:
 			t.Fatalf("the test does not know the volume %q", m.Name)
 		}
-		out.mounts[m.MountPath] = filepath.Dir(k.Socket())
 	}
 	return out
 }

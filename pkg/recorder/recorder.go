@@ -82,6 +82,7 @@ type Recorder struct {
 	event   uint64                 // number of the last one seen
 	pending *pending
 	began   time.Time // of the last recording
+	started time.Time // of Run: there are no samples of before
 	last    map[[2]string]time.Time
 	headers map[string]api.Recording // of the files there are, by name
 }
@@ -142,6 +143,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.tidy(time.Now()); err != nil {
 		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
 	}
+	r.started = time.Now()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -285,6 +287,9 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 		text += fmt.Sprintf(" (the clock was set by %v after that)", set.Round(time.Millisecond))
 	}
 	from = from.Add(-r.o.Before)
+	if from.Before(r.started) && r.started.Before(p.Time) {
+		from = r.started
+	}
 	if oldest := until.Add(-maxSpan); from.Before(oldest) {
 		from = oldest
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -191,6 +192,15 @@ func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	return done
 }
 
+// routine is the level of what happens each time that a collector starts. One of processes
+// starts with each viewer of the page.
+func (s *Supervisor) routine() zapcore.Level {
+	if s.o.Hidden {
+		return zap.DebugLevel
+	}
+	return zap.InfoLevel
+}
+
 // sameList reports whether two lists are one: lists are never changed.
 func sameList(a, b field.List) bool {
 	return len(a.Fields) == len(b.Fields) && (len(a.Fields) == 0 || &a.Fields[0] == &b.Fields[0])
@@ -268,7 +278,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.rest(ctx, &r)
 		case !present:
 			s.setProblem(session.CauseNotLoaded, what)
-			s.quiet.found(s.log, zap.InfoLevel, what)
+			s.quiet.found(s.log, s.routine(), what)
 			s.answer(r.version, nil)
 			s.pause(ctx, s.quiet.next(s.o.RestartMax))
 		case time.Now().Before(s.notBefore):
@@ -295,7 +305,7 @@ func (s *Supervisor) rest(ctx context.Context, r *request) {
 	case <-ctx.Done():
 	}
 	if next := s.request(); !next.rests() {
-		s.log.Info("collector is resumed")
+		s.log.Log(s.routine(), "collector is resumed")
 		s.notBefore, s.pauses.level = time.Time{}, 0
 		s.setProblem(session.CauseOpening, "being opened again")
 	}
@@ -407,7 +417,7 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
 	}
 	s.setProblem(cause, e.text)
-	level := zap.InfoLevel
+	level := s.routine()
 	if s.o.Present == nil && cause != session.CauseNothing { // it was asked for by name
 		level = zap.WarnLevel
 	}
@@ -590,7 +600,7 @@ func (t *turn) publish(now time.Time) {
 	for _, src := range sources {
 		n += len(src.Devices)
 	}
-	s.log.Info("collector is in service",
+	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
 		s.bound.note(s.log, sources)

@@ -134,14 +134,15 @@ export class Links {
     this.body.replaceChildren(...[...all].map(([id, e]) => {
       const d = app.model.devices.get(id) || { id, kind: 'gpu' }, links = [...e.links.entries()].sort(([a], [b]) => a - b), lanes = links.map(([, l]) => l);
       const tx = sum([e.tx, ...(e.tx === e.tx ? [] : lanes.map((l) => l.tx))]), rx = sum([e.rx, ...(e.rx === e.rx ? [] : lanes.map((l) => l.rx))]);
-      const total = e.total === e.total ? e.total : tx === tx || rx === rx ? sum([tx, rx]) : sum(lanes.map((l) => l.both));
+      const gone = d.state !== undefined && d.state !== 'up'; // then rates are of before
+      const total = gone ? NaN : e.total === e.total ? e.total : tx === tx || rx === rx ? sum([tx, rx]) : sum(lanes.map((l) => l.both));
       const states = lanes.filter((l) => l.up !== null), down = states.filter((l) => !l.up).length;
       const facts = [
         h('span', { class: 'name' }, nameOf(d, app.model), stateOf(app, d).state === 'up' || d.kind !== 'gpu' ? '' : ` (${d.state})`),
         h('span', {}, links.length ? `${links.length} links${states.length ? `, ${down ? `■ ${down} down` : 'all up'}` : ''}` : ''),
         h('span', { class: 'n' }, total === total ? `${rate(total)} in all` : '–'),
-        h('span', { class: 'n' }, tx === tx ? `${rate(tx)} sent` : ''),
-        h('span', { class: 'n' }, rx === rx ? `${rate(rx)} received` : ''),
+        h('span', { class: 'n' }, tx === tx && !gone ? `${rate(tx)} sent` : ''),
+        h('span', { class: 'n' }, rx === rx && !gone ? `${rate(rx)} received` : ''),
         h('span', { class: 'errors' }, 'Errors: ', errorText([e.errors, ...lanes.map((l) => l.errors)])),
       ];
       if (!links.length) return h('div', { class: 'links-row' }, facts);

@@ -4,6 +4,8 @@ import { KEPT, Ring } from './ring.js';
 import { ROLES, factor, isRole, roleUnit } from './fields.js';
 
 const EVENTS = 500;
+// Causes that say that a machine has nothing for a collector, or that another one serves it.
+const NOTHING_HERE = new Set(['not_built_in', 'not_loaded', 'no_devices', 'nothing_to_read', 'standby']);
 
 // A Series is one column of the stream. Values are in the unit that the page shows.
 export class Series {
@@ -229,8 +231,10 @@ export class Model {
   // problems lists what is wrong, the worst first: {text, reason, bad, device}.
   problems() {
     const out = [], seen = new Set();
+    // That a machine has nothing for a collector is no fault, unless it has nothing for any.
+    const served = [...this.devices.values()].some((d) => d.state === 'up');
     for (const c of this.info.collectors || []) {
-      if (!c.up) out.push({ text: `Collector ${c.name} is not up`, reason: c.reason || c.cause || '', bad: false });
+      if (!c.up && !(served && NOTHING_HERE.has(c.cause))) out.push({ text: `Collector ${c.name} is not up`, reason: c.reason || c.cause || '', bad: false });
     }
     for (const d of this.devices.values()) {
       if (d.state === 'up') continue;
