@@ -73,6 +73,7 @@ func TestSyncBesideAppend(t *testing.T) {
 	b := newBoard(64, "GPU-a")
 	v := viewOf(b)
 	s := New(Options{})
+	s.Sync(v, at(0)) // rows that are overwritten before the ring is followed are not lost
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := range rows {

@@ -78,7 +78,7 @@ func NewClient(address string, o ClientOptions) (*Client, error) {
 	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:   o.TLS,
+		TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
 		ForceAttemptHTTP2: true,
 		IdleConnTimeout:   time.Minute,
 	}}}, nil
