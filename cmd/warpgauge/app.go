@@ -160,7 +160,9 @@ func badFlag(cmd *cli.Command, name, value, why string) error {
 		case *config.Flag:
 			return errors.New(why)
 		case *cli.DurationFlag:
-			why = "write a duration with its unit, such as 10s"
+			if !strings.HasPrefix(why, "write ") { // which a Validator says
+				why = "write a duration with its unit, such as 10s"
+			}
 		case *cli.IntFlag:
 			why = "write a whole number"
 		case *cli.FloatFlag:

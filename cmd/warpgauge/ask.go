@@ -33,21 +33,31 @@ func urlFlags() []cli.Flag {
 
 // clientOf returns the client of the exporter at an address, with the settings of urlFlags.
 func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*api.Client, error) {
-	o := api.ClientOptions{UserAgent: "warpgauge/" + a.build.version}
-	if path := cmd.String("ca-file"); path != "" {
-		text, err := file.NewReader(1<<20).Read(ctx, path)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-		if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--ca-file: %q has no certificate in PEM", path)
-		}
+	trust, err := trusted(ctx, cmd)
+	if err != nil {
+		return nil, err
 	}
+	return api.NewClient(address, api.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.version})
+}
+
+// trusted is what --ca-file and --insecure ask for, nil without them.
+func trusted(ctx context.Context, cmd *cli.Command) (*tls.Config, error) {
 	if cmd.Bool("insecure") {
-		o.TLS = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // a user has asked for it
+		return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, nil //nolint:gosec // a user has asked for it
 	}
-	return api.NewClient(address, o)
+	path := cmd.String("ca-file")
+	if path == "" {
+		return nil, nil
+	}
+	text, err := file.NewReader(1<<20).Read(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	out := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !out.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--ca-file: %q has no certificate in PEM", path)
+	}
+	return out, nil
 }
 
 // asksExporter calls f with the exporter that the command should ask, and reports whether that

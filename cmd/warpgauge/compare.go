@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -45,10 +47,10 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
 			return &exitError{2, usageError(ctx, cmd, err, sub)}
 		},
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
 			outputFlag(),
-		},
+		}, urlFlags()[1:]...), // OLD and NEW are in the place of --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			tolerance := cmd.Float("tolerance")
 			form := cmd.String("output")
@@ -63,9 +65,13 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 			if err != nil {
 				return &exitError{2, err}
 			}
+			trust, err := trusted(ctx, cmd)
+			if err != nil {
+				return &exitError{2, err}
+			}
 			var pages [2]map[string]*dto.MetricFamily
 			for i, name := range cmd.Args().Slice() {
-				if pages[i], err = readPage(ctx, name, os.Stdin); err != nil {
+				if pages[i], err = readPage(ctx, name, os.Stdin, trust); err != nil {
 					return &exitError{2, err}
 				}
 			}
@@ -87,10 +93,18 @@ const (
 )
 
 // readPage reads and parses a page by its address or name.
-func readPage(ctx context.Context, name string, stdin io.Reader) (map[string]*dto.MetricFamily, error) {
-	r, err := openPage(ctx, name, stdin)
+func readPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Config) (map[string]*dto.MetricFamily, error) {
+	shown := name // without a password
+	if strings.Contains(name, "://") {
+		u, err := url.Parse(name)
+		if err != nil { // its text may have a password
+			return nil, errors.New("the address of a page is not a URL: write http://HOST:PORT/metrics")
+		}
+		shown = u.Redacted()
+	}
+	r, err := openPage(ctx, name, stdin, trust)
 	if err != nil {
-		return nil, fmt.Errorf("read page %q: %w", name, err)
+		return nil, fmt.Errorf("read page %q: %w", shown, err)
 	}
 	defer func() { _ = r.Close() }() // it was only read
 	limited := &io.LimitedReader{R: r, N: maxPage}
@@ -105,12 +119,12 @@ func readPage(ctx context.Context, name string, stdin io.Reader) (map[string]*dt
 		err = fmt.Errorf("%w; the address of a page is http://HOST:9400/metrics, for example", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read page %q: %w", name, err)
+		return nil, fmt.Errorf("read page %q: %w", shown, err)
 	}
 	return families, nil
 }
 
-func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, error) {
+func openPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Config) (io.ReadCloser, error) {
 	switch {
 	case name == "-":
 		return io.NopCloser(stdin), nil
@@ -126,9 +140,13 @@ func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser,
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	client := &http.Client{Timeout: pageTimeout}
+	client := &http.Client{Timeout: pageTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
+		var wrapped *url.Error // its text repeats the address
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {

@@ -182,6 +182,16 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	if o := execute(t, nil, "compare", page, server.URL+"/metrics"); o.code != 0 {
 		t.Errorf("by HTTP: exit code %d\n%s", o.code, o.out)
 	}
+	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
+		if o := execute(t, nil, "compare", address, page); o.code != 2 || strings.Contains(o.err, "secret") {
+			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.code, o.err)
+		}
+	}
+	secure := httptest.NewTLSServer(server.Config.Handler)
+	defer secure.Close()
+	if o := execute(t, nil, "compare", "--insecure", page, secure.URL+"/metrics"); o.code != 0 {
+		t.Errorf("--insecure: exit code %d, %s", o.code, o.err)
+	}
 	for want, args := range map[string][]string{
 		"404":                           {page, server.URL + "/elsewhere"},
 		"no such file":                  {page, page + "x"},
@@ -212,11 +222,11 @@ func FuzzComparePages(f *testing.F) {
 	f.Add(oldPage, newPage)
 	f.Add("DCGM_FI_DEV_GPU_TEMP 1\ndcgm_fi_x{UUID=\"\\\"\"} NaN\n", "DCGM_FI_DEV_GPU_TEMP_CELSIUS +Inf\n")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		old, err := readPage(t.Context(), "-", strings.NewReader(a))
+		old, err := readPage(t.Context(), "-", strings.NewReader(a), nil)
 		if err != nil {
 			return
 		}
-		latest, err := readPage(t.Context(), "-", strings.NewReader(b))
+		latest, err := readPage(t.Context(), "-", strings.NewReader(b), nil)
 		if err != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,7 +19,15 @@ import (
 )
 
 func timeoutFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "Longest time to wait for libraries and devices."}
+	return &cli.DurationFlag{
+		Name: "timeout", Value: 10 * time.Second, Usage: "Longest time to wait for libraries and devices.",
+		Validator: func(d time.Duration) error {
+			if d <= 0 {
+				return errors.New("write a duration above 0")
+			}
+			return nil
+		},
+	}
 }
 
 func devicesCommand(a *app) *cli.Command {

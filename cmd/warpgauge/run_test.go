@@ -75,6 +75,7 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"--no-such-flag"}, texts: []string{"unknown flag --no-such-flag", "see warpgauge --help"}},
 		{args: []string{"--fake-devces=3"}, texts: []string{"did you mean --fake-devices?"}},
 		{args: []string{"check", "--time-out=3s"}, texts: []string{"did you mean --timeout?", "see warpgauge check --help"}},
+		{args: []string{"devices", "--timeout=-1s"}, texts: []string{"--timeout is \"-1s\": write a duration above 0"}},
 		{args: []string{"chek"}, texts: []string{`unknown command "chek" (did you mean check?)`}},
 		{args: []string{"-k", "true"}, texts: []string{`unexpected argument "true": write --flag=true`}},
 		{args: []string{"-c"}, texts: []string{"flag needs an argument: -c"}},

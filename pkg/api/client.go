@@ -398,6 +398,9 @@ func (c *Client) refused(resp *http.Response) error {
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:
+		if c.user != nil {
+			return c.errorf("it refuses the user name or the password")
+		}
 		return c.errorf("it wants a user name and a password: write %s://USER:PASSWORD@%s", c.base.Scheme, c.base.Host)
 	case http.StatusNotFound:
 		return c.errorf("%w", ErrNoAPI)

@@ -164,6 +164,15 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
+func TestClientWrongPassword(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer s.Close()
+	_, err := newTestClient(t, strings.Replace(s.URL, "://", "://u:secret@", 1)).Devices(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "it refuses the user name or the password") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestClientEndlessAnswer(t *testing.T) {
 	c := exporter(t, func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := w.Write([]byte(`{"hostname":"`)); err != nil {
