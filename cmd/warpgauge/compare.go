@@ -135,9 +135,9 @@ func openPage(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser,
 		_ = resp.Body.Close() // it is not read
 		return nil, fmt.Errorf("the answer is %s", resp.Status)
 	}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
 		_ = resp.Body.Close() // it is not read
-		return nil, api.ErrWebSite
+		return nil, api.ErrNoPage
 	}
 	return resp.Body, nil
 }

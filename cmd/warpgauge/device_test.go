@@ -54,7 +54,7 @@ DCGM_FI_DEV_POWER_USAGE            device_lost  gpu 1      simulated fault: devi
 DCGM_FI_DEV_POWER_USAGE            blank        gpu 2      a simulated fault blanks it
 DCGM_FI_PROF_GR_ENGINE_ACTIVE      unsupported  every gpu  the simulated gpu does not have it
 amd_gpu_voltage_volts              unsupported  every gpu  only AMD GPUs have it
-DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          the node has no device of the kind switch
+DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use has a device of the kind switch
 `
 	o := execute(t, nil, flags...)
 	if diff := cmp.Diff(want, o.out); diff != "" || o.code != 0 {
@@ -65,7 +65,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          the node has no devic
 	for _, line := range []string{
 		"line,column,severity,collector,kind,gpu,id,field,reason,detail\n",
 		",,,fake,gpu,1," + ids[1] + ",DCGM_FI_DEV_GPU_TEMP,device_lost,simulated fault: device lost\n",
-		",,,,,,,DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS,unsupported,the node has no device of the kind switch\n",
+		",,,,,,,DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS,unsupported,no collector in use has a device of the kind switch\n",
 	} {
 		if !strings.Contains(o.out, line) {
 			t.Errorf("CSV lacks %q:\n%s", line, o.out)

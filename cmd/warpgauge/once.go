@@ -141,6 +141,9 @@ func onceAsked(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config
 // one: the second may have come before something else was ready.
 const enoughSamples = 3
 
+// maxNamed is how many fields without a value a line names.
+const maxNamed = 12
+
 // noteAbsent names the fields of the list that no device has a value of, and why.
 func noteAbsent(a *app, r *absence.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
@@ -168,6 +171,9 @@ func noteAbsent(a *app, r *absence.Report) {
 		if !has[name] {
 			out = append(out, fmt.Sprintf("%s (%s)", name, why[name]))
 		}
+	}
+	if n := len(out) - maxNamed; n > 0 {
+		out = append(out[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(out) > 0 {
 		note(a, "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))

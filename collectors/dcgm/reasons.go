@@ -22,7 +22,7 @@ type blanks struct {
 func newBlanks(a *collector.Absences) blanks {
 	b := blanks{
 		bySentinel: [sentinels]float64{
-			noSentinel:           a.Blank(collector.ReasonBlank, "the host engine has something that is no number"),
+			noSentinel:           a.Blank(collector.ReasonBlank, "the host engine has a value that is not a number"),
 			sentinelBlank:        a.Blank(collector.ReasonBlank, "the host engine has a blank"),
 			sentinelNotFound:     a.Blank(collector.ReasonBlank, "the host engine has not found it"),
 			sentinelNotSupported: a.Blank(collector.ReasonUnsupported, "the host engine says that the device does not support it"),
@@ -30,7 +30,7 @@ func newBlanks(a *collector.Absences) blanks {
 		},
 		byStatus: map[status]float64{},
 		unread:   a.Blank(collector.ReasonNotDue, "the host engine has not read it yet"),
-		gone:     a.Blank(collector.ReasonBlank, "the host engine reads it no more: its time stamp does not move"),
+		gone:     a.Blank(collector.ReasonBlank, "the host engine no longer reads it: its time stamp does not move"),
 	}
 	for s := range meanings {
 		e := meaningOf(s)
@@ -77,7 +77,7 @@ func meaningOf(s status) collector.Explanation {
 func (s *source) complete(list []field.Reading, refused refusals) {
 	s.Complete(s.devices, s.columns, list, func(device int, d *field.Descriptor) collector.Explanation {
 		l := s.devices[device].Level
-		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "DCGM does not have it of this kind of device (" + l.String() + ")"}
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "DCGM does not have it for this kind of device (" + l.String() + ")"}
 		id := d.ID
 		if id == field.XIDEvent {
 			id = field.XIDErrors

@@ -430,7 +430,7 @@ func (p *gpmPlan) drop(why *reasons) {
 	invalid := func(c gpmCandidate) bool { return c.code == nvml.ERROR_INVALID_ARGUMENT }
 	all := !slices.ContainsFunc(p.all, func(c gpmCandidate) bool { return !invalid(c) })
 	p.all = slices.DeleteFunc(p.all, func(c gpmCandidate) bool {
-		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not have it of this GPU"}
+		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"}
 		switch {
 		case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
 		case invalid(c) && !all:

@@ -103,7 +103,7 @@ func (w *reasons) lacking(t term, of device) collector.Explanation {
 
 // rest explains what no part has looked for.
 func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation {
-	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "NVML does not have it of this kind of device (" + l.String() + ")"}
+	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "NVML does not have it for this kind of device (" + l.String() + ")"}
 	_, profiling := profilingOf(d.ID)
 	switch {
 	case field.IsXID(d.ID):

@@ -58,7 +58,7 @@ func lacks(p *spec, m *gpumetrics.Metrics) collector.Explanation {
 	files := sources(p)
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
 	if slices.Contains(files, "gpu_metrics") && m != nil {
-		detail = "the firmware has it not in gpu_metrics of this GPU"
+		detail = "gpu_metrics of this GPU does not have it"
 		if len(files) > 1 {
 			detail += ", nor the driver in " + strings.Join(slices.DeleteFunc(files, func(f string) bool { return f == "gpu_metrics" }), ", ")
 		}
@@ -68,7 +68,7 @@ func lacks(p *spec, m *gpumetrics.Metrics) collector.Explanation {
 
 // rest says why a device lacks what no spec of it makes.
 func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
-	detail := "the amdgpu driver does not have it of this kind of device (" + s.devices[device].Level.String() + ")"
+	detail := "the amdgpu driver does not have it for this kind of device (" + s.devices[device].Level.String() + ")"
 	switch {
 	case d.ID >= field.FirstNVIDIA && d.ID < field.FirstAMD:
 		detail = "only NVIDIA GPUs have it"

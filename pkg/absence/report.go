@@ -76,6 +76,10 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 			out.Devices = append(out.Devices, d.report(b))
 		}
 	}
+	nowhere := collector.ReasonUnsupported
+	if len(b.devices) == 0 { // a device may be there that no collector can read
+		nowhere = collector.ReasonDeviceAbsent
+	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
 		if f.Type == field.Label || b.asked(readingOf(f)) {
@@ -86,7 +90,7 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 			l = field.GPU
 		}
 		out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
-			Reason: collector.ReasonUnsupported, Detail: "the node has no device of the kind " + l.String(),
+			Reason: nowhere, Detail: "no collector in use has a device of the kind " + l.String(),
 		}})
 	}
 	return out

@@ -119,7 +119,7 @@ func TestValuesAndReasons(t *testing.T) {
 		"nvml GPU-a DCGM_EXP_XID_ERRORS_COUNT = counted",
 		"nvml GPU-a DRIVER_VERSION = 580",
 		"nvml GPU-a SERIAL = blank: the device had no such text when its collector was opened",
-		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: the node has no device of the kind switch",
+		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: no collector in use has a device of the kind switch",
 	}
 	if diff := cmp.Diff(want, told(Of(v, up, list, o))); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
@@ -154,7 +154,7 @@ func TestDevicesOutsideOfTheView(t *testing.T) {
 	if diff := cmp.Diff([]string{"dcgm GPU-b GPU_TEMP = device_absent: no longer found"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	if got := told(Of(&view.View{}, nil, list, Options{Now: now})); len(got) != 1 || !strings.HasPrefix(got[0], "nowhere GPU_TEMP = unsupported") {
+	if got := told(Of(&view.View{}, nil, list, Options{Now: now})); len(got) != 1 || got[0] != "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu" {
 		t.Errorf("without a device the report is %q", got)
 	}
 }

@@ -26,8 +26,8 @@ var (
 	// ErrNoAPI means that what answers does not have this API: an older exporter, one
 	// that has it switched off, or another program.
 	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
-	// ErrWebSite means that what answers has HTML in the place of metrics.
-	ErrWebSite = errors.New("it is a page of a web site, not of an exporter")
+	// ErrNoPage means that what answers has HTML or JSON in the place of metrics.
+	ErrNoPage = errors.New("it is no page of metrics: it is a web site or another program")
 )
 
 const (
@@ -345,7 +345,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 		return nil, c.unanswered(ctx, err)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusOK && kind != "text/html" {
+	if resp.StatusCode == http.StatusOK && kind != "text/html" && (kind != jsonType || accept == jsonType) {
 		return resp.Body, nil
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
@@ -353,8 +353,8 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 	case resp.StatusCode != http.StatusOK:
 	case accept == jsonType:
 		return nil, c.errorf("%w", ErrNoAPI)
-	default: // a web server that has the same page for all
-		return nil, c.errorf("/%s: %w", path, ErrWebSite)
+	default: // a web server may have the same page for all paths
+		return nil, c.errorf("/%s: %w", path, ErrNoPage)
 	}
 	return nil, c.refused(resp)
 }

@@ -117,9 +117,11 @@ func TestClientPage(t *testing.T) {
 	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {
 		t.Errorf("Page wrote %q, error %v", &page, err)
 	}
-	site := exporter(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<!doctype html>")) }) // the client may have left
-	if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrWebSite) || !strings.Contains(err.Error(), "/metrics: it is a page of a web site") {
-		t.Errorf("Page of a web site: error %v", err)
+	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
+		site := exporter(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", kind) })
+		if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrNoPage) || !strings.Contains(err.Error(), "/metrics: it is no page of metrics") {
+			t.Errorf("%s in the place of a page: error %v", kind, err)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func (l *Log) Add(e Event) {
 func (l *Log) XID(d *collector.Device, code int, at time.Time) {
 	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
-		e.Code, e.Text = nil, "an XID whose code makes no sense"
+		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
 	l.Add(e)
 }

@@ -291,12 +291,22 @@ func (s *Set) Notices() []Notice {
 	if n, ok := s.config.ownMetricsNotice(); ok {
 		out = append(out, n)
 	}
+	lists := "" // the flag that names the list
+	switch c := s.config; {
+	case c.ConfigMap != "":
+		lists = "configmap-data"
+		if c.CollectorsGiven() {
+			out = append(out, Notice{"collectors", c.Source("collectors"), "--collectors is not used: --configmap-data names the list"})
+		}
+	case c.CollectorsGiven():
+		lists = "collectors"
+	}
 	if y := s.config.YAML; y != nil {
 		for _, text := range y.ignored {
 			out = append(out, Notice{flagConfigFile, FromFile, "no effect: " + text})
 		}
-		if s.config.CollectorsGiven() && (y.file != "" || len(y.fields) > 0) {
-			out = append(out, Notice{flagConfigFile, FromFile, "metrics of the configuration file are not used: --collectors names a list"})
+		if lists != "" && (y.file != "" || len(y.fields) > 0) {
+			out = append(out, Notice{flagConfigFile, FromFile, "metrics of the configuration file are not used: --" + lists + " names the list"})
 		}
 	}
 	return out

@@ -276,6 +276,31 @@ func TestYAMLNamesTheList(t *testing.T) {
 	}
 }
 
+// A list that another option beats is said not to be used.
+func TestListNotUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	write(t, path, "version: 2\nmetrics: {file: a.csv}\n")
+	for args, want := range map[string]string{
+		"":                             "",
+		"-f b.csv":                     "",
+		"-m ns:map":                    "",
+		"-m none -f b.csv":             "",
+		"-m ns:map -f b.csv":           "--collectors is not used: --configmap-data",
+		"--config-file=" + path:        "",
+		"-f b --config-file=" + path:   "file are not used: --collectors",
+		"-m n:m --config-file=" + path: "file are not used: --configmap-data",
+	} {
+		s, err := parse(t, nil, strings.Fields(args)...)
+		must(t, err)
+		_, err = s.Config()
+		must(t, err)
+		got := s.Notices()
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, want)) {
+			t.Errorf("%q: notices %q, want one of %q", args, got, want)
+		}
+	}
+}
+
 // A flag or variable beats the file as it is now, which beats the default.
 func TestYAMLNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")

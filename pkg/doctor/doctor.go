@@ -239,8 +239,8 @@ func ownMetrics(page string) string {
 func other(ctx context.Context, x Exporter) string {
 	page := limitedBuffer{limit: maxPage}
 	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err != nil {
-		if errors.Is(err, api.ErrWebSite) {
-			return "a web site"
+		if errors.Is(err, api.ErrNoPage) {
+			return "another program"
 		}
 		return ""
 	}
