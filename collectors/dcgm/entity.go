@@ -175,3 +175,16 @@ func (o Options) every(r field.Reading) time.Duration {
 	}
 	return max(r.Interval, o.Interval)
 }
+
+// Which of DCGM's blanks a value is (dcgm_structs.h: DCGM_INT64_BLANK and so on). Its memory
+// is that of wg_cell.
+type sentinel int32
+
+const (
+	noSentinel    sentinel = iota
+	sentinelBlank          // …_BLANK
+	sentinelNotFound
+	sentinelNotSupported
+	sentinelNotPermitted
+	sentinels
+)

@@ -11,19 +11,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Which of DCGM's blanks a value is (dcgm_structs.h: DCGM_INT64_BLANK and so on). Its memory
-// is that of wg_cell.
-type sentinel int32
-
-const (
-	noSentinel    sentinel = iota
-	sentinelBlank          // …_BLANK
-	sentinelNotFound
-	sentinelNotSupported
-	sentinelNotPermitted
-	sentinels
-)
-
 // blanks stand for values that the engine does not have.
 type blanks struct {
 	bySentinel [sentinels]float64

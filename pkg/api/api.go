@@ -145,7 +145,7 @@ func New(o Options) *API {
 	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return newNode(&a.o).fields(q) })
-	a.answer("health", nil, func(*query) (any, error) { return newNode(&a.o).health(), nil })
+	a.answer("health", nil, func(*query) (any, error) { return a.Health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
 	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
 	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return samples(&a.o, q) })
@@ -161,6 +161,9 @@ func New(o Options) *API {
 
 // Devices is the answer of /api/v1/devices.
 func (a *API) Devices() *Devices { return newNode(&a.o).devicesAnswer() }
+
+// Health is the answer of /api/v1/health.
+func (a *API) Health() *Health { return newNode(&a.o).health() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

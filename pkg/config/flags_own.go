@@ -170,7 +170,7 @@ func ownHistory(c *Config) []Flag {
 		},
 		{
 			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, value: text(&c.Recorder.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling or a burst of NVLink errors. Unset: nothing is recorded.",
+			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
 		},
 		{
 			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, value: duration(&c.Recorder.Before),

@@ -42,6 +42,7 @@ type Options struct {
 	History *history.History
 	Node    func() *api.Devices // states, users and processes of devices
 	Log     *api.Log            // what happens; recordings are added to it
+	Health  func() *api.Health  // verdicts on devices; nil: none
 
 	Registerer prometheus.Registerer // of the recorder's own metrics; nil: none
 	Logger     *zap.Logger
@@ -85,6 +86,7 @@ type Recorder struct {
 	started time.Time // of Run: there are no samples of before
 	last    map[[2]string]time.Time
 	headers map[string]api.Recording // of the files there are, by name
+	health  map[string]string        // verdicts on devices when they were last looked at
 }
 
 // pending is a recording that is waiting for the samples after what happened.
@@ -211,9 +213,26 @@ func (r *Recorder) step(now time.Time) {
 	for _, t := range r.watch.scan(r.o.History, now) {
 		_ = r.begin(t, now)
 	}
+	r.judge(now)
 	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
+}
+
+// judge begins a recording when a device's health has become failed, unless that is in one
+// which has begun.
+func (r *Recorder) judge(now time.Time) {
+	if r.o.Health == nil {
+		return
+	}
+	verdicts := make(map[string]string, len(r.health))
+	for _, h := range r.o.Health().Devices {
+		verdicts[h.ID] = h.State
+		if before := r.health[h.ID]; h.State == "failed" && before != "" && before != "failed" && r.pending == nil {
+			_ = r.begin(Trigger{Cause: causeHealth, Device: h.ID, Text: h.Reason, Time: now}, now)
+		}
+	}
+	r.health = verdicts
 }
 
 // remember keeps what is known of devices, also of those that a later View lacks.

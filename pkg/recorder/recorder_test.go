@@ -56,6 +56,7 @@ type node struct {
 	log     *api.Log
 	src     *view.Source
 	row     []float64
+	verdict string // on GPU-0
 	*Recorder
 }
 
@@ -64,7 +65,7 @@ func newNode(t testing.TB, directory string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
+	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
 	n.history = history.New(history.Options{Board: &n.board})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {
@@ -77,6 +78,9 @@ func newNode(t testing.TB, directory string) *node {
 	n.Recorder = New(Options{
 		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
 		Board: &n.board, History: n.history, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+		Health: func() *api.Health {
+			return &api.Health{Devices: []api.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
+		},
 		Node: func() *api.Devices {
 			return &api.Devices{Hostname: "node", Devices: []api.Device{{ID: "GPU-0", State: "up"}}}
 		},
@@ -156,6 +160,7 @@ func TestWhatSetsOffARecording(t *testing.T) {
 	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
 	f("link errors now and then", func(n *node, second int) { n.row[replays] = float64(second) })
 	f("a burst of link errors", func(n *node, second int) { n.row[replays] = float64(10 * max(0, second-120)) }, "nvlink_errors GPU-0")
+	f("failing health", func(n *node, second int) { n.verdict = []string{"ok", "degraded", "failed"}[second/80] }, "health GPU-0")
 	f("a clock that flaps", func(n *node, second int) { n.row[clocks], n.row[ecc] = float64(8*(second%2)), float64(second/100) },
 		"throttling GPU-0", "ecc GPU-0")
 }

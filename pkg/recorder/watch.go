@@ -19,10 +19,11 @@ const (
 	causeECC      = "ecc"
 	causeThrottle = "throttling"
 	causeNVLink   = "nvlink_errors"
+	causeHealth   = "health"
 	causeOperator = "operator"
 )
 
-var causes = []string{causeXID, causeDevice, causeECC, causeThrottle, causeNVLink, causeOperator}
+var causes = []string{causeXID, causeDevice, causeECC, causeThrottle, causeNVLink, causeHealth, causeOperator}
 
 // triggerOf returns what an event sets off: an XID, or a device that is lost, stalled or absent.
 func triggerOf(e *api.Event) (Trigger, bool) {
