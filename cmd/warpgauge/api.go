@@ -56,7 +56,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: version,
 			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *api.Devices { return out.Devices() },
-			Health: func() *api.Health { return out.Health() },
+			Health:     func() *api.Health { return out.Health() },
 			Registerer: p.registry, Logger: log,
 		})
 		if cfg.Web.Page == config.PageFull {

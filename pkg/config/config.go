@@ -268,21 +268,19 @@ func (c *Config) OwnMetrics() string {
 	return MetricsNone
 }
 
-// ownMetricsNotice says that one of the two flags is not used, if they ask for different sets.
+// ownMetricsNotice says that dcgm-exporter's flag is not used, if ours comes from the same
+// place and asks for another set. That a flag beats a variable is no surprise.
 func (c *Config) ownMetricsNotice() (Notice, bool) {
 	const theirs, ours = "enable-exporter-metrics", "exporter-metrics"
-	their := MetricsNone
+	set := MetricsNone
 	if c.allMetrics {
-		their = MetricsFull
+		set = MetricsFull
 	}
-	not, used := theirs, ours
-	switch t, o := c.Source(theirs), c.Source(ours); {
-	case t == FromDefault || o == FromDefault || their == c.ExporterMetrics:
+	src := c.Source(theirs)
+	if src == FromDefault || src != c.Source(ours) || set == c.ExporterMetrics {
 		return Notice{}, false
-	case t > o:
-		not, used = ours, theirs
 	}
-	return Notice{not, c.Source(not), fmt.Sprintf("--%s is not used: --%s asks for %s of the exporter's own metrics", not, used, c.OwnMetrics())}, true
+	return Notice{theirs, src, "--" + theirs + " is not used: --" + ours + " is " + c.ExporterMetrics}, true
 }
 
 // Source says where the value of the flag with that name came from.

@@ -457,8 +457,8 @@ func TestOwnMetrics(t *testing.T) {
 		{nil, []string{"--enable-exporter-metrics"}, MetricsFull, ""},
 		{nil, []string{"--enable-exporter-metrics=false"}, MetricsNone, ""},
 		{nil, []string{"--enable-exporter-metrics=false", "--exporter-metrics=lean"}, MetricsLean, "enable-exporter-metrics"},
-		{vars{"WARPGAUGE_EXPORTER_METRICS": "full"}, []string{"--enable-exporter-metrics=false"}, MetricsNone, "exporter-metrics"},
-		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "false"}, []string{"--exporter-metrics=full"}, MetricsFull, "enable-exporter-metrics"},
+		{vars{"WARPGAUGE_EXPORTER_METRICS": "full"}, []string{"--enable-exporter-metrics=false"}, MetricsNone, ""},
+		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "false"}, []string{"--exporter-metrics=full"}, MetricsFull, ""},
 		{nil, []string{"--enable-exporter-metrics", "--exporter-metrics=full"}, MetricsFull, ""},
 		{vars{"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS": "true"}, nil, MetricsFull, ""},
 	} {
