@@ -103,7 +103,11 @@ func TestNoExporterAnswers(t *testing.T) {
 	execute(t, nil, "once", "--url="+older.URL).want(t, 0, "an older page\n")
 	execute(t, nil, "devices", "--url="+older.URL).want(t, 1, "it has no JSON API")
 
-	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client sees it
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"time":"2026-11-22T18:00:00Z","devices":[]}`)) // the client sees it
 	}))
