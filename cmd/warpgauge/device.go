@@ -54,7 +54,7 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 	}
 	addUnlisted(found, patterns)
 	err = writeOutput(a.out, cmd.String("output"), output{
-		table: func(w io.Writer) error { return writeFields(w, found) }, json: found, csv: fieldRows(found),
+		table: func(w io.Writer) error { return writeFields(w, found) }, json: deviceReport{found}, csv: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
 		return slices.ContainsFunc(d.Fields, func(f api.Field) bool { return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed) })
@@ -64,7 +64,12 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 	return err
 }
 
-// deviceFields are the fields of a device, for scripts.
+// deviceReport is what devices GPU finds, for scripts.
+type deviceReport struct {
+	Devices []deviceFields `json:"devices"`
+}
+
+// deviceFields are the fields of a device.
 type deviceFields struct {
 	Kind string `json:"kind"`
 	GPU  string `json:"gpu,omitempty"`

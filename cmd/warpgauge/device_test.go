@@ -123,9 +123,9 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPED"}, "not_listed: there is no such field: did you mean DCGM_FI_DEV_FAN_SPEED?")
 	f(1, []string{"7"}, `no device is "7"`)
 	f(1, []string{"0", "--output=xml"}, "write table, json or csv")
-	var got []deviceFields
+	var got deviceReport
 	o := f(0, []string{"0", "DCGM_FI_DEV_GPU_UTIL", "--output=json"})
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got) != 1 || got[0].Fields[0].Absent.Reason != "implausible" {
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got.Devices) != 1 || got.Devices[0].Fields[0].Absent.Reason != "implausible" {
 		t.Errorf("JSON: %v, %+v", err, got)
 	}
 }
