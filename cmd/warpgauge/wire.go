@@ -77,7 +77,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
-	if cfg.History.Wanted() {
+	if p.events != nil && cfg.History.Wanted() { // else nothing reads it
 		p.history = history.New(history.Options{
 			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
 		})
