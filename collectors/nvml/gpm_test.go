@@ -265,7 +265,7 @@ func TestProfilingOfOlderGPUs(t *testing.T) {
 	const csv = "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n"
 	f(nvmltest.Config{Preset: "a100-sxm", GPUs: 1}, csv, "Hopper")
 	f(nvmltest.Config{Preset: "t4", GPUs: 1}, csv, "Hopper")
-	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "GPM does not have it")
+	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "GPM does not offer it")
 	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "none was noted")
 }
 
