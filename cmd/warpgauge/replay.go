@@ -148,6 +148,7 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	}, func() float64 { return float64(p.now().UnixMilli()) / 1000 }))
 	p.self = selfmetrics.New(registry, selfmetrics.Options{Logger: zap.NewNop()})
 
+	list := listOf(r)
 	log := api.NewLog(p.now)
 	for _, e := range r.Events {
 		log.Add(e)
@@ -155,12 +156,27 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	p.api = api.New(api.Options{
 		Hostname: r.Hostname, Version: version, Recording: r.Name,
 		View: func() *view.View { return p.showing.Load().view }, Status: p.status,
-		List: p.list, Fields: func() field.List { return r.Fields[0] },
+		List: p.list, Fields: func() field.List { return list },
 		Users:     func(d *collector.Device) []api.User { return p.users.of[d.ID].Users },
 		Processes: func(d *collector.Device) []api.Process { return p.users.of[d.ID].Processes },
 		Events:    log, History: newHistory(r), HistoryAge: r.Until.Sub(r.From), Now: p.now,
 	})
 	return p
+}
+
+// listOf is the fields of all lists of a recording: it has another one after a reload, and
+// none if there was no device.
+func listOf(r *recorder.Recording) (out field.List) {
+	seen := make(map[string]bool)
+	for _, list := range r.Fields {
+		for _, f := range list.Fields {
+			if !seen[f.Name] {
+				seen[f.Name] = true
+				out.Fields = append(out.Fields, f)
+			}
+		}
+	}
+	return out
 }
 
 // newHistory returns the history that a recording is.
