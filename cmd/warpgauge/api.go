@@ -92,17 +92,21 @@ type viewedProcesses struct {
 func (v *viewedProcesses) viewed() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.end != nil {
+	if v.end != nil && v.end.Stop() {
 		v.end.Reset(viewTimeout)
 		return
 	}
 	v.read(true)
-	v.end = time.AfterFunc(viewTimeout, func() {
+	var end *time.Timer
+	end = time.AfterFunc(viewTimeout, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.end = nil
-		v.read(false)
+		if v.end == end { // else a client asked when the time was over
+			v.end = nil
+			v.read(false)
+		}
 	})
+	v.end = end
 }
 
 // of returns the processes on a device as the API names them.

@@ -27,7 +27,7 @@ func newRedactor() *redactor { return &redactor{names: map[string]string{}, coun
 
 // public are names that say nothing, and would make texts hard to read.
 var public = map[string]bool{
-	"": true, "-": true, "root": true, "nobody": true, "warpgauge": true, "default": true, "kube-system": true, "gpu-operator": true, "localhost": true,
+	"": true, "-": true, "root": true, "warpgauge": true, "default": true, "kube-system": true, "gpu-operator": true, "localhost": true,
 	"true": true, "false": true, "null": true, "none": true, "unknown": true, "nvidia": true, "nvml": true, "dcgm": true, "rocm": true, "fake": true, "kubelet": true,
 	"self": true, "gauge": true, "counter": true, "nvidia-smi": true,
 	// what pseudonyms begin with
