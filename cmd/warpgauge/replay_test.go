@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ func replayed(t *testing.T, r *recorder.Recording, path string, out any) {
 	p := newReplay(r, "v1")
 	p.seek(0)
 	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", api.Prefix+path, nil))
-	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != 200 {
+	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, api.Prefix+path, nil))
+	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != http.StatusOK {
 		t.Errorf("%s: %d, %v: %s", path, w.Code, err, w.Body)
 	}
 }
