@@ -173,11 +173,32 @@ type Health struct {
 
 // DeviceHealth is the verdict on one device.
 type DeviceHealth struct {
-	ID     string     `json:"id"`
-	GPU    string     `json:"gpu,omitempty"`
-	State  string     `json:"state"` // ok, degraded, failed, unknown
-	Reason string     `json:"reason,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
+	ID         string            `json:"id"`
+	GPU        string            `json:"gpu,omitempty"`
+	State      string            `json:"state"`            // ok, degraded, failed, unknown
+	Reason     string            `json:"reason,omitempty"` // code of the worst condition: xid_79; see docs/health.md
+	Text       string            `json:"text,omitempty"`   // the same in words
+	Action     string            `json:"action,omitempty"` // none, drain, reset_gpu, reboot, replace, contact_vendor
+	Since      *time.Time        `json:"since,omitempty"`
+	Conditions []HealthCondition `json:"conditions,omitempty"` // what is wrong now, the worst first
+}
+
+// HealthCondition is one thing that is wrong with a device.
+type HealthCondition struct {
+	Reason   string           `json:"reason"`
+	State    string           `json:"state"`
+	Action   string           `json:"action"`
+	Text     string           `json:"text"`
+	Since    time.Time        `json:"since"`
+	Last     time.Time        `json:"last"`
+	Evidence []HealthEvidence `json:"evidence,omitempty"` // the newest last
+}
+
+// HealthEvidence is one thing that was seen.
+type HealthEvidence struct {
+	Time   time.Time `json:"time"`
+	Source string    `json:"source"` // nvml, dcgm, sysfs, kernel log, pci
+	Text   string    `json:"text"`
 }
 
 // List is the answer of /api/v1/list: the field list in service.
