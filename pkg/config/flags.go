@@ -24,13 +24,14 @@ const (
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
 	GroupHistory    Group = "History and recordings"
+	GroupHealth     Group = "Health of devices"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
 
 // Groups returns the groups in the order of the help text.
 func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupLogging, GroupFake}
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupLogging, GroupFake}
 }
 
 // Origin says whose flag it is.
@@ -200,7 +201,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	}
 	c := s.config
 	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownFake(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownFake(c))
 	return s
 }
 
