@@ -73,6 +73,7 @@ type Config struct {
 	HPCJobDir  string
 	History    History
 	Recorder   Recorder
+	Remote     Remote
 	Dump       Dump
 	Log        Log
 
@@ -236,6 +237,7 @@ func Default() *Config {
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
+		Remote:           defaultRemote(),
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
