@@ -27,6 +27,7 @@ func (c *Config) validate() error {
 		c.History.validate(),
 		c.Recorder.validate(&c.History),
 		c.Health.validate(),
+		c.Remote.validate(),
 		c.Web.validate(),
 	)
 }
