@@ -153,10 +153,11 @@ type Events struct {
 // Event is something that happened on the node.
 type Event struct {
 	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"` // xid, clock_event, device_state, collector_state, reload, failover, recording, health
+	Kind   string    `json:"kind"` // xid, kernel_log, clock_event, device_state, collector_state, reload, failover, recording, health
 	Device string    `json:"device,omitempty"`
 	GPU    string    `json:"gpu,omitempty"`
-	Code   *int      `json:"code,omitempty"` // of an XID
+	Code   *int      `json:"code,omitempty"`   // of an XID
+	Source string    `json:"source,omitempty"` // who reported it first: a collector, kernel log
 	Text   string    `json:"text"`
 	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
