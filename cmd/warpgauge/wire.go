@@ -108,6 +108,7 @@ func (p *pipeline) addPages() {
 		HostnameLabel:        cfg.HostnameLabel,
 		OldNamespace:         cfg.OldNamespace,
 		ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
 		Registerer:           p.registry,
@@ -116,7 +117,7 @@ func (p *pipeline) addPages() {
 		o.Owners = p.owners.keeper
 	}
 	if own := cfg.OwnMetrics(); own != config.MetricsNone {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, CreatedLines: cfg.CreatedLines, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
