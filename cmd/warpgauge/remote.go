@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
@@ -19,9 +19,8 @@ func remoteSource(cfg *config.Remote, node *remote.Node, log *zap.Logger) (remot
 		return nil, err // config has checked it
 	}
 	credentials := remote.Credentials{TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile}
-	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
-		// opamp.New(opamp.Options{URL: …, Transport: remote.NewTransport(u, credentials), Interval: cfg.Interval, Node: node, …})
-		return nil, fmt.Errorf("--remote-url: opamp+%s is not there yet", scheme)
+	if strings.HasPrefix(u.Scheme, "opamp+") {
+		return opampSource(cfg, u, node, func(error) {}, func() {}, prometheus.NewRegistry(), log)
 	}
 	return remote.NewURL(remote.URLOptions{
 		URL: u, Transport: remote.NewTransport(u, credentials), Interval: cfg.Interval, Node: node, MaxBytes: cfg.Limits.Bytes, Logger: log.Named("remote"),

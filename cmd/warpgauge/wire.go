@@ -21,6 +21,7 @@ import (
 	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/signs"
 )
 
 // samplerStop is how long the sampler waits for library calls at the end. With
@@ -41,6 +42,7 @@ type pipeline struct {
 	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
 	recorder *recorder.Recorder
 	health   *health.Watch
+	signs    *signs.Signs
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
@@ -80,6 +82,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		})
 	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
+	p.signs = p.newSigns()
 	return p, nil
 }
 
@@ -105,6 +108,7 @@ func (p *pipeline) addPages() {
 		HostnameLabel:        cfg.HostnameLabel,
 		OldNamespace:         cfg.OldNamespace,
 		ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
 		Registerer:           p.registry,
@@ -113,7 +117,7 @@ func (p *pipeline) addPages() {
 		o.Owners = p.owners.keeper
 	}
 	if own := cfg.OwnMetrics(); own != config.MetricsNone {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, CreatedLines: cfg.CreatedLines, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
@@ -127,6 +131,7 @@ func (p *pipeline) stages() []stage {
 	}
 	out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace})
 	out = append(out, p.owners.stages()...)
+	out = append(out, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})
