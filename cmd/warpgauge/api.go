@@ -24,7 +24,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		View:       p.engine.Board().Load,
 		Status:     p.engine.Status,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
-		List:       func() api.List { return r.service.Load().List },
+		List:       r.list,
 		Fields:     func() field.List { return r.service.Load().fields },
 		Counts:     func() []exposition.Count { return p.renderer.Counts() },
 		Interval:   sessionOptions(cfg, "", log).IntervalOf,
