@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/url"
 	"os"
@@ -119,7 +118,7 @@ func (d *delivery) source(node *remote.Node) (remote.Source, error) {
 		return nil, err // config has checked it
 	}
 	if strings.HasPrefix(u.Scheme, "opamp+") {
-		return nil, fmt.Errorf("--remote-url: %s is not there yet", u.Scheme)
+		return opampSource(c, u, node, d.Unreachable, d.Answered, d.p.registry, d.log)
 	}
 	return remote.NewURL(remote.URLOptions{
 		URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + d.version,

@@ -121,6 +121,11 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		}
 		stages = append(stages, more...)
 	}
+	consumers, err := a.consumers(cfg, all, p, log)
+	if err != nil {
+		return nil, err
+	}
+	stages = append(stages, consumers...)
 	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
 			name: "watch of " + path, grace: shortGrace,

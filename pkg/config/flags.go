@@ -24,6 +24,7 @@ const (
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
 	GroupHistory    Group = "History and recordings"
+	GroupHealth     Group = "Health of devices"
 	GroupRemote     Group = "Field lists from a server"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
@@ -31,7 +32,7 @@ const (
 
 // Groups returns the groups in the order of the help text.
 func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupRemote, GroupLogging, GroupFake}
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupRemote, GroupLogging, GroupFake}
 }
 
 // Origin says whose flag it is.
@@ -201,7 +202,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	}
 	c := s.config
 	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownRemote(c), ownFake(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownRemote(c), ownFake(c))
 	return s
 }
 

@@ -41,6 +41,10 @@ func ownSampling(c *Config) []Flag {
 			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series.",
 		},
 		{
+			Name: "openmetrics-created-lines", Env: "WARPGAUGE_OPENMETRICS_CREATED_LINES", Group: GroupPage, value: boolean(&c.CreatedLines),
+			Usage: "Say in OpenMetrics when counts and histograms began, in lines that end in _created. A Prometheus that does not use them stores them as series; in protobuf they cost nothing and are always there.",
+		},
+		{
 			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
