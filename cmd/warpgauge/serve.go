@@ -102,6 +102,18 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
+	if cfg.Remote.Wanted() {
+		s, err := remoteStage(&cfg.Remote, log)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, s)
+	}
+	consumers, err := a.consumers(cfg, all, p, log)
+	if err != nil {
+		return nil, err
+	}
+	stages = append(stages, consumers...)
 	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
 			name: "watch of " + path, grace: shortGrace,

@@ -16,10 +16,12 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/history"
 	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/signs"
 )
 
 // samplerStop is how long the sampler waits for library calls at the end. With
@@ -39,6 +41,8 @@ type pipeline struct {
 	history  *history.History // nil if none is kept
 	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
 	recorder *recorder.Recorder
+	health   *health.Watch
+	signs    *signs.Signs
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
@@ -58,14 +62,8 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
 	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {
 		p.events = api.NewLog(time.Now)
-		counts.Event = func(e accumulate.Event) {
-			if e.Clock != "" {
-				p.events.ClockEvent(e.Device, e.Clock, e.Time)
-			} else {
-				p.events.XID(e.Device, e.XID, e.Time)
-			}
-		}
 	}
+	counts.Event = p.event
 	p.store = accumulate.New(counts)
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	if p.events != nil {
@@ -74,6 +72,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
+	p.health = p.newHealth(a)
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
@@ -83,7 +82,21 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		})
 	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
+	p.signs = p.newSigns()
 	return p, nil
+}
+
+// event takes an XID or a clock event of a row.
+func (p *pipeline) event(e accumulate.Event) {
+	switch {
+	case e.Clock == "":
+		p.health.Observe(xid(&e, "driver"))
+		if p.events != nil {
+			p.events.XID(e.Device, e.XID, e.Time)
+		}
+	case p.events != nil:
+		p.events.ClockEvent(e.Device, e.Clock, e.Time)
+	}
 }
 
 // addPages builds the last part. Own metrics are gathered for the first time
@@ -95,6 +108,7 @@ func (p *pipeline) addPages() {
 		HostnameLabel:        cfg.HostnameLabel,
 		OldNamespace:         cfg.OldNamespace,
 		ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
 		Registerer:           p.registry,
@@ -103,7 +117,7 @@ func (p *pipeline) addPages() {
 		o.Owners = p.owners.keeper
 	}
 	if own := cfg.OwnMetrics(); own != config.MetricsNone {
-		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.registry, Logger: p.log})
+		p.self = selfmetrics.New(p.registry, selfmetrics.Options{Lean: own == config.MetricsLean, CreatedLines: cfg.CreatedLines, Registerer: p.registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.renderer = exposition.New(p.engine.Board(), o)
@@ -115,7 +129,9 @@ func (p *pipeline) stages() []stage {
 	if p.history != nil {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}
+	out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace})
 	out = append(out, p.owners.stages()...)
+	out = append(out, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})

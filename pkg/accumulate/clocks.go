@@ -15,6 +15,7 @@ const allClockReasons = 1<<field.ClockReasons - 1
 // has it clear. A blank neither begins nor ends one.
 type clocks struct {
 	width   int64 // of a slot of the window
+	created int64 // when the first sample was taken, ns
 	known   bool  // there was a sample
 	active  uint64
 	reasons [field.ClockReasons]clockReason

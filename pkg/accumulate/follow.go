@@ -405,7 +405,11 @@ func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 	f.next(row)
 	for i := range f.histograms {
 		t := &f.histograms[i]
-		switch d := &f.devices[t.device]; {
+		d := &f.devices[t.device]
+		if d.sampled && t.Created == 0 {
+			t.Created = row.Time - int64(d.millis*float64(time.Millisecond))
+		}
+		switch {
 		case !d.sampled:
 		case t.block.to == 0 || t.silent(row, d.millis):
 			t.take(row.Cells[t.cell], d.millis)
@@ -419,6 +423,9 @@ func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 		t := &f.clocks[i]
 		if cell := row.Cells[t.cell]; f.devices[t.device].sampled && isMask(cell) {
 			if mask := uint64(cell); !t.known || mask&allClockReasons != t.active {
+				if !t.known {
+					t.created = row.Time
+				}
 				began := t.observe(mask, a.position(row.Time), a.now)
 				for ; began != 0 && event != nil; began &= began - 1 {
 					reason, _ := field.ClockReason(bits.TrailingZeros64(began))
@@ -431,6 +438,9 @@ func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 		t := &f.xids[i]
 		if !t.new(&f.devices[t.device], row) {
 			continue
+		}
+		if t.created == 0 {
+			t.created = row.Time - int64(f.source.Interval) // what is in the first row has happened since then
 		}
 		for _, c := range t.cells {
 			if cell := row.Cells[c]; !math.IsNaN(cell) {

@@ -21,6 +21,8 @@ import (
 type Histogram struct {
 	Count uint64  // ms; 0 if the device has not given a value yet: leave the series out
 	Sum   float64 // value × ms
+	// Created is when the time that is counted began, in Unix nanoseconds; 0 while Count is.
+	Created int64
 
 	Bounds []float64 // classic buckets: ascending upper bounds, without +Inf; shared, immutable
 	Counts []uint64  // per bucket, not cumulative; len(Bounds)+1, the last is +Inf

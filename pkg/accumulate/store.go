@@ -30,6 +30,9 @@ type Series struct {
 	Labels    []collector.Label // further labels (xid, clock_event, window_size_in_ms …), sorted by name
 	Histogram *Histogram        // leave it out while Count is 0
 	Value     *float64          // count within the window or since start; NaN = leave out
+	// Created is when the count of Value began, in Unix nanoseconds; 0: it has not. nil: it is of
+	// a window. It changes with Sync as Value does.
+	Created *int64
 }
 
 // Options of New. The zero value is usable.
@@ -165,19 +168,19 @@ func (s *Store) list() {
 // TOTAL has a series for each code that is known (knownXIDs) or was seen, and
 // none without xid, so that sum() is the number of XIDs.
 func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector.Label) {
-	add := func(value *float64, labels ...collector.Label) {
-		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value})
+	add := func(value *float64, created *int64, labels ...collector.Label) {
+		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value, Created: created})
 	}
 	if fd.Desc.ID == field.XIDErrorsCount {
-		add(&t.none, window)
+		add(&t.none, nil, window)
 	}
 	for _, c := range t.codes {
 		xid := label("xid", c.label())
 		switch {
 		case fd.Desc.ID == field.XIDErrorsTotal:
-			add(&c.total, xid)
+			add(&c.total, &t.created, xid)
 		case c.seen:
-			add(&c.inWindow, window, xid)
+			add(&c.inWindow, nil, window, xid)
 		}
 	}
 }
@@ -190,13 +193,13 @@ func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window colle
 	for i := range t.reasons {
 		reason, _ := field.ClockReason(i)
 		labels := append(slices.Clone(t.labels), label("clock_event", reason))
-		value := &t.reasons[i].total
+		value, created := &t.reasons[i].total, &t.created
 		if fd.Desc.ID == field.ClockEventsCount {
 			labels = append(labels, window)
-			value = &t.reasons[i].inWindow
+			value, created = &t.reasons[i].inWindow, nil
 		}
 		slices.SortFunc(labels, func(a, b collector.Label) int { return cmp.Compare(a.Name, b.Name) })
-		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value})
+		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value, Created: created})
 	}
 }
 

@@ -26,9 +26,10 @@ var knownXIDs = []int64{
 
 // xids counts the XID errors of one device.
 type xids struct {
-	width int64      // of a slot of the window
-	codes []*xidCode // ascending by code
-	none  float64    // 0 while there is no XID within the window, else NaN
+	created int64      // when the first row was read, ns; 0: none was
+	width   int64      // of a slot of the window
+	codes   []*xidCode // ascending by code
+	none    float64    // 0 while there is no XID within the window, else NaN
 }
 
 type xidCode struct {

@@ -1,6 +1,10 @@
 package collector
 
-import "warpgauge/pkg/field"
+import (
+	"strings"
+
+	"warpgauge/pkg/field"
+)
 
 // Device is one thing that has series: a GPU, an instance of one, a link, a
 // switch, a CPU, a core, a network adapter. Text is raw UTF-8; escaping is done where it is rendered.
@@ -53,6 +57,15 @@ func (d *Device) Label(name string) string {
 		}
 	}
 	return ""
+}
+
+// SysfsPCI is the device's PCI address as the kernel writes it: "0000:3b:00.0".
+func (d *Device) SysfsPCI() string {
+	address := strings.ToLower(d.PCIBusID)
+	if domain, rest, ok := strings.Cut(address, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
+		return domain[4:] + ":" + rest
+	}
+	return address
 }
 
 // Label is one label of a series, unescaped.

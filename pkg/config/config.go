@@ -38,6 +38,7 @@ type Config struct {
 	SampleDeadline time.Duration
 	RescanInterval time.Duration
 	AbsentFields   bool
+	CreatedLines   bool
 	StaleAfter     time.Duration // 0 means the default, see EffectiveStaleAfter
 
 	// From what.
@@ -73,6 +74,8 @@ type Config struct {
 	HPCJobDir  string
 	History    History
 	Recorder   Recorder
+	Health     Health
+	Remote     Remote
 	Dump       Dump
 	Log        Log
 
@@ -236,6 +239,8 @@ func Default() *Config {
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
+		Health:           Health{KernelLog: KernelLogAuto},
+		Remote:           defaultRemote(),
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

@@ -24,13 +24,15 @@ const (
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
 	GroupHistory    Group = "History and recordings"
+	GroupHealth     Group = "Health of devices"
+	GroupRemote     Group = "Field lists from a server"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
 
 // Groups returns the groups in the order of the help text.
 func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupLogging, GroupFake}
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupRemote, GroupLogging, GroupFake}
 }
 
 // Origin says whose flag it is.
@@ -200,7 +202,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	}
 	c := s.config
 	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownFake(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownRemote(c), ownFake(c))
 	return s
 }
 
@@ -350,7 +352,7 @@ func (s *Set) withoutEffect(f *Flag) string {
 	}
 	for need := f.Needs; need != ""; { // which may need another
 		on := s.find(need)
-		if v := on.value.String(); v == "" || v == "false" {
+		if v := on.value.String(); v == "" || v == "false" || need == flagRemote && v == RemoteOff {
 			return " without --" + need
 		}
 		need = on.Needs

@@ -26,6 +26,8 @@ func (c *Config) validate() error {
 		c.validateOwners(),
 		c.History.validate(),
 		c.Recorder.validate(&c.History),
+		c.Health.validate(),
+		c.Remote.validate(),
 		c.Web.validate(),
 	)
 }

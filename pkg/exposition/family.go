@@ -46,8 +46,10 @@ type family struct {
 	xids       []sampleSeries // with err_code and err_msg
 	histograms []histogramSeries
 
-	head  [dialects][]byte // HELP and TYPE lines
-	proto []byte           // name, help and type; made when first wanted
+	head [dialects][]byte // HELP and TYPE lines
+	// created is the name of the lines that say in OpenMetrics when a count began; nil: there are none.
+	created []byte
+	proto   []byte // name, help and type; made when first wanted
 }
 
 // sampleSeries shows one number.
@@ -56,6 +58,8 @@ type sampleSeries struct {
 	scale  field.Scale
 	value  *float64 // in the snapshot, or of an accumulated series; NaN is left out
 	device int32    // in snapshot.live
+	// created is when the count began, Unix ns; 0: it has not. nil: it is not known, or not a count.
+	created *int64
 }
 
 type histogramSeries struct {
@@ -83,8 +87,9 @@ func (f *family) size() int {
 	return len(f.samples) + len(f.xids) + len(f.histograms)
 }
 
-// finish renders the head lines. taken reports whether another family has a name.
-func (f *family) finish(taken func(name string) bool) {
+// finish renders the head lines. taken reports whether another family has a name; created
+// asks for lines that say when counts began.
+func (f *family) finish(created bool, taken func(name string) bool) {
 	f.head[classic] = appendHead(nil, f.name, f.help, f.kind.text(), false)
 
 	// A counter's sample in OpenMetrics must be called as its family plus _total.
@@ -101,6 +106,9 @@ func (f *family) finish(taken func(name string) bool) {
 		}
 	}
 	f.head[open] = appendHead(nil, name, f.help, word, true)
+	if created && (word == counter.openMetrics() || word == histogram.openMetrics()) && !taken(name+"_created") {
+		f.created = []byte(name + "_created")
+	}
 }
 
 func appendHead(b []byte, name, help, word string, quote bool) []byte {

@@ -166,7 +166,7 @@ func (b *builder) addSeries(s *accumulate.Series, sets []*labelSet, device int32
 		case s.Histogram != nil:
 			fam.histograms = append(fam.histograms, histogramSeries{labels: set, state: s.Histogram, bounds: b.boundsOf(s.Histogram.Bounds), device: device})
 		default:
-			fam.samples = append(fam.samples, sampleSeries{labels: set, scale: field.NewScale(1), value: s.Value, device: device})
+			fam.samples = append(fam.samples, sampleSeries{labels: set, scale: field.NewScale(1), value: s.Value, device: device, created: s.Created})
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (b *builder) finish() *layout {
 	}
 	slices.SortFunc(l.families, func(x, y *family) int { return cmp.Compare(x.name, y.name) })
 	for _, f := range l.families {
-		f.finish(func(name string) bool { return b.families[name] != nil })
+		f.finish(b.o.CreatedLines, func(name string) bool { return b.families[name] != nil })
 	}
 	return l
 }

@@ -3,10 +3,12 @@ package exposition
 import (
 	"fmt"
 	"math"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -28,7 +30,11 @@ const (
 	metricUntyped   = 5
 	metricHistogram = 7
 
-	valueValue = 1 // of Gauge, Counter and Untyped
+	valueValue     = 1 // of Gauge, Counter and Untyped
+	counterCreated = 3
+
+	seconds = 1 // of google.protobuf.Timestamp
+	nanos   = 2
 )
 
 // valueSize is the size of Gauge, Counter or Untyped in a Metric: tag and
@@ -96,7 +102,11 @@ func (f *family) appendSampleMetrics(b []byte, s *snapshot) []byte {
 	for i := range f.samples {
 		c := &f.samples[i]
 		if v := *c.value; v == v && s.live[c.device] {
-			b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
+			if f.kind == counter && c.created != nil && *c.created != 0 {
+				b = appendCountMetric(b, c.labels.proto[0], c.scale.Of(v), *c.created)
+			} else {
+				b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
+			}
 		}
 	}
 	return b
@@ -107,6 +117,18 @@ func (f *family) appendMetric(b, labels []byte, v float64) []byte {
 	b = protowire.AppendVarint(b, uint64(len(labels)+valueSize))
 	b = append(b, labels...)
 	return f.kind.appendValueMessage(b, v)
+}
+
+// appendCountMetric appends a counter of which it is known when it began, Unix ns.
+func appendCountMetric(b, labels []byte, v float64, created int64) []byte {
+	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
+	b = append(b, labels...)
+	b, body := openMessage(protowire.AppendTag(b, metricCounter, protowire.BytesType))
+	b = appendDouble(b, valueValue, v)
+	b, at := openMessage(protowire.AppendTag(b, counterCreated, protowire.BytesType))
+	b = protowire.AppendVarint(protowire.AppendTag(b, seconds, protowire.VarintType), uint64(created/int64(time.Second)))
+	b = protowire.AppendVarint(protowire.AppendTag(b, nanos, protowire.VarintType), uint64(created%int64(time.Second)))
+	return closeMessage(closeMessage(closeMessage(b, at), body), metric)
 }
 
 func (f *family) appendXIDMetrics(b []byte, s *snapshot) []byte {
@@ -205,6 +227,9 @@ func appendHistogramMetric(b []byte, c *histogramSeries) []byte {
 
 func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
 	m := &dto.Histogram{SampleCount: &h.Count, SampleSum: &h.Sum}
+	if h.Created != 0 {
+		m.CreatedTimestamp = timestamppb.New(time.Unix(0, h.Created))
+	}
 	below := uint64(0)
 	for i, bound := range h.Bounds { // without +Inf, as client_golang: its count is that of the histogram
 		below += h.Counts[i]

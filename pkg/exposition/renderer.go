@@ -33,6 +33,7 @@ type Options struct {
 
 	OldNamespace         bool          // the label UUID is called uuid
 	ReplaceBlanksInModel bool          // blanks in model names become hyphens
+	CreatedLines         bool          // OpenMetrics says when counts began, in lines of their own
 	StaleAfter           time.Duration // series of a device that was sampled longer ago are left out; 0 means 30 s
 
 	Store  *accumulate.Store // what is accumulated; nil for nothing

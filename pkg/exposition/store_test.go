@@ -1,11 +1,18 @@
 package exposition
 
 import (
+	"errors"
+	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+
 	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -38,6 +45,74 @@ func TestRealStore(t *testing.T) {
 		}
 		if format == Protobuf && len(got.Histograms) != 1 {
 			t.Errorf("native histograms: %v", got.Histograms)
+		}
+	}
+}
+
+// TestCreated reads with Prometheus' own parser when counts began.
+func TestCreated(t *testing.T) {
+	power := &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W", Max: 1000}
+	xid, _ := field.ByID(field.XIDEvent)
+	total, _ := field.ByID(field.XIDErrorsTotal)
+	count, _ := field.ByID(field.XIDErrorsCount)
+	fields := []field.Field{
+		{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}},
+		metric(power, "DRIVERS_OWN_TOTAL", field.Counter, ""), // nobody says since when it counts
+		metric(total, total.Name, field.Counter, ""),
+		metric(count, count.Name, field.Gauge, ""),
+	}
+	for _, lines := range []bool{false, true} {
+		f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}},
+			[]collector.Column{{Field: power.ID}, {Field: xid.ID}})
+		f.Interval = time.Second
+		r := New(boardOf(f), Options{Store: accumulate.New(accumulate.Options{}), CreatedLines: lines})
+		first := time.Now().Truncate(time.Millisecond).Add(-3 * time.Second)
+		for i := range 3 {
+			f.row[0], f.row[1] = 50, math.NaN()
+			if i == 1 {
+				f.row[1] = 79
+			}
+			f.tick(first.Add(time.Duration(i) * time.Second))
+		}
+		began := first.Add(-time.Second).UnixMilli() // the first row stands for the second before it
+		for _, format := range []Format{OpenMetrics, Protobuf} {
+			page := pageOf(t, r, format)
+			p, err := textparse.New([]byte(page), format.ContentType(), nil, textparse.ParserOptions{OpenMetricsSkipSTSeries: true, KeepClassicOnClassicAndNativeHistograms: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]int64{}
+			for {
+				entry, err := p.Next()
+				if err != nil {
+					if !errors.Is(err, io.EOF) {
+						t.Fatalf("%v: %v", format, err)
+					}
+					break
+				}
+				if entry == textparse.EntrySeries || entry == textparse.EntryHistogram {
+					var l labels.Labels
+					p.Labels(&l)
+					got[l.Get(labels.MetricName)+l.Get("xid")] = p.StartTimestamp()
+				}
+			}
+			want := map[string]int64{"H": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": began, total.Name + "48": began, count.Name + "79": 0}
+			if format == OpenMetrics { // which knows no counter of such a name
+				want = map[string]int64{"H_bucket": began, "H_sum": began, "H_count": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": 0, count.Name + "79": 0}
+			}
+			if format == OpenMetrics && !lines {
+				for name := range want {
+					want[name] = 0
+				}
+			}
+			for name, at := range want {
+				if began, there := got[name]; !there || began != at {
+					t.Errorf("%v, lines %v: %s began at %d (on the page: %v), want %d\n%s", format, lines, name, began, there, at, page)
+				}
+			}
+			if !lines && strings.Contains(page, "_created") {
+				t.Errorf("%v has lines that were not asked for", format)
+			}
 		}
 	}
 }

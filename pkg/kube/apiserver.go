@@ -212,13 +212,8 @@ func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(found)
-	config.UserAgent = s.o.UserAgent
-	config.QPS, config.Burst = qps, burst
-	config.DisableCompression = true // answers are small, and the API server's time is dearer than bytes in a cluster
-	config.Timeout = 0               // it would end watches too; each call has its own limit
-	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	config := prepared(found, s.o.UserAgent, qps, burst)
+	config.Timeout = 0 // it would end watches too; each call has its own limit
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -238,6 +233,27 @@ func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 	}
 	c.versions = func(ctx context.Context, group string) ([]string, error) { return versionsOf(ctx, raw, group) }
 	return c, nil
+}
+
+// Config returns how to reach the API server, as APIServer does, for another client's calls,
+// each of which gets a short answer.
+func Config(userAgent string) (*rest.Config, error) {
+	found, err := configFromEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	return prepared(found, userAgent, qps, burst), nil
+}
+
+// prepared bounds what a client asks for and takes.
+func prepared(found *rest.Config, userAgent string, qps float32, burst int) *rest.Config {
+	config := rest.CopyConfig(found)
+	config.UserAgent = userAgent
+	config.QPS, config.Burst = qps, burst
+	config.DisableCompression = true // answers are small, and the API server's time is dearer than bytes in a cluster
+	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	return config
 }
 
 // versionsOf reads the versions of one group. A cluster's whole discovery is megabytes.

@@ -6,6 +6,7 @@ package remote
 
 import (
 	"context"
+	"net/url"
 	"time"
 )
 
@@ -93,4 +94,15 @@ type Component struct {
 	Status  string // a short text: "up", "stalled"
 	Error   string // why it is not healthy
 	Since   time.Time
+}
+
+// Origin is a URL as it is shown: without user, password, query and fragment, which can
+// have secrets.
+func Origin(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", "", false
+	return u.String()
 }

@@ -34,10 +34,11 @@ const (
 
 // Options of New. The zero value is usable.
 type Options struct {
-	Lean       bool                  // only the lean set is on the page, see IsLean
-	Interval   time.Duration         // least time between gatherings; 0 means 1 s. Without scrapes it is five times as long
-	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
-	Logger     *zap.Logger           // nil logs nothing
+	CreatedLines bool                  // OpenMetrics says when counters began
+	Lean         bool                  // only the lean set is on the page, see IsLean
+	Interval     time.Duration         // least time between gatherings; 0 means 1 s. Without scrapes it is five times as long
+	Registerer   prometheus.Registerer // for the metrics of the gathering itself; nil means none
+	Logger       *zap.Logger           // nil logs nothing
 }
 
 // Page holds the own metrics as of the last gathering. The methods that return
@@ -47,6 +48,7 @@ type Options struct {
 type Page struct {
 	gatherer prometheus.Gatherer
 	lean     bool
+	created  bool
 	interval time.Duration
 	log      *zap.Logger
 	failing  bool          // the last gathering had errors
@@ -70,6 +72,7 @@ func New(g prometheus.Gatherer, o Options) *Page {
 	p := &Page{
 		gatherer: g,
 		lean:     o.Lean,
+		created:  o.CreatedLines,
 		interval: cmp.Or(max(o.Interval, 0), defaultInterval),
 		log:      cmp.Or(o.Logger, zap.NewNop()).Named("selfmetrics"),
 		asked:    make(chan struct{}, 1),
@@ -123,7 +126,7 @@ func (p *Page) refresh() time.Duration {
 		families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !IsLean(f.GetName()) })
 	}
 	last := p.current.Load()
-	next, renderErr := render(families, last)
+	next, renderErr := render(families, p.created, last)
 	p.report(errors.Join(err, renderErr))
 	next.version = last.version + 1
 	p.current.Store(next)

@@ -13,15 +13,19 @@ import (
 )
 
 // render encodes the families in every format. A family that one format cannot
-// express is left out of all, so that all say the same. The result may
-// become about as large as last.
-func render(families []*dto.MetricFamily, last *rendering) (*rendering, error) {
+// express is left out of all, so that all say the same. OpenMetrics says when counters began if
+// created is set; protobuf always does. The result may become about as large as last.
+func render(families []*dto.MetricFamily, created bool, last *rendering) (*rendering, error) {
 	text, openMetrics, protobuf := bufferLike(last.text), bufferLike(last.openMetrics), bufferLike(last.protobuf)
 	names := make(map[string]bool, len(families))
 	for _, f := range families {
 		names[f.GetName()] = true
 	}
 	var errs []error
+	var options []expfmt.EncoderOption
+	if created {
+		options = append(options, expfmt.WithCreatedLines())
+	}
 	for _, f := range families {
 		if len(f.GetMetric()) == 0 {
 			continue
@@ -31,7 +35,7 @@ func render(families []*dto.MetricFamily, last *rendering) (*rendering, error) {
 			om = untyped(f)
 		}
 		t, o, p := text.Len(), openMetrics.Len(), protobuf.Len()
-		if err := encode(f, om, text, openMetrics, protobuf); err != nil {
+		if err := encode(f, om, text, openMetrics, protobuf, options); err != nil {
 			text.Truncate(t)
 			openMetrics.Truncate(o)
 			protobuf.Truncate(p)
@@ -45,11 +49,11 @@ func bufferLike(last []byte) *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, len(last)+len(last)/8))
 }
 
-func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer) error {
+func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer, options []expfmt.EncoderOption) error {
 	if _, err := expfmt.MetricFamilyToText(text, f); err != nil {
 		return err
 	}
-	if _, err := expfmt.MetricFamilyToOpenMetrics(openMetrics, om); err != nil {
+	if _, err := expfmt.MetricFamilyToOpenMetrics(openMetrics, om, options...); err != nil {
 		return err
 	}
 	_, err := protodelim.MarshalTo(protobuf, f)

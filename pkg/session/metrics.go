@@ -10,6 +10,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
+// SampleDuration is the name of the metric of how long samples take, by source.
+const SampleDuration = "warpgauge_sample_duration_seconds"
+
 // metrics are what a session counts about itself.
 type metrics struct {
 	duration     *prometheus.HistogramVec
@@ -24,7 +27,7 @@ func newMetrics(r prometheus.Registerer, s *Session) *metrics {
 	constant := prometheus.Labels{"collector": s.name}
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:        "warpgauge_sample_duration_seconds",
+			Name:        SampleDuration,
 			Help:        "Time that one sample of a source took inside the vendor library; source is the id of its first device.",
 			Buckets:     []float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10},
 			ConstLabels: constant,
@@ -71,7 +74,7 @@ var (
 // if there is one series, "" if no session has the metric.
 func Family(name string) (kind dto.MetricType, label string) {
 	switch name {
-	case "warpgauge_sample_duration_seconds":
+	case SampleDuration:
 		return dto.MetricType_HISTOGRAM, "source"
 	case "warpgauge_sample_errors_total", "warpgauge_missed_ticks_total":
 		return dto.MetricType_COUNTER, "source"

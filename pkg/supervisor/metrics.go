@@ -143,6 +143,27 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// SampleTimes reports, for each source of the session in service, how many samples it has taken
+// and for how long they were in the library.
+func (s *Supervisor) SampleTimes(report func(source string, count uint64, seconds float64)) {
+	life := s.counts.read().life
+	if life == nil {
+		return
+	}
+	for _, f := range life.metrics() {
+		if f.GetName() != session.SampleDuration {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "source" {
+					report(l.GetValue(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+				}
+			}
+		}
+	}
+}
+
 // Examples is a collector of the metrics that a Supervisor has only while there is
 // a child, so that the generated documentation lists them without one.
 func Examples(name string) prometheus.Collector { return examples(name) }

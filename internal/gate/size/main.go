@@ -61,7 +61,7 @@ func run(w io.Writer) error {
 	var goLines, cLines, edges int
 	var errs []error
 	for _, p := range packages {
-		source := slices.Concat(p.GoFiles, p.CgoFiles)
+		source := slices.DeleteFunc(slices.Concat(p.GoFiles, p.CgoFiles), fromProto)
 		n, err := p.lines(source)
 		m, errC := p.lines(slices.Concat(p.CFiles, p.HFiles))
 		if err := errors.Join(err, errC); err != nil {
@@ -118,6 +118,9 @@ func list() ([]pkg, error) {
 		}
 	}
 }
+
+// fromProto reports whether a file is made from a .proto file, which is what is read.
+func fromProto(name string) bool { return strings.HasSuffix(name, ".pb.go") }
 
 func own(path string) bool { return strings.HasPrefix(path, "warpgauge/") && path != simulation }
 

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/consumer/amdplugin"
+	"warpgauge/pkg/consumer/kubenode"
+	"warpgauge/pkg/grpcsocket"
+	"warpgauge/pkg/healthrpc"
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/view"
+)
+
+// Who may connect to each socket. AMD's exporter lets only its own user.
+const (
+	healthSocketMode = 0o660
+	amdSocketMode    = 0o600
+)
+
+// consumers are the stages of those who are told of devices' health. Sockets are open when
+// it returns.
+func (a *app) consumers(cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
+	h := &cfg.Health
+	node, _ := a.lookup("NODE_NAME")
+	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
+	var out []stage
+	if h.Socket != "" {
+		s := healthrpc.New(healthrpc.Options{Board: board, Node: node, Hostname: p.hostname, Version: a.build.version, Vendor: makers.of})
+		socket, err := openSocket("health stream", grpcsocket.Options{Path: h.Socket, Mode: healthSocketMode, Group: h.SocketGroup, Register: s.Register, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("--health-socket: %w", err)
+		}
+		out = append(out, socket)
+	}
+	if h.AMDSocket != "" {
+		s := amdplugin.New(board, func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name })
+		socket, err := openSocket("health for AMD's device plugin", grpcsocket.Options{Path: h.AMDSocket, Mode: amdSocketMode, Register: s.Register, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("--health-amd-socket: %w", err)
+		}
+		out = append(out, socket)
+	}
+	if h.NodeCondition || h.NodeEvents {
+		kube.RouteKlog(log)
+		w, err := a.nodeWriter(kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("--health-node-condition, --health-node-events: %w", err)
+		}
+		out = append(out, stage{name: "health of the Kubernetes node", run: w.Run, grace: shortGrace})
+	}
+	return out, nil
+}
+
+func openSocket(name string, o grpcsocket.Options) (stage, error) {
+	s := grpcsocket.New(o)
+	return stage{name: name, run: s.Run, grace: shortGrace}, s.Listen()
+}
+
+func (a *app) nodeWriter(o kubenode.Options) (*kubenode.Writer, error) {
+	config, err := kube.Config("warpgauge/" + a.build.version)
+	if err != nil {
+		return nil, err
+	}
+	o.Config = config
+	return kubenode.New(o)
+}
+
+// makers knows whose devices there are or were: a verdict on a device that is lost
+// outlives its source.
+type makers struct {
+	view  func() *view.View
+	names map[string]string // of vendors, by collector
+
+	mu   sync.Mutex
+	seen *view.View
+	by   map[string]string // name of the vendor, by collector.Device.ID
+}
+
+func newMakers(table []vendor, current func() *view.View) *makers {
+	m := &makers{view: current, names: map[string]string{}, by: map[string]string{}}
+	for _, v := range table {
+		m.names[v.name] = v.names.Name
+	}
+	return m
+}
+
+// of returns the name of a device's vendor; "" if it is not known.
+func (m *makers) of(d *collector.Device) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v := m.view(); v != m.seen {
+		m.seen = v
+		for _, s := range v.Sources {
+			for i := range s.Devices {
+				m.by[s.Devices[i].ID] = m.names[s.Collector]
+			}
+		}
+	}
+	if name := m.by[d.ID]; name != "" || d.Parent == "" {
+		return name
+	}
+	return m.by[d.Parent]
+}
+

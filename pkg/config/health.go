@@ -1,0 +1,87 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Health is what is kept and served of the devices' health.
+type Health struct {
+	Directory     string   // where verdicts outlive the process; "": in memory only
+	Rules         []string // NAME=off, NAME=on or NAME=NUMBER; package health checks them
+	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
+	ExpectedGPUs  int      // 0: as many as a label of the node says, or as there were
+	Socket        string   // of the gRPC stream; "": none
+	SocketGroup   string   // that may use it, by name or number; "": that of the process
+	AMDSocket     string   // where AMD's device plugin asks; "": it is not answered
+	NodeCondition bool     // write a condition of the Kubernetes node
+	NodeEvents    bool     // write events of the Kubernetes node
+}
+
+// Values of Health.KernelLog that are no path.
+const (
+	KernelLogAuto = "auto"
+	KernelLogOff  = "off"
+)
+
+// flagHealthSocket is the flag without which that of its group has no effect.
+const flagHealthSocket = "health-socket"
+
+func ownHealth(c *Config) []Flag {
+	h := &c.Health
+	return []Flag{
+		{
+			Name: "health-directory", Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: GroupHealth, value: text(&h.Directory),
+			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
+			ShownDefault: "health in $STATE_DIRECTORY, which systemd sets; else empty",
+		},
+		{
+			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: GroupHealth, value: list{&h.Rules},
+			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
+		},
+		{
+			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: GroupHealth, value: text(&h.KernelLog),
+			Metavar: "MODE|PATH", Usage: "The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form.",
+		},
+		{
+			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: GroupHealth, value: integer(&h.ExpectedGPUs),
+			Metavar: "N", Usage: "How many GPUs this node must have. 0: as many as a label of the node says, or as there were before.",
+		},
+		{
+			Name: flagHealthSocket, Env: "WARPGAUGE_HEALTH_SOCKET", Group: GroupHealth, value: text(&h.Socket),
+			Metavar: "PATH", Usage: "The Unix socket on which verdicts are streamed over gRPC. Empty: none.",
+		},
+		{
+			Name: "health-socket-group", Env: "WARPGAUGE_HEALTH_SOCKET_GROUP", Group: GroupHealth, value: text(&h.SocketGroup),
+			Metavar: "GROUP", Needs: flagHealthSocket, Usage: "The group that may use the socket, by name or number.",
+		},
+		{
+			Name: "health-amd-socket", Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: GroupHealth, value: text(&h.AMDSocket),
+			Metavar: "PATH", Usage: "The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none.",
+		},
+		{
+			Name: "health-node-condition", Env: "WARPGAUGE_HEALTH_NODE_CONDITION", Group: GroupHealth, value: boolean(&h.NodeCondition),
+			Usage: "Write the health of this node's GPUs into a condition of the Kubernetes node.",
+		},
+		{
+			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: GroupHealth, value: boolean(&h.NodeEvents),
+			Usage: "Write a Kubernetes event of the node when the health of a GPU changes.",
+		},
+	}
+}
+
+func (h *Health) validate() error {
+	errs := []error{
+		socketPath(flagHealthSocket, &h.Socket, true),
+		socketPath("health-amd-socket", &h.AMDSocket, true),
+		atLeastN("expected-gpus", h.ExpectedGPUs, 0),
+	}
+	if h.Directory != "" && !filepath.IsAbs(h.Directory) {
+		errs = append(errs, fmt.Errorf("--health-directory is %q: write an absolute path", h.Directory))
+	}
+	if k := h.KernelLog; k != KernelLogAuto && k != KernelLogOff && !filepath.IsAbs(k) {
+		errs = append(errs, fmt.Errorf("--kernel-log is %q: write auto, off or an absolute path", k))
+	}
+	return errors.Join(errs...)
+}

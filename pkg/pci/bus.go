@@ -1,0 +1,146 @@
+// Package pci finds the GPUs that are on the PCI bus, and compares them with those that collectors
+// serve. The answer is one metric: warpgauge_gpus_missing{basis,pci_bus_id,slot}, of which
+// sum() is how many GPUs are missing on this node. A GPU that is on the bus and that no collector
+// serves has a series of its own (basis="pci"), with its slot; one that was served before and is
+// on the bus no longer, too (basis="last_known"); what is left below --expected-gpus has one series
+// without an address (basis="flag"). A basis that finds nothing missing has a series of 0; one that
+// cannot be judged now has none. Alert on warpgauge_gpus_missing > 0.
+//
+// Missing.Run polls small files of sysfs that the kernel answers from memory: nothing wakes a GPU
+// or waits for one. Packages kernellog and cmd/warpgauge use the addresses.
+package pci
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Vendors of GPUs.
+const (
+	NVIDIA = "nvidia"
+	AMD    = "amd"
+)
+
+// Board is a GPU or an NVSwitch on the bus.
+type Board struct {
+	Address Address
+	Vendor  string
+	Switch  bool
+	Driver  string // kernel module that it is bound to; "": none
+	Slot    string // name of the slot that it is in, or that what it is behind is in; "": not known
+	// Port is the port that it is connected to, which reports errors of the connection as its
+	// own. The zero Address: not known.
+	Port     Address
+	Virtual  bool // a function that is there for virtual machines
+	Display  bool // the machine's display at boot
+	Excluded bool // the driver was told to leave it out
+
+	name string // of its directory
+}
+
+// maxBoards bounds what a scan returns.
+const maxBoards = 256
+
+// Bus reads what is on the bus.
+type Bus struct{ root string }
+
+// NewBus returns a Bus of the sysfs and procfs below root; "" is "/".
+func NewBus(root string) Bus { return Bus{filepath.Join("/", root)} }
+
+// Boards lists the GPUs and NVSwitches of NVIDIA and AMD, in the order of their addresses. Errors: that there
+// is no bus, or that it cannot be read.
+func (b Bus) Boards() ([]Board, error) {
+	devices := filepath.Join(b.root, "sys/bus/pci/devices")
+	entries, err := os.ReadDir(devices)
+	if err != nil {
+		return nil, err
+	}
+	var out []Board
+	for _, e := range entries {
+		a, ok := Parse(e.Name())
+		if !ok || len(out) == maxBoards {
+			continue
+		}
+		dir := filepath.Join(devices, e.Name())
+		class := text(dir, "class") // most devices are told by it
+		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x1200") && !strings.HasPrefix(class, "0x0680") {
+			continue
+		}
+		board := Board{name: e.Name(), Address: a, Vendor: map[string]string{"0x10de": NVIDIA, "0x1002": AMD}[text(dir, "vendor")]}
+		if board.Switch = strings.HasPrefix(class, "0x0680"); board.Vendor == "" || board.Switch && board.Vendor != NVIDIA {
+			continue
+		}
+		b.describe(&board, dir)
+		out = append(out, board)
+	}
+	slots := b.slots()
+	for i := range out {
+		b.place(&out[i], slots)
+	}
+	slices.SortFunc(out, func(a, b Board) int { return strings.Compare(a.Address.String(), b.Address.String()) })
+	return out, nil
+}
+
+func (b Bus) describe(board *Board, dir string) {
+	if to, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
+		board.Driver = filepath.Base(to)
+	}
+	_, err := os.Lstat(filepath.Join(dir, "physfn"))
+	board.Virtual = err == nil
+	board.Display = text(dir, "boot_vga") == "1"
+	if board.Vendor == NVIDIA {
+		about := text(filepath.Join(b.root, "proc/driver/nvidia/gpus", filepath.Base(dir)), "information")
+		for l := range strings.Lines(about) {
+			name, value, _ := strings.Cut(l, ":")
+			if name == "GPU Excluded" || name == "Blacklisted" {
+				board.Excluded = strings.TrimSpace(value) == "Yes"
+			}
+		}
+	}
+}
+
+// slots are the names of slots by the address of what is in them.
+func (b Bus) slots() map[Address]string {
+	dir := filepath.Join(b.root, "sys/bus/pci/slots")
+	entries, _ := os.ReadDir(dir) // none: the firmware names no slots
+	out := make(map[Address]string, len(entries))
+	for _, e := range entries {
+		if a, ok := Parse(text(filepath.Join(dir, e.Name()), "address")); ok {
+			out[a] = e.Name()
+		}
+	}
+	return out
+}
+
+// place finds the slot and the port of a board by the devices that it is behind.
+func (b Bus) place(board *Board, slots map[Address]string) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(b.root, "sys/bus/pci/devices", board.name))
+	if err != nil {
+		board.Slot = slots[board.Address.Board()]
+		return
+	}
+	for a, ok := Parse(filepath.Base(dir)); ok; a, ok = Parse(filepath.Base(dir)) {
+		if board.Slot == "" {
+			board.Slot = slots[a.Board()]
+		}
+		if a != board.Address && board.Port == (Address{}) {
+			board.Port = a
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Module reports whether the driver's kernel module of a vendor is loaded.
+func (b Bus) Module(vendor string) bool {
+	name := map[string]string{NVIDIA: "nvidia", AMD: "amdgpu"}[vendor]
+	_, err := os.Stat(filepath.Join(b.root, "sys/module", name))
+	return err == nil
+}
+
+// text is a small file without white space around it; "" if it cannot be read.
+func text(dir, name string) string {
+	t, _ := os.ReadFile(filepath.Join(dir, name)) // of sysfs and procfs: at most a page
+	return strings.TrimSpace(string(t))
+}

@@ -1,0 +1,102 @@
+package signs
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/field"
+)
+
+var (
+	deviceLabels = []string{"device", "gpu"}
+
+	descActive = prometheus.NewDesc("warpgauge_sign_active",
+		"1 while an early sign holds; it is an observation of the rule of that name.", append(deviceLabels, "sign"), nil)
+	descCorrected = prometheus.NewDesc("warpgauge_sign_corrected_errors_per_hour",
+		"Memory errors that were corrected within the last hour.", deviceLabels, nil)
+	descBanks = prometheus.NewDesc("warpgauge_sign_banks_short_of_spare_rows",
+		"Memory banks with few (low) or no (none) spare rows left.", append(deviceLabels, "left"), nil)
+	descLinks = prometheus.NewDesc("warpgauge_sign_link_error_budget_used_ratio",
+		"Errors of a link within the last hour as a share of what is acceptable. Absent without errors.", append(deviceLabels, "link"), nil)
+	descThrottled = prometheus.NewDesc("warpgauge_sign_throttled_seconds",
+		"Time of the last hour in which clocks were held down, by reason. Absent if they were not.", append(deviceLabels, "reason"), nil)
+	descDeviation = prometheus.NewDesc("warpgauge_sign_deviation_ratio",
+		"How far a GPU's mean is from the median of GPUs with the same work, as a share of that.", append(deviceLabels, "of"), nil)
+	descWarmer = prometheus.NewDesc("warpgauge_sign_deviation_celsius",
+		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
+	descCalls = prometheus.NewDesc("warpgauge_sign_call_slowdown_ratio",
+		"Time that a sample takes in the vendor library, as a multiple of the median of the last hours.", []string{"collector", "source"}, nil)
+)
+
+// Describe describes all families.
+func (s *Signs) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descActive, descCorrected, descBanks, descLinks, descThrottled, descDeviation, descWarmer, descCalls} {
+		ch <- d
+	}
+}
+
+// Collect sends the signs that mean something.
+func (s *Signs) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, d := range s.present {
+		if !d.fresh(s.now) {
+			continue
+		}
+		if d.links.known && d.links.share > 0 {
+			gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
+		}
+		if isLink(d) {
+			continue
+		}
+		for n := range d.alarms {
+			if d.alarms[n].holds {
+				gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
+			}
+		}
+		if d.corrected.used {
+			gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
+		}
+		if d.banks.low >= 0 {
+			gauge(descBanks, d.banks.low, d.ID, d.GPU, "low")
+		}
+		if d.banks.none >= 0 {
+			gauge(descBanks, d.banks.none, d.ID, d.GPU, "none")
+		}
+		for i := range d.throttled {
+			if sum := d.throttled[i].total; sum > 0 {
+				reason, _ := field.ClockReason(i)
+				gauge(descThrottled, sum, d.ID, d.GPU, reason)
+			}
+		}
+		for i, v := range d.deviation {
+			switch {
+			case math.IsNaN(v):
+			case i == deviationTemperature:
+				gauge(descWarmer, v, d.ID, d.GPU)
+			default:
+				gauge(descDeviation, v, d.ID, d.GPU, deviationNames[i])
+			}
+		}
+	}
+	for k, c := range s.calls.sources {
+		if !math.IsNaN(c.mean) && c.median > 0 && c.seen+2*callPeriod > s.calls.next {
+			gauge(descCalls, c.mean/c.median, k.collector, k.source)
+		}
+		if c.holds && c.device != nil {
+			gauge(descActive, 1, c.device.ID, c.device.GPU, SlowCalls)
+		}
+	}
+}
+
+// linkName names a link as its label nvlink does; "all": those of a GPU together.
+func (d *device) linkName() string {
+	if name := d.Label("nvlink"); name != "" {
+		return name
+	}
+	return "all"
+}
