@@ -3,7 +3,7 @@ package selfmetrics
 import "slices"
 
 // lean are the families that alerts and most dashboards need. All but those of owners and
-// mappings are at most 40 samples on a node of 8 GPUs: a page's cost is in its samples,
+// mappings are at most 48 samples on a node of 8 GPUs: a page's cost is in its samples,
 // and most of our own are for who looks into one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",
@@ -14,6 +14,7 @@ var lean = []string{
 	"warpgauge_collector_up",
 	"warpgauge_config_last_reload_success_timestamp_seconds",
 	"warpgauge_config_last_reload_successful",
+	"warpgauge_device_health",
 	"warpgauge_device_owner",
 	"warpgauge_device_owners",
 	"warpgauge_device_problem",
