@@ -73,7 +73,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
-	p.health = p.newHealth(a)
+	if p.health, err = p.newHealth(a); err != nil {
+		return nil, err
+	}
 	p.witness = p.newWitness(a, all)
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})

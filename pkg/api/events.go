@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/session"
 )
 
@@ -24,6 +25,7 @@ const (
 	KindReload    = "reload"
 	KindFailover  = "failover"
 	KindRecording = "recording"
+	KindHealth    = "health"
 )
 
 const (
@@ -101,6 +103,18 @@ func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
 		Time: at, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + reason,
 		Bad: strings.HasPrefix(reason, "hw_"),
 	})
+}
+
+// Health adds that the verdict on a device is another one.
+func (l *Log) Health(v *health.Verdict) {
+	e := Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= health.Degraded}
+	if v.State != health.OK {
+		e.Text += ": " + v.Text + " (" + v.Reason + ")"
+	}
+	if v.Action != health.ActionNone {
+		e.Text += "; action: " + string(v.Action)
+	}
+	l.Add(e)
 }
 
 // rare notes a clock event. It reports false if the last one was a short time ago.
