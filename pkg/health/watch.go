@@ -153,10 +153,10 @@ func (w *Watch) judge(now time.Time) {
 // wait brings a condition that no reading decides to now.
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
-	case c.rule.Test == Observed:
-		t.expire(c, now)
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, Evidence{})
+	case c.rule.Test == Observed:
+		t.expire(c, now)
 	}
 }
 
