@@ -131,7 +131,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 			return func() { n.reset() }
 		}}, true
 	case len(r.Readings) == 0:
-		return fault{}, false
+		return kernelFault(r)
 	}
 	d, _ := field.ByID(r.Readings[0])
 	f := fault{profiles: both, wait: reading}

@@ -43,7 +43,7 @@ type witness struct {
 }
 
 // newWitness makes the second witnesses. Nothing is read before their stages run.
-func (p *pipeline) newWitness(a *app, all []vendor) *witness {
+func newWitness(a *app, p *pipeline, all []vendor) *witness {
 	cfg := p.cfg
 	w := &witness{
 		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""),
@@ -103,16 +103,15 @@ var kernelReasons = map[kernellog.Kind]string{
 	kernellog.SXidFatal:      "sxid_fatal",
 	kernellog.FellOffBus:     "fell_off_bus",
 	kernellog.RmInitFailed:   "rm_init_failed",
-	kernellog.GSPTimeout:     "gsp_timeout",
 	kernellog.AERUncorrected: "aer_uncorrected",
 	kernellog.AERFatal:       "aer_fatal",
 	kernellog.AMDReset:       "amdgpu_reset",
-	kernellog.AMDResetDone:   "amdgpu_reset",
+	kernellog.AMDResetDone:   health.ReasonReset,
 	kernellog.AMDResetFailed: "amdgpu_reset_failed",
 	kernellog.AMDRingTimeout: "amdgpu_ring_timeout",
 	kernellog.AMDInitFailed:  "amdgpu_init_failed",
 	kernellog.AMDLost:        "amdgpu_device_lost",
-	kernellog.RASUncorrected: "ras_uncorrected",
+	kernellog.RASUncorrected: "ras_error",
 	kernellog.RASPoison:      "ras_poison",
 	kernellog.XGMIError:      "xgmi_error",
 }
@@ -128,7 +127,6 @@ func (w *witness) kernel(e kernellog.Event) {
 	if reason != "" && e.Address != (pci.Address{}) {
 		o := health.Observation{
 			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
-			Over: e.Kind == kernellog.AMDResetDone,
 		}
 		if e.Kind == kernellog.XID {
 			o.Code = e.Code
@@ -233,7 +231,7 @@ func serving(all []vendor, status []session.CollectorStatus, known []health.Verd
 	}
 	out.Others = len(others)
 	for i := range known {
-		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Device.Level == field.GPU {
+		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Collector != "" && known[i].Device.Level == field.GPU {
 			out.Known = append(out.Known, at)
 		}
 	}
