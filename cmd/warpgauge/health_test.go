@@ -238,4 +238,3 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 		t.Errorf("events: %q, want one for the fault and one for its end", e)
 	}
 }
-

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,9 +77,23 @@ func newWitness(a *app, p *pipeline, all []vendor) *witness {
 func (w *witness) stages() []stage {
 	out := []stage{{name: "GPUs on the PCI bus", run: w.missing.Run, grace: shortGrace}}
 	if w.log != nil {
-		out = append(out, stage{name: "kernel log", run: w.log.Run, grace: shortGrace})
+		out = append(out, stage{name: "kernel log", run: w.follow, grace: shortGrace})
 	}
 	return out
+}
+
+// follow reads the kernel's log once it is known which devices there are, or after some time.
+func (w *witness) follow(ctx context.Context) error {
+	const patience, pause = 30 * time.Second, 200 * time.Millisecond
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ctx.Err() == nil && !opened(w.engine.Status()) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return w.log.Run(ctx)
 }
 
 // xid takes an XID that a collector has reported.
