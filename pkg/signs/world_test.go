@@ -33,8 +33,9 @@ type node struct {
 	version  uint64 // of views
 	columns  int    // in addition, as another list has
 	released bool
-	users    map[string]string // by device; "": none
-	owners   uint64            // version
+	said     []session.CollectorStatus // until something changes
+	users    map[string]string         // by device; "": none
+	owners   uint64                    // version
 	slow     func(g *gpu) float64
 }
 
@@ -190,7 +191,7 @@ func (n *node) watched(g *gpu, column int) float64 {
 func (n *node) open() {
 	v := &view.View{}
 	n.version++
-	v.Version = n.version
+	v.Version, n.said = n.version, nil
 	for _, g := range n.gpus {
 		src := &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}
 		of := map[int]int{}
@@ -245,7 +246,7 @@ func (n *node) open() {
 // release is an operator's, for a time; with driver, another one is installed meanwhile.
 func (n *node) release(driver bool) {
 	n.close(driver)
-	n.released = true
+	n.released, n.said = true, nil
 }
 
 func (n *node) resume() {
@@ -255,6 +256,9 @@ func (n *node) resume() {
 
 // status is what the collector says of its devices.
 func (n *node) status() []session.CollectorStatus {
+	if n.said != nil {
+		return n.said
+	}
 	st := session.CollectorStatus{Name: n.kind.collector, Up: !n.released, Since: n.now}
 	if n.released {
 		st.Cause = session.CauseReleased
@@ -272,12 +276,14 @@ func (n *node) status() []session.CollectorStatus {
 			st.Devices = append(st.Devices, ds)
 		}
 	}
-	return []session.CollectorStatus{st}
+	n.said = []session.CollectorStatus{st}
+	return n.said
 }
 
 // close ends the session, and with it what the driver counts.
 func (n *node) close(driver bool) {
 	n.version++
+	n.said = nil
 	n.board.Store(&view.View{Version: n.version})
 	for _, g := range n.gpus {
 		if driver {
