@@ -154,10 +154,10 @@ func (w *Watch) Sync(now time.Time) {
 // wait brings a condition that no reading decides to now.
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
-	case c.rule.Test == Observed:
-		t.expire(c, now)
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, Evidence{})
+	case c.rule.Test == Observed:
+		t.expire(c, now)
 	}
 }
 
