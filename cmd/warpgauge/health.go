@@ -59,4 +59,3 @@ func xid(e *accumulate.Event, source string) health.Observation {
 
 // healthSnapshot are the verdicts as the API has them.
 func (p *pipeline) healthSnapshot() *health.Snapshot { return p.health.Board().Load() }
-
