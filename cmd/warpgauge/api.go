@@ -25,7 +25,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		Status:     p.engine.Status,
 		Health:     p.healthSnapshot,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
-		List:       func() api.List { return r.service.Load().List },
+		List:       r.list,
 		Fields:     func() field.List { return r.service.Load().fields },
 		Counts:     func() []exposition.Count { return p.renderer.Counts() },
 		Interval:   sessionOptions(cfg, "", log).IntervalOf,

@@ -3,7 +3,6 @@ package main
 import (
 	"path/filepath"
 
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
@@ -50,11 +49,6 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 		return ""
 	}
 	return filepath.Join(state, "health")
-}
-
-// xid is an XID of a row as an observation of health.
-func xid(e *accumulate.Event, source string) health.Observation {
-	return health.Observation{Reason: "xid", Code: e.XID, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: source}
 }
 
 // healthSnapshot are the verdicts as the API has them.

@@ -18,6 +18,7 @@ import (
 // Kinds of events.
 const (
 	KindXID       = "xid"
+	KindKernel    = "kernel_log"
 	KindClock     = "clock_event"
 	KindDevice    = "device_state"
 	KindCollector = "collector_state"
@@ -81,12 +82,14 @@ func (l *Log) Add(e Event) {
 	l.addLocked(e)
 }
 
-// XID adds an XID of a device.
-func (l *Log) XID(d *collector.Device, code int, at time.Time) {
-	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Bad: true}
+// XID adds an XID of a device, and what is known of it in addition. source is the witness that has
+// reported it first.
+func (l *Log) XID(d *collector.Device, code int, at time.Time, source, detail string) {
+	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
+	e.Text += detail
 	l.Add(e)
 }
 
