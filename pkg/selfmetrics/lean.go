@@ -25,6 +25,7 @@ var lean = []string{
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
 	"warpgauge_sample_age_seconds",
+	"warpgauge_sign_active",
 }
 
 // IsLean reports whether the family of that name is in the lean set.

@@ -26,7 +26,7 @@ var (
 	descWarmer = prometheus.NewDesc("warpgauge_sign_deviation_celsius",
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
 	descCalls = prometheus.NewDesc("warpgauge_sign_call_slowdown_ratio",
-		"Time that a sample takes in the vendor library, as a multiple of the median of the last hours.", []string{"collector", "source"}, nil)
+		"Time that a sample takes in the vendor library, as a multiple of what it took in the last hours.", []string{"collector", "source"}, nil)
 )
 
 // Describe describes all families.
