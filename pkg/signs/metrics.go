@@ -44,12 +44,7 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		switch {
-		case !d.fresh(s.now):
-		case d.isLink():
-			d.collectLinks(gauge)
-		default:
-			d.collectLinks(gauge)
+		if d.fresh(s.now) {
 			d.collect(gauge)
 		}
 	}
@@ -63,13 +58,10 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (d *device) collectLinks(gauge func(*prometheus.Desc, float64, ...string)) {
+func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.links.known && d.links.share > 0 {
 		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
 	}
-}
-
-func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	for n := range d.alarms {
 		if d.alarms[n].holds {
 			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])

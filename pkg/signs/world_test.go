@@ -452,7 +452,7 @@ func (n *node) use(pod string, gpus ...int) {
 func (n *node) callTimes(report func(collector, source string, count uint64, seconds float64)) {
 	for _, g := range n.gpus {
 		if g.source != nil {
-			report(n.kind.collector, session.SourceID(g.source.Devices), g.calls, g.seconds)
+			report(n.kind.collector, g.ID, g.calls, g.seconds)
 		}
 	}
 }
