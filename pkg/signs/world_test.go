@@ -41,11 +41,11 @@ type node struct {
 
 // kind is what a node has.
 type kind struct {
-	collector, model   string
-	gpus, links        int
-	power, clock       float64 // most W, MHz
-	ecc, remaps, mixed bool
-	mig                int // GPUs that are divided
+	collector, model string
+	gpus, links      int
+	power, clock     float64 // most W, MHz
+	ecc, remaps      bool
+	mig              int // GPUs that are divided
 	// Background rates, events per GPU and hour.
 	corrected, replays, linkReplays, linkCRC float64
 }
