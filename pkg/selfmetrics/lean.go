@@ -27,6 +27,7 @@ var lean = []string{
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
 	"warpgauge_sample_age_seconds",
+	"warpgauge_sign_active",
 	"warpgauge_xid_witness_total",
 }
 
