@@ -21,9 +21,12 @@ var lean = []string{
 	"warpgauge_devices_expected",
 	"warpgauge_field_absent",
 	"warpgauge_field_absent_left_out",
+	"warpgauge_list_applied_timestamp_seconds",
 	"warpgauge_list_info",
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
+	"warpgauge_remote_config_status",
+	"warpgauge_remote_refused_lines",
 	"warpgauge_sample_age_seconds",
 }
 
