@@ -23,6 +23,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		Version:    version,
 		View:       p.engine.Board().Load,
 		Status:     p.engine.Status,
+		Health:     p.healthSnapshot,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
 		List:       r.list,
 		Fields:     func() field.List { return r.service.Load().fields },

@@ -153,10 +153,11 @@ type Events struct {
 // Event is something that happened on the node.
 type Event struct {
 	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"` // xid, clock_event, device_state, collector_state, reload, failover, recording
+	Kind   string    `json:"kind"` // xid, kernel_log, clock_event, device_state, collector_state, reload, failover, recording, health
 	Device string    `json:"device,omitempty"`
 	GPU    string    `json:"gpu,omitempty"`
-	Code   *int      `json:"code,omitempty"` // of an XID
+	Code   *int      `json:"code,omitempty"`   // of an XID
+	Source string    `json:"source,omitempty"` // who reported it first: a collector, kernel log
 	Text   string    `json:"text"`
 	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
@@ -181,6 +182,13 @@ type DeviceHealth struct {
 	Action     string            `json:"action,omitempty"` // none, drain, reset_gpu, reboot, replace, contact_vendor
 	Since      *time.Time        `json:"since,omitempty"`
 	Conditions []HealthCondition `json:"conditions,omitempty"` // what is wrong now, the worst first
+	Unjudged   []HealthUnjudged  `json:"unjudged,omitempty"`   // rules for which the device has no reading
+}
+
+// HealthUnjudged is a rule that says nothing of a device, and why.
+type HealthUnjudged struct {
+	Rule string `json:"rule"`
+	Why  string `json:"why"` // as in Absence
 }
 
 // HealthCondition is one thing that is wrong with a device.
