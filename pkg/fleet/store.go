@@ -46,9 +46,9 @@ type versionLine struct {
 
 // memberLine adds members to a rollout.
 type memberLine struct {
-	Cohort  string              `json:"cohort"`
-	Rollout uint64              `json:"rollout"`
-	Agents  map[string]*Numbers `json:"agents"`
+	Cohort  string            `json:"cohort"`
+	Rollout uint64            `json:"rollout"`
+	Agents  map[string]member `json:"agents"`
 }
 
 // saved is what the file says.
@@ -125,7 +125,7 @@ func (a *saved) add(l *line) error {
 	case l.Cohort != nil:
 		c := l.Cohort
 		if c.Rollout != nil {
-			c.Rollout.members = map[UID]*Numbers{}
+			c.Rollout.members = map[UID]member{}
 			a.last = max(a.last, c.Rollout.ID)
 			if old := a.cohorts[c.Name]; old != nil && old.Rollout != nil && old.Rollout.ID == c.Rollout.ID {
 				c.Rollout.members = old.Rollout.members
@@ -137,12 +137,12 @@ func (a *saved) add(l *line) error {
 		if c == nil || c.Rollout == nil || c.Rollout.ID != l.Members.Rollout {
 			return nil // of a rollout that is over
 		}
-		for text, before := range l.Members.Agents {
+		for text, m := range l.Members.Agents {
 			var uid UID
 			if n, err := hex.Decode(uid[:], []byte(text[:min(len(text), 2*len(uid))])); err != nil || n != len(uid) {
 				return fmt.Errorf("%q is no uid", text)
 			}
-			c.Rollout.members[uid] = before
+			c.Rollout.members[uid] = m
 		}
 	case l.Gone != "":
 		delete(a.cohorts, l.Gone)
