@@ -41,7 +41,7 @@ func TestWanted(t *testing.T) {
 // A stage never has more than its percentage, keeps the agents of the stage before, and chooses the same
 // ones for the same agents in any order.
 func TestChooseProperties(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var agents []candidate
 		for i := range 1 + r.IntN(500) {
@@ -225,12 +225,10 @@ func TestControlGroup(t *testing.T) {
 	for _, n := range s.nodes {
 		n.numbers[sampleSeconds] = 2
 	}
-	s.run(90 * time.Second)
-	if s.state() != Running {
-		t.Fatalf("state %s: %s", s.state(), s.rollout().Reason)
-	}
-	if n := s.core.counts["all"]; n.Worse == 0 || n.Failing == 0 {
-		t.Fatalf("counts %+v, want failing ones in both groups", n)
+	s.until("canaries fail a gate", 2*time.Minute, func() bool { return s.core.counts["all"].Failing == 2 })
+	s.run(10 * time.Second)
+	if s.state() != Running || s.core.counts["all"].Worse < 190 {
+		t.Fatalf("state %s: %s; counts %+v", s.state(), s.rollout().Reason, s.core.counts["all"])
 	}
 }
 

@@ -84,27 +84,35 @@ func (s *store) read() (*saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
-	in := bufio.NewReaderSize(s.f, 1<<16)
+	state, good, err := readState(s.f)
+	s.good, s.live = good, good
+	if err != nil {
+		return nil, err
+	}
+	return state, s.f.Truncate(good)
+}
+
+// readState reads lines up to the last whole one, and returns how many bytes those have.
+func readState(r io.Reader) (state *saved, good int64, err error) {
+	state = &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
+	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			break // what has no end of line was not finished
+			return state, good, nil // what has no end of line was not finished
 		}
 		if err != nil {
-			return nil, err
+			return nil, good, err
 		}
 		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err = json.Unmarshal(text, &l); err == nil {
+			err = state.add(&l)
 		}
-		if err := state.add(&l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err != nil {
+			return nil, good, fmt.Errorf("line %d: %w", n, err)
 		}
-		s.good += int64(len(text))
+		good += int64(len(text))
 	}
-	s.live = s.good
-	return state, s.f.Truncate(s.good)
 }
 
 // lock keeps two servers from one file.
