@@ -77,7 +77,7 @@ type Agent struct {
 	unanswered int
 	changed    <-chan struct{}
 
-	status  *protobufs.RemoteConfigStatus // nil: no list was offered
+	status  *protobufs.RemoteConfigStatus // UNSET: no list was offered
 	last    *offer                        // the newest one
 	waiting *offer                        // not delivered yet
 	tried   time.Time                     // when a list was delivered
@@ -98,7 +98,8 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, log: o.Logger.Named("opamp"), origin: remote.Origin("opamp+" + u.String()), started: time.Now(), id: id,
-		said: rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
+		status: &protobufs.RemoteConfigStatus{},
+		said:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
 		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
 	}

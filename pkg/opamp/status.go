@@ -54,7 +54,7 @@ func (a *Agent) message() (*protobufs.AgentToServer, sums) {
 	if e := a.effective(running); e != nil && differs(e, a.known.effective, &now.effective) {
 		m.EffectiveConfig = e
 	}
-	if a.status != nil && differs(a.status, a.known.status, &now.status) {
+	if differs(a.status, a.known.status, &now.status) {
 		m.RemoteConfigStatus = a.status
 	}
 	return m, now
