@@ -137,6 +137,19 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A list in YAML is checked as an exporter does.
+func TestYAML(t *testing.T) {
+	const good = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: x}\n"
+	if _, err := parseYAML([]byte(good), "a.yaml"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "version: 2\n", "x: [", good + "server: {maxConcurrentScrapes: 3}\n"} {
+		if w, err := parseYAML([]byte(bad), "a.yaml"); err == nil {
+			t.Errorf("%q was taken, warnings %q", bad, w)
+		}
+	}
+}
+
 // What is wrong with the flags shows before anything is served.
 func TestBadFlags(t *testing.T) {
 	f := func(want string, args ...string) {

@@ -228,7 +228,19 @@ func TestForeignClients(t *testing.T) {
 			return nil
 		})
 	}
+	done := func(list string) {
+		t.Helper()
+		eventually.OK(t, "the rollout is done", func() error {
+			body, _ := s.request("GET", "/api/v1/fleet", "")
+			var f Fleet
+			if err := json.Unmarshal([]byte(body), &f); err != nil || f.Cohorts[0].Stable != hashOf(list) {
+				return fmt.Errorf("%v: %s", err, body)
+			}
+			return nil
+		})
+	}
 	current(listA)
+	done(listA)
 	if err := os.WriteFile(filepath.Join(s.directory, "a.csv"), []byte(listB), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -238,14 +250,7 @@ func TestForeignClients(t *testing.T) {
 		t.Errorf("agents %+v", a)
 	}
 
-	eventually.OK(t, "the rollout is done", func() error {
-		body, _ := s.request("GET", "/api/v1/fleet", "")
-		var f Fleet
-		if err := json.Unmarshal([]byte(body), &f); err != nil || f.Cohorts[0].Stable != hashOf(listB) {
-			return fmt.Errorf("%v: %s", err, body)
-		}
-		return nil
-	})
+	done(listB)
 	refuses := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agents+OpAMPPath, 3, header, true)
 	eventually.OK(t, "the third refuses", func() error {
 		for _, state := range s.agentStates().Agents {
