@@ -263,7 +263,7 @@ func Select(changes []string) (Rules, error) {
 			if near, ok := field.Nearest(name, out.names()); ok {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}
-			wrong = append(wrong, text+" See docs/health.md")
+			wrong = append(wrong, text+" See docs/health-rules.md")
 		case value == "on", value == "off":
 			off[name] = value == "off"
 		case out[i].Unit == "":
