@@ -143,6 +143,13 @@ func TestPods(t *testing.T) {
 				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt", "--kubernetes-annotate-pod",
 			},
 		}},
+		{"fleet", "nvidia", pod{
+			Kinds: []string{"ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PersistentVolumeClaim", "ServiceMonitor"}, Host: []string{kubelet},
+			Args: []string{
+				"--kubernetes", "--remote-config=apply", "--remote-url=opamp+https://gpu-warpgauge-fleet.monitoring.svc:4320/v1/opamp", "--remote-directory=/var/lib/warpgauge-remote",
+				"--node-label=pool=training", "--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
+			},
+		}},
 		{"counters", "amd", pod{
 			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/counters/list.csv", "--kubernetes"},
@@ -251,8 +258,8 @@ func TestEveryPod(t *testing.T) {
 	}
 }
 
-// own are volumes that can be directories of the host which are the exporter's.
-var own = []string{"recordings", "health", "health-socket", "health-amd-socket", "remote"}
+// own are volumes that a program of ours writes to and that need not be an emptyDir.
+var own = []string{"recordings", "health", "health-socket", "health-amd-socket", "remote", "state"}
 
 // checkMounts: the host's things are read-only, nothing is mounted by subPath, which the
 // kubelet would never update, and volumes and mounts belong together.

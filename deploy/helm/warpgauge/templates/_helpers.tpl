@@ -71,7 +71,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "warpgauge.remoteURL" -}}
-{{ .Values.remote.url }}
+{{- $scheme := ternary "opamp+https" "opamp+http" (not (empty .Values.fleet.tlsSecret)) }}
+{{- .Values.remote.url | default (.Values.fleet.enabled | ternary (printf "%s://%s-fleet.%s.svc:4320/v1/opamp" $scheme (include "warpgauge.fullname" .) (include "warpgauge.namespace" .)) "") }}
+{{- end }}
+
+{{- define "warpgauge.fleetSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "warpgauge.name" . }}-fleet
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "warpgauge.fleetLabels" -}}
+{{ include "warpgauge.fleetSelectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* The host path of a directory in which each vendor's pods have their own. */}}
