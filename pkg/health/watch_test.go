@@ -78,15 +78,15 @@ func TestSelect(t *testing.T) {
 }
 
 func TestReadingsAreCheap(t *testing.T) {
-	for _, r := range Table().Readings() {
+	for _, r := range Table().Readings(30 * time.Second) {
 		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance {
 			t.Errorf("%s is read for health", r.Desc.Name)
 		}
-		if r.Interval < hiddenInterval && r.Desc.ID != field.XIDEvent {
+		if r.Interval < 30*time.Second && r.Desc.ID != field.XIDEvent {
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
 	}
-	if n := len(Rules(nil).Readings()); n > 0 {
+	if n := len(Rules(nil).Readings(time.Second)); n > 0 {
 		t.Errorf("without rules %d readings are taken", n)
 	}
 }
@@ -340,7 +340,7 @@ func TestNothingNewAllocatesNothing(t *testing.T) {
 // 1,000,000 ns it costs less than 0.1 % of a core.
 func BenchmarkJudge(b *testing.B) {
 	var ids []field.ID
-	for _, r := range Table().Readings() {
+	for _, r := range Table().Readings(30 * time.Second) {
 		ids = append(ids, r.Desc.ID)
 	}
 	n := newNode(b, 8, Options{}, append(ids, make([]field.ID, 60)...)...)
