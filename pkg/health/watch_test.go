@@ -154,6 +154,28 @@ func TestXIDs(t *testing.T) {
 	n.want("GPU-b", OK, "")
 }
 
+// TestQuiet: what is only observed ends when it was not seen for the rule's time.
+func TestQuiet(t *testing.T) {
+	for _, r := range Table() {
+		if r.Test != Observed || r.End != AfterQuiet {
+			continue
+		}
+		n := newNode(t, 1, Options{}, energy)
+		n.tick(time.Second)
+		for range 2 { // the second one counts
+			n.Observe(Observation{Reason: r.Name, Device: "GPU-a", Time: n.now.Add(r.For)})
+			n.tick(r.For + time.Minute)
+		}
+		n.tick(r.Quiet - 2*time.Minute)
+		n.want("GPU-a", r.State, r.Name)
+		n.tick(2 * time.Minute)
+		n.want("GPU-a", OK, "")
+		if len(n.heard) != 2 {
+			t.Errorf("rule %s: heard %+v", r.Name, n.heard)
+		}
+	}
+}
+
 // TestABoardThatNoDriverServes has a verdict by its address, until a driver serves it.
 func TestABoardThatNoDriverServes(t *testing.T) {
 	n := newNode(t, 1, Options{}, temperature)
