@@ -136,7 +136,7 @@ func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
 		}
 		r.bursts = append(r.bursts, lines{first: e.Time})
 		b = &r.bursts[len(r.bursts)-1]
-		l.events.WithLabelValues(g.Number, string(XID), labelOf(g.Address)).Inc()
+		l.events.WithLabelValues(g.Number, string(XID), g.Address.String()).Inc()
 	}
 	b.last, b.arrived, b.n = e.Time, l.now(), b.n+1
 	if at := slices.IndexFunc(r.driver, func(d report) bool { return d.at.Sub(e.Time).Abs() < l.window }); at >= 0 {
@@ -168,7 +168,7 @@ func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 		clear(l.folded)
 	}
 	l.folded[key] = e.Time
-	l.events.WithLabelValues(g.Number, string(e.Kind), labelOf(g.Address)).Inc()
+	l.events.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
 	return true
 }
 
@@ -232,15 +232,7 @@ func (l *Ledger) countLocked(r *reports, witness string) {
 		l.codes[r.code] = true
 		xid = strconv.Itoa(r.code)
 	}
-	l.xids.WithLabelValues(r.gpu.Number, labelOf(r.gpu.Address), witness, xid).Inc()
-}
-
-// labelOf is the label pci_bus_id.
-func labelOf(a pci.Address) string {
-	if a == (pci.Address{}) {
-		return ""
-	}
-	return a.String()
+	l.xids.WithLabelValues(r.gpu.Number, r.gpu.Address.String(), witness, xid).Inc()
 }
 
 // Describe implements prometheus.Collector.

@@ -171,7 +171,7 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 		c.Gone, c.last = g, now
 		if !c.reported && now.Sub(c.since) >= settle {
 			c.reported = true
-			m.log.Warn("GPU is missing: "+g.Text, zap.String("pci_bus_id", name(g.Address)), zap.String("slot", g.Slot), zap.Int("count", g.Count))
+			m.log.Warn("GPU is missing: "+g.Text, zap.String("pci_bus_id", g.Address.String()), zap.String("slot", g.Slot), zap.Int("count", g.Count))
 			m.o.Changed(g, false)
 		}
 	}
@@ -181,7 +181,7 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 		}
 		delete(m.lack, at)
 		if c.reported {
-			m.log.Info("GPU is no longer missing", zap.String("pci_bus_id", name(c.Address)), zap.String("slot", c.Slot))
+			m.log.Info("GPU is no longer missing", zap.String("pci_bus_id", c.Address.String()), zap.String("slot", c.Slot))
 			m.o.Changed(c.Gone, true)
 		}
 	}
@@ -212,16 +212,8 @@ func (m *Missing) publish(bases []string) {
 			out = append(out, Gone{Basis: b})
 		}
 	}
-	slices.SortFunc(out, func(a, b Gone) int { return strings.Compare(a.Basis+name(a.Address), b.Basis+name(b.Address)) })
+	slices.SortFunc(out, func(a, b Gone) int { return strings.Compare(a.Basis+a.Address.String(), b.Basis+b.Address.String()) })
 	m.state.Store(&out)
-}
-
-// name is the label pci_bus_id; "" for what has no address.
-func name(a Address) string {
-	if a == (Address{}) {
-		return ""
-	}
-	return a.String()
 }
 
 var descMissing = prometheus.NewDesc("warpgauge_gpus_missing",
@@ -238,6 +230,6 @@ func (m *Missing) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, g := range *state {
-		ch <- prometheus.MustNewConstMetric(descMissing, prometheus.GaugeValue, float64(g.Count), g.Basis, name(g.Address), g.Slot)
+		ch <- prometheus.MustNewConstMetric(descMissing, prometheus.GaugeValue, float64(g.Count), g.Basis, g.Address.String(), g.Slot)
 	}
 }
