@@ -29,16 +29,16 @@ func xidRecord(seq, code int) string {
 
 // rig is a file that is followed, and what was read of it.
 type rig struct {
-	t               *testing.T
-	path, state     string
-	root            string
-	codes           []int
-	events          []Event
-	end             func()
-	log             *Log
-	logs            *observer.ObservedLogs
-	read            func(fd int, p []byte) (int, error)
-	uptime, elapsed time.Duration
+	t           *testing.T
+	path, state string
+	root        string
+	codes       []int
+	events      []Event
+	end         func()
+	log         *Log
+	logs        *observer.ObservedLogs
+	read        func(fd int, p []byte) (int, error)
+	uptime      time.Duration
 }
 
 func newRig(t *testing.T) *rig {
