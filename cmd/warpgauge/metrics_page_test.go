@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
+	"warpgauge/pkg/kernellog"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -140,6 +141,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		if err := p.witness.missing.Run(once); err != nil {
 			return err
 		}
+		gpu, now := kernellog.GPU{Number: "0"}, time.Now()
+		p.witness.ledger.Kernel(gpu, &kernellog.Event{Kind: kernellog.XID, Code: 79, Time: now})
+		p.witness.ledger.Driver(gpu, 79, now)
 		p.addPages()
 		p.renderer.Sync(time.Now())
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
