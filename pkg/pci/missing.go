@@ -22,9 +22,9 @@ const (
 
 const (
 	scanInterval = 30 * time.Second
-	// settle is for how long a GPU must be missing: the driver takes some time for each after a
+	// patience is for how long a GPU must be gone until it is missing: the driver takes some time for each after a
 	// boot or a reload, and collectors search for new ones once a minute.
-	settle = 2 * time.Minute
+	patience = 2 * time.Minute
 	// forget is after what time without an answer a GPU that was missing is so no longer.
 	forget = 10 * time.Minute
 )
@@ -169,7 +169,7 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 			m.lack[at] = c
 		}
 		c.Gone, c.last = g, now
-		if !c.reported && now.Sub(c.since) >= settle {
+		if !c.reported && now.Sub(c.since) >= patience {
 			c.reported = true
 			m.log.Warn("GPU is missing: "+g.Text, zap.String("pci_bus_id", g.Address.String()), zap.String("slot", g.Slot), zap.Int("count", g.Count))
 			m.o.Changed(g, false)
@@ -198,7 +198,7 @@ func (m *Missing) present(served map[Address]bool) {
 	}
 }
 
-// publish makes what the metric shows. Of a GPU whose absence is not settled it is not known
+// publish makes what the metric shows. Of a GPU that is gone for less than patience it is not known
 // whether it is missing, and it is not counted.
 func (m *Missing) publish(bases []string) {
 	var out []Gone
