@@ -146,6 +146,11 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		p.witness.ledger.Driver(gpu, 79, now)
 		p.addPages()
 		p.renderer.Sync(time.Now())
+		once, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := p.health.Run(once); err != nil { // judges once
+			return err
+		}
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
