@@ -22,7 +22,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 	"warpgauge/pkg/kernellog"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
@@ -135,7 +134,6 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		for _, h := range p.owners.health {
 			h.Succeeded(0) // there is an age then
 		}
-		p.health.Board().Store(&health.Snapshot{Version: 1, Verdicts: []health.Verdict{{Action: health.ActionNone}}})
 		once, cancel := context.WithCancel(ctx)
 		cancel() // it compares once
 		if err := p.witness.missing.Run(once); err != nil {
@@ -146,8 +144,6 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		p.witness.ledger.Driver(gpu, 79, now)
 		p.addPages()
 		p.renderer.Sync(time.Now())
-		once, cancel := context.WithCancel(ctx)
-		cancel()
 		if err := p.health.Run(once); err != nil { // judges once
 			return err
 		}
