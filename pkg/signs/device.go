@@ -144,8 +144,8 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// mostCorrected is what Azure's node health checks take for too many corrected errors in the
-// life of a driver (azurehpc, check_gpu_ecc). Here it is too many in a day.
+// mostCorrected is how many corrected errors of SRAM Azure's node health checks allow
+// (Azure/azurehpc#649). Here they are of all memory, and of a day.
 const mostCorrected = 10_000
 
 // bucket is a leaky bucket of corrected errors: mostCorrected leak in a day, and no more fit.
