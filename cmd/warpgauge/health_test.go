@@ -138,7 +138,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 			return func() { n.health.Observe(o) }
 		}}, true
 	case len(r.Readings) == 0:
-		return fault{}, false
+		return kernelFault(r)
 	}
 	d, _ := field.ByID(r.Readings[0])
 	f := fault{profiles: both, wait: reading}

@@ -70,6 +70,9 @@ const (
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
 	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/"
+	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
+	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
+	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
 	linkStates   = "docs/operations.md"
 	linkSigns    = "docs/health.md"
 )
@@ -101,6 +104,11 @@ var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THE
 // 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
 var rules = []Rule{
 	xid(79, Failed, ActionReboot, "the GPU has fallen off the bus"),
+	kernel("fell_off_bus", Failed, ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
+	kernel("amdgpu_device_lost", Failed, ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
+	kernel("amdgpu_reset_failed", Failed, ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
+	noticed(kernel("amdgpu_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("rm_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
 	{Name: "recovery_reboot", State: Failed, Action: ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: settled,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, Failed, ActionReboot, "a key of confidential computing could not be renewed"),
@@ -118,6 +126,8 @@ var rules = []Rule{
 	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
 	{Name: "ras_uncorrected", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
 		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	kernel("ras_error", Failed, ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
+	kernel("aer_fatal", Failed, ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, Failed, ActionReset, "the GPU has stopped processing"),
 	xid(62, Failed, ActionReset, "an internal micro-controller has halted"),
 	xid(74, Failed, ActionReset, "an NVLink error"),
@@ -149,6 +159,11 @@ var rules = []Rule{
 		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
 	xid(94, Degraded, ActionReset, "a contained memory error"),
 	xid(109, Degraded, ActionReset, "a context switch has timed out"),
+	kernel("ras_poison", Degraded, ActionReset, "poisoned data was found or used", linkRAS),
+	noticed(kernel("aer_uncorrected", Degraded, ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
+	noticed(kernel("xgmi_error", Degraded, ActionDrain, "an error of an XGMI link", linkXGMI), time.Hour),
+	noticed(kernel("amdgpu_ring_timeout", Degraded, ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("amdgpu_reset", Degraded, ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	xid(155, Degraded, ActionReset, "an NVLink is down"),
 	xid(156, Degraded, ActionReset, "a resource of the GPU is to be retired"),
 	noticed(xid(157, Degraded, ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
@@ -214,6 +229,11 @@ const recoveryAction field.ID = 1523
 // code; codes without a rule say nothing of the device's health.
 func xid(code int, s State, a Action, text string) Rule {
 	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: AfterReset, Text: fmt.Sprintf("XID %d: %s", code, text), Source: linkXIDs}
+}
+
+// kernel is the rule of lines of the kernel's log, which a reset ends.
+func kernel(name string, s State, a Action, text, source string) Rule {
+	return Rule{Name: name, State: s, Action: a, End: AfterReset, Text: text, Source: source}
 }
 
 // noticed makes a rule one that ends when it was not seen for so long.

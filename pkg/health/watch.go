@@ -235,7 +235,9 @@ func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
 	}
 	if before := w.byPCI[at]; before != nil && before != t {
 		if before.collector == "" {
-			for _, c := range before.conditions {
+			moved := before.conditions
+			before.conditions = nil
+			for _, c := range moved {
 				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
 					t.conditions = append(t.conditions, c)
 				}
