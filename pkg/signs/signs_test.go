@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -71,8 +72,8 @@ func TestSigns(t *testing.T) {
 		within     time.Duration
 		end        time.Duration // until it is over
 	}{
-		{"5000 corrected errors a second", "corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }, step, 12*time.Hour + time.Minute},
-		{"12 000 corrected errors in a day", "corrected_errors", mi300x, func(n *node, g *gpu) { g.sbe += n.happens(30_000) }, 2 * time.Hour, 13 * time.Hour},
+		{"5,000 corrected errors a second", "corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }, step, 12*time.Hour + time.Minute},
+		{"30,000 corrected errors an hour", "corrected_errors", mi300x, func(n *node, g *gpu) { g.sbe += n.happens(30_000) }, 2 * time.Hour, 13 * time.Hour},
 		{"a bank without spare rows", "spare_rows_low", a100, func(_ *node, g *gpu) { g.none = 1 }, 2 * time.Minute, 11 * time.Minute},
 		{"a link that replays", "nvlink_errors", h100, func(n *node, g *gpu) { g.links[5][2] += n.happens(200) }, 30 * time.Minute, 2 * time.Hour},
 		{"a link that recovers", "nvlink_errors", a100, func(n *node, g *gpu) { g.links[3][3] += n.happens(40) }, 30 * time.Minute, 2 * time.Hour},
@@ -103,34 +104,46 @@ func TestSigns(t *testing.T) {
 			}
 			r.fault, bad.none, bad.ber = nil, healthy.none, healthy.ber
 			r.run(c.end)
-			if got := r.over(); len(got) != 1 || got[c.sign+" "+bad.ID] != 1 {
+			if got := r.over(); got[c.sign+" "+bad.ID] != 1 {
 				t.Errorf("%v after its end: over are %v, want %s of %s once", c.end, got, c.sign, bad.ID)
+			}
+			if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+				t.Errorf("%v after its end %d signs hold", c.end, got)
 			}
 		})
 	}
 }
 
-// TestEndAfterRestart: what the process before has told ends although this one never saw it.
+// TestEndAfterRestart: what the process before has told ends although this one never saw it,
+// when there was none of it for as long as it counts. A restart alone ends nothing.
 func TestEndAfterRestart(t *testing.T) {
 	r := newRig(h100, 1)
-	r.run(time.Minute)
-	r.told = nil
-	r.restart()
-	r.run(12 * time.Minute)
-	for _, sign := range []string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled"} {
-		if got := r.Signs.present[0].ID; r.told == nil || !told(r.told, sign, got) {
-			t.Errorf("the end of %s of %s is not told after the start", sign, got)
+	r.shape = training
+	at, start := map[string]time.Duration{}, r.node.now
+	for r.node.now.Sub(start) < 13*time.Hour {
+		r.run(time.Minute)
+		for sign := range r.over() {
+			if sign, of, _ := strings.Cut(sign, " "); of == "GPU-2" {
+				at[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
+			}
 		}
 	}
-}
+	want := map[string]time.Duration{
+		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
+		"straggler": 20 * time.Minute, "slow_calls": 40 * time.Minute,
+	}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Errorf("ends that are told after the start, as long after it (-want +got):\n%s", diff)
+	}
 
-func told(all []health.Observation, sign, device string) bool {
-	for _, o := range all {
-		if o.Over && o.Reason == sign && o.Device == device {
-			return true
-		}
+	r.restart()
+	r.fault = func(g *gpu) { // a library that is slow from the beginning
+		g.seconds += 2
 	}
-	return false
+	r.run(3 * time.Hour)
+	if got := r.over(); got["slow_calls GPU-2"] > 0 {
+		t.Error("slow_calls ends after a restart although the library is as slow as before")
+	}
 }
 
 // TestAbsent: a sign of which the readings are missing has no series.
