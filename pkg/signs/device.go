@@ -164,14 +164,15 @@ type bucket struct {
 }
 
 func (b *bucket) add(by float64, at int64) {
-	if at > b.at && b.at > 0 {
-		b.level -= float64(at-b.at) * mostCorrected / float64(24*time.Hour)
+	if at > b.at {
+		b.level = max(0, b.level-float64(at-b.at)*mostCorrected/float64(24*time.Hour))
 	}
-	b.level = max(0, b.level)
+	if at > b.at || b.at-at > int64(maxOverlap) { // else it is a row of before the last judgement
+		b.at = at
+	}
 	if by > 0 { // not NaN
 		b.level = min(b.level+by, mostCorrected)
 	}
-	b.at = at
 }
 
 // Budgets of a link, for an hour. CRC errors matter from 100 a second on (DCGM, from NVIDIA's

@@ -1,6 +1,8 @@
 package signs
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
 )
 
@@ -223,5 +226,128 @@ func BenchmarkSync(b *testing.B) {
 		r.tick()
 		b.StartTimer()
 		r.Sync(r.node.now)
+	}
+}
+
+// TestPeers: who is compared with whom.
+func TestPeers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		kind  kind
+		users map[string][]int
+		fault func(g *gpu)
+		want  string // the straggler
+	}{
+		{"two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, func(g *gpu) {
+			if g.n > 3 {
+				g.clock = 900
+			}
+		}, ""},
+		{"the same without owners", h100, nil, func(g *gpu) {
+			if g.n > 4 {
+				g.clock = 900
+			}
+		}, "GPU-5 GPU-6 GPU-7"},
+		{"one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, "GPU-2"},
+		{"an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, ""},
+		{"one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.load, g.clock = 0.7, 900
+			}
+		}, ""},
+		{"of 20 % less", h100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock *= 0.8
+			}
+		}, ""},
+		{"divided GPUs", a100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock /= 2
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(c.kind, 5)
+			r.shape, r.fault = training, c.fault
+			for pod, gpus := range c.users {
+				r.use(pod, gpus...)
+			}
+			r.run(time.Hour)
+			var got []string
+			for sign := range r.begun() {
+				got = append(got, strings.TrimPrefix(sign, "straggler "))
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, " "); got != c.want {
+				t.Errorf("stragglers %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCountedOnce: what the rings of two sessions have in common counts once, what happened
+// between them counts, and a driver that counts from 0 again takes nothing away.
+func TestCountedOnce(t *testing.T) {
+	r := newRig(h100, 1)
+	r.kind.corrected = 0
+	errors := func(n float64) {
+		for _, g := range r.gpus {
+			g.sbe += n
+		}
+	}
+	want := func(n float64) {
+		t.Helper()
+		r.run(step)
+		if got := r.devices["GPU-3"].corrected.total; got != n {
+			t.Errorf("%v errors, want %v", got, n)
+		}
+	}
+	errors(50)
+	want(0) // of before
+	errors(7)
+	want(7)
+	r.close(false)
+	r.open()
+	r.sample(r.gpus[3]) // the instant that the former ring has, too
+	errors(5)
+	want(12)
+	r.close(true)
+	r.run(time.Minute)
+	r.open()
+	want(12)
+	errors(3)
+	want(15)
+}
+
+// TestMad: rows of a process gone mad, and a clock that is set, do no lasting harm.
+func TestMad(t *testing.T) {
+	r := newRig(h100, 1)
+	r.shape = training
+	r.run(time.Hour)
+	for _, id := range []field.ID{100, 150, 155, 203, 310, 389, 1001, 1004, field.ClockEventReasons} {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300} {
+			r.gpus[1].values[id] = v
+			r.run(step)
+		}
+		delete(r.gpus[1].values, id)
+	}
+	r.node.now = r.node.now.Add(-48 * time.Hour)
+	r.run(time.Hour)
+	r.node.now = r.node.now.Add(72 * time.Hour)
+	r.told = nil
+	r.run(26 * time.Hour)
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+		t.Errorf("%d signs hold", got)
+	}
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
+		t.Errorf("%d deviations, want those of all GPUs", got)
 	}
 }
