@@ -14,6 +14,7 @@ var lean = []string{
 	"warpgauge_collector_up",
 	"warpgauge_config_last_reload_success_timestamp_seconds",
 	"warpgauge_config_last_reload_successful",
+	"warpgauge_device_health",
 	"warpgauge_device_owner",
 	"warpgauge_device_owners",
 	"warpgauge_device_problem",
