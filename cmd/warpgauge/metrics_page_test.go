@@ -22,7 +22,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -134,14 +133,16 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		for _, h := range p.owners.health {
 			h.Succeeded(0) // there is an age then
 		}
-		p.health.Board().Store(&health.Snapshot{Version: 1, Verdicts: []health.Verdict{{Action: health.ActionNone}}})
 		once, cancel := context.WithCancel(ctx)
-		cancel() // it compares once
+		cancel() // each compares or judges once
 		if err := p.witness.missing.Run(once); err != nil {
 			return err
 		}
 		p.addPages()
 		p.renderer.Sync(time.Now())
+		if err := p.health.Run(once); err != nil {
+			return err
+		}
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })

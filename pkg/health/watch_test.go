@@ -20,12 +20,12 @@ const remapPending, energy, temperature = 396, 156, 150
 func TestRulesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table() {
-		if seen[r.Name] || r.Text == "" || r.Source == "" || r.State == OK || r.Action == "" {
+		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" || r.State == OK && r.Action != ActionNone {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if (len(r.Readings) > 0) != (r.Test > OfState) {
-			t.Errorf("rule %s: a test needs readings, and readings a test", r.Name)
+		if r.Test > OfState && len(r.Readings) == 0 || r.Test == OfState && len(r.Readings) > 0 {
+			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.State > Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
@@ -65,7 +65,7 @@ func TestSelect(t *testing.T) {
 			}
 		}
 	}
-	f("hott=80", "did you mean hot", "docs/health.md")
+	f("hott=80", "did you mean hot", "docs/health-rules.md")
 	f("cold", "no rule")
 	f("hot", "above 0 (celsius), off or on")
 	f("hot=warm", "above 0")
