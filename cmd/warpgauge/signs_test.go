@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/etc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
@@ -85,4 +86,31 @@ func TestEarlySigns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSimulatedNodesAreWell: an hour of each simulated node under load, with all that the
+// recommended list reads, has no verdict other than ok and no sign, except that one GPU of each
+// has an XID 94 now and then, on purpose.
+func TestSimulatedNodesAreWell(t *testing.T) {
+	csv, err := etc.File("recommended-counters.csv")
+	must(t, err)
+	for _, profile := range fake.Profiles() {
+		t.Run(profile, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newJudgedNode(t, profile, string(csv), "--collect-interval=5000")
+				done := make(chan error, 1)
+				go func() { done <- n.signs.Run(t.Context()) }()
+				t.Cleanup(func() { <-done })
+				time.Sleep(30 * time.Second)
+				for range 60 {
+					time.Sleep(time.Minute)
+					for _, v := range n.health.Board().Load().Verdicts {
+						if v.Reason != "xid_94" && v.State != health.OK || len(v.Conditions) > 1 {
+							t.Fatalf("%s: %v %q with %+v", v.Device.ID, v.State, v.Reason, v.Conditions)
+						}
+					}
+				}
+			})
+		})
+	}
 }
