@@ -22,8 +22,7 @@ const (
 	amdSocketMode    = 0o600
 )
 
-// consumers are the stages of those who are told of devices' health. Sockets are open when
-// it returns.
+// consumers are the stages that hand on devices' health. Sockets are open when it returns.
 func (a *app) consumers(cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
 	node, _ := a.lookup("NODE_NAME")

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -239,20 +240,24 @@ func condition(s *health.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// describe names devices and what is wrong with them, not more than a screen of them.
+// longestMessage is what others keep of a condition's message, in bytes.
+const longestMessage = 1024
+
+// describe names devices and what is wrong with them, as many as a message holds.
 func describe(of []*health.Verdict) string {
-	const most = 8
 	text := ""
 	for i, v := range of {
-		if i == most {
-			return fmt.Sprintf("%s; %d more", text, len(of)-most)
+		part := brief(v)
+		more := fmt.Sprintf("; %d more", len(of)-i)
+		if i > 0 && len(text)+len("; ")+len(part)+len(more) > longestMessage {
+			return text + more
 		}
 		if i > 0 {
 			text += "; "
 		}
-		text += brief(v)
+		text += part
 	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), longestMessage)], "")
 }
 
 // brief says which device it is, what is wrong with it and what should be done.
