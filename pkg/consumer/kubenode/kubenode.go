@@ -82,15 +82,9 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
 	for {
-		limited, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
-		next, err := w.o.Board.After(limited, version)
-		cancel()
+		next := w.next(ctx, version)
 		if ctx.Err() != nil {
-			w.leave(ctx)
-			return nil
-		}
-		if err != nil { // nothing has changed
-			next = w.o.Board.Load()
+			break
 		}
 		if w.write(ctx, next) {
 			version, wait = next.Version, gap
@@ -102,6 +96,18 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+	w.leave(ctx)
+	return nil
+}
+
+// next waits for a change, at most until a heartbeat is due, and returns what holds then.
+func (w *Writer) next(ctx context.Context, version uint64) *health.Snapshot {
+	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
+	defer cancel()
+	if s, err := w.o.Board.After(ctx, version); err == nil {
+		return s
+	}
+	return w.o.Board.Load()
 }
 
 func (w *Writer) untilHeartbeat() time.Duration {
