@@ -83,8 +83,11 @@ func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
 	for {
 		next := w.next(ctx, version)
-		if ctx.Err() != nil {
-			break
+		select {
+		case <-ctx.Done():
+			w.leave(ctx)
+			return nil
+		default:
 		}
 		if w.write(ctx, next) {
 			version, wait = next.Version, gap
@@ -96,8 +99,6 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
-	w.leave(ctx)
-	return nil
 }
 
 // next waits for a change, at most until a heartbeat is due, and returns what holds then.
