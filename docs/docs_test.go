@@ -123,11 +123,13 @@ var othersFlags = map[string]bool{
 	"urls-file": true, "once": true, "interval": true, // top
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
 	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
-	"device": true,                 // docker
-	"pause":  true, "resume": true, // dcgmi profile
+	"fail-on": true,                 // health
+	"device":  true,                 // docker
+	"pause":   true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
-	"set": true, "set-file": true, "set-json": true, "show-labels": true, // helm, kubectl
-	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
+	"set": true, "set-file": true, "set-json": true, "show-labels": true, "subresource": true, // helm, kubectl
+	"config.custom-plugin-monitor": true,                                                  // node-problem-detector
+	"dir":                          true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
 	"query-gpu": true, // nvidia-smi
 	"now":       true, // systemctl
