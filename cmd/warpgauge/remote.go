@@ -168,7 +168,7 @@ func (d *delivery) changes() <-chan struct{} {
 	return d.changed
 }
 
-// watch closes changed when something has changed that a server is told of at once.
+// watch closes changed when something has changed that a server has to know at once.
 func (d *delivery) watch(ctx context.Context) {
 	tick := time.NewTicker(changePoll)
 	defer tick.Stop()

@@ -74,7 +74,7 @@ func (a *authority) write(path string) {
 // secure is a server with TLS that says who asks.
 func secure(t *testing.T, pair tls.Certificate, clients *authority) *url.URL {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := "nobody"
+		name := "no client"
 		if len(r.TLS.PeerCertificates) > 0 {
 			name = r.TLS.PeerCertificates[0].Subject.CommonName
 		}
