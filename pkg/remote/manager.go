@@ -197,8 +197,9 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		return &Outcome{Status: Unchanged}
 	}
 	failed := func(state string, err error, refused []Refusal) *Outcome {
-		m.say(state, err.Error(), tried, refused)
-		return &Outcome{Status: Failed, Err: err, Refused: refused}
+		text := bounded(err.Error())
+		m.say(state, text, tried, refused)
+		return &Outcome{Status: Failed, Err: errors.New(text), Refused: refused}
 	}
 	if why := m.costly[tried]; why != "" {
 		return failed(StateRefused, errors.New(why), []Refusal{{0, why}})
