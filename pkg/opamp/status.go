@@ -160,7 +160,10 @@ func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHeal
 
 func component(c *remote.Component) *protobufs.ComponentHealth {
 	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
-	if !c.Healthy && h.LastError == "" {
+	if c.Healthy {
+		return h // without a time: that of a device's last sample is never the same twice
+	}
+	if h.LastError == "" {
 		h.LastError = h.Status
 	}
 	if !c.Since.IsZero() {
