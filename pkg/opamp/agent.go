@@ -3,6 +3,7 @@ package opamp
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"crypto/sha256"
-
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -63,10 +63,10 @@ type Agent struct {
 	link    link
 	origin  string
 	started time.Time
-	said    rate.Sometimes // warnings about offers
+	warn    rate.Sometimes // about offers
 
 	// What follows belongs to the goroutine of Run.
-	id            [16]byte // a server may assign another one
+	id            uuid.UUID // a server may assign another one
 	sequence      uint64
 	server        uint64 // ServerCapabilities; 0: not known
 	known         sums
@@ -92,9 +92,9 @@ type Agent struct {
 
 // New returns an Agent. Only Run connects.
 func New(o Options) (*Agent, error) {
-	id, err := parseID(o.Node.InstanceID)
+	id, err := uuid.Parse(o.Node.InstanceID)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("instance id: %w", err)
 	}
 	u := *o.URL
 	origin := remote.Origin("opamp+" + u.String())
@@ -104,7 +104,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: id,
 		status: &protobufs.RemoteConfigStatus{},
-		said:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
+		warn:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
 		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
 	}
@@ -121,7 +121,7 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run implements remote.Source. Besides its own there is a goroutine while a list is delivered,
+// Run implements remote.Source. In addition to its own there is a goroutine while a list is delivered,
 // and one that reads a WebSocket.
 func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
 	type result struct {
@@ -215,7 +215,7 @@ func (a *Agent) tick(ctx context.Context) {
 		return
 	}
 	ectx, cancel := context.WithTimeout(ctx, exchangeLimit)
-	answer, err := a.link.exchange(ectx, b, formatID(a.id))
+	answer, err := a.link.exchange(ectx, b, a.id.String())
 	cancel()
 	switch {
 	case ctx.Err() != nil:
@@ -243,15 +243,15 @@ func (a *Agent) leave(ctx context.Context) {
 		m.AgentDisconnect = &protobufs.AgentDisconnect{}
 		if b, err := proto.Marshal(m); err == nil {
 			lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
-			_, _ = a.link.exchange(lctx, b, formatID(a.id))
+			_, _ = a.link.exchange(lctx, b, a.id.String())
 			cancel()
 		}
 	}
 	a.link.close(answers)
 }
 
-// fail notes that the server cannot be used now, and asks it again later. Then it is told
-// everything, as it may have missed or lost any of it.
+// fail notes that the server cannot be used now, and asks it again later. Then everything
+// is reported, as the server may have missed or lost any of it.
 func (a *Agent) fail(err error) {
 	a.link.close(false)
 	a.failures++
@@ -271,15 +271,6 @@ func (a *Agent) fail(err error) {
 	a.o.Failed(err)
 }
 
-// answered notes a good answer.
-func (a *Agent) answered() {
-	if a.failures > 0 {
-		a.log.Info("the server answers again", zap.Int("failures", a.failures))
-	}
-	a.failures, a.unanswered = 0, 0
-	a.o.Answered()
-}
-
 // receive does what a message of the server says, as far as it may.
 func (a *Agent) receive(b []byte) {
 	m, others, err := decode(b)
@@ -292,14 +283,15 @@ func (a *Agent) receive(b []byte) {
 		return
 	}
 	if e := m.GetErrorResponse(); e != nil {
-		told := a.known
+		reported := a.known
 		a.fail(serverError(e))
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
-			a.known = told // the same message must not be sent again
+			a.known = reported // the same message must not be sent again
 		}
 		return
 	}
-	a.answered()
+	a.failures, a.unanswered = 0, 0
+	a.o.Answered()
 	for _, name := range others {
 		a.o.Ignored.WithLabelValues(name).Inc()
 		if !a.named[name] {
@@ -310,8 +302,10 @@ func (a *Agent) receive(b []byte) {
 	if c := m.GetCapabilities(); c != 0 {
 		a.server = c
 	}
-	if id := m.GetAgentIdentification().GetNewInstanceUid(); len(id) > 0 {
-		a.rename(id)
+	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {
+		a.id = id // until the exporter ends
+		a.warn.Do(func() { a.log.Info("the server assigns another instance id", zap.Stringer("id", id)) })
+		a.wake(soon)
 	}
 	if m.GetFlags()&uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) != 0 {
 		a.known = sums{}
@@ -330,20 +324,6 @@ func serverError(e *protobufs.ServerErrorResponse) error {
 	}
 }
 
-// rename takes the instance id that the server wants. It is forgotten at the next start.
-func (a *Agent) rename(id []byte) {
-	if len(id) != len(a.id) || bytes.Equal(id, make([]byte, len(a.id))) {
-		a.said.Do(func() { a.log.Warn("the server assigns an instance id that is none", zap.Int("bytes", len(id))) })
-		return
-	}
-	if bytes.Equal(id, a.id[:]) {
-		return
-	}
-	a.id = [16]byte(id)
-	a.said.Do(func() { a.log.Info("the server assigns another instance id", zap.String("id", formatID(a.id))) })
-	a.wake(soon)
-}
-
 // offered takes an offer, unless it is the one of before.
 func (a *Agent) offered(o *offer) {
 	if a.last != nil && bytes.Equal(o.hash, a.last.hash) {
@@ -357,7 +337,7 @@ func (a *Agent) offered(o *offer) {
 		case a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed:
 			// What it failed of may be over.
 		default:
-			a.known.status = [sha256.Size]byte{} // who offers it again does not know what became of it
+			a.known.status = [sha256.Size]byte{} // a server that offers it again does not know what became of it
 			return
 		}
 	}
@@ -380,7 +360,7 @@ func (a *Agent) schedule() {
 	}
 	d := a.changes.Reserve().Delay()
 	if d > soon {
-		a.said.Do(func() {
+		a.warn.Do(func() {
 			a.log.Warn("the server changes the list too often, its newest one waits", zap.Duration("for", d))
 		})
 	}
@@ -394,8 +374,8 @@ func (a *Agent) refuse(o *offer) {
 	a.wake(soon)
 }
 
-// delivered reports what became of a list, if it still is the newest one. Who has applied or
-// refused it has logged that.
+// delivered reports what became of a list, if it still is the newest one. Deliver has
+// logged it.
 func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
 		return
@@ -406,16 +386,3 @@ func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 
 // jitter is about d, give or take a fifth.
 func jitter(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
-
-// parseID reads a UUID.
-func parseID(s string) (id [16]byte, err error) {
-	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-	if err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("instance id %q is no UUID", s)
-	}
-	return [16]byte(b), nil
-}
-
-func formatID(id [16]byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}

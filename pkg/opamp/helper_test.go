@@ -277,8 +277,8 @@ func startPeer(t *testing.T, scheme string, p *peer, edit func(*Options)) *bench
 	return start(t, scheme, h, c, edit)
 }
 
-// settle lets time pass and waits for what happens at its end.
-func settle(d time.Duration) {
+// elapse lets time pass and waits for what happens at its end.
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }

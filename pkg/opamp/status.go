@@ -33,8 +33,8 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
 
-// sums are what a server was told, so that only what has changed is told again. A zero is
-// something that it was not told.
+// sums are of what was reported, so that only what has changed is reported again. A zero is
+// of something that was not.
 type sums struct{ description, health, effective, status [sha256.Size]byte }
 
 // message returns what the server does not know yet, and the sums of all there is.
@@ -77,7 +77,7 @@ func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
 	d := &protobufs.AgentDescription{
 		IdentifyingAttributes: []*protobufs.KeyValue{
 			attribute("service.name", ServiceName),
-			attribute("service.instance.id", formatID(a.id)),
+			attribute("service.instance.id", a.id.String()),
 			attribute("service.version", a.o.Node.Version),
 		},
 		NonIdentifyingAttributes: []*protobufs.KeyValue{
