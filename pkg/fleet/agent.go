@@ -186,7 +186,7 @@ func (h *health) trouble(in *protobufs.ComponentHealth, name string, depth int, 
 	if *left--; *left < 0 || depth > maxDepth || len(h.troubles) == maxTroubles || in == nil {
 		return
 	}
-	if !in.Healthy && name != "" && name != opamp.HealthGates && len(in.ComponentHealthMap) == 0 {
+	if !in.Healthy && name != "" && name != opamp.HealthGates && (name == opamp.HealthList || len(in.ComponentHealthMap) == 0) {
 		h.troubles = append(h.troubles, cut(name+": "+cmp.Or(in.LastError, in.Status), maxValue))
 	}
 	if depth == 1 && name == opamp.HealthGates {
