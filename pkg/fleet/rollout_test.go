@@ -343,6 +343,24 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
+// After a start the agents have as long as after the beginning of a stage, however short the warm-up is.
+func TestAgentsAreNotSeenAtOnce(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 1 })
+	s.o.Warmup = 0
+	s.open()
+	for _, n := range s.nodes {
+		n.away = true
+	}
+	s.run(2 * time.Minute)
+	for _, n := range s.nodes {
+		n.away = false
+	}
+	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
+}
+
 // Another list in the directory takes the place of a rollout; the one before is not tried again by itself only if it was rejected.
 func TestTwoRolloutsAtOnce(t *testing.T) {
 	s := newSim(t, 200, "")

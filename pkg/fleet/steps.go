@@ -233,7 +233,11 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
 	r := s.Rollout
 	n.Members = len(r.members)
-	late := now.Sub(c.begun[s.Name]) > cohort.Policy.Timeout
+	begun, seen := c.begun[s.Name]
+	if !seen {
+		begun = c.started
+	}
+	late := now.Sub(begun) > cohort.Policy.Timeout
 	for uid := range r.members {
 		a := c.agents[uid]
 		why := ""
