@@ -22,6 +22,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -35,6 +36,9 @@ import (
 func TestMetricsPage(t *testing.T) {
 	families, err := sampleFamilies(t.Context())
 	must(t, err)
+	early, err := signFamilies()
+	must(t, err)
+	families = append(families, early...)
 	got, path := metricsHead+metricsTable(families), "../../docs/metrics.md"
 	if *update {
 		must(t, os.WriteFile(path, []byte(got), 0o644))
@@ -130,6 +134,12 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		for _, h := range p.owners.health {
 			h.Succeeded(0) // there is an age then
 		}
+		p.health.Board().Store(&health.Snapshot{Version: 1, Verdicts: []health.Verdict{{Action: health.ActionNone}}})
+		once, cancel := context.WithCancel(ctx)
+		cancel() // it compares once
+		if err := p.witness.missing.Run(once); err != nil {
+			return err
+		}
 		p.addPages()
 		p.renderer.Sync(time.Now())
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
@@ -143,7 +153,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 // docsConfig has a source of owners that works without a kubelet.
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
-	cfg.HPCJobDir, cfg.AbsentFields = jobs, true
+	cfg.HPCJobDir, cfg.AbsentFields, cfg.Health.ExpectedGPUs = jobs, true, 2
 	cfg.Recorder.Directory = filepath.Join(jobs, "recordings")
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
 	return cfg

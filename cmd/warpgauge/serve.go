@@ -114,6 +114,13 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
+	if cfg.Kubernetes.AnnotatePod {
+		s, err := a.annotationStage(r, log)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, s)
+	}
 	if d != nil {
 		more, err := d.stages(ctx)
 		if err != nil {

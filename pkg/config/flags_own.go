@@ -159,6 +159,10 @@ func ownOwners(c *Config) []Flag {
 			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
 		},
+		{
+			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, value: boolean(&k.AnnotatePod),
+			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
+		},
 	}
 }
 
