@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -278,6 +279,39 @@ func TestForeignClients(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+}
+
+// The table of metrics in docs/fleet.md has those of a server, no more and no less.
+func TestDocumentedMetrics(t *testing.T) {
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]+" "+m[2]] = true
+	}
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveFleet(t, "", "")
+	s.refused.add(refusedLogin)
+	eventually.OK(t, "all metrics", func() error {
+		metrics, _ := s.request("GET", "/metrics", "")
+		for _, m := range regexp.MustCompile("(?m)^# TYPE (warpgauge_fleet_\\w+) (\\w+)$").FindAllStringSubmatch(metrics, -1) {
+			if !documented[m[1]+" "+m[2]] {
+				t.Errorf("%s %s is not in docs/fleet.md", m[1], m[2])
+			}
+		}
+		if strings.Count(metrics, "# TYPE warpgauge_fleet_") < 15 {
+			return errors.New("the directory is not taken yet")
+		}
+		return nil
+	})
+	if made := strings.Count(string(source), "= describeMetric("); made != len(documented) {
+		t.Errorf("docs/fleet.md has %d metrics, the server %d", len(documented), made)
 	}
 }
 
