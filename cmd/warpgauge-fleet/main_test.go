@@ -84,10 +84,10 @@ func TestCommands(t *testing.T) {
 		t.Helper()
 		eventually.OK(t, strings.Join(args, " "), func() error {
 			out, err := command(args...)
-			if err != nil || !regexp.MustCompile(want).MatchString(out) {
-				return fmt.Errorf("%v: %s", err, out)
+			if err == nil && !regexp.MustCompile(want).MatchString(out) {
+				err = errors.New(out)
 			}
-			return nil
+			return err
 		})
 	}
 	says(`all +a.csv \S+ +held`, "status")

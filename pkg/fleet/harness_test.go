@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -61,8 +58,6 @@ type sim struct {
 	lists map[string]string // content by name
 	yaml  string
 }
-
-const steps = "1, 10, 100" // percentages of newSim's stages
 
 func newSim(t *testing.T, nodes int, policy string) *sim {
 	t.Helper()
@@ -268,7 +263,3 @@ func stall(n *node) {
 		n.numbers[stalled] = 0
 	}
 }
-
-func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-var nan = math.NaN()

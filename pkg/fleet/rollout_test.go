@@ -306,7 +306,7 @@ func TestFirstRolloutReturns(t *testing.T) {
 	}
 }
 
-// A server that is killed goes on in the stage where it was, and does not touch others.
+// A server that was killed continues in the stage where it was, and touches no other node.
 func TestKilledServer(t *testing.T) {
 	s := newSim(t, 200, "")
 	s.stable()

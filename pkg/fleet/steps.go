@@ -172,7 +172,7 @@ func (c *core) soaked(cohort *Cohort, r *Rollout) bool {
 	return r.Soaked >= stages[min(r.Stage, len(stages)-1)].Soak
 }
 
-// enter begins the next stage, or ends the rollout after the last. Nobody gets the list before that is on
+// enter begins the next stage, or ends the rollout after the last. No agent gets the list before that is on
 // the disk.
 func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	next, r := *s, *s.Rollout
