@@ -119,7 +119,7 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, "tolerance": true, // compare
+	"output": true, "tolerance": true, "guard": true, // compare, check
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"urls-file": true, "once": true, "interval": true, // top
 	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, // warpgauge-fleet

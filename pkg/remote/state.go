@@ -77,10 +77,10 @@ func (m *Manager) update(change func(*State)) {
 const maxText = 4 << 10
 
 func bounded(text string) string {
-	if len(text) <= maxText {
-		return text
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
+	return strings.ToValidUTF8(text, "")
 }
 
 // say notes what became of a list, and logs it if that is new.
