@@ -30,9 +30,11 @@ type Options struct {
 	Interval  time.Duration     // between two polls, give or take a fifth
 	MaxBytes  int64             // of a list
 	Node      *remote.Node
-	// Failed hears what is wrong with the server or its offers, Answered of each good answer.
+	// Failed hears what is wrong with the server, Answered of each good answer, Refused why no
+	// list can be taken from an offer. They log what is new to them.
 	Failed   func(error)
 	Answered func()
+	Refused  func(error)
 	Ignored  *prometheus.CounterVec // of offers that are ignored, by name; label: offer
 	Logger   *zap.Logger
 }
@@ -46,10 +48,12 @@ const (
 	maxBackOff    = 5 * time.Minute
 	maxRetryAfter = time.Hour // of what a server may ask for
 	maxUnanswered = 3         // messages on a WebSocket
-	changesEvery  = time.Minute
-	changesBurst  = 5 // lists in service; then one per changesEvery
-	retryFailed   = 5 * time.Minute
-	minMessage    = 4 << 20 // bytes that a message may have; more if a list may
+	// Lists beyond a burst wait, and the newest one is delivered: so Deliver, which refuses the
+	// eleventh change in ten minutes, has no reason to.
+	changesEvery = 2 * time.Minute
+	changesBurst = 5
+	retryFailed  = 5 * time.Minute
+	minMessage   = 4 << 20 // bytes that a message may have; more if a list may
 )
 
 // Agent is a remote.Source: an OpAMP server.
@@ -93,11 +97,12 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	u := *o.URL
+	origin := remote.Origin("opamp+" + u.String())
 	if u.Path == "" {
 		u.Path = "/v1/opamp"
 	}
 	a := &Agent{
-		o: o, log: o.Logger.Named("opamp"), origin: remote.Origin("opamp+" + u.String()), started: time.Now(), id: id,
+		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: id,
 		status: &protobufs.RemoteConfigStatus{},
 		said:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
 		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
@@ -216,7 +221,7 @@ func (a *Agent) tick(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
-		if e := new(statusError); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
+		if e := (*serverFault)(nil); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
 	case answer == nil:
@@ -257,15 +262,12 @@ func (a *Agent) fail(err error) {
 	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
 		wait = rand.N(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
 	}
-	if e := (later)(nil); errors.As(err, &e) {
-		after := min(e.retryAfter(), maxRetryAfter)
+	if e := (*serverFault)(nil); errors.As(err, &e) {
+		after := min(e.after, maxRetryAfter)
 		wait = max(wait, after+rand.N(after/5+1))
 	}
 	a.failed = time.Now()
 	a.poll = a.failed.Add(wait)
-	if a.failures == 1 {
-		a.log.Warn("the server cannot be used, the list in service stays", zap.Error(err), zap.Duration("next", wait))
-	}
 	a.o.Failed(err)
 }
 
@@ -291,7 +293,7 @@ func (a *Agent) receive(b []byte) {
 	}
 	if e := m.GetErrorResponse(); e != nil {
 		told := a.known
-		a.fail(&serverError{e})
+		a.fail(serverError(e))
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
 			a.known = told // the same message must not be sent again
 		}
@@ -321,16 +323,11 @@ func (a *Agent) receive(b []byte) {
 }
 
 // serverError is what the server says is wrong.
-type serverError struct {
-	e *protobufs.ServerErrorResponse
-}
-
-func (s *serverError) Error() string {
-	return fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(s.e.GetType().String(), "ServerErrorResponseType_"), text(s.e.GetErrorMessage(), 256))
-}
-
-func (s *serverError) retryAfter() time.Duration {
-	return time.Duration(min(s.e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter)))
+func serverError(e *protobufs.ServerErrorResponse) error {
+	return &serverFault{
+		text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
+		after: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter))),
+	}
 }
 
 // rename takes the instance id that the server wants. It is forgotten at the next start.
@@ -370,7 +367,7 @@ func (a *Agent) offered(o *offer) {
 		a.refuse(o)
 		return
 	}
-	a.status = applying(o.hash)
+	a.status = &protobufs.RemoteConfigStatus{LastRemoteConfigHash: o.hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING}
 	a.waiting = o
 	a.schedule()
 	a.wake(soon)
@@ -384,9 +381,7 @@ func (a *Agent) schedule() {
 	d := a.changes.Reserve().Delay()
 	if d > soon {
 		a.said.Do(func() {
-			err := fmt.Errorf("the server changes the list more often than once in %s: the newest one waits", changesEvery)
-			a.log.Warn("list waits", zap.Error(err), zap.Duration("for", d))
-			a.o.Failed(err)
+			a.log.Warn("the server changes the list too often, its newest one waits", zap.Duration("for", d))
 		})
 	}
 	a.due = time.After(d)
@@ -394,8 +389,7 @@ func (a *Agent) schedule() {
 
 // refuse reports an offer without a list that could be tried.
 func (a *Agent) refuse(o *offer) {
-	a.said.Do(func() { a.log.Warn("offer refused, the list in service stays", zap.Error(o.err)) })
-	a.o.Failed(o.err)
+	a.o.Refused(o.err)
 	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
 	a.wake(soon)
 }
