@@ -64,6 +64,7 @@ type listStatus struct {
 
 type health struct {
 	healthy  bool
+	list     string   // why the list is not in service although it was applied
 	numbers  Numbers  // missed ticks as a sum
 	troubles []string // groups of components that are not healthy, and why
 }
@@ -173,6 +174,9 @@ func examine(in *protobufs.ComponentHealth) *health {
 			}
 		}
 	}
+	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
+		h.list = cut(cmp.Or(l.LastError, l.Status), maxError)
+	}
 	// A group says which of its parts is not healthy.
 	for name, c := range in.ComponentHealthMap {
 		if c != nil && !c.Healthy && len(h.troubles) < maxTroubles {
@@ -196,7 +200,9 @@ type agent struct {
 	listStatus
 	effective string
 	healthy   bool
+	list      string
 	troubles  []string
+	refused   refusal
 	window    *window
 
 	cohort  *Cohort // nil: none matches
@@ -232,14 +238,32 @@ func (a *agent) take(r *report, now time.Time) {
 		a.listStatus = *s
 	}
 	if h := r.health; h != nil {
-		a.healthy, a.troubles = h.healthy, h.troubles
+		a.healthy, a.list, a.troubles = h.healthy, h.list, h.troubles
 		a.window.add(&h.numbers, now)
 	}
+	if why := a.refuses(); why != "" {
+		a.refused = refusal{a.hash, why}
+	}
 }
+
+// refusal is the last list that an agent has refused, and why.
+type refusal struct{ hash, why string }
 
 // accepts says whether the agent takes lists at all.
 func (a *agent) accepts() bool {
 	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
+}
+
+// refuses says why the list that the agent answers for is not in service; empty: it is, or that is not known yet.
+// An exporter can also withdraw a list later, which costs too much.
+func (a *agent) refuses() string {
+	switch {
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+		return cmp.Or(a.err, "it does not say why")
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+		return a.list
+	}
+	return ""
 }
 
 // observes says whether the agent only reports what it would do with a list.

@@ -39,6 +39,7 @@ type node struct {
 	list    string // hash of the one in service
 	answer  *listStatus
 	numbers Numbers
+	trouble string         // of the list
 	got     map[string]int // offers by hash
 
 	// What the node does with a list; nil: it applies it.
@@ -145,7 +146,7 @@ func (s *sim) offerList(text string) {
 func (s *sim) poll(n *node) {
 	n.sequence++
 	r := &report{uid: n.uid, sequence: n.sequence, peer: n.peer, capabilities: takesLists, status: n.answer}
-	r.health = &health{healthy: true, numbers: n.numbers}
+	r.health = &health{healthy: true, numbers: n.numbers, list: n.trouble}
 	if !n.told {
 		r.described = &description{host: n.host, version: "1", labels: n.labels, attributes: map[string][]string{"host.name": {n.host}}}
 		r.effective = n.own

@@ -185,6 +185,11 @@ func TestHarmStopsRollout(t *testing.T) {
 	f("absent fields", nil, raise(absentFields, 65), "absent_fields")
 	f("series", nil, raise(series, 501), "series: 1001, before 500")
 	f("refused", bad(&listStatus{state: failed, err: "line 2: profiling is not allowed"}), nil, "profiling is not allowed")
+	f("withdrawn later", nil, func(n *node) {
+		if n.trouble = ""; n.list == hashOf(listB) {
+			n.trouble = "in service the list took too long; the former list is back"
+		}
+	}, "took too long")
 	f("never acknowledged", bad(nil), nil, "not acknowledged")
 	f("applies for ever", bad(&listStatus{state: applying}), nil, "not applied the list in time")
 	f("acknowledges another", bad(&listStatus{hash: hashOf("x"), state: applied}), nil, "not acknowledged")

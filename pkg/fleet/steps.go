@@ -248,8 +248,8 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
 			n.Silent, why = n.Silent+1, "it was not seen since this server started"
 		case a.cohort != cohort || a.hash == r.To && a.observes():
 			n.Members-- // its labels have changed, or it only reports
-		case a.hash == r.To && a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-			n.Refused, why = n.Refused+1, a.err
+		case a.hash == r.To && a.refuses() != "":
+			n.Refused, why = n.Refused+1, a.refuses()
 		case now.Sub(a.seen) > cohort.Policy.Timeout:
 			n.Silent, why = n.Silent+1, "it says nothing since "+a.seen.UTC().Format(time.RFC3339)
 		case a.hash != r.To:
