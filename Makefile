@@ -159,7 +159,7 @@ lint: $(LINT) words size deadcode ## golangci-lint (with staticcheck), shellchec
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-	deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 

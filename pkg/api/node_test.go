@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/history"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -107,6 +109,9 @@ func newWorld(t testing.TB, n, links int) *world {
 		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
 		Interval: session.Options{}.IntervalOf,
+		Health: func() *health.Snapshot {
+			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: health.Table(), Logger: zap.NewNop()}, w.clock())
+		},
 		Users: func(d *collector.Device) []User {
 			if d.GPU != "0" {
 				return nil

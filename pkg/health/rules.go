@@ -23,7 +23,7 @@ type Rule struct {
 
 	Readings  []field.ID      // what it is judged by, each alone; none: by Observations or states
 	Label     collector.Label // of the column; the zero one: any
-	Except    collector.Label // a column with it is not judged
+	Except    []string        // values of labels: a column with one is not judged
 	Test      Test            // of a reading
 	Threshold float64         // of the test, in Unit
 	Unit      string          // "": the threshold is part of the rule
@@ -70,7 +70,11 @@ const (
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
 	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/"
+	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
+	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
+	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
 	linkStates   = "docs/operations.md"
+	linkSigns    = "docs/health.md"
 )
 
 // settled is for how long a reading must say that nothing is wrong: two of slow fields.
@@ -87,6 +91,11 @@ const (
 	ruleStarting  = "starting"
 )
 
+// usual are reasons of health watches that healthy GPUs have: that the power limit slows a GPU
+// down is what it is for, and one error of a link in a minute, or a second of heat, is no fault.
+// Of links and heat there are rules of their own.
+var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
+
 // rules is the only list of reason codes. Of conditions that are equally bad, that of the
 // first rule is the verdict's. Every rule has a case in rules_test.go.
 //
@@ -95,6 +104,11 @@ const (
 // 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
 var rules = []Rule{
 	xid(79, Failed, ActionReboot, "the GPU has fallen off the bus"),
+	kernel("fell_off_bus", Failed, ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
+	kernel("amdgpu_device_lost", Failed, ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
+	kernel("amdgpu_reset_failed", Failed, ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
+	noticed(kernel("amdgpu_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("rm_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
 	{Name: "recovery_reboot", State: Failed, Action: ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: settled,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, Failed, ActionReboot, "a key of confidential computing could not be renewed"),
@@ -112,6 +126,8 @@ var rules = []Rule{
 	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
 	{Name: "ras_uncorrected", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
 		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	kernel("ras_error", Failed, ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
+	kernel("aer_fatal", Failed, ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, Failed, ActionReset, "the GPU has stopped processing"),
 	xid(62, Failed, ActionReset, "an internal micro-controller has halted"),
 	xid(74, Failed, ActionReset, "an NVLink error"),
@@ -127,7 +143,7 @@ var rules = []Rule{
 		Text: "the GPU could not be registered with the NVLink fabric", Source: linkFabric},
 	{Name: "fabric_unhealthy", State: Failed, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 2, Quiet: settled,
 		Text: "the NVLink fabric says that the GPU is unhealthy", Source: linkFields},
-	{Name: "health_watch_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{field.GPUHealth}, Test: AtLeast, Threshold: 20, Quiet: settled,
+	{Name: "health_watch_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{field.GPUHealth}, Except: usual, Test: AtLeast, Threshold: 20, Quiet: settled,
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, Failed, ActionDrain, "auxiliary power is not connected"),
 
@@ -143,6 +159,11 @@ var rules = []Rule{
 		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
 	xid(94, Degraded, ActionReset, "a contained memory error"),
 	xid(109, Degraded, ActionReset, "a context switch has timed out"),
+	kernel("ras_poison", Degraded, ActionReset, "poisoned data was found or used", linkRAS),
+	noticed(kernel("aer_uncorrected", Degraded, ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
+	noticed(kernel("xgmi_error", Degraded, ActionDrain, "an error of an XGMI link", linkXGMI), time.Hour),
+	noticed(kernel("amdgpu_ring_timeout", Degraded, ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("amdgpu_reset", Degraded, ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	xid(155, Degraded, ActionReset, "an NVLink is down"),
 	xid(156, Degraded, ActionReset, "a resource of the GPU is to be retired"),
 	noticed(xid(157, Degraded, ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
@@ -174,13 +195,26 @@ var rules = []Rule{
 		Text: "NVLinks have many CRC errors", Source: linkDCGM},
 	{Name: "xgmi_link_down", State: Degraded, Action: ActionDrain, Readings: []field.ID{field.AMDXGMILinkUp}, Test: Falls, Threshold: 1, Quiet: settled,
 		Text: "an XGMI link that was up is down", Source: linkXGMI},
-	// That the power limit slows a GPU down is what it is for.
-	{Name: "health_watch_warning", State: Degraded, Action: ActionNone, Readings: []field.ID{field.GPUHealth}, Except: collector.Label{Name: "health_error_code", Value: "DCGM_FR_CLOCK_THROTTLE_POWER"},
+	{Name: "health_watch_warning", State: Degraded, Action: ActionNone, Readings: []field.ID{field.GPUHealth}, Except: usual,
 		Test: AtLeast, Threshold: 10, Quiet: settled, Text: "a health watch reports a warning", Source: linkDCGM},
 	{Name: "hot", State: Degraded, Action: ActionDrain, Readings: []field.ID{150}, Test: AtLeast, Threshold: 95, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
 		Text: "the GPU is hot", Source: linkFields},
-	{Name: "thermal_violation", State: Degraded, Action: ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 30e9, Unit: "ns in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
-		Text: "the GPU is slowed down by its temperature most of the time", Source: linkFields},
+	{Name: "thermal_violation", State: Degraded, Action: ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 900e9, Unit: "ns in an hour", Within: time.Hour, Quiet: time.Hour,
+		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
+
+	// Early signs, which package signs computes of the readings.
+	{Name: "corrected_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{310}, End: WhenTold,
+		Text: "a storm of corrected memory errors", Source: linkSigns},
+	{Name: "nvlink_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{409, 419, 429, 439, 1206, 1213, 1218, 1219}, End: WhenTold,
+		Text: "a link has more errors than are acceptable", Source: linkSigns},
+	{Name: "spare_rows_low", State: Degraded, Action: ActionContact, Readings: []field.ID{388, 389}, End: WhenTold,
+		Text: "a bank of its memory has no spare row left", Source: linkSigns},
+	{Name: "throttled", State: Degraded, Action: ActionNone, Readings: []field.ID{field.ClockEventReasons}, End: WhenTold,
+		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
+	{Name: "slow_calls", State: Degraded, Action: ActionNone, End: WhenTold,
+		Text: "calls into the vendor's library take much longer than they did", Source: linkSigns},
+	{Name: "straggler", State: OK, Action: ActionNone, Readings: []field.ID{100, 203}, End: WhenTold,
+		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Test: OfState, State: Unknown, Action: ActionNone, Text: "an operator has released the collector", Source: linkStates},
 	{Name: ruleStalled, Test: OfState, State: Unknown, Action: ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
@@ -195,6 +229,11 @@ const recoveryAction field.ID = 1523
 // code; codes without a rule say nothing of the device's health.
 func xid(code int, s State, a Action, text string) Rule {
 	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: AfterReset, Text: fmt.Sprintf("XID %d: %s", code, text), Source: linkXIDs}
+}
+
+// kernel is the rule of lines of the kernel's log, which a reset ends.
+func kernel(name string, s State, a Action, text, source string) Rule {
+	return Rule{Name: name, State: s, Action: a, End: AfterReset, Text: text, Source: source}
 }
 
 // noticed makes a rule one that ends when it was not seen for so long.

@@ -102,7 +102,7 @@ func (w *Watch) Observe(o Observation) {
 // Once judges by what is known now, without what was before.
 func Once(o Options, now time.Time) *Snapshot {
 	w := New(o)
-	w.judge(now)
+	w.Sync(now)
 	return w.board.Load()
 }
 
@@ -119,7 +119,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		w.judge(time.Now())
+		w.Sync(time.Now())
 		w.save(files, time.Now(), false)
 		select {
 		case <-ctx.Done():
@@ -131,8 +131,9 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// judge takes what is new and publishes what has changed.
-func (w *Watch) judge(now time.Time) {
+// Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
+// Run, or in its place one that has a clock of its own.
+func (w *Watch) Sync(now time.Time) {
 	w.round++
 	w.meet(w.o.Status(), now)
 	if v := w.o.View(); v != w.view || !w.bound {
@@ -153,10 +154,10 @@ func (w *Watch) judge(now time.Time) {
 // wait brings a condition that no reading decides to now.
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
-	case c.rule.Test == Observed:
-		t.expire(c, now)
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, Evidence{})
+	case c.rule.Test == Observed:
+		t.expire(c, now)
 	}
 }
 
@@ -234,7 +235,9 @@ func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
 	}
 	if before := w.byPCI[at]; before != nil && before != t {
 		if before.collector == "" {
-			for _, c := range before.conditions {
+			moved := before.conditions
+			before.conditions = nil
+			for _, c := range moved {
 				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
 					t.conditions = append(t.conditions, c)
 				}

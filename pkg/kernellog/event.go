@@ -143,10 +143,10 @@ func (e *Event) xid(rest string) (ok bool) {
 	}
 	if _, ch, found := strings.Cut(rest, "Ch "); found || strings.HasPrefix(rest, "Channel ") {
 		if !found {
-			ch = strings.TrimPrefix(rest, "Channel ")
+			ch = strings.TrimPrefix(strings.TrimPrefix(rest, "Channel "), "ID ")
 		}
 		e.Channel = word(ch)
-	} else if _, ch, found := strings.Cut(rest, "channel "); found {
+	} else if _, ch, found := strings.Cut(rest, " channel "); found {
 		e.Channel = word(strings.TrimPrefix(ch, "0x"))
 	} else if _, ch, found := strings.Cut(rest, "ChID "); found {
 		e.Channel = word(ch)

@@ -157,7 +157,7 @@ func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 			clear(l.totals)
 		}
 		l.totals[key] = e.Count
-		if e.Count <= before {
+		if e.Count == before { // a lower one is of a driver that was loaded again
 			return false
 		}
 	}

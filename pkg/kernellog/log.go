@@ -342,9 +342,10 @@ func (l *Log) load() {
 		if err != nil {
 			return err
 		}
-		boot, number, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		line, whole := strings.CutSuffix(string(text), "\n")
+		boot, number, _ := strings.Cut(line, " ")
 		seq, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || seq < -1 {
+		if err != nil || !whole || seq < -1 {
 			return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
 		}
 		l.skip = false // of another boot: all of this one is new

@@ -17,7 +17,10 @@ type Address struct {
 func Parse(text string) (Address, bool) {
 	text, _ = strings.CutPrefix(text, "PCI:")
 	a, rest, ok := read(text)
-	return a, ok && rest == ""
+	if !ok || rest != "" {
+		return Address{}, false
+	}
+	return a, true
 }
 
 // Find returns the first address in a text that has a domain: such as the one in

@@ -23,10 +23,13 @@ var lean = []string{
 	"warpgauge_field_absent",
 	"warpgauge_field_absent_left_out",
 	"warpgauge_gpus_missing",
+	"warpgauge_kernel_log_events_total",
 	"warpgauge_list_info",
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
 	"warpgauge_sample_age_seconds",
+	"warpgauge_sign_active",
+	"warpgauge_xid_witness_total",
 }
 
 // IsLean reports whether the family of that name is in the lean set.

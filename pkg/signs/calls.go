@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
 )
 
 const (
@@ -17,7 +16,6 @@ const (
 	// second they took 45 s and more (NVIDIA/DCGM#313).
 	callsSlower = 10
 	callsCalm   = 3
-	callsSpread = 10  // times the mean deviation
 	slowCall    = 0.1 // seconds, below which nothing is slow
 )
 
@@ -42,9 +40,9 @@ type callSource struct {
 
 	// The baseline, exponentially weighted. A minute moves it by no more than one that is twice
 	// the baseline would, so that few that are slow do not.
-	columns       int // of the source when it began: another list takes other times
-	minutes       float64
-	level, spread float64
+	columns int // of the source when it began: another list takes other times
+	minutes float64
+	level   float64
 }
 
 // sync takes the counts of all sources once a minute.
@@ -61,7 +59,10 @@ func (c *calls) sync(s *Signs) {
 		c.sources[k].take(s.now, count, seconds)
 	})
 	for _, f := range s.follows {
-		if cs := c.sources[callKey{f.source.Collector, session.SourceID(f.source.Devices)}]; cs != nil && cs.seen == s.now {
+		if len(f.devices) == 0 {
+			continue
+		}
+		if cs := c.sources[callKey{f.source.Collector, f.source.Devices[0].ID}]; cs != nil && cs.seen == s.now { // as sessions name them
 			cs.bind(f)
 			cs.judge(s)
 		}
@@ -112,7 +113,7 @@ func (c *callSource) judge(s *Signs) {
 		return
 	}
 	if ratio := c.slowdown(); !math.IsNaN(ratio) {
-		slow := c.mean >= slowCall && ratio > callsSlower && c.mean > c.level+callsSpread*c.spread
+		slow := c.mean >= slowCall && ratio > callsSlower
 		calm := c.mean < slowCall || ratio < callsCalm
 		if c.update(s.now, slow, calm, callTimes) && c.device != nil {
 			s.tell(c.device, slowCalls, fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", c.mean, c.level), !c.holds)
@@ -121,11 +122,9 @@ func (c *callSource) judge(s *Signs) {
 			return
 		}
 	}
-	c.minutes = min(c.minutes+1, callsOver)
-	v := c.mean
-	if c.minutes > 1 {
-		v = min(v, 2*c.level)
+	if c.minutes == 0 {
+		c.level = c.mean
 	}
-	c.spread += (math.Abs(v-c.level)*min(c.minutes-1, 1) - c.spread) / c.minutes
-	c.level += (v - c.level) / c.minutes
+	c.minutes = min(c.minutes+1, callsOver)
+	c.level += (min(c.mean, 2*c.level) - c.level) / c.minutes
 }

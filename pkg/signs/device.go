@@ -2,8 +2,6 @@ package signs
 
 import (
 	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -31,6 +29,7 @@ type device struct {
 	means     means
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
+	straggles bool
 }
 
 // counterKey names a counter of a device.
@@ -77,11 +76,9 @@ type alarm struct {
 	holds, known bool
 	begins       bool  // what since is about
 	since        int64 // from when on the value asks for a change; 0: it does not
-	told         int64
 }
 
-// update takes what the value says now, and reports whether holds is to be told: when it has
-// changed, and once an hour.
+// update takes what the value says now, and reports whether holds is to be told.
 func (a *alarm) update(now int64, beyond, calm bool, t times) bool {
 	begins, wanted, wait := !a.holds && (beyond || a.known), calm, t.off
 	if begins {
@@ -89,18 +86,16 @@ func (a *alarm) update(now int64, beyond, calm bool, t times) bool {
 	}
 	if !wanted {
 		a.since = 0
-	} else if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
+		return false
+	}
+	if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
 		a.since, a.begins = now, begins
 	}
-	if wanted && now-a.since >= int64(wait) {
-		a.since, a.told, a.holds, a.known = 0, now, begins, true
-		return true
+	if now-a.since < int64(wait) {
+		return false
 	}
-	if a.holds && (now < a.told || now-a.told >= int64(time.Hour)) {
-		a.told = now
-		return true
-	}
-	return false
+	a.since, a.holds, a.known = 0, begins, true
+	return true
 }
 
 // grown returns by how much a counter has grown. One that went back was reset, as by a driver
@@ -261,14 +256,8 @@ func (d *device) describe(n int) string {
 	case alarmLinks:
 		worst := d.links.worst
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
-	case alarmStraggler:
-		return fmt.Sprintf("the clock differs by %.0f %% from the median of GPUs with the same work", math.Round(100*d.deviation[deviationClock]))
+	case alarmThrottled:
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
 	}
-	var reasons []string
-	for i := range d.throttled {
-		if name, _ := field.ClockReason(i); slowing>>i&1 == 1 && d.throttled[i].total > 0 {
-			reasons = append(reasons, name)
-		}
-	}
-	return strings.TrimSpace(fmt.Sprintf("clocks were held down for %.0f s of the last hour: %s", d.slowed.total, strings.Join(reasons, ", ")))
+	return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", -100*d.deviation[deviationClock])
 }

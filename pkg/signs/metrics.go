@@ -26,7 +26,7 @@ var (
 	descWarmer = prometheus.NewDesc("warpgauge_sign_deviation_celsius",
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
 	descCalls = prometheus.NewDesc("warpgauge_sign_call_slowdown_ratio",
-		"Time that a sample takes in the vendor library, as a multiple of the median of the last hours.", []string{"collector", "source"}, nil)
+		"Time that a sample takes in the vendor library, as a multiple of what it took in the last hours.", []string{"collector", "source"}, nil)
 )
 
 // Describe describes all families.
@@ -44,12 +44,7 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		switch {
-		case !d.fresh(s.now):
-		case d.isLink():
-			d.collectLinks(gauge)
-		default:
-			d.collectLinks(gauge)
+		if d.fresh(s.now) {
 			d.collect(gauge)
 		}
 	}
@@ -63,13 +58,10 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (d *device) collectLinks(gauge func(*prometheus.Desc, float64, ...string)) {
+func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.links.known && d.links.share > 0 {
 		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
 	}
-}
-
-func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	for n := range d.alarms {
 		if d.alarms[n].holds {
 			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])

@@ -110,10 +110,15 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.deviation = noDeviation
+		d.deviation, d.straggles = noDeviation, false
 	}
 	for _, members := range p.groups {
-		p.compare(s, members)
+		p.compare(s.now, members)
+	}
+	for _, d := range s.present {
+		if d.Level == field.GPU && d.Parent == "" { // one without peers does not straggle
+			s.update(d, alarmStraggler, d.straggles, !(d.deviation[deviationClock] <= -mostBehind/2))
+		}
 	}
 }
 
@@ -144,10 +149,10 @@ func (p *peers) regroup(s *Signs) {
 }
 
 // compare sets the deviations of a group's members from their median.
-func (p *peers) compare(s *Signs, members []*device) {
+func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
-		if m := &d.means; d.fresh(s.now) && m.last-m.since >= meanWarm && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
+		if m := &d.means; d.fresh(now) && m.last-m.since >= meanWarm && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
 			p.alike = append(p.alike, d)
 		}
 	}
@@ -167,9 +172,7 @@ func (p *peers) compare(s *Signs, members []*device) {
 	for of := meanTensor; of <= meanBusy && !p.deviate(deviationActivity, of); of++ {
 	}
 	for _, d := range p.alike {
-		if clock := d.deviation[deviationClock]; !math.IsNaN(clock) {
-			s.update(d, alarmStraggler, clock <= -mostBehind && d.means.busy() >= alikeBusy*busy, clock > -mostBehind/2)
-		}
+		d.straggles = d.deviation[deviationClock] <= -mostBehind && d.means.busy() >= alikeBusy*busy
 	}
 }
 

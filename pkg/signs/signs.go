@@ -161,7 +161,7 @@ func (s *Signs) read() {
 
 // judge decides which signs of devices hold.
 func (s *Signs) judge() {
-	for _, d := range s.present { // GPUs come before their links, or not
+	for _, d := range s.present {
 		d.links.worst = nil
 	}
 	for _, d := range s.present {
