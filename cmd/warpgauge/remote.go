@@ -142,12 +142,7 @@ func (d *delivery) stages(ctx context.Context) ([]stage, error) {
 	}
 	source, err := d.source(&remote.Node{
 		InstanceID: remote.InstanceID(ctx, d.cfg.Remote.Directory, hostname), Version: d.version, Hostname: hostname, Labels: d.cfg.Remote.NodeLabels,
-		Facts: d.facts, Effective: d.effective,
-		Changed: func() <-chan struct{} {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.changed
-		},
+		Facts: d.facts, Effective: d.effective, Changed: d.changes,
 	})
 	if err != nil {
 		return nil, err
@@ -162,6 +157,13 @@ func (d *delivery) stages(ctx context.Context) ([]stage, error) {
 			return source.Run(ctx, d.Deliver)
 		}},
 	}, nil
+}
+
+// changes is remote.Node's Changed.
+func (d *delivery) changes() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
 }
 
 // watch closes changed when something has changed that a server is told of at once.

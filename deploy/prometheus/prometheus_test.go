@@ -81,13 +81,17 @@ func TestRulesByPromtool(t *testing.T) {
 	}
 }
 
-// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload/daemonset-metrics.md.
+// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
 var kubeStateMetrics = []string{
+	"kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
 	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
 }
 
 // ownMetric finds the exporter's own metrics in the generated page.
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
+
+// fleetMetric finds those of warpgauge-fleet.
+var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
 
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
@@ -98,6 +102,10 @@ func TestEveryMetricExists(t *testing.T) {
 	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
 		known[string(m[1])] = true
 		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
+	}
+	for _, m := range fleetMetric.FindAllSubmatch(read(t, "../../pkg/fleet/metrics.go"), -1) {
+		name := "warpgauge_fleet_" + string(m[1])
+		known[name], known[name+" is lean"] = true, true
 	}
 	files, all := rules(t)
 	for _, f := range files {

@@ -48,7 +48,7 @@ type report struct {
 	described    *description // nil: as before
 	status       *listStatus  // nil: as before
 	health       *health      // nil: as before
-	effective    string       // SHA-256 of the list in service, hex; empty: as before
+	effective    *List        // in service; nil: as before
 }
 
 type description struct {
@@ -98,8 +98,11 @@ func newReport(m *protobufs.AgentToServer, peer netip.Addr, conn types.Connectio
 			f = files[""]
 		}
 		if f != nil {
-			sum := sha256.Sum256(f.Body)
-			r.effective = hex.EncodeToString(sum[:])
+			name := "effective"
+			if strings.Contains(f.ContentType, "yaml") {
+				name += ".yaml"
+			}
+			r.effective = newList(name, f.Body)
 		}
 	}
 	return r
@@ -237,8 +240,8 @@ func (a *agent) take(r *report, now time.Time) {
 	if r.described != nil {
 		a.description = *r.described
 	}
-	if r.effective != "" {
-		a.effective = r.effective
+	if r.effective != nil {
+		a.effective = r.effective.Hash
 	}
 	if s := r.status; s != nil {
 		if s.hash != a.hash || s.state != a.state {
@@ -257,9 +260,14 @@ func (a *agent) accepts() bool {
 	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
 }
 
+// observes says whether the agent only reports what it would do with a list.
+func (a *agent) observes() bool {
+	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
+}
+
 // judge compares what the agent has reported with what it was before the change. One report can be
-// of a moment, two in a row are not.
-func (a *agent) judge(limits *Limits, now time.Time) {
+// of a moment, so patience is how many in a row are too many.
+func (a *agent) judge(limits *Limits, patience int, now time.Time) {
 	if a.before == nil || a.failing != "" {
 		return
 	}
@@ -269,7 +277,7 @@ func (a *agent) judge(limits *Limits, now time.Time) {
 		a.breaches = 0
 		return
 	}
-	if a.breaches++; a.breaches >= 2 {
+	if a.breaches++; a.breaches >= patience {
 		a.failing = why
 	}
 }

@@ -185,8 +185,8 @@ func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 	}
 	hash := wanted(s, a.uid, a.hash)
 	switch {
-	case hash == "" || hash == localHash && a.hash == "":
-		return Observed, ""
+	case hash == "" || hash == a.hash && a.observes():
+		return Observed, a.err
 	case hash != a.hash:
 		return Waiting, ""
 	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
@@ -235,7 +235,7 @@ func (c *core) find(f *filter, now time.Time) *Agents {
 		}
 		if s := c.statusOf(a); s != nil {
 			state.Wanted = wanted(s, a.uid, a.hash)
-			_, state.Canary = s.Rollout.member(a.uid)
+			state.Canary = s.Rollout.has(a.uid)
 		}
 		if a.cohort != nil {
 			state.Cohort = a.cohort.Name

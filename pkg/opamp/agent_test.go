@@ -225,7 +225,9 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 			t.Errorf("the server had to ask %d times, want 1", p.fullAsks)
 		}
 		// One that never has enough gets no more than one additional message per interval.
-		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent { return &protobufs.ServerToAgent{Flags: 1} })
+		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{Flags: 1}
+		})
 		_, before = p.view()
 		settle(time.Hour)
 		if _, n := p.view(); n-before > 2*int(time.Hour/interval)+earlyBurst+10 {

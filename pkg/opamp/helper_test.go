@@ -78,6 +78,7 @@ type peer struct {
 	conn     types.Connection
 	closed   int // connections
 	fullAsks int
+	silent   bool                                                             // does not answer on a WebSocket
 	reply    func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent // n from 1; nil: an empty answer
 }
 
@@ -133,6 +134,9 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	}
 	if m.RemoteConfigStatus != nil {
 		p.model.RemoteConfigStatus = m.RemoteConfigStatus
+	}
+	if p.silent {
+		return nil
 	}
 	return answer
 }
@@ -333,3 +337,19 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// quietAgent is an agent that does not run.
+func quietAgent(t testing.TB) *Agent {
+	t.Helper()
+	a, err := New(Options{
+		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
+		Node: &remote.Node{
+			InstanceID: uid, Facts: func() remote.Facts { return remote.Facts{} }, Effective: func() *remote.Offer { return nil },
+		},
+		Failed: func(error) {}, Answered: func() {},
+		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,34 +25,55 @@ type Guard struct {
 // maxRefusals bounds what is said about one list.
 const maxRefusals = 100
 
-// Check returns what is wrong with a list on a node whose devices are those of a View, and
-// how many series it makes at most.
-func (g *Guard) Check(list field.List, v *view.View) (out []Refusal, series int) {
+// Parse returns the fields of a list. What is wrong with its lines is in the refusals; an
+// error says that there is no list.
+type Parse func(*Offer) (field.List, []Refusal, error)
+
+// errRefused says that the refusals are why.
+var errRefused = errors.New("the list is refused")
+
+// Examine parses a list and says what is wrong with it on a node whose devices are those of
+// a View. An error says that it cannot be applied.
+func (g *Guard) Examine(o *Offer, parse Parse, v *view.View) (field.List, []Refusal, error) {
+	if n := int64(len(o.Content)); n > g.Bytes {
+		return field.List{}, []Refusal{{0, fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)}}, errRefused
+	}
+	_, refused := readValidity(o.Content)
+	list, more, err := parse(o)
+	refused = append(refused, more...)
+	if err == nil && len(list.Fields) == 0 {
+		err = errors.New("the list asks for nothing")
+	}
+	if err == nil {
+		refused = append(refused, g.check(list, v)...)
+	}
+	if err == nil && len(refused) > 0 {
+		err = errRefused
+	}
+	return list, refused[:min(len(refused), maxRefusals)], err
+}
+
+// check returns what is wrong with the fields of a list.
+func (g *Guard) check(list field.List, v *view.View) (out []Refusal) {
 	if n := len(list.Fields); n > g.Fields {
 		out = append(out, Refusal{0, fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		if why := g.refuses(f); why != "" && len(out) < maxRefusals {
+		if why := g.refuses(f); why != "" {
 			out = append(out, Refusal{f.Line, f.Name + ": " + why})
 		}
 	}
 	n := newNode(v)
-	widest, most := 0, 0
-	for i := range list.Fields {
-		count := n.series(&list.Fields[i])
-		if series += count; count > most {
-			widest, most = i, count
-		}
-	}
-	if series > g.Series {
-		f := &list.Fields[widest]
-		out = append(out, Refusal{f.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d", series, g.Series, f.Name, most)})
-	}
-	if n.knows() && series == 0 && len(list.Fields) > 0 {
+	series, widest := n.all(list)
+	switch {
+	case series > g.Series:
+		out = append(out, Refusal{widest.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d",
+			series, g.Series, widest.Name, n.series(widest))})
+	case n.knows() && series == 0:
 		out = append(out, Refusal{0, "no device of this node has any of the fields"})
 	}
-	return out, series
+	return out
 }
 
 func (g *Guard) refuses(f *field.Field) string {
@@ -100,6 +122,18 @@ func newNode(v *view.View) *node {
 }
 
 func (n *node) knows() bool { return len(n.levels) > 0 }
+
+// all is how many series a list makes at most, and which field most of them.
+func (n *node) all(list field.List) (series int, widest *field.Field) {
+	most := -1
+	for i := range list.Fields {
+		count := n.series(&list.Fields[i])
+		if series += count; count > most {
+			most, widest = count, &list.Fields[i]
+		}
+	}
+	return series, widest
+}
 
 // series is how many series a field makes. What is read already is counted; of the rest
 // each device that can have it counts.

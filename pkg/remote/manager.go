@@ -23,9 +23,7 @@ type Options struct {
 	Guard     Guard
 	View      func() *view.View
 	Measure   func() Measured
-	// Parse returns the fields of a list. What is wrong with its lines is in the refusals;
-	// an error is about the whole.
-	Parse func(*Offer) (field.List, []Refusal, error)
+	Parse     Parse
 	// Apply puts a list into service, nil: the local one. After an error the list before is in service.
 	Apply func(context.Context, *List) error
 	// Local is the list that serves without a server's.
@@ -39,6 +37,7 @@ type Manager struct {
 	o    Options
 	log  *zap.Logger
 	wall func() time.Time
+	save func(*kept) error
 	turn chan struct{} // holds a token while a list changes
 	wake chan struct{} // the next time that Run waits for has changed
 
@@ -64,7 +63,7 @@ const (
 // New returns a Manager. Nothing is in service before Start.
 func New(o Options) *Manager {
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote"), wall: time.Now, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, log: o.Logger.Named("remote"), wall: time.Now, save: directory(o.Directory).write, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
 	}
 	m.state.Store(&State{Status: StateWaiting, Text: "no list was delivered yet", Since: time.Now()})
 	return m
@@ -119,9 +118,12 @@ func (m *Manager) revive(l *List) error {
 	if err != nil {
 		return err
 	}
-	fields, refused, err := m.examine(&l.Offer)
+	fields, refused, err := m.o.Guard.Examine(&l.Offer, m.o.Parse, m.o.View())
+	for _, r := range refused {
+		err = errors.Join(err, errors.New(r.String()))
+	}
 	if err != nil {
-		return errors.Join(err, refusals(refused))
+		return err
 	}
 	l.Fields, m.end = fields, e
 	return nil
@@ -148,19 +150,8 @@ func (m *Manager) left(s span) (end, error) {
 	return e, nil
 }
 
-var (
-	errEnded   = errors.New("deliver another list, or this one with another comment")
-	errRefused = errors.New("the list is refused")
-)
-
-// refusals writes them into one error.
-func refusals(all []Refusal) error {
-	var errs []error
-	for _, r := range all {
-		errs = append(errs, errors.New(r.String()))
-	}
-	return errors.Join(errs...)
-}
+// errEnded says what to do about a list whose time is over.
+var errEnded = errors.New("deliver another list, or this one with another comment")
 
 // String is the refusal as messages have it.
 func (r Refusal) String() string {
@@ -168,27 +159,6 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("line %d: %s", r.Line, r.Text)
 	}
 	return r.Text
-}
-
-// examine parses a list and asks the guard.
-func (m *Manager) examine(o *Offer) (field.List, []Refusal, error) {
-	if int64(len(o.Content)) > m.o.Guard.Bytes {
-		return field.List{}, []Refusal{{0, fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", len(o.Content), m.o.Guard.Bytes)}}, errRefused
-	}
-	_, bad := readValidity(o.Content)
-	list, refused, err := m.o.Parse(o)
-	refused = append(bad, refused...)
-	if err == nil && len(list.Fields) == 0 {
-		err = errors.New("the list asks for nothing")
-	}
-	if err == nil {
-		more, _ := m.o.Guard.Check(list, m.o.View())
-		refused = append(refused, more...)
-	}
-	if err == nil && len(refused) > 0 {
-		err = errRefused
-	}
-	return list, refused[:min(len(refused), maxRefusals)], err
 }
 
 // Deliver implements the type Deliver.
@@ -242,7 +212,7 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	if err != nil {
 		return failed(StateEnded, err, nil)
 	}
-	list, refused, err := m.examine(o)
+	list, refused, err := m.o.Guard.Examine(o, m.o.Parse, m.o.View())
 	if err != nil {
 		return failed(StateRefused, err, refused)
 	}
@@ -325,7 +295,7 @@ func (m *Manager) apply(ctx context.Context, l *List, e end) error {
 
 // keep writes what outlives the process. A disk that is full leaves the list in service.
 func (m *Manager) keep() {
-	err := directory(m.o.Directory).write(&m.kept)
+	err := m.save(&m.kept)
 	m.update(func(s *State) {
 		if s.Unkept = ""; err != nil {
 			s.Unkept = err.Error()
@@ -364,7 +334,7 @@ func (m *Manager) difference(list field.List) string {
 		}
 		return out
 	}
-	_, series := m.o.Guard.Check(list, m.o.View())
+	series, _ := newNode(m.o.View()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; up to %d series", some(without(is, was)), some(without(was, is)), series)
 }
 
