@@ -118,7 +118,7 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, "tolerance": true, // compare
+	"output": true, "tolerance": true, "guard": true, // compare, check
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"urls-file": true, "once": true, "interval": true, // top
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor

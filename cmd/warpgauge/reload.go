@@ -117,6 +117,11 @@ func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
 	if l != nil {
 		next, name = l.Fields, l.Origin
 	}
+	if now := *r.service.Load(); l != nil && r.delivered && now.Hash == l.Hash {
+		now.Revision = l.Revision
+		r.serves(now, now.Applied)
+		return nil
+	}
 	if err := r.apply(ctx, next); err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err() // the exporter is stopping

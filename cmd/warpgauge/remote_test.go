@@ -56,7 +56,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: d.Run, grace: shortGrace}, stage{name: "watch", run: d.watch, grace: shortGrace})...)
+		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: d.Run, grace: shortGrace}, stage{name: "watch", run: func(ctx context.Context) error { d.watch(ctx); return nil }, grace: shortGrace})...)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -164,8 +164,12 @@ func TestPrecedence(t *testing.T) {
 		writeFile(t, path, csvB)
 		must(t, n.r.reload(t.Context(), "test"))
 		has(clock, power)
+		again := &remote.Offer{Revision: "r2", Content: n.InService().Content}
+		if out := n.Deliver(t.Context(), again); out.Status != remote.Unchanged {
+			t.Errorf("delivered again: %+v", out)
+		}
 		l := n.r.list()
-		if l.Source != "http://lists" || l.Revision != "r" || l.Until == nil || l.Remote.Status != remote.StateApplied || l.Remote.Local == l.Hash {
+		if l.Source != "http://lists" || l.Revision != "r2" || l.Until == nil || l.Remote.Status != remote.StateApplied || l.Remote.Local == l.Hash {
 			t.Errorf("the API says %+v, %+v", l, l.Remote)
 		}
 		writeFile(t, path, "DCGM_FI_DEV_GPU_TEMP, gouge, t\n")

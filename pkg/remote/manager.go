@@ -24,7 +24,8 @@ type Options struct {
 	View      func() *view.View
 	Measure   func() Measured
 	Parse     Parse
-	// Apply puts a list into service, nil: the local one. After an error the list before is in service.
+	// Apply puts a list into service, nil: the local one. After an error the list before is in
+	// service. The list in service can come again with another revision.
 	Apply func(context.Context, *List) error
 	// Local is the list that serves without a server's.
 	Local  func() (hash string, fields field.List)
@@ -191,11 +192,7 @@ func (m *Manager) running() string {
 func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	m.update(func(s *State) { s.Down = "" })
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
-		if l.Revision != o.Revision {
-			next := *l
-			next.Revision = o.Revision
-			m.inService.Store(&next)
-		}
+		m.revise(ctx, l, o.Revision)
 		m.say(StateApplied, "", tried, nil)
 		return &Outcome{Status: Unchanged}
 	}
@@ -233,6 +230,20 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	}
 	m.say(StateApplied, "", tried, nil)
 	return &Outcome{Status: Applied}
+}
+
+// revise notes that the server calls the list in service something else now.
+func (m *Manager) revise(ctx context.Context, l *List, revision string) {
+	next := *l
+	if next.Revision = revision; l.Revision == revision || m.o.Apply(ctx, &next) != nil {
+		return
+	}
+	m.inService.Store(&next)
+	for _, k := range []**List{&m.kept.Passing, &m.kept.Lasting} {
+		if *k == l {
+			*k = &next
+		}
+	}
 }
 
 // timed sets when a list ends. One that was delivered before keeps its end.

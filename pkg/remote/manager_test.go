@@ -30,6 +30,7 @@ type bench struct {
 	*Manager
 	t       *testing.T
 	service []string // what was applied: names of the fields, "local"
+	last    string   // hash of the last one
 	fail    error    // of the next applications
 	m       Measured // what Measure returns
 	step    time.Duration
@@ -74,11 +75,14 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 			if b.fail != nil {
 				return b.fail
 			}
-			name := "local"
+			name, hash := "local", ""
 			if l != nil {
-				name = l.Revision
+				name, hash = l.Revision, l.Hash
 			}
-			b.service = append(b.service, name)
+			if hash == "" || hash != b.last {
+				b.service = append(b.service, name)
+			}
+			b.last = hash
 			return nil
 		},
 	}
