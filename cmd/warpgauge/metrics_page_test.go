@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 	"warpgauge/pkg/remote"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
@@ -139,10 +139,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		for _, h := range p.owners.health {
 			h.Succeeded(0) // there is an age then
 		}
-		p.health.Board().Store(&health.Snapshot{Version: 1, Verdicts: []health.Verdict{{Action: health.ActionNone}}})
 		once, cancel := context.WithCancel(ctx)
-		cancel() // it compares once
-		if err := p.witness.missing.Run(once); err != nil {
+		cancel() // they compare and judge once
+		if err := errors.Join(p.witness.missing.Run(once), p.health.Run(once)); err != nil {
 			return err
 		}
 		p.addPages()

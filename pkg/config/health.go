@@ -38,7 +38,7 @@ func ownHealth(c *Config) []Flag {
 		},
 		{
 			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: GroupHealth, value: list{&h.Rules},
-			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
+			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
 		},
 		{
 			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: GroupHealth, value: text(&h.KernelLog),
