@@ -13,7 +13,7 @@ func node() *builder {
 	b.stat(4, "Oldest sample", "A value older than --stale-after is not shown as new.", "s",
 		`max(warpgauge_sample_age_seconds`+sel+`)`, from(10, "yellow"), from(60, "red"))
 
-	b.table(24, "Health", "The exporter's verdict on each device; docs/health.md has the reasons.", "short",
+	b.table(24, "Health", "The exporter's verdict on each device; docs/health-rules.md has the reasons.", "short",
 		`warpgauge_device_health`+sel, append([]column{nodeColumn}, verdict()...)...)
 
 	b.row("Work")

@@ -275,6 +275,28 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	}
 }
 
+// TestRunbooksNameReasons: the reasons and actions of the runbooks are those of verdicts.
+func TestRunbooksNameReasons(t *testing.T) {
+	known := map[string]bool{}
+	for _, r := range health.Table() {
+		known[r.Name], known[string(r.Action)] = true, true
+	}
+	seen := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_0-9]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(read(t, "../../docs/runbooks.md")), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			if seen++; !known[strings.Trim(name, "`")] && !slices.Contains(mappings, strings.Trim(name, "`")) {
+				t.Errorf("docs/runbooks.md has %s, which is no reason and no action", name)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Fatalf("%d reasons", seen)
+	}
+}
+
+// mappings are the rows of another table of the runbooks.
+var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "container_runtime", "hpc_jobs", "processes"}
+
 // firing are the alerts that some test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
