@@ -160,7 +160,7 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// node is a machine whose GPUs are compared while time passes in a bubble.
+// node is a machine whose GPUs are compared, as Run does, while time passes in a bubble.
 type node struct {
 	machine
 	missing *Missing
@@ -177,7 +177,7 @@ func newNode(t *testing.T, expected int) *node {
 			n.changes = append(n.changes, fmt.Sprintf("%s %s over=%v", g.Address, g.Basis, over))
 		},
 	})
-	go func() { _ = n.missing.Run(t.Context()) }() // it returns no error
+	n.missing.compare(time.Now())
 	return n
 }
 
@@ -191,8 +191,10 @@ func (n *node) serve(buses ...uint8) {
 // want compares the metric after some time.
 func (n *node) want(what string, after time.Duration, series ...string) {
 	n.t.Helper()
-	time.Sleep(after) // of the bubble
-	synctest.Wait()
+	for ; after > 0; after -= scanInterval {
+		time.Sleep(scanInterval) // of the bubble
+		n.missing.compare(time.Now())
+	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(n.missing)
 	families, err := r.Gather()
