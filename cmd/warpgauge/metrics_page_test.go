@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -134,15 +135,12 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			h.Succeeded(0) // there is an age then
 		}
 		once, cancel := context.WithCancel(ctx)
-		cancel() // each compares or judges once
-		if err := p.witness.missing.Run(once); err != nil {
+		cancel() // they compare and judge once
+		if err := errors.Join(p.witness.missing.Run(once), p.health.Run(once)); err != nil {
 			return err
 		}
 		p.addPages()
 		p.renderer.Sync(time.Now())
-		if err := p.health.Run(once); err != nil {
-			return err
-		}
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })

@@ -118,8 +118,6 @@ var rules = []Rule{
 		Text: "a row of its memory could not be remapped", Source: linkMemory},
 	{Name: "memory_unrepairable", State: Failed, Action: ActionReplace, Readings: []field.ID{1507}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "its memory has errors that cannot be repaired", Source: linkFields},
-	{Name: "bad_pages_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
-		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "a bad page of its memory could not be retired", Source: linkRAS},
 	xid(64, Failed, ActionReset, "memory could not be retired or remapped"),
 	xid(48, Failed, ActionReset, "a double-bit ECC error"),
 	xid(95, Failed, ActionReset, "an uncontained memory error"),
@@ -185,8 +183,12 @@ var rules = []Rule{
 		Text: "a row of its memory is to be remapped at the next reset", Source: linkRecovery},
 	{Name: "page_retirement_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{392}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "a page of its memory is to be retired at the next reset", Source: linkPages},
+	{Name: "bad_pages_failed", State: Degraded, Action: ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
+		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
 	{Name: "bad_pages_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "pending"},
-		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "a bad page of its memory is to be retired at the next reset", Source: linkRAS},
+		Test: AtLeast, Threshold: 1, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
+	{Name: "fabric_not_started", State: Degraded, Action: ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 1, For: 10 * time.Minute, Quiet: backFor,
+		Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
 	{Name: "fabric_limited", State: Degraded, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 3, Quiet: backFor,
 		Text: "the NVLink fabric has less capacity", Source: linkFields},
 	{Name: "switch_port_error", State: Degraded, Action: ActionDrain, Readings: []field.ID{870}, Test: Equal, Threshold: 3, Quiet: backFor,
@@ -307,13 +309,11 @@ func (r Rules) find(reason string, code int) *Rule {
 // volatile ECC errors. They are how a reset is seen.
 var resetReadings = []field.ID{156, 310, 311}
 
-// hiddenInterval is how often readings are taken that only health needs.
-const hiddenInterval = 30 * time.Second
-
 // Readings are what the rules need of GPUs, for lists that do not name them. Those of links
 // and switches are not among them, as these would become devices that nothing was asked of,
-// nor is what makes the vendor's library run checks of its own.
-func (r Rules) Readings() (out []field.Reading) {
+// nor is what makes the vendor's library run checks of its own. All but XIDs are read that
+// often.
+func (r Rules) Readings(every time.Duration) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: true}
 	add := func(id field.ID) {
 		d, known := field.ByID(id)
@@ -321,7 +321,7 @@ func (r Rules) Readings() (out []field.Reading) {
 			return
 		}
 		seen[id] = true
-		out = append(out, field.Reading{Desc: d, Interval: hiddenInterval})
+		out = append(out, field.Reading{Desc: d, Interval: every})
 	}
 	if len(r) == 0 {
 		return nil

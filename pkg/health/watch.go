@@ -249,6 +249,9 @@ func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
 }
 
 func (w *Watch) forget(t *tracked) {
+	if t.device.Parent == "" && t.collector != "" {
+		w.log.Info("device is forgotten: it was replaced, deselected or missing for a week, or its collector is off", zap.String("device", t.device.ID), zap.String("gpu", t.device.GPU))
+	}
 	if w.byID[t.device.ID] == t {
 		delete(w.byID, t.device.ID)
 	}
