@@ -407,7 +407,7 @@ func (*WatchResponse_Heartbeat) isWatchResponse_Update() {}
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of that snapshot
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // when the devices were judged last
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // of the heartbeat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,7 +460,7 @@ func (x *Heartbeat) GetTime() *timestamppb.Timestamp {
 type Snapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // grows with each change; starts again with the exporter
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // when the devices were judged
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // of the change
 	Node          *Node                  `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	Devices       []*DeviceHealth        `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"` // GPUs, parts of GPUs, switches; not links
 	unknownFields protoimpl.UnknownFields
