@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kernellog"
+	"warpgauge/pkg/remote"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -128,6 +129,10 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	r.metrics.register(p.registry)
 	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
 	prof.register(p.registry)
+	r.apply = prof.reload
+	lists := newDelivery(a, cfg, newCounters(a, cfg, ""), zap.NewNop())
+	lists.p, lists.r = p, r
+	p.registry.MustRegister(lists)
 	p.registry.MustRegister(newBacklog(io.Discard).metric())
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
@@ -146,7 +151,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			return err
 		}
 		p.addPages()
-		p.renderer.Sync(time.Now())
+		if out := lists.Deliver(ctx, &remote.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
+			return out.Err
+		}
 		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
@@ -158,6 +165,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 // docsConfig has a source of owners that works without a kubelet.
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
+	cfg.Remote.Mode = config.RemoteApply
 	cfg.HPCJobDir, cfg.AbsentFields, cfg.Health.ExpectedGPUs = jobs, true, 2
 	cfg.Recorder.Directory = filepath.Join(jobs, "recordings")
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then

@@ -118,7 +118,7 @@ func (d *delivery) source(node *remote.Node) (remote.Source, error) {
 		return nil, err // config has checked it
 	}
 	if strings.HasPrefix(u.Scheme, "opamp+") {
-		return opampSource(c, u, node, d.Unreachable, d.Answered, d.p.registry, d.log)
+		return d.opampSource(u, node)
 	}
 	return remote.NewURL(remote.URLOptions{
 		URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + d.version,
@@ -134,8 +134,8 @@ const deliveryPatience = 30 * time.Second
 // changePoll is how often it is checked whether Node.Facts have changed.
 const changePoll = 2 * time.Second
 
-// stages run the delivery.
-func (d *delivery) stages(ctx context.Context) ([]stage, error) {
+// stage runs the delivery.
+func (d *delivery) stage(ctx context.Context) (stage, error) {
 	hostname := d.p.hostname
 	if hostname == "" {
 		hostname, _ = os.Hostname() // a server can do without
@@ -145,18 +145,20 @@ func (d *delivery) stages(ctx context.Context) ([]stage, error) {
 		Facts: d.facts, Effective: d.effective, Changed: d.changes,
 	})
 	if err != nil {
-		return nil, err
+		return stage{}, err
 	}
-	return []stage{
-		{name: "ends of lists", grace: shortGrace, run: d.Run},
-		{name: "changes for the server of lists", grace: shortGrace, run: d.watch},
-		{name: "lists of " + remote.Origin(d.cfg.Remote.URL), grace: shortGrace, run: func(ctx context.Context) error {
-			wctx, cancel := context.WithTimeout(ctx, deliveryPatience)
-			await(wctx, d.p.engine, opened)
-			cancel()
-			return source.Run(ctx, d.Deliver)
-		}},
-	}, nil
+	return stage{name: "lists of " + remote.Origin(d.cfg.Remote.URL), grace: shortGrace, run: func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { _ = d.Run(ctx) }) // it returns no error
+		if _, web := source.(*remote.URL); !web {
+			wg.Go(func() { d.watch(ctx) })
+		}
+		wctx, cancel := context.WithTimeout(ctx, deliveryPatience)
+		await(wctx, d.p.engine, opened)
+		cancel()
+		return source.Run(ctx, d.Deliver)
+	}}, nil
 }
 
 // changes is remote.Node's Changed.
@@ -166,15 +168,15 @@ func (d *delivery) changes() <-chan struct{} {
 	return d.changed
 }
 
-// watch closes changed when something has changed that a server is told of at once.
-func (d *delivery) watch(ctx context.Context) error {
+// watch closes changed when something has changed that a server has to know at once.
+func (d *delivery) watch(ctx context.Context) {
 	tick := time.NewTicker(changePoll)
 	defer tick.Stop()
 	last := ""
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 		collectors, devices := components(d.p.engine.Status())

@@ -122,11 +122,11 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		stages = append(stages, s)
 	}
 	if d != nil {
-		more, err := d.stages(ctx)
+		lists, err := d.stage(ctx)
 		if err != nil {
 			return nil, err
 		}
-		stages = append(stages, more...)
+		stages = append(stages, lists)
 	}
 	told, err := consumers(a, cfg, all, p, log)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Offer is a field list that somebody delivers. It must not be changed.
+// Offer is a field list that a server delivers. It must not be changed.
 type Offer struct {
 	Origin   string // where from, without secrets: a URL
 	Revision string // what the server calls it: an ETag, the hex of OpAMP's config hash; can be empty

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -73,7 +74,7 @@ func (a *authority) write(path string) {
 // secure is a server with TLS that says who asks.
 func secure(t *testing.T, pair tls.Certificate, clients *authority) *url.URL {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := "nobody"
+		name := "no client"
 		if len(r.TLS.PeerCertificates) > 0 {
 			name = r.TLS.PeerCertificates[0].Subject.CommonName
 		}
@@ -84,7 +85,7 @@ func secure(t *testing.T, pair tls.Certificate, clients *authority) *url.URL {
 		s.TLS.ClientAuth, s.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		s.TLS.ClientCAs.AddCert(clients.cert)
 	}
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	u, _ := url.Parse(s.URL)
