@@ -214,8 +214,14 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		return failed(StateEnded, err, nil)
 	}
 	list, refused, err := m.o.Guard.Examine(o, m.o.Parse, m.o.View())
+	own := false
 	if err != nil {
-		return failed(StateRefused, err, refused)
+		// The node's own list can have what the guard takes from no server. One that ends a
+		// trial returns to it so.
+		_, local := m.o.Local()
+		if own = tried == hashOf(field.Format(local)) && !m.o.Report; !own {
+			return failed(StateRefused, err, refused)
+		}
 	}
 	next.Fields = list
 	if m.o.Report {
@@ -225,6 +231,13 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	}
 	if err := m.tooOften(tried); err != nil {
 		return failed(StateFailed, err, nil)
+	}
+	if own {
+		if err := m.withdraw(ctx); err != nil {
+			return failed(StateFailed, err, nil)
+		}
+		m.say(StateApplied, "the server offers the local list, which serves", tried, nil)
+		return &Outcome{Status: Applied}
 	}
 	if err := m.apply(ctx, next, ends); err != nil {
 		if errors.Is(err, errRefused) {
@@ -329,6 +342,22 @@ func (m *Manager) apply(ctx context.Context, l *List, e end) error {
 	}
 	m.keep()
 	poke(m.wake)
+	return nil
+}
+
+// withdraw puts the local list into service and keeps none of the server's.
+func (m *Manager) withdraw(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	if m.inService.Load() != nil {
+		if err := m.o.Apply(ctx, nil); err != nil {
+			return err
+		}
+	}
+	m.end, m.back, m.trial = end{}, nil, trial{}
+	m.inService.Store(nil)
+	m.kept.Passing, m.kept.Lasting = nil, nil
+	m.keep()
 	return nil
 }
 

@@ -196,6 +196,24 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
+// The node's own list can have what the guard takes from no server. A server that ends a trial
+// of another list offers it, and it returns.
+func TestOwnListReturns(t *testing.T) {
+	own, _, _ := parseCSV(&Offer{Content: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")})
+	dir := private(t)
+	b := newBench(t, in(dir), func(o *Options) { o.Local = func() (string, field.List) { return "local", own } })
+	content := string(field.Format(own))
+	b.want("b", listB, Applied, StateApplied, "b")
+	b.want("own", content, Applied, StateApplied, "b local")
+	if b.InService() != nil {
+		t.Error("a list of the server is in service")
+	}
+	b.want("c", content+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, d\n", Failed, StateRefused, "b local")
+	if l := newBench(t, in(dir)).Start(); l != nil {
+		t.Errorf("list %s was kept", l.Hash)
+	}
+}
+
 func TestDeliverThatEndsWaitsForNothing(t *testing.T) {
 	b := newBench(t)
 	b.turn <- struct{}{}

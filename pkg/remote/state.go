@@ -43,6 +43,9 @@ func (m *Manager) Unreachable(err error) {
 	m.update(func(s *State) { s.Down = text })
 }
 
+// Refused notes an offer that no list can be taken from.
+func (m *Manager) Refused(err error) { m.say(StateRefused, err.Error(), "", nil) }
+
 // InService returns the list of the server that is in service; nil: it is the local one.
 func (m *Manager) InService() *List { return m.inService.Load() }
 
