@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -33,7 +34,7 @@ func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 // reported elsewhere.
 func withHealth(cfg *config.Config, list field.List) field.List {
 	if rules, err := health.Select(cfg.Health.Rules); err == nil {
-		list.Hidden = rules.Readings()
+		list.Hidden = rules.Readings(max(cfg.SlowInterval, cfg.Interval))
 	}
 	return list
 }
@@ -44,8 +45,8 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 	if cfg.Source("health-directory") != config.FromDefault {
 		return cfg.Health.Directory
 	}
-	state, ok := lookup("STATE_DIRECTORY")
-	if !ok || !filepath.IsAbs(state) {
+	state, _ := lookup("STATE_DIRECTORY")
+	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // it can be several
 		return ""
 	}
 	return filepath.Join(state, "health")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,11 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
 )
@@ -28,7 +31,14 @@ type judgedNode struct {
 
 func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNode {
 	t.Helper()
-	w, err := fake.NewWorld(fake.Options{Profile: profile, Devices: 2, Seed: 1})
+	return newFaultyNode(t, fake.Options{Profile: profile}, csv, args...)
+}
+
+// newFaultyNode is newJudgedNode with faults from its start on.
+func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *judgedNode {
+	t.Helper()
+	o.Devices, o.Seed = 2, 1
+	w, err := fake.NewWorld(o)
 	must(t, err)
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
 	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(csv), Name: "test.csv"})
@@ -210,18 +220,14 @@ func TestEveryRule(t *testing.T) {
 }
 
 func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
-	tick := time.Second
-	if r.Quiet > 2*time.Hour { // a day of samples takes long even of a clock that jumps
-		tick = 10 * time.Second
-	}
-	n := newJudgedNode(t, profile, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"+f.csv, fmt.Sprintf("--collect-interval=%d", tick.Milliseconds()))
-	time.Sleep(3 * tick)
+	n := newJudgedNode(t, profile, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"+f.csv)
+	time.Sleep(3 * time.Second)
 	before := n.verdict(f.level, "1")
 	if before.State != health.OK || before.Reason != "" || before.Action != health.ActionNone {
 		t.Fatalf("before the fault the verdict is %v %q %q: %s", before.State, before.Reason, before.Action, before.Text)
 	}
 	end := f.begin(n)
-	time.Sleep(r.For + f.wait + 2*tick + tick/2)
+	time.Sleep(r.For + f.wait + 2*time.Second + time.Second/2)
 	got := n.verdict(f.level, "1")
 	i := slices.IndexFunc(got.Conditions, func(c health.Condition) bool { return c.Reason == r.Name })
 	if i < 0 {
@@ -243,6 +249,9 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != events {
 		t.Errorf("%d events: %q", len(e), e)
 	}
+	if r.Quiet > 2*time.Hour { // a day of samples takes long: TestQuiet of package health has it
+		return
+	}
 	end()
 	time.Sleep(r.Quiet + 2*reading + 10*time.Second)
 	if got = n.verdict(f.level, "1"); got.State != health.OK || len(got.Conditions) > 0 {
@@ -250,5 +259,78 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	}
 	if e := n.events(before.Device.ID); events > 0 && (r.Name != "hung" && len(e) != 2 || len(e) < 2 || !strings.HasPrefix(e[len(e)-1], "health is ok")) {
 		t.Errorf("events: %q, want one for the fault and one for its end", e)
+	}
+}
+
+// TestHealthOutlivesTheExporter: what was wrong before a restart is wrong after it, also while
+// no collector can say so, and a device that was well is not said to be.
+func TestHealthOutlivesTheExporter(t *testing.T) {
+	const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
+	directory := "--health-directory=" + filepath.Join(t.TempDir(), "health")
+	want := func(n *judgedNode, gpu string, s health.State, reason string) {
+		n.Helper()
+		if v := n.verdict(field.GPU, gpu); v.State != s || v.Reason != reason {
+			n.Errorf("GPU %s is %v %q (%s), want %v %q", gpu, v.State, v.Reason, v.Text, s, reason)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newJudgedNode(t, nvidiaNode, list, directory)
+		time.Sleep(3 * time.Second)
+		n.inject(fake.Fault{Kind: fake.XID, XID: 48})
+		time.Sleep(3 * time.Second)
+		want(n, "1", health.Failed, "xid_48")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newFaultyNode(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.OpenFails, For: time.Minute}}}}, list, directory)
+		time.Sleep(time.Second / 2)
+		want(n, "0", health.Unknown, "starting")
+		want(n, "1", health.Failed, "xid_48")
+		time.Sleep(40 * time.Second)
+		want(n, "0", health.Unknown, "not_served")
+		want(n, "1", health.Failed, "xid_48")
+		time.Sleep(2 * time.Minute)
+		want(n, "0", health.OK, "")
+		want(n, "1", health.Failed, "xid_48")
+		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
+			t.Errorf("events of what was known before: %q", e)
+		}
+	})
+}
+
+// TestReadingsOfHealthAreNotShown: what only health needs adds no series, no device and no
+// report of an absent field.
+func TestReadingsOfHealthAreNotShown(t *testing.T) {
+	but := []string{"warpgauge_device_health", "warpgauge_implausible_values_total"} // which counts what was read, whatever for
+	var off []string
+	for _, r := range health.Table() {
+		off = append(off, r.Name+"=off")
+	}
+	for _, profile := range fake.Profiles() {
+		shown := func(args ...string) (out []string) {
+			synctest.Test(t, func(t *testing.T) {
+				const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_FI_DEV_FAN_SPEED, gauge, f\n"
+				n := newJudgedNode(t, profile, list, append(args, "--absent-fields", "--enable-exporter-metrics=false")...)
+				time.Sleep(5 * time.Second)
+				n.addPages()
+				n.renderer.Sync(time.Now())
+				for line := range strings.Lines(string(n.renderer.Page(exposition.Text, false))) {
+					out = append(out, line[:strings.LastIndexByte(line, ' ')+1])
+				}
+				families, err := n.registry.Gather()
+				must(t, err)
+				for _, f := range families {
+					for _, m := range f.GetMetric() {
+						if ours := strings.HasPrefix(f.GetName(), "warpgauge_"); ours && !slices.Contains(but, f.GetName()) {
+							out = append(out, f.GetName()+fmt.Sprint(m.GetLabel()))
+						}
+					}
+				}
+			})
+			return out
+		}
+		with, without := shown(), shown("--health-rules="+strings.Join(off, ","))
+		if d := cmp.Diff(without, with); d != "" {
+			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
+		}
 	}
 }

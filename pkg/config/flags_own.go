@@ -34,7 +34,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
-			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
+			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
 			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, value: boolean(&c.AbsentFields),

@@ -73,7 +73,7 @@ func (n *node) tick(d time.Duration) {
 			n.view.Sources[i].Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[i])
 		}
 	}
-	n.judge(n.now)
+	n.Sync(n.now)
 }
 
 // of is the verdict on a device.

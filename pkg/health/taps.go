@@ -116,7 +116,7 @@ func (s *tapped) judge(t *tracked, c *condition) {
 // judges reports whether a rule judges the readings of a column.
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
-		if c.Field == id {
+		if c.Field == id && r.Test > OfState {
 			return (r.Label.Name == "" || has(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}

@@ -148,7 +148,7 @@ func (w *Watch) Sync(now time.Time) {
 			w.wait(t, c, now)
 		}
 	}
-	w.settle(now)
+	w.conclude(now)
 }
 
 // wait brings a condition that no reading decides to now.
@@ -249,6 +249,9 @@ func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
 }
 
 func (w *Watch) forget(t *tracked) {
+	if t.device.Parent == "" && t.collector != "" {
+		w.log.Info("device is forgotten: it was replaced, deselected or missing for a week, or its collector is off", zap.String("device", t.device.ID), zap.String("gpu", t.device.GPU))
+	}
 	if w.byID[t.device.ID] == t {
 		delete(w.byID, t.device.ID)
 	}
@@ -345,14 +348,14 @@ func (w *Watch) bind(v *view.View) {
 			w.supplied[supplied{s.Collector, s.Devices[i].ID}] = true
 		}
 		next := bind(s, w.o.Rules, func(d *collector.Device) *tracked { return w.boardOf(s, d) })
-		if old := before[s.Ring]; old != nil { // growth goes on
+		if old := before[s.Ring]; old != nil { // growth continues
 			next.inherit(old)
 		}
 		w.sources = append(w.sources, next)
 	}
 }
 
-// inherit goes on where a former binding of the same ring was.
+// inherit continues where a former binding of the same ring was.
 func (s *tapped) inherit(old *tapped) {
 	for i := range s.taps {
 		t := &s.taps[i]
@@ -448,8 +451,8 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	return t
 }
 
-// settle makes the verdicts that have changed, and publishes them.
-func (w *Watch) settle(now time.Time) {
+// conclude makes the verdicts that have changed, and publishes them.
+func (w *Watch) conclude(now time.Time) {
 	before := w.board.Load()
 	changed, seen := len(before.Verdicts) != len(w.devices), false
 	for _, t := range w.devices {

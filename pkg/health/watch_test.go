@@ -20,12 +20,12 @@ const remapPending, energy, temperature = 396, 156, 150
 func TestRulesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table() {
-		if seen[r.Name] || r.Text == "" || r.Source == "" || r.State == OK || r.Action == "" {
+		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" || r.State == OK && r.Action != ActionNone {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if (len(r.Readings) > 0) != (r.Test > OfState) {
-			t.Errorf("rule %s: a test needs readings, and readings a test", r.Name)
+		if r.Test > OfState && len(r.Readings) == 0 || r.Test == OfState && len(r.Readings) > 0 {
+			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.State > Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
@@ -65,7 +65,7 @@ func TestSelect(t *testing.T) {
 			}
 		}
 	}
-	f("hott=80", "did you mean hot", "docs/health.md")
+	f("hott=80", "did you mean hot", "docs/health-rules.md")
 	f("cold", "no rule")
 	f("hot", "above 0 (celsius), off or on")
 	f("hot=warm", "above 0")
@@ -78,15 +78,15 @@ func TestSelect(t *testing.T) {
 }
 
 func TestReadingsAreCheap(t *testing.T) {
-	for _, r := range Table().Readings() {
+	for _, r := range Table().Readings(30 * time.Second) {
 		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance {
 			t.Errorf("%s is read for health", r.Desc.Name)
 		}
-		if r.Interval < hiddenInterval && r.Desc.ID != field.XIDEvent {
+		if r.Interval < 30*time.Second && r.Desc.ID != field.XIDEvent {
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
 	}
-	if n := len(Rules(nil).Readings()); n > 0 {
+	if n := len(Rules(nil).Readings(time.Second)); n > 0 {
 		t.Errorf("without rules %d readings are taken", n)
 	}
 }
@@ -152,6 +152,28 @@ func TestXIDs(t *testing.T) {
 	n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-b", Time: n.now.Add(-time.Minute)}) // read late
 	n.tick(time.Second)
 	n.want("GPU-b", OK, "")
+}
+
+// TestQuiet: what is only observed ends when it was not seen for the rule's time.
+func TestQuiet(t *testing.T) {
+	for _, r := range Table() {
+		if r.Test != Observed || r.End != AfterQuiet {
+			continue
+		}
+		n := newNode(t, 1, Options{}, energy)
+		n.tick(time.Second)
+		for range 2 { // the second one counts
+			n.Observe(Observation{Reason: r.Name, Device: "GPU-a", Time: n.now.Add(r.For)})
+			n.tick(r.For + time.Minute)
+		}
+		n.tick(r.Quiet - 2*time.Minute)
+		n.want("GPU-a", r.State, r.Name)
+		n.tick(2 * time.Minute)
+		n.want("GPU-a", OK, "")
+		if len(n.heard) != 2 {
+			t.Errorf("rule %s: heard %+v", r.Name, n.heard)
+		}
+	}
 }
 
 // TestABoardThatNoDriverServes has a verdict by its address, until a driver serves it.
@@ -340,7 +362,7 @@ func TestNothingNewAllocatesNothing(t *testing.T) {
 // 1,000,000 ns it costs less than 0.1 % of a core.
 func BenchmarkJudge(b *testing.B) {
 	var ids []field.ID
-	for _, r := range Table().Readings() {
+	for _, r := range Table().Readings(30 * time.Second) {
 		ids = append(ids, r.Desc.ID)
 	}
 	n := newNode(b, 8, Options{}, append(ids, make([]field.ID, 60)...)...)

@@ -226,8 +226,8 @@ func TestMissing(t *testing.T) {
 		n.want("all are served", 10*time.Minute, none)
 		n.changes = nil // each was found
 		n.serve(0x3b, 0x4c)
-		n.want("not yet settled", time.Minute, none)
-		n.want("settled", 2*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
+		n.want("not yet", time.Minute, none)
+		n.want("missing", 2*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
 		n.serving.Complete = nil
 		n.want("its collector starts again", 3*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
 		n.serving.Complete = map[string]bool{NVIDIA: true}

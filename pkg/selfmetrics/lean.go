@@ -3,7 +3,7 @@ package selfmetrics
 import "slices"
 
 // lean are the families that alerts and most dashboards need. All but those of owners and
-// mappings are at most 40 samples on a node of 8 GPUs: a page's cost is in its samples,
+// mappings are at most 48 samples on a node of 8 GPUs: a page's cost is in its samples,
 // and most of our own are for who looks into one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",

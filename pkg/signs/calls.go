@@ -19,7 +19,7 @@ const (
 	slowCall    = 0.1 // seconds, below which nothing is slow
 )
 
-var callTimes = times{3 * time.Minute, 10 * time.Minute}
+var callTimes = times{3 * time.Minute, 10 * time.Minute, 10 * time.Minute}
 
 // calls compares the time that samples take in the library with what they took before.
 type calls struct {
@@ -114,7 +114,7 @@ func (c *callSource) judge(s *Signs) {
 	}
 	if ratio := c.slowdown(); !math.IsNaN(ratio) {
 		slow := c.mean >= slowCall && ratio > callsSlower
-		calm := c.mean < slowCall || ratio < callsCalm
+		calm := c.mean < slowCall || c.known && ratio < callsCalm // else the baseline may be slow, too
 		if c.update(s.now, slow, calm, callTimes) && c.device != nil {
 			s.tell(c.device, slowCalls, fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", c.mean, c.level), !c.holds)
 		}

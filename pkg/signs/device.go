@@ -64,14 +64,20 @@ var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_er
 
 const slowCalls = "slow_calls"
 
-// alarmTimes are for those without a window of their own.
-var alarmTimes = [alarms]times{alarmSpareRows: {time.Minute, 10 * time.Minute}, alarmLinks: {time.Minute, 10 * time.Minute}, alarmStraggler: {behindFor, behindFor}}
+// times are for how long a value must be beyond its threshold until a sign begins, and well below
+// it until it ends. The process before may have told a begin: after the start an end is told when
+// its window has passed.
+type times struct{ on, off, start time.Duration }
 
-// times are for how long a value must be beyond its threshold, or well below it.
-type times struct{ on, off time.Duration }
+var alarmTimes = [alarms]times{
+	alarmCorrected: {0, 0, 12 * time.Hour},
+	alarmSpareRows: {time.Minute, 10 * time.Minute, 10 * time.Minute},
+	alarmLinks:     {time.Minute, 10 * time.Minute, time.Hour},
+	alarmThrottled: {0, 0, time.Hour},
+	alarmStraggler: {behindFor, behindFor, behindFor},
+}
 
-// alarm is whether a sign holds. An end is told after the start, too, because the process
-// before may have told a begin.
+// alarm is whether a sign holds.
 type alarm struct {
 	holds, known bool
 	begins       bool  // what since is about
@@ -81,8 +87,11 @@ type alarm struct {
 // update takes what the value says now, and reports whether holds is to be told.
 func (a *alarm) update(now int64, beyond, calm bool, t times) bool {
 	begins, wanted, wait := !a.holds && (beyond || a.known), calm, t.off
-	if begins {
+	switch {
+	case begins:
 		wanted, wait = beyond, t.on
+	case !a.known:
+		wait = t.start
 	}
 	if !wanted {
 		a.since = 0
@@ -144,8 +153,8 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// mostCorrected is what Azure's node health checks take for too many corrected errors in the
-// life of a driver (azurehpc, check_gpu_ecc). Here it is too many in a day.
+// mostCorrected is how many corrected errors of SRAM Azure's node health checks allow
+// (Azure/azurehpc#649). Here they are of all memory, and of a day.
 const mostCorrected = 10_000
 
 // bucket is a leaky bucket of corrected errors: mostCorrected leak in a day, and no more fit.
@@ -155,14 +164,15 @@ type bucket struct {
 }
 
 func (b *bucket) add(by float64, at int64) {
-	if at > b.at && b.at > 0 {
-		b.level -= float64(at-b.at) * mostCorrected / float64(24*time.Hour)
+	if at > b.at {
+		b.level = max(0, b.level-float64(at-b.at)*mostCorrected/float64(24*time.Hour))
 	}
-	b.level = max(0, b.level)
+	if at > b.at || b.at-at > int64(maxOverlap) { // else it is a row of before the last judgement
+		b.at = at
+	}
 	if by > 0 { // not NaN
 		b.level = min(b.level+by, mostCorrected)
 	}
-	b.at = at
 }
 
 // Budgets of a link, for an hour. CRC errors matter from 100 a second on (DCGM, from NVIDIA's

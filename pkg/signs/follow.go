@@ -150,8 +150,8 @@ func (f *follow) take(row *ring.Row) {
 // take takes a value of the device.
 func (t *tap) take(tap *deviceTap, v float64) {
 	d, at := tap.device, tap.sampled
-	if !(v >= 0) {
-		return // blank
+	if !(v >= 0 && v <= math.MaxFloat64) {
+		return // blank, or of a process gone mad
 	}
 	switch t.use {
 	case useCorrected:
