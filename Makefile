@@ -77,6 +77,10 @@ build: ## Build bin/warpgauge
 	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
 	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
 
+.PHONY: fleet
+fleet: ## Build bin/warpgauge-fleet, the server that brings lists to many nodes
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)-fleet ./cmd/warpgauge-fleet
+
 .PHONY: image
 image: ## Build the container image with docker, podman or buildah
 	@# Only docker knows the builder's platform in every version.

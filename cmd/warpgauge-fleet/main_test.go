@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/urfave/cli/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
@@ -82,10 +84,10 @@ func TestCommands(t *testing.T) {
 		t.Helper()
 		eventually.OK(t, strings.Join(args, " "), func() error {
 			out, err := command(args...)
-			if err != nil || !regexp.MustCompile(want).MatchString(out) {
-				return fmt.Errorf("%v: %s", err, out)
+			if err == nil && !regexp.MustCompile(want).MatchString(out) {
+				err = errors.New(out)
 			}
-			return nil
+			return err
 		})
 	}
 	says(`all +a.csv \S+ +held`, "status")
@@ -147,6 +149,38 @@ func TestYAML(t *testing.T) {
 		if w, err := parseYAML([]byte(bad), "a.yaml"); err == nil {
 			t.Errorf("%q was taken, warnings %q", bad, w)
 		}
+	}
+}
+
+// The table of flags in docs/fleet.md is that of the program.
+func TestDocumentedFlags(t *testing.T) {
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, f := range serveCommand(nil).Flags {
+		want = append(want, fmt.Sprintf("| `--%s` | ", f.Names()[0]))
+		value := ""
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			value = f.Value
+		case *cli.IntFlag:
+			value = fmt.Sprint(f.Value)
+		case *cli.DurationFlag:
+			value = strings.Replace(f.Value.String(), "m0s", "m", 1)
+		}
+		if value != "" {
+			want[len(want)-1] += "`" + value + "` "
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.SplitAfterN(line, "|", 4); len(cells) == 4 && strings.HasPrefix(line, "| `--") {
+			got = append(got, strings.TrimSuffix(cells[0]+cells[1]+cells[2], "|"))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/fleet.md (-want +got):\n%s", diff)
 	}
 }
 

@@ -118,7 +118,7 @@ func (d *delivery) source(node *remote.Node) (remote.Source, error) {
 		return nil, err // config has checked it
 	}
 	if strings.HasPrefix(u.Scheme, "opamp+") {
-		return opampSource(c, u, node, d.Unreachable, d.Answered, d.p.registry, d.log)
+		return d.opampSource(u, node)
 	}
 	return remote.NewURL(remote.URLOptions{
 		URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + d.version,

@@ -29,6 +29,7 @@ import (
 type deliveryNode struct {
 	*delivery
 	srv *server.Server
+	csv *counters
 }
 
 func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
@@ -52,7 +53,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	d.p = p
 	p.registry.MustRegister(d)
 	p.addPages()
-	n := &deliveryNode{d, a.newServer(cfg, all, p, r, newReleaser(p.engine, 0, log), prof, log)}
+	n := &deliveryNode{d, a.newServer(cfg, all, p, r, newReleaser(p.engine, 0, log), prof, log), csv}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -209,8 +210,42 @@ func TestDeliveryThatOneCollectorCannotTake(t *testing.T) {
 	list, _, err := field.Parse(strings.NewReader(csvB), field.ParseOptions{})
 	must(t, err)
 	err = b.deliver(t.Context(), &remote.List{Offer: remote.Offer{Origin: "http://lists"}, Hash: "x", Fields: list})
-	if err == nil || len(last) != 1 || b.list().Source != "counters.csv" || !strings.Contains(b.list().LastError, "dcgm: no") {
+	if err == nil || !strings.Contains(err.Error(), "dcgm: no") || len(last) != 1 || b.list().Source != "counters.csv" {
 		t.Errorf("%v; applied last %v; list %+v", err, last, b.list())
+	}
+	b.want(t, 1, 1, 1, 0) // the counters CSV is good
+}
+
+// TestTheGuardCountsEnough: on every simulated node each shipped list makes no more series than the
+// guard has said before, and not many times less.
+func TestTheGuardCountsEnough(t *testing.T) {
+	lists, err := filepath.Glob("../../etc/*.csv")
+	must(t, err)
+	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
+		for _, path := range lists {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				n := newDeliveryNode(t, "--fake-profile="+profile, "--remote-config=report", "--remote-allow=profiling,changing-labels", "--exporter-metrics=none", "--history-age=0", "-f", tempFile(t, "counters.csv", csvA))
+				out := n.offer(t, string(text))
+				if strings.Contains(fmt.Sprint(out.Refused), "no device of this node") { // AMD's names on an NVIDIA node
+					return
+				}
+				var most int
+				at := strings.LastIndex(n.State().Text, "up to ")
+				if _, err := fmt.Sscanf(n.State().Text[max(at, 0):], "up to %d series", &most); err != nil {
+					t.Fatalf("%s, %s: %+v: %v", profile, path, out, err)
+				}
+				list, _, err := n.csv.delivered(&remote.Offer{Content: text}, zap.NewNop())
+				must(t, err)
+				must(t, n.r.deliver(t.Context(), &remote.List{Hash: "x", Fields: list}))
+				time.Sleep(time.Minute)
+				made := len(regexp.MustCompile(`(?m)^[a-zA-Z]`).FindAllString(n.page(t), -1)) // own metrics are off
+				if made > most || made*20 < most || made == 0 {
+					t.Errorf("%s, %s: %d series, the guard has said %d", profile, path, made, most)
+				}
+			})
+		}
 	}
 }
 

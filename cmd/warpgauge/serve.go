@@ -128,11 +128,11 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		}
 		stages = append(stages, lists)
 	}
-	consumers, err := a.consumers(cfg, all, p, log)
+	told, err := consumers(a, cfg, all, p, log)
 	if err != nil {
 		return nil, err
 	}
-	stages = append(stages, consumers...)
+	stages = append(stages, told...)
 	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
 			name: "watch of " + path, grace: shortGrace,

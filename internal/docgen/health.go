@@ -61,6 +61,9 @@ func when(r *health.Rule) string {
 	if r.Label.Name != "" {
 		reading += fmt.Sprintf(" with `%s=%q`", r.Label.Name, r.Label.Value)
 	}
+	if len(r.Except) > 0 {
+		reading += ", except `" + strings.Join(r.Except, "`, `") + "`,"
+	}
 	threshold := strconv.FormatFloat(r.Threshold, 'f', -1, 64)
 	if r.Unit != "" {
 		threshold = "**" + threshold + "** " + r.Unit

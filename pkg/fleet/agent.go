@@ -33,8 +33,6 @@ const (
 	maxValue      = 128
 	maxError      = 512
 	maxTroubles   = 8
-	maxDepth      = 4    // of the health tree
-	maxComponents = 2000 // of it that are read
 )
 
 // report is a message of an agent, checked and cut to what the server keeps.
@@ -66,9 +64,9 @@ type listStatus struct {
 
 type health struct {
 	healthy  bool
-	list     string   // status of the list
+	list     string   // why the list is not in service although it was applied
 	numbers  Numbers  // missed ticks as a sum
-	troubles []string // components that are not healthy, and why
+	troubles []string // groups of components that are not healthy, and why
 }
 
 // newReport takes from a message what the server keeps. It returns nil for one that has no uid.
@@ -168,7 +166,7 @@ func intern(s string, most int) string {
 
 // examine reads the numbers of the gates and what is not healthy.
 func examine(in *protobufs.ComponentHealth) *health {
-	h := &health{healthy: in.Healthy, numbers: unknown(), list: cut(in.ComponentHealthMap[opamp.HealthList].GetStatus(), maxValue)}
+	h := &health{healthy: in.Healthy, numbers: unknown()}
 	for name, c := range in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap() {
 		if i := gateIndex(name); i >= 0 {
 			if v, err := strconv.ParseFloat(c.GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
@@ -176,28 +174,17 @@ func examine(in *protobufs.ComponentHealth) *health {
 			}
 		}
 	}
-	left := maxComponents
-	h.trouble(in, "", 0, &left)
+	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
+		h.list = cut(cmp.Or(l.LastError, l.Status), maxError)
+	}
+	// A group says which of its parts is not healthy.
+	for name, c := range in.ComponentHealthMap {
+		if c != nil && !c.Healthy && len(h.troubles) < maxTroubles {
+			h.troubles = append(h.troubles, cut(name+": "+cmp.Or(c.LastError, c.Status), maxValue))
+		}
+	}
 	slices.Sort(h.troubles)
 	return h
-}
-
-func (h *health) trouble(in *protobufs.ComponentHealth, name string, depth int, left *int) {
-	if *left--; *left < 0 || depth > maxDepth || len(h.troubles) == maxTroubles || in == nil {
-		return
-	}
-	if !in.Healthy && name != "" && name != opamp.HealthGates && len(in.ComponentHealthMap) == 0 {
-		h.troubles = append(h.troubles, cut(name+": "+cmp.Or(in.LastError, in.Status), maxValue))
-	}
-	if depth == 1 && name == opamp.HealthGates {
-		return
-	}
-	for child, c := range in.ComponentHealthMap {
-		if name != "" {
-			child = name + "/" + child
-		}
-		h.trouble(c, child, depth+1, left)
-	}
 }
 
 // agent is what the server knows about one. Only the core touches it.
@@ -213,8 +200,9 @@ type agent struct {
 	listStatus
 	effective string
 	healthy   bool
-	troubles  []string
 	list      string
+	troubles  []string
+	refused   refusal
 	window    *window
 
 	cohort  *Cohort // nil: none matches
@@ -253,11 +241,29 @@ func (a *agent) take(r *report, now time.Time) {
 		a.healthy, a.list, a.troubles = h.healthy, h.list, h.troubles
 		a.window.add(&h.numbers, now)
 	}
+	if why := a.refuses(); why != "" {
+		a.refused = refusal{a.hash, why}
+	}
 }
+
+// refusal is the last list that an agent has refused, and why.
+type refusal struct{ hash, why string }
 
 // accepts says whether the agent takes lists at all.
 func (a *agent) accepts() bool {
 	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
+}
+
+// refuses says why the list that the agent answers for is not in service; empty: it is, or that is not known yet.
+// An exporter can also withdraw a list later, which costs too much.
+func (a *agent) refuses() string {
+	switch {
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+		return cmp.Or(a.err, "it does not say why")
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+		return a.list
+	}
+	return ""
 }
 
 // observes says whether the agent only reports what it would do with a list.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 
@@ -65,7 +65,7 @@ func TestHostileReport(t *testing.T) {
 			t.Errorf("gate %d is %v, want %v", i, got, want[i])
 		}
 	}
-	if size := unsafe.Sizeof(agent{}); size > 1024 {
+	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
 		t.Errorf("an agent takes %d bytes without its texts", size)
 	}
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -189,8 +188,8 @@ func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 		return Observed, a.err
 	case hash != a.hash:
 		return Waiting, ""
-	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-		return Refused, a.err
+	case a.refuses() != "":
+		return Refused, a.refuses()
 	case a.state != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
 		return Waiting, ""
 	case a.failing != "" && s.Rollout != nil && hash == s.Rollout.To:
@@ -227,7 +226,7 @@ func (c *core) find(f *filter, now time.Time) *Agents {
 		condition, why := c.condition(a, now)
 		state := AgentState{
 			UID: a.uid.String(), Host: a.host, Version: a.version, Labels: a.labels, Condition: condition, Answered: a.hash, Effective: a.effective,
-			Error: cmp.Or(why, a.err), Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
+			Error: why, Refused: a.refused.hash, Refusal: a.refused.why, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
 			Numbers: a.window.numbers(now), Before: a.before,
 		}
 		if a.peer.IsValid() {

@@ -136,6 +136,15 @@ func (c *core) closed(uid UID, conn types.Connection) {
 	}
 }
 
+// hangUp ends all WebSockets, which http.Server leaves open: their agents come back soon.
+func (c *core) hangUp() {
+	for _, a := range c.agents {
+		if a.conn != nil {
+			_ = a.conn.Disconnect() // the server ends
+		}
+	}
+}
+
 // another returns the uid that the agent on a host gets in place of one that another host uses. It is
 // always the same, so that an agent which does not keep it makes no more of them.
 func another(uid UID, host string) (out UID) {

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,6 +39,7 @@ type node struct {
 	list    string // hash of the one in service
 	answer  *listStatus
 	numbers Numbers
+	trouble string         // of the list
 	got     map[string]int // offers by hash
 
 	// What the node does with a list; nil: it applies it.
@@ -61,8 +59,6 @@ type sim struct {
 	lists map[string]string // content by name
 	yaml  string
 }
-
-const steps = "1, 10, 100" // percentages of newSim's stages
 
 func newSim(t *testing.T, nodes int, policy string) *sim {
 	t.Helper()
@@ -150,7 +146,7 @@ func (s *sim) offerList(text string) {
 func (s *sim) poll(n *node) {
 	n.sequence++
 	r := &report{uid: n.uid, sequence: n.sequence, peer: n.peer, capabilities: takesLists, status: n.answer}
-	r.health = &health{healthy: true, numbers: n.numbers}
+	r.health = &health{healthy: true, numbers: n.numbers, list: n.trouble}
 	if !n.told {
 		r.described = &description{host: n.host, version: "1", labels: n.labels, attributes: map[string][]string{"host.name": {n.host}}}
 		r.effective = n.own
@@ -268,7 +264,3 @@ func stall(n *node) {
 		n.numbers[stalled] = 0
 	}
 }
-
-func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-var nan = math.NaN()

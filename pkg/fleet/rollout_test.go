@@ -185,6 +185,11 @@ func TestHarmStopsRollout(t *testing.T) {
 	f("absent fields", nil, raise(absentFields, 65), "absent_fields")
 	f("series", nil, raise(series, 501), "series: 1001, before 500")
 	f("refused", bad(&listStatus{state: failed, err: "line 2: profiling is not allowed"}), nil, "profiling is not allowed")
+	f("withdrawn later", nil, func(n *node) {
+		if n.trouble = ""; n.list == hashOf(listB) {
+			n.trouble = "in service the list took too long; the former list is back"
+		}
+	}, "took too long")
 	f("never acknowledged", bad(nil), nil, "not acknowledged")
 	f("applies for ever", bad(&listStatus{state: applying}), nil, "not applied the list in time")
 	f("acknowledges another", bad(&listStatus{hash: hashOf("x"), state: applied}), nil, "not acknowledged")
@@ -306,7 +311,7 @@ func TestFirstRolloutReturns(t *testing.T) {
 	}
 }
 
-// A server that is killed goes on in the stage where it was, and does not touch others.
+// A server that was killed continues in the stage where it was, and touches no other node.
 func TestKilledServer(t *testing.T) {
 	s := newSim(t, 200, "")
 	s.stable()
@@ -341,6 +346,24 @@ func TestKilledServer(t *testing.T) {
 	if s.with(listB) != 200 {
 		t.Errorf("%d nodes are back, want all", s.with(listB))
 	}
+}
+
+// After a start the agents have as long as after the beginning of a stage, however short the warm-up is.
+func TestAgentsAreNotSeenAtOnce(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 1 })
+	s.o.Warmup = 0
+	s.open()
+	for _, n := range s.nodes {
+		n.away = true
+	}
+	s.run(2 * time.Minute)
+	for _, n := range s.nodes {
+		n.away = false
+	}
+	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
 }
 
 // Another list in the directory takes the place of a rollout; the one before is not tried again by itself only if it was rejected.

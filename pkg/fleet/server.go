@@ -72,7 +72,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	c := newCore(s.o, st, state, time.Now())
-	defer func() { _ = c.store.close() }() // every line was synced
+	defer func() {
+		c.hangUp()
+		_ = c.store.close() // every line was synced
+	}()
 	metrics := newMetrics(s)
 	if err := s.o.Registerer.Register(metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +97,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 	return s
 }
 
-func (s *served) request(method, path, token string) (string, *http.Response) {
+func (s *served) request(method, path, token string) answered {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.operators+path, http.NoBody)
 	if err != nil {
@@ -108,7 +109,14 @@ func (s *served) request(method, path, token string) (string, *http.Response) {
 	return s.send(r)
 }
 
-func (s *served) send(r *http.Request) (string, *http.Response) {
+// answered is what a server has answered.
+type answered struct {
+	text   string
+	code   int
+	header http.Header
+}
+
+func (s *served) send(r *http.Request) answered {
 	s.t.Helper()
 	c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(r)
@@ -120,12 +128,12 @@ func (s *served) send(r *http.Request) (string, *http.Response) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return string(body), response
+	return answered{string(body), response.StatusCode, response.Header}
 }
 
 func (s *served) agentStates() (out Agents) {
 	s.t.Helper()
-	body, _ := s.request("GET", "/api/v1/agents", "")
+	body := s.request(http.MethodGet, "/api/v1/agents", "").text
 	if err := json.Unmarshal([]byte(body), &out); err != nil {
 		s.t.Fatalf("%v: %s", err, body)
 	}
@@ -231,10 +239,13 @@ func TestForeignClients(t *testing.T) {
 	done := func(list string) {
 		t.Helper()
 		eventually.OK(t, "the rollout is done", func() error {
-			body, _ := s.request("GET", "/api/v1/fleet", "")
+			body := s.request(http.MethodGet, "/api/v1/fleet", "").text
 			var f Fleet
-			if err := json.Unmarshal([]byte(body), &f); err != nil || f.Cohorts[0].Stable != hashOf(list) {
-				return fmt.Errorf("%v: %s", err, body)
+			if err := json.Unmarshal([]byte(body), &f); err != nil {
+				return err
+			}
+			if f.Cohorts[0].Stable != hashOf(list) {
+				return errors.New(body)
 			}
 			return nil
 		})
@@ -260,16 +271,16 @@ func TestForeignClients(t *testing.T) {
 		}
 		return fmt.Errorf("it has %q", refuses.got())
 	})
-	page, response := s.request("GET", "/", "")
+	page := s.request(http.MethodGet, "/", "")
 	for _, want := range []string{"line 1: not here", "host-3", "a.csv"} {
-		if !strings.Contains(page, want) {
+		if !strings.Contains(page.text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(page, "http://") || strings.Contains(page, "<script") {
+	if policy := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(page.text, "http://") || strings.Contains(page.text, "<script") {
 		t.Errorf("policy %q, or the page asks elsewhere", policy)
 	}
-	metrics, _ := s.request("GET", "/metrics", "")
+	metrics := s.request(http.MethodGet, "/metrics", "").text
 	for _, want := range []string{
 		`warpgauge_fleet_agents{cohort="all",condition="current"} 2`, `warpgauge_fleet_agents{cohort="all",condition="refused"} 1`,
 		`warpgauge_fleet_rollout_state{cohort="all",state="done"} 1`, `warpgauge_fleet_directory_ok 1`, `warpgauge_fleet_state_ok 1`,
@@ -281,47 +292,79 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
+// The table of metrics in docs/fleet.md has those of a server, no more and no less.
+func TestDocumentedMetrics(t *testing.T) {
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]+" "+m[2]] = true
+	}
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveFleet(t, "", "")
+	s.refused.add(refusedLogin)
+	eventually.OK(t, "all metrics", func() error {
+		metrics := s.request(http.MethodGet, "/metrics", "").text
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (warpgauge_fleet_\w+) (\w+)$`).FindAllStringSubmatch(metrics, -1) {
+			if !documented[m[1]+" "+m[2]] {
+				t.Errorf("%s %s is not in docs/fleet.md", m[1], m[2])
+			}
+		}
+		if strings.Count(metrics, "# TYPE warpgauge_fleet_") < 15 {
+			return errors.New("the directory is not taken yet")
+		}
+		return nil
+	})
+	if made := strings.Count(string(source), "= describeMetric("); made != len(documented) {
+		t.Errorf("docs/fleet.md has %d metrics, the server %d", len(documented), made)
+	}
+}
+
 func TestLogins(t *testing.T) {
 	s := serveFleet(t, "agents' own", "operators' own")
 	code := func(method, path, token string) int {
-		_, r := s.request(method, path, token)
-		return r.StatusCode
+		return s.request(method, path, token).code
 	}
 	for _, token := range []string{"", "x", "agents' own", "operators' ow"} {
 		for _, path := range []string{"/", "/api/v1/fleet", "/api/v1/agents", "/metrics"} {
-			if got := code("GET", path, token); got != http.StatusUnauthorized {
+			if got := code(http.MethodGet, path, token); got != http.StatusUnauthorized {
 				t.Errorf("%s with token %q: %d", path, token, got)
 			}
 		}
-		if got := code("POST", "/api/v1/cohorts/all/pause", token); got != http.StatusUnauthorized {
+		if got := code(http.MethodPost, "/api/v1/cohorts/all/pause", token); got != http.StatusUnauthorized {
 			t.Errorf("pause with token %q: %d", token, got)
 		}
 	}
-	if got := code("GET", "/api/v1/fleet", "another"); got != http.StatusOK {
+	if got := code(http.MethodGet, "/api/v1/fleet", "another"); got != http.StatusOK {
 		t.Errorf("with the second token of the file: %d", got)
 	}
-	if got := code("GET", "/healthz", ""); got != http.StatusOK {
+	if got := code(http.MethodGet, "/healthz", ""); got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+s.operators+"/api/v1/cohorts/all/pause", http.NoBody)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.operators+"/api/v1/cohorts/all/pause", http.NoBody)
 	r.SetBasicAuth("me", "operators' own")
-	if _, response := s.send(r); response.StatusCode != http.StatusConflict {
-		t.Errorf("as a password: %d", response.StatusCode)
+	if got := s.send(r).code; got != http.StatusConflict {
+		t.Errorf("as a password: %d", got)
 	}
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if _, response := s.send(r); response.StatusCode != http.StatusForbidden {
-		t.Errorf("from another site's page: %d", response.StatusCode)
+	if got := s.send(r).code; got != http.StatusForbidden {
+		t.Errorf("from another site's page: %d", got)
 	}
 	for _, token := range []string{"", "operators' own"} {
 		if got := s.post(nil, "", token); got != http.StatusUnauthorized {
 			t.Errorf("an agent with token %q: %d", token, got)
 		}
 	}
-	if got := code("POST", "/api/v1/cohorts/none/pause", "another"); got != http.StatusConflict {
+	if got := code(http.MethodPost, "/api/v1/cohorts/none/pause", "another"); got != http.StatusConflict {
 		t.Errorf("an unknown cohort: %d", got)
 	}
 	for _, path := range []string{"/api/v1/agents?limit=0", "/api/v1/agents?limit=x", "/api/v1/agents?after=zz"} {
-		if got := code("GET", path, "another"); got != http.StatusBadRequest {
+		if got := code(http.MethodGet, path, "another"); got != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, got)
 		}
 	}
@@ -330,15 +373,14 @@ func TestLogins(t *testing.T) {
 // post sends bytes as an agent.
 func (s *served) post(body []byte, encoding, token string) int {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), "POST", "http://"+s.agents+OpAMPPath, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agents+OpAMPPath, bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("Content-Encoding", encoding)
 	r.Header.Set("Authorization", "Bearer "+token)
-	_, response := s.send(r)
-	return response.StatusCode
+	return s.send(r).code
 }
 
 // What is no message, or too large, packed or not, is refused without memory for all of it.
@@ -460,7 +502,7 @@ func TestTokenRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	allows := func(token string) bool {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+token)
 		l.read = time.Time{}
 		return l.Allows(r)

@@ -172,7 +172,7 @@ func (c *core) soaked(cohort *Cohort, r *Rollout) bool {
 	return r.Soaked >= stages[min(r.Stage, len(stages)-1)].Soak
 }
 
-// enter begins the next stage, or ends the rollout after the last. Nobody gets the list before that is on
+// enter begins the next stage, or ends the rollout after the last. No agent gets the list before that is on
 // the disk.
 func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	next, r := *s, *s.Rollout
@@ -233,7 +233,11 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
 	r := s.Rollout
 	n.Members = len(r.members)
-	late := now.Sub(c.begun[s.Name]) > cohort.Policy.Timeout
+	begun, seen := c.begun[s.Name]
+	if !seen {
+		begun = c.started
+	}
+	late := now.Sub(begun) > cohort.Policy.Timeout
 	for uid := range r.members {
 		a := c.agents[uid]
 		why := ""
@@ -244,8 +248,8 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
 			n.Silent, why = n.Silent+1, "it was not seen since this server started"
 		case a.cohort != cohort || a.hash == r.To && a.observes():
 			n.Members-- // its labels have changed, or it only reports
-		case a.hash == r.To && a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-			n.Refused, why = n.Refused+1, a.err
+		case a.hash == r.To && a.refuses() != "":
+			n.Refused, why = n.Refused+1, a.refuses()
 		case now.Sub(a.seen) > cohort.Policy.Timeout:
 			n.Silent, why = n.Silent+1, "it says nothing since "+a.seen.UTC().Format(time.RFC3339)
 		case a.hash != r.To:

@@ -42,7 +42,7 @@ func TestStateTruncatedAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range len(whole) {
+	for n := range whole {
 		state, good, err := readState(bytes.NewReader(whole[:n]))
 		if want := int64(bytes.LastIndexByte(whole[:n], '\n') + 1); err != nil || good != want {
 			t.Fatalf("%d of %d bytes: %d are good, want %d; error %v", n, len(whole), good, want, err)

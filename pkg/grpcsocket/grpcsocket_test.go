@@ -79,8 +79,13 @@ func TestServe(t *testing.T) {
 	board.Store(&health.Snapshot{Version: 1})
 	o := options(path, &board)
 	o.Group = fmt.Sprint(os.Getegid())
+	defer syscall.Umask(syscall.Umask(0o077)) // as in the systemd unit
 	stop := serve(t, o)
-	info, err := os.Lstat(path)
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the directory is %v, %v", info, err)
+	}
+	info, err = os.Lstat(path)
 	if err != nil || info.Mode() != fs.ModeSocket|0o660 || int(info.Sys().(*syscall.Stat_t).Gid) != os.Getegid() {
 		t.Errorf("the socket is %v, %v", info, err)
 	}

@@ -74,7 +74,7 @@ const (
 	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
 	linkStates   = "docs/operations.md"
-	linkSigns    = "docs/health.md"
+	linkSigns    = "docs/health.md#early-signs"
 )
 
 // backFor is for how long a reading must say that nothing is wrong: two of slow fields.

@@ -164,7 +164,7 @@ func FuzzParse(f *testing.F) {
 // BenchmarkLines reads a log of which one line in a thousand is of interest: this package, and a
 // regular expression on each line.
 func BenchmarkLines(b *testing.B) {
-	const plain = "4,%d,5140900123,-;docker0: port 3(veth1a2b3c4) entered forwarding state after 15 seconds, blah blah"
+	const plain = "4,%d,5140900123,-;docker0: port 3(veth1a2b3c4) entered forwarding state after 15 seconds, and so on"
 	var lines [][]byte
 	for i := range 1000 {
 		lines = append(lines, fmt.Appendf(nil, plain, i))

@@ -71,7 +71,7 @@ func (b *book) counts(name string) (out []string) {
 	return out
 }
 
-// want compares what was counted after all is settled.
+// want compares what was counted after all is decided.
 func (b *book) want(what string, news int, counts ...string) {
 	b.t.Helper()
 	b.now = b.now.Add(3 * testWindow)

@@ -30,7 +30,10 @@ import (
 const Device = "/dev/kmsg"
 
 const (
-	pollInterval  = 100 * time.Millisecond
+	// pollInterval is that while nothing is written: a wake-up costs more than a read. While
+	// something is, it is busyInterval, in which the kernel keeps thousands of records.
+	pollInterval  = 500 * time.Millisecond
+	busyInterval  = 50 * time.Millisecond
 	retryInterval = 30 * time.Second // to open it
 	saveInterval  = time.Second
 	batch         = 256      // reads between two looks at the clock
@@ -106,10 +109,13 @@ func (l *Log) Run(ctx context.Context) error {
 		err := l.open()
 		for err == nil && ctx.Err() == nil {
 			var more bool
-			start := time.Now()
+			start, before := time.Now(), l.lines.Load()
 			more, err = l.drain(buffer)
 			l.save(start, false)
 			pause := pollInterval
+			if l.lines.Load() > before {
+				pause = busyInterval
+			}
 			if more {
 				pause = min(rest*time.Since(start), time.Second)
 			}

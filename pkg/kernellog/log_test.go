@@ -29,16 +29,16 @@ func xidRecord(seq, code int) string {
 
 // rig is a file that is followed, and what was read of it.
 type rig struct {
-	t               *testing.T
-	path, state     string
-	root            string
-	codes           []int
-	events          []Event
-	end             func()
-	log             *Log
-	logs            *observer.ObservedLogs
-	read            func(fd int, p []byte) (int, error)
-	uptime, elapsed time.Duration
+	t           *testing.T
+	path, state string
+	root        string
+	codes       []int
+	events      []Event
+	end         func()
+	log         *Log
+	logs        *observer.ObservedLogs
+	read        func(fd int, p []byte) (int, error)
+	uptime      time.Duration
 }
 
 func newRig(t *testing.T) *rig {
@@ -251,8 +251,8 @@ func TestOverrun(t *testing.T) {
 		}
 		k.reads = 0
 		r.pass(10 * time.Second)
-		if k.reads > 101 {
-			t.Errorf("%d reads in 10 s in which nothing is written, want 100", k.reads)
+		if k.reads > 21 {
+			t.Errorf("%d reads in 10 s in which nothing is written, want 20", k.reads)
 		}
 		r.end()
 	})
@@ -343,12 +343,12 @@ func TestLongLines(t *testing.T) {
 			r.write("3,2,2,-;NVRM: Xid (PCI:0000:3b:00): 79, " + strings.Repeat("x", bufferSize))
 			r.pass(time.Second)
 		}
-		if n := cap(r.log.partial); n > 2*bufferSize {
-			t.Errorf("a line without end takes %d bytes", n)
-		}
 		r.write("\n" + xidRecord(3, 31))
 		r.want("the line after it", 31)
 		r.end()
+		if n := cap(r.log.partial); n > 2*bufferSize {
+			t.Errorf("a line without end takes %d bytes", n)
+		}
 	})
 }
 

@@ -163,6 +163,7 @@ type node struct {
 	delivered []*remote.Offer
 	outcome   func(*remote.Offer) *remote.Outcome
 	failures  []string
+	refusals  []string
 	answers   int
 }
 
@@ -238,6 +239,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		},
 		Failed:   func(err error) { n.mu.Lock(); n.failures = append(n.failures, err.Error()); n.mu.Unlock() },
 		Answered: func() { n.mu.Lock(); n.answers++; n.mu.Unlock() },
+		Refused:  func(err error) { n.mu.Lock(); n.refusals = append(n.refusals, err.Error()); n.mu.Unlock() },
 		Ignored:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	}
 	if edit != nil {
@@ -275,8 +277,8 @@ func startPeer(t *testing.T, scheme string, p *peer, edit func(*Options)) *bench
 	return start(t, scheme, h, c, edit)
 }
 
-// settle lets time pass and waits for what happens at its end.
-func settle(d time.Duration) {
+// elapse lets time pass and waits for what happens at its end.
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -345,7 +347,7 @@ func quietAgent(t testing.TB) *Agent {
 		Node: &remote.Node{
 			InstanceID: uid, Facts: func() remote.Facts { return remote.Facts{} }, Effective: func() *remote.Offer { return nil },
 		},
-		Failed: func(error) {}, Answered: func() {},
+		Failed: func(error) {}, Answered: func() {}, Refused: func(error) {},
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
 	if err != nil {

@@ -152,12 +152,10 @@ func (n *node) series(f *field.Field) int {
 				count += n.devices(level)
 			}
 		}
-		switch reading.ID { // a series for each
-		case field.GPUHealth:
-			count *= healthWatches
-		case field.P2PStatus:
-			count *= max(1, n.levels[field.GPU]-1)
+		if reading.ID == field.P2PStatus {
+			count *= max(1, n.levels[field.GPU]-1) // peers
 		}
+		count *= max(1, perDevice[reading.ID])
 	}
 	switch {
 	case f.Desc.ID == field.XIDErrorsCount, f.Desc.ID == field.XIDErrorsTotal:
@@ -173,14 +171,23 @@ func (n *node) series(f *field.Field) int {
 // What a node has at most of what is only found once a list asks for it: links of a GPU and
 // the ports at their other ends; switches, CPUs, cores and network adapters of a node.
 const (
-	linksOfGPU    = 72
-	mostSwitches  = 18
-	mostCPUs      = 4
-	mostCores     = 576
-	mostAdapters  = 16
-	healthWatches = 12
-	codes         = 8 // XIDs that a device is taken to have had
+	linksOfGPU   = 72
+	mostSwitches = 18
+	mostCPUs     = 4
+	mostCores    = 576
+	mostAdapters = 16
+	codes        = 64 // XIDs of a device that have series
 )
+
+// perDevice is how many series a device has at most of readings with further labels. What
+// exceeds it is seen in service.
+var perDevice = map[field.ID]int{
+	field.GPUHealth:   12,
+	field.NVLinkBytes: 2, field.NVLinkPackets: 2, field.NVLinkErrors: 9, field.NVLinkRecoveries: 2, field.NVLinkBER: 2, field.NVLinkFEC: 16,
+	field.AMDTemperature: 16, field.AMDBusySeconds: 4, field.AMDVCNBusy: 8, field.AMDJPEGBusy: 40, field.AMDXCCBusy: 8, field.AMDXCCBusySeconds: 8,
+	field.AMDClock: 16, field.AMDXCCClock: 8, field.AMDVoltage: 4, field.AMDMemoryUsed: 3, field.AMDMemorySize: 3, field.AMDXGMIBytes: 16, field.AMDXGMILinkUp: 8,
+	field.AMDPCIeNAKs: 2, field.AMDThrottleResidency: 8, field.AMDThrottleActive: 16, field.AMDBelowLimit: 64, field.AMDRASErrors: 60, field.AMDBadPages: 3, field.AMDUnread: 8,
+}
 
 func (n *node) devices(l field.Level) int {
 	if have := n.levels[l]; have > 0 || !n.knows() {

@@ -44,11 +44,12 @@ type Manager struct {
 
 	// Of the holder of the turn.
 	kept    kept
-	end     end         // of the list in service
-	trial   trial       // of the list in service
-	back    *returning  // the list in service has to go; nil: it stays
-	changes []time.Time // the last ones
-	costly  map[string]string
+	end     end               // of the list in service
+	trial   trial             // of the list in service
+	back    *returning        // the list in service has to go; nil: it stays
+	changes []time.Time       // the last ones
+	costly  map[string]string // by hash: why a list was refused by what it did in service
+	failure failure
 
 	inService atomic.Pointer[List] // nil: the local list
 	state     atomic.Pointer[State]
@@ -59,6 +60,8 @@ const (
 	applyTimeout = time.Minute
 	mostChanges  = 10
 	changesIn    = 10 * time.Minute
+	firstRetry   = time.Minute // of a list that could not be put into service
+	lastRetry    = time.Hour
 )
 
 // New returns a Manager. Nothing is in service before Start.
@@ -197,8 +200,9 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		return &Outcome{Status: Unchanged}
 	}
 	failed := func(state string, err error, refused []Refusal) *Outcome {
-		m.say(state, err.Error(), tried, refused)
-		return &Outcome{Status: Failed, Err: err, Refused: refused}
+		text := bounded(err.Error())
+		m.say(state, text, tried, refused)
+		return &Outcome{Status: Failed, Err: errors.New(text), Refused: refused}
 	}
 	if why := m.costly[tried]; why != "" {
 		return failed(StateRefused, errors.New(why), []Refusal{{0, why}})
@@ -210,8 +214,14 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		return failed(StateEnded, err, nil)
 	}
 	list, refused, err := m.o.Guard.Examine(o, m.o.Parse, m.o.View())
+	own := false
 	if err != nil {
-		return failed(StateRefused, err, refused)
+		// The node's own list can have what the guard takes from no server. One that ends a
+		// trial returns to it so.
+		_, local := m.o.Local()
+		if own = tried == hashOf(field.Format(local)) && !m.o.Report; !own {
+			return failed(StateRefused, err, refused)
+		}
 	}
 	next.Fields = list
 	if m.o.Report {
@@ -219,15 +229,25 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		m.say(StateReported, text, tried, nil)
 		return &Outcome{Status: Reported}
 	}
-	if err := m.tooOften(); err != nil {
+	if err := m.tooOften(tried); err != nil {
 		return failed(StateFailed, err, nil)
+	}
+	if own {
+		if err := m.withdraw(ctx); err != nil {
+			return failed(StateFailed, err, nil)
+		}
+		m.say(StateApplied, "the server offers the local list, which serves", tried, nil)
+		return &Outcome{Status: Applied}
 	}
 	if err := m.apply(ctx, next, ends); err != nil {
 		if errors.Is(err, errRefused) {
+			m.refuseAgain(tried, err.Error())
 			return failed(StateRefused, err, []Refusal{{0, err.Error()}})
 		}
+		m.failure = failure{tried, min(max(firstRetry, 2*m.failure.pause), lastRetry), time.Now(), err}
 		return failed(StateFailed, err, nil)
 	}
+	m.failure = failure{}
 	m.say(StateApplied, "", tried, nil)
 	return &Outcome{Status: Applied}
 }
@@ -261,16 +281,37 @@ func (m *Manager) timed(l *List) (end, error) {
 	return e, nil
 }
 
-// tooOften bounds what a server that cannot decide costs: each change begins a session of
-// every collector.
-func (m *Manager) tooOften() error {
+// failure is a list that could not be put into service.
+type failure struct {
+	list  string // hash; "": there is none
+	pause time.Duration
+	at    time.Time
+	err   error
+}
+
+// tooOften bounds what a server that cannot decide costs, and a list that no session can be
+// opened with: each change begins a session of every collector.
+func (m *Manager) tooOften(list string) error {
 	now := time.Now()
+	if f := &m.failure; f.list != list {
+		m.failure = failure{}
+	} else if left := f.pause - now.Sub(f.at); left > 0 {
+		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
+	}
 	m.changes = slices.DeleteFunc(m.changes, func(t time.Time) bool { return now.Sub(t) >= changesIn })
 	if len(m.changes) < mostChanges {
 		m.changes = append(m.changes, now)
 		return nil
 	}
-	return fmt.Errorf("the server has changed the list %d times in %v; the next change is taken in %v", mostChanges, changesIn, (changesIn - now.Sub(m.changes[0])).Round(time.Second))
+	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", mostChanges, changesIn)
+}
+
+// refuseAgain notes that a list was refused by what it did in service: it is not tried again.
+func (m *Manager) refuseAgain(list, why string) {
+	if len(m.costly) >= maxTimed {
+		clear(m.costly)
+	}
+	m.costly[list] = why
 }
 
 // apply puts a list into service and keeps it.
@@ -301,6 +342,22 @@ func (m *Manager) apply(ctx context.Context, l *List, e end) error {
 	}
 	m.keep()
 	poke(m.wake)
+	return nil
+}
+
+// withdraw puts the local list into service and keeps none of the server's.
+func (m *Manager) withdraw(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	if m.inService.Load() != nil {
+		if err := m.o.Apply(ctx, nil); err != nil {
+			return err
+		}
+	}
+	m.end, m.back, m.trial = end{}, nil, trial{}
+	m.inService.Store(nil)
+	m.kept.Passing, m.kept.Lasting = nil, nil
+	m.keep()
 	return nil
 }
 
@@ -421,10 +478,7 @@ func (m *Manager) check(ctx context.Context) (next time.Duration) {
 		if due := trialStep - now.Sub(m.trial.began); due > 0 {
 			next = due
 		} else if why := m.overBudget(now); why != "" {
-			if len(m.costly) >= maxTimed {
-				clear(m.costly)
-			}
-			m.costly[l.Hash] = why
+			m.refuseAgain(l.Hash, why)
 			m.back = &returning{StateRefused, why}
 			m.kept.Passing, m.kept.Lasting = m.trial.passing, m.trial.lasting
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -29,11 +31,12 @@ const (
 type bench struct {
 	*Manager
 	t       *testing.T
-	service []string // what was applied: names of the fields, "local"
-	last    string   // hash of the last one
-	fail    error    // of the next applications
-	m       Measured // what Measure returns
-	step    time.Duration
+	mu      sync.Mutex   // of what follows
+	service []string     // what was applied: names of the fields, "local"
+	last    string       // hash of the last one
+	fail    error        // of the next applications
+	m       Measured     // what Measure returns
+	step    atomic.Int64 // of the wall clock
 }
 
 var usual = Guard{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}
@@ -69,9 +72,11 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 	o := Options{
 		Origin: "https://lists", Guard: usual, Logger: zap.NewNop(), Parse: parseCSV,
 		View:    func() *view.View { return now },
-		Measure: func() Measured { return b.m },
+		Measure: func() Measured { b.mu.Lock(); defer b.mu.Unlock(); return b.m },
 		Local:   func() (string, field.List) { return "local", local },
 		Apply: func(_ context.Context, l *List) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			if b.fail != nil {
 				return b.fail
 			}
@@ -90,7 +95,7 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 		c(&o)
 	}
 	b.Manager = New(o)
-	b.wall = func() time.Time { return time.Now().Add(b.step).Round(0) }
+	b.wall = func() time.Time { return time.Now().Add(time.Duration(b.step.Load())).Round(0) }
 	return b
 }
 
@@ -127,9 +132,18 @@ func (b *bench) want(name, content string, status Status, condition, service str
 
 func (b *bench) wantService(want string) {
 	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if got := strings.Join(b.service, " "); got != want {
 		b.t.Errorf("applied %q, want %q", got, want)
 	}
+}
+
+// set changes the node while Run runs.
+func (b *bench) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }
 
 // run starts Run, which ends with the test.
@@ -168,7 +182,10 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("outcome = %+v", out)
 	}
 	b.fail = nil
-	b.want("c", listC, Applied, StateApplied, "b c")
+	if out := b.want("c", listC, Failed, StateFailed, "b"); !strings.Contains(out.Err.Error(), "tried again after 1m") {
+		t.Errorf("outcome = %+v", out)
+	}
+	b.want("c", listC+"# once more\n", Applied, StateApplied, "b c")
 	b.Unreachable(errors.New("no route"))
 	if s := b.State(); s.Condition() != StateUnreachable || s.Down != "no route" || s.Status != StateApplied {
 		t.Errorf("state = %+v", s)
@@ -176,6 +193,24 @@ func TestDeliver(t *testing.T) {
 	b.Answered()
 	if c := b.State().Condition(); c != StateApplied {
 		t.Errorf("after an answer the state is %s", c)
+	}
+}
+
+// The node's own list can have what the guard takes from no server. A server that ends a trial
+// of another list offers it, and it returns.
+func TestOwnListReturns(t *testing.T) {
+	own, _, _ := parseCSV(&Offer{Content: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")})
+	dir := private(t)
+	b := newBench(t, in(dir), func(o *Options) { o.Local = func() (string, field.List) { return "local", own } })
+	content := string(field.Format(own))
+	b.want("b", listB, Applied, StateApplied, "b")
+	b.want("own", content, Applied, StateApplied, "b local")
+	if b.InService() != nil {
+		t.Error("a list of the server is in service")
+	}
+	b.want("c", content+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, d\n", Failed, StateRefused, "b local")
+	if l := newBench(t, in(dir)).Start(); l != nil {
+		t.Errorf("list %s was kept", l.Hash)
 	}
 }
 
@@ -210,6 +245,24 @@ func TestGuardLooksAgainInService(t *testing.T) {
 	if !strings.Contains(out.Err.Error(), "1001 series") || b.InService().Revision != "b" {
 		t.Errorf("outcome = %+v, in service %q", out, b.InService().Revision)
 	}
+	b.want("c", listC, Failed, StateRefused, "b c b") // it is known
+}
+
+// TestListThatFailsIsTriedSeldom: each try ends the sessions that there are.
+func TestListThatFailsIsTriedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried := 0
+		b := newBench(t, func(o *Options) {
+			o.Apply = func(context.Context, *List) error { tried++; return errors.New("no") }
+		})
+		for range 6 * 60 * 2 {
+			b.deliver("b", listB)
+			time.Sleep(30 * time.Second)
+		}
+		if tried < 8 || tried > 12 {
+			t.Errorf("tried %d times in 6 hours", tried)
+		}
+	})
 }
 
 func TestFlapping(t *testing.T) {
@@ -237,14 +290,16 @@ func TestCostOverBudget(t *testing.T) {
 		b := newBench(t)
 		b.run()
 		b.want("b", listB, Applied, StateApplied, "b")
-		b.m.Spent = map[string]time.Duration{"GPU-0": 5 * time.Second} // of 30
+		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": 5 * time.Second} }) // of 30
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b")
-		b.m = Measured{}
+		b.set(func() { b.m = Measured{} })
 		b.want("c", listC, Applied, StateApplied, "b c")
-		b.m.Spent = map[string]time.Duration{"GPU-0": 10 * time.Second, "GPU-1": 8 * time.Second}
-		b.m.Calls = map[string]time.Duration{"nvmlSlow": 17 * time.Second, "nvmlFast": time.Second}
+		b.set(func() {
+			b.m.Spent = map[string]time.Duration{"GPU-0": 10 * time.Second, "GPU-1": 8 * time.Second}
+			b.m.Calls = map[string]time.Duration{"nvmlSlow": 17 * time.Second, "nvmlFast": time.Second}
+		})
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b c b")
@@ -254,7 +309,7 @@ func TestCostOverBudget(t *testing.T) {
 		}
 		b.want("c", listC, Failed, StateRefused, "b c b") // it is known
 		b.want("b", listB, Unchanged, StateApplied, "b c b")
-		b.m.Spent["GPU-0"] = time.Hour // later a GPU hangs, which is not the list's fault
+		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": time.Hour} }) // later a GPU hangs, which is not the list's fault
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		b.wantService("b c b")

@@ -48,6 +48,9 @@ func (m *Manager) Unreachable(err error) {
 	m.update(func(s *State) { s.Down = text })
 }
 
+// Refused notes an offer that no list can be taken from.
+func (m *Manager) Refused(err error) { m.say(StateRefused, err.Error(), "", nil) }
+
 // InService returns the list of the server that is in service; nil: it is the local one.
 func (m *Manager) InService() *List { return m.inService.Load() }
 
@@ -77,10 +80,10 @@ func (m *Manager) update(change func(*State)) {
 const maxText = 4 << 10
 
 func bounded(text string) string {
-	if len(text) <= maxText {
-		return text
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
+	return strings.ToValidUTF8(text, "")
 }
 
 // say notes what became of a list, and logs it if that is new.

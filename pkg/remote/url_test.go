@@ -206,13 +206,13 @@ func TestURLReadsNoMoreThanItMay(t *testing.T) {
 	body := &endless{}
 	s := newServing(nil)
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, ContentLength: -1, Request: r, Body: io.NopCloser(body)}, nil
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(body)}, nil
 	})
 	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.read > 1<<20 {
 		t.Errorf("%v after %d bytes", err, body.read)
 	}
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), brokenBody{}))}, nil
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), brokenBody{}))}, nil
 	})
 	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
 		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
@@ -228,7 +228,7 @@ func TestURLWithASlowBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServing(nil)
 		s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, ContentLength: -1, Request: r, Body: io.NopCloser(slow{r.Context()})}, nil
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(slow{r.Context()})}, nil
 		})
 		start := time.Now()
 		if err := s.ask(t.Context(), s.deliver); err == nil || time.Since(start) > 2*requestTimeout {

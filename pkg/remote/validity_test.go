@@ -95,13 +95,13 @@ func TestTemporaryListBeforeAnyOther(t *testing.T) {
 		b := newBench(t)
 		b.run()
 		b.want("c", half, Applied, StateApplied, "c")
-		b.fail = os.ErrDeadlineExceeded
+		b.set(func() { b.fail = os.ErrDeadlineExceeded })
 		time.Sleep(31 * time.Minute)
 		synctest.Wait()
 		if s := b.State(); s.Status != StateFailed || !strings.Contains(s.Text, "cannot be put into service") {
 			t.Errorf("state = %+v", s)
 		}
-		b.fail = nil
+		b.set(func() { b.fail = nil })
 		time.Sleep(retryAfter)
 		synctest.Wait()
 		b.wantService("c local")
@@ -179,7 +179,7 @@ func TestClockSteps(t *testing.T) {
 				start := time.Now()
 				b.want("c", c.text, Applied, StateApplied, "c")
 				time.Sleep(10*time.Minute + 2*time.Second)
-				b.step = c.step
+				b.step.Store(int64(c.step))
 				time.Sleep(c.ends - time.Since(start) - time.Second)
 				synctest.Wait()
 				b.wantService("c")
@@ -199,7 +199,7 @@ func TestClockThatIsSetBackBetweenStarts(t *testing.T) {
 			newBench(t, in(dir)).want("c", text, Applied, StateApplied, "c")
 			time.Sleep(time.Minute)
 			b := newBench(t, in(dir))
-			b.step = step
+			b.step.Store(int64(step))
 			if l := b.Start(); l != nil {
 				t.Errorf("step %v: in service %+v", step, l)
 			}

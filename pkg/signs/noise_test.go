@@ -121,6 +121,21 @@ func TestHealthyNoise(t *testing.T) {
 	}
 }
 
+// BenchmarkJudged is a tick of eight GPUs with 18 links each, signs and verdicts.
+func BenchmarkJudged(b *testing.B) {
+	j := newJudged(h100, 1)
+	j.shape = training
+	j.run(30 * time.Minute)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		j.tick()
+		b.StartTimer()
+		j.Sync(j.node.now)
+		j.watch.Sync(j.node.now)
+	}
+}
+
 func report(t *testing.T, wrong []string) int {
 	t.Helper()
 	for _, w := range wrong {

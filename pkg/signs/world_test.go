@@ -50,9 +50,8 @@ type kind struct {
 	corrected, replays, linkReplays, linkCRC float64
 }
 
-// The nodes. Corrected errors: Titan's studies, in which few cards have nearly all, and a fleet of
-// 288 nodes of GB200 of which all GPUs but one had next to none (NVIDIA/DCGM#313), bound it from above.
-// Replays: DCGM allows 8 a minute.
+// The nodes. They have more single corrected errors and replays than most: the healthy GPUs next to
+// the one of NVIDIA/DCGM#313 had no corrected error at all. Of PCIe replays DCGM allows 8 a minute.
 var (
 	h100    = kind{collector: "nvml", model: "NVIDIA H100 80GB HBM3", gpus: 8, links: 18, power: 700, clock: 1980, ecc: true, remaps: true, corrected: 0.2, replays: 3, linkReplays: 1, linkCRC: 30}
 	a100    = kind{collector: "dcgm", model: "NVIDIA A100-SXM4-80GB", gpus: 8, links: 12, power: 400, clock: 1410, ecc: true, remaps: true, mig: 4, corrected: 0.1, replays: 3, linkReplays: 1, linkCRC: 30}
