@@ -100,11 +100,11 @@ func TestOpAMPServerDelivers(t *testing.T) {
 
 			n := newDeliveryNode(t, "--history-age=0", "--fake-devices=2", "--remote-url="+strings.Replace(h.URL, "https", scheme, 1),
 				"--remote-interval=1s", "--remote-ca-file="+ca, "--remote-token-file="+token, "--node-label=rack=r7")
-			stages, err := n.stages(t.Context())
+			lists, err := n.stage(t.Context())
 			must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- stages[len(stages)-1].run(ctx) }()
+			go func() { ended <- lists.run(ctx) }()
 			defer func() {
 				cancel()
 				if err := <-ended; err != nil {
