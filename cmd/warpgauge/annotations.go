@@ -10,7 +10,7 @@ import (
 )
 
 // annotationStage writes which list is in service into the exporter's own pod.
-func (a *app) annotationStage(r *reloader, log *zap.Logger) (stage, error) {
+func annotationStage(a *app, r *reloader, log *zap.Logger) (stage, error) {
 	name, _ := a.lookup("POD_NAME")
 	namespace, _ := a.lookup("POD_NAMESPACE")
 	if name == "" || namespace == "" {

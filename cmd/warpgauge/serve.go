@@ -115,7 +115,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
-		s, err := a.annotationStage(r, log)
+		s, err := annotationStage(a, r, log)
 		if err != nil {
 			return nil, err
 		}

@@ -259,6 +259,6 @@ func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[s
 	named, _ := cfg.GPUs.Named()
 	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
 	visible, set := lookup("NVIDIA_VISIBLE_DEVICES")
-	hides := set && !slices.Contains([]string{"", "all", "none", "void"}, visible)
+	hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
 	return map[string]bool{pci.NVIDIA: some || hides, pci.AMD: some}
 }

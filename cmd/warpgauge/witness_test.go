@@ -206,6 +206,7 @@ func TestHiddenVendors(t *testing.T) {
 	}
 	f("f", "-", false, false)
 	f("g", "all", false, false)
+	f("g", "management.nvidia.com/gpu=all", false, false)
 	f("g+i:0", "void", false, false)
 	f("g:0,1", "-", true, true)
 	f("i", "-", true, true)

@@ -105,7 +105,7 @@ func TestPods(t *testing.T) {
 			Host:  []string{kubelet}, Args: []string{"--kubernetes"},
 		}},
 		{"prometheus-operator", "nvidia", pod{
-			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
+			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
 			Host:  []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
 		}},
 		{"https", "nvidia", pod{

@@ -81,13 +81,17 @@ func TestRulesByPromtool(t *testing.T) {
 	}
 }
 
-// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload/daemonset-metrics.md.
+// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
 var kubeStateMetrics = []string{
+	"kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
 	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
 }
 
 // ownMetric finds the exporter's own metrics in the generated page.
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
+
+// fleetMetric finds those of warpgauge-fleet.
+var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
 
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
@@ -98,6 +102,10 @@ func TestEveryMetricExists(t *testing.T) {
 	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
 		known[string(m[1])] = true
 		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
+	}
+	for _, m := range fleetMetric.FindAllSubmatch(read(t, "../../pkg/fleet/metrics.go"), -1) {
+		name := "warpgauge_fleet_" + string(m[1])
+		known[name], known[name+" is lean"] = true, true
 	}
 	files, all := rules(t)
 	for _, f := range files {
@@ -266,6 +274,28 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 		}
 	}
 }
+
+// TestRunbooksNameReasons: the reasons and actions of the runbooks are those of verdicts.
+func TestRunbooksNameReasons(t *testing.T) {
+	known := map[string]bool{}
+	for _, r := range health.Table() {
+		known[r.Name], known[string(r.Action)] = true, true
+	}
+	seen := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_0-9]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(read(t, "../../docs/runbooks.md")), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			if seen++; !known[strings.Trim(name, "`")] && !slices.Contains(mappings, strings.Trim(name, "`")) {
+				t.Errorf("docs/runbooks.md has %s, which is no reason and no action", name)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Fatalf("%d reasons", seen)
+	}
+}
+
+// mappings are the rows of another table of the runbooks.
+var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "container_runtime", "hpc_jobs", "processes"}
 
 // firing are the alerts that some test expects to fire.
 func firing(t *testing.T) map[string]bool {

@@ -146,7 +146,7 @@ func (m *Missing) elsewhere(boards []Board, s *Serving) bool {
 // computes.
 func (b *Board) expected() bool {
 	own := map[string]string{NVIDIA: "nvidia", AMD: "amdgpu"}[b.Vendor]
-	return !b.Switch && !b.Virtual && !b.Excluded && (b.Driver == own || b.Driver == "" && !b.Display)
+	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == own || b.Driver == "" && !b.Display)
 }
 
 func (b *Board) text() string {

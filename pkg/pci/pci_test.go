@@ -147,7 +147,7 @@ func TestBoards(t *testing.T) {
 		{Address: Address{Bus: 0x05}, Vendor: NVIDIA, Switch: true, Driver: "nvidia-nvswitch"},
 		{Address: Address{Bus: 0x18}, Vendor: NVIDIA, Driver: "nvidia", Slot: "5", Port: Address{Bus: 0x17}},
 		{Address: Address{Bus: 0x3b}, Vendor: NVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}},
-		{Address: Address{Bus: 0x4c}, Vendor: NVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Excluded: true},
+		{Address: Address{Bus: 0x4c}, Vendor: NVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Hidden: true},
 		{Address: Address{Bus: 0xc1}, Vendor: AMD, Driver: "amdgpu"},
 		{Address: Address{Bus: 0xc2}, Vendor: AMD, Driver: "vfio-pci"},
 		{Address: Address{Bus: 0xd1, Function: 4}, Vendor: NVIDIA, Driver: "nvidia", Virtual: true},
@@ -160,7 +160,7 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// node is a machine whose GPUs are compared while time passes in a bubble.
+// node is a machine whose GPUs are compared, as Run does, while time passes in a bubble.
 type node struct {
 	machine
 	missing *Missing
@@ -177,7 +177,7 @@ func newNode(t *testing.T, expected int) *node {
 			n.changes = append(n.changes, fmt.Sprintf("%s %s over=%v", g.Address, g.Basis, over))
 		},
 	})
-	go func() { _ = n.missing.Run(t.Context()) }() // it returns no error
+	n.missing.compare(time.Now())
 	return n
 }
 
@@ -191,8 +191,10 @@ func (n *node) serve(buses ...uint8) {
 // want compares the metric after some time.
 func (n *node) want(what string, after time.Duration, series ...string) {
 	n.t.Helper()
-	time.Sleep(after) // of the bubble
-	synctest.Wait()
+	for ; after > 0; after -= scanInterval {
+		time.Sleep(scanInterval) // of the bubble
+		n.missing.compare(time.Now())
+	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(n.missing)
 	families, err := r.Gather()
@@ -223,6 +225,8 @@ const none = "basis=pci 0"
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
+		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
+		n.file("dev/nvidia3", "")
 		n.want("all are served", 10*time.Minute, none)
 		n.changes = nil // each was found
 		n.serve(0x3b, 0x4c)
@@ -258,6 +262,9 @@ func TestNotMissing(t *testing.T) {
 	f("given to a virtual machine", func(n *node) { n.bind(first, "vfio-pci") }, none)
 	f("of nouveau", func(n *node) { n.bind(first, "nouveau") }, none)
 	f("left out by the driver", func(n *node) { n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "GPU Excluded:\t Yes") }, none)
+	f("hidden from the container", func(n *node) {
+		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
+	}, none)
 	f("the display without a driver", func(n *node) { n.bind(first, ""); n.file("sys/devices/"+first+"/boot_vga", "1") }, none)
 	f("a virtual function", func(n *node) { n.file("sys/devices/"+first+"/physfn", "") }, none)
 	f("deselected, or hidden from the container", func(n *node) { n.serving.Complete[NVIDIA] = false })

@@ -30,6 +30,7 @@ type device struct {
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
 	straggles bool
+	calls     calls // of the source of which it is the first device
 }
 
 // counterKey names a counter of a device.
@@ -49,20 +50,19 @@ func (d *device) fresh(now int64) bool {
 	return d.sampled > 0 && now-d.sampled <= max(int64(fresh), 3*d.every)
 }
 
-// The signs of a device; calls have an alarm for each source.
+// The signs of a device.
 const (
 	alarmCorrected = iota
 	alarmSpareRows
 	alarmLinks
 	alarmThrottled
 	alarmStraggler
+	alarmCalls
 	alarms
 )
 
-// alarmNames are reasons of the rules of package health; slowCalls is another one.
-var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled", "straggler"}
-
-const slowCalls = "slow_calls"
+// alarmNames are reasons of the rules of package health.
+var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled", "straggler", "slow_calls"}
 
 // times are for how long a value must be beyond its threshold until a sign begins, and well below
 // it until it ends. The process before may have told a begin: after the start an end is told when
@@ -75,6 +75,7 @@ var alarmTimes = [alarms]times{
 	alarmLinks:     {time.Minute, 10 * time.Minute, time.Hour},
 	alarmThrottled: {0, 0, time.Hour},
 	alarmStraggler: {behindFor, behindFor, behindFor},
+	alarmCalls:     {3 * time.Minute, 10 * time.Minute, 10 * time.Minute},
 }
 
 // alarm is whether a sign holds.
@@ -268,6 +269,8 @@ func (d *device) describe(n int) string {
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
 	case alarmThrottled:
 		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
+	case alarmCalls:
+		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
 	}
 	return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", -100*d.deviation[deviationClock])
 }

@@ -29,12 +29,8 @@ var (
 		"Time that a sample takes in the vendor library, as a multiple of what it took in the last hours.", []string{"collector", "source"}, nil)
 )
 
-// Describe describes all families.
-func (s *Signs) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descActive, descCorrected, descBanks, descLinks, descThrottled, descDeviation, descWarmer, descCalls} {
-		ch <- d
-	}
-}
+// Describe describes nothing: which families there are is known when they mean something.
+func (s *Signs) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the signs that mean something.
 func (s *Signs) Collect(ch chan<- prometheus.Metric) {
@@ -48,14 +44,6 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 			d.collect(gauge)
 		}
 	}
-	for k, c := range s.calls.sources {
-		if v := c.slowdown(); c.seen+callPeriod >= s.calls.next && !math.IsNaN(v) {
-			gauge(descCalls, v, k.collector, k.source)
-		}
-		if c.holds && c.device != nil {
-			gauge(descActive, 1, c.device.ID, c.device.GPU, slowCalls)
-		}
-	}
 }
 
 func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
@@ -66,6 +54,9 @@ func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 		if d.alarms[n].holds {
 			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
 		}
+	}
+	if v := d.calls.slowdown(); !math.IsNaN(v) {
+		gauge(descCalls, v, d.calls.collector, d.ID)
 	}
 	if d.corrected.used {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)

@@ -159,49 +159,35 @@ func (p *peers) compare(now int64, members []*device) {
 	if len(p.alike) < fewestPeers {
 		return
 	}
-	busy := p.median(meanEngine)
-	if math.IsNaN(busy) {
-		busy = p.median(meanBusy) / 100
+	var median [meanCount]float64
+	for of := range median {
+		median[of] = p.median(of)
 	}
+	busy := (&means{value: median}).busy()
 	if !(busy >= leastBusy) {
 		return
 	}
-	p.deviate(deviationClock, meanClock)
-	p.deviate(deviationPower, meanPower)
-	p.deviate(deviationTemperature, meanTemperature)
-	for of := meanTensor; of <= meanBusy && !p.deviate(deviationActivity, of); of++ {
+	active := meanTensor
+	for active < meanBusy && math.IsNaN(median[active]) {
+		active++
 	}
 	for _, d := range p.alike {
+		ratio := func(of int) float64 { return d.means.value[of]/median[of] - 1 }
+		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
 		d.straggles = d.deviation[deviationClock] <= -mostBehind && d.means.busy() >= alikeBusy*busy
 	}
 }
 
-// median returns that of a mean of those that are alike; NaN if one of them has none.
+// median returns that of a mean of those that are alike; NaN if one of them has none, or if it is
+// not above 0.
 func (p *peers) median(of int) float64 {
 	p.values = p.values[:0]
 	for _, d := range p.alike {
 		p.values = append(p.values, d.means.value[of])
 	}
 	slices.Sort(p.values) // NaN first
-	if n := len(p.values); !math.IsNaN(p.values[0]) {
+	if n := len(p.values); p.values[0] >= 0 && p.values[n/2] > 0 {
 		return (p.values[(n-1)/2] + p.values[n/2]) / 2
 	}
 	return math.NaN()
-}
-
-// deviate sets one deviation of those that are alike, if all of them have the mean.
-func (p *peers) deviate(deviation, of int) bool {
-	median := p.median(of)
-	if !(median > 0) {
-		return false
-	}
-	for _, d := range p.alike {
-		v := d.means.value[of]
-		if deviation == deviationTemperature {
-			d.deviation[deviation] = v - median
-		} else {
-			d.deviation[deviation] = v/median - 1
-		}
-	}
-	return true
 }
