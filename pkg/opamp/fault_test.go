@@ -65,8 +65,12 @@ func TestFaultsOfTheServer(t *testing.T) {
 		want    string
 		least   time.Duration // until the second request
 	}{
-		"hangs":           {hang, "context deadline exceeded|timeout awaiting response headers", 0},
-		"hangs in answer": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusOK); w.(http.Flusher).Flush(); hang(w, r) }, "context deadline exceeded", 0},
+		"hangs": {hang, "context deadline exceeded|timeout awaiting response headers", 0},
+		"hangs in answer": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			hang(w, r)
+		}, "context deadline exceeded", 0},
 		"drips": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			for r.Context().Err() == nil {
