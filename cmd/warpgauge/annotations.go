@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/kube"
+	"warpgauge/pkg/remote"
 )
 
 // annotationStage writes which list is in service into the exporter's own pod.
@@ -26,10 +27,16 @@ func annotationStage(a *app, r *reloader, log *zap.Logger) (stage, error) {
 // annotations say which list is in service, and what was wrong with a later one.
 func (r *reloader) annotations() map[string]string {
 	now := r.service.Load()
+	problem := now.LastError
+	if r.remote != nil {
+		if d := r.remote(); d.Status == remote.StateRefused || d.Status == remote.StateFailed {
+			problem = d.Text
+		}
+	}
 	return map[string]string{
 		"warpgauge/list-hash":    now.Hash,
 		"warpgauge/list-origin":  now.Source,
 		"warpgauge/list-applied": now.Applied.Format(time.RFC3339),
-		"warpgauge/list-error":   now.LastError,
+		"warpgauge/list-error":   problem,
 	}
 }
