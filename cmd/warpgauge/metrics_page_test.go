@@ -133,6 +133,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	lists := newDelivery(a, cfg, newCounters(a, cfg, ""), zap.NewNop())
 	lists.p, lists.r = p, r
 	p.registry.MustRegister(lists)
+	if _, err := lists.source(&remote.Node{InstanceID: remote.InstanceID(ctx, "", "node")}); err != nil { // it registers what an agent counts
+		return nil, err
+	}
 	p.registry.MustRegister(newBacklog(io.Discard).metric())
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
@@ -165,7 +168,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 // docsConfig has a source of owners that works without a kubelet.
 func docsConfig(jobs string) *config.Config {
 	cfg := config.Default()
-	cfg.Remote.Mode = config.RemoteApply
+	cfg.Remote.Mode, cfg.Remote.URL = config.RemoteApply, "opamp+http://fleet"
 	cfg.HPCJobDir, cfg.AbsentFields, cfg.Health.ExpectedGPUs = jobs, true, 2
 	cfg.Recorder.Directory = filepath.Join(jobs, "recordings")
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then

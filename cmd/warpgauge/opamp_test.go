@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/opamp"
+	"warpgauge/pkg/remote"
 )
 
 // opampServer is opamp-go's server, with a list that it offers.
@@ -100,11 +101,13 @@ func TestOpAMPServerDelivers(t *testing.T) {
 
 			n := newDeliveryNode(t, "--history-age=0", "--fake-devices=2", "--remote-url="+strings.Replace(h.URL, "https", scheme, 1),
 				"--remote-interval=1s", "--remote-ca-file="+ca, "--remote-token-file="+token, "--node-label=rack=r7")
-			lists, err := n.stage(t.Context())
+			source, err := n.source(&remote.Node{
+				InstanceID: remote.InstanceID(t.Context(), "", "node-7"), Labels: n.cfg.Remote.NodeLabels, Facts: n.facts, Effective: n.effective, Changed: n.changes,
+			})
 			must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- lists.run(ctx) }()
+			go func() { ended <- source.Run(ctx, n.Deliver) }()
 			defer func() {
 				cancel()
 				if err := <-ended; err != nil {

@@ -217,11 +217,12 @@ func (d *delivery) answer() *api.RemoteList {
 	return out
 }
 
-// facts keep what is needed to count across sessions, which begin at 0.
+// facts keep what a session does not say.
 type facts struct {
-	mu     sync.Mutex
-	missed map[string]float64 // by series, now
-	before float64            // of former sessions
+	mu      sync.Mutex
+	missed  map[string]float64 // by series, now; a session begins at 0
+	before  float64            // of former sessions
+	drivers []string           // the last that a list with their label has shown
 }
 
 // facts is remote.Node's.
@@ -252,7 +253,7 @@ func (d *delivery) facts() remote.Facts {
 				models[st.Device.Model] = true
 			}
 			for _, f := range st.Device.Facts {
-				if f.Name == "DCGM_FI_DRIVER_VERSION" {
+				if desc, _, _ := field.ByName(f.Name); desc != nil && desc.Name == "DCGM_FI_DRIVER_VERSION" {
 					drivers[f.Value] = true
 				}
 			}
@@ -284,6 +285,10 @@ func (f *facts) fill(out *remote.Facts, g prometheus.Gatherer) {
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(out.Drivers) > 0 {
+		f.drivers = out.Drivers
+	}
+	out.Drivers = f.drivers
 	for series, was := range f.missed {
 		if missed[series] < was {
 			f.before += was

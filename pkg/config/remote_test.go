@@ -77,6 +77,15 @@ func TestRemoteLimits(t *testing.T) {
 	}
 }
 
+// TestRemoteFlagsStayInTheirProcess: all users see the arguments of a child.
+func TestRemoteFlagsStayInTheirProcess(t *testing.T) {
+	s, err := parse(t, environment{"WARPGAUGE_REMOTE_URL": "https://user:secret@x/", "WARPGAUGE_REMOTE_CONFIG": "apply"})
+	must(t, err)
+	if got := s.Arguments(); len(got) > 0 {
+		t.Errorf("arguments of a child: %q", got)
+	}
+}
+
 const deliveredYAML = `version: 2
 metrics:
   fields:

@@ -115,7 +115,7 @@ func (c *core) report(r *report, now time.Time) answer {
 		c.locals[l.Hash] = l
 	}
 	if a.conn != nil && a.conn != r.conn {
-		_ = a.conn.Disconnect() // the agent has another connection now
+		drop(a.conn) // the agent has another connection now
 	}
 	a.take(r, now)
 	if r.described != nil {
@@ -140,7 +140,7 @@ func (c *core) closed(uid UID, conn types.Connection) {
 func (c *core) hangUp() {
 	for _, a := range c.agents {
 		if a.conn != nil {
-			_ = a.conn.Disconnect() // the server ends
+			drop(a.conn)
 		}
 	}
 }

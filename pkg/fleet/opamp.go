@@ -235,6 +235,13 @@ func limitedOf(conn net.Conn) *limitedConn {
 	return l
 }
 
+// drop ends a WebSocket without a farewell, for which TLS would wait.
+func drop(conn types.Connection) {
+	if l := limitedOf(conn.Connection()); l != nil {
+		_ = l.Close() // whatever it says, the client is gone
+	}
+}
+
 func (c *limitedConn) begin() {
 	c.message()
 	c.websocket.Store(true)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -289,6 +291,72 @@ func TestForeignClients(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+}
+
+// Limits hold for WebSockets over TLS, too, and a second connection of an agent takes the place of the first.
+func TestWebSocketOverTLS(t *testing.T) {
+	s := serveFleet(t, "", "")
+	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer other.Close()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents, err := s.Agents(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, s.LimitAgents(plain), agents, func(l net.Listener, srv *http.Server) error {
+			return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
+		})
+	}()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
+	report, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect := func() *websocket.Conn {
+		t.Helper()
+		conn, response, err := dialer.DialContext(t.Context(), "wss://"+plain.Addr().String()+OpAMPPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if err := conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.ReadMessage(); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	first := connect()
+	defer first.Close()
+	second := connect()
+	defer second.Close()
+	if err := first.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if _, _, err := first.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("the first connection is still open: %v", err)
+	}
+	_ = second.WriteMessage(websocket.BinaryMessage, make([]byte, 4*maxBetween)) // the server may close it meanwhile
+	if err := second.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := second.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("a message that is too large was taken: %v", err)
 	}
 }
 

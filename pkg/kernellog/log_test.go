@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ func xidRecord(seq, code int) string {
 
 // rig is a file that is followed, and what was read of it.
 type rig struct {
+	sync.Mutex
 	t           *testing.T
 	path, state string
 	root        string
@@ -69,6 +71,8 @@ func (r *rig) start() {
 	core, logs := observer.New(zap.InfoLevel)
 	r.logs = logs
 	r.log = New(Options{Path: r.path, Directory: r.state, Root: r.root, Logger: zap.New(core), Event: func(e Event) {
+		r.Lock()
+		defer r.Unlock()
 		r.codes = append(r.codes, e.Code)
 		r.events = append(r.events, e)
 	}})
@@ -97,6 +101,8 @@ func (r *rig) pass(d time.Duration) {
 func (r *rig) want(what string, codes ...int) {
 	r.t.Helper()
 	r.pass(2 * time.Second)
+	r.Lock()
+	defer r.Unlock()
 	if !slices.Equal(r.codes, codes) {
 		r.t.Errorf("%s: XIDs %v, want %v", what, r.codes, codes)
 	}
@@ -208,6 +214,7 @@ func TestForged(t *testing.T) {
 
 // kmsg is the device: a read gives one record, and a reader that is too slow gets EPIPE.
 type kmsg struct {
+	sync.Mutex
 	records []string
 	next    int
 	first   int // that is still there
@@ -215,6 +222,8 @@ type kmsg struct {
 }
 
 func (k *kmsg) read(_ int, p []byte) (int, error) {
+	k.Lock()
+	defer k.Unlock()
 	k.reads++
 	switch {
 	case k.next < k.first:
@@ -227,6 +236,20 @@ func (k *kmsg) read(_ int, p []byte) (int, error) {
 	return copy(p, k.records[k.next-1]), nil
 }
 
+// count sets how often it was read, and returns what it was.
+func (k *kmsg) count(n int) (before int) {
+	k.Lock()
+	defer k.Unlock()
+	before, k.reads = k.reads, n
+	return before
+}
+
+func (k *kmsg) add(records ...string) {
+	k.Lock()
+	defer k.Unlock()
+	k.records = append(k.records, records...)
+}
+
 // TestOverrun: what is overwritten before it is read is counted, and what comes after is read.
 func TestOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -237,11 +260,13 @@ func TestOverrun(t *testing.T) {
 			k.records = append(k.records, fmt.Sprintf("6,%d,%d,-;noise\n", i, i))
 		}
 		r.start()
+		k.Lock()
 		for i := 5000; i < 9000; i++ {
 			k.records = append(k.records, fmt.Sprintf("6,%d,%d,-;noise\n", i, i))
 		}
 		k.first = 8000
 		k.records = append(k.records, xidRecord(9000, 79))
+		k.Unlock()
 		r.want("an XID after an overrun", 79)
 		if got := r.log.lost.Load(); got != 3000 {
 			t.Errorf("%d records lost, want 3000", got)
@@ -249,10 +274,10 @@ func TestOverrun(t *testing.T) {
 		if got := r.log.lines.Load(); got != 6001 {
 			t.Errorf("%d records read, want 6001", got)
 		}
-		k.reads = 0
+		k.count(0)
 		r.pass(10 * time.Second)
-		if k.reads > 21 {
-			t.Errorf("%d reads in 10 s in which nothing is written, want 20", k.reads)
+		if n := k.count(0); n > 21 {
+			t.Errorf("%d reads in 10 s in which nothing is written, want 20", n)
 		}
 		r.end()
 	})
@@ -273,10 +298,11 @@ func TestTimes(t *testing.T) {
 		}
 		k.records = append(k.records, at(1, 10*time.Minute))
 		r.start()
-		k.records = append(k.records, at(2, 20*time.Minute)) // after 40 minutes of sleep, of which the kernel's clock knows nothing
+		k.add(at(2, 20*time.Minute)) // after 40 minutes of sleep, of which the kernel's clock knows nothing
 		r.pass(time.Second)
-		k.records = append(k.records, at(3, 20*time.Minute+time.Second), at(4, 100*time.Hour))
+		k.add(at(3, 20*time.Minute+time.Second), at(4, 100*time.Hour))
 		r.pass(time.Second)
+		r.end()
 		var got []time.Duration
 		for _, e := range r.events {
 			got = append(got, e.Time.Sub(start).Round(time.Second))
@@ -284,7 +310,6 @@ func TestTimes(t *testing.T) {
 		if want := []time.Duration{-50 * time.Minute, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
 			t.Errorf("times of events since the start %v, want %v", got, want)
 		}
-		r.end()
 	})
 }
 

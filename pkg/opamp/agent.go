@@ -108,6 +108,9 @@ func New(o Options) (*Agent, error) {
 		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
 	}
+	for _, name := range ignored {
+		o.Ignored.WithLabelValues(name)
+	}
 	limit := max(minMessage, o.MaxBytes+minMessage/4)
 	client := direct(o.Transport)
 	switch u.Scheme {
@@ -135,7 +138,7 @@ func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
 		}
 	}()
 	a.resume()
-	a.poll = time.Now().Add(rand.N(min(spread, a.o.Interval)))
+	a.poll = time.Now().Add(upTo(min(spread, a.o.Interval)))
 	timer := time.NewTimer(time.Until(a.poll))
 	defer timer.Stop()
 	for {
@@ -221,7 +224,7 @@ func (a *Agent) tick(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
-		if e := (*serverFault)(nil); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
+		if e := (*serverError)(nil); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
 	case answer == nil:
@@ -258,13 +261,13 @@ func (a *Agent) fail(err error) {
 	a.known, a.early, a.unanswered = sums{}, time.Time{}, 0
 	most := max(maxBackOff, a.o.Interval)
 	wait := min(a.o.Interval<<min(a.failures-1, 10), most)
-	wait = wait/2 + rand.N(wait/2+1)
+	wait = wait/2 + upTo(wait/2)
 	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
-		wait = rand.N(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
+		wait = upTo(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
 	}
-	if e := (*serverFault)(nil); errors.As(err, &e) {
+	if e := (*serverError)(nil); errors.As(err, &e) {
 		after := min(e.after, maxRetryAfter)
-		wait = max(wait, after+rand.N(after/5+1))
+		wait = max(wait, after+upTo(after/5))
 	}
 	a.failed = time.Now()
 	a.poll = a.failed.Add(wait)
@@ -284,7 +287,7 @@ func (a *Agent) receive(b []byte) {
 	}
 	if e := m.GetErrorResponse(); e != nil {
 		reported := a.known
-		a.fail(serverError(e))
+		a.fail(reportedError(e))
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
 			a.known = reported // the same message must not be sent again
 		}
@@ -316,9 +319,9 @@ func (a *Agent) receive(b []byte) {
 	}
 }
 
-// serverError is what the server says is wrong.
-func serverError(e *protobufs.ServerErrorResponse) error {
-	return &serverFault{
+// reportedError is what the server says is wrong.
+func reportedError(e *protobufs.ServerErrorResponse) error {
+	return &serverError{
 		text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
 		after: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter))),
 	}
@@ -385,4 +388,9 @@ func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 }
 
 // jitter is about d, give or take a fifth.
-func jitter(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
+func jitter(d time.Duration) time.Duration { return d*4/5 + upTo(d*2/5) }
+
+// upTo is a random time, so that nodes do not ask at the same moment.
+func upTo(d time.Duration) time.Duration {
+	return rand.N(d + 1) //nolint:gosec // spreads load
+}

@@ -45,17 +45,17 @@ var errTooLong = errors.New("the server's message is too long")
 // errClosed is a WebSocket that was open.
 var errClosed = errors.New("the WebSocket has ended")
 
-// serverFault is a server that says it cannot help.
-type serverFault struct {
+// serverError is a server that says it cannot help.
+type serverError struct {
 	text  string
 	code  int           // HTTP status; 0: the fault was in a message
 	after time.Duration // when to ask again; 0: as usual
 }
 
-func (e *serverFault) Error() string { return e.text }
+func (e *serverError) Error() string { return e.text }
 
-func statusFault(r *http.Response) *serverFault {
-	e := &serverFault{code: r.StatusCode, text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
+func statusFault(r *http.Response) *serverError {
+	e := &serverError{code: r.StatusCode, text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
 	switch {
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
 		e.text += ": check the token and the certificate"

@@ -72,14 +72,14 @@ type Node struct {
 type Facts struct {
 	GPUs       int      // found
 	Models     []string // sorted, each once
-	Drivers    []string // versions, sorted, each once
+	Drivers    []string // versions, sorted, each once; only if a list has had the field for them
 	Collectors []Component
 	Devices    []Component // GPUs and instances: name is the device's id
 	List       Component
 
 	// Numbers that gates look at.
 	Stalled, Lost  int     // devices
-	SampleSeconds  float64 // the slowest source's last sample; negative: not known
+	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
 	MissedTicks    uint64  // since the start of the exporter
 	AbsentFields   int     // pairs of device and field without a value
 	Series         int     // on the page

@@ -31,11 +31,6 @@ const (
 	StateUnreachable = "unreachable" // the last request failed
 )
 
-// States returns all of them.
-func States() []string {
-	return []string{StateWaiting, StateApplied, StateReported, StateRefused, StateFailed, StateEnded, StateUnreachable}
-}
-
 // Answered notes that the server has answered, although without another list.
 func (m *Manager) Answered() { m.update(func(s *State) { s.Down = "" }) }
 
