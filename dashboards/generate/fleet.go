@@ -21,7 +21,7 @@ func fleet() *builder {
 	b.row("Over time")
 	b.lines(12, "Utilisation by model", "Mean of the GPUs of a model.", "percent",
 		query{"{{modelName}}", fleetWide(`avg by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_GPU_UTIL{S}))`)})
-	b.stacked(12, "Power by model", "", "watt",
+	b.stacked("Power by model", "", "watt",
 		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
 	b.lines(12, "Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
 		query{"{{instance}}", fleetWide(`topk(10, avg by (instance) (max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S})))`)})

@@ -20,11 +20,11 @@ func lists() *builder {
 	b.table(12, "The last rollout of each cohort", "", "short", `warpgauge_fleet_rollout_state == 1`, cohort, column{"state", "State", 0})
 	b.lines(12, "Agents of a rollout", "Of its stages so far.", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_rollout_agents`})
 	b.lines(12, "Stage", "", "short", query{"{{cohort}}", `warpgauge_fleet_rollout_stage`})
-	b.stacked(12, "Agents", "", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_agents`})
+	b.stacked("Agents", "", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_agents`})
 
 	b.row("Nodes")
-	b.stacked(12, "Nodes by list", "", "short", query{"{{hash}}", `count by (hash) (warpgauge_list_info)`})
-	b.stacked(12, "Nodes by what became of the server's list", "", "short", query{"{{status}}", `count by (status) (warpgauge_remote_config_status == 1)`})
+	b.stacked("Nodes by list", "", "short", query{"{{hash}}", `count by (hash) (warpgauge_list_info)`})
+	b.stacked("Nodes by what became of the server's list", "", "short", query{"{{status}}", `count by (status) (warpgauge_remote_config_status == 1)`})
 	b.table(24, "Which node runs which list", "", "short", `warpgauge_list_info`, nodeColumn, column{"origin", "Origin", 0}, column{"revision", "Revision", 0}, column{"hash", "SHA-256", 0})
 
 	b.row("Server")

@@ -51,7 +51,7 @@ func NewAnnotations(o AnnotationOptions) *Annotations {
 func (a *Annotations) Run(ctx context.Context) error {
 	var written map[string]string
 	failing, wait := "", annotationInterval
-	timer := time.NewTimer(rand.N(annotationInterval))
+	timer := time.NewTimer(rand.N(annotationInterval)) //nolint:gosec // spreads load
 	defer timer.Stop()
 	for {
 		select {
