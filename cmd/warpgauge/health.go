@@ -13,7 +13,7 @@ import (
 func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 	rules, err := health.Select(p.cfg.Health.Rules)
 	if err != nil {
-		return nil, &configError{err}
+		return nil, err
 	}
 	cfg := p.cfg
 	o := health.Options{
@@ -31,7 +31,7 @@ func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 }
 
 // withHealth adds to a list the readings by which health is judged. Rules that are wrong are
-// reported elsewhere.
+// reported by app.config.
 func withHealth(cfg *config.Config, list field.List) field.List {
 	if rules, err := health.Select(cfg.Health.Rules); err == nil {
 		list.Hidden = rules.Readings(max(cfg.SlowInterval, cfg.Interval))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -100,15 +99,16 @@ func (s *Server) serveAgents(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
-	failed, err := ask(s, r, func(c *core) error {
-		return c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
+	var failed error
+	answer, err := ask(s, r, func(c *core) *Fleet {
+		failed = c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
+		return c.fleet(time.Now())
 	})
 	if err == nil && failed != nil {
 		http.Error(w, failed.Error(), http.StatusConflict)
 		return
 	}
-	answer, err2 := ask(s, r, func(c *core) *Fleet { return c.fleet(time.Now()) })
-	reply(w, answer, errors.Join(err, err2))
+	reply(w, answer, err)
 }
 
 func reply(w http.ResponseWriter, answer any, err error) {

@@ -297,11 +297,7 @@ func (c *core) wrote(err error) {
 // save writes what could not be written before.
 func (c *core) save() {
 	for name := range c.unsaved {
-		l := line{Gone: name}
-		if s := c.cohorts[name]; s != nil {
-			l = line{Cohort: s}
-		}
-		if c.write(l) != nil {
+		if s := c.cohorts[name]; s != nil && c.write(line{Cohort: s}) != nil {
 			return
 		}
 		delete(c.unsaved, name)

@@ -26,6 +26,7 @@ import (
 	"github.com/open-telemetry/opamp-go/client/types"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
@@ -375,7 +376,7 @@ func TestDocumentedMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveFleet(t, "", "")
-	s.refused.add(refusedLogin)
+	s.refused.WithLabelValues(refusedLogin).Inc()
 	eventually.OK(t, "all metrics", func() error {
 		metrics := s.request(http.MethodGet, "/metrics", "").text
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (warpgauge_fleet_\w+) (\w+)$`).FindAllStringSubmatch(metrics, -1) {
@@ -388,7 +389,7 @@ func TestDocumentedMetrics(t *testing.T) {
 		}
 		return nil
 	})
-	if made := strings.Count(string(source), "= describeMetric("); made != len(documented) {
+	if made := 1 + strings.Count(string(source), "= describeMetric("); made != len(documented) {
 		t.Errorf("docs/fleet.md has %d metrics, the server %d", len(documented), made)
 	}
 }
@@ -551,8 +552,8 @@ func TestHostileMessages(t *testing.T) {
 		}
 		return nil
 	})
-	if got := s.refused.load()[refusedMessage]; got < 5 {
-		t.Errorf("%d refused messages are counted", got)
+	if got := testutil.ToFloat64(s.refused.WithLabelValues(refusedMessage)); got < 5 {
+		t.Errorf("%v refused messages are counted", got)
 	}
 }
 

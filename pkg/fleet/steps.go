@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
@@ -40,7 +39,6 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 		if c.planned(name) == nil {
 			delete(c.cohorts, name)
 			delete(c.counts, name)
-			c.unsaved[name] = true
 		}
 	}
 	c.clean()
@@ -321,7 +319,7 @@ func (c *core) ended(s *status, result string) {
 	c.clean()
 }
 
-// clean drops lists that no cohort needs.
+// clean drops lists that no cohort needs. They leave the file when it is written again.
 func (c *core) clean() {
 	used := map[string]bool{}
 	for _, a := range c.agents {
@@ -344,12 +342,8 @@ func (c *core) clean() {
 			used[cohort.List.Hash] = true
 		}
 	}
-	for _, hash := range slices.Sorted(maps.Keys(c.lists)) {
-		if !used[hash] && c.write(line{Drop: hash}) == nil {
-			delete(c.lists, hash)
-			delete(c.offers, hash)
-		}
-	}
+	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
+	maps.DeleteFunc(c.offers, func(hash string, _ *protobufs.AgentRemoteConfig) bool { return !used[hash] })
 }
 
 // Commands of operators.

@@ -34,8 +34,6 @@ type line struct {
 	List    *List        `json:"list,omitempty"`
 	Cohort  *status      `json:"cohort,omitempty"`
 	Members *memberLine  `json:"members,omitempty"`
-	Gone    string       `json:"gone,omitempty"` // a cohort that the directory no longer has
-	Drop    string       `json:"drop,omitempty"` // hash of a list that is no longer used
 	Version *versionLine `json:"version,omitempty"`
 }
 
@@ -152,10 +150,6 @@ func (a *saved) add(l *line) error {
 			}
 			c.Rollout.members[uid] = m
 		}
-	case l.Gone != "":
-		delete(a.cohorts, l.Gone)
-	case l.Drop != "":
-		delete(a.lists, l.Drop)
 	case l.Version != nil:
 		if l.Version.Format != 1 {
 			return fmt.Errorf("format %d is of another version", l.Version.Format)

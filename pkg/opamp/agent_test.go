@@ -168,7 +168,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 			inBubble(t, func(t *testing.T, scheme string) {
 				p := &peer{reply: offering(config("r1", ConfigName, "text/csv", csv))}
 				b := startPeer(t, scheme, p, nil)
-				b.outcome = func(*remote.Offer) *remote.Outcome { time.Sleep(15 * time.Second); return &c.out }
+				b.decides(func(*remote.Offer) *remote.Outcome { time.Sleep(15 * time.Second); return &c.out })
 				elapse(spread + 2*time.Second)
 				if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLYING" {
 					t.Errorf("while it is delivered: status %v", m.RemoteConfigStatus)
@@ -185,7 +185,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				if n > 4 {
 					t.Errorf("%d messages for one offer", n)
 				}
-				if diff := cmp.Diff([]*remote.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.delivered); diff != "" {
+				if diff := cmp.Diff([]*remote.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -319,10 +319,10 @@ func TestEndWhileAListIsDelivered(t *testing.T) {
 		h, c := p.handler(t)
 		b := start(t, "http", h, c, nil)
 		ended := make(chan struct{})
-		b.outcome = func(*remote.Offer) *remote.Outcome {
+		b.decides(func(*remote.Offer) *remote.Outcome {
 			<-ended
 			return &remote.Outcome{Status: remote.Failed, Err: context.Canceled}
-		}
+		})
 		elapse(spread + soon)
 		stopped := make(chan struct{})
 		go func() { b.stop(); close(stopped) }()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,6 +188,20 @@ func (n *node) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
 	return &remote.Outcome{Status: remote.Applied}
 }
 
+// decides sets what becomes of lists.
+func (n *node) decides(outcome func(*remote.Offer) *remote.Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.outcome = outcome
+}
+
+// heard is what the agent has reported to the exporter: failures, refusals, and good answers.
+func (n *node) heard() (failures, refusals []string, answers int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.failures), slices.Clone(n.refusals), n.answers
+}
+
 func (n *node) lists() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,6 +210,12 @@ func (n *node) lists() []string {
 		all = append(all, string(o.Content))
 	}
 	return all
+}
+
+func (n *node) offers() []*remote.Offer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.delivered)
 }
 
 // bench is an agent that runs in a bubble, and what it says.

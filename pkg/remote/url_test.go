@@ -137,7 +137,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestURLFaults: nothing of this is delivered, and each has a name.
+// TestURLFaults: nothing of this is delivered, each has a name, and the list in service stays.
 func TestURLFaults(t *testing.T) {
 	bomb := &bytes.Buffer{}
 	z := gzip.NewWriter(bomb)
@@ -181,10 +181,15 @@ func TestURLFaults(t *testing.T) {
 		}, "from https to http"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServing(c.handler)
+			s, b := newServing(c.handler), newBench(t)
+			b.want("b", listB, Applied, StateApplied, "b")
+			s.o.Failed = func(err error) { s.failed = append(s.failed, err.Error()); b.Unreachable(err) }
 			s.run(t, 10*time.Minute)
 			if len(s.offers) > 0 || len(s.failed) == 0 {
 				t.Fatalf("%s: delivered %v, failed %q", name, s.offers, s.failed)
+			}
+			if b.wantService("b"); b.State().Condition() != StateUnreachable || !strings.Contains(b.State().Down, c.want) {
+				t.Errorf("%s: the state is %+v", name, b.State())
 			}
 			if n := len(s.failed); n > 8 {
 				t.Errorf("%s: %d requests in 10 minutes: there is no back-off", name, n)
