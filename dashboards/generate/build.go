@@ -76,15 +76,15 @@ func targets(instant bool, format string, queries []query) (out []target) {
 	return out
 }
 
-// lines is a time series panel. unit is one of Grafana's names.
-func (b *builder) lines(w int, title, description, unit string, queries ...query) *panel {
+// lines is a time series panel over half of the width. unit is one of Grafana's names.
+func (b *builder) lines(title, description, unit string, queries ...query) *panel {
 	p := b.place(&panel{
 		Type: "timeseries", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "", queries),
 		Options: map[string]any{
 			"legend":  map[string]any{"displayMode": "table", "placement": cmp.Or(b.legend, "bottom"), "showLegend": true, "calcs": []string{"mean", "max", "lastNotNull"}},
 			"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 		},
-	}, w, 9)
+	}, 12, 9)
 	p.FieldConfig.Defaults.Unit = unit
 	// A gap is a gap: a device that does not answer has no values.
 	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "spanNulls": false, "showPoints": "never"}
@@ -94,9 +94,9 @@ func (b *builder) lines(w int, title, description, unit string, queries ...query
 	return p
 }
 
-// stacked is lines, one upon the other, over half of the width.
+// stacked is lines, one upon the other.
 func (b *builder) stacked(title, description, unit string, queries ...query) {
-	p := b.lines(12, title, description, unit, queries...)
+	p := b.lines(title, description, unit, queries...)
 	p.FieldConfig.Defaults.Custom["stacking"] = map[string]any{"mode": "normal", "group": "A"}
 	p.FieldConfig.Defaults.Custom["fillOpacity"] = 40
 }

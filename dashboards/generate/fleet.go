@@ -19,13 +19,13 @@ func fleet() *builder {
 		fleetWide(`count(count by (instance, UUID) (max by (instance, UUID, err_code) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d))) or vector(0)`), from(1, "orange"))
 
 	b.row("Over time")
-	b.lines(12, "Utilisation by model", "Mean of the GPUs of a model.", "percent",
+	b.lines("Utilisation by model", "Mean of the GPUs of a model.", "percent",
 		query{"{{modelName}}", fleetWide(`avg by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_GPU_UTIL{S}))`)})
 	b.stacked("Power by model", "", "watt",
 		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
-	b.lines(12, "Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
+	b.lines("Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
 		query{"{{instance}}", fleetWide(`topk(10, avg by (instance) (max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S})))`)})
-	b.lines(12, "Memory in use", "Of all device memory of a model.", "percentunit",
+	b.lines("Memory in use", "Of all device memory of a model.", "percentunit",
 		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S})) / sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S}) + max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_FREE{S}))`)})
 
 	b.row("Look closer")

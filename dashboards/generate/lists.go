@@ -18,8 +18,8 @@ func lists() *builder {
 	b.row("Rollouts")
 	cohort := column{"cohort", "Cohort", 0}
 	b.table(12, "The last rollout of each cohort", "", "short", `warpgauge_fleet_rollout_state == 1`, cohort, column{"state", "State", 0})
-	b.lines(12, "Agents of a rollout", "Of its stages so far.", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_rollout_agents`})
-	b.lines(12, "Stage", "", "short", query{"{{cohort}}", `warpgauge_fleet_rollout_stage`})
+	b.lines("Agents of a rollout", "Of its stages so far.", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_rollout_agents`})
+	b.lines("Stage", "", "short", query{"{{cohort}}", `warpgauge_fleet_rollout_stage`})
 	b.stacked("Agents", "", "short", query{"{{cohort}} {{condition}}", `warpgauge_fleet_agents`})
 
 	b.row("Nodes")
@@ -28,8 +28,8 @@ func lists() *builder {
 	b.table(24, "Which node runs which list", "", "short", `warpgauge_list_info`, nodeColumn, column{"origin", "Origin", 0}, column{"revision", "Revision", 0}, column{"hash", "SHA-256", 0})
 
 	b.row("Server")
-	b.lines(12, "Messages of agents", "", "reqps", query{"{{transport}}", `rate(warpgauge_fleet_messages_total[$__rate_interval])`},
+	b.lines("Messages of agents", "", "reqps", query{"{{transport}}", `rate(warpgauge_fleet_messages_total[$__rate_interval])`},
 		query{"refused: {{reason}}", `rate(warpgauge_fleet_messages_refused_total[$__rate_interval])`})
-	b.lines(12, "Memory", "", "bytes", query{"{{instance}}", `process_resident_memory_bytes and on (instance) warpgauge_fleet_agents_limit`})
+	b.lines("Memory", "", "bytes", query{"{{instance}}", `process_resident_memory_bytes and on (instance) warpgauge_fleet_agents_limit`})
 	return b
 }

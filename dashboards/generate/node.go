@@ -17,19 +17,19 @@ func node() *builder {
 		`warpgauge_device_health`+sel, append([]column{nodeColumn}, verdict()...)...)
 
 	b.row("Work")
-	b.lines(12, "Utilisation", "Share of time with at least one kernel running. Instances of MIG have no such value; see the next panel.", "percent", device("DCGM_FI_DEV_GPU_UTIL"))
-	b.lines(12, "Engine active", "Share of time in which the graphics and compute engine was busy, also of MIG instances.", "percentunit", device("DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
-	b.lines(12, "Memory used", "", "mbytes", device("DCGM_FI_DEV_FB_USED"))
-	b.lines(12, "Tensor cores", "Share of time in which the tensor pipe was busy. NVIDIA only.", "percentunit", device("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"))
+	b.lines("Utilisation", "Share of time with at least one kernel running. Instances of MIG have no such value; see the next panel.", "percent", device("DCGM_FI_DEV_GPU_UTIL"))
+	b.lines("Engine active", "Share of time in which the graphics and compute engine was busy, also of MIG instances.", "percentunit", device("DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
+	b.lines("Memory used", "", "mbytes", device("DCGM_FI_DEV_FB_USED"))
+	b.lines("Tensor cores", "Share of time in which the tensor pipe was busy. NVIDIA only.", "percentunit", device("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"))
 
 	b.row("Power and heat")
-	b.lines(12, "Power", "", "watt", device("DCGM_FI_DEV_POWER_USAGE"))
-	b.lines(12, "Power, true mean", "From the energy counter: nothing between two scrapes is missed.", "watt",
+	b.lines("Power", "", "watt", device("DCGM_FI_DEV_POWER_USAGE"))
+	b.lines("Power, true mean", "From the energy counter: nothing between two scrapes is missed.", "watt",
 		query{deviceLegend, rateByDevice("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") + ` / 1000`})
-	b.lines(12, "GPU temperature", "", "celsius", device("DCGM_FI_DEV_GPU_TEMP"))
-	b.lines(12, "Memory temperature", "", "celsius", device("DCGM_FI_DEV_MEMORY_TEMP"))
-	b.lines(12, "SM clock", "", "hertz", query{deviceLegend, byDevice("DCGM_FI_DEV_SM_CLOCK") + ` * 1e6`})
-	b.lines(12, "Memory clock", "", "hertz", query{deviceLegend, byDevice("DCGM_FI_DEV_MEM_CLOCK") + ` * 1e6`})
+	b.lines("GPU temperature", "", "celsius", device("DCGM_FI_DEV_GPU_TEMP"))
+	b.lines("Memory temperature", "", "celsius", device("DCGM_FI_DEV_MEMORY_TEMP"))
+	b.lines("SM clock", "", "hertz", query{deviceLegend, byDevice("DCGM_FI_DEV_SM_CLOCK") + ` * 1e6`})
+	b.lines("Memory clock", "", "hertz", query{deviceLegend, byDevice("DCGM_FI_DEV_MEM_CLOCK") + ` * 1e6`})
 
 	b.row("Who")
 	b.table(24, "Owners", "Pods and jobs that have a device. Several for a shared one.", "short",

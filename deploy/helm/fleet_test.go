@@ -2,21 +2,17 @@ package helm_test
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestFleet: the server is what Pod Security calls restricted, has its files as directories,
-// and the program takes its flags and the files of the example.
+// TestFleet: the server is what Pod Security calls restricted, and has its files as
+// directories. That the program takes its flags and the example is tested next to it.
 func TestFleet(t *testing.T) {
-	o := render(t, "fleet", `fleet.arguments=["--log-level=debug"]`)
+	o := render(t, "fleet")
 	text, err := json.Marshal(o.others["Deployment"][0])
 	if err != nil {
 		t.Fatal(err)
@@ -32,34 +28,4 @@ func TestFleet(t *testing.T) {
 		t.Errorf("it may do more than it needs: %+v, %+v", spec.SecurityContext, sc)
 	}
 	checkMounts(t, spec, c)
-
-	dir := t.TempDir()
-	for name, text := range o.configMaps["gpu-warpgauge-fleet"].Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := fleetProgram(t)
-	if out, err := exec.Command(program, "check", dir).CombinedOutput(); err != nil {
-		t.Errorf("warpgauge-fleet check: %v\n%s", err, out)
-	}
-	// With a directory for a token file it ends after it has read its flags.
-	for i, a := range c.Args {
-		if strings.HasPrefix(a, "--token-file=") {
-			c.Args[i] = "--token-file=" + dir
-		}
-	}
-	out, err := exec.Command(program, c.Args...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "token-file") || strings.Contains(string(out), "flag provided but not defined") {
-		t.Errorf("warpgauge-fleet %q: %v\n%s", c.Args, err, out)
-	}
-}
-
-func fleetProgram(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "warpgauge-fleet")
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/warpgauge-fleet").CombinedOutput(); err != nil {
-		t.Fatalf("build warpgauge-fleet: %v\n%s", err, out)
-	}
-	return path
 }

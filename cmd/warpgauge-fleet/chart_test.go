@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TestChart: the chart's flags are those of the program, which takes the
+// directory of the example.
+func TestChart(t *testing.T) {
+	template, err := os.ReadFile("../../deploy/helm/warpgauge/templates/fleet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range serveCommand(nil).Flags {
+		known["--"+f.Names()[0]] = true
+	}
+	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllSubmatch(template, -1)
+	if len(flags) < 8 {
+		t.Fatalf("%d flags in the chart", len(flags))
+	}
+	for _, m := range flags {
+		if !known[string(m[1])] {
+			t.Errorf("the chart sets %s, which is no flag", m[1])
+		}
+	}
+	var values struct {
+		Fleet struct{ Directory map[string]string }
+	}
+	text, err := os.ReadFile("../../deploy/helm/values/fleet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range values.Fleet.Directory {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"warpgauge-fleet", "check", dir}, &out, &out); err != nil {
+		t.Errorf("warpgauge-fleet check: %v\n%s", err, out.Bytes())
+	}
+}
