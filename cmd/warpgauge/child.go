@@ -61,7 +61,7 @@ func child(ctx context.Context, a *app, name, started string) error {
 	}
 	o := sessionOptions(cfg, name, log)
 	o.Until = until
-	return supervisor.Child(ctx, control, samplerStop*3/4, factory, list, o)
+	return supervisor.Child(ctx, control, samplerStop*3/4, factory, withHealth(cfg, list), o)
 }
 
 // killGroup ends what a library has started, and this process with it, if the

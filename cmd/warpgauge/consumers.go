@@ -106,4 +106,3 @@ func (m *makers) of(d *collector.Device) string {
 	}
 	return m.by[d.Parent]
 }
-

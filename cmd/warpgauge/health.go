@@ -3,19 +3,39 @@ package main
 import (
 	"path/filepath"
 
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
 )
 
 // newHealth makes what judges the devices.
-func (p *pipeline) newHealth(a *app) *health.Watch {
-	return health.New(health.Options{
-		View:      p.engine.Board().Load,
-		Status:    p.engine.Status,
-		Directory: healthDirectory(p.cfg, a.lookup),
-		Logger:    p.log,
-	})
+func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
+	rules, err := health.Select(p.cfg.Health.Rules)
+	if err != nil {
+		return nil, &configError{err}
+	}
+	cfg := p.cfg
+	o := health.Options{
+		View: p.engine.Board().Load, Status: p.engine.Status, Rules: rules,
+		Directory: healthDirectory(cfg, a.lookup), BootID: health.BootID(),
+		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
+		Logger: p.log,
+	}
+	if p.events != nil {
+		o.Changed = p.events.Health
+	}
+	w := health.New(o)
+	p.registry.MustRegister(w)
+	return w, nil
+}
+
+// withHealth adds to a list the readings by which health is judged. Rules that are wrong are
+// reported elsewhere.
+func withHealth(cfg *config.Config, list field.List) field.List {
+	if rules, err := health.Select(cfg.Health.Rules); err == nil {
+		list.Hidden = rules.Readings()
+	}
+	return list
 }
 
 // healthDirectory is where conditions are kept: what the flag says, even if that is nothing;
@@ -31,7 +51,5 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 	return filepath.Join(state, "health")
 }
 
-// xid is an XID of a row as an observation of health.
-func xid(e *accumulate.Event, source string) health.Observation {
-	return health.Observation{Reason: "xid", Code: e.XID, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: source}
-}
+// healthSnapshot are the verdicts as the API has them.
+func (p *pipeline) healthSnapshot() *health.Snapshot { return p.health.Board().Load() }

@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/remote"
 )
 
 // reloadTimeout bounds one reload by signal or file change. What is not done by
@@ -24,8 +25,9 @@ const reloadTimeout = time.Minute
 var errNothingAsked = errors.New("the counters file asks for nothing")
 
 // reloader is the one way by which the field list changes while the exporter
-// runs: a signal, a request and a change of the file all end in reload. The list
-// in service stays until a better one is complete.
+// runs: a signal, a request and a change of the file end in reload, a list of a server in
+// deliver. The list in service stays until a better one is complete. While it is a server's,
+// the local list is read and checked all the same, and waits until the server's ends.
 type reloader struct {
 	read  func(context.Context) (*config.Content, error)
 	parse func(in *config.Content, log *zap.Logger) (field.List, error)
@@ -37,11 +39,14 @@ type reloader struct {
 	running atomic.Bool
 
 	// Of the holder of the turn.
-	content *config.Content // of the list that was applied last
-	partial bool            // not every collector took it
+	content   *config.Content // of the local list that was read last with success
+	partial   bool            // not every collector took it
+	delivered bool            // a server's list is in service in its place
 
+	local   atomic.Pointer[inService] // the local list
 	service atomic.Pointer[inService]
-	event   func(api.Event) // nil: events are not kept
+	event   func(api.Event)        // nil: events are not kept
+	remote  func() *api.RemoteList // how lists of a server are delivered; nil: no server is asked
 	metrics *reloadMetrics
 }
 
@@ -51,12 +56,80 @@ type inService struct {
 	fields   field.List
 }
 
-// serves notes which list is in service.
-func (r *reloader) serves(in *config.Content, list field.List, now time.Time) {
-	r.service.Store(&inService{fields: list, List: api.List{
-		Source: in.Name, Hash: in.Hash(), Applied: now.UTC().Truncate(time.Millisecond),
-	}})
-	r.metrics.applied(in)
+// list is what the API says of the list in service.
+func (r *reloader) list() api.List {
+	out := r.service.Load().List
+	if r.remote != nil {
+		out.Remote = r.remote()
+	}
+	return out
+}
+
+// reads notes the local list.
+func (r *reloader) reads(in *config.Content, list field.List) {
+	r.content = in
+	r.local.Store(&inService{fields: list, List: api.List{Source: in.Name, Hash: in.Hash()}})
+}
+
+// serves notes which list is in service since now.
+func (r *reloader) serves(s inService, now time.Time) {
+	s.Applied = now.UTC().Truncate(time.Millisecond)
+	r.service.Store(&s)
+	r.metrics.applied(&s.List)
+}
+
+// wellRead forgets the last error, and notes the name of the local list if that is in service.
+func (r *reloader) wellRead() {
+	s := *r.service.Load()
+	if s.LastError, s.FailedAt = "", nil; !r.delivered {
+		s = *r.local.Load()
+	}
+	r.serves(s, r.service.Load().Applied)
+}
+
+// servesDelivered is serves for a list of a server, nil: the local one.
+func (r *reloader) servesDelivered(l *remote.List) {
+	if r.delivered = l != nil; !r.delivered {
+		r.serves(*r.local.Load(), time.Now())
+		return
+	}
+	s := inService{fields: l.Fields, List: api.List{Source: l.Origin, Hash: l.Hash, Revision: l.Revision}}
+	if !l.Until.IsZero() {
+		until := l.Until.UTC().Truncate(time.Millisecond)
+		s.Until = &until
+	}
+	r.serves(s, time.Now())
+}
+
+// deliver puts a list of a server into service, nil: the local one. After an error the list
+// before is in service, in as many collectors as can have it.
+func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.turn }()
+	r.running.Store(true)
+	defer r.running.Store(false)
+
+	next, name := r.local.Load().fields, r.local.Load().Source
+	if l != nil {
+		next, name = l.Fields, l.Origin
+	}
+	if err := r.apply(ctx, next); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err() // the exporter is stopping
+		}
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadTimeout)
+		defer cancel()
+		again := r.apply(back, r.service.Load().fields)
+		return r.failed(r.log.With(zap.String("cause", "delivery")), "the list of "+name+" is not in service, the former one is", errors.Join(err, again))
+	}
+	r.partial = false
+	r.servesDelivered(l)
+	r.report(api.Event{Text: fmt.Sprintf("field list of %s: %s", name, count(len(next.Fields), "field"))})
+	return nil
 }
 
 func newReloader(content *config.Content, list field.List, log *zap.Logger, now time.Time) *reloader {
@@ -64,11 +137,11 @@ func newReloader(content *config.Content, list field.List, log *zap.Logger, now 
 		log:     log.Named("reload"),
 		turn:    make(chan struct{}, 1),
 		asked:   make(chan string, 1),
-		content: content,
 		metrics: newReloadMetrics(),
 	}
 	r.metrics.started(now)
-	r.serves(content, list, now)
+	r.reads(content, list)
+	r.serves(*r.local.Load(), now)
 	return r
 }
 
@@ -120,8 +193,9 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 	}
 	csv := log // parse adds the name itself
 	log = log.With(zap.String("file", in.Name))
-	if in.Equal(r.content) && !r.partial {
-		r.serves(in, r.service.Load().fields, r.service.Load().Applied)
+	if in.Equal(r.content) && (!r.partial || r.delivered) {
+		r.reads(in, r.local.Load().fields)
+		r.wellRead()
 		r.metrics.unchanged(time.Now())
 		log.Info("counters are unchanged")
 		return nil
@@ -134,12 +208,20 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 		// At start that is accepted; here it is a file that is being written.
 		return r.failed(log, "counters not reloaded, the list in service stays", errNothingAsked)
 	}
+	if r.delivered {
+		r.reads(in, list)
+		r.wellRead()
+		r.metrics.succeeded(time.Now())
+		log.Info("counters read; they wait, because a server's list is in service", zap.Int("fields", len(list.Fields)))
+		return nil
+	}
 	err = r.apply(ctx, list)
-	r.content, r.partial = in, err != nil
+	r.reads(in, list)
+	r.partial = err != nil
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is no failure
 	}
-	r.serves(in, list, time.Now())
+	r.serves(*r.local.Load(), time.Now())
 	if err != nil {
 		return r.failed(log, "counters reloaded, but not in every collector", err)
 	}
@@ -185,6 +267,7 @@ type reloadMetrics struct {
 	when  prometheus.Gauge
 	count *prometheus.CounterVec
 	list  *prometheus.GaugeVec
+	since prometheus.Gauge
 }
 
 func newReloadMetrics() *reloadMetrics {
@@ -203,8 +286,12 @@ func newReloadMetrics() *reloadMetrics {
 		}, []string{"result"}),
 		list: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "warpgauge_list_info",
-			Help: "1, labelled with the field list in service: where it comes from, and its SHA-256; with a configuration file that of both, one after the other.",
-		}, []string{"origin", "hash"}),
+			Help: "1, labelled with the field list in service: where it comes from, its SHA-256 (with a configuration file that of both, one after the other), and what a server calls it.",
+		}, []string{"origin", "hash", "revision"}),
+		since: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "warpgauge_list_applied_timestamp_seconds",
+			Help: "When the field list in service was applied, in Unix time.",
+		}),
 	}
 	for _, result := range []string{"success", "unchanged", "error"} {
 		m.count.WithLabelValues(result)
@@ -213,7 +300,7 @@ func newReloadMetrics() *reloadMetrics {
 }
 
 func (m *reloadMetrics) register(r prometheus.Registerer) {
-	r.MustRegister(m.ok, m.when, m.count, m.list)
+	r.MustRegister(m.ok, m.when, m.count, m.list, m.since)
 }
 
 // started notes that the first reading, which is no reload, went well.
@@ -223,9 +310,10 @@ func (m *reloadMetrics) started(now time.Time) {
 }
 
 // applied notes which list is in service.
-func (m *reloadMetrics) applied(in *config.Content) {
+func (m *reloadMetrics) applied(l *api.List) {
 	m.list.Reset()
-	m.list.WithLabelValues(in.Name, in.Hash()).Set(1)
+	m.list.WithLabelValues(l.Source, l.Hash, l.Revision).Set(1)
+	m.since.Set(float64(l.Applied.UnixMilli()) / 1000)
 }
 
 func (m *reloadMetrics) succeeded(now time.Time) {

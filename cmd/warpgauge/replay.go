@@ -25,6 +25,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/history"
 	"warpgauge/pkg/page"
 	"warpgauge/pkg/recorder"
@@ -155,7 +156,7 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	}
 	p.api = api.New(api.Options{
 		Hostname: r.Hostname, Version: version, Recording: r.Name,
-		View: func() *view.View { return p.showing.Load().view }, Status: p.status,
+		View: func() *view.View { return p.showing.Load().view }, Status: p.status, Health: p.health,
 		List: p.list, Fields: func() field.List { return list },
 		Users:     func(d *collector.Device) []api.User { return p.users.of[d.ID].Users },
 		Processes: func(d *collector.Device) []api.Process { return p.users.of[d.ID].Processes },
@@ -187,6 +188,13 @@ func newHistory(r *recorder.Recording) *history.History {
 		h.Load(s.Series, s.Samples())
 	}
 	return h
+}
+
+// health judges by what is shown: what was before is not known.
+func (p *replay) health() *health.Snapshot {
+	return health.Once(health.Options{
+		View: func() *view.View { return p.showing.Load().view }, Status: p.status, Rules: health.Table(), Logger: zap.NewNop(),
+	}, p.now())
 }
 
 func (p *replay) list() api.List {

@@ -62,16 +62,28 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 	if err != nil {
 		return nil, err
 	}
+	r := newReloader(content, list, log, time.Now())
+	d := newDelivery(a, cfg, csv, log)
+	if d != nil {
+		d.r, r.remote = r, d.answer
+		if kept := d.Start(); kept != nil {
+			r.servesDelivered(kept)
+			list = kept.Fields
+		}
+	}
 	p, err := newPipeline(a, cfg, all, list, log)
 	if err != nil {
 		return nil, err
 	}
-	r := newReloader(content, list, log, time.Now())
 	prof := newProfiler(list, p.engine.Reload, cfg.ReleaseTimeout, log)
 	prof.register(p.registry)
 	p.registry.MustRegister(a.log.metric())
 	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
 	r.metrics.register(p.registry)
+	if d != nil {
+		d.p = p
+		p.registry.MustRegister(d)
+	}
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
@@ -102,12 +114,12 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
-	if cfg.Remote.Wanted() {
-		s, err := remoteStage(&cfg.Remote, log)
+	if d != nil {
+		more, err := d.stages(ctx)
 		if err != nil {
 			return nil, err
 		}
-		stages = append(stages, s)
+		stages = append(stages, more...)
 	}
 	consumers, err := a.consumers(cfg, all, p, log)
 	if err != nil {

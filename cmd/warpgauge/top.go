@@ -165,6 +165,7 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
 	here := *cfg
 	here.Recorder.Directory = "" // is the exporter's
+	here.Health.Directory = ""
 	here.Web.Page = config.PageFull
 	cfg = &here
 	list, content, err := newCounters(a, cfg, "").first(ctx, log)
@@ -188,6 +189,7 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 		if p.history != nil {
 			wg.Go(func() { _ = p.history.Run(fctx) }) // it ends with its context
 		}
+		wg.Go(func() { _ = p.health.Run(fctx) }) // as above
 		if p.events != nil {
 			wg.Go(func() { _ = p.events.Watch(fctx, p.engine.Status) }) // as above
 		}

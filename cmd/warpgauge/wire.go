@@ -42,6 +42,7 @@ type pipeline struct {
 	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
 	recorder *recorder.Recorder
 	health   *health.Watch
+	witness  *witness
 	signs    *signs.Signs
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
@@ -72,7 +73,10 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		}
 	}
 	p.registry.MustRegister(p.store)
-	p.health = p.newHealth(a)
+	if p.health, err = p.newHealth(a); err != nil {
+		return nil, err
+	}
+	p.witness = p.newWitness(a, all)
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
@@ -90,10 +94,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 func (p *pipeline) event(e accumulate.Event) {
 	switch {
 	case e.Clock == "":
-		p.health.Observe(xid(&e, "driver"))
-		if p.events != nil {
-			p.events.XID(e.Device, e.XID, e.Time)
-		}
+		p.witness.xid(&e)
 	case p.events != nil:
 		p.events.ClockEvent(e.Device, e.Clock, e.Time)
 	}
@@ -130,6 +131,7 @@ func (p *pipeline) stages() []stage {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}
 	out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace})
+	out = append(out, p.witness.stages()...)
 	out = append(out, p.owners.stages()...)
 	out = append(out, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})

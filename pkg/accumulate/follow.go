@@ -429,7 +429,7 @@ func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 				began := t.observe(mask, a.position(row.Time), a.now)
 				for ; began != 0 && event != nil; began &= began - 1 {
 					reason, _ := field.ClockReason(bits.TrailingZeros64(began))
-					event(Event{Device: &f.source.Devices[t.device], Time: time.Unix(0, row.Time), Clock: reason})
+					event(Event{Collector: f.source.Collector, Device: &f.source.Devices[t.device], Time: time.Unix(0, row.Time), Clock: reason})
 				}
 			}
 		}
@@ -460,7 +460,7 @@ func (f *follow) take(row *ring.Row, a *axis, event func(Event)) (grew bool) {
 // report reports an XID.
 func (f *follow) report(event func(Event), device int, row *ring.Row, cell float64) {
 	if event != nil && cell != 0 {
-		event(Event{Device: &f.source.Devices[device], Time: time.Unix(0, row.Time), XID: int(codeOf(cell))})
+		event(Event{Collector: f.source.Collector, Device: &f.source.Devices[device], Time: time.Unix(0, row.Time), XID: int(codeOf(cell))})
 	}
 }
 

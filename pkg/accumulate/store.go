@@ -46,10 +46,11 @@ type Options struct {
 
 // Event is an XID or the onset of a clock event.
 type Event struct {
-	Device *collector.Device
-	Time   time.Time // of the row
-	XID    int       // 0: a clock event
-	Clock  string    // its reason, as in the label clock_event
+	Collector string
+	Device    *collector.Device
+	Time      time.Time // of the row
+	XID       int       // 0: a clock event
+	Clock     string    // its reason, as in the label clock_event
 }
 
 // defaultWindow is dcgm-exporter's.

@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/history"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -42,6 +43,8 @@ type Options struct {
 
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
+	// Health are the verdicts on devices; nil: none are made.
+	Health func() *health.Snapshot
 	// NotReady says why /readyz answers 503, in words; none: it is ready.
 	NotReady func() []string
 	// List is the field list in service, without its Fields.
@@ -72,6 +75,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	if o.Health == nil {
+		o.Health = func() *health.Snapshot { return &health.Snapshot{} }
+	}
 	if o.NotReady == nil {
 		o.NotReady = func() []string { return nil }
 	}
@@ -163,7 +169,7 @@ func New(o Options) *API {
 func (a *API) Devices() *Devices { return newNode(&a.o).devicesAnswer() }
 
 // Health is the answer of /api/v1/health.
-func (a *API) Health() *Health { return newNode(&a.o).health() }
+func (a *API) Health() *Health { return a.o.health() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

@@ -11,18 +11,21 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/session"
 )
 
 // Kinds of events.
 const (
 	KindXID       = "xid"
+	KindKernel    = "kernel_log"
 	KindClock     = "clock_event"
 	KindDevice    = "device_state"
 	KindCollector = "collector_state"
 	KindReload    = "reload"
 	KindFailover  = "failover"
 	KindRecording = "recording"
+	KindHealth    = "health"
 )
 
 const (
@@ -79,12 +82,14 @@ func (l *Log) Add(e Event) {
 	l.addLocked(e)
 }
 
-// XID adds an XID of a device.
-func (l *Log) XID(d *collector.Device, code int, at time.Time) {
-	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Bad: true}
+// XID adds an XID of a device, and what is known of it in addition. source is the witness that has
+// reported it first.
+func (l *Log) XID(d *collector.Device, code int, at time.Time, source, detail string) {
+	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
+	e.Text += detail
 	l.Add(e)
 }
 
@@ -98,6 +103,18 @@ func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
 		Time: at, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + reason,
 		Bad: strings.HasPrefix(reason, "hw_"),
 	})
+}
+
+// Health adds that the verdict on a device is another one.
+func (l *Log) Health(v *health.Verdict) {
+	e := Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= health.Degraded}
+	if v.State != health.OK {
+		e.Text += ": " + v.Text + " (" + v.Reason + ")"
+	}
+	if v.Action != health.ActionNone {
+		e.Text += "; action: " + string(v.Action)
+	}
+	l.Add(e)
 }
 
 // rare notes a clock event. It reports false if the last one was a short time ago.

@@ -1,14 +1,13 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
 	"strings"
 	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -122,95 +121,39 @@ func (n *node) device(d *device) Device {
 }
 
 // health makes the answer of /api/v1/health.
-func (n *node) health() *Health {
-	out := &Health{Time: timeOf(n.now), Reasons: n.o.NotReady(), Devices: []DeviceHealth{}}
+func (o *Options) health() *Health {
+	s := o.Health()
+	out := &Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]DeviceHealth, 0, len(s.Verdicts))}
 	out.Ready = len(out.Reasons) == 0
-	worst := -1
-	for i := range n.devices {
-		d := &n.devices[i]
-		if d.Device.Level == field.Link || d.Device.Level == field.Core {
-			continue
-		}
-		h := DeviceHealth{ID: d.Device.ID, GPU: d.Device.GPU}
-		level, reason := verdict(d)
-		h.State, h.Reason = verdicts[level], reason
-		if since, seen := n.o.Events.since(d.collector.Name, h.ID, d.State); seen && d.State != session.Up {
-			h.Since = known(since)
-		}
-		worst = max(worst, level)
-		out.Devices = append(out.Devices, h)
+	worst := health.OK
+	if len(s.Verdicts) == 0 {
+		worst = health.Unknown
 	}
-	out.State = verdicts[max(worst, 0)]
-	if worst < 0 {
-		out.State = verdicts[unknownHealth]
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		worst = max(worst, v.State)
+		out.Devices = append(out.Devices, deviceHealth(v))
 	}
+	out.State = worst.String()
 	return out
 }
 
-// Verdicts on a device, the worst last: what is not known can be anything but good.
-const (
-	okHealth = iota
-	unknownHealth
-	degradedHealth
-	failedHealth
-)
-
-var verdicts = [...]string{"ok", "unknown", "degraded", "failed"}
-
-// Readings that say something of a device's health.
-const (
-	rowRemapFailure field.ID = 395 // 1: a row of memory could not be replaced
-	rowRemapPending field.ID = 396 // 1: a row is replaced at the next reset
-)
-
-// verdict judges by the device's state, and by those readings of the list that say something
-// of its health.
-func verdict(d *device) (level int, reason string) {
-	text := cmp.Or(d.Reason, string(d.Cause))
-	switch d.State {
-	case session.Lost, session.Absent:
-		return failedHealth, cmp.Or(text, d.State.String())
-	case session.Stalled, session.Released:
-		return unknownHealth, cmp.Or(text, d.State.String())
+func deviceHealth(v *health.Verdict) DeviceHealth {
+	out := DeviceHealth{
+		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
 	}
-	if d.source == nil {
-		return unknownHealth, "no values yet"
-	}
-	var row ring.Row
-	if !d.source.Ring.Latest(&row) || len(row.Cells) != len(d.source.Columns) {
-		return unknownHealth, "no values yet"
-	}
-	note := func(l int, text string) {
-		if l > level {
-			level, reason = l, text
+	for i := range v.Conditions {
+		c := &v.Conditions[i]
+		to := HealthCondition{Reason: c.Reason, State: c.State.String(), Action: string(c.Action), Text: c.Text, Since: timeOf(c.Since), Last: timeOf(c.Last)}
+		for _, e := range c.Evidence {
+			to.Evidence = append(to.Evidence, HealthEvidence{Time: timeOf(e.Time), Source: e.Source, Text: e.Text})
 		}
+		out.Conditions = append(out.Conditions, to)
 	}
-	for i := range d.source.Columns {
-		c := &d.source.Columns[i]
-		v := row.Cells[i]
-		if c.Device != d.index || !(v > 0) {
-			continue
-		}
-		switch c.Field {
-		case field.GPUHealth:
-			of := "a health watch"
-			for _, l := range c.Labels {
-				if l.Name == "health_watch" {
-					of = "health watch " + l.Value
-				}
-			}
-			if v >= 20 {
-				note(failedHealth, of+" reports a failure")
-			} else {
-				note(degradedHealth, of+" reports a warning")
-			}
-		case rowRemapFailure:
-			note(failedHealth, "a row of its memory could not be remapped")
-		case rowRemapPending:
-			note(degradedHealth, "a row of its memory is to be remapped: reset the GPU when it is free")
-		}
+	for _, u := range v.Unjudged {
+		out.Unjudged = append(out.Unjudged, HealthUnjudged{Rule: u.Rule, Why: string(u.Why)})
 	}
-	return level, reason
+	return out
 }
 
 // list makes the answer of /api/v1/list.

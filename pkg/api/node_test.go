@@ -240,7 +240,7 @@ func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
 func eventful(t testing.TB) *world {
 	w := newWorld(t, 2, 1)
 	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1
-	w.log.XID(&w.gpus[0].Devices[0], 79, w.now)
+	w.log.XID(&w.gpus[0].Devices[0], 79, w.now, "fake", "")
 	w.log.ClockEvent(&w.gpus[1].Devices[0], "hw_thermal", w.now)
 	w.tick(time.Second)
 	w.gpus[1].row[1] = math.NaN()

@@ -131,8 +131,8 @@ func TestStream(t *testing.T) {
 
 		// Another device's events are not sent, the node's are.
 		w.gpus[0].row[0] = 62
-		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now())
-		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now())
+		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now(), "nvml", "")
+		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now(), "nvml", "")
 		w.log.Add(Event{Kind: KindReload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
@@ -445,7 +445,7 @@ func BenchmarkAnswers(b *testing.B) {
 func TestEventsAreBounded(t *testing.T) {
 	l := NewLog(func() time.Time { return start })
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
-	l.XID(d, 79, start)
+	l.XID(d, 79, start, "nvml", "")
 	for i := range 5 * maxEvents {
 		l.Add(Event{Kind: KindClock, Text: fmt.Sprint(i)})
 	}

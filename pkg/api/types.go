@@ -153,10 +153,11 @@ type Events struct {
 // Event is something that happened on the node.
 type Event struct {
 	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"` // xid, clock_event, device_state, collector_state, reload, failover, recording
+	Kind   string    `json:"kind"` // xid, kernel_log, clock_event, device_state, collector_state, reload, failover, recording, health
 	Device string    `json:"device,omitempty"`
 	GPU    string    `json:"gpu,omitempty"`
-	Code   *int      `json:"code,omitempty"` // of an XID
+	Code   *int      `json:"code,omitempty"`   // of an XID
+	Source string    `json:"source,omitempty"` // who reported it first: a collector, kernel log
 	Text   string    `json:"text"`
 	// Bad marks what needs attention: an XID, a device that is not up, a reload that failed.
 	Bad bool `json:"bad,omitempty"`
@@ -181,6 +182,13 @@ type DeviceHealth struct {
 	Action     string            `json:"action,omitempty"` // none, drain, reset_gpu, reboot, replace, contact_vendor
 	Since      *time.Time        `json:"since,omitempty"`
 	Conditions []HealthCondition `json:"conditions,omitempty"` // what is wrong now, the worst first
+	Unjudged   []HealthUnjudged  `json:"unjudged,omitempty"`   // rules for which the device has no reading
+}
+
+// HealthUnjudged is a rule that says nothing of a device, and why.
+type HealthUnjudged struct {
+	Rule string `json:"rule"`
+	Why  string `json:"why"` // as in Absence
 }
 
 // HealthCondition is one thing that is wrong with a device.
@@ -203,12 +211,34 @@ type HealthEvidence struct {
 
 // List is the answer of /api/v1/list: the field list in service.
 type List struct {
-	Source    string      `json:"source"` // path, ConfigMap or "built in"
-	Hash      string      `json:"hash"`   // SHA-256 of its bytes
+	Source    string      `json:"source"`             // path, ConfigMap, "built in" or the URL of a server
+	Hash      string      `json:"hash"`               // SHA-256 of its bytes
+	Revision  string      `json:"revision,omitempty"` // what the server calls it
 	Applied   time.Time   `json:"applied"`
+	Until     *time.Time  `json:"until,omitempty"`      // when the former list returns
 	LastError string      `json:"last_error,omitempty"` // of the last reload
 	FailedAt  *time.Time  `json:"failed_at,omitempty"`
+	Remote    *RemoteList `json:"remote,omitempty"` // not with --remote-config=off
 	Fields    []ListField `json:"fields"`
+}
+
+// RemoteList is what became of the list that a server delivered last.
+type RemoteList struct {
+	Mode        string    `json:"mode"`   // report, apply
+	Status      string    `json:"status"` // waiting, applied, reported, refused, failed, ended, unreachable
+	Text        string    `json:"text,omitempty"`
+	Since       time.Time `json:"since"`
+	Hash        string    `json:"hash,omitempty"`
+	Refused     []Refusal `json:"refused,omitempty"`
+	Unreachable string    `json:"unreachable,omitempty"` // why the last request failed
+	Unkept      string    `json:"unkept,omitempty"`      // why the list in service is not kept on disk
+	Local       string    `json:"local"`                 // hash of the list that serves without a server's
+}
+
+// Refusal is one thing that is wrong with a delivered list.
+type Refusal struct {
+	Line int    `json:"line,omitempty"` // 0: the whole list
+	Text string `json:"text"`
 }
 
 // ListField is a line of the list.

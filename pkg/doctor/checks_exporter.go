@@ -170,7 +170,11 @@ func checkHealth(f *Facts, out *findings) {
 	for _, d := range h.Devices {
 		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // others are among the devices
 			bad++
-			out.add(Problem, "see docs/runbooks.md", "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Reason, "no reason is known"))
+			advice := "see docs/health.md"
+			if d.Action != "" && d.Action != "none" {
+				advice = "action: " + d.Action + ", see docs/health.md"
+			}
+			out.add(Problem, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
 		}
 	}
 	if bad+len(reasons) == 0 && len(h.Devices) > 0 {

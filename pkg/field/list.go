@@ -3,6 +3,7 @@ package field
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,17 @@ import (
 // order. The zero List asks for nothing. A List must not be changed.
 type List struct {
 	Fields []Field
+	// Hidden are readings that are taken in addition and shown nowhere: what the health of
+	// devices is judged by, whatever the file asks for. Format leaves them out.
+	Hidden []Reading
+}
+
+// Hides reports whether a reading is taken only because it is one of Hidden.
+func (l List) Hides(id ID) bool {
+	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) {
+		return false
+	}
+	return !slices.ContainsFunc(List{Fields: l.Fields}.Readings(), func(r Reading) bool { return r.Desc.ID == id })
 }
 
 // Metrics returns the fields that become families of their own.
@@ -32,7 +44,8 @@ func (f *Field) Changes() bool {
 // Readings returns each quantity that the metric fields need once, in the order
 // of first use. For a field that the exporter computes from another reading (see
 // Input), that reading is listed. Fields that show one reading under several names or
-// in several units share its entry. Next to metrics, labels that change are listed, too.
+// in several units share its entry. Next to metrics, labels that change are listed, too, and
+// last what is Hidden, unless nothing is shown.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
@@ -62,6 +75,12 @@ func (l List) Readings() []Reading {
 			r.Default = true
 		case r.Interval == 0 || f.Interval < r.Interval:
 			r.Interval = f.Interval
+		}
+	}
+	for _, r := range l.Hidden {
+		if _, seen := at[r.Desc.ID]; !seen {
+			at[r.Desc.ID] = len(out)
+			out = append(out, r)
 		}
 	}
 	return out

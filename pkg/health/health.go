@@ -39,14 +39,24 @@ const (
 
 // Verdict is what is known of one device's health.
 type Verdict struct {
-	Device collector.Device
-	State  State
-	Reason string    // code of the worst condition, fit for a label: "xid_79", "row_remap_failed"; "" if ok
-	Text   string    // the same in words
-	Action Action    // never empty
-	Since  time.Time // when State and Reason became what they are
+	Device    collector.Device
+	Collector string // that knows it; "" if none does
+	State     State
+	Reason    string    // code of the worst condition, fit for a label: "xid_79", "row_remap_failed"; "" if ok
+	Text      string    // the same in words
+	Action    Action    // never empty
+	Since     time.Time // when State and Reason became what they are
 	// Conditions are what is wrong now, the worst first.
 	Conditions []Condition
+	// Unjudged are the rules for which the device has no reading.
+	Unjudged []Unjudged
+}
+
+// Unjudged is a rule that cannot be judged, and why: a rule that is silent does not say that
+// all is well.
+type Unjudged struct {
+	Rule string
+	Why  collector.Reason
 }
 
 // Condition is one thing that is wrong with a device: a rule that holds.
@@ -70,8 +80,10 @@ type Evidence struct {
 // Observation is what a witness outside of the values says of a device: an XID in the kernel
 // log, a board that no driver serves, a rate that is out of line.
 type Observation struct {
-	Reason   string // of a rule, without the code: "xid", "missing", "corrected_errors"
-	Code     int    // of an XID or SXid
+	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or
+	// ReasonReset. What no rule has is left out.
+	Reason   string
+	Code     int    // of an XID; 0: none
 	Device   string // collector.Device.ID; "": found by PCIBusID
 	PCIBusID string // in any usual form
 	Time     time.Time
@@ -79,6 +91,9 @@ type Observation struct {
 	Text     string
 	Over     bool // it no longer holds; for rules that end by being told so
 }
+
+// ReasonReset is the Reason of an Observation that a device was reset.
+const ReasonReset = "reset"
 
 // Snapshot is all verdicts at one time. It must not be changed.
 type Snapshot struct {

@@ -1,9 +1,14 @@
 package health
 
 import (
+	"fmt"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -16,11 +21,14 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	Reading   field.ID      // what it is judged by; 0: by Observations or states alone
-	Test      Test          // of the reading
-	Threshold float64       // of the test, in Unit
-	Unit      string        // "": the threshold cannot be set
-	For       time.Duration // how long the test must hold
+	Readings  []field.ID      // what it is judged by, each alone; none: by Observations or states
+	Label     collector.Label // of the column; the zero one: any
+	Except    collector.Label // a column with it is not judged
+	Test      Test            // of a reading
+	Threshold float64         // of the test, in Unit
+	Unit      string          // "": the threshold is part of the rule
+	Within    time.Duration   // in which a counter Rises
+	For       time.Duration   // how long it must hold
 
 	End   End
 	Quiet time.Duration // for how long it must not have been seen when it ends
@@ -32,38 +40,263 @@ type Test uint8
 // Tests.
 const (
 	Observed Test = iota // there is no reading
+	OfState              // of a device or its collector, as sessions have it
 	AtLeast              // the value is the threshold or more
-	AtMost               // the value is the threshold or less
 	Equal                // the value is the threshold
-	Rises                // the counter has grown by the threshold or more within rises
+	Rises                // the counter has grown by the threshold or more Within a time
+	Falls                // the value is below the threshold, and was not before
 )
 
-// End is how a condition ends, in addition to what is written at each.
+// End is how a condition ends. All but those that end AfterQuiet are kept while nothing is
+// seen of them.
 type End uint8
 
 // Ends.
 const (
 	AfterQuiet  End = iota // not seen for Quiet
-	AfterReset             // the device was reset, or the node was started
+	AfterReset             // the device was reset, its driver loaded again, or the node started
 	AfterReboot            // the node was started
-	WhenTold               // an Observation says that it is over; or not seen for Quiet, if that is set
+	WhenTold               // an Observation says that it is over
 )
 
 // Links to who says so.
 const (
-	linkXIDs = "https://docs.nvidia.com/deploy/xid-errors/"
+	linkXIDs     = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+	linkMemory   = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
+	linkRecovery = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html"
+	linkPages    = "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"
+	linkDCGM     = "https://github.com/NVIDIA/DCGM/blob/master/modules/health/DcgmHealthWatch.cpp"
+	linkFields   = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
+	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
+	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
+	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/"
+	linkStates   = "docs/operations.md"
 )
 
-// rules is the only list of reason codes. Every rule has a case in rules_test.go.
+// settled is for how long a reading must say that nothing is wrong: two of slow fields.
+const settled = time.Minute
+
+// Rules of the states of devices, which Watch applies.
+const (
+	ruleMissing   = "missing"
+	ruleLost      = "lost"
+	ruleHung      = "hung"
+	ruleStalled   = "stalled"
+	ruleReleased  = "released"
+	ruleNotServed = "not_served"
+	ruleStarting  = "starting"
+)
+
+// rules is the only list of reason codes. Of conditions that are equally bad, that of the
+// first rule is the verdict's. Every rule has a case in rules_test.go.
+//
+// XIDs are those whose immediate action in NVIDIA's catalogue concerns the GPU or the node.
+// Those that concern the application (13, 31, 43, 45, 68 …) or nothing (63, 92 for a while,
+// 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
 var rules = []Rule{
-	{Name: "missing", State: Failed, Action: ActionReboot, End: WhenTold,
-		Text: "the board is in the node, and the driver does not serve it"},
-	xid(48, Failed, ActionReset, AfterReset, "a double-bit ECC error"),
-	xid(79, Failed, ActionReboot, AfterReset, "the GPU has fallen off the bus"),
+	xid(79, Failed, ActionReboot, "the GPU has fallen off the bus"),
+	{Name: "recovery_reboot", State: Failed, Action: ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: settled,
+		Text: "the driver says that the node must be started again", Source: linkRecovery},
+	xid(151, Failed, ActionReboot, "a key of confidential computing could not be renewed"),
+	{Name: "recovery_reset", State: Failed, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 1, Quiet: settled,
+		Text: "the driver says that the GPU must be reset", Source: linkRecovery},
+	{Name: "row_remap_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{395}, Test: AtLeast, Threshold: 1, Quiet: settled,
+		Text: "a row of its memory could not be remapped", Source: linkMemory},
+	{Name: "memory_unrepairable", State: Failed, Action: ActionReplace, Readings: []field.ID{1507}, Test: AtLeast, Threshold: 1, Quiet: settled,
+		Text: "its memory has errors that cannot be repaired", Source: linkFields},
+	{Name: "bad_pages_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
+		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "a bad page of its memory could not be retired", Source: linkRAS},
+	xid(64, Failed, ActionReset, "memory could not be retired or remapped"),
+	xid(48, Failed, ActionReset, "a double-bit ECC error"),
+	xid(95, Failed, ActionReset, "an uncontained memory error"),
+	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
+	{Name: "ras_uncorrected", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
+		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	xid(46, Failed, ActionReset, "the GPU has stopped processing"),
+	xid(62, Failed, ActionReset, "an internal micro-controller has halted"),
+	xid(74, Failed, ActionReset, "an NVLink error"),
+	xid(110, Failed, ActionReset, "a security fault"),
+	xid(119, Failed, ActionReset, "the GPU's system processor does not answer"),
+	xid(120, Failed, ActionReset, "an error of the GPU's system processor"),
+	xid(136, Failed, ActionReset, "an NVLink could not be trained"),
+	xid(143, Failed, ActionReset, "the GPU could not be initialised"),
+	xid(158, Failed, ActionReset, "a fatal timeout of the GPU"),
+	{Name: "sxid_fatal", State: Failed, Action: ActionReset, Readings: []field.ID{856}, Test: AtLeast, Threshold: 1, End: AfterReset,
+		Text: "a fatal error of the switch (SXid)", Source: linkFabric},
+	{Name: "fabric_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 4, Quiet: settled,
+		Text: "the GPU could not be registered with the NVLink fabric", Source: linkFabric},
+	{Name: "fabric_unhealthy", State: Failed, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 2, Quiet: settled,
+		Text: "the NVLink fabric says that the GPU is unhealthy", Source: linkFields},
+	{Name: "health_watch_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{field.GPUHealth}, Test: AtLeast, Threshold: 20, Quiet: settled,
+		Text: "a health watch reports a failure", Source: linkDCGM},
+	xid(54, Failed, ActionDrain, "auxiliary power is not connected"),
+
+	{Name: ruleMissing, Test: OfState, State: Failed, Action: ActionReboot, End: WhenTold, For: time.Minute,
+		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
+	{Name: ruleLost, Test: OfState, State: Failed, Action: ActionReboot, Quiet: settled, Text: "the library says that the device is lost", Source: linkStates},
+	{Name: ruleHung, Test: OfState, State: Degraded, Action: ActionDrain, For: 5 * time.Minute, Quiet: settled,
+		Text: "the device has had no new values for minutes", Source: linkStates},
+
+	{Name: "recovery_drain_p2p", State: Degraded, Action: ActionDrain, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 3, Quiet: settled,
+		Text: "the driver says that all traffic between GPUs must end", Source: linkRecovery},
+	{Name: "recovery_drain_reset", State: Degraded, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 4, Quiet: settled,
+		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
+	xid(94, Degraded, ActionReset, "a contained memory error"),
+	xid(109, Degraded, ActionReset, "a context switch has timed out"),
+	xid(155, Degraded, ActionReset, "an NVLink is down"),
+	xid(156, Degraded, ActionReset, "a resource of the GPU is to be retired"),
+	noticed(xid(157, Degraded, ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
+	noticed(xid(92, Degraded, ActionContact, "a high rate of single-bit ECC errors"), 24*time.Hour),
+	noticed(xid(144, Degraded, ActionDrain, "an NVLink error (SAW)"), time.Hour),
+	noticed(xid(145, Degraded, ActionDrain, "an NVLink error (RLW)"), time.Hour),
+	noticed(xid(146, Degraded, ActionDrain, "an NVLink error (TLW)"), time.Hour),
+	noticed(xid(147, Degraded, ActionDrain, "an NVLink error (TREX)"), time.Hour),
+	noticed(xid(148, Degraded, ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
+	xid(149, Degraded, ActionReset, "an NVLink error (NETIR)"),
+	noticed(xid(150, Degraded, ActionDrain, "an NVLink error (MSE)"), time.Hour),
+	{Name: "sram_threshold", State: Degraded, Action: ActionReplace, Readings: []field.ID{346}, Test: AtLeast, Threshold: 1, Quiet: settled,
+		Text: "uncorrected errors of SRAM have passed their threshold", Source: linkMemory},
+	{Name: "retired_pages", State: Degraded, Action: ActionReplace, Readings: []field.ID{391}, Test: AtLeast, Threshold: 16, Unit: "pages", Quiet: settled,
+		Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM},
+	{Name: "ecc_uncorrected", State: Degraded, Action: ActionReset, Readings: []field.ID{311}, Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: settled,
+		Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
+	{Name: "row_remap_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{396}, Test: AtLeast, Threshold: 1, Quiet: settled,
+		Text: "a row of its memory is to be remapped at the next reset", Source: linkRecovery},
+	{Name: "page_retirement_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{392}, Test: AtLeast, Threshold: 1, Quiet: settled,
+		Text: "a page of its memory is to be retired at the next reset", Source: linkPages},
+	{Name: "bad_pages_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "pending"},
+		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "a bad page of its memory is to be retired at the next reset", Source: linkRAS},
+	{Name: "fabric_limited", State: Degraded, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 3, Quiet: settled,
+		Text: "the NVLink fabric has less capacity", Source: linkFields},
+	{Name: "switch_port_error", State: Degraded, Action: ActionDrain, Readings: []field.ID{870}, Test: Equal, Threshold: 3, Quiet: settled,
+		Text: "a port of the switch is in error", Source: linkFields},
+	{Name: "nvlink_crc_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{409, 419}, Test: Rises, Threshold: 6000, Unit: "errors in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
+		Text: "NVLinks have many CRC errors", Source: linkDCGM},
+	{Name: "xgmi_link_down", State: Degraded, Action: ActionDrain, Readings: []field.ID{field.AMDXGMILinkUp}, Test: Falls, Threshold: 1, Quiet: settled,
+		Text: "an XGMI link that was up is down", Source: linkXGMI},
+	// That the power limit slows a GPU down is what it is for.
+	{Name: "health_watch_warning", State: Degraded, Action: ActionNone, Readings: []field.ID{field.GPUHealth}, Except: collector.Label{Name: "health_error_code", Value: "DCGM_FR_CLOCK_THROTTLE_POWER"},
+		Test: AtLeast, Threshold: 10, Quiet: settled, Text: "a health watch reports a warning", Source: linkDCGM},
+	{Name: "hot", State: Degraded, Action: ActionDrain, Readings: []field.ID{150}, Test: AtLeast, Threshold: 95, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
+		Text: "the GPU is hot", Source: linkFields},
+	{Name: "thermal_violation", State: Degraded, Action: ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 30e9, Unit: "ns in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
+		Text: "the GPU is slowed down by its temperature most of the time", Source: linkFields},
+
+	{Name: ruleReleased, Test: OfState, State: Unknown, Action: ActionNone, Text: "an operator has released the collector", Source: linkStates},
+	{Name: ruleStalled, Test: OfState, State: Unknown, Action: ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
+	{Name: ruleNotServed, Test: OfState, State: Unknown, Action: ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
+	{Name: ruleStarting, Test: OfState, State: Unknown, Action: ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }
 
-// xid is the rule of one XID. Observations have the Reason "xid" and the code; codes without
-// a rule say nothing of the device's health.
-func xid(code int, s State, a Action, e End, text string) Rule {
-	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: e, Text: text, Source: linkXIDs}
+// recoveryAction is what the driver says should be done to recover the GPU.
+const recoveryAction field.ID = 1523
+
+// xid is the rule of an XID, which a reset ends. Observations have the Reason "xid" and the
+// code; codes without a rule say nothing of the device's health.
+func xid(code int, s State, a Action, text string) Rule {
+	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: AfterReset, Text: fmt.Sprintf("XID %d: %s", code, text), Source: linkXIDs}
+}
+
+// noticed makes a rule one that ends when it was not seen for so long.
+func noticed(r Rule, quiet time.Duration) Rule {
+	r.End, r.Quiet = AfterQuiet, quiet
+	return r
+}
+
+// Rules are those that are in force.
+type Rules []Rule
+
+// Table returns all rules as they are by default.
+func Table() Rules { return slices.Clone(rules) }
+
+// Select returns the rules with what an operator wants changed: NAME=off, NAME=on or
+// NAME=NUMBER. Its error lists all that is wrong, and what to do.
+func Select(changes []string) (Rules, error) {
+	out := Table()
+	off := map[string]bool{}
+	var wrong []string
+	for _, c := range changes {
+		name, value, _ := strings.Cut(c, "=")
+		i := slices.IndexFunc(out, func(r Rule) bool { return r.Name == name })
+		switch {
+		case i < 0:
+			text := fmt.Sprintf("%q is no rule", name)
+			if near, ok := field.Nearest(name, out.names()); ok {
+				text += fmt.Sprintf("; did you mean %s?", near)
+			}
+			wrong = append(wrong, text+" See docs/health.md")
+		case value == "on", value == "off":
+			off[name] = value == "off"
+		case out[i].Unit == "":
+			wrong = append(wrong, fmt.Sprintf("%q: %s has no threshold: write %s=off or %s=on", c, name, name, name))
+		default:
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(n > 0) || math.IsInf(n, 0) {
+				wrong = append(wrong, fmt.Sprintf("%q: write a number above 0 (%s), off or on", c, out[i].Unit))
+				continue
+			}
+			out[i].Threshold = n
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("--health-rules: %s", strings.Join(wrong, "; "))
+	}
+	return slices.DeleteFunc(out, func(r Rule) bool { return off[r.Name] }), nil
+}
+
+func (r Rules) names() (out []string) {
+	for i := range r {
+		out = append(out, r[i].Name)
+	}
+	return out
+}
+
+// find returns the rule of an Observation: that of its code, or of its reason. nil: none.
+func (r Rules) find(reason string, code int) *Rule {
+	if code != 0 {
+		reason += "_" + strconv.Itoa(code)
+	}
+	for i := range r {
+		if r[i].Name == reason {
+			return &r[i]
+		}
+	}
+	return nil
+}
+
+// Readings that go back to 0 when a device is reset or its driver is loaded: its energy, its
+// volatile ECC errors. They are how a reset is seen.
+var resetReadings = []field.ID{156, 310, 311}
+
+// hiddenInterval is how often readings are taken that only health needs.
+const hiddenInterval = 30 * time.Second
+
+// Readings are what the rules need of GPUs, for lists that do not name them. Those of links
+// and switches are not among them, as these would become devices that nothing was asked of,
+// nor is what makes the vendor's library run checks of its own.
+func (r Rules) Readings() (out []field.Reading) {
+	seen := map[field.ID]bool{field.GPUHealth: true}
+	add := func(id field.ID) {
+		d, known := field.ByID(id)
+		if !known || seen[id] || d.Level != field.GPU {
+			return
+		}
+		seen[id] = true
+		out = append(out, field.Reading{Desc: d, Interval: hiddenInterval})
+	}
+	if len(r) == 0 {
+		return nil
+	}
+	for i := range r {
+		for _, id := range r[i].Readings {
+			add(id)
+		}
+	}
+	for _, id := range resetReadings {
+		add(id)
+	}
+	if d, known := field.ByID(field.XIDEvent); known {
+		out = append(out, field.Reading{Desc: d, Default: true})
+	}
+	return out
 }

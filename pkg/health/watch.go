@@ -2,35 +2,48 @@ package health
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
-// interval is how often devices are judged.
-const interval = time.Second
+const (
+	interval     = time.Second // in which devices are judged
+	refreshEvery = time.Minute // in which it is published that a condition was seen again
+	maxDevices   = 4096
+	// maxObservations is how many wait for the next time; of more, the newest are dropped.
+	maxObservations = 1024
+)
 
-// maxObservations is how many wait for the next time; of more, the newest are dropped and
-// counted.
-const maxObservations = 1024
-
-// Options of New.
+// Options of New. View and Status are needed.
 type Options struct {
 	View   func() *view.View
-	Status func() []session.CollectorStatus
-	// Changed hears of each verdict that has another state or reason, and what it was
-	// before: a zero Verdict for a new device. It must not block. nil: nothing does.
-	Changed func(before, after *Verdict)
+	Status func() []session.CollectorStatus // in order of priority
+	Rules  Rules
+	// Changed hears of each verdict with another state or reason. It must not block. nil:
+	// nothing does.
+	Changed func(*Verdict)
 	// Directory is where conditions are kept; "": in memory only.
 	Directory string
-	Logger    *zap.Logger
+	BootID    string // of the kernel; "": not known
+	// Scope says which devices are selected: with another one, devices that were seen before
+	// are not missing.
+	Scope  string
+	Logger *zap.Logger
 }
 
-// Watch judges devices. Run does the work; Observe can be called by any goroutine.
+// Watch judges devices. Run does the work; Board, Observe and those of prometheus.Collector
+// can be called by any goroutine.
 type Watch struct {
 	o     Options
 	log   *zap.Logger
@@ -39,17 +52,43 @@ type Watch struct {
 	mu       sync.Mutex
 	observed []Observation // since the last time
 	dropped  uint64
+
+	// Of the goroutine of Run.
+	devices  []*tracked
+	byID     map[string]*tracked
+	byPCI    map[string]*tracked // boards
+	order    map[string]int      // of rules, by name
+	view     *view.View
+	bound    bool // to view, with all devices
+	sources  []*tapped
+	supplied map[supplied]bool // what sources have devices
+	row      ring.Row
+	round    uint64
+	hearing  []Observation
+	refresh  time.Time // when it was last published that conditions were seen again
+	unsaved  bool
+	failed   string // why the file cannot be written, as it was logged
 }
 
-// New returns a Watch that does not run yet.
+// supplied is a device of a collector.
+type supplied struct{ collector, device string }
+
+// New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	return &Watch{o: o, log: o.Logger.Named("health")}
+	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[string]*tracked{}, order: map[string]int{}}
+	for i := range o.Rules {
+		if _, twice := w.order[o.Rules[i].Name]; twice {
+			panic("health: two rules " + o.Rules[i].Name)
+		}
+		w.order[o.Rules[i].Name] = i
+	}
+	return w
 }
 
 // Board is where verdicts are published.
 func (w *Watch) Board() *Board { return &w.board }
 
-// Observe takes what a witness says. It does not wait for anything but other callers.
+// Observe takes what a witness says. It waits for nothing but other callers.
 func (w *Watch) Observe(o Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,22 +99,463 @@ func (w *Watch) Observe(o Observation) {
 	w.observed = append(w.observed, o)
 }
 
-// Run judges once a second until ctx ends.
+// Once judges by what is known now, without what was before.
+func Once(o Options, now time.Time) *Snapshot {
+	w := New(o)
+	w.judge(now)
+	return w.board.Load()
+}
+
+// Run judges once a second until ctx ends. What is kept on disk is written by another
+// goroutine, which ends first: a disk that hangs delays no verdict.
 func (w *Watch) Run(ctx context.Context) error {
+	files := w.open(time.Now())
+	var writer sync.WaitGroup
+	if files != nil {
+		writer.Go(func() { w.write(files) })
+	} else {
+		w.log.Info("health of devices is kept in memory only: it is forgotten when the exporter restarts", zap.String("flag", "--health-directory"))
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		w.judge(time.Now())
+		w.save(files, time.Now(), false)
 		select {
 		case <-ctx.Done():
+			w.save(files, time.Now(), true)
+			writer.Wait()
 			return nil
 		case <-tick.C:
 		}
 	}
 }
 
-func (w *Watch) judge(time.Time) {
+// judge takes what is new and publishes what has changed.
+func (w *Watch) judge(now time.Time) {
+	w.round++
+	w.meet(w.o.Status(), now)
+	if v := w.o.View(); v != w.view || !w.bound {
+		w.bind(v)
+	}
+	for _, s := range w.sources {
+		s.read(&w.row, now)
+	}
+	w.hear(now)
+	for _, t := range w.devices {
+		for _, c := range t.conditions {
+			w.wait(t, c, now)
+		}
+	}
+	w.settle(now)
+}
+
+// wait brings a condition that no reading decides to now.
+func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
+	switch {
+	case c.rule.Test == Observed:
+		t.expire(c, now)
+	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
+		t.see(c, now, Evidence{})
+	}
+}
+
+// meet takes the states of devices.
+func (w *Watch) meet(all []session.CollectorStatus, now time.Time) {
+	for i := range all {
+		for j := range all[i].Devices {
+			w.meetDevice(&all[i], &all[i].Devices[j], now)
+		}
+	}
+	kept := w.devices[:0]
+	for _, t := range w.devices {
+		switch {
+		case t.status != nil && t.round == w.round:
+			w.state(t, now)
+		case !w.absent(t, all, now):
+			w.forget(t)
+			continue
+		}
+		t.status = nil
+		kept = append(kept, t)
+	}
+	clear(w.devices[len(kept):])
+	w.devices = kept
+}
+
+// meetDevice notes the status of a device. Of two collectors that know it, the one counts
+// that supplies values, of these the one for which it is up.
+func (w *Watch) meetDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
+	if d.Device.Level == field.Link || d.Device.Level == field.Core {
+		return
+	}
+	t := w.byID[d.Device.ID]
+	if t == nil {
+		if t = w.add(&d.Device, c.Name); t == nil {
+			return
+		}
+	}
+	rank := 1
+	if w.supplied[supplied{c.Name, d.Device.ID}] {
+		rank += 2
+	}
+	if d.State == session.Up {
+		rank++
+	}
+	if t.round == w.round && rank <= t.rank {
+		return
+	}
+	if t.restored || t.collector != c.Name || t.device.PCIBusID != d.Device.PCIBusID || t.device.GPU != d.Device.GPU {
+		w.claim(t, &d.Device, c.Name)
+	}
+	t.round, t.rank, t.status, t.seen = w.round, rank, d, now
+}
+
+// add tracks a device.
+func (w *Watch) add(d *collector.Device, of string) *tracked {
+	if len(w.devices) >= maxDevices {
+		return nil
+	}
+	t := &tracked{device: *d, collector: of, dirty: true}
+	w.devices = append(w.devices, t)
+	w.byID[d.ID] = t
+	w.claim(t, d, of)
+	return t
+}
+
+// claim gives a device what a collector knows of it. What was known of the board by its
+// address alone is this one's now, and another device that was there before has gone.
+func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
+	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
+	w.bound = false
+	at := address(d.PCIBusID)
+	if at == "" || d.Parent != "" || of == "" {
+		return
+	}
+	if before := w.byPCI[at]; before != nil && before != t {
+		if before.collector == "" {
+			for _, c := range before.conditions {
+				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
+					t.conditions = append(t.conditions, c)
+				}
+			}
+		}
+		before.seen = time.Time{} // forgotten, unless a collector still has it
+	}
+	w.byPCI[at] = t
+}
+
+func (w *Watch) forget(t *tracked) {
+	if w.byID[t.device.ID] == t {
+		delete(w.byID, t.device.ID)
+	}
+	if at := address(t.device.PCIBusID); w.byPCI[at] == t {
+		delete(w.byPCI, at)
+	}
+	w.bound, w.unsaved = false, true
+}
+
+// hold sees or unsees a rule of states.
+func (w *Watch) hold(t *tracked, name string, holds bool, now time.Time, why string) {
+	i, on := w.order[name]
+	if !on {
+		return
+	}
+	switch c := t.has(name); {
+	case holds:
+		c = t.condition(&w.o.Rules[i])
+		e := Evidence{}
+		if why != "" && c.wants(now) {
+			e = Evidence{now, t.collector, why}
+		}
+		t.see(c, now, e)
+	case c == nil:
+	case c.rule.End == WhenTold: // the state tells
+		t.end(c)
+		c.evidence = nil
+	default:
+		t.unsee(c, now)
+		if !c.active {
+			c.evidence = nil
+		}
+	}
+}
+
+// state judges a device by what its collector says.
+func (w *Watch) state(t *tracked, now time.Time) {
+	d := t.status
+	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
+		t.valued, t.dirty = true, true
+	}
+	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
+	stalled := d.State == session.Stalled && !starting
+	w.hold(t, ruleStarting, starting, now, "")
+	w.hold(t, ruleStalled, stalled, now, d.Reason)
+	w.hold(t, ruleHung, stalled, now, d.Reason)
+	w.hold(t, ruleLost, d.State == session.Lost, now, d.Reason)
+	w.hold(t, ruleMissing, d.State == session.Absent, now, d.Reason)
+	w.hold(t, ruleReleased, d.State == session.Released, now, d.Reason)
+	w.hold(t, ruleNotServed, false, now, "")
+}
+
+// absent judges a device of which no collector has a state. It reports false for one that
+// is to be forgotten.
+func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time) bool {
+	if t.collector == "" { // known by its address alone
+		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
+	}
+	if slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return !c.Up && c.Cause == session.CauseOpening }) {
+		w.hold(t, ruleStarting, true, now, "")
+		return true
+	}
+	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
+	switch {
+	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter:
+		// Of a collector that is off, or what comes and goes by configuration.
+		return false
+	case !all[i].Up && all[i].Cause == session.CauseStandby:
+		w.hold(t, ruleMissing, true, now, "the collector in service does not find it")
+	case !all[i].Up && all[i].Cause == session.CauseReleased:
+		w.hold(t, ruleReleased, true, now, all[i].Reason)
+	case !all[i].Up:
+		w.hold(t, ruleNotServed, true, now, all[i].Reason)
+	default:
+		w.hold(t, ruleStarting, false, now, "")
+		w.hold(t, ruleNotServed, false, now, "")
+		w.hold(t, ruleMissing, true, now, "the driver does not have it")
+	}
+	return true
+}
+
+// bind connects rules with the cells of a View.
+func (w *Watch) bind(v *view.View) {
+	before := map[*ring.Ring]*tapped{}
+	for _, s := range w.sources {
+		before[s.source.Ring] = s
+	}
+	w.view, w.bound, w.sources, w.supplied = v, true, nil, map[supplied]bool{}
+	for _, s := range v.Sources {
+		if !wellFormed(s) {
+			continue
+		}
+		for i := range s.Devices {
+			w.supplied[supplied{s.Collector, s.Devices[i].ID}] = true
+		}
+		next := bind(s, w.o.Rules, func(d *collector.Device) *tracked { return w.boardOf(s, d) })
+		if old := before[s.Ring]; old != nil { // growth goes on
+			next.inherit(old)
+		}
+		w.sources = append(w.sources, next)
+	}
+}
+
+// inherit goes on where a former binding of the same ring was.
+func (s *tapped) inherit(old *tapped) {
+	for i := range s.taps {
+		t := &s.taps[i]
+		j := slices.IndexFunc(old.taps, func(o tap) bool { return o.cell == t.cell && o.condition == t.condition })
+		if j >= 0 {
+			t.base, t.begun = old.taps[j].base, old.taps[j].begun
+		}
+	}
+	if len(old.stamps) == len(s.stamps) {
+		copy(s.stamps, old.stamps)
+		s.head = old.head
+	}
+}
+
+// boardOf returns the device that a device of a source is part of, as far as it is judged.
+func (w *Watch) boardOf(s *view.Source, d *collector.Device) *tracked {
+	for range 4 { // a link of a compute instance of an instance of a GPU, at most
+		if d.Parent == "" {
+			return w.byID[d.ID]
+		}
+		i := slices.IndexFunc(s.Devices, func(x collector.Device) bool { return x.ID == d.Parent })
+		if i < 0 {
+			return w.byID[d.Parent]
+		}
+		d = &s.Devices[i]
+	}
+	return nil
+}
+
+// hear takes what was observed.
+func (w *Watch) hear(now time.Time) {
 	w.mu.Lock()
-	w.observed = w.observed[:0]
+	w.hearing, w.observed = w.observed, w.hearing[:0]
+	dropped := w.dropped
+	w.dropped = 0
 	w.mu.Unlock()
+	if dropped > 0 {
+		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
+	}
+	for i := range w.hearing {
+		w.take(&w.hearing[i], now)
+	}
+	clear(w.hearing)
+}
+
+// take applies one Observation.
+func (w *Watch) take(o *Observation, now time.Time) {
+	at := o.Time
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	rule := w.o.Rules.find(o.Reason, o.Code)
+	t := w.boardNamed(o, rule != nil && !o.Over)
+	switch {
+	case t == nil:
+	case o.Reason == ReasonReset:
+		if at.After(t.reset) {
+			t.wasReset(at, false)
+		}
+	case rule == nil:
+	case o.Over:
+		if c := t.has(rule.Name); c != nil && rule.End == WhenTold {
+			t.end(c)
+		}
+	case rule.End == AfterReset && !at.After(t.reset):
+		// It was before the reset.
+	default:
+		text := o.Text
+		if text == "" {
+			text = rule.Text
+		}
+		t.see(t.condition(rule), at, Evidence{at, o.Source, text})
+	}
+}
+
+// boardNamed returns the board that an Observation is about. One that no collector knows is
+// made, if that is wanted: the driver may not serve it any more.
+func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
+	at := address(o.PCIBusID)
+	t := w.byID[o.Device]
+	if t == nil {
+		t = w.byPCI[at]
+	}
+	for t != nil && t.device.Parent != "" && w.byID[t.device.Parent] != nil {
+		t = w.byID[t.device.Parent]
+	}
+	if t != nil || at == "" || !wanted {
+		return t
+	}
+	if t = w.add(&collector.Device{ID: "pci:" + at, Level: field.GPU, PCIBusID: at}, ""); t != nil {
+		w.byPCI[at] = t
+	}
+	return t
+}
+
+// settle makes the verdicts that have changed, and publishes them.
+func (w *Watch) settle(now time.Time) {
+	before := w.board.Load()
+	changed, seen := len(before.Verdicts) != len(w.devices), false
+	for _, t := range w.devices {
+		seen = seen || t.touched
+		if t.dirty && t.device.Parent == "" {
+			for _, part := range w.devices { // which is as ill as its board
+				part.dirty = part.dirty || part.device.Parent != "" && w.top(part) == t
+			}
+		}
+	}
+	again := seen && (now.Sub(w.refresh) >= refreshEvery || now.Before(w.refresh))
+	for _, t := range w.devices {
+		if !t.dirty && !(again && t.touched) {
+			continue
+		}
+		parent := w.top(t)
+		if parent == t {
+			parent = nil
+		}
+		t.judge(now, parent, func(r *Rule) int { return w.order[r.Name] })
+		changed = true
+		w.report(t)
+	}
+	if !changed {
+		return
+	}
+	if again {
+		w.refresh = now
+	}
+	next := &Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]Verdict, 0, len(w.devices))}
+	for _, t := range w.devices {
+		next.Verdicts = append(next.Verdicts, t.verdict)
+	}
+	w.board.Store(next)
+	w.unsaved = true
+}
+
+// top returns the board of a device.
+func (w *Watch) top(t *tracked) *tracked {
+	for range 4 {
+		up := w.byID[t.device.Parent]
+		if t.device.Parent == "" || up == nil {
+			break
+		}
+		t = up
+	}
+	return t
+}
+
+// report logs a verdict that has another state or reason than what was last said of the
+// device. That a device has no values yet, or is well when it is first seen, is no news.
+func (w *Watch) report(t *tracked) {
+	is := told{t.verdict.State, t.verdict.Reason}
+	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
+		return
+	}
+	before, v := t.told, &t.verdict
+	t.told = is
+	fields := []zap.Field{
+		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
+		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
+	}
+	if t.device.Parent == "" { // parts have what their board has
+		if v.State >= Degraded {
+			w.log.Warn("health of a device has changed", fields...)
+		} else {
+			w.log.Info("health of a device has changed", fields...)
+		}
+		if w.o.Changed != nil {
+			w.o.Changed(v)
+		}
+	}
+}
+
+// address is a PCI address in one form, 0000:3b:00; "" for what is none. Functions of a board
+// are one.
+func address(id string) string {
+	id = strings.ToLower(strings.TrimSpace(id))
+	id = strings.TrimPrefix(id, "pci:")
+	if dot := strings.LastIndexByte(id, '.'); dot >= 0 {
+		id = id[:dot]
+	}
+	parts := strings.Split(id, ":")
+	if len(parts) == 2 {
+		parts = append([]string{"0000"}, parts...)
+	}
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return ""
+	}
+	domain := strings.TrimLeft(parts[0], "0")
+	if len(domain) < 4 {
+		domain = "0000"[len(domain):] + domain
+	}
+	return domain + ":" + parts[1] + ":" + parts[2]
+}
+
+var descHealth = prometheus.NewDesc("warpgauge_device_health",
+	"1, labelled with the verdict on the device: its state (ok, degraded, failed, unknown), the reason code, and what to do.",
+	[]string{"collector", "device", "gpu", "state", "reason", "action"}, nil)
+
+// Describe sends the description of the metric.
+func (w *Watch) Describe(ch chan<- *prometheus.Desc) { ch <- descHealth }
+
+// Collect sends a series for each device.
+func (w *Watch) Collect(ch chan<- prometheus.Metric) {
+	s := w.board.Load()
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		ch <- prometheus.MustNewConstMetric(descHealth, prometheus.GaugeValue, 1,
+			v.Collector, v.Device.ID, v.Device.GPU, v.State.String(), v.Reason, string(v.Action))
+	}
 }

@@ -246,7 +246,7 @@ func (h *History) newFollow(src *view.Source, claimed map[string]bool) *follow {
 	}
 	for i := range src.Columns {
 		c := &src.Columns[i]
-		if c.Device < 0 || c.Device >= len(src.Devices) || f.devices[c.Device].stamp == nil {
+		if c.Device < 0 || c.Device >= len(src.Devices) || f.devices[c.Device].stamp == nil || src.Fields.Hides(c.Field) {
 			continue
 		}
 		t := tap{key: keyOf(src.Devices[c.Device].ID, c), labels: c.Labels, device: c.Device, cell: i}

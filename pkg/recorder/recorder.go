@@ -229,7 +229,7 @@ func (r *Recorder) judge(now time.Time) {
 	for _, h := range r.o.Health().Devices {
 		verdicts[h.ID] = h.State
 		if before := r.health[h.ID]; h.State == "failed" && before != "" && before != "failed" && r.pending == nil {
-			_ = r.begin(Trigger{Cause: causeHealth, Device: h.ID, Text: h.Reason, Time: now}, now)
+			_ = r.begin(Trigger{Cause: causeHealth, Device: h.ID, Text: cmp.Or(h.Text, h.Reason), Time: now}, now)
 		}
 	}
 	r.health = verdicts

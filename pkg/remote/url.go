@@ -2,31 +2,49 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
 	"net/http"
 	"net/url"
+	"path"
+	"strconv"
+	"strings"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // URLOptions are how a list is fetched from a web server.
 type URLOptions struct {
 	URL       *url.URL // http or https
 	Transport *Transport
-	Interval  time.Duration // between two requests, give or take
-	Node      *Node
-	MaxBytes  int64
-	// Failed hears of a request that failed, Answered of one that did not.
-	Failed   func(error)
+	Interval  time.Duration // between two requests, give or take a fifth
+	MaxBytes  int64         // of an answer
+	UserAgent string
+	// Answered hears of an answer without a list, Failed of a request that failed.
 	Answered func()
-	Logger   *zap.Logger
+	Failed   func(error)
 }
 
-// URL is a Source: a list on a web server.
+// URL is a Source: a list on a web server, which is asked whether it has changed.
 type URL struct {
 	o      URLOptions
 	client *http.Client
+
+	// Of Run: what the server has called the list that was delivered last.
+	etag, modified string
 }
+
+// Times of a URL.
+const (
+	requestTimeout = time.Minute      // a request with its answer
+	slowest        = 5 * time.Minute  // between two requests after failures, if Interval is not longer
+	longestRetry   = 30 * time.Minute // that a server can ask for
+)
 
 // NewURL returns a Source that asks a web server.
 func NewURL(o URLOptions) *URL {
@@ -34,7 +52,177 @@ func NewURL(o URLOptions) *URL {
 }
 
 // Run implements Source.
-func (u *URL) Run(ctx context.Context, _ Deliver) error {
-	<-ctx.Done()
+func (u *URL) Run(ctx context.Context, deliver Deliver) error {
+	defer u.client.CloseIdleConnections()
+	wait := u.o.Interval / 10 // nodes that start together do not ask together
+	for {
+		timer := time.NewTimer(jitter(wait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		err := u.ask(ctx, deliver)
+		var busy *busyError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			wait = u.o.Interval
+			continue
+		case errors.As(err, &busy) && busy.after > 0:
+			wait = max(u.o.Interval, min(busy.after, longestRetry))
+		default:
+			wait = min(max(wait, u.o.Interval)*2, max(slowest, u.o.Interval))
+		}
+		u.o.Failed(err)
+	}
+}
+
+// jitter spreads the requests of nodes that have started together.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // nothing to guess
+}
+
+// busyError is an answer that is no list.
+type busyError struct {
+	status string
+	after  time.Duration // when to ask again; 0: not said
+}
+
+func (e *busyError) Error() string { return "the server answers " + strconv.Quote(e.status) }
+
+// ask makes one request and delivers its list.
+func (u *URL) ask(ctx context.Context, deliver Deliver) error {
+	o, etag, modified, err := u.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		u.o.Answered()
+		return nil
+	}
+	out := deliver(ctx, o)
+	if u.etag, u.modified = etag, modified; out.Status == Failed {
+		u.etag, u.modified = "", "" // it is tried again: the reason can be this node's
+	}
 	return nil
+}
+
+// fetch returns the list, nil if it is the one that was delivered last.
+func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.o.URL.String(), http.NoBody)
+	if err != nil {
+		return nil, "", "", errors.New("the URL cannot be asked") // its error can have a password
+	}
+	request.Header.Set("Accept", "text/csv, application/yaml, text/plain, */*;q=0.1")
+	request.Header.Set("Accept-Encoding", "identity")
+	request.Header.Set("User-Agent", u.o.UserAgent)
+	asked := u.etag != "" || u.modified != ""
+	if u.etag != "" {
+		request.Header.Set("If-None-Match", u.etag)
+	} else if u.modified != "" {
+		request.Header.Set("If-Modified-Since", u.modified)
+	}
+	answer, err := u.client.Do(request)
+	if err != nil {
+		return nil, "", "", plain(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was only read
+	switch {
+	case answer.StatusCode == http.StatusNotModified && asked:
+		return nil, "", "", nil
+	case answer.StatusCode == http.StatusNotModified:
+		return nil, "", "", errors.New("the server answers that a list has not changed which was not asked for")
+	case answer.StatusCode != http.StatusOK:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // a date counts as none
+		return nil, "", "", &busyError{answer.Status[:min(len(answer.Status), 100)], time.Duration(max(0, min(seconds, 1<<20))) * time.Second}
+	case answer.ContentLength > u.o.MaxBytes:
+		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.o.MaxBytes)
+	}
+	if coding := answer.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, "", "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)
+	}
+	content, err := io.ReadAll(io.LimitReader(answer.Body, u.o.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, "", "", fmt.Errorf("read the answer: %w", plain(err))
+	case int64(len(content)) > u.o.MaxBytes:
+		return nil, "", "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.o.MaxBytes)
+	}
+	if err := checkDigest(answer.Header, content); err != nil {
+		return nil, "", "", err
+	}
+	etag, modified = printable(answer.Header.Get("ETag")), printable(answer.Header.Get("Last-Modified"))
+	return &Offer{
+		Origin: Origin(u.o.URL.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
+	}, etag, modified, nil
+}
+
+// plain takes the URL out of an error, which can have a password.
+func plain(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server has not answered within %v", requestTimeout)
+	}
+	return err
+}
+
+// checkDigest compares the content with what the server says of it (RFC 9530).
+func checkDigest(h http.Header, content []byte) error {
+	for _, name := range []string{"Repr-Digest", "Content-Digest"} {
+		for _, item := range strings.Split(strings.Join(h.Values(name), ","), ",") {
+			algorithm, value, _ := strings.Cut(strings.TrimSpace(item), "=")
+			var sum []byte
+			switch algorithm {
+			case "sha-256":
+				s := sha256.Sum256(content)
+				sum = s[:]
+			case "sha-512":
+				s := sha512.Sum512(content)
+				sum = s[:]
+			default:
+				continue
+			}
+			if value != ":"+base64.StdEncoding.EncodeToString(sum)+":" {
+				return fmt.Errorf("the answer is not what its %s says: it is damaged or not whole", name)
+			}
+		}
+	}
+	return nil
+}
+
+// maxHeader bounds what is kept of a header.
+const maxHeader = 256
+
+// printable returns a header that can be sent back and shown, else "".
+func printable(s string) string {
+	if len(s) > maxHeader || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return s
+}
+
+// revision is what the server calls the list.
+func revision(etag, modified string) string {
+	if t, err := http.ParseTime(modified); etag == "" && err == nil {
+		return t.UTC().Format(time.RFC3339)
+	}
+	return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+}
+
+// isYAML goes by the content type, and by the name if that says nothing.
+func isYAML(a *http.Response) bool {
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")) // one that cannot be read says nothing
+	if strings.HasSuffix(kind, "yaml") {
+		return true
+	}
+	extension := path.Ext(a.Request.URL.Path)
+	return kind != "text/csv" && (extension == ".yaml" || extension == ".yml")
 }

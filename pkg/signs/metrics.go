@@ -44,59 +44,59 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		if !d.fresh(s.now) {
-			continue
-		}
-		if d.links.known && d.links.share > 0 {
-			gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
-		}
-		if isLink(d) {
-			continue
-		}
-		for n := range d.alarms {
-			if d.alarms[n].holds {
-				gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
-			}
-		}
-		if d.corrected.used {
-			gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
-		}
-		if d.banks.low >= 0 {
-			gauge(descBanks, d.banks.low, d.ID, d.GPU, "low")
-		}
-		if d.banks.none >= 0 {
-			gauge(descBanks, d.banks.none, d.ID, d.GPU, "none")
-		}
-		for i := range d.throttled {
-			if sum := d.throttled[i].total; sum > 0 {
-				reason, _ := field.ClockReason(i)
-				gauge(descThrottled, sum, d.ID, d.GPU, reason)
-			}
-		}
-		for i, v := range d.deviation {
-			switch {
-			case math.IsNaN(v):
-			case i == deviationTemperature:
-				gauge(descWarmer, v, d.ID, d.GPU)
-			default:
-				gauge(descDeviation, v, d.ID, d.GPU, deviationNames[i])
-			}
+		switch {
+		case !d.fresh(s.now):
+		case d.isLink():
+			d.collectLinks(gauge)
+		default:
+			d.collectLinks(gauge)
+			d.collect(gauge)
 		}
 	}
 	for k, c := range s.calls.sources {
-		if !math.IsNaN(c.mean) && c.median > 0 && c.seen+2*callPeriod > s.calls.next {
-			gauge(descCalls, c.mean/c.median, k.collector, k.source)
+		if v := c.slowdown(); c.seen+callPeriod >= s.calls.next && !math.IsNaN(v) {
+			gauge(descCalls, v, k.collector, k.source)
 		}
 		if c.holds && c.device != nil {
-			gauge(descActive, 1, c.device.ID, c.device.GPU, SlowCalls)
+			gauge(descActive, 1, c.device.ID, c.device.GPU, slowCalls)
 		}
 	}
 }
 
-// linkName names a link as its label nvlink does; "all": those of a GPU together.
-func (d *device) linkName() string {
-	if name := d.Label("nvlink"); name != "" {
-		return name
+func (d *device) collectLinks(gauge func(*prometheus.Desc, float64, ...string)) {
+	if d.links.known && d.links.share > 0 {
+		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
 	}
-	return "all"
+}
+
+func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
+	for n := range d.alarms {
+		if d.alarms[n].holds {
+			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
+		}
+	}
+	if d.corrected.used {
+		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
+	}
+	if d.low >= 0 {
+		gauge(descBanks, d.low, d.ID, d.GPU, "low")
+	}
+	if d.none >= 0 {
+		gauge(descBanks, d.none, d.ID, d.GPU, "none")
+	}
+	for i := range d.throttled {
+		if seconds := d.throttled[i].total; seconds > 0 {
+			reason, _ := field.ClockReason(i)
+			gauge(descThrottled, seconds, d.ID, d.GPU, reason)
+		}
+	}
+	for i, v := range d.deviation {
+		switch {
+		case math.IsNaN(v):
+		case i == deviationTemperature:
+			gauge(descWarmer, v, d.ID, d.GPU)
+		default:
+			gauge(descDeviation, v, d.ID, d.GPU, deviationNames[i])
+		}
+	}
 }

@@ -3,9 +3,8 @@
 // of links, throttling, and a GPU that is out of line with its peers. docs/health.md says how
 // each is computed, whose figures the thresholds are, and when a healthy device shows it.
 //
-// Signs follows the rings as any reader of them does: no sampler waits for it. It belongs to
-// one goroutine, Run; only its metrics are read by others. In the steady state it allocates
-// nothing. A sign of which the readings are missing has no value.
+// Signs follows the rings as any reader of them does: no sampler waits for it. In the steady
+// state it allocates nothing. A sign of which the readings are missing has no value.
 package signs
 
 import (
@@ -20,16 +19,6 @@ import (
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
-)
-
-// Names of the signs, which are those of rules of package health.
-const (
-	CorrectedErrors = "corrected_errors"
-	SlowCalls       = "slow_calls"
-	SpareRowsLow    = "spare_rows_low"
-	NVLinkErrors    = "nvlink_errors"
-	Throttled       = "throttled"
-	Straggler       = "straggler"
 )
 
 // Options of New.
@@ -53,13 +42,11 @@ type Owners interface {
 const (
 	// interval is how often rings are read. The fastest, of 10 ms ticks, holds 10 s.
 	interval = time.Second
-	// fresh is how old the newest sample of a device may be, with which others are compared.
-	fresh = time.Minute
 	// forget is after how long the state of a device that is gone is dropped.
-	forget = 24 * time.Hour
+	forget = int64(24 * time.Hour)
 )
 
-// Signs computes the signs of all devices.
+// Signs computes the signs of all devices. Run does the work.
 type Signs struct {
 	o Options
 
@@ -103,55 +90,63 @@ func (s *Signs) Run(ctx context.Context) error {
 func (s *Signs) Sync(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := now.UnixNano()
-	s.now = at
+	s.now = now.UnixNano()
 	s.read() // of rings that leave, too
 	if v := s.o.Board.Load(); v != s.view {
 		for _, next := range v.After(s.view) {
-			s.bind(next, at)
+			s.bind(next)
 			s.read()
 		}
 	}
-	s.calls.sync(s, at)
-	s.peers.sync(s, at)
-	s.sumLinks(at)
-	for _, d := range s.present {
-		s.judge(d, at)
-	}
+	s.calls.sync(s)
+	s.peers.sync(s)
+	s.judge()
 }
 
 // bind replaces the follows by those of v. A ring that stays is read on from where it was.
-func (s *Signs) bind(v *view.View, now int64) {
+func (s *Signs) bind(v *view.View) {
 	old := make(map[*ring.Ring]*follow, len(s.follows))
 	for _, f := range s.follows {
 		old[f.source.Ring] = f
 	}
-	s.view, s.follows, s.present = v, s.follows[:0:0], s.present[:0:0]
+	s.view, s.follows, s.present, s.peers.grouped = v, s.follows[:0:0], s.present[:0:0], false
 	claimed := make(map[string]bool) // a device is that of the first source that has it
 	for _, src := range v.Sources {
 		if src.Ring == nil || src.Ring.Stamps() != len(src.Devices) || src.Ring.Cells() != len(src.Columns) {
 			continue
 		}
-		f := s.newFollow(src, claimed, now)
+		f := newFollow(src)
 		if o := old[src.Ring]; o != nil {
 			f.rows = o.rows
 		}
+		for i := range src.Devices {
+			id := src.Devices[i].ID
+			if claimed[id] {
+				continue
+			}
+			claimed[id] = true
+			d := s.devices[id]
+			if d == nil {
+				d = newDevice()
+				s.devices[id] = d
+			}
+			d.Device, d.bound, d.every, d.divided = src.Devices[i], s.now, int64(src.IntervalOf(i)), false
+			f.devices[i].device = d
+			s.present = append(s.present, d)
+		}
+		f.connect()
 		s.follows = append(s.follows, f)
 	}
 	for id, d := range s.devices {
-		if !claimed[id] && now-d.bound > int64(forget) {
+		if !claimed[id] && s.now-d.bound > forget {
 			delete(s.devices, id)
 		}
 	}
 	for _, d := range s.present {
-		d.divided = false
-	}
-	for _, d := range s.present {
-		if d.gpu = s.devices[d.Parent]; d.gpu != nil && !isLink(d) {
+		if d.gpu = s.devices[d.Parent]; d.gpu != nil && !d.isLink() {
 			d.gpu.divided = true
 		}
 	}
-	s.peers.grouped = false
 }
 
 // read takes the new rows of the rings that are followed.
@@ -164,50 +159,58 @@ func (s *Signs) read() {
 	}
 }
 
-// tell reports a sign of a device that began or ended.
-func (s *Signs) tell(d *device, sign, text string, now int64, over bool) {
+// judge decides which signs of devices hold.
+func (s *Signs) judge() {
+	for _, d := range s.present { // GPUs come before their links, or not
+		d.links.worst = nil
+	}
+	for _, d := range s.present {
+		if d.links.known {
+			d.links.sum(s.now)
+			d.worseLink(d)
+			if d.gpu != nil {
+				d.gpu.worseLink(d)
+			}
+		}
+	}
+	for _, d := range s.present {
+		if d.fresh(s.now) && !d.isLink() {
+			s.judgeDevice(d)
+		}
+	}
+}
+
+func (s *Signs) judgeDevice(d *device) {
+	for i := range d.throttled {
+		d.throttled[i].advance(s.now)
+	}
+	if d.corrected.used {
+		d.corrected.advance(s.now)
+		d.bucket.add(0, s.now)
+		s.update(d, alarmCorrected, d.bucket.level >= mostCorrected, d.bucket.level <= mostCorrected/2)
+	}
+	if d.none >= 0 {
+		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
+	}
+	if d.slowed.used {
+		d.slowed.advance(s.now)
+		s.update(d, alarmThrottled, d.slowed.total >= mostSlowed, d.slowed.total <= mostSlowed/3)
+	}
+	if worst := d.links.worst; worst != nil {
+		s.update(d, alarmLinks, worst.links.share >= 1, worst.links.share <= 0.5)
+	}
+}
+
+// update updates an alarm of a device and tells the change.
+func (s *Signs) update(d *device, n int, beyond, calm bool) {
+	if a := &d.alarms[n]; a.update(s.now, beyond, calm, alarmTimes[n]) {
+		s.tell(d, alarmNames[n], d.describe(n), !a.holds)
+	}
+}
+
+// tell reports a sign of a device that begins, holds or is over.
+func (s *Signs) tell(d *device, sign, text string, over bool) {
 	s.o.Observe(health.Observation{
-		Reason: sign, Device: d.ID, PCIBusID: d.PCIBusID, Time: time.Unix(0, now), Source: "early signs", Text: text, Over: over,
+		Reason: sign, Device: d.ID, PCIBusID: d.PCIBusID, Time: time.Unix(0, s.now), Source: "early signs", Text: text, Over: over,
 	})
-}
-
-// repeat is how often a sign that holds is told again, with its value of then.
-const repeat = int64(time.Hour)
-
-// alarm is whether a sign holds. It begins when the value has been beyond its threshold for a
-// time, and ends when it has been well below it for a time. An end is told after the start,
-// too, because the process before may have told a begin.
-type alarm struct {
-	holds, known bool
-	begins       bool  // what since is about
-	since        int64 // from when on the value asks for a change; 0: it does not
-	told         int64
-}
-
-// update takes what the value says now, and reports whether holds is to be told.
-func (a *alarm) update(now int64, beyond, calm bool, on, off time.Duration) bool {
-	begins, wanted, wait := !a.holds && (beyond || a.known), calm, off
-	if begins {
-		wanted, wait = beyond, on
-	}
-	if !wanted {
-		a.since = 0
-		return a.holds && a.again(now)
-	}
-	if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
-		a.since, a.begins = now, begins
-	}
-	if now-a.since < int64(wait) {
-		return a.holds && a.again(now)
-	}
-	a.since, a.told, a.holds, a.known = 0, now, begins, true
-	return true
-}
-
-func (a *alarm) again(now int64) bool {
-	if now >= a.told && now-a.told < repeat {
-		return false
-	}
-	a.told = now
-	return true
 }

@@ -288,7 +288,20 @@ func (s *state) trouble() string {
 			return fmt.Sprintf("GPU %s is %s: %s", r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
 		}
 	}
-	if s.health != nil && len(s.health.Reasons) > 0 {
+	if s.health == nil {
+		return ""
+	}
+	for _, h := range s.health.Devices {
+		if h.State != "degraded" && h.State != "failed" {
+			continue
+		}
+		text := fmt.Sprintf("GPU %s is %s: %s", cmp.Or(h.GPU, h.ID), h.State, cmp.Or(h.Text, h.Reason, "no reason is known"))
+		if h.Action != "" && h.Action != "none" {
+			text += "; action: " + h.Action
+		}
+		return text
+	}
+	if len(s.health.Reasons) > 0 {
 		return s.health.Reasons[0]
 	}
 	return ""

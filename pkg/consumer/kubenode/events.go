@@ -104,4 +104,7 @@ func (e *events) next(now time.Time) *corev1.Event {
 }
 
 // written forgets the event that next returned.
-func (e *events) written() { delete(e.waiting, e.now) }
+func (e *events) written() {
+	delete(e.waiting, e.now)
+	e.now = ""
+}

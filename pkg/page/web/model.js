@@ -244,11 +244,14 @@ export class Model {
     for (const h of this.health?.devices || []) {
       if (h.state === 'ok' || h.state === 'unknown' || seen.has(h.id)) continue;
       const d = this.devices.get(h.id);
-      out.push({ text: `${d ? nameOf(d, this) : `GPU ${h.gpu}`}: health ${h.state}`, reason: h.reason || '', bad: h.state === 'failed', device: h.id, since: h.since });
+      out.push({ text: `${d ? nameOf(d, this) : `GPU ${h.gpu}`}: health ${h.state}`, reason: healthText(h), bad: h.state === 'failed', device: h.id, since: h.since });
     }
     return out.sort((a, b) => b.bad - a.bad);
   }
 }
+
+// healthText is what is wrong with a device, and what to do.
+export const healthText = (h) => `${h.text || h.reason || ''}${h.action && h.action !== 'none' ? ` (action: ${h.action})` : ''}`;
 
 // nameOf is what people call a device.
 export function nameOf(d, model) {

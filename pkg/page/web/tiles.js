@@ -3,7 +3,7 @@
 import { ChartBox, reading } from './chartbox.js';
 import { h, level, put, show, sign } from './dom.js';
 import { ROLES, absence, number, reasons, seconds } from './fields.js';
-import { nameOf, usersOf } from './model.js';
+import { healthText, nameOf, usersOf } from './model.js';
 
 // activityLane, powerLane and the others are lanes of a device's charts.
 export function lanesOf(app, id, all) {
@@ -77,7 +77,7 @@ function memory(app, id, t) {
 // stateOf is the state that a tile shows: the device's, or its health if it is up.
 export function stateOf(app, d) {
   const health = app.model.health?.devices?.find((x) => x.id === d.id);
-  if (d.state === 'up' && health && (health.state === 'degraded' || health.state === 'failed')) return { state: health.state, reason: health.reason, since: health.since };
+  if (d.state === 'up' && health && (health.state === 'degraded' || health.state === 'failed')) return { state: health.state, reason: healthText(health), since: health.since };
   return { state: d.state, reason: d.state === 'up' ? '' : d.reason || d.cause, since: d.since };
 }
 

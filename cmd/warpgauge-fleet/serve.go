@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+	"go.uber.org/zap/zapcore"
+
+	"warpgauge/pkg/file"
+	"warpgauge/pkg/fleet"
+)
+
+func serveCommand(errs io.Writer) *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "serve agents and operators",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "directory", Required: true, Sources: env("DIRECTORY"), Usage: "directory with fleet.yaml and the lists"},
+			&cli.DurationFlag{Name: "reload-interval", Value: 5 * time.Second, Sources: env("RELOAD_INTERVAL"), Usage: "between two readings of the directory; it is taken when two are the same"},
+			&cli.StringFlag{Name: "state-directory", Value: "/var/lib/warpgauge-fleet", Sources: env("STATE_DIRECTORY"), Usage: "directory for the state of rollouts"},
+			&cli.StringFlag{Name: "agents-address", Value: ":4320", Sources: env("AGENTS_ADDRESS"), Usage: "where agents report, at " + fleet.OpAMPPath},
+			&cli.StringFlag{Name: "agents-token-file", Sources: env("AGENTS_TOKEN_FILE"), Usage: "bearer tokens of agents, one per line"},
+			&cli.StringFlag{Name: "agents-web-config-file", Sources: env("AGENTS_WEB_CONFIG_FILE"), Usage: "TLS and client certificates for agents, as Prometheus' exporter-toolkit has it"},
+			&cli.StringFlag{Name: "address", Value: "127.0.0.1:4321", Sources: env("ADDRESS"), Usage: "where operators find the page, the API and the metrics"},
+			&cli.StringFlag{Name: "token-file", Sources: env("TOKEN_FILE"), Usage: "bearer tokens of operators, one per line; also the password in a browser"},
+			&cli.StringFlag{Name: "web-config-file", Sources: env("WEB_CONFIG_FILE"), Usage: "TLS, client certificates and passwords for operators"},
+			&cli.IntFlag{Name: "max-agents", Value: 20_000, Sources: env("MAX_AGENTS"), Usage: "agents that are remembered at most"},
+			&cli.DurationFlag{Name: "warmup", Value: time.Minute, Sources: env("WARMUP"), Usage: "after a start: no stage begins or is judged until agents had this long to report"},
+			&cli.StringFlag{Name: "log-level", Value: "info", Sources: env("LOG_LEVEL"), Usage: "debug, info, warn or error"},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error { return serve(ctx, cmd, errs) },
+	}
+}
+
+const mostAgents = 100_000
+
+func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
+	level, err := zapcore.ParseLevel(cmd.String("log-level"))
+	if err != nil {
+		return fmt.Errorf("--log-level: %w", err)
+	}
+	e := zap.NewProductionEncoderConfig()
+	e.TimeKey, e.EncodeTime = "time", zapcore.ISO8601TimeEncoder
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(errs)), level))
+	switch n := cmd.Int("max-agents"); {
+	case n < 1 || n > mostAgents:
+		return fmt.Errorf("--max-agents is %d: write a number from 1 to %d", n, mostAgents)
+	case cmd.Duration("reload-interval") < 100*time.Millisecond:
+		return errors.New("--reload-interval must be at least 100ms")
+	case cmd.Duration("warmup") < 0:
+		return errors.New("--warmup must not be negative")
+	}
+	agentLogin, err := fleet.NewLogin(cmd.String("agents-token-file"))
+	if err != nil {
+		return fmt.Errorf("--agents-token-file: %w", err)
+	}
+	login, err := fleet.NewLogin(cmd.String("token-file"))
+	if err != nil {
+		return fmt.Errorf("--token-file: %w", err)
+	}
+	for _, name := range []string{"web-config-file", "agents-web-config-file"} {
+		if err := web.Validate(cmd.String(name)); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	if _, err := fleet.ReadDirectory(cmd.String("directory"), parseYAML); err != nil {
+		log.Warn("the directory cannot be used yet", zap.Error(err))
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	server := fleet.New(fleet.Options{
+		Directory: cmd.String("directory"), ReloadInterval: cmd.Duration("reload-interval"),
+		State:     file.Private{Path: cmd.String("state-directory"), Of: "the state", Flag: "state-directory"},
+		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
+		Registerer: registry, Gatherer: registry, Log: log, Version: version,
+	})
+	agentsHTTP, err := server.Agents(agentLogin)
+	if err != nil {
+		return err
+	}
+	agents, err := listen(ctx, cmd.String("agents-address"))
+	if err != nil {
+		return err
+	}
+	operators, err := listen(ctx, cmd.String("address"))
+	if err != nil {
+		return errors.Join(err, agents.Close())
+	}
+	if login == nil && cmd.String("web-config-file") == "" && !loopback(operators.Addr()) {
+		return errors.Join(fmt.Errorf("--address is %s, which others can reach: set --token-file or --web-config-file", operators.Addr()), agents.Close(), operators.Close())
+	}
+	if agentLogin == nil && cmd.String("agents-web-config-file") == "" {
+		log.Warn("agents need no token and no certificate: any process that reaches this address can report as one", zap.Stringer("address", agents.Addr()))
+	}
+	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	var wg sync.WaitGroup
+	stage := func(run func() error) {
+		wg.Go(func() { ended <- run(); cancel() })
+	}
+	stage(func() error { return server.Run(ctx) })
+	stage(func() error {
+		return fleet.Serve(ctx, server.LimitAgents(agents), agentsHTTP, toolkit(cmd.String("agents-web-config-file"), log))
+	})
+	stage(func() error {
+		return fleet.Serve(ctx, operators, server.Operators(login), toolkit(cmd.String("web-config-file"), log))
+	})
+	wg.Wait()
+	return errors.Join(<-ended, <-ended, <-ended)
+}
+
+// toolkit serves with a web configuration file, or without one.
+func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) error {
+	return func(l net.Listener, srv *http.Server) error {
+		none, systemd := []string{}, false
+		flags := &web.FlagConfig{WebListenAddresses: &none, WebSystemdSocket: &systemd, WebConfigFile: &path}
+		core := log.Core()
+		if warnings, err := zapcore.NewIncreaseLevelCore(core, zap.WarnLevel); err == nil {
+			core = warnings
+		}
+		return web.Serve(l, srv, flags, slog.New(zapslog.NewHandler(core)))
+	}
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, nil
+}
+
+func loopback(a net.Addr) bool {
+	ap, err := netip.ParseAddrPort(a.String())
+	return err == nil && ap.Addr().Unmap().IsLoopback()
+}

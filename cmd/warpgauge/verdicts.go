@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/health"
+)
+
+// lineForm is an output of one line of at most longestLine bytes, which is what
+// node-problem-detector takes, and fit for the reason of a node in Slurm.
+const (
+	lineForm    = "line"
+	longestLine = 80
+)
+
+// cannotTell is the exit code for health that is not known.
+const cannotTell = 2
+
+func healthCommand(a *app) *cli.Command {
+	return &cli.Command{
+		Name:  "health",
+		Usage: "Say whether the devices of this node are healthy, for people and health checks",
+		Description: "Asks the exporter that runs on this machine, or the one at --url, for its verdicts.\n" +
+			"Ends with code 0 if none is as bad as --fail-on says, 1 if one is, and 2 if that cannot be\n" +
+			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
+			"docs/health.md describes states, reasons and actions.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "fail-on", Value: health.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+				if _, ok := failStates[s]; !ok {
+					return errors.New("write failed, degraded or unknown")
+				}
+				return nil
+			}},
+			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
+		}, urlFlags()...),
+		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
+			return &exitError{cannotTell, usageError(ctx, cmd, err, sub)}
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			err := tellHealth(ctx, a, cmd)
+			var exit *exitError
+			if err == nil || errors.Is(err, errReported) || errors.As(err, &exit) {
+				return err
+			}
+			return &exitError{cannotTell, err}
+		},
+	}
+}
+
+// failStates are the states that count, by --fail-on.
+var failStates = map[string][]string{
+	health.Failed.String():   {health.Failed.String()},
+	health.Degraded.String(): {health.Failed.String(), health.Degraded.String()},
+	health.Unknown.String():  {health.Failed.String(), health.Degraded.String(), health.Unknown.String()},
+}
+
+func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
+	form := cmd.String("output")
+	if form != lineForm {
+		if err := errors.Join(checkOutput(form), noArguments(cmd)); err != nil {
+			return err
+		}
+	}
+	found, err := askHealth(ctx, a, cmd)
+	if err == nil && len(found.Devices) == 0 {
+		err = errors.New("the exporter has no verdict on any device")
+	}
+	if err != nil {
+		if form == lineForm {
+			return errors.Join(&exitError{cannotTell, errReported}, writeLine(a.out, "cannot tell: "+err.Error()))
+		}
+		return err
+	}
+	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
+	unknown := withStates(found.Devices, health.Unknown.String())
+	switch {
+	case form != lineForm:
+		err = writeOutput(a.out, form, output{table: func(w io.Writer) error { return writeHealth(w, found) }, json: found, csv: healthRows(found)})
+	case len(bad) > 0:
+		err = writeLine(a.out, "", briefs(bad)...)
+	case len(unknown) > 0:
+		err = writeLine(a.out, "cannot tell: ", briefs(unknown)...)
+	default:
+		err = writeLine(a.out, fmt.Sprintf("%d devices, none is %s", len(found.Devices), cmd.String("fail-on")))
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(bad) > 0:
+		return errReported
+	case len(unknown) > 0:
+		return &exitError{cannotTell, errReported}
+	}
+	return nil
+}
+
+func askHealth(ctx context.Context, a *app, cmd *cli.Command) (*api.Health, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	address := cmp.Or(cmd.String("url"), localURL(cfg.Web.Address))
+	if address == "" || address == noURL {
+		return nil, errors.New("name the exporter with --url")
+	}
+	c, err := clientOf(ctx, a, cmd, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+	defer cancel()
+	return c.Health(ctx)
+}
+
+func withStates(all []api.DeviceHealth, states ...string) (out []api.DeviceHealth) {
+	for i := range all {
+		if slices.Contains(states, all[i].State) {
+			out = append(out, all[i])
+		}
+	}
+	return out
+}
+
+// briefs says of each device what is wrong and what to do: "GPU 3 xid_79: reboot".
+func briefs(of []api.DeviceHealth) (out []string) {
+	for i := range of {
+		d := &of[i]
+		name := d.ID
+		if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
+			name = "GPU " + d.GPU
+		}
+		text := name + " " + cmp.Or(d.Reason, d.State)
+		if d.Action != "" && d.Action != string(health.ActionNone) {
+			text += ": " + d.Action
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// writeLine writes as many of the parts as there is room for, and how many there are more.
+func writeLine(w io.Writer, head string, parts ...string) error {
+	line := head
+	for i, p := range parts {
+		rest := ""
+		if left := len(parts) - i - 1; left > 0 {
+			rest = fmt.Sprintf("; %d more", left)
+		}
+		if i > 0 && len(line)+len("; ")+len(p)+len(rest) > longestLine {
+			line += fmt.Sprintf("; %d more", len(parts)-i)
+			break
+		}
+		if i > 0 {
+			line += "; "
+		}
+		line += p
+	}
+	text := bytes.Map(printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
+	_, err := w.Write(append(bytes.ToValidUTF8(text[:min(len(text), longestLine)], nil), '\n'))
+	return err
+}
+
+func writeHealth(w io.Writer, h *api.Health) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "STATE\tGPU\tID\tSINCE\tREASON\tACTION\tWHAT")
+	for _, r := range healthRows(h)[1:] {
+		for i := range r {
+			r[i] = cmp.Or(r[i], "-")
+		}
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	return t.Flush()
+}
+
+func healthRows(h *api.Health) [][]string {
+	out := [][]string{{"state", "gpu", "id", "since", "reason", "action", "text"}}
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		since := ""
+		if d.Since != nil {
+			since = d.Since.UTC().Format(time.RFC3339)
+		}
+		out = append(out, []string{d.State, d.GPU, d.ID, since, d.Reason, d.Action, d.Text})
+	}
+	return out
+}

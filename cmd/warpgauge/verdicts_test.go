@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"warpgauge/pkg/api"
+)
+
+// verdicts is an exporter that has judged devices.
+func verdicts(t *testing.T, devices ...api.DeviceHealth) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/health" {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(api.Health{State: "ok", Devices: devices}) // the client sees it
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestHealth(t *testing.T) {
+	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	healthy := api.DeviceHealth{ID: "GPU-0", GPU: "0", State: "ok", Action: "none", Since: &since}
+	degraded := api.DeviceHealth{ID: "GPU-1", GPU: "1", State: "degraded", Reason: "corrected_errors", Text: "many corrected errors", Action: "none", Since: &since}
+	failed := api.DeviceHealth{ID: "GPU-3", GPU: "3", State: "failed", Reason: "xid_79", Text: "the GPU has fallen off the bus", Action: "reboot", Since: &since}
+	part := api.DeviceHealth{ID: "GPU-3/1", GPU: "3", State: "failed", Reason: "xid_79", Action: "reboot"}
+	unknown := api.DeviceHealth{ID: "GPU-2", GPU: "2", State: "unknown", Reason: "released", Action: "none"}
+	all := func(d ...api.DeviceHealth) []api.DeviceHealth { return d }
+
+	for _, tt := range []struct {
+		name    string
+		devices []api.DeviceHealth
+		failOn  string
+		code    int
+		line    string
+	}{
+		{"all well", all(healthy, healthy), "failed", 0, "2 devices, none is failed"},
+		{"degraded is not failed", all(healthy, degraded), "failed", 0, "2 devices, none is failed"},
+		{"degraded counts", all(healthy, degraded), "degraded", 1, "GPU 1 corrected_errors"},
+		{"failed", all(healthy, failed, degraded), "failed", 1, "GPU 3 xid_79: reboot"},
+		{"failed is worse than degraded", all(failed, degraded), "degraded", 1, "GPU 3 xid_79: reboot; GPU 1 corrected_errors"},
+		{"a part of a GPU", all(part), "failed", 1, "GPU-3/1 xid_79: reboot"},
+		{"unknown is not healthy", all(healthy, unknown), "failed", 2, "cannot tell: GPU 2 released"},
+		{"unknown counts", all(healthy, unknown), "unknown", 1, "GPU 2 released"},
+		{"failed is known", all(unknown, failed), "failed", 1, "GPU 3 xid_79: reboot"},
+		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device"},
+		{"many", all(failed, failed, failed, failed, failed, failed), "failed", 1, "GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; 3 more"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--fail-on="+tt.failOn, "--output=line")
+			if got.code != tt.code || got.out != tt.line+"\n" || got.err != "" {
+				t.Errorf("code %d, output %q, error output %q; want code %d, %q", got.code, got.out, got.err, tt.code, tt.line)
+			}
+			if other := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--fail-on="+tt.failOn); other.code != tt.code {
+				t.Errorf("as a table: code %d, want %d", other.code, tt.code)
+			}
+		})
+	}
+
+	url := verdicts(t, healthy, failed)
+	execute(t, nil, "health", "--url="+url).want(t, 1, "STATE   GPU  ID     SINCE                 REASON  ACTION  WHAT\n",
+		"ok      0    GPU-0  2026-11-22T12:00:00Z  -       none    -\n", "failed  3    GPU-3  2026-11-22T12:00:00Z  xid_79  reboot  the GPU has fallen off the bus\n")
+	execute(t, nil, "health", "--url="+url, "--output=csv").want(t, 1, "state,gpu,id,since,reason,action,text\n", "failed,3,GPU-3,2026-11-22T12:00:00Z,xid_79,reboot,the GPU has fallen off the bus\n")
+	var found api.Health
+	if out := execute(t, nil, "health", "--url="+url, "--output=json"); json.Unmarshal([]byte(out.out), &found) != nil || len(found.Devices) != 2 || found.Devices[1].Reason != "xid_79" {
+		t.Errorf("as JSON: %q", out.out)
+	}
+}
+
+// TestHealthCannotTell: what is no verdict never has the code of one.
+func TestHealthCannotTell(t *testing.T) {
+	foreign := httptest.NewServer(http.NotFoundHandler())
+	defer foreign.Close()
+	for _, args := range [][]string{
+		{"--url=http://127.0.0.1:1"}, {"--url=" + foreign.URL}, {"--url=ftp://x"}, {"--url=none"}, {"--fail-on=sick"}, {"--output=xml"}, {"--no-such-flag"}, {"extra"},
+	} {
+		if got := execute(t, nil, append([]string{"health"}, args...)...); got.code != 2 || got.out != "" || got.err == "" {
+			t.Errorf("%q: code %d, output %q, error output %q", args, got.code, got.out, got.err)
+		}
+	}
+	got := execute(t, nil, "health", "--url=http://127.0.0.1:1", "--output=line")
+	if want := "cannot tell: no exporter answers at http://127.0.0.1:1"; got.code != 2 || !strings.HasPrefix(got.out, want) {
+		t.Errorf("code %d, %q, want 2 and %q", got.code, got.out, want)
+	}
+}
+
+// FuzzHealthLine: whatever an exporter answers, health checks get one short line.
+func FuzzHealthLine(f *testing.F) {
+	f.Add("head", "GPU 3 xid_79: reboot", 5)
+	f.Add("", "\x1b[2J\nGPU\u00e9"+strings.Repeat("é", 90), 2)
+	f.Fuzz(func(t *testing.T, head, part string, n int) {
+		var parts []string
+		for i := range n % 20 {
+			parts = append(parts, fmt.Sprint(part, i))
+		}
+		var b bytes.Buffer
+		if err := writeLine(&b, head, parts...); err != nil {
+			t.Fatal(err)
+		}
+		line, ok := strings.CutSuffix(b.String(), "\n")
+		if !ok || len(line) > longestLine || !utf8.ValidString(line) || strings.ContainsAny(line, "\n\x1b\r") {
+			t.Errorf("%q, %q × %d: %q", head, part, n, line)
+		}
+	})
+}

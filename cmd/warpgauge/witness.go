@@ -1,0 +1,251 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
+	"warpgauge/pkg/kernellog"
+	"warpgauge/pkg/pci"
+	"warpgauge/pkg/session"
+)
+
+// Sources of observations that are no collectors.
+const (
+	sourceKernelLog = "kernel log"
+	sourcePCI       = "pci"
+)
+
+// witness is what is known of devices from other sources than the vendors' libraries: the
+// kernel's log and the PCI bus. XIDs of both sides meet in its ledger.
+type witness struct {
+	engine  *engine
+	observe func(health.Observation)
+	events  *api.Log       // nil: nothing reads it
+	log     *kernellog.Log // nil: not read
+	ledger  *kernellog.Ledger
+	missing *pci.Missing
+	bus     pci.Bus
+
+	// What is known of addresses, of the goroutine that reads the log.
+	devices map[pci.Address]collector.Device
+	ports   map[pci.Address]pci.Address // boards by the port that only they are behind; zero: several
+	boards  map[pci.Address]bool
+	asOf    time.Time
+}
+
+// newWitness makes the second witnesses. Nothing is read before their stages run.
+func (p *pipeline) newWitness(a *app, all []vendor) *witness {
+	cfg := p.cfg
+	w := &witness{
+		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""),
+		ledger: kernellog.NewLedger(max(10*time.Second, 3*cfg.Interval)),
+	}
+	hidden := hiddenVendors(cfg, a.lookup)
+	w.missing = pci.New(pci.Options{
+		Bus: w.bus, Expected: cfg.Health.ExpectedGPUs, Changed: w.changed, Logger: p.log,
+		Serving: func() pci.Serving {
+			return serving(all, p.engine.Status(), p.health.Board().Load().Verdicts, hidden)
+		},
+	})
+	p.registry.MustRegister(w.missing)
+	path := cfg.Health.KernelLog
+	if path == config.KernelLogAuto {
+		path = kernellog.Device
+		if !slices.ContainsFunc(all, func(v vendor) bool { return v.name != fake.Name }) {
+			path = config.KernelLogOff // nothing happens to simulated GPUs there
+		}
+	}
+	if path != config.KernelLogOff {
+		w.log = kernellog.New(kernellog.Options{
+			Path: path, Directory: healthDirectory(cfg, a.lookup), Event: w.kernel, Logger: p.log,
+		})
+		p.registry.MustRegister(w.log, w.ledger)
+	}
+	return w
+}
+
+func (w *witness) stages() []stage {
+	out := []stage{{name: "GPUs on the PCI bus", run: w.missing.Run, grace: shortGrace}}
+	if w.log != nil {
+		out = append(out, stage{name: "kernel log", run: w.log.Run, grace: shortGrace})
+	}
+	return out
+}
+
+// xid takes an XID that a collector has reported.
+func (w *witness) xid(e *accumulate.Event) {
+	d := e.Device
+	if w.log != nil && w.log.Up() {
+		at, _ := pci.Parse(d.PCIBusID)
+		if !w.ledger.Driver(kernellog.GPU{Address: at, Number: d.GPU}, e.XID, e.Time) {
+			return
+		}
+	}
+	w.observe(health.Observation{Reason: "xid", Code: e.XID, Device: d.ID, PCIBusID: d.PCIBusID, Time: e.Time, Source: e.Collector})
+	if w.events != nil {
+		w.events.XID(d, e.XID, e.Time, e.Collector, "")
+	}
+}
+
+// kernelReasons are the rules that lines of the kernel's log are evidence for. What is not in it is
+// counted, and says nothing that needs an action.
+var kernelReasons = map[kernellog.Kind]string{
+	kernellog.XID:            "xid",
+	kernellog.SXidFatal:      "sxid_fatal",
+	kernellog.FellOffBus:     "fell_off_bus",
+	kernellog.RmInitFailed:   "rm_init_failed",
+	kernellog.GSPTimeout:     "gsp_timeout",
+	kernellog.AERUncorrected: "aer_uncorrected",
+	kernellog.AERFatal:       "aer_fatal",
+	kernellog.AMDReset:       "amdgpu_reset",
+	kernellog.AMDResetDone:   "amdgpu_reset",
+	kernellog.AMDResetFailed: "amdgpu_reset_failed",
+	kernellog.AMDRingTimeout: "amdgpu_ring_timeout",
+	kernellog.AMDInitFailed:  "amdgpu_init_failed",
+	kernellog.AMDLost:        "amdgpu_device_lost",
+	kernellog.RASUncorrected: "ras_uncorrected",
+	kernellog.RASPoison:      "ras_poison",
+	kernellog.XGMIError:      "xgmi_error",
+}
+
+// kernel takes an event of the kernel's log.
+func (w *witness) kernel(e kernellog.Event) {
+	d, known := w.find(&e)
+	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
+	if errorOfBus && !known || !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
+		return // of another device than a GPU or switch; or nothing new
+	}
+	reason := kernelReasons[e.Kind]
+	if reason != "" && e.Address != (pci.Address{}) {
+		o := health.Observation{
+			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
+			Over: e.Kind == kernellog.AMDResetDone,
+		}
+		if e.Kind == kernellog.XID {
+			o.Code = e.Code
+		}
+		w.observe(o)
+	}
+	switch {
+	case w.events == nil:
+	case e.Kind == kernellog.XID:
+		w.events.XID(&d, e.Code, e.Time, sourceKernelLog, detail(&e, d.ID == ""))
+	case e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected:
+		w.events.Add(api.Event{Time: e.Time, Kind: api.KindKernel, Device: d.ID, GPU: d.GPU, Source: sourceKernelLog, Text: e.Text, Bad: reason != "" && e.Kind != kernellog.AMDResetDone})
+	}
+}
+
+// detail is what a line says of an XID in addition to its code.
+func detail(e *kernellog.Event, unknown bool) string {
+	var b strings.Builder
+	if unknown {
+		fmt.Fprintf(&b, ", of the GPU at %s, which no collector serves", e.Address)
+	}
+	if e.Process != "" || e.PID > 0 {
+		fmt.Fprintf(&b, ", process %s (%d)", e.Process, e.PID)
+	}
+	for _, p := range [][2]string{{"channel ", e.Channel}, {"", e.Unit}, {"link ", e.Link}} {
+		if p[1] != "" {
+			b.WriteString(", " + p[0] + p[1])
+		}
+	}
+	if e.Cause > 0 {
+		fmt.Fprintf(&b, ", caused by XID %d", e.Cause)
+	}
+	return b.String()
+}
+
+// lookAgain is for how long it is known which device has an address.
+const lookAgain = 5 * time.Second
+
+// find returns the device of an event, and reports whether it is of a GPU or switch of this
+// node. An error that the port reports which a board is connected to is the board's.
+func (w *witness) find(e *kernellog.Event) (d collector.Device, known bool) {
+	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > lookAgain {
+		w.asOf = now
+		w.refresh()
+	}
+	if board, ok := w.ports[e.Address]; ok && board != (pci.Address{}) {
+		e.Address = board
+	}
+	d, served := w.devices[e.Address.Board()]
+	return d, served || w.boards[e.Address.Board()]
+}
+
+func (w *witness) refresh() {
+	w.devices, w.ports, w.boards = map[pci.Address]collector.Device{}, map[pci.Address]pci.Address{}, map[pci.Address]bool{}
+	for _, c := range w.engine.Status() {
+		for i := range c.Devices {
+			d := &c.Devices[i].Device
+			if at, ok := pci.Parse(d.PCIBusID); ok && session.IsBoard(*d) {
+				w.devices[at.Board()] = *d
+			}
+		}
+	}
+	boards, _ := w.bus.Boards() // none: addresses of devices are known from collectors alone
+	for _, b := range boards {
+		w.boards[b.Address.Board()] = true
+		if _, shared := w.ports[b.Port]; shared {
+			w.ports[b.Port] = pci.Address{}
+		} else if b.Port != (pci.Address{}) {
+			w.ports[b.Port] = b.Address
+		}
+	}
+}
+
+// changed takes a GPU that is missing now, or that is not any longer.
+func (w *witness) changed(g pci.Gone, over bool) {
+	if g.Address != (pci.Address{}) { // else it is not known which device it is
+		w.observe(health.Observation{Reason: "missing", PCIBusID: g.Address.String(), Time: time.Now(), Source: sourcePCI, Text: g.Text, Over: over})
+	}
+}
+
+// serving says which GPUs collectors serve, and of which vendors these are all that the driver has.
+func serving(all []vendor, status []session.CollectorStatus, known []health.Verdict, hidden map[string]bool) pci.Serving {
+	out := pci.Serving{Complete: map[string]bool{}, GPUs: map[pci.Address]bool{}}
+	others := map[string]bool{}
+	for i := range status {
+		c := &status[i]
+		if at := slices.IndexFunc(all, func(v vendor) bool { return v.name == c.Name }); at >= 0 && c.Up {
+			vendor := strings.ToLower(all[at].names.Name)
+			out.Complete[vendor] = !hidden[vendor]
+		}
+		for j := range c.Devices {
+			d := &c.Devices[j]
+			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {
+				continue
+			}
+			if at, ok := pci.Parse(d.Device.PCIBusID); ok {
+				out.GPUs[at.Board()] = true
+			} else {
+				others[d.Device.GPU] = true
+			}
+		}
+	}
+	out.Others = len(others)
+	for i := range known {
+		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Device.Level == field.GPU {
+			out.Known = append(out.Known, at)
+		}
+	}
+	return out
+}
+
+// hiddenVendors are those of which the exporter was asked to serve some GPUs only, or of which
+// the container shows some only.
+func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[string]bool {
+	named, _ := cfg.GPUs.Named()
+	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
+	visible, set := lookup("NVIDIA_VISIBLE_DEVICES")
+	hides := set && !slices.Contains([]string{"", "all", "none", "void"}, visible)
+	return map[string]bool{pci.NVIDIA: some || hides, pci.AMD: some}
+}

@@ -1,0 +1,275 @@
+package fleet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unique"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/open-telemetry/opamp-go/server/types"
+
+	"warpgauge/pkg/opamp"
+)
+
+// UID is an agent's instance uid.
+type UID [16]byte
+
+// String returns the uid as hex.
+func (u UID) String() string { return hex.EncodeToString(u[:]) }
+
+// Bounds of what is kept of one agent. What is longer is cut, what is more is dropped.
+const (
+	maxAttributes = 48
+	maxValues     = 16 // of an array
+	maxKey        = 64
+	maxValue      = 128
+	maxError      = 512
+	maxTroubles   = 8
+	maxDepth      = 4    // of the health tree
+	maxComponents = 2000 // of it that are read
+)
+
+// report is a message of an agent, checked and cut to what the server keeps.
+type report struct {
+	uid          UID
+	sequence     uint64
+	peer         netip.Addr
+	conn         types.Connection // of a WebSocket; nil: plain HTTP
+	leaving      bool
+	capabilities uint64
+	described    *description // nil: as before
+	status       *listStatus  // nil: as before
+	health       *health      // nil: as before
+	effective    string       // SHA-256 of the list in service, hex; empty: as before
+}
+
+type description struct {
+	host, version string
+	labels        map[string]string
+	attributes    map[string][]string
+}
+
+// listStatus is what an agent says about the last list that it was offered.
+type listStatus struct {
+	hash  string // of that list
+	state protobufs.RemoteConfigStatuses
+	err   string
+}
+
+type health struct {
+	healthy  bool
+	list     string   // status of the list
+	numbers  Numbers  // missed ticks as a sum
+	troubles []string // components that are not healthy, and why
+}
+
+// newReport takes from a message what the server keeps. It returns nil for one that has no uid.
+func newReport(m *protobufs.AgentToServer, peer netip.Addr, conn types.Connection) *report {
+	if len(m.InstanceUid) != len(UID{}) || UID(m.InstanceUid) == (UID{}) {
+		return nil
+	}
+	r := &report{
+		uid: UID(m.InstanceUid), sequence: m.SequenceNum, peer: peer, conn: conn,
+		leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
+	}
+	if d := m.AgentDescription; d != nil {
+		r.described = describe(d)
+	}
+	if s := m.RemoteConfigStatus; s != nil {
+		r.status = &listStatus{state: s.Status, err: cut(s.ErrorMessage, maxError)}
+		if len(s.LastRemoteConfigHash) <= sha256.Size {
+			r.status.hash = hex.EncodeToString(s.LastRemoteConfigHash)
+		}
+	}
+	if h := m.Health; h != nil {
+		r.health = examine(h)
+	}
+	if files := m.EffectiveConfig.GetConfigMap().GetConfigMap(); len(files) > 0 {
+		f := files[opamp.ConfigName]
+		if f == nil {
+			f = files[""]
+		}
+		if f != nil {
+			sum := sha256.Sum256(f.Body)
+			r.effective = hex.EncodeToString(sum[:])
+		}
+	}
+	return r
+}
+
+func describe(in *protobufs.AgentDescription) *description {
+	d := &description{labels: map[string]string{}, attributes: map[string][]string{}}
+	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
+	for _, a := range all[:min(len(all), maxAttributes)] {
+		key := intern(a.Key, maxKey)
+		if label, ok := strings.CutPrefix(key, opamp.LabelPrefix); ok {
+			d.labels[label] = intern(text(a.Value), maxValue)
+			continue
+		}
+		values := a.Value.GetArrayValue().GetValues()
+		if values == nil {
+			values = []*protobufs.AnyValue{a.Value}
+		}
+		for _, v := range values[:min(len(values), maxValues)] {
+			d.attributes[key] = append(d.attributes[key], intern(text(v), maxValue))
+		}
+	}
+	d.host, d.version = first(d.attributes["host.name"]), first(d.attributes["service.version"])
+	return d
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+func text(v *protobufs.AnyValue) string {
+	switch v := v.GetValue().(type) {
+	case *protobufs.AnyValue_StringValue:
+		return v.StringValue
+	case *protobufs.AnyValue_IntValue:
+		return strconv.FormatInt(v.IntValue, 10)
+	case *protobufs.AnyValue_DoubleValue:
+		return strconv.FormatFloat(v.DoubleValue, 'g', -1, 64)
+	case *protobufs.AnyValue_BoolValue:
+		return strconv.FormatBool(v.BoolValue)
+	}
+	return ""
+}
+
+// cut returns a copy of at most that many bytes, without half letters.
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.Clone(strings.ToValidUTF8(s, ""))
+}
+
+// intern returns one copy of texts that many agents share.
+func intern(s string, most int) string {
+	if len(s) > most || !utf8.ValidString(s) {
+		s = cut(s, most)
+	}
+	return unique.Make(s).Value()
+}
+
+// examine reads the numbers of the gates and what is not healthy.
+func examine(in *protobufs.ComponentHealth) *health {
+	h := &health{healthy: in.Healthy, numbers: unknown(), list: cut(in.ComponentHealthMap[opamp.HealthList].GetStatus(), maxValue)}
+	for name, c := range in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap() {
+		if i := gateIndex(name); i >= 0 {
+			if v, err := strconv.ParseFloat(c.GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
+				h.numbers[i] = v
+			}
+		}
+	}
+	left := maxComponents
+	h.trouble(in, "", 0, &left)
+	slices.Sort(h.troubles)
+	return h
+}
+
+func (h *health) trouble(in *protobufs.ComponentHealth, name string, depth int, left *int) {
+	if *left--; *left < 0 || depth > maxDepth || len(h.troubles) == maxTroubles || in == nil {
+		return
+	}
+	if !in.Healthy && name != "" && name != opamp.HealthGates && len(in.ComponentHealthMap) == 0 {
+		h.troubles = append(h.troubles, cut(name+": "+cmp.Or(in.LastError, in.Status), maxValue))
+	}
+	if depth == 1 && name == opamp.HealthGates {
+		return
+	}
+	for child, c := range in.ComponentHealthMap {
+		if name != "" {
+			child = name + "/" + child
+		}
+		h.trouble(c, child, depth+1, left)
+	}
+}
+
+// agent is what the server knows about one. Only the core touches it.
+type agent struct {
+	uid          UID
+	peer         netip.Addr
+	conn         types.Connection // nil: it polls
+	sequence     uint64
+	capabilities uint64
+	seen         time.Time
+	left         bool // said so
+	description
+	listStatus
+	effective string
+	healthy   bool
+	troubles  []string
+	list      string
+	window    *window
+
+	cohort  *Cohort // nil: none matches
+	offered offer
+
+	// Of the rollout in progress.
+	before   *Numbers // nil: not known
+	breaches int      // reports in a row
+	failing  string   // why; it stays for the stage
+}
+
+// offer is the last one that an agent has got.
+type offer struct {
+	hash  string
+	at    time.Time
+	count int
+}
+
+// take updates the agent by a report.
+func (a *agent) take(r *report, now time.Time) {
+	a.peer, a.conn, a.sequence, a.capabilities = r.peer, r.conn, r.sequence, r.capabilities
+	a.seen, a.left = now, r.leaving
+	if r.described != nil {
+		a.description = *r.described
+	}
+	if r.effective != "" {
+		a.effective = r.effective
+	}
+	if s := r.status; s != nil {
+		if s.hash != a.hash || s.state != a.state {
+			a.window.restart(now)
+		}
+		a.listStatus = *s
+	}
+	if h := r.health; h != nil {
+		a.healthy, a.list, a.troubles = h.healthy, h.list, h.troubles
+		a.window.add(&h.numbers, now)
+	}
+}
+
+// accepts says whether the agent takes lists at all.
+func (a *agent) accepts() bool {
+	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
+}
+
+// judge compares what the agent has reported with what it was before the change. One report can be
+// of a moment, two in a row are not.
+func (a *agent) judge(limits *Limits, now time.Time) {
+	if a.before == nil || a.failing != "" {
+		return
+	}
+	n := a.window.numbers(now)
+	why := limits.breach(a.before, &n)
+	if why == "" {
+		a.breaches = 0
+		return
+	}
+	if a.breaches++; a.breaches >= 2 {
+		a.failing = why
+	}
+}

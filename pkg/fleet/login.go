@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log" //nolint:depguard // the type that http.Server takes
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/file"
+)
+
+// Login checks bearer tokens against a file with one token per line, which is read again when it
+// is older than some seconds: tokens are rotated without a restart. A nil Login allows all.
+type Login struct {
+	path  string
+	files *file.Reader
+
+	mu     sync.Mutex
+	read   time.Time
+	tokens [][sha256.Size]byte
+}
+
+const (
+	tokensFor     = 5 * time.Second
+	maxTokenBytes = 64 << 10
+	maxTokens     = 100
+)
+
+// NewLogin returns a Login for a file that can be read and has a token.
+func NewLogin(path string) (*Login, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // a nil Login allows all
+	}
+	l := &Login{path: path, files: file.NewReader(maxTokenBytes)}
+	return l, l.load()
+}
+
+func (l *Login) load() error {
+	content, err := l.files.Read(context.Background(), l.path)
+	if err != nil {
+		return err
+	}
+	var tokens [][sha256.Size]byte
+	for text := range bytes.Lines(content) {
+		if text = bytes.TrimSpace(text); len(text) > 0 && len(tokens) < maxTokens {
+			tokens = append(tokens, sha256.Sum256(text))
+		}
+	}
+	if len(tokens) == 0 {
+		return errors.New("token file: it has no token")
+	}
+	l.tokens = tokens
+	return nil
+}
+
+// Allows says whether the request has one of the tokens: as a bearer token, or, for browsers, as the
+// password of basic authentication. If the file cannot be read now, the tokens before are valid.
+func (l *Login) Allows(r *http.Request) bool {
+	if l == nil {
+		return true
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		_, token, ok = r.BasicAuth()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.read) > tokensFor {
+		_ = l.load() // as it says above
+		l.read = time.Now()
+	}
+	sum, allowed := sha256.Sum256([]byte(token)), 0
+	for i := range l.tokens {
+		allowed |= subtle.ConstantTimeCompare(sum[:], l.tokens[i][:])
+	}
+	return ok && allowed == 1
+}
+
+func httpErrors(l *zap.Logger) *log.Logger { return log.New(debugWriter{l}, "", 0) }
+
+type debugWriter struct{ log *zap.Logger }
+
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.log.Debug("net/http: " + string(bytes.TrimSpace(p)))
+	return len(p), nil
+}

@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// State of a rollout.
+type State string
+
+// States.
+const (
+	Held    State = "held"    // waits for an operator's command to begin
+	Running State = "running" // or waits for agents
+	Paused  State = "paused"
+	Done    State = "done"
+	Stopped State = "stopped" // by a gate, an operator or another list; the former list is back
+)
+
+// Rollout brings a list to a cohort in stages.
+type Rollout struct {
+	ID      uint64        `json:"id"`
+	From    string        `json:"from,omitempty"` // list before; empty: none of this server's
+	To      string        `json:"to"`
+	State   State         `json:"state"`
+	Stage   int           `json:"stage"` // from 0; -1: none has begun
+	Soaked  time.Duration `json:"soaked"`
+	Started time.Time     `json:"started"`
+	Reason  string        `json:"reason,omitempty"` // why it has stopped
+	Final   bool          `json:"final,omitempty"`  // the stage has all agents, newcomers too
+
+	members map[UID]*Numbers // agents of the stages so far, with their numbers before
+}
+
+// active says whether the rollout is neither done nor stopped.
+func (r *Rollout) active() bool {
+	return r != nil && (r.State == Running || r.State == Paused || r.State == Held)
+}
+
+// status of a cohort, which outlives the process.
+type status struct {
+	Name     string   `json:"name"`
+	Stable   string   `json:"stable,omitempty"`   // the list that all should have
+	Previous string   `json:"previous,omitempty"` // the one before it
+	Rejected string   `json:"rejected,omitempty"` // is not tried again by itself
+	Rollout  *Rollout `json:"rollout,omitempty"`
+}
+
+// localHash stands for the list that an agent has on its own node: an empty configuration.
+var localHash = newList("", nil).Hash
+
+// wanted returns the hash of the list that an agent should have, empty if the server has none for it.
+// last is the hash of the list that the agent has answered for.
+func wanted(s *status, uid UID, last string) string {
+	r := s.Rollout
+	if r != nil && (r.State == Running || r.State == Paused) {
+		_, member := r.members[uid]
+		if (member || r.Final) && (r.State == Running || last == r.To) {
+			return r.To
+		}
+	}
+	if s.Stable == "" && r != nil && last == r.To {
+		return localHash
+	}
+	return s.Stable
+}
+
+// candidate is an agent that a stage can choose.
+type candidate struct {
+	uid    UID
+	labels map[string]string
+	before *Numbers
+}
+
+// choose returns which of the agents a stage adds to its members. A percentage is of the agents and is
+// never exceeded, but the least is one. Those chosen first are the same in each rollout of a cohort.
+func choose(s Stage, cohort string, members map[UID]*Numbers, agents []candidate) (added []candidate) {
+	var rest []candidate
+	have := 0
+	for _, c := range agents {
+		if _, member := members[c.uid]; member {
+			have++
+		} else if s.Percent != 0 || (&Selector{Labels: s.Labels}).matches(c.labels, nil) {
+			rest = append(rest, c)
+		}
+	}
+	if s.Percent == 0 || s.Percent == 100 {
+		return rest
+	}
+	n := max(1, int(math.Floor(s.Percent*float64(len(agents))/100))) - max(have, len(members))
+	if n <= 0 {
+		return nil
+	}
+	order := make(map[UID]uint64, len(rest))
+	for _, c := range rest {
+		sum := sha256.Sum256(append([]byte(cohort+"\x00"), c.uid[:]...))
+		order[c.uid] = binary.BigEndian.Uint64(sum[:])
+	}
+	slices.SortFunc(rest, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(order[a.uid], order[b.uid]), bytes.Compare(a.uid[:], b.uid[:]))
+	})
+	return rest[:min(n, len(rest))]
+}
+
+// Counts of a rollout's agents.
+type Counts struct {
+	Members int `json:"members"`
+	Applied int `json:"applied"` // and well
+	Pending int `json:"pending"`
+	Refused int `json:"refused"` // say so, or have not acknowledged in time
+	Failing int `json:"failing"` // a gate says so
+	Silent  int `json:"silent"`
+	Control int `json:"control"` // agents of the cohort that have the list before
+	Worse   int `json:"worse"`   // of the control group: a gate would say so, or silent
+
+	example string // why, of one
+}
+
+// verdict says what to do with a stage by its counts: empty: nothing is wrong, else why it must stop.
+func (c *Counts) verdict(tolerance float64) string {
+	bad := c.Refused + c.Failing + c.Silent
+	if bad == 0 {
+		return ""
+	}
+	share := float64(bad) / float64(c.Members)
+	const enough = 10 // agents, for a comparison
+	if c.Control >= enough {
+		share -= float64(c.Worse) / float64(c.Control) * float64(c.Failing+c.Silent) / float64(bad)
+	}
+	if share <= tolerance {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d agents (%d refused it, %d fail a gate, %d are silent), %d of %d in the control group: %s",
+		bad, c.Members, c.Refused, c.Failing, c.Silent, c.Worse, c.Control, c.example)
+}
+
+func (r *Rollout) member(uid UID) (before *Numbers, ok bool) {
+	if r == nil || r.State != Running && r.State != Paused {
+		return nil, false
+	}
+	before, ok = r.members[uid]
+	return before, ok
+}

@@ -1,0 +1,167 @@
+// Package fleet is a reference OpAMP server that brings field lists to many exporters: cohorts and lists
+// come from a directory, a new list goes to a few agents first, and a rollout stops and returns
+// when the agents' own numbers say that it does harm.
+//
+// One goroutine owns the state; everything else asks it. The decision who has which list is a pure
+// function of that state. What must outlive the process is on the disk before an agent sees it.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/file"
+)
+
+// Options of a Server.
+type Options struct {
+	Directory      string        // with fleet.yaml and lists
+	ReloadInterval time.Duration // between two readings of it
+	State          file.Private  // directory of the append-only file
+	MaxAgents      int
+	Warmup         time.Duration // after a start, before stages begin and are judged
+	ParseYAML      ParseList
+	Registerer     prometheus.Registerer
+	Gatherer       prometheus.Gatherer // of /metrics
+	Log            *zap.Logger
+	Version        string
+}
+
+// Server is the whole server but for its listeners.
+type Server struct {
+	o       Options
+	calls   chan func(*core)
+	pushes  chan push
+	done    chan struct{} // closed when Run has ended
+	refused refusals
+}
+
+// Bounds of what waits.
+const (
+	maxCalls   = 1024
+	maxPushes  = 1024
+	pushers    = 16
+	callWithin = 10 * time.Second
+)
+
+// New returns a Server. Run must be called.
+func New(o Options) *Server {
+	s := &Server{o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{})}
+	s.refused.init()
+	return s
+}
+
+// Run owns the state until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	defer close(s.done)
+	root, err := s.o.State.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // the store has its own file
+	st, state, err := openStore(root)
+	if err != nil {
+		return err
+	}
+	c := newCore(s.o, st, state, time.Now())
+	defer func() { _ = c.store.close() }() // every line was synced
+	metrics := newMetrics(s)
+	if err := s.o.Registerer.Register(metrics); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	defer s.o.Registerer.Unregister(metrics)
+
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		Watch(ctx, s.o.ReloadInterval, func() (*Plan, error) { return ReadDirectory(s.o.Directory, s.o.ParseYAML) }, func(p *Plan, err error) {
+			_ = s.do(ctx, func(c *core) { c.take(p, err, time.Now()) }) // it is read again
+		})
+	})
+	for range pushers {
+		wg.Go(func() { s.push(ctx) })
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case call := <-s.calls:
+			call(c)
+		case now := <-tick.C:
+			c.tick(now)
+			for _, p := range c.waiting(now, maxPushes-len(s.pushes)) {
+				s.pushes <- p // only this goroutine fills it
+			}
+		}
+	}
+}
+
+// do lets the owner of the state call f and waits until it has.
+func (s *Server) do(ctx context.Context, f func(*core)) error {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	called := make(chan struct{})
+	select {
+	case s.calls <- func(c *core) { f(c); close(called) }:
+	case <-ctx.Done():
+		return errBusy
+	case <-s.done:
+		return errBusy
+	}
+	select {
+	case <-called:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	case <-s.done:
+		return errBusy
+	}
+}
+
+// push sends lists over WebSockets. A connection that takes none is cut off by its write limit; its agent
+// gets the list with its next message.
+func (s *Server) push(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-s.pushes:
+			if p.to.Send(ctx, p.message) != nil {
+				_ = p.to.Disconnect() // it is broken
+			}
+		}
+	}
+}
+
+// Serve serves handler on a listener until ctx ends.
+func Serve(ctx context.Context, l net.Listener, srv *http.Server, serve func(net.Listener, *http.Server) error) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if srv.Shutdown(limited) != nil {
+			_ = srv.Close() // it closes connections whatever it answers
+		}
+	})
+	err := serve(l, srv)
+	if !stop() {
+		<-stopped
+	}
+	if err == nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+}

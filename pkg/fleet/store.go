@@ -1,0 +1,222 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"warpgauge/pkg/file"
+)
+
+const (
+	stateFile     = "fleet.jsonl"
+	maxStateBytes = 512 << 20 // more is no file of ours
+	compactBytes  = 16 << 20  // and twice what is needed: the file is written again
+)
+
+// store is the append-only file. Each line is whole in itself and replaces what an earlier one says of the
+// same thing. A call returns when the line is on the disk.
+type store struct {
+	root *os.Root
+	f    *os.File
+	good int64 // length of the file that is known to be whole
+	live int64 // length after the last compaction
+}
+
+// line is one line of the file: one of these is set.
+type line struct {
+	List    *List        `json:"list,omitempty"`
+	Cohort  *status      `json:"cohort,omitempty"`
+	Members *memberLine  `json:"members,omitempty"`
+	Gone    string       `json:"gone,omitempty"` // a cohort that the directory no longer has
+	Drop    string       `json:"drop,omitempty"` // hash of a list that is no longer used
+	Version *versionLine `json:"version,omitempty"`
+}
+
+type versionLine struct {
+	Format int    `json:"format"`
+	Last   uint64 `json:"last"` // ID of a rollout
+}
+
+// memberLine adds members to a rollout.
+type memberLine struct {
+	Cohort  string              `json:"cohort"`
+	Rollout uint64              `json:"rollout"`
+	Agents  map[string]*Numbers `json:"agents"`
+}
+
+// saved is what the file says.
+type saved struct {
+	lists   map[string]*List
+	cohorts map[string]*status
+	last    uint64
+}
+
+// openStore opens the file in a directory and reads it. What a killed process has left unfinished at the end is
+// cut off; a line before it that cannot be read is an error.
+func openStore(root *os.Root) (*store, *saved, error) {
+	f, err := root.OpenFile(stateFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open state: %w", err)
+	}
+	s := &store{root: root, f: f}
+	state, err := s.read()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read state %q: %w", f.Name(), err), f.Close())
+	}
+	return s, state, nil
+}
+
+func (s *store) read() (*saved, error) {
+	if err := s.lock(); err != nil {
+		return nil, err
+	}
+	info, err := s.f.Stat()
+	if err == nil && info.Size() > maxStateBytes {
+		err = fmt.Errorf("%w: %d bytes", file.ErrTooLarge, info.Size())
+	}
+	if err != nil {
+		return nil, err
+	}
+	state := &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
+	in := bufio.NewReaderSize(s.f, 1<<16)
+	for n := 1; ; n++ {
+		text, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break // what has no end of line was not finished
+		}
+		if err != nil {
+			return nil, err
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := state.add(&l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		s.good += int64(len(text))
+	}
+	s.live = s.good
+	return state, s.f.Truncate(s.good)
+}
+
+// lock keeps two servers from one file.
+func (s *store) lock() error {
+	if err := syscall.Flock(int(s.f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another server has it: %w", err)
+	}
+	return nil
+}
+
+func (a *saved) add(l *line) error {
+	switch {
+	case l.List != nil:
+		if got := newList(l.List.Name, l.List.Content).Hash; got != l.List.Hash {
+			return fmt.Errorf("a list has hash %s, not %s", got, l.List.Hash)
+		}
+		a.lists[l.List.Hash] = l.List
+	case l.Cohort != nil:
+		c := l.Cohort
+		if c.Rollout != nil {
+			c.Rollout.members = map[UID]*Numbers{}
+			a.last = max(a.last, c.Rollout.ID)
+			if old := a.cohorts[c.Name]; old != nil && old.Rollout != nil && old.Rollout.ID == c.Rollout.ID {
+				c.Rollout.members = old.Rollout.members
+			}
+		}
+		a.cohorts[c.Name] = c
+	case l.Members != nil:
+		c := a.cohorts[l.Members.Cohort]
+		if c == nil || c.Rollout == nil || c.Rollout.ID != l.Members.Rollout {
+			return nil // of a rollout that is over
+		}
+		for text, before := range l.Members.Agents {
+			var uid UID
+			if n, err := hex.Decode(uid[:], []byte(text[:min(len(text), 2*len(uid))])); err != nil || n != len(uid) {
+				return fmt.Errorf("%q is no uid", text)
+			}
+			c.Rollout.members[uid] = before
+		}
+	case l.Gone != "":
+		delete(a.cohorts, l.Gone)
+	case l.Drop != "":
+		delete(a.lists, l.Drop)
+	case l.Version != nil:
+		if l.Version.Format != 1 {
+			return fmt.Errorf("format %d is of another version", l.Version.Format)
+		}
+		a.last = max(a.last, l.Version.Last)
+	}
+	return nil
+}
+
+// append writes lines, all or none.
+func (s *store) append(lines ...line) error {
+	var b bytes.Buffer
+	for i := range lines {
+		if err := json.NewEncoder(&b).Encode(&lines[i]); err != nil {
+			return fmt.Errorf("write state: %w", err)
+		}
+	}
+	_, err := s.f.WriteAt(b.Bytes(), s.good)
+	if err == nil {
+		err = s.f.Sync()
+	}
+	if err != nil {
+		_ = s.f.Truncate(s.good) // else the next line overwrites it, and a start cuts it off
+		return fmt.Errorf("write state: %w", err)
+	}
+	s.good += int64(b.Len())
+	return nil
+}
+
+// full says whether the file has grown so much that it should be written again.
+func (s *store) full() bool { return s.good > compactBytes && s.good > 2*s.live }
+
+// compact writes the file again with what is needed.
+func (s *store) compact(lines []line) error {
+	_ = s.root.Remove("." + stateFile) // of a process that was killed here
+	var n int64
+	err := file.WriteWhole(s.root, stateFile, func(w io.Writer) error {
+		b := bufio.NewWriter(w)
+		counted := &counter{w: b}
+		for i := range lines {
+			if err := json.NewEncoder(counted).Encode(&lines[i]); err != nil {
+				return err
+			}
+		}
+		n = counted.n
+		return b.Flush()
+	})
+	if err != nil {
+		return fmt.Errorf("compact state: %w", err)
+	}
+	f, err := s.root.OpenFile(stateFile, os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("compact state: %w", err)
+	}
+	old := s.f
+	s.f, s.good, s.live = f, n, n
+	_ = old.Close() // it has no name any more
+	return s.lock()
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func (s *store) close() error { return s.f.Close() }

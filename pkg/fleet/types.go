@@ -1,0 +1,91 @@
+package fleet
+
+import "time"
+
+// Fleet is the answer of /api/v1/fleet. What is not known is left out.
+type Fleet struct {
+	Time      time.Time      `json:"time"`
+	Version   string         `json:"version"`
+	Directory DirectoryState `json:"directory"`
+	StateErr  string         `json:"state_error,omitempty"` // why the state cannot be written
+	Agents    int            `json:"agents"`
+	Limit     int            `json:"agents_limit"`
+	NoCohort  int            `json:"agents_without_cohort"`
+	Cohorts   []CohortState  `json:"cohorts"`
+}
+
+// DirectoryState is about the directory of lists.
+type DirectoryState struct {
+	Hash  string     `json:"hash,omitempty"`  // of the one in use
+	Taken *time.Time `json:"taken,omitempty"` // when it came into use
+	Err   string     `json:"error,omitempty"` // why what is there now is not used
+}
+
+// CohortState is about one cohort.
+type CohortState struct {
+	Name      string         `json:"name"`
+	Priority  int            `json:"priority"`
+	List      string         `json:"list"` // file of the directory
+	Directory string         `json:"directory_hash"`
+	Stable    string         `json:"stable_hash,omitempty"`
+	Rejected  string         `json:"rejected_hash,omitempty"`
+	Warnings  []string       `json:"warnings,omitempty"`
+	Agents    map[string]int `json:"agents"` // by condition
+	Rollout   *RolloutState  `json:"rollout,omitempty"`
+}
+
+// RolloutState is about the last rollout of a cohort.
+type RolloutState struct {
+	ID      uint64    `json:"id"`
+	From    string    `json:"from,omitempty"`
+	To      string    `json:"to"`
+	State   State     `json:"state"`
+	Stage   int       `json:"stage"` // from 1; 0: none has begun
+	Stages  int       `json:"stages"`
+	Soaked  float64   `json:"soaked_seconds"`
+	Soak    float64   `json:"soak_seconds"` // of the stage
+	Started time.Time `json:"started"`
+	Reason  string    `json:"reason,omitempty"`
+	Counts  *Counts   `json:"counts,omitempty"`
+}
+
+// Conditions of an agent.
+const (
+	Current  = "current"  // answers for the list it should have, and has applied it
+	Waiting  = "pending"  // has not answered yet
+	Refused  = "refused"  // answers with a failure
+	Failing  = "failing"  // has a new list, and a gate says that it does harm
+	Silent   = "silent"   // has said nothing for minutes
+	Observed = "observed" // takes no lists, or there is none for it
+)
+
+func conditions() []string { return []string{Current, Waiting, Refused, Failing, Silent, Observed} }
+
+// Agents is the answer of /api/v1/agents, in the order of their uids.
+type Agents struct {
+	Time   time.Time    `json:"time"`
+	Agents []AgentState `json:"agents"`
+	Next   string       `json:"next,omitempty"` // the value of after= for those that follow
+}
+
+// AgentState is about one agent.
+type AgentState struct {
+	UID       string            `json:"uid"`
+	Host      string            `json:"host,omitempty"`
+	Version   string            `json:"version,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Cohort    string            `json:"cohort,omitempty"`
+	Condition string            `json:"condition"`
+	Wanted    string            `json:"wanted_hash,omitempty"`
+	Answered  string            `json:"answered_hash,omitempty"` // the list it answers for
+	Effective string            `json:"effective_hash,omitempty"`
+	Error     string            `json:"error,omitempty"` // why it refused, or which gate fails
+	Canary    bool              `json:"canary,omitempty"`
+	Healthy   bool              `json:"healthy"`
+	Troubles  []string          `json:"troubles,omitempty"`
+	Seen      time.Time         `json:"seen"`
+	Address   string            `json:"address,omitempty"`
+	WebSocket bool              `json:"websocket,omitempty"`
+	Numbers   Numbers           `json:"numbers"` // in the order of docs/fleet.md
+	Before    *Numbers          `json:"before,omitempty"`
+}

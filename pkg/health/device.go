@@ -1,0 +1,216 @@
+package health
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/session"
+)
+
+const (
+	maxEvidence     = 4                  // of a condition
+	maxEvidenceText = 256                // bytes
+	maxUnjudged     = 64                 // of a device
+	evidencePause   = time.Minute        // between two pieces of evidence that are alike
+	forgetAfter     = 7 * 24 * time.Hour // a device that is missing
+)
+
+// tracked is a device that is judged: one that a collector knows, or did, or a board that
+// only the kernel or the bus knows.
+type tracked struct {
+	device    collector.Device
+	collector string
+	seen      time.Time // when a collector knew it last
+	valued    bool      // it has had values
+	restored  bool      // it is from the file, and no collector has known it since
+
+	conditions []*condition
+	unjudged   []Unjudged
+	resets     map[string]float64 // readings that go back to 0 by a reset, by source and field
+	reset      time.Time          // the last one that was seen
+
+	verdict Verdict
+	told    told // the last verdict that was reported
+	dirty   bool // the verdict may have changed
+	touched bool // a condition was seen again
+
+	// Of the round in hand.
+	round  uint64
+	rank   int
+	status *session.DeviceStatus
+}
+
+// told is what an event has said of a device.
+type told struct {
+	State  State
+	Reason string
+}
+
+// condition is a rule that concerns a device, whether it holds now or not.
+type condition struct {
+	rule   *Rule
+	active bool
+	holds  time.Time // since when the rule's test holds without a break; zero: it does not
+	since  time.Time
+	last   time.Time
+	// evidence is replaced, never changed: published Conditions share it.
+	evidence []Evidence
+
+	outcome outcome // of the row in hand
+}
+
+// condition returns that of a rule, which is made if there is none.
+func (t *tracked) condition(r *Rule) *condition {
+	if c := t.has(r.Name); c != nil {
+		return c
+	}
+	c := &condition{rule: r}
+	t.conditions = append(t.conditions, c)
+	return c
+}
+
+// has returns the condition of the rule with a name; nil if there was none so far.
+func (t *tracked) has(name string) *condition {
+	for _, c := range t.conditions {
+		if c.rule.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// see notes that a rule holds at a time.
+func (t *tracked) see(c *condition, now time.Time, e Evidence) {
+	if c.holds.IsZero() || now.Before(c.holds) {
+		c.holds = now
+	}
+	if now.After(c.last) {
+		c.last = now
+		t.touched = t.touched || c.active
+	}
+	c.add(e)
+	if !c.active && now.Sub(c.holds) >= c.rule.For {
+		c.active, c.since = true, c.holds
+		t.dirty = true
+	}
+}
+
+// unsee notes that a rule does not hold at a time. One that ends by quiet ends when it has
+// not held for long enough; others wait for what ends them.
+func (t *tracked) unsee(c *condition, now time.Time) {
+	c.holds = time.Time{}
+	t.expire(c, now)
+}
+
+// expire ends a condition that was not seen for long enough.
+func (t *tracked) expire(c *condition, now time.Time) {
+	if now.Before(c.last) { // the clock was set back
+		c.last = now
+	}
+	if c.active && c.rule.End == AfterQuiet && now.Sub(c.last) >= c.rule.Quiet {
+		t.end(c)
+	}
+}
+
+// end ends a condition.
+func (t *tracked) end(c *condition) {
+	c.holds = time.Time{}
+	if !c.active {
+		return
+	}
+	c.active, c.evidence = false, nil
+	t.dirty = true
+}
+
+// wants reports whether further evidence is of use: texts are not made each second.
+func (c *condition) wants(now time.Time) bool {
+	n := len(c.evidence)
+	return n == 0 || now.Sub(c.evidence[n-1].Time) >= evidencePause || now.Before(c.evidence[n-1].Time)
+}
+
+// add adds evidence. What was said before only gets the new time.
+func (c *condition) add(e Evidence) {
+	if e.Text == "" && e.Source == "" {
+		return
+	}
+	if len(e.Text) > maxEvidenceText {
+		e.Text = strings.ToValidUTF8(e.Text[:maxEvidenceText], "")
+	}
+	next := slices.Clone(c.evidence)
+	if n := len(next); n > 0 && next[n-1].Source == e.Source && next[n-1].Text == e.Text {
+		if !e.Time.After(next[n-1].Time) {
+			return
+		}
+		next[n-1].Time = e.Time
+	} else {
+		next = append(next, e)
+	}
+	c.evidence = next[max(0, len(next)-maxEvidence):]
+}
+
+// wasReset ends what a reset ends; a start of the node ends more.
+func (t *tracked) wasReset(now time.Time, reboot bool) {
+	t.reset = now
+	for _, c := range t.conditions {
+		if c.rule.End == AfterReset || reboot && c.rule.End == AfterReboot {
+			t.end(c)
+		}
+	}
+}
+
+// judge makes the verdict from what holds. order is the place of a rule in the table.
+func (t *tracked) judge(now time.Time, parent *tracked, order func(*Rule) int) (changed bool) {
+	var all []*condition
+	for _, c := range t.conditions {
+		if c.active {
+			all = append(all, c)
+		}
+	}
+	if parent != nil { // a part of a board that is not well is not either
+		for _, c := range parent.conditions {
+			if c.active && t.has(c.rule.Name).inactive() {
+				all = append(all, c)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *condition) int {
+		return cmp.Or(-cmp.Compare(a.rule.State, b.rule.State), cmp.Compare(order(a.rule), order(b.rule)))
+	})
+	v := Verdict{Device: t.device, Collector: t.collector, Action: ActionNone, Unjudged: t.unjudged}
+	for _, c := range all {
+		v.Conditions = append(v.Conditions, Condition{
+			Reason: c.rule.Name, State: c.rule.State, Action: c.rule.Action, Text: c.text(), Since: c.since, Last: c.last, Evidence: c.evidence,
+		})
+	}
+	switch {
+	case len(all) > 0 && (t.valued || all[0].rule.State > Unknown):
+		first := &v.Conditions[0]
+		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action
+	case len(all) > 0: // the reason why there are no values yet
+		v.State, v.Reason, v.Text = Unknown, v.Conditions[0].Reason, v.Conditions[0].Text
+	case !t.valued:
+		v.State, v.Reason, v.Text = Unknown, ruleStarting, "no values yet"
+	}
+	v.Since = t.verdict.Since
+	if changed = v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero(); changed {
+		v.Since = now
+		if len(all) > 0 {
+			v.Since = v.Conditions[0].Since
+		}
+	}
+	t.verdict, t.dirty, t.touched = v, false, false
+	return changed
+}
+
+func (c *condition) inactive() bool { return c == nil || !c.active }
+
+// text is the rule's, and what a library said if that is what the rule is about.
+func (c *condition) text() string {
+	if c.rule.Test == OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
+		return c.rule.Text + ": " + c.evidence[len(c.evidence)-1].Text
+	}
+	return c.rule.Text
+}

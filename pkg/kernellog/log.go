@@ -1,0 +1,416 @@
+// Package kernellog reads what the kernel's log reports of GPUs and NVSwitches: XIDs and SXids of
+// NVIDIA's driver, resets, hung rings and RAS of amdgpu, errors of PCIe. It is a second witness next to the vendors'
+// libraries, and Ledger counts what both have seen once.
+//
+// Log.Run polls the log and never waits in it. It uses at most a quarter of a core, however much
+// is written; what the kernel overwrites meanwhile is counted. Events are reported by its goroutine.
+package kernellog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"warpgauge/pkg/file"
+)
+
+// Device is where Linux has the log.
+const Device = "/dev/kmsg"
+
+const (
+	pollInterval  = 100 * time.Millisecond
+	retryInterval = 30 * time.Second // to open it
+	saveInterval  = time.Second
+	batch         = 256      // reads between two looks at the clock
+	rest          = 3        // times as long as it worked it pauses after a batch
+	bufferSize    = 16 << 10 // the kernel's records have at most 8 KiB
+	stateFile     = "kernel-log"
+)
+
+// Options of New.
+type Options struct {
+	// Path is Device, or a file or FIFO with records in the same form.
+	Path string
+	// Directory is where it is kept how far the log was read; "": in memory only. Without
+	// it, and the first time, what was there before is skipped.
+	Directory string
+	Root      string      // of procfs, for the boot's id; "": "/"
+	Event     func(Event) // gets each event, in order. It must not block
+	Logger    *zap.Logger
+}
+
+// Log follows the kernel's log. Run does the work; as a prometheus.Collector and with Up it can
+// be used by any goroutine.
+type Log struct {
+	o      Options
+	log    *zap.Logger
+	read   func(fd int, p []byte) (int, error)
+	uptime func() time.Duration
+
+	up               atomic.Bool
+	lines, lost      atomic.Uint64
+	boot             string
+	last             int64 // sequence number of the newest record that was read; -1: none
+	skip             bool  // records are old until the end is reached
+	saved, reported  int64 // last when it was kept, -2 if never; and of the newest event
+	savedAt          time.Time
+	offset           time.Duration // from the kernel's clock to Unix time
+	live             bool          // all that there was has been read: the next record is new
+	parser           parser
+	partial          []byte // of a line
+	overlong         bool   // the rest of a line that is too long is dropped
+	pending          record
+	fd               int
+	regular          bool
+	inode            uint64
+	position         int64 // in a regular file
+	complained, dull bool  // about the log, and about the directory
+}
+
+// record is a record of interest whose further lines may follow.
+type record struct {
+	text, device string
+	at           time.Duration // since boot, of the kernel's clock
+	seq          int64
+	waiting      bool
+}
+
+// New returns a Log that does not run yet.
+func New(o Options) *Log {
+	return &Log{
+		o: o, log: o.Logger.Named("kernel_log"), read: unix.Read, uptime: uptime,
+		last: -1, saved: -2, reported: -1, fd: -1, partial: make([]byte, 0, bufferSize),
+	}
+}
+
+// Up reports whether the log is read.
+func (l *Log) Up() bool { return l.up.Load() }
+
+// Run follows the log until ctx ends. That it cannot be read is logged once, and tried again.
+func (l *Log) Run(ctx context.Context) error {
+	l.load()
+	buffer := make([]byte, bufferSize)
+	for ctx.Err() == nil {
+		err := l.open()
+		for err == nil && ctx.Err() == nil {
+			var more bool
+			start := time.Now()
+			more, err = l.drain(buffer)
+			l.save(start, false)
+			pause := pollInterval
+			if more {
+				pause = min(rest*time.Since(start), time.Second)
+			}
+			wait(ctx, pause)
+		}
+		l.close()
+		if err != nil {
+			l.complain(err)
+			wait(ctx, retryInterval)
+		}
+	}
+	l.save(time.Now(), true)
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func (l *Log) open() error {
+	fd, err := unix.Open(l.o.Path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: l.o.Path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	l.fd, l.inode, l.position = fd, st.Ino, 0
+	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
+	fifo := st.Mode&unix.S_IFMT == unix.S_IFIFO
+	l.skip = l.skip && !fifo // of what is in a FIFO, nothing was there before
+	l.live = fifo
+	l.offset = time.Duration(time.Now().UnixNano()) - l.uptime()
+	if !l.up.Swap(true) {
+		l.log.Info("reading the kernel's log", zap.String("path", l.o.Path))
+	}
+	return nil
+}
+
+func (l *Log) close() {
+	l.up.Store(false)
+	if l.fd >= 0 {
+		_ = unix.Close(l.fd) // read only
+		l.fd = -1
+	}
+	l.partial, l.overlong, l.pending = l.partial[:0], false, record{}
+}
+
+// complain says once why the log is not read, and what to do.
+func (l *Log) complain(err error) {
+	if l.complained {
+		return
+	}
+	l.complained = true
+	advice := "the file must have records in the form of /dev/kmsg, and this process must be allowed to read it"
+	switch {
+	case l.o.Path != Device:
+	case errors.Is(err, fs.ErrNotExist):
+		advice = "give the container the device /dev/kmsg, or set --kernel-log=off"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "needs CAP_SYSLOG if kernel.dmesg_restrict is 1, read access to /dev/kmsg, and in a container that its device rules allow it; or set --kernel-log=off"
+	}
+	l.log.Info("the kernel's log is not read: XIDs and other faults come from the vendors' libraries alone; see docs/health.md",
+		zap.Error(err), zap.String("advice", advice))
+}
+
+// drain reads what there is. more: there may be more, but it has worked for long enough.
+func (l *Log) drain(buffer []byte) (more bool, err error) {
+	for range batch {
+		n, err := l.read(l.fd, buffer)
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
+			// A signal; records were overwritten before they were read, which the numbers
+			// show; a record that is larger than any.
+		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
+			l.flush()
+			l.live, l.skip = true, false
+			return false, l.rotate()
+		case err != nil:
+			return false, &fs.PathError{Op: "read", Path: l.o.Path, Err: err}
+		default:
+			l.position += int64(n)
+			l.take(buffer[:n])
+		}
+	}
+	return true, nil
+}
+
+// rotate begins with another file that has taken the name, or with the same one if it was cut.
+func (l *Log) rotate() error {
+	if !l.regular {
+		return nil
+	}
+	var st unix.Stat_t
+	err := unix.Stat(l.o.Path, &st)
+	if err != nil || st.Ino == l.inode && st.Size >= l.position {
+		return nil //nolint:nilerr // between two names of a rotation there is none
+	}
+	l.close()
+	err = l.open()
+	l.live = true
+	return err
+}
+
+// take takes what was read: a record of the device, or any part of a file.
+func (l *Log) take(data []byte) {
+	for len(data) > 0 {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		switch data = rest; {
+		case !whole:
+			if l.overlong = l.overlong || len(l.partial)+len(line) > bufferSize; !l.overlong {
+				l.partial = append(l.partial, line...)
+			}
+		case l.overlong:
+			l.partial, l.overlong = l.partial[:0], false
+		case len(l.partial) > 0:
+			l.line(append(l.partial, line...))
+			l.partial = l.partial[:0]
+		default:
+			l.line(line)
+		}
+	}
+}
+
+// line takes a line: a record, or what belongs to the one before.
+func (l *Log) line(line []byte) {
+	if len(line) > 0 && line[0] == ' ' {
+		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.waiting {
+			l.pending.device = string(device)
+		}
+		return
+	}
+	l.flush()
+	// priority,sequence,microseconds,flags;text
+	head, text, ok1 := bytes.Cut(line, []byte(";"))
+	priority, head, ok2 := digits(head)
+	seq, head, ok3 := digits(head)
+	micros, _, ok4 := digits(head)
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		return
+	}
+	l.lines.Add(1)
+	if seq <= l.last {
+		return // read before, by the process before or from the file before
+	}
+	if l.last >= 0 {
+		l.lost.Add(uint64(seq - l.last - 1))
+	}
+	l.last = seq
+	at := time.Duration(micros) * time.Microsecond
+	if l.live {
+		// The record was written since the last poll. The two clocks drift apart, and the
+		// kernel's stops while the machine sleeps.
+		l.live, l.offset = false, time.Duration(time.Now().UnixNano())-at
+	}
+	// The kernel lets no program write with facility 0: a line with another one, as in a
+	// container's write to /dev/kmsg, is not the kernel's.
+	if l.skip || priority >= 8 || !relevant(text) {
+		return
+	}
+	l.pending = record{text: unescape(text), at: at, seq: seq, waiting: true}
+}
+
+// flush parses the record whose lines were waited for.
+func (l *Log) flush() {
+	if !l.pending.waiting {
+		return
+	}
+	p := l.pending
+	l.pending = record{}
+	e, ok := l.parser.parse(p.text, p.device)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	if e.Time = time.Unix(0, int64(l.offset+p.at)); e.Time.After(now) {
+		e.Time = now
+	}
+	l.reported = p.seq
+	l.o.Event(e)
+}
+
+// digits reads a number and the comma behind it, if there is one.
+func digits(text []byte) (n int64, rest []byte, ok bool) {
+	i := 0
+	for i < len(text) && i < 18 && text[i] >= '0' && text[i] <= '9' {
+		n = 10*n + int64(text[i]-'0')
+		i++
+	}
+	if ok = i > 0 && (i == len(text) || text[i] == ','); ok && i < len(text) {
+		i++
+	}
+	return n, text[i:], ok
+}
+
+// unescape undoes what the kernel does to characters that are not printable: \x0a.
+func unescape(text []byte) string {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text)
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
+			if c, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// load finds out what was read before.
+func (l *Log) load() {
+	id, err := os.ReadFile(l.o.Root + "/proc/sys/kernel/random/boot_id")
+	l.boot, l.skip = strings.TrimSpace(string(id)), true
+	if err != nil || l.boot == "" || l.o.Directory == "" {
+		return
+	}
+	err = l.kept(func(root *os.Root) error {
+		text, err := file.ReadIn(root, stateFile, 256)
+		if err != nil {
+			return err
+		}
+		boot, number, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		seq, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || seq < -1 {
+			return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
+		}
+		l.skip = false // of another boot: all of this one is new
+		if boot == l.boot {
+			l.last, l.saved, l.reported = seq, seq, seq
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.log.Warn("it is not known how far the kernel's log was read", zap.Error(err))
+	}
+}
+
+// save keeps how far the log was read, if an event came since, or at the end.
+func (l *Log) save(now time.Time, ends bool) {
+	first := l.saved < -1 && !l.skip // so that what comes before a restart is not skipped by it
+	if l.o.Directory == "" || l.boot == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
+		return
+	}
+	err := l.kept(func(root *os.Root) error {
+		return file.WriteWhole(root, stateFile, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s %d\n", l.boot, l.last)
+			return err
+		})
+	})
+	l.saved, l.savedAt = l.last, now
+	if err != nil && !l.dull {
+		l.dull = true
+		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.Error(err))
+	}
+}
+
+func (l *Log) kept(do func(*os.Root) error) error {
+	root, err := file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}.Open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
+}
+
+// uptime is the clock of the kernel's log, but for drift.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it is there
+	return time.Duration(ts.Nano())
+}
+
+var (
+	descUp = prometheus.NewDesc("warpgauge_kernel_log_up",
+		"1 if the kernel's log is read as second witness.", nil, nil)
+	descLines = prometheus.NewDesc("warpgauge_kernel_log_lines_total",
+		"Records of the kernel's log that were read.", nil, nil)
+	descLost = prometheus.NewDesc("warpgauge_kernel_log_lost_total",
+		"Records of the kernel's log that were overwritten before they were read.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (*Log) Describe(ch chan<- *prometheus.Desc) { ch <- descUp; ch <- descLines; ch <- descLost }
+
+// Collect implements prometheus.Collector.
+func (l *Log) Collect(ch chan<- prometheus.Metric) {
+	up := 0.0
+	if l.Up() {
+		up = 1
+	}
+	ch <- prometheus.MustNewConstMetric(descUp, prometheus.GaugeValue, up)
+	ch <- prometheus.MustNewConstMetric(descLines, prometheus.CounterValue, float64(l.lines.Load()))
+	ch <- prometheus.MustNewConstMetric(descLost, prometheus.CounterValue, float64(l.lost.Load()))
+}

@@ -1,0 +1,427 @@
+package opamp
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"crypto/sha256"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/pkg/remote"
+)
+
+// Options are how an Agent reaches its server.
+type Options struct {
+	URL       *url.URL          // of scheme http, https, ws or wss; without a path that is /v1/opamp
+	Transport http.RoundTripper // adds credentials
+	Interval  time.Duration     // between two polls, give or take a fifth
+	MaxBytes  int64             // of a list
+	Node      *remote.Node
+	// Failed hears what is wrong with the server or its offers, Answered of each good answer.
+	Failed   func(error)
+	Answered func()
+	Ignored  *prometheus.CounterVec // of offers that are ignored, by name; label: offer
+	Logger   *zap.Logger
+}
+
+// Times and rates. All bounds hold whatever the server sends.
+const (
+	spread        = 10 * time.Second // in which nodes that start together send their first message
+	soon          = time.Second      // until a new status is sent
+	changeDelay   = 5 * time.Second  // until a changed health is sent
+	earlyBurst    = 5                // messages before their time; then one per interval
+	maxBackOff    = 5 * time.Minute
+	maxRetryAfter = time.Hour // of what a server may ask for
+	maxUnanswered = 3         // messages on a WebSocket
+	changesEvery  = time.Minute
+	changesBurst  = 5 // lists in service; then one per changesEvery
+	retryFailed   = 5 * time.Minute
+	minMessage    = 4 << 20 // bytes that a message may have; more if a list may
+)
+
+// Agent is a remote.Source: an OpAMP server.
+type Agent struct {
+	o       Options
+	log     *zap.Logger
+	link    link
+	origin  string
+	started time.Time
+	said    rate.Sometimes // warnings about offers
+
+	// What follows belongs to the goroutine of Run.
+	id            [16]byte // a server may assign another one
+	sequence      uint64
+	server        uint64 // ServerCapabilities; 0: not known
+	known         sums
+	sampleSeconds float64
+	named         map[string]bool // ignored offers that were logged
+
+	poll       time.Time // when the next message is due
+	early      time.Time // when a message is sent if there is something to say; zero: never
+	sooner     *rate.Limiter
+	failures   int       // in a row
+	failed     time.Time // the last one
+	unanswered int
+	changed    <-chan struct{}
+
+	status  *protobufs.RemoteConfigStatus // UNSET: no list was offered
+	last    *offer                        // the newest one
+	waiting *offer                        // not delivered yet
+	tried   time.Time                     // when a list was delivered
+	busy    bool                          // Deliver runs
+	due     <-chan time.Time              // when waiting may be delivered; nil: nothing waits
+	changes *rate.Limiter
+}
+
+// New returns an Agent. Only Run connects.
+func New(o Options) (*Agent, error) {
+	id, err := parseID(o.Node.InstanceID)
+	if err != nil {
+		return nil, err
+	}
+	u := *o.URL
+	if u.Path == "" {
+		u.Path = "/v1/opamp"
+	}
+	a := &Agent{
+		o: o, log: o.Logger.Named("opamp"), origin: remote.Origin("opamp+" + u.String()), started: time.Now(), id: id,
+		status: &protobufs.RemoteConfigStatus{},
+		said:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
+		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
+		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
+	}
+	limit := max(minMessage, o.MaxBytes+minMessage/4)
+	client := direct(o.Transport)
+	switch u.Scheme {
+	case "http", "https":
+		a.link = &plain{url: u.String(), client: client, limit: limit}
+	case "ws", "wss":
+		a.link = newSocket(u.String(), client, limit)
+	default:
+		return nil, fmt.Errorf("scheme %q is not one of http, https, ws, wss", u.Scheme)
+	}
+	return a, nil
+}
+
+// Run implements remote.Source. Besides its own there is a goroutine while a list is delivered,
+// and one that reads a WebSocket.
+func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
+	type result struct {
+		of  *offer
+		out *remote.Outcome
+	}
+	results := make(chan result, 1)
+	defer func() {
+		if a.busy {
+			<-results // deliver ends with ctx
+		}
+	}()
+	a.resume()
+	a.poll = time.Now().Add(rand.N(min(spread, a.o.Interval)))
+	timer := time.NewTimer(time.Until(a.poll))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.leave(ctx)
+			return nil
+		case <-timer.C:
+			a.tick(ctx)
+		case <-a.changed:
+			a.changed = nil
+			a.wake(changeDelay)
+		case r := <-a.link.received():
+			if r.err != nil {
+				a.fail(r.err)
+			} else {
+				a.receive(r.message)
+			}
+		case <-a.due:
+			o := a.waiting
+			a.due, a.waiting, a.busy, a.tried = nil, nil, true, time.Now()
+			go func() { results <- result{o, deliver(ctx, o.list)} }()
+		case r := <-results:
+			a.busy = false
+			a.delivered(r.of, r.out)
+			a.schedule()
+		}
+		next := a.poll
+		if !a.early.IsZero() && a.early.Before(next) {
+			next = a.early
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// resume takes up what was applied before the exporter started.
+func (a *Agent) resume() {
+	e := a.o.Node.Effective()
+	if e == nil || e.Origin != a.origin {
+		return
+	}
+	if hash, err := hex.DecodeString(e.Revision); err == nil && len(hash) > 0 {
+		a.last = &offer{hash: hash, sum: sha256.Sum256(e.Content)}
+		a.status = applied(hash)
+	}
+}
+
+// wake has a message sent before its time, if there is something to say then. A server that
+// has failed is left alone until its time has come.
+func (a *Agent) wake(d time.Duration) {
+	at := time.Now().Add(d)
+	if a.failures == 0 && (a.early.IsZero() || at.Before(a.early)) {
+		a.early = at
+	}
+}
+
+// tick sends a message if it is time.
+func (a *Agent) tick(ctx context.Context) {
+	now := time.Now()
+	a.early = time.Time{}
+	a.changed = a.o.Node.Changed() // before the status is taken
+	if !a.link.up() {
+		a.known, a.unanswered = sums{}, 0
+	}
+	m, sums := a.message()
+	if now.Before(a.poll) && (sums == a.known || !a.sooner.AllowN(now, 1)) {
+		return
+	}
+	if a.unanswered >= maxUnanswered {
+		a.fail(fmt.Errorf("the server has not answered %d messages", a.unanswered))
+		return
+	}
+	a.poll = now.Add(jitter(a.o.Interval))
+	b, err := proto.Marshal(m)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	ectx, cancel := context.WithTimeout(ctx, exchangeLimit)
+	answer, err := a.link.exchange(ectx, b, formatID(a.id))
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		a.fail(err)
+		if e := new(statusError); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
+			a.known = sums // the same message must not be sent again
+		}
+	case answer == nil:
+		a.sequence++
+		a.known = sums
+		a.unanswered++
+	default:
+		a.sequence++
+		a.known = sums
+		a.receive(answer)
+	}
+}
+
+// leave says goodbye to a server that answers.
+func (a *Agent) leave(ctx context.Context) {
+	answers := a.sequence > 0 && a.failures == 0 && a.link.up()
+	if answers {
+		m := a.envelope()
+		m.AgentDisconnect = &protobufs.AgentDisconnect{}
+		if b, err := proto.Marshal(m); err == nil {
+			lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
+			_, _ = a.link.exchange(lctx, b, formatID(a.id))
+			cancel()
+		}
+	}
+	a.link.close(answers)
+}
+
+// fail notes that the server cannot be used now, and asks it again later. Then it is told
+// everything, as it may have missed or lost any of it.
+func (a *Agent) fail(err error) {
+	a.link.close(false)
+	a.failures++
+	a.known, a.early, a.unanswered = sums{}, time.Time{}, 0
+	most := max(maxBackOff, a.o.Interval)
+	wait := min(a.o.Interval<<min(a.failures-1, 10), most)
+	wait = wait/2 + rand.N(wait/2+1)
+	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
+		wait = rand.N(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
+	}
+	if e := (later)(nil); errors.As(err, &e) {
+		after := min(e.retryAfter(), maxRetryAfter)
+		wait = max(wait, after+rand.N(after/5+1))
+	}
+	a.failed = time.Now()
+	a.poll = a.failed.Add(wait)
+	if a.failures == 1 {
+		a.log.Warn("the server cannot be used, the list in service stays", zap.Error(err), zap.Duration("next", wait))
+	}
+	a.o.Failed(err)
+}
+
+// answered notes a good answer.
+func (a *Agent) answered() {
+	if a.failures > 0 {
+		a.log.Info("the server answers again", zap.Int("failures", a.failures))
+	}
+	a.failures, a.unanswered = 0, 0
+	a.o.Answered()
+}
+
+// receive does what a message of the server says, as far as it may.
+func (a *Agent) receive(b []byte) {
+	m, others, err := decode(b)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	if id := m.GetInstanceUid(); len(id) > 0 && !bytes.Equal(id, a.id[:]) {
+		a.fail(fmt.Errorf("the server's message is for another agent, %q", text(hex.EncodeToString(id), 64)))
+		return
+	}
+	if e := m.GetErrorResponse(); e != nil {
+		told := a.known
+		a.fail(&serverError{e})
+		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
+			a.known = told // the same message must not be sent again
+		}
+		return
+	}
+	a.answered()
+	for _, name := range others {
+		a.o.Ignored.WithLabelValues(name).Inc()
+		if !a.named[name] {
+			a.named[name] = true
+			a.log.Warn("the server offers what this agent does not take", zap.String("offer", name))
+		}
+	}
+	if c := m.GetCapabilities(); c != 0 {
+		a.server = c
+	}
+	if id := m.GetAgentIdentification().GetNewInstanceUid(); len(id) > 0 {
+		a.rename(id)
+	}
+	if m.GetFlags()&uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) != 0 {
+		a.known = sums{}
+		a.wake(soon)
+	}
+	if c := m.GetRemoteConfig(); c != nil {
+		a.offered(newOffer(c, a.origin))
+	}
+}
+
+// serverError is what the server says is wrong.
+type serverError struct {
+	e *protobufs.ServerErrorResponse
+}
+
+func (s *serverError) Error() string {
+	return fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(s.e.GetType().String(), "ServerErrorResponseType_"), text(s.e.GetErrorMessage(), 256))
+}
+
+func (s *serverError) retryAfter() time.Duration {
+	return time.Duration(min(s.e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter)))
+}
+
+// rename takes the instance id that the server wants. It is forgotten at the next start.
+func (a *Agent) rename(id []byte) {
+	if len(id) != len(a.id) || bytes.Equal(id, make([]byte, len(a.id))) {
+		a.said.Do(func() { a.log.Warn("the server assigns an instance id that is none", zap.Int("bytes", len(id))) })
+		return
+	}
+	if bytes.Equal(id, a.id[:]) {
+		return
+	}
+	a.id = [16]byte(id)
+	a.said.Do(func() { a.log.Info("the server assigns another instance id", zap.String("id", formatID(a.id))) })
+	a.wake(soon)
+}
+
+// offered takes an offer, unless it is the one of before.
+func (a *Agent) offered(o *offer) {
+	if a.last != nil && bytes.Equal(o.hash, a.last.hash) {
+		switch {
+		case o.sum != a.last.sum:
+			if o.err == nil {
+				o.err = errors.New("the offer's config_hash came with another list before")
+			}
+			a.refuse(o)
+			return
+		case a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed:
+			// What it failed of may be over.
+		default:
+			a.known.status = [sha256.Size]byte{} // who offers it again does not know what became of it
+			return
+		}
+	}
+	a.last = o
+	if o.list == nil {
+		a.waiting, a.due = nil, nil
+		a.refuse(o)
+		return
+	}
+	a.status = applying(o.hash)
+	a.waiting = o
+	a.schedule()
+	a.wake(soon)
+}
+
+// schedule has the offer that waits delivered as soon as changes may be made.
+func (a *Agent) schedule() {
+	if a.waiting == nil || a.busy || a.due != nil {
+		return
+	}
+	d := a.changes.Reserve().Delay()
+	if d > soon {
+		a.said.Do(func() {
+			err := fmt.Errorf("the server changes the list more often than once in %s: the newest one waits", changesEvery)
+			a.log.Warn("list waits", zap.Error(err), zap.Duration("for", d))
+			a.o.Failed(err)
+		})
+	}
+	a.due = time.After(d)
+}
+
+// refuse reports an offer without a list that could be tried.
+func (a *Agent) refuse(o *offer) {
+	a.said.Do(func() { a.log.Warn("offer refused, the list in service stays", zap.Error(o.err)) })
+	a.o.Failed(o.err)
+	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
+	a.wake(soon)
+}
+
+// delivered reports what became of a list, if it still is the newest one. Who has applied or
+// refused it has logged that.
+func (a *Agent) delivered(o *offer, out *remote.Outcome) {
+	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
+		return
+	}
+	a.status = statusOf(o.hash, out)
+	a.wake(soon)
+}
+
+// jitter is about d, give or take a fifth.
+func jitter(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
+
+// parseID reads a UUID.
+func parseID(s string) (id [16]byte, err error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("instance id %q is no UUID", s)
+	}
+	return [16]byte(b), nil
+}
+
+func formatID(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}

@@ -1,0 +1,206 @@
+package remote
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// Guard is what a list of a server may not exceed. It comes from flags, never from a list.
+type Guard struct {
+	Bytes          int64
+	Fields         int
+	Series         int           // on this node's page
+	Interval       time.Duration // the shortest
+	Cost           float64       // seconds in vendors' libraries per second, of all sources
+	Profiling      bool          // allowed: DCGM_FI_PROF_…
+	ChangingLabels bool          // allowed: labels whose values change all the time
+}
+
+// maxRefusals bounds what is said about one list.
+const maxRefusals = 100
+
+// Check returns what is wrong with a list on a node whose devices are those of a View, and
+// how many series it makes at most.
+func (g *Guard) Check(list field.List, v *view.View) (out []Refusal, series int) {
+	if n := len(list.Fields); n > g.Fields {
+		out = append(out, Refusal{0, fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
+	}
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		if why := g.refuses(f); why != "" && len(out) < maxRefusals {
+			out = append(out, Refusal{f.Line, f.Name + ": " + why})
+		}
+	}
+	n := newNode(v)
+	widest, most := 0, 0
+	for i := range list.Fields {
+		count := n.series(&list.Fields[i])
+		if series += count; count > most {
+			widest, most = i, count
+		}
+	}
+	if series > g.Series {
+		f := &list.Fields[widest]
+		out = append(out, Refusal{f.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d", series, g.Series, f.Name, most)})
+	}
+	if n.knows() && series == 0 && len(list.Fields) > 0 {
+		out = append(out, Refusal{0, "no device of this node has any of the fields"})
+	}
+	return out, series
+}
+
+func (g *Guard) refuses(f *field.Field) string {
+	switch {
+	case f.Interval > 0 && f.Interval < g.Interval:
+		return fmt.Sprintf("the interval %v is shorter than %v (--remote-limit interval)", f.Interval, g.Interval)
+	case !g.Profiling && strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_"):
+		return "profiling fields come from a server only with --remote-allow=profiling"
+	case !g.ChangingLabels && f.Changes() && f.Desc.Cost == field.EachTick:
+		return "labels that change all the time come from a server only with --remote-allow=changing-labels"
+	}
+	return ""
+}
+
+// node is how many devices and columns a View has.
+type node struct {
+	levels  map[field.Level]int
+	columns map[field.ID]int  // series of a reading
+	bound   map[field.ID]bool // it is in the list that the View serves
+}
+
+func newNode(v *view.View) *node {
+	n := &node{levels: map[field.Level]int{}, columns: map[field.ID]int{}, bound: map[field.ID]bool{}}
+	devices := map[string]bool{}
+	seen := map[string]bool{}
+	for _, s := range v.Sources {
+		for i := range s.Devices {
+			if d := &s.Devices[i]; !devices[d.ID] { // two collectors can have it
+				devices[d.ID] = true
+				n.levels[d.Level]++
+			}
+		}
+		for _, r := range s.Fields.Readings() {
+			n.bound[r.Desc.ID] = true
+		}
+		for i := range s.Columns {
+			c := &s.Columns[i]
+			key := fmt.Sprint(s.Devices[c.Device].ID, c.Field, c.Labels)
+			if c.Buffer == 0 && !seen[key] {
+				seen[key] = true
+				n.columns[c.Field]++
+			}
+		}
+	}
+	return n
+}
+
+func (n *node) knows() bool { return len(n.levels) > 0 }
+
+// series is how many series a field makes. What is read already is counted; of the rest
+// each device that can have it counts.
+func (n *node) series(f *field.Field) int {
+	if f.Type == field.Label {
+		return 0
+	}
+	reading := f.Desc
+	if in, computed := field.Input(f.Desc); computed {
+		reading = in
+	}
+	count := n.columns[reading.ID]
+	if !n.bound[reading.ID] {
+		for level := field.Global; level <= field.ConnectX; level++ {
+			if reading.AskedOf(level) {
+				count += n.devices(level)
+			}
+		}
+		switch reading.ID { // a series for each
+		case field.GPUHealth:
+			count *= healthWatches
+		case field.P2PStatus:
+			count *= max(1, n.levels[field.GPU]-1)
+		}
+	}
+	switch {
+	case f.Desc.ID == field.XIDErrorsCount, f.Desc.ID == field.XIDErrorsTotal:
+		count *= codes
+	case f.Desc.ID == field.ClockEventsCount, f.Desc.ID == field.ClockEventsTotal:
+		count *= field.ClockReasons
+	case f.Type == field.Histogram:
+		count *= len(f.Buckets) + 3 // +Inf, sum and count
+	}
+	return count
+}
+
+// What a node has at most of what is only found once a list asks for it: links of a GPU and
+// the ports at their other ends; switches, CPUs, cores and network adapters of a node.
+const (
+	linksOfGPU    = 72
+	mostSwitches  = 18
+	mostCPUs      = 4
+	mostCores     = 576
+	mostAdapters  = 16
+	healthWatches = 12
+	codes         = 8 // XIDs that a device is taken to have had
+)
+
+func (n *node) devices(l field.Level) int {
+	if have := n.levels[l]; have > 0 || !n.knows() {
+		return have
+	}
+	switch l {
+	case field.Link:
+		return linksOfGPU * n.levels[field.GPU]
+	case field.Switch:
+		return mostSwitches
+	case field.CPU:
+		return mostCPUs
+	case field.Core:
+		return mostCores
+	case field.ConnectX:
+		return mostAdapters
+	}
+	return 0
+}
+
+// Measured is what a list costs and makes, once it is in service.
+type Measured struct {
+	Series int
+	Spent  map[string]time.Duration // in the library since its session began, by source
+	Calls  map[string]time.Duration // the same by kind of call, of collectors that know it
+}
+
+// cost is what was spent between two measurements, in seconds per second, and on what most.
+func (m *Measured) cost(before *Measured, took time.Duration) (float64, string) {
+	total := since(m.Spent, before.Spent, nil)
+	by := map[string]time.Duration{}
+	since(m.Calls, before.Calls, by)
+	var names []string
+	for name := range by {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return int(by[b] - by[a]) })
+	var most []string
+	for _, name := range names[:min(3, len(names))] {
+		most = append(most, fmt.Sprintf("%s %.3f", name, by[name].Seconds()/took.Seconds()))
+	}
+	return total.Seconds() / took.Seconds(), strings.Join(most, ", ")
+}
+
+// since adds what counters have grown; one that went back is of another session.
+func since(now, before, by map[string]time.Duration) (total time.Duration) {
+	for name, d := range now {
+		if was := before[name]; was <= d {
+			d -= was
+		}
+		total += d
+		if by != nil {
+			by[name] = d
+		}
+	}
+	return total
+}

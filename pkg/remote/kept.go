@@ -1,0 +1,169 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
+)
+
+// List is a list of a server that is or was in service.
+type List struct {
+	Offer
+	Hash    string     // SHA-256 of the content, hex
+	Applied time.Time  // first, by the wall clock
+	Until   time.Time  // zero: it stays
+	For     bool       // Until is only what the wall clock said at the beginning
+	Fields  field.List `json:"-"`
+}
+
+// kept is what outlives the process.
+type kept struct {
+	Lasting *List  // the last good one without an end
+	Passing *List  // in service until its end; nil: none
+	Timed   []span // of lists with an end: delivering one again does not prolong it
+}
+
+// span is the time that a list has, by its hash.
+type span struct {
+	Hash    string
+	Applied time.Time
+	Until   time.Time
+	For     bool
+}
+
+// maxTimed bounds how many are remembered; the oldest are forgotten.
+const maxTimed = 64
+
+// maxKept bounds the file: two lists in base64, and the spans.
+const maxKept = 16 << 20
+
+const (
+	keptName = "list"
+	idName   = "instance-id"
+)
+
+// hashOf is the SHA-256 as sha256sum prints it.
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// directory is where lists are kept; "": they are not.
+type directory string
+
+func (d directory) open() (*os.Root, error) {
+	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}.Open()
+}
+
+// errSum says that a file is not as it was written.
+var errSum = errors.New("it is truncated or damaged")
+
+// read returns what was kept. A file begins with the SHA-256 of the rest.
+func (d directory) read() (k kept, err error) {
+	if d == "" {
+		return k, nil
+	}
+	root, err := d.open()
+	if err != nil {
+		return k, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	text, err := file.ReadIn(root, keptName, maxKept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	} else if err != nil {
+		return k, fmt.Errorf("read the kept list: %w", err)
+	}
+	sum, rest, _ := bytes.Cut(text, []byte("\n"))
+	if string(sum) != hashOf(rest) {
+		return k, fmt.Errorf("the kept list is ignored: %w", errSum)
+	}
+	if err := json.Unmarshal(rest, &k); err != nil {
+		return kept{}, fmt.Errorf("the kept list is ignored: %w", err)
+	}
+	return k, nil
+}
+
+// write replaces what is kept.
+func (d directory) write(k *kept) error {
+	if d == "" {
+		return nil
+	}
+	rest, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return d.replace(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
+}
+
+func (d directory) replace(name string, text []byte) error {
+	root, err := d.open()
+	if err != nil {
+		return err
+	}
+	_, err = file.List(root, name, time.Now().Add(time.Hour)) // removes what a process that was killed has left
+	if err == nil {
+		err = file.WriteWhole(root, name, func(w io.Writer) error { _, err := w.Write(text); return err })
+	}
+	return errors.Join(err, root.Close())
+}
+
+// maxID is the length of an identifier as text.
+const maxID = 64
+
+// InstanceID returns the identifier of this node's exporter, a UUID: the one that is kept in
+// the directory, else one made of names that stay the same.
+func InstanceID(ctx context.Context, path, hostname string) string {
+	d := directory(path)
+	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // there may be none
+	sum := sha256.Sum256([]byte("warpgauge\n" + hostname + "\n" + strings.TrimSpace(string(machine))))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, made by us
+	made := fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+	if d == "" {
+		return made
+	}
+	root, err := d.open()
+	if err != nil {
+		return made // the manager reports it
+	}
+	text, err := file.ReadIn(root, idName, maxID)
+	_ = root.Close() // it was only read
+	if id := strings.TrimSpace(string(text)); err == nil && len(id) == len(made) {
+		return id
+	}
+	_ = d.replace(idName, []byte(made+"\n")) // the same is made again
+	return made
+}
+
+// span returns the time of a list with an end that was delivered before.
+func (k *kept) span(hash string) (span, bool) {
+	for _, s := range k.Timed {
+		if s.Hash == hash {
+			return s, true
+		}
+	}
+	return span{}, false
+}
+
+// note remembers the time of a list.
+func (k *kept) note(l *List) {
+	if _, known := k.span(l.Hash); known {
+		return
+	}
+	k.Timed = append(k.Timed, span{l.Hash, l.Applied, l.Until, l.For})
+	if n := len(k.Timed) - maxTimed; n > 0 {
+		k.Timed = append([]span(nil), k.Timed[n:]...)
+	}
+}
