@@ -78,6 +78,10 @@ build: ## Build bin/warpgauge
 	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
 	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
 
+.PHONY: fleet
+fleet: ## Build bin/warpgauge-fleet, the server that brings lists to many nodes
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)-fleet ./cmd/warpgauge-fleet
+
 .PHONY: image
 image: ## Build the container image with docker, podman or buildah
 	@# Only docker knows the builder's platform in every version.
@@ -165,8 +169,13 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 	@$(ACTIONLINT)
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+<<<<<<< HEAD
 	deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 	deploy/release deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+=======
+	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
+	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+>>>>>>> main
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words

@@ -37,7 +37,7 @@ type dashboard struct {
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	files, err := filepath.Glob("*.json")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatalf("dashboards: %q, %v", files, err)
 	}
 	out := map[string]dashboard{}
@@ -60,7 +60,10 @@ var variables = strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*",
 
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)`")
 
-// known is every name that the exporter, a rule or the Go runtime has.
+// fleetMetric finds those of warpgauge-fleet.
+var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
+
+// known is every name that the exporter, warpgauge-fleet, a rule or the Go runtime has.
 func known(t *testing.T) func(string) bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -70,6 +73,13 @@ func known(t *testing.T) func(string) bool {
 	}
 	for _, m := range ownMetric.FindAllSubmatch(page, -1) {
 		names[string(m[1])] = true
+	}
+	page, err = os.ReadFile("../pkg/fleet/metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range fleetMetric.FindAllSubmatch(page, -1) {
+		names["warpgauge_fleet_"+string(m[1])] = true
 	}
 	var rules struct {
 		Groups []struct{ Rules []struct{ Record string } }

@@ -89,12 +89,13 @@ var (
 	metricWord = regexp.MustCompile(`\bwarpgauge_[a-z0-9_]*[a-z0-9]`)
 )
 
-// TestFlags checks that each --flag which a page names is in the flag table.
+// TestFlags checks that each --flag which a page names is in the flag table, or in that of
+// the fleet server, which a test of it compares with its flags.
 // flags.md is generated from that table; a test of pkg/config keeps it so.
 func TestFlags(t *testing.T) {
 	all := pages(t)
 	known := map[string]bool{"help": true, "version": true}
-	for _, line := range strings.Split(all["docs/flags.md"], "\n") {
+	for _, line := range strings.Split(all["docs/flags.md"]+all["docs/fleet.md"], "\n") {
 		if !flagRow.MatchString(line) {
 			continue
 		}
@@ -118,28 +119,32 @@ func TestFlags(t *testing.T) {
 // othersFlags are named in our pages outside of commands but belong to other programs,
 // or to a subcommand, whose flags are not in the table.
 var othersFlags = map[string]bool{
-	"output": true, "tolerance": true, // compare
+	"output": true, "tolerance": true, "guard": true, // compare, check
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"urls-file": true, "once": true, "interval": true, // top
+	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, "agents": true, // warpgauge-fleet, fleet-sim
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
 	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
-	"device": true,                 // docker
-	"pause":  true, "resume": true, // dcgmi profile
+	"fail-on": true,                 // health
+	"device":  true,                 // docker
+	"pause":   true, "resume": true, // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
-	"set": true, "set-file": true, "set-json": true, "show-labels": true, // helm, kubectl
-	"dir": true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
+	"set": true, "set-file": true, "set-json": true, "show-labels": true, "subresource": true, // helm, kubectl
+	"config.custom-plugin-monitor": true,                                                  // node-problem-detector
+	"dir":                          true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
 	"query-gpu": true, // nvidia-smi
 	"now":       true, // systemctl
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
-// metrics.md, which is generated from a running exporter. Names that end in a
+// metrics.md, which is generated from a running exporter, or in fleet.md, which a test of
+// pkg/fleet compares with a server. Names that end in a
 // suffix of a histogram belong to the histogram.
 func TestMetrics(t *testing.T) {
 	all := pages(t)
 	known := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"], -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"], -1) {
 		known[row[1]] = true
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {

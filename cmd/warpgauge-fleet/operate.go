@@ -219,7 +219,11 @@ func (c *client) agents(ctx context.Context, out io.Writer, query url.Values) er
 				if host == "" {
 					host = s.UID
 				}
-				fmt.Fprintf(w, "%s\t%s\t%.8s\t%.8s\t%s\t%v\t%s\n", host, s.Condition, s.Wanted, s.Answered, s.Version, a.Time.Sub(s.Seen).Truncate(time.Second), s.Error)
+				why := s.Error
+				if why == "" && s.Refused != "" {
+					why = fmt.Sprintf("refused %.8s: %s", s.Refused, s.Refusal)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%.8s\t%.8s\t%s\t%v\t%s\n", host, s.Condition, s.Wanted, s.Answered, s.Version, a.Time.Sub(s.Seen).Truncate(time.Second), why)
 			}
 		}
 		if a.Next == "" {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/field"
 )
 
@@ -178,6 +179,9 @@ func badFlag(cmd *cli.Command, name, value, why string) error {
 // config returns the validated configuration.
 func (a *app) config() (*config.Config, error) {
 	cfg, err := a.flags.Config()
+	if err == nil {
+		_, err = health.Select(cfg.Health.Rules)
+	}
 	if err != nil {
 		return nil, &configError{err}
 	}

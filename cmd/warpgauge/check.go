@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +14,15 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/remote"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 func checkCommand(a *app) *cli.Command {
@@ -27,8 +32,11 @@ func checkCommand(a *app) *cli.Command {
 		ArgsUsage: "[FILE]",
 		Description: "Lists all problems of FILE, else of the file that the exporter would use, with their\n" +
 			"places. Then it opens every enabled collector, samples each device, and says which fields\n" +
-			"have no value, and why. Ends with code 1 if the file has errors.",
-		Flags: []cli.Flag{timeoutFlag(), outputFlag()},
+			"have no value, and why. Ends with code 1 if the file has errors.\n" +
+			"With --guard, FILE is what a server is to deliver, and what the guard of this node would\n" +
+			"refuse (--remote-limit, --remote-allow) is an error, too. The cost is only measured in\n" +
+			"service.",
+		Flags: []cli.Flag{timeoutFlag(), outputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
@@ -37,12 +45,15 @@ func checkCommand(a *app) *cli.Command {
 			if err := checkOutput(form); err != nil {
 				return err
 			}
-			return check(ctx, a, cmd.Args().First(), cmd.Duration("timeout"), form)
+			if cmd.Bool("guard") && cmd.Args().Len() == 0 {
+				return errors.New("--guard: name the FILE that is to be delivered")
+			}
+			return check(ctx, a, cmd.Args().First(), cmd.Bool("guard"), cmd.Duration("timeout"), form)
 		},
 	}
 }
 
-func check(ctx context.Context, a *app, path string, timeout time.Duration, form string) error {
+func check(ctx context.Context, a *app, path string, guarded bool, timeout time.Duration, form string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -53,13 +64,23 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration, form
 		return err
 	}
 	list, problems, err := csv.parse(in)
+	var guard *guarding
+	if guarded {
+		guard = newGuarding(csv, in)
+		list, problems, err = guard.check(&view.View{})
+	}
 	found := newChecked(in.Name, list, problems)
 	if err != nil && found.Errors == 0 { // nothing in it says what is wrong
 		return err
 	}
 	broken := err != nil
 	if !broken {
-		err := supplied(ctx, a, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report) error {
+		err := supplied(ctx, a, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report, v *view.View) error {
+			if guarded { // again, with devices
+				if _, problems, err := guard.check(v); err != nil {
+					found, broken = newChecked(in.Name, list, problems), true
+				}
+			}
 			found.add(all, r)
 			return nil
 		})
@@ -74,13 +95,34 @@ func check(ctx context.Context, a *app, path string, timeout time.Duration, form
 	return err
 }
 
+// guarding checks a file as a list of a server.
+type guarding struct {
+	csv   *counters
+	offer remote.Offer
+}
+
+func newGuarding(csv *counters, in *config.Content) *guarding {
+	extension := filepath.Ext(in.Name)
+	return &guarding{csv, remote.Offer{Origin: in.Name, Content: in.CSV, YAML: extension == ".yaml" || extension == ".yml"}}
+}
+
+func (g *guarding) check(v *view.View) (field.List, []field.Problem, error) {
+	guard := guardOf(&g.csv.cfg.Remote)
+	var out []field.Problem
+	list, refused, err := guard.Examine(&g.offer, func(o *remote.Offer) (field.List, []remote.Refusal, error) { return g.csv.delivered(o, zap.NewNop()) }, v)
+	for _, r := range refused {
+		out = append(out, field.Problem{File: g.offer.Origin, Line: r.Line, Severity: field.Error, Message: r.Text})
+	}
+	return list, out, err
+}
+
 // checkPatience is how long fields are waited for that take two samples. With an interval
 // that is longer they are not due yet, which is said.
 const checkPatience = 3 * time.Second
 
 // supplied samples each device, again if some field takes two samples, and calls f with
 // what there is and what is absent of the list.
-func supplied(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report) error) error {
+func supplied(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report, *view.View) error) error {
 	log := a.quietLogger(cfg)
 	all, err := collectors(cfg, log)
 	if err != nil {
@@ -98,7 +140,7 @@ func supplied(ctx context.Context, a *app, cfg *config.Config, list field.List, 
 			all = await(wctx, e, e.sampledAgain())
 			r = report(all)
 		}
-		return f(all, r)
+		return f(all, r, e.Board().Load())
 	})
 }
 

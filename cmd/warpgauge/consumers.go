@@ -22,9 +22,8 @@ const (
 	amdSocketMode    = 0o600
 )
 
-// consumers are the stages of those who are told of devices' health. Sockets are open when
-// it returns.
-func (a *app) consumers(cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
+// consumers are the stages that hand on devices' health. Sockets are open when it returns.
+func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
 	node, _ := a.lookup("NODE_NAME")
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
@@ -47,7 +46,7 @@ func (a *app) consumers(cfg *config.Config, table []vendor, p *pipeline, log *za
 	}
 	if h.NodeCondition || h.NodeEvents {
 		kube.RouteKlog(log)
-		w, err := a.nodeWriter(kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log})
+		w, err := nodeWriter(a.build.version, kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("--health-node-condition, --health-node-events: %w", err)
 		}
@@ -61,8 +60,8 @@ func openSocket(name string, o grpcsocket.Options) (stage, error) {
 	return stage{name: name, run: s.Run, grace: shortGrace}, s.Listen()
 }
 
-func (a *app) nodeWriter(o kubenode.Options) (*kubenode.Writer, error) {
-	config, err := kube.Config("warpgauge/" + a.build.version)
+func nodeWriter(version string, o kubenode.Options) (*kubenode.Writer, error) {
+	config, err := kube.Config("warpgauge/" + version)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // allDevices stands for every device in devices GPU.
@@ -44,7 +45,7 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		if err != nil {
 			return err
 		}
-		err = supplied(ctx, a, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report) error {
+		err = supplied(ctx, a, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report, _ *view.View) error {
 			found, err = readFields(&r, which, patterns)
 			return err
 		})

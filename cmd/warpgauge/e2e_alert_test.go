@@ -20,7 +20,7 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// TestE2EAlerts lets an XID travel the whole way: exporter, Prometheus with the
+// TestE2EAlerts lets two XIDs travel the whole way, one of which is a verdict and one of which passes: exporter, Prometheus with the
 // rules of deploy/prometheus, Alertmanager with the routes and templates of
 // deploy/alertmanager, and receivers on loopback that stand for Discord and for
 // the people on call.
@@ -35,7 +35,7 @@ func TestE2EAlerts(t *testing.T) {
 	kube := kubelet.Start(t)
 	e := serve(t, exe, withKubelet(kube.Socket(), "--collect-interval=100", "--xid-count-window-size=10000",
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs.\n"),
-		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+xid.fault("kind: xid, device: 3, xid: 79")))...)
+		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+xid.fault("kind: xid, device: 3, xid: 79")+xid.fault("kind: xid, device: 5, xid: 121")))...)
 	kube.Set(pod("train-0", e.uuids(t)["3"]))
 	server := startAlerting(t, e.url, am)
 	server.Await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
@@ -46,24 +46,33 @@ func TestE2EAlerts(t *testing.T) {
 
 	xid.begin(t)
 	var firing discordMessage
-	eventually.OK(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUXIDFatal") })
+	eventually.OK(t, "the message in the channel", func() error { return discord.last(&firing, "[PAGE] GPUFailed") })
 	for _, want := range []string{
-		"XID 79 on GPU 3 of ", "NVIDIA H100", "on " + hostname(t), "XID 79: GPU has fallen off the bus", "Used by: ml/train-0",
-		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpuxidfatal",
+		"GPU 3 of ", " has failed", "Reason: xid_79: GPU has fallen off the bus", "Do: reboot", "Used by: ml/train-0",
+		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpufailed",
 	} {
 		if !strings.Contains(firing.Embeds[0].Description, want) {
 			t.Errorf("the message lacks %q:\n%s", want, firing.Embeds[0].Description)
 		}
 	}
 	eventually.OK(t, "the alert at the receiver of those on call", func() error {
-		if body := onCall.newest(); !strings.Contains(body, `"alertname":"GPUXIDFatal"`) {
+		if body := onCall.newest(); !strings.Contains(body, `"alertname":"GPUFailed"`) {
 			return fmt.Errorf("last heard %q", body)
 		}
 		return nil
 	})
-	// The window of the count ends, and with it the alert.
+	eventually.OK(t, "the other XID", func() error { return discord.last(&firing, "[TICKET] GPUXIDOther") })
+	for _, want := range []string{"XID 121 on GPU 5 of ", "NVIDIA H100", "on " + hostname(t), "XID 121: C2C Link Error"} {
+		if !strings.Contains(firing.Embeds[0].Description, want) {
+			t.Errorf("the message lacks %q:\n%s", want, firing.Embeds[0].Description)
+		}
+	}
+	// The window of the count ends, and with it the alert. The verdict stays: there was no reset.
 	var over discordMessage
-	eventually.OK(t, "the all-clear", func() error { return discord.last(&over, "[OK] GPUXIDFatal") })
+	eventually.OK(t, "the all-clear", func() error { return discord.last(&over, "[OK] GPUXIDOther") })
+	if err := discord.last(&over, "[OK] GPUFailed"); err == nil {
+		t.Error("the GPU is well again although it was not reset")
+	}
 }
 
 // discordMessage is what Alertmanager posts to Discord.

@@ -56,7 +56,7 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 		switch m.Name {
 		case "pod-gpu-resources":
 			out.mounts[m.MountPath] = filepath.Dir(k.Socket())
-		case "recordings":
+		case "recordings", "health":
 			dir := t.TempDir()
 			if err := os.Chmod(dir, 0o777); err != nil { // as the kubelet makes an emptyDir
 				t.Fatal(err)

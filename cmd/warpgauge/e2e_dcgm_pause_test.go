@@ -55,9 +55,9 @@ func TestE2EDCGMPause(t *testing.T) {
 			t.Errorf("%s: %d %q, %v", path, a.StatusCode, text.String(), err)
 		}
 	}
-	await("both fields", true, 2)
+	await("both fields", true, 5) // each field, and what only health needs: slow readings, and XIDs twice
 	post("/-/profiling/pause", "paused")
-	await("a pause", false, 1)
+	await("a pause", false, 4)
 	post("/-/profiling/resume", "resumed")
-	await("both fields again", true, 2)
+	await("both fields again", true, 5)
 }

@@ -246,7 +246,7 @@ func testNVMLLost(t *testing.T, n *nvmlNode) {
 		return errors.Join(gpus("0", "1", "2", "3", "4", "6", "7")(p),
 			p.want(1, "warpgauge_device_state", "gpu", "5", "state", "lost"))
 	})
-	n.wantWarnings(t, "XID", "device is not up")
+	n.wantWarnings(t, "XID", "device is not up", "health of a device has changed")
 	n.Restore(5)
 	p := n.page(t, "the GPU back, and its XID", func(p page) error {
 		return errors.Join(gpus(allGPUs...)(p),

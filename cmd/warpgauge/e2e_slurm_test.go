@@ -141,7 +141,8 @@ func slurmNamespaces(command ...string) []string {
 
 var inside = regexp.MustCompile(`(?m)^pid (\d+)$`)
 
-func startSlurm(t *testing.T, dir, jobs string) *slurm {
+// startSlurm starts one, with a health check if there is one.
+func startSlurm(t *testing.T, dir, jobs string, health ...string) *slurm {
 	t.Helper()
 	script, err := filepath.Abs("../../deploy/slurm/warpgauge-jobs")
 	if err != nil {
@@ -149,7 +150,7 @@ func startSlurm(t *testing.T, dir, jobs string) *slurm {
 	}
 	s := &slurm{dir: dir, script: script}
 	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
-	s.Process = launch(t, "unshare", slurmNamespaces("testdata/slurm-node", dir, script)...)
+	s.Process = launch(t, "unshare", slurmNamespaces(append([]string{"testdata/slurm-node", dir, script}, health...)...)...)
 	s.Await(t, "the namespaces", func() error {
 		m := inside.FindStringSubmatch(s.Output())
 		if m == nil {

@@ -27,6 +27,8 @@ func TestE2E(t *testing.T) {
 		"HTTP":         testHTTP,
 		"HungGPU":      testHungGPU,
 		"Faults":       testFaults,
+		"Witnesses":    testWitnesses,
+		"Restarts":     testWitnessRestarts,
 		"Reload":       testReload,
 		"BadReload":    testBadReload,
 		"NoLeaks":      testNoLeaks,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -12,7 +13,7 @@ import (
 func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 	rules, err := health.Select(p.cfg.Health.Rules)
 	if err != nil {
-		return nil, &configError{err}
+		return nil, err
 	}
 	cfg := p.cfg
 	o := health.Options{
@@ -30,10 +31,10 @@ func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 }
 
 // withHealth adds to a list the readings by which health is judged. Rules that are wrong are
-// reported elsewhere.
+// reported by app.config.
 func withHealth(cfg *config.Config, list field.List) field.List {
 	if rules, err := health.Select(cfg.Health.Rules); err == nil {
-		list.Hidden = rules.Readings()
+		list.Hidden = rules.Readings(max(cfg.SlowInterval, cfg.Interval))
 	}
 	return list
 }
@@ -44,8 +45,8 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 	if cfg.Source("health-directory") != config.FromDefault {
 		return cfg.Health.Directory
 	}
-	state, ok := lookup("STATE_DIRECTORY")
-	if !ok || !filepath.IsAbs(state) {
+	state, _ := lookup("STATE_DIRECTORY")
+	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // it can be several
 		return ""
 	}
 	return filepath.Join(state, "health")

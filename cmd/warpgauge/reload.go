@@ -117,6 +117,11 @@ func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
 	if l != nil {
 		next, name = l.Fields, l.Origin
 	}
+	if now := *r.service.Load(); l != nil && r.delivered && now.Hash == l.Hash {
+		now.Revision = l.Revision
+		r.serves(now, now.Applied)
+		return nil
+	}
 	if err := r.apply(ctx, next); err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err() // the exporter is stopping
@@ -124,7 +129,10 @@ func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadTimeout)
 		defer cancel()
 		again := r.apply(back, r.service.Load().fields)
-		return r.failed(r.log.With(zap.String("cause", "delivery")), "the list of "+name+" is not in service, the former one is", errors.Join(err, again))
+		r.partial = again != nil
+		err = errors.Join(err, again)
+		r.report(api.Event{Text: "the list of " + name + " is not in service, the former one is: " + err.Error(), Bad: true})
+		return err // the caller logs and counts it: the counters CSV is good
 	}
 	r.partial = false
 	r.servesDelivered(l)

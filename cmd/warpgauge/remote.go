@@ -118,7 +118,7 @@ func (d *delivery) source(node *remote.Node) (remote.Source, error) {
 		return nil, err // config has checked it
 	}
 	if strings.HasPrefix(u.Scheme, "opamp+") {
-		return opampSource(c, u, node, d.Unreachable, d.Answered, d.p.registry, d.log)
+		return d.opampSource(u, node)
 	}
 	return remote.NewURL(remote.URLOptions{
 		URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + d.version,
@@ -134,45 +134,49 @@ const deliveryPatience = 30 * time.Second
 // changePoll is how often it is checked whether Node.Facts have changed.
 const changePoll = 2 * time.Second
 
-// stages run the delivery.
-func (d *delivery) stages(ctx context.Context) ([]stage, error) {
+// stage runs the delivery.
+func (d *delivery) stage(ctx context.Context) (stage, error) {
 	hostname := d.p.hostname
 	if hostname == "" {
 		hostname, _ = os.Hostname() // a server can do without
 	}
 	source, err := d.source(&remote.Node{
 		InstanceID: remote.InstanceID(ctx, d.cfg.Remote.Directory, hostname), Version: d.version, Hostname: hostname, Labels: d.cfg.Remote.NodeLabels,
-		Facts: d.facts, Effective: d.effective,
-		Changed: func() <-chan struct{} {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.changed
-		},
+		Facts: d.facts, Effective: d.effective, Changed: d.changes,
 	})
 	if err != nil {
-		return nil, err
+		return stage{}, err
 	}
-	return []stage{
-		{name: "ends of lists", grace: shortGrace, run: d.Run},
-		{name: "changes for the server of lists", grace: shortGrace, run: d.watch},
-		{name: "lists of " + remote.Origin(d.cfg.Remote.URL), grace: shortGrace, run: func(ctx context.Context) error {
-			wctx, cancel := context.WithTimeout(ctx, deliveryPatience)
-			await(wctx, d.p.engine, opened)
-			cancel()
-			return source.Run(ctx, d.Deliver)
-		}},
-	}, nil
+	return stage{name: "lists of " + remote.Origin(d.cfg.Remote.URL), grace: shortGrace, run: func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { _ = d.Run(ctx) }) // it returns no error
+		if _, web := source.(*remote.URL); !web {
+			wg.Go(func() { d.watch(ctx) })
+		}
+		wctx, cancel := context.WithTimeout(ctx, deliveryPatience)
+		await(wctx, d.p.engine, opened)
+		cancel()
+		return source.Run(ctx, d.Deliver)
+	}}, nil
 }
 
-// watch closes changed when something has changed that a server is told of at once.
-func (d *delivery) watch(ctx context.Context) error {
+// changes is remote.Node's Changed.
+func (d *delivery) changes() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// watch closes changed when something has changed that a server has to know at once.
+func (d *delivery) watch(ctx context.Context) {
 	tick := time.NewTicker(changePoll)
 	defer tick.Stop()
 	last := ""
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 		collectors, devices := components(d.p.engine.Status())
@@ -213,11 +217,12 @@ func (d *delivery) answer() *api.RemoteList {
 	return out
 }
 
-// facts keep what is needed to count across sessions, which begin at 0.
+// facts keep what a session does not say.
 type facts struct {
-	mu     sync.Mutex
-	missed map[string]float64 // by series, now
-	before float64            // of former sessions
+	mu      sync.Mutex
+	missed  map[string]float64 // by series, now; a session begins at 0
+	before  float64            // of former sessions
+	drivers []string           // the last that a list with their label has shown
 }
 
 // facts is remote.Node's.
@@ -248,7 +253,7 @@ func (d *delivery) facts() remote.Facts {
 				models[st.Device.Model] = true
 			}
 			for _, f := range st.Device.Facts {
-				if f.Name == "DCGM_FI_DRIVER_VERSION" {
+				if desc, _, _ := field.ByName(f.Name); desc != nil && desc.Name == "DCGM_FI_DRIVER_VERSION" {
 					drivers[f.Value] = true
 				}
 			}
@@ -280,6 +285,10 @@ func (f *facts) fill(out *remote.Facts, g prometheus.Gatherer) {
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(out.Drivers) > 0 {
+		f.drivers = out.Drivers
+	}
+	out.Drivers = f.drivers
 	for series, was := range f.missed {
 		if missed[series] < was {
 			f.before += was

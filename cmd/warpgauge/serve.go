@@ -114,18 +114,25 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, s
 		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
-	if d != nil {
-		more, err := d.stages(ctx)
+	if cfg.Kubernetes.AnnotatePod {
+		s, err := annotationStage(a, r, log)
 		if err != nil {
 			return nil, err
 		}
-		stages = append(stages, more...)
+		stages = append(stages, s)
 	}
-	consumers, err := a.consumers(cfg, all, p, log)
+	if d != nil {
+		lists, err := d.stage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, lists)
+	}
+	told, err := consumers(a, cfg, all, p, log)
 	if err != nil {
 		return nil, err
 	}
-	stages = append(stages, consumers...)
+	stages = append(stages, told...)
 	for _, path := range csv.found.Paths() {
 		stages = append(stages, stage{
 			name: "watch of " + path, grace: shortGrace,

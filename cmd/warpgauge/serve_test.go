@@ -157,13 +157,14 @@ func TestLeanSet(t *testing.T) {
 		}
 		return n
 	}
-	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {25, 40}, "full": {100, 1000}} {
+	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {33, 48}, "full": {100, 1000}} {
 		e := startServe(t, environment{"WARPGAUGE_EXPORTER_METRICS": set}, "--enable-dcgm=auto", "--enable-nvml=auto", "--enable-rocm=auto", "-c", "100")
 		e.awaitOnPage("DCGM_FI_DEV_GPU_TEMP{")
 		want := `warpgauge_sample_age_seconds{collector="fake",device=`
 		if set != "none" {
 			e.awaitOnPage(want)
 			e.awaitOnPage(`warpgauge_list_info{hash="`)
+			e.awaitOnPage(`warpgauge_device_health{action="none",`)
 		}
 		if n := own(e.page()); n < c.least || n > c.most {
 			t.Errorf("%d samples of its own on the page of 8 GPUs with --exporter-metrics=%s, want %d to %d:\n%s", n, set, c.least, c.most, e.page())

@@ -138,11 +138,7 @@ func withStates(all []api.DeviceHealth, states ...string) (out []api.DeviceHealt
 func briefs(of []api.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
-		name := d.ID
-		if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
-			name = "GPU " + d.GPU
-		}
-		text := name + " " + cmp.Or(d.Reason, d.State)
+		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
 		if d.Action != "" && d.Action != string(health.ActionNone) {
 			text += ": " + d.Action
 		}
@@ -182,7 +178,34 @@ func writeHealth(w io.Writer, h *api.Health) error {
 		}
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range h.Devices {
+		writeConditions(t, &h.Devices[i])
+	}
 	return t.Flush()
+}
+
+// writeConditions writes what was seen of a device.
+func writeConditions(t *tabwriter.Writer, d *api.DeviceHealth) {
+	for i := range d.Conditions {
+		c := &d.Conditions[i]
+		fmt.Fprintf(t, "\n%s %s: %s, since %s, seen last %s\n", healthName(d), c.Reason, c.Text, stamp(c.Since), stamp(c.Last))
+		for _, e := range c.Evidence {
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", stamp(e.Time), e.Source, e.Text)
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// healthName is what people call a device.
+func healthName(d *api.DeviceHealth) string {
+	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
+		return "GPU " + d.GPU
+	}
+	return d.ID
 }
 
 func healthRows(h *api.Health) [][]string {
@@ -191,7 +214,7 @@ func healthRows(h *api.Health) [][]string {
 		d := &h.Devices[i]
 		since := ""
 		if d.Since != nil {
-			since = d.Since.UTC().Format(time.RFC3339)
+			since = stamp(*d.Since)
 		}
 		out = append(out, []string{d.State, d.GPU, d.ID, since, d.Reason, d.Action, d.Text})
 	}

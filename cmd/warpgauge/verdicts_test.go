@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"warpgauge/pkg/api"
+	"warpgauge/pkg/consumer/kubenode"
 )
 
 // verdicts is an exporter that has judged devices.
@@ -67,9 +69,14 @@ func TestHealth(t *testing.T) {
 		})
 	}
 
+	failed.Conditions = []api.HealthCondition{{
+		Reason: "xid_79", Text: "the GPU has fallen off the bus", Since: since, Last: since.Add(time.Minute),
+		Evidence: []api.HealthEvidence{{Time: since, Source: "kernel log", Text: "NVRM: Xid"}},
+	}}
 	url := verdicts(t, healthy, failed)
 	execute(t, nil, "health", "--url="+url).want(t, 1, "STATE   GPU  ID     SINCE                 REASON  ACTION  WHAT\n",
-		"ok      0    GPU-0  2026-11-22T12:00:00Z  -       none    -\n", "failed  3    GPU-3  2026-11-22T12:00:00Z  xid_79  reboot  the GPU has fallen off the bus\n")
+		"ok      0    GPU-0  2026-11-22T12:00:00Z  -       none    -\n", "failed  3    GPU-3  2026-11-22T12:00:00Z  xid_79  reboot  the GPU has fallen off the bus\n",
+		"\nGPU 3 xid_79: the GPU has fallen off the bus, since 2026-11-22T12:00:00Z, seen last 2026-11-22T12:01:00Z\n  2026-11-22T12:00:00Z  kernel log  NVRM: Xid\n")
 	execute(t, nil, "health", "--url="+url, "--output=csv").want(t, 1, "state,gpu,id,since,reason,action,text\n", "failed,3,GPU-3,2026-11-22T12:00:00Z,xid_79,reboot,the GPU has fallen off the bus\n")
 	var found api.Health
 	if out := execute(t, nil, "health", "--url="+url, "--output=json"); json.Unmarshal([]byte(out.out), &found) != nil || len(found.Devices) != 2 || found.Devices[1].Reason != "xid_79" {
@@ -91,6 +98,61 @@ func TestHealthCannotTell(t *testing.T) {
 	got := execute(t, nil, "health", "--url=http://127.0.0.1:1", "--output=line")
 	if want := "cannot tell: no exporter answers at http://127.0.0.1:1"; got.code != 2 || !strings.HasPrefix(got.out, want) {
 		t.Errorf("code %d, %q, want 2 and %q", got.code, got.out, want)
+	}
+}
+
+// TestNodeProblemDetector runs the rule of our custom plugin as node-problem-detector does: it
+// takes the exit code and the first 80 bytes (docs/custom_plugin_monitor.md there), and
+// refuses fields that do not fit together.
+func TestNodeProblemDetector(t *testing.T) {
+	type rule struct {
+		Type, Condition, Reason, Path, Timeout string
+		Args                                   []string
+	}
+	var config struct {
+		Plugin       string `json:"plugin"`
+		PluginConfig struct {
+			Interval    string `json:"invoke_interval"`
+			Timeout     string `json:"timeout"`
+			Longest     int    `json:"max_output_length"`
+			Concurrency int    `json:"concurrency"`
+			Messages    bool   `json:"enable_message_change_based_condition_update"`
+			SkipInitial bool   `json:"skip_initial_status"`
+		} `json:"pluginConfig"`
+		Source     string `json:"source"`
+		Metrics    bool   `json:"metricsReporting"`
+		Conditions []struct{ Type, Reason, Message string }
+		Rules      []rule
+	}
+	text, err := os.ReadFile("../../deploy/node-problem-detector/warpgauge.json")
+	must(t, err)
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	must(t, d.Decode(&config))
+	if config.Plugin != "custom" || len(config.Rules) != 1 || len(config.Conditions) != 1 {
+		t.Fatalf("%+v", config)
+	}
+	r := config.Rules[0]
+	within, err := time.ParseDuration(r.Timeout)
+	must(t, err)
+	limit, err := time.ParseDuration(config.PluginConfig.Timeout)
+	must(t, err)
+	interval, err := time.ParseDuration(config.PluginConfig.Interval)
+	must(t, err)
+	if within > limit || limit > interval || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || config.PluginConfig.Longest != longestLine || !config.PluginConfig.SkipInitial {
+		t.Errorf("%+v", config)
+	}
+	if r.Condition != kubenode.ConditionType || r.Path != "/usr/bin/warpgauge" {
+		t.Errorf("condition %q by %q", r.Condition, r.Path)
+	}
+	for state, want := range map[string]int{"ok": 0, "degraded": 0, "failed": 1, "unknown": 2} {
+		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, api.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason"}))...)
+		if got.code != want || len(got.out) > longestLine+1 || strings.Count(got.out, "\n") != 1 {
+			t.Errorf("%s: code %d, output %q, want code %d", state, got.code, got.out, want)
+		}
+	}
+	if got := execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...); got.code != 2 {
+		t.Errorf("without an exporter: code %d, output %q", got.code, got.out)
 	}
 }
 

@@ -76,7 +76,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	if p.health, err = p.newHealth(a); err != nil {
 		return nil, err
 	}
-	p.witness = p.newWitness(a, all)
+	p.witness = newWitness(a, p, all)
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}

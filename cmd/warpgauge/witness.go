@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ type witness struct {
 }
 
 // newWitness makes the second witnesses. Nothing is read before their stages run.
-func (p *pipeline) newWitness(a *app, all []vendor) *witness {
+func newWitness(a *app, p *pipeline, all []vendor) *witness {
 	cfg := p.cfg
 	w := &witness{
 		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""),
@@ -76,9 +77,23 @@ func (p *pipeline) newWitness(a *app, all []vendor) *witness {
 func (w *witness) stages() []stage {
 	out := []stage{{name: "GPUs on the PCI bus", run: w.missing.Run, grace: shortGrace}}
 	if w.log != nil {
-		out = append(out, stage{name: "kernel log", run: w.log.Run, grace: shortGrace})
+		out = append(out, stage{name: "kernel log", run: w.follow, grace: shortGrace})
 	}
 	return out
+}
+
+// follow reads the kernel's log once it is known which devices there are, or after some time.
+func (w *witness) follow(ctx context.Context) error {
+	const patience, pause = 30 * time.Second, 200 * time.Millisecond
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ctx.Err() == nil && !opened(w.engine.Status()) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return w.log.Run(ctx)
 }
 
 // xid takes an XID that a collector has reported.
@@ -103,16 +118,15 @@ var kernelReasons = map[kernellog.Kind]string{
 	kernellog.SXidFatal:      "sxid_fatal",
 	kernellog.FellOffBus:     "fell_off_bus",
 	kernellog.RmInitFailed:   "rm_init_failed",
-	kernellog.GSPTimeout:     "gsp_timeout",
 	kernellog.AERUncorrected: "aer_uncorrected",
 	kernellog.AERFatal:       "aer_fatal",
 	kernellog.AMDReset:       "amdgpu_reset",
-	kernellog.AMDResetDone:   "amdgpu_reset",
+	kernellog.AMDResetDone:   health.ReasonReset,
 	kernellog.AMDResetFailed: "amdgpu_reset_failed",
 	kernellog.AMDRingTimeout: "amdgpu_ring_timeout",
 	kernellog.AMDInitFailed:  "amdgpu_init_failed",
 	kernellog.AMDLost:        "amdgpu_device_lost",
-	kernellog.RASUncorrected: "ras_uncorrected",
+	kernellog.RASUncorrected: "ras_error",
 	kernellog.RASPoison:      "ras_poison",
 	kernellog.XGMIError:      "xgmi_error",
 }
@@ -128,7 +142,6 @@ func (w *witness) kernel(e kernellog.Event) {
 	if reason != "" && e.Address != (pci.Address{}) {
 		o := health.Observation{
 			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
-			Over: e.Kind == kernellog.AMDResetDone,
 		}
 		if e.Kind == kernellog.XID {
 			o.Code = e.Code
@@ -233,7 +246,7 @@ func serving(all []vendor, status []session.CollectorStatus, known []health.Verd
 	}
 	out.Others = len(others)
 	for i := range known {
-		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Device.Level == field.GPU {
+		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Collector != "" && known[i].Device.Level == field.GPU {
 			out.Known = append(out.Known, at)
 		}
 	}
@@ -246,6 +259,6 @@ func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[s
 	named, _ := cfg.GPUs.Named()
 	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
 	visible, set := lookup("NVIDIA_VISIBLE_DEVICES")
-	hides := set && !slices.Contains([]string{"", "all", "none", "void"}, visible)
+	hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
 	return map[string]bool{pci.NVIDIA: some || hides, pci.AMD: some}
 }

@@ -65,6 +65,7 @@ type Fault struct {
 	Delay   time.Duration     // Slow
 	Field   *field.Descriptor // Absurd, Blank; nil with Blank means every field
 	Value   float64           // Absurd
+	Label   collector.Label   // Absurd, Blank: only columns with it; the zero one: all of the field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …
 	Fail    bool              // Health: fails, else warns
@@ -248,8 +249,8 @@ var faultKeys = map[FaultKind]keys{
 	Lost:      {targets: true},
 	Stalled:   {targets: true},
 	Failing:   {targets: true, optional: []string{"message"}},
-	Absurd:    {targets: true, required: []string{"field", "value"}},
-	Blank:     {targets: true, optional: []string{"field"}},
+	Absurd:    {targets: true, required: []string{"field", "value"}, optional: []string{"label"}},
+	Blank:     {targets: true, optional: []string{"field", "label"}},
 	XID:       {targets: true, required: []string{"xid"}, moment: true},
 	Health:    {targets: true, required: []string{"watch", "state"}, optional: []string{"code"}},
 	OpenFails: {optional: []string{"message"}},

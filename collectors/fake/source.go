@@ -198,7 +198,8 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 		}
 		for i := range row {
 			value := s.columns[i].Buffer == 0 || s.columns[i].Buffer%2 == 1 // and no time
-			if due[i] && value && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
+			labelled := f.Label.Name == "" || slices.Contains(s.columns[i].Labels, f.Label)
+			if due[i] && value && labelled && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
 				row[i] = v
 			}
 		}

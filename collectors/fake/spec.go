@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 )
@@ -141,6 +142,7 @@ func (p *parser) fault(n *yaml.Node) Fault {
 		"delay":   func(n *yaml.Node) { f.Delay = p.duration(n) },
 		"field":   func(n *yaml.Node) { f.Field = p.field(n) },
 		"value":   func(n *yaml.Node) { f.Value = p.number(n) },
+		"label":   func(n *yaml.Node) { f.Label = p.label(n) },
 		"xid":     func(n *yaml.Node) { f.XID = p.integer(n, 1, 999) },
 		"devices": func(n *yaml.Node) { f.Count = p.integer(n, 0, maxDevices) },
 		"watch":   func(n *yaml.Node) { f.Watch = p.text(n) },
@@ -196,6 +198,15 @@ func (p *parser) field(n *yaml.Node) *field.Descriptor {
 		p.problem(n, "unknown field %q", n.Value)
 	}
 	return d
+}
+
+// label parses name=value.
+func (p *parser) label(n *yaml.Node) collector.Label {
+	name, value, ok := strings.Cut(p.text(n), "=")
+	if !ok || name == "" {
+		p.problem(n, "want a label such as state=pending, not %q", n.Value)
+	}
+	return collector.Label{Name: name, Value: value}
 }
 
 // spans parses 3, 0-3, all, or a list of such.

@@ -94,9 +94,9 @@ func (b *builder) lines(w int, title, description, unit string, queries ...query
 	return p
 }
 
-// stacked is lines, one upon the other.
-func (b *builder) stacked(w int, title, description, unit string, queries ...query) {
-	p := b.lines(w, title, description, unit, queries...)
+// stacked is lines, one upon the other, over half of the width.
+func (b *builder) stacked(title, description, unit string, queries ...query) {
+	p := b.lines(12, title, description, unit, queries...)
 	p.FieldConfig.Defaults.Custom["stacking"] = map[string]any{"mode": "normal", "group": "A"}
 	p.FieldConfig.Defaults.Custom["fillOpacity"] = 40
 }

@@ -7,8 +7,8 @@ func fleet() *builder {
 	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
 		fleetWide(`count(count by (instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`))
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (instance) (DCGM_FI_DEV_GPU_TEMP{S}))`))
-	b.stat(3, "Not up", "Devices that are lost or do not answer.", "short",
-		fleetWide(`count(warpgauge_device_state{state=~"stalled|lost|absent", S}) or vector(0)`), from(1, "red"))
+	b.stat(3, "Failed", "Devices that must get no work, by the exporters' verdicts.", "short",
+		fleetWide(`count(warpgauge_device_health{state="failed", S}) or vector(0)`), from(1, "red"))
 	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running.", "percent",
 		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S}))`))
 	b.stat(3, "Allocated", "Share of the devices that a pod or a job has.", "percentunit",
@@ -21,7 +21,7 @@ func fleet() *builder {
 	b.row("Over time")
 	b.lines(12, "Utilisation by model", "Mean of the GPUs of a model.", "percent",
 		query{"{{modelName}}", fleetWide(`avg by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_GPU_UTIL{S}))`)})
-	b.stacked(12, "Power by model", "", "watt",
+	b.stacked("Power by model", "", "watt",
 		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
 	b.lines(12, "Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
 		query{"{{instance}}", fleetWide(`topk(10, avg by (instance) (max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S})))`)})
@@ -29,8 +29,8 @@ func fleet() *builder {
 		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S})) / sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S}) + max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_FREE{S}))`)})
 
 	b.row("Look closer")
-	b.table(12, "Devices that are not up", "", "short",
-		fleetWide(`warpgauge_device_problem{S} == 1`), nodeColumn, gpuColumn, column{"cause", "Cause", 120}, column{"device", "Device", 0})
+	b.table(12, "Devices that are not well", "", "short",
+		fleetWide(`warpgauge_device_health{state!="ok", S}`), append([]column{nodeColumn}, verdict()...)...)
 	b.table(12, "Hottest GPUs", "", "celsius",
 		fleetWide(`topk(10, max by (instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature"))
 	b.table(12, "XIDs in 24 h", "Of GPUs that are lost by now as well.", "short",

@@ -13,6 +13,9 @@ func node() *builder {
 	b.stat(4, "Oldest sample", "A value older than --stale-after is not shown as new.", "s",
 		`max(warpgauge_sample_age_seconds`+sel+`)`, from(10, "yellow"), from(60, "red"))
 
+	b.table(24, "Health", "The exporter's verdict on each device; docs/health-rules.md has the reasons.", "short",
+		`warpgauge_device_health`+sel, append([]column{nodeColumn}, verdict()...)...)
+
 	b.row("Work")
 	b.lines(12, "Utilisation", "Share of time with at least one kernel running. Instances of MIG have no such value; see the next panel.", "percent", device("DCGM_FI_DEV_GPU_UTIL"))
 	b.lines(12, "Engine active", "Share of time in which the graphics and compute engine was busy, also of MIG instances.", "percentunit", device("DCGM_FI_PROF_GR_ENGINE_ACTIVE"))

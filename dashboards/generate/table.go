@@ -17,6 +17,11 @@ var (
 	uuidColumn     = column{"UUID", "UUID", 360}
 )
 
+// verdict is what the exporter says of a device's health.
+func verdict() []column {
+	return []column{gpuColumn, {"state", "State", 100}, {"reason", "Reason", 0}, {"action", "Do", 130}, {"device", "Device", 0}}
+}
+
 // owners are who has a device.
 func owners() []column {
 	return []column{

@@ -9,10 +9,10 @@ func workloads() *builder {
 	b := newDashboard("warpgauge-workloads", "GPUs / Workloads",
 		"GPUs by namespace, pod and job. A device that n owners share counts 1/n for each.", namespace, pod)
 	b.row("Namespaces")
-	b.stacked(12, "GPUs allocated", "", "short", query{"{{namespace}}", `sum by (namespace) (` + share + `)`})
+	b.stacked("GPUs allocated", "", "short", query{"{{namespace}}", `sum by (namespace) (` + share + `)`})
 	b.lines(12, "Utilisation of what is allocated", "Mean over the devices that a namespace has; of a shared device the device's.", "percent",
 		query{"{{namespace}}", `avg by (namespace) (max by (instance, UUID, GPU_I_ID, namespace) (warpgauge_device_owner` + who + `) * on (instance, UUID, GPU_I_ID) group_left () max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL))`})
-	b.stacked(12, "Power", "Power of whole GPUs, shared by their owners.", "watt",
+	b.stacked("Power", "Power of whole GPUs, shared by their owners.", "watt",
 		query{"{{namespace}}", `sum by (namespace) ((` + share + `) * on (instance, UUID) group_left () max by (instance, UUID) (DCGM_FI_DEV_POWER_USAGE))`})
 	b.lines(12, "GPU-hours in the last hour", "Needs deploy/prometheus/rules/recording.yml.", "h",
 		query{"{{namespace}}", `namespace:gpu_hours:sum1h{namespace=~"$namespace"}`}, query{"{{namespace}} idle", `namespace:gpu_hours_idle:sum1h{namespace=~"$namespace"}`})

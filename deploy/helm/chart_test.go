@@ -173,5 +173,12 @@ func TestValuesAreRefused(t *testing.T) {
 	f("/collectInterval", `collectInterval=1`)
 	f("/nvidia/counters/preset", `nvidia.counters.preset="full"`)
 	f("tlsServerConfig.existingSecret", `tlsServerConfig.enabled=true`)
+	f("remote.url: empty", `remote.mode="apply"`)
+	f("/remote/mode", `remote.mode="always"`)
+	f("sends tokens over TLS only", `remote={"mode":"apply","url":"http://lists.example/gpu.csv","tokenSecret":{"name":"t"}}`)
+	f("fleet.tokenSecret.name: empty", `fleet.enabled=true`)
+	f("fleet.directory: empty", `fleet={"enabled":true,"tokenSecret":{"name":"t"}}`)
+	f("needs fleet.tlsSecret", `fleet.clientCA=true`)
+	f("/health/rules/0", `health.rules=["hot"]`)
 	f("needs service.enable", `serviceMonitor.enabled=true`, `service.enable=false`)
 }

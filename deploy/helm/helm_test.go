@@ -101,7 +101,7 @@ type objects struct {
 	services   []*corev1.Service
 	secrets    []*corev1.Secret
 	configMaps map[string]*corev1.ConfigMap
-	roles      []*rbacv1.ClusterRole
+	rules      []rbacv1.PolicyRule // of ClusterRoles and Roles
 	policies   []*networkingv1.NetworkPolicy
 	others     map[string][]map[string]any
 }
@@ -141,8 +141,9 @@ func decode(t *testing.T, out []byte) *objects {
 		case "ConfigMap":
 			c := into[corev1.ConfigMap](t, doc)
 			o.configMaps[c.Name] = c
-		case "ClusterRole":
-			o.roles = append(o.roles, into[rbacv1.ClusterRole](t, doc))
+		case "ClusterRole", "Role":
+			o.rules = append(o.rules, into[rbacv1.Role](t, doc).Rules...)
+			o.others[kind] = append(o.others[kind], head)
 		case "NetworkPolicy":
 			o.policies = append(o.policies, into[networkingv1.NetworkPolicy](t, doc))
 		default:

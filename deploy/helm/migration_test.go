@@ -394,8 +394,8 @@ func TestListConfigMap(t *testing.T) {
 			}
 		}
 		token := *o.daemonSets["nvidia"].Spec.Template.Spec.AutomountServiceAccountToken
-		if got != want || len(o.roles) != 0 || token != slices.ContainsFunc(sets, func(s string) bool { return strings.Contains(s, "gpus:") }) {
-			t.Errorf("%q: role %q, want %q; %d cluster roles, token %v", sets, got, want, len(o.roles), token)
+		if got != want || len(o.others["ClusterRole"]) != 0 || token != slices.ContainsFunc(sets, func(s string) bool { return strings.Contains(s, "gpus:") }) {
+			t.Errorf("%q: role %q, want %q; %d cluster roles, token %v", sets, got, want, len(o.others["ClusterRole"]), token)
 		}
 	}
 	const one = "gpus:fields configmaps get"

@@ -20,7 +20,7 @@ import (
 // for those that every pod has.
 type pod struct {
 	Kinds []string // of the release, but for DaemonSets, Service and ServiceAccount
-	Rules []string // "resources: verbs" of ClusterRoles
+	Rules []string // "resources: verbs" of ClusterRoles and Roles
 	User  int64
 	Token bool
 	Host  []string // paths, "pid", "network", "privileged", capabilities
@@ -101,10 +101,11 @@ func TestPods(t *testing.T) {
 		}},
 		{"openshift", "nvidia", pod{
 			Kinds: []string{"PrometheusRule", "PrometheusRule", "PrometheusRule", "Role", "RoleBinding", "SecurityContextConstraints", "ServiceMonitor"},
+			Rules: []string{"securitycontextconstraints: use"},
 			Host:  []string{kubelet}, Args: []string{"--kubernetes"},
 		}},
 		{"prometheus-operator", "nvidia", pod{
-			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
+			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
 			Host:  []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
 		}},
 		{"https", "nvidia", pod{
@@ -117,8 +118,37 @@ func TestPods(t *testing.T) {
 		}},
 		{"dcgm-exporter", "nvidia", pod{Kinds: []string{"ServiceMonitor"}, Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
 		{"configmap", "nvidia", pod{
-			Kinds: []string{"Role", "RoleBinding"}, Token: true, Host: []string{kubelet},
+			Kinds: []string{"Role", "RoleBinding"}, Rules: []string{"configmaps: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "-m", "monitoring:gpu-fields"},
+		}},
+		{"health", "nvidia", pod{
+			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
+			Host: []string{"/run/warpgauge-health", kubelet, "/var/lib/warpgauge/health/nvidia"},
+			Args: []string{"--kubernetes", "--health-socket=/run/warpgauge-health/nvidia.sock", "--health-socket-group=988", "--health-node-condition", "--health-node-events"},
+		}},
+		{"health", "amd", pod{
+			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
+			Host: []string{"/run/warpgauge-health", "/var/lib/amd-metrics-exporter", kubelet, "/var/lib/warpgauge/health/amd"},
+			Args: []string{
+				"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--health-socket=/run/warpgauge-health/amd.sock", "--health-socket-group=988",
+				"--health-amd-socket=/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket", "--health-node-condition", "--health-node-events",
+			},
+		}},
+		{"kernel-log", "nvidia", pod{Host: []string{"/dev/kmsg", kubelet, "privileged"}, Args: []string{"--kubernetes", "--kernel-log=/dev/kmsg"}}},
+		{"remote", "nvidia", pod{
+			Kinds: []string{"Role", "RoleBinding"}, Rules: []string{"pods: patch"}, Token: true, Host: []string{kubelet},
+			Args: []string{
+				"--kubernetes", "--remote-config=apply", "--remote-url=https://lists.example/gpu.csv", "--remote-directory=/var/lib/warpgauge-remote",
+				"--remote-limit=cost=0.2,series=20000", "--node-label=node=$(NODE_NAME)", "--node-label=pool=training",
+				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt", "--kubernetes-annotate-pod",
+			},
+		}},
+		{"fleet", "nvidia", pod{
+			Kinds: []string{"ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PersistentVolumeClaim", "ServiceMonitor"}, Host: []string{kubelet},
+			Args: []string{
+				"--kubernetes", "--remote-config=apply", "--remote-url=opamp+https://gpu-warpgauge-fleet.monitoring.svc:4320/v1/opamp", "--remote-directory=/var/lib/warpgauge-remote",
+				"--node-label=pool=training", "--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
+			},
 		}},
 		{"counters", "amd", pod{
 			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
@@ -139,7 +169,7 @@ func TestPods(t *testing.T) {
 }
 
 // everyPod are flags that say nothing of the variant.
-var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB"}
+var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB", "--health-directory=/var/lib/warpgauge-health"}
 
 const recordings = "--recorder-directory=/var/lib/warpgauge/recordings"
 
@@ -152,10 +182,8 @@ func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
 			p.Kinds = append(p.Kinds, k)
 		}
 	}
-	for _, role := range o.roles {
-		for _, r := range role.Rules {
-			p.Rules = append(p.Rules, strings.Join(r.Resources, " ")+": "+strings.Join(r.Verbs, " "))
-		}
+	for _, r := range o.rules {
+		p.Rules = append(p.Rules, strings.Join(r.Resources, " ")+": "+strings.Join(r.Verbs, " "))
 	}
 	p.Host = hosts(spec, c)
 	for _, a := range c.Args {
@@ -230,6 +258,9 @@ func TestEveryPod(t *testing.T) {
 	}
 }
 
+// own are volumes that a program of ours writes to and that need not be an emptyDir.
+var own = []string{"recordings", "health", "health-socket", "health-amd-socket", "remote", "state"}
+
 // checkMounts: the host's things are read-only, nothing is mounted by subPath, which the
 // kubelet would never update, and volumes and mounts belong together.
 func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
@@ -245,7 +276,7 @@ func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
 			t.Errorf("mount %q has no volume", m.Name)
 		case m.SubPath != "":
 			t.Errorf("mount %q is by subPath", m.Name)
-		case !m.ReadOnly && v.EmptyDir == nil:
+		case !m.ReadOnly && v.EmptyDir == nil && !slices.Contains(own, m.Name):
 			t.Errorf("mount %q is writable", m.Name)
 		}
 		delete(volumes, m.Name)
@@ -267,7 +298,7 @@ func TestRestricted(t *testing.T) {
 			t.Errorf("%s may be root", component)
 		}
 		for _, v := range spec.Volumes {
-			if v.Name != "recordings" || v.EmptyDir == nil {
+			if !slices.Contains([]string{"recordings", "health"}, v.Name) || v.EmptyDir == nil {
 				t.Errorf("%s has the volume %q", component, v.Name)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 )
 
 type ruleFile struct {
@@ -79,15 +81,31 @@ func TestRulesByPromtool(t *testing.T) {
 	}
 }
 
+// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
+var kubeStateMetrics = []string{
+	"kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
+	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
+}
+
 // ownMetric finds the exporter's own metrics in the generated page.
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
+
+// fleetMetric finds those of warpgauge-fleet.
+var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
 
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
 	known := map[string]bool{"up": true, "ALERTS": true}
+	for _, name := range kubeStateMetrics {
+		known[name] = true
+	}
 	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
 		known[string(m[1])] = true
 		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
+	}
+	for _, m := range fleetMetric.FindAllSubmatch(read(t, "../../pkg/fleet/metrics.go"), -1) {
+		name := "warpgauge_fleet_" + string(m[1])
+		known[name], known[name+" is lean"] = true, true
 	}
 	files, all := rules(t)
 	for _, f := range files {
@@ -191,9 +209,34 @@ func TestJoins(t *testing.T) {
 	}
 }
 
+// ruleTests is a file of promtool's tests.
+type ruleTests struct {
+	Tests []struct {
+		Name   string
+		Series []struct{ Series string } `yaml:"input_series"`
+		Alerts []struct {
+			Alertname string
+			Firing    []any `yaml:"exp_alerts"`
+		} `yaml:"alert_rule_test"`
+		Exprs []struct {
+			Expr    string
+			Samples []struct{ Labels string } `yaml:"exp_samples"`
+		} `yaml:"promql_expr_test"`
+	}
+}
+
+func readTests(t *testing.T, path string) (tests ruleTests) {
+	t.Helper()
+	if err := yaml.Unmarshal(read(t, path), &tests); err != nil {
+		t.Fatalf("parse %s: %v", path, err)
+	}
+	return tests
+}
+
 // TestEveryAlertHasARunbookAndATest: neither may be forgotten.
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
-	runbooks, tests := string(read(t, "../../docs/runbooks.md")), string(read(t, "tests/alerts_test.yml"))
+	runbooks := string(read(t, "../../docs/runbooks.md"))
+	fires := firing(t)
 	_, all := rules(t)
 	seen := 0
 	for _, file := range all {
@@ -210,7 +253,7 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 				if !strings.Contains(runbooks, "\n## "+r.Alert+"\n") {
 					t.Errorf("docs/runbooks.md has no chapter %q", r.Alert)
 				}
-				if !strings.Contains(tests, `"`+r.Alert+`"`) {
+				if !fires[r.Alert] {
 					t.Errorf("no test lets %s fire", r.Alert)
 				}
 				if !slices.Contains([]string{"page", "ticket", "info"}, r.Labels["severity"]) {
@@ -225,39 +268,182 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	if seen == 0 {
 		t.Fatal("no alerts")
 	}
+	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(runbooks, -1) {
+		if !slices.ContainsFunc(alerts(all), func(a alert) bool { return a.name == m[1] }) {
+			t.Errorf("docs/runbooks.md has a chapter %q, and there is no such alert", m[1])
+		}
+	}
+}
+
+// TestRunbooksNameReasons: the reasons and actions of the runbooks are those of verdicts.
+func TestRunbooksNameReasons(t *testing.T) {
+	known := map[string]bool{}
+	for _, r := range health.Table() {
+		known[r.Name], known[string(r.Action)] = true, true
+	}
+	seen := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_0-9]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(read(t, "../../docs/runbooks.md")), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			if seen++; !known[strings.Trim(name, "`")] && !slices.Contains(mappings, strings.Trim(name, "`")) {
+				t.Errorf("docs/runbooks.md has %s, which is no reason and no action", name)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Fatalf("%d reasons", seen)
+	}
+}
+
+// mappings are the rows of another table of the runbooks.
+var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "container_runtime", "hpc_jobs", "processes"}
+
+// firing are the alerts that some test expects to fire.
+func firing(t *testing.T) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob("tests/*_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires := map[string]bool{}
+	name := regexp.MustCompile(`alertname="(\w+)"`)
+	for _, f := range files {
+		for _, test := range readTests(t, f).Tests {
+			for _, a := range test.Alerts {
+				fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
+			}
+			for _, e := range test.Exprs {
+				for _, s := range e.Samples {
+					if m := name.FindStringSubmatch(s.Labels); m != nil {
+						fires[m[1]] = true
+					}
+				}
+			}
+		}
+	}
+	return fires
+}
+
+type alert struct {
+	name string
+	expr parser.Expr
+}
+
+func alerts(all map[string]ruleFile) (out []alert) {
+	for _, file := range all {
+		for _, g := range file.Groups {
+			for _, r := range g.Rules {
+				if expr, err := parser.ParseExpr(r.Expr); err == nil && r.Alert != "" {
+					out = append(out, alert{r.Alert, expr})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestNoAlertWithoutAFault: silent_test.yml has what happens on nodes without being a fault.
+// Each of its tests has series that each alert asks for, and no alert fires at any time.
+func TestNoAlertWithoutAFault(t *testing.T) {
+	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
+	_, all := rules(t)
+	recorded := map[string]parser.Expr{}
+	for _, file := range all {
+		for _, g := range file.Groups {
+			for _, r := range g.Rules {
+				if expr, err := parser.ParseExpr(r.Expr); err == nil && r.Record != "" {
+					recorded[r.Record] = expr
+				}
+			}
+		}
+	}
+	var got []string
+	for _, test := range readTests(t, "tests/silent_test.yml").Tests {
+		got = append(got, test.Name)
+		has := map[string]bool{}
+		for _, s := range test.Series {
+			name, _, _ := strings.Cut(s.Series, "{")
+			has[name] = true
+		}
+		for _, a := range alerts(all) {
+			if name := missing(a.expr, has, recorded); name != "" {
+				t.Errorf("%q says nothing of %s: it has no series of %s", test.Name, a.name, name)
+			}
+		}
+		const never = `count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[110m]))`
+		if len(test.Exprs) != 1 || test.Exprs[0].Expr != never || len(test.Exprs[0].Samples) != 0 {
+			t.Errorf("%q does not say that %s has no samples", test.Name, never)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("silent_test.yml has %q, want %q", got, want)
+	}
+}
+
+// missing returns the name of a metric that an expression asks for and a test has not. Of
+// fields, which have different names, one is enough.
+func missing(expr parser.Expr, has map[string]bool, recorded map[string]parser.Expr) string {
+	field, some := "", false
+	for _, n := range sources(expr, recorded) {
+		switch {
+		case isField(n):
+			field, some = n, some || has[n]
+		case !has[n]:
+			return n
+		}
+	}
+	if some {
+		return ""
+	}
+	return field
+}
+
+// sources are the names that an expression has, and of what rules record those of the rules.
+func sources(expr parser.Expr, recorded map[string]parser.Expr) (names []string) {
+	for _, n := range metricNames(expr) {
+		if rule := recorded[n]; rule != nil {
+			names = append(names, sources(rule, recorded)...)
+		} else {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 // xidCase is a line of the template that says what a code means.
 var xidCase = regexp.MustCompile(`(?m)^\{\{- (?:else )?if eq \. "(\d+)" \}\}: (.*)$`)
 
-// TestTheTemplateKnowsXIDs: messages use the exporter's own words, for every code
-// that an alert is about.
+// TestTheTemplateKnowsXIDs: messages use the exporter's own words, for every code that an
+// alert is about or that is the reason of a verdict.
 func TestTheTemplateKnowsXIDs(t *testing.T) {
 	said := map[string]string{}
 	for _, m := range xidCase.FindAllStringSubmatch(string(read(t, "../alertmanager/warpgauge.tmpl")), -1) {
 		said[m[1]] = m[2]
+		if n, err := strconv.Atoi(m[1]); err != nil || m[2] != field.XIDText(n) {
+			t.Errorf("XID %s is %q in the template, %q in the exporter", m[1], m[2], field.XIDText(n))
+		}
+	}
+	// Those that come with something else of which there is a verdict.
+	seen := map[string]string{"63": "row_remap_pending", "154": "recovery_reset", "171": "xid_48", "172": "xid_48"}
+	for _, r := range health.Table() {
+		if code, ok := strings.CutPrefix(r.Name, "xid_"); ok {
+			seen[code] = r.Name
+		}
 	}
 	codes := regexp.MustCompile(`(?:xid|err_code)=~"([0-9|]+)"`).FindAllStringSubmatch(string(read(t, "rules/alerts.yml")), -1)
-	if len(codes) != 6 {
-		t.Fatalf("%d lists of codes in the alerts, want two for each of three classes", len(codes))
+	if len(codes) != 4 || codes[0][1] != codes[1][1] || codes[2][1] != codes[3][1] {
+		t.Fatalf("lists of codes in the alerts: %q, want two, each twice", codes)
 	}
-	classes := map[string]int{}
-	for i, list := range codes {
-		for code := range strings.SplitSeq(list[1], "|") {
-			n := 0
-			for _, c := range code {
-				n = 10*n + int(c-'0')
-			}
-			if said[code] != field.XIDText(n) {
-				t.Errorf("XID %s is %q in the template, %q in the exporter", code, said[code], field.XIDText(n))
-			}
-			if other, there := classes[code]; there && other != i/2 {
-				t.Errorf("XID %s is in two classes", code)
-			}
-			classes[code] = i / 2
+	for code := range strings.SplitSeq(codes[0][1]+"|"+codes[2][1], "|") {
+		seen[code] = "an alert"
+	}
+	for code := range seen {
+		if said[code] == "" {
+			t.Errorf("the template does not know XID %s", code)
 		}
-		if i%2 == 1 && list[1] != codes[i-1][1] {
-			t.Errorf("the two lists of a class differ: %s and %s", codes[i-1][1], list[1])
+	}
+	for code := range said {
+		if seen[code] == "" {
+			t.Errorf("neither a verdict nor an alert is about XID %s", code)
 		}
 	}
 }

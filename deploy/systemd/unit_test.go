@@ -27,3 +27,22 @@ func TestDevicePolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatHealthNeeds: the exporter finds a directory for its state, one for its socket, and
+// the kernel's log, and gets no capability for any of them.
+func TestWhatHealthNeeds(t *testing.T) {
+	unit, err := os.ReadFile("warpgauge.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]bool{
+		`StateDirectory=warpgauge`: true, `RuntimeDirectory=warpgauge-health`: true, `RuntimeDirectoryMode=0755`: true,
+		`ProtectKernelLogs=(yes|true|on|1)`: false, // hides /dev/kmsg
+		`RuntimeDirectory=(.* )?warpgauge`:  false, // tmpfiles.d of the package makes /run/warpgauge
+		`CapabilityBoundingSet=.+`:          false, `AmbientCapabilities=.+`: false,
+	} {
+		if got := regexp.MustCompile(`(?m)^` + setting + `$`).Match(unit); got != want {
+			t.Errorf("%s: %v, want %v", setting, got, want)
+		}
+	}
+}

@@ -33,6 +33,7 @@ func pages() []page {
 		{"migration-names.md", writeMigration},
 		{"nvml.md", writeNVML},
 		{"dcgm.md", writeDCGM},
+		{"health-rules.md", writeHealthRules},
 	}
 }
 

@@ -194,7 +194,7 @@ type HealthUnjudged struct {
 // HealthCondition is one thing that is wrong with a device.
 type HealthCondition struct {
 	Reason   string           `json:"reason"`
-	State    string           `json:"state"`
+	State    string           `json:"state"` // ok: for information
 	Action   string           `json:"action"`
 	Text     string           `json:"text"`
 	Since    time.Time        `json:"since"`

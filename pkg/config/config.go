@@ -134,6 +134,7 @@ type Kubernetes struct {
 	Interval      time.Duration // between two questions to the kubelet
 	ResourceNames []string
 	ProcessValues Tristate
+	AnnotatePod   bool // write which list is in service into the exporter's own pod
 }
 
 // ProcessValuesWanted says whether pods that share a device get values of their own

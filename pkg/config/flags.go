@@ -260,11 +260,11 @@ func (s *Set) readFile() error {
 
 // Arguments returns the flags that were set, by whatever means, as another process of
 // this binary takes them. That gets its list from this process, so it reads no
-// configuration file.
+// configuration file and asks no server, whose URL can have a password.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile {
+		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile && f.Group != GroupRemote {
 			out = append(out, "--"+f.Name+"="+f.value.String())
 		}
 	}

@@ -34,7 +34,7 @@ func ownSampling(c *Config) []Flag {
 		},
 		{
 			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
-			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 40 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
+			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
 			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, value: boolean(&c.AbsentFields),
@@ -158,6 +158,10 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+		{
+			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, value: boolean(&k.AnnotatePod),
+			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
 		},
 	}
 }

@@ -11,7 +11,7 @@ type Health struct {
 	Directory     string   // where verdicts outlive the process; "": in memory only
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER; package health checks them
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
-	ExpectedGPUs  int      // 0: as many as a label of the node says, or as there were
+	ExpectedGPUs  int      // 0: not known
 	Socket        string   // of the gRPC stream; "": none
 	SocketGroup   string   // that may use it, by name or number; "": that of the process
 	AMDSocket     string   // where AMD's device plugin asks; "": it is not answered
@@ -38,7 +38,7 @@ func ownHealth(c *Config) []Flag {
 		},
 		{
 			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: GroupHealth, value: list{&h.Rules},
-			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
+			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
 		},
 		{
 			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: GroupHealth, value: text(&h.KernelLog),
@@ -46,7 +46,7 @@ func ownHealth(c *Config) []Flag {
 		},
 		{
 			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: GroupHealth, value: integer(&h.ExpectedGPUs),
-			Metavar: "N", Usage: "How many GPUs this node must have. 0: as many as a label of the node says, or as there were before.",
+			Metavar: "N", Usage: "How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case.",
 		},
 		{
 			Name: flagHealthSocket, Env: "WARPGAUGE_HEALTH_SOCKET", Group: GroupHealth, value: text(&h.Socket),

@@ -202,7 +202,7 @@ func ParseDelivered(data []byte, name string, isYAML bool) (c *Content, bad []fi
 		{"metrics", "file"}, {"metrics", "enableExporterMetrics"}, {"server"}, {"sources"}, {"collections", "sources"},
 	} {
 		for _, line := range linesOf(&root, path) {
-			bad = append(bad, field.Problem{File: name, Line: line, Severity: field.Error, Message: strings.Join(path, ".") + " cannot come from a server"})
+			bad = append(bad, field.Problem{File: name, Line: line, Severity: field.Error, Message: strings.Join(path, ".") + ": a delivered list can set fields and intervals only"})
 		}
 	}
 	return &Content{CSV: y.csv(), Name: name, YAML: y, yaml: data}, bad, nil

@@ -288,7 +288,9 @@ func TestFaults(t *testing.T) {
 	f("no device", healthy, exporter(func(e *fakeExporter) { e.devices.Devices = nil }), "devices", Problem, "no device, although the PCI bus has 1 GPU")
 	f("simulated", healthy, exporter(func(e *fakeExporter) { e.devices.Simulated = true }), "devices", OK, "1 GPU (simulated)")
 
-	f("bad health", healthy, exporter(func(e *fakeExporter) { e.health.Devices[0].State, e.health.Devices[0].Reason = "failed", "a row" }), "health", Problem, "GPU GPU-1 is failed: a row", "runbooks")
+	f("bad health", healthy, exporter(func(e *fakeExporter) {
+		e.health.Devices[0].State, e.health.Devices[0].Text, e.health.Devices[0].Action = "failed", "a row", "replace"
+	}), "health", Problem, "GPU GPU-1 is failed: a row", "action: replace")
 	f("not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"no GPU that is required"} }), "health", Problem, "not ready: no GPU")
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
 	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")

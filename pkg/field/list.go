@@ -18,12 +18,21 @@ type List struct {
 	Hidden []Reading
 }
 
-// Hides reports whether a reading is taken only because it is one of Hidden.
+// Hides reports whether a reading is taken only because it is one of Hidden, or goes with one.
 func (l List) Hides(id ID) bool {
+	if id == XIDsSince || id == XIDsUntil {
+		id = XIDEvent
+	}
 	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) {
 		return false
 	}
-	return !slices.ContainsFunc(List{Fields: l.Fields}.Readings(), func(r Reading) bool { return r.Desc.ID == id })
+	return !slices.ContainsFunc(l.Fields, func(f Field) bool {
+		d := f.Desc
+		if in, computed := Input(d); computed {
+			d = in
+		}
+		return d.ID == id && (f.Type != Label || f.Changes())
+	})
 }
 
 // Metrics returns the fields that become families of their own.

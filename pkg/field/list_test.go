@@ -1,6 +1,7 @@
 package field
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,5 +121,36 @@ func TestIntervalLimits(t *testing.T) {
 	}
 	if d := mustParse(t, "DCGM_FI_DEV_GPU_TEMP,gauge,h,interval=1h").Fields[0].Interval; d != time.Hour {
 		t.Errorf("interval %v", d)
+	}
+}
+
+// TestHidden: what is read in addition is listed last, once, and is no part of the file.
+func TestHidden(t *testing.T) {
+	list := mustParse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n")
+	energy, _ := ByID(156)
+	temperature, _ := ByID(150)
+	reasons, _ := ByID(ClockEventReasons)
+	xids, _ := ByID(XIDEvent)
+	list.Hidden = []Reading{{Desc: temperature, Interval: time.Minute}, {Desc: energy, Interval: time.Minute}, {Desc: reasons}, {Desc: xids}}
+	var got []ID
+	for _, r := range list.Readings() {
+		got = append(got, r.Desc.ID)
+	}
+	if want := []ID{150, ClockEventReasons, 156, XIDEvent}; !slices.Equal(got, want) {
+		t.Errorf("readings %v, want %v", got, want)
+	}
+	if r := list.Readings()[0]; r.Interval != 0 || !r.Default {
+		t.Errorf("what is listed is read as %+v", r)
+	}
+	for id, want := range map[ID]bool{150: false, ClockEventReasons: false, 156: true, XIDEvent: true, XIDsSince: true, XIDsUntil: true, 155: false} {
+		if list.Hides(id) != want {
+			t.Errorf("reading %d is hidden: %v", id, !want)
+		}
+	}
+	if again := Format(list); strings.Contains(string(again), energy.Name) {
+		t.Errorf("the file has it: %s", again)
+	}
+	if n := len(List{Hidden: list.Hidden}.Readings()); n > 0 {
+		t.Errorf("a list that shows nothing reads %d", n)
 	}
 }

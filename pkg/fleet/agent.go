@@ -33,8 +33,6 @@ const (
 	maxValue      = 128
 	maxError      = 512
 	maxTroubles   = 8
-	maxDepth      = 4    // of the health tree
-	maxComponents = 2000 // of it that are read
 )
 
 // report is a message of an agent, checked and cut to what the server keeps.
@@ -48,7 +46,7 @@ type report struct {
 	described    *description // nil: as before
 	status       *listStatus  // nil: as before
 	health       *health      // nil: as before
-	effective    string       // SHA-256 of the list in service, hex; empty: as before
+	effective    *List        // in service; nil: as before
 }
 
 type description struct {
@@ -66,9 +64,9 @@ type listStatus struct {
 
 type health struct {
 	healthy  bool
-	list     string   // status of the list
+	list     string   // why the list is not in service although it was applied
 	numbers  Numbers  // missed ticks as a sum
-	troubles []string // components that are not healthy, and why
+	troubles []string // groups of components that are not healthy, and why
 }
 
 // newReport takes from a message what the server keeps. It returns nil for one that has no uid.
@@ -98,8 +96,11 @@ func newReport(m *protobufs.AgentToServer, peer netip.Addr, conn types.Connectio
 			f = files[""]
 		}
 		if f != nil {
-			sum := sha256.Sum256(f.Body)
-			r.effective = hex.EncodeToString(sum[:])
+			name := "effective"
+			if strings.Contains(f.ContentType, "yaml") {
+				name += ".yaml"
+			}
+			r.effective = newList(name, f.Body)
 		}
 	}
 	return r
@@ -165,7 +166,7 @@ func intern(s string, most int) string {
 
 // examine reads the numbers of the gates and what is not healthy.
 func examine(in *protobufs.ComponentHealth) *health {
-	h := &health{healthy: in.Healthy, numbers: unknown(), list: cut(in.ComponentHealthMap[opamp.HealthList].GetStatus(), maxValue)}
+	h := &health{healthy: in.Healthy, numbers: unknown()}
 	for name, c := range in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap() {
 		if i := gateIndex(name); i >= 0 {
 			if v, err := strconv.ParseFloat(c.GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
@@ -173,28 +174,17 @@ func examine(in *protobufs.ComponentHealth) *health {
 			}
 		}
 	}
-	left := maxComponents
-	h.trouble(in, "", 0, &left)
+	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
+		h.list = cut(cmp.Or(l.LastError, l.Status), maxError)
+	}
+	// A group says which of its parts is not healthy.
+	for name, c := range in.ComponentHealthMap {
+		if c != nil && !c.Healthy && len(h.troubles) < maxTroubles {
+			h.troubles = append(h.troubles, cut(name+": "+cmp.Or(c.LastError, c.Status), maxValue))
+		}
+	}
 	slices.Sort(h.troubles)
 	return h
-}
-
-func (h *health) trouble(in *protobufs.ComponentHealth, name string, depth int, left *int) {
-	if *left--; *left < 0 || depth > maxDepth || len(h.troubles) == maxTroubles || in == nil {
-		return
-	}
-	if !in.Healthy && name != "" && name != opamp.HealthGates && len(in.ComponentHealthMap) == 0 {
-		h.troubles = append(h.troubles, cut(name+": "+cmp.Or(in.LastError, in.Status), maxValue))
-	}
-	if depth == 1 && name == opamp.HealthGates {
-		return
-	}
-	for child, c := range in.ComponentHealthMap {
-		if name != "" {
-			child = name + "/" + child
-		}
-		h.trouble(c, child, depth+1, left)
-	}
 }
 
 // agent is what the server knows about one. Only the core touches it.
@@ -210,8 +200,9 @@ type agent struct {
 	listStatus
 	effective string
 	healthy   bool
-	troubles  []string
 	list      string
+	troubles  []string
+	refused   refusal
 	window    *window
 
 	cohort  *Cohort // nil: none matches
@@ -237,8 +228,8 @@ func (a *agent) take(r *report, now time.Time) {
 	if r.described != nil {
 		a.description = *r.described
 	}
-	if r.effective != "" {
-		a.effective = r.effective
+	if r.effective != nil {
+		a.effective = r.effective.Hash
 	}
 	if s := r.status; s != nil {
 		if s.hash != a.hash || s.state != a.state {
@@ -250,16 +241,39 @@ func (a *agent) take(r *report, now time.Time) {
 		a.healthy, a.list, a.troubles = h.healthy, h.list, h.troubles
 		a.window.add(&h.numbers, now)
 	}
+	if why := a.refuses(); why != "" {
+		a.refused = refusal{a.hash, why}
+	}
 }
+
+// refusal is the last list that an agent has refused, and why.
+type refusal struct{ hash, why string }
 
 // accepts says whether the agent takes lists at all.
 func (a *agent) accepts() bool {
 	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
 }
 
+// refuses says why the list that the agent answers for is not in service; empty: it is, or that is not known yet.
+// An exporter can also withdraw a list later, which costs too much.
+func (a *agent) refuses() string {
+	switch {
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+		return cmp.Or(a.err, "it does not say why")
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+		return a.list
+	}
+	return ""
+}
+
+// observes says whether the agent only reports what it would do with a list.
+func (a *agent) observes() bool {
+	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
+}
+
 // judge compares what the agent has reported with what it was before the change. One report can be
-// of a moment, two in a row are not.
-func (a *agent) judge(limits *Limits, now time.Time) {
+// of a moment, so patience is how many in a row are too many.
+func (a *agent) judge(limits *Limits, patience int, now time.Time) {
 	if a.before == nil || a.failing != "" {
 		return
 	}
@@ -269,7 +283,7 @@ func (a *agent) judge(limits *Limits, now time.Time) {
 		a.breaches = 0
 		return
 	}
-	if a.breaches++; a.breaches >= 2 {
+	if a.breaches++; a.breaches >= patience {
 		a.failing = why
 	}
 }

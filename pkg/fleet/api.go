@@ -2,10 +2,8 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -101,15 +99,16 @@ func (s *Server) serveAgents(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
-	failed, err := ask(s, r, func(c *core) error {
-		return c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
+	var failed error
+	answer, err := ask(s, r, func(c *core) *Fleet {
+		failed = c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
+		return c.fleet(time.Now())
 	})
 	if err == nil && failed != nil {
 		http.Error(w, failed.Error(), http.StatusConflict)
 		return
 	}
-	answer, err2 := ask(s, r, func(c *core) *Fleet { return c.fleet(time.Now()) })
-	reply(w, answer, errors.Join(err, err2))
+	reply(w, answer, err)
 }
 
 func reply(w http.ResponseWriter, answer any, err error) {
@@ -185,12 +184,12 @@ func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 	}
 	hash := wanted(s, a.uid, a.hash)
 	switch {
-	case hash == "" || hash == localHash && a.hash == "":
-		return Observed, ""
+	case hash == "" || hash == a.hash && a.observes():
+		return Observed, a.err
 	case hash != a.hash:
 		return Waiting, ""
-	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-		return Refused, a.err
+	case a.refuses() != "":
+		return Refused, a.refuses()
 	case a.state != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
 		return Waiting, ""
 	case a.failing != "" && s.Rollout != nil && hash == s.Rollout.To:
@@ -227,7 +226,7 @@ func (c *core) find(f *filter, now time.Time) *Agents {
 		condition, why := c.condition(a, now)
 		state := AgentState{
 			UID: a.uid.String(), Host: a.host, Version: a.version, Labels: a.labels, Condition: condition, Answered: a.hash, Effective: a.effective,
-			Error: cmp.Or(why, a.err), Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
+			Error: why, Refused: a.refused.hash, Refusal: a.refused.why, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
 			Numbers: a.window.numbers(now), Before: a.before,
 		}
 		if a.peer.IsValid() {
@@ -235,7 +234,7 @@ func (c *core) find(f *filter, now time.Time) *Agents {
 		}
 		if s := c.statusOf(a); s != nil {
 			state.Wanted = wanted(s, a.uid, a.hash)
-			_, state.Canary = s.Rollout.member(a.uid)
+			state.Canary = s.Rollout.has(a.uid)
 		}
 		if a.cohort != nil {
 			state.Cohort = a.cohort.Name

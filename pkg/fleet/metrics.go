@@ -36,7 +36,6 @@ var (
 	descSaved      = describeMetric("state_ok", "1 if the state is on the disk, 0 if the last write failed.")
 	descSaveErrors = describeMetric("state_write_errors_total", "Writes of the state that failed.")
 	descMessages   = describeMetric("messages_total", "Messages of agents by transport.", "transport")
-	descRefused    = describeMetric("messages_refused_total", "Messages that were refused by reason: login, message, full or busy.", "reason")
 	descOffers     = describeMetric("offers_total", "Lists that were sent to agents.")
 	descDuplicates = describeMetric("duplicate_uids_total", "Messages with the instance uid of another host; the agent got another one.")
 	descEvicted    = describeMetric("agents_evicted_total", "Agents that were forgotten to make room for others.")
@@ -48,9 +47,7 @@ func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends what the owner of the state answers; nothing if it does not answer in time.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	for reason, n := range m.s.refused.load() {
-		out <- prometheus.MustNewConstMetric(descRefused, prometheus.CounterValue, float64(n), reason)
-	}
+	m.s.refused.Collect(out)
 	type answer struct {
 		fleet   *Fleet
 		totals  totals

@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,26 +32,6 @@ const (
 	slotWithin      = 5 * time.Second
 )
 
-// refusals counts what was refused before the state was asked.
-type refusals struct {
-	mu sync.Mutex
-	by map[string]uint64
-}
-
-func (r *refusals) init() { r.by = map[string]uint64{} }
-
-func (r *refusals) add(reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.by[reason]++
-}
-
-func (r *refusals) load() map[string]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.by)
-}
-
 // Reasons of refusals.
 const (
 	refusedLogin   = "login"
@@ -75,7 +53,7 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
 		if !login.Allows(r) {
-			s.refused.add(refusedLogin)
+			s.refused.WithLabelValues(refusedLogin).Inc()
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return
 		}
@@ -85,13 +63,13 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-wait.Done():
-			s.refused.add(refusedBusy)
+			s.refused.WithLabelValues(refusedBusy).Inc()
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
 		if err := bound(w, r); err != nil {
-			s.refused.add(refusedMessage)
+			s.refused.WithLabelValues(refusedMessage).Inc()
 			http.Error(w, "no gzip", http.StatusBadRequest)
 			return
 		}
@@ -155,7 +133,7 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 			}
 		},
 		OnReadMessageError: func(conn types.Connection, _ int, _ []byte, _ error) {
-			s.refused.add(refusedMessage)
+			s.refused.WithLabelValues(refusedMessage).Inc()
 			_ = conn.Disconnect() // what follows garbage is no message either
 		},
 	}
@@ -166,18 +144,18 @@ func (s *Server) message(ctx context.Context, r *report) *protobufs.ServerToAgen
 	out := &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
 		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)}
 	if r == nil {
-		s.refused.add(refusedMessage)
+		s.refused.WithLabelValues(refusedMessage).Inc()
 		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, errUnnamed)
 	}
 	answers := make(chan answer, 1) // not a variable: the owner may answer when this one waits no longer
 	if err := s.do(ctx, func(c *core) { answers <- c.report(r, time.Now()) }); err != nil {
-		s.refused.add(refusedBusy)
+		s.refused.WithLabelValues(refusedBusy).Inc()
 		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err)
 	}
 	a := <-answers
 	switch {
 	case a.err != nil:
-		s.refused.add(refusedFull)
+		s.refused.WithLabelValues(refusedFull).Inc()
 		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, a.err)
 	case a.uid != nil:
 		out.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: a.uid[:]}
@@ -233,6 +211,13 @@ func limitedOf(conn net.Conn) *limitedConn {
 	}
 	l, _ := conn.(*limitedConn)
 	return l
+}
+
+// drop ends a WebSocket without a farewell, for which TLS would wait.
+func drop(conn types.Connection) {
+	if l := limitedOf(conn.Connection()); l != nil {
+		_ = l.Close() // whatever it says, the client is gone
+	}
 }
 
 func (c *limitedConn) begin() {

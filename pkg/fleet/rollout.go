@@ -35,7 +35,13 @@ type Rollout struct {
 	Reason  string        `json:"reason,omitempty"` // why it has stopped
 	Final   bool          `json:"final,omitempty"`  // the stage has all agents, newcomers too
 
-	members map[UID]*Numbers // agents of the stages so far, with their numbers before
+	members map[UID]member // agents of the stages so far
+}
+
+// member is what an agent was before it got the list.
+type member struct {
+	Before *Numbers `json:"before,omitempty"` // nil: not known
+	Former string   `json:"former,omitempty"` // hash of its own list, if the server had none for it
 }
 
 // active says whether the rollout is neither done nor stopped.
@@ -52,21 +58,17 @@ type status struct {
 	Rollout  *Rollout `json:"rollout,omitempty"`
 }
 
-// localHash stands for the list that an agent has on its own node: an empty configuration.
-var localHash = newList("", nil).Hash
-
 // wanted returns the hash of the list that an agent should have, empty if the server has none for it.
 // last is the hash of the list that the agent has answered for.
 func wanted(s *status, uid UID, last string) string {
 	r := s.Rollout
 	if r != nil && (r.State == Running || r.State == Paused) {
-		_, member := r.members[uid]
-		if (member || r.Final) && (r.State == Running || last == r.To) {
+		if _, member := r.members[uid]; (member || r.Final) && (r.State == Running || last == r.To) {
 			return r.To
 		}
 	}
 	if s.Stable == "" && r != nil && last == r.To {
-		return localHash
+		return r.members[uid].Former
 	}
 	return s.Stable
 }
@@ -75,12 +77,12 @@ func wanted(s *status, uid UID, last string) string {
 type candidate struct {
 	uid    UID
 	labels map[string]string
-	before *Numbers
+	member
 }
 
 // choose returns which of the agents a stage adds to its members. A percentage is of the agents and is
 // never exceeded, but the least is one. Those chosen first are the same in each rollout of a cohort.
-func choose(s Stage, cohort string, members map[UID]*Numbers, agents []candidate) (added []candidate) {
+func choose(s Stage, cohort string, members map[UID]member, agents []candidate) (added []candidate) {
 	var rest []candidate
 	have := 0
 	for _, c := range agents {
@@ -140,10 +142,11 @@ func (c *Counts) verdict(tolerance float64) string {
 		bad, c.Members, c.Refused, c.Failing, c.Silent, c.Worse, c.Control, c.example)
 }
 
-func (r *Rollout) member(uid UID) (before *Numbers, ok bool) {
+// has says whether the agent is in a stage of a rollout in progress.
+func (r *Rollout) has(uid UID) bool {
 	if r == nil || r.State != Running && r.State != Paused {
-		return nil, false
+		return false
 	}
-	before, ok = r.members[uid]
-	return before, ok
+	_, ok := r.members[uid]
+	return ok
 }

@@ -40,8 +40,8 @@ type Server struct {
 	o       Options
 	calls   chan func(*core)
 	pushes  chan push
-	done    chan struct{} // closed when Run has ended
-	refused refusals
+	done    chan struct{}          // closed when Run has ended
+	refused *prometheus.CounterVec // messages, before the state was asked
 }
 
 // Bounds of what waits.
@@ -54,9 +54,12 @@ const (
 
 // New returns a Server. Run must be called.
 func New(o Options) *Server {
-	s := &Server{o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{})}
-	s.refused.init()
-	return s
+	return &Server{
+		o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: namePrefix + "messages_refused_total", Help: "Messages that were refused by reason: login, message, full or busy.",
+		}, []string{"reason"}),
+	}
 }
 
 // Run owns the state until ctx ends.
@@ -72,7 +75,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	c := newCore(s.o, st, state, time.Now())
-	defer func() { _ = c.store.close() }() // every line was synced
+	defer func() {
+		c.hangUp()
+		_ = c.store.close() // every line was synced
+	}()
 	metrics := newMetrics(s)
 	if err := s.o.Registerer.Register(metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -34,8 +34,6 @@ type line struct {
 	List    *List        `json:"list,omitempty"`
 	Cohort  *status      `json:"cohort,omitempty"`
 	Members *memberLine  `json:"members,omitempty"`
-	Gone    string       `json:"gone,omitempty"` // a cohort that the directory no longer has
-	Drop    string       `json:"drop,omitempty"` // hash of a list that is no longer used
 	Version *versionLine `json:"version,omitempty"`
 }
 
@@ -46,9 +44,9 @@ type versionLine struct {
 
 // memberLine adds members to a rollout.
 type memberLine struct {
-	Cohort  string              `json:"cohort"`
-	Rollout uint64              `json:"rollout"`
-	Agents  map[string]*Numbers `json:"agents"`
+	Cohort  string            `json:"cohort"`
+	Rollout uint64            `json:"rollout"`
+	Agents  map[string]member `json:"agents"`
 }
 
 // saved is what the file says.
@@ -84,27 +82,35 @@ func (s *store) read() (*saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
-	in := bufio.NewReaderSize(s.f, 1<<16)
+	state, good, err := readState(s.f)
+	s.good, s.live = good, good
+	if err != nil {
+		return nil, err
+	}
+	return state, s.f.Truncate(good)
+}
+
+// readState reads lines up to the last whole one, and returns how many bytes those have.
+func readState(r io.Reader) (state *saved, good int64, err error) {
+	state = &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
+	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			break // what has no end of line was not finished
+			return state, good, nil // what has no end of line was not finished
 		}
 		if err != nil {
-			return nil, err
+			return nil, good, err
 		}
 		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err = json.Unmarshal(text, &l); err == nil {
+			err = state.add(&l)
 		}
-		if err := state.add(&l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err != nil {
+			return nil, good, fmt.Errorf("line %d: %w", n, err)
 		}
-		s.good += int64(len(text))
+		good += int64(len(text))
 	}
-	s.live = s.good
-	return state, s.f.Truncate(s.good)
 }
 
 // lock keeps two servers from one file.
@@ -125,7 +131,7 @@ func (a *saved) add(l *line) error {
 	case l.Cohort != nil:
 		c := l.Cohort
 		if c.Rollout != nil {
-			c.Rollout.members = map[UID]*Numbers{}
+			c.Rollout.members = map[UID]member{}
 			a.last = max(a.last, c.Rollout.ID)
 			if old := a.cohorts[c.Name]; old != nil && old.Rollout != nil && old.Rollout.ID == c.Rollout.ID {
 				c.Rollout.members = old.Rollout.members
@@ -137,17 +143,13 @@ func (a *saved) add(l *line) error {
 		if c == nil || c.Rollout == nil || c.Rollout.ID != l.Members.Rollout {
 			return nil // of a rollout that is over
 		}
-		for text, before := range l.Members.Agents {
+		for text, m := range l.Members.Agents {
 			var uid UID
 			if n, err := hex.Decode(uid[:], []byte(text[:min(len(text), 2*len(uid))])); err != nil || n != len(uid) {
 				return fmt.Errorf("%q is no uid", text)
 			}
-			c.Rollout.members[uid] = before
+			c.Rollout.members[uid] = m
 		}
-	case l.Gone != "":
-		delete(a.cohorts, l.Gone)
-	case l.Drop != "":
-		delete(a.lists, l.Drop)
 	case l.Version != nil:
 		if l.Version.Format != 1 {
 			return fmt.Errorf("format %d is of another version", l.Version.Format)

@@ -79,7 +79,9 @@ type AgentState struct {
 	Wanted    string            `json:"wanted_hash,omitempty"`
 	Answered  string            `json:"answered_hash,omitempty"` // the list it answers for
 	Effective string            `json:"effective_hash,omitempty"`
-	Error     string            `json:"error,omitempty"` // why it refused, or which gate fails
+	Error     string            `json:"error,omitempty"`        // why it refused, or which gate fails
+	Refused   string            `json:"refused_hash,omitempty"` // the last list that it refused
+	Refusal   string            `json:"refusal,omitempty"`      // why
 	Canary    bool              `json:"canary,omitempty"`
 	Healthy   bool              `json:"healthy"`
 	Troubles  []string          `json:"troubles,omitempty"`

@@ -125,7 +125,8 @@ func groupID(name string) (int, error) {
 func checkDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // clients of other users look up the socket in it
+		// Clients of other users look up the socket in it, whatever the umask is.
+		if err = errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // as said
 			return err
 		}
 		info, err = os.Stat(dir)

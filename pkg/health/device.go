@@ -186,6 +186,7 @@ func (t *tracked) judge(now time.Time, parent *tracked, order func(*Rule) int) (
 		})
 	}
 	switch {
+	case len(all) > 0 && all[0].rule.State == OK && t.valued: // which is for information
 	case len(all) > 0 && (t.valued || all[0].rule.State > Unknown):
 		first := &v.Conditions[0]
 		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action

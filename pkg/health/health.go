@@ -46,7 +46,8 @@ type Verdict struct {
 	Text      string    // the same in words
 	Action    Action    // never empty
 	Since     time.Time // when State and Reason became what they are
-	// Conditions are what is wrong now, the worst first.
+	// Conditions are what is wrong now, the worst first; those whose State is OK are for
+	// information.
 	Conditions []Condition
 	// Unjudged are the rules for which the device has no reading.
 	Unjudged []Unjudged

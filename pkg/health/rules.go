@@ -21,9 +21,9 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	Readings  []field.ID      // what it is judged by, each alone; none: by Observations or states
+	Readings  []field.ID      // what it is judged by, each alone, here or by who observes; none: by other things
 	Label     collector.Label // of the column; the zero one: any
-	Except    collector.Label // a column with it is not judged
+	Except    []string        // values of labels: a column with one is not judged
 	Test      Test            // of a reading
 	Threshold float64         // of the test, in Unit
 	Unit      string          // "": the threshold is part of the rule
@@ -70,11 +70,15 @@ const (
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
 	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/"
+	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
+	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
+	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
 	linkStates   = "docs/operations.md"
+	linkSigns    = "docs/health.md#early-signs"
 )
 
-// settled is for how long a reading must say that nothing is wrong: two of slow fields.
-const settled = time.Minute
+// backFor is for how long a reading must say that nothing is wrong: two of slow fields.
+const backFor = time.Minute
 
 // Rules of the states of devices, which Watch applies.
 const (
@@ -87,6 +91,11 @@ const (
 	ruleStarting  = "starting"
 )
 
+// usual are reasons of health watches that healthy GPUs have: that the power limit slows a GPU
+// down is what it is for, and one error of a link in a minute, or a second of heat, is no fault.
+// Of links and heat there are rules of their own.
+var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
+
 // rules is the only list of reason codes. Of conditions that are equally bad, that of the
 // first rule is the verdict's. Every rule has a case in rules_test.go.
 //
@@ -95,23 +104,28 @@ const (
 // 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
 var rules = []Rule{
 	xid(79, Failed, ActionReboot, "the GPU has fallen off the bus"),
-	{Name: "recovery_reboot", State: Failed, Action: ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: settled,
+	kernel("fell_off_bus", Failed, ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
+	kernel("amdgpu_device_lost", Failed, ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
+	kernel("amdgpu_reset_failed", Failed, ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
+	noticed(kernel("amdgpu_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("rm_init_failed", Failed, ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
+	{Name: "recovery_reboot", State: Failed, Action: ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: backFor,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, Failed, ActionReboot, "a key of confidential computing could not be renewed"),
-	{Name: "recovery_reset", State: Failed, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 1, Quiet: settled,
+	{Name: "recovery_reset", State: Failed, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 1, Quiet: backFor,
 		Text: "the driver says that the GPU must be reset", Source: linkRecovery},
-	{Name: "row_remap_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{395}, Test: AtLeast, Threshold: 1, Quiet: settled,
+	{Name: "row_remap_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{395}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "a row of its memory could not be remapped", Source: linkMemory},
-	{Name: "memory_unrepairable", State: Failed, Action: ActionReplace, Readings: []field.ID{1507}, Test: AtLeast, Threshold: 1, Quiet: settled,
+	{Name: "memory_unrepairable", State: Failed, Action: ActionReplace, Readings: []field.ID{1507}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "its memory has errors that cannot be repaired", Source: linkFields},
-	{Name: "bad_pages_failed", State: Failed, Action: ActionReplace, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
-		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "a bad page of its memory could not be retired", Source: linkRAS},
 	xid(64, Failed, ActionReset, "memory could not be retired or remapped"),
 	xid(48, Failed, ActionReset, "a double-bit ECC error"),
 	xid(95, Failed, ActionReset, "an uncontained memory error"),
 	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
 	{Name: "ras_uncorrected", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
-		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	kernel("ras_error", Failed, ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
+	kernel("aer_fatal", Failed, ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, Failed, ActionReset, "the GPU has stopped processing"),
 	xid(62, Failed, ActionReset, "an internal micro-controller has halted"),
 	xid(74, Failed, ActionReset, "an NVLink error"),
@@ -123,26 +137,31 @@ var rules = []Rule{
 	xid(158, Failed, ActionReset, "a fatal timeout of the GPU"),
 	{Name: "sxid_fatal", State: Failed, Action: ActionReset, Readings: []field.ID{856}, Test: AtLeast, Threshold: 1, End: AfterReset,
 		Text: "a fatal error of the switch (SXid)", Source: linkFabric},
-	{Name: "fabric_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 4, Quiet: settled,
+	{Name: "fabric_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 4, Quiet: backFor,
 		Text: "the GPU could not be registered with the NVLink fabric", Source: linkFabric},
-	{Name: "fabric_unhealthy", State: Failed, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 2, Quiet: settled,
+	{Name: "fabric_unhealthy", State: Failed, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 2, Quiet: backFor,
 		Text: "the NVLink fabric says that the GPU is unhealthy", Source: linkFields},
-	{Name: "health_watch_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{field.GPUHealth}, Test: AtLeast, Threshold: 20, Quiet: settled,
+	{Name: "health_watch_failed", State: Failed, Action: ActionDrain, Readings: []field.ID{field.GPUHealth}, Except: usual, Test: AtLeast, Threshold: 20, Quiet: backFor,
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, Failed, ActionDrain, "auxiliary power is not connected"),
 
 	{Name: ruleMissing, Test: OfState, State: Failed, Action: ActionReboot, End: WhenTold, For: time.Minute,
 		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
-	{Name: ruleLost, Test: OfState, State: Failed, Action: ActionReboot, Quiet: settled, Text: "the library says that the device is lost", Source: linkStates},
-	{Name: ruleHung, Test: OfState, State: Degraded, Action: ActionDrain, For: 5 * time.Minute, Quiet: settled,
+	{Name: ruleLost, Test: OfState, State: Failed, Action: ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
+	{Name: ruleHung, Test: OfState, State: Degraded, Action: ActionDrain, For: 5 * time.Minute, Quiet: backFor,
 		Text: "the device has had no new values for minutes", Source: linkStates},
 
-	{Name: "recovery_drain_p2p", State: Degraded, Action: ActionDrain, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 3, Quiet: settled,
+	{Name: "recovery_drain_p2p", State: Degraded, Action: ActionDrain, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 3, Quiet: backFor,
 		Text: "the driver says that all traffic between GPUs must end", Source: linkRecovery},
-	{Name: "recovery_drain_reset", State: Degraded, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 4, Quiet: settled,
+	{Name: "recovery_drain_reset", State: Degraded, Action: ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 4, Quiet: backFor,
 		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
 	xid(94, Degraded, ActionReset, "a contained memory error"),
 	xid(109, Degraded, ActionReset, "a context switch has timed out"),
+	kernel("ras_poison", Degraded, ActionReset, "poisoned data was found or used", linkRAS),
+	noticed(kernel("aer_uncorrected", Degraded, ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
+	noticed(kernel("xgmi_error", Degraded, ActionDrain, "an error of an XGMI link", linkXGMI), time.Hour),
+	noticed(kernel("amdgpu_ring_timeout", Degraded, ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
+	noticed(kernel("amdgpu_reset", Degraded, ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	xid(155, Degraded, ActionReset, "an NVLink is down"),
 	xid(156, Degraded, ActionReset, "a resource of the GPU is to be retired"),
 	noticed(xid(157, Degraded, ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
@@ -154,33 +173,50 @@ var rules = []Rule{
 	noticed(xid(148, Degraded, ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
 	xid(149, Degraded, ActionReset, "an NVLink error (NETIR)"),
 	noticed(xid(150, Degraded, ActionDrain, "an NVLink error (MSE)"), time.Hour),
-	{Name: "sram_threshold", State: Degraded, Action: ActionReplace, Readings: []field.ID{346}, Test: AtLeast, Threshold: 1, Quiet: settled,
+	{Name: "sram_threshold", State: Degraded, Action: ActionReplace, Readings: []field.ID{346}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "uncorrected errors of SRAM have passed their threshold", Source: linkMemory},
-	{Name: "retired_pages", State: Degraded, Action: ActionReplace, Readings: []field.ID{391}, Test: AtLeast, Threshold: 16, Unit: "pages", Quiet: settled,
+	{Name: "retired_pages", State: Degraded, Action: ActionReplace, Readings: []field.ID{391}, Test: AtLeast, Threshold: 16, Unit: "pages", Quiet: backFor,
 		Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM},
-	{Name: "ecc_uncorrected", State: Degraded, Action: ActionReset, Readings: []field.ID{311}, Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: settled,
+	{Name: "ecc_uncorrected", State: Degraded, Action: ActionReset, Readings: []field.ID{311}, Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: backFor,
 		Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
-	{Name: "row_remap_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{396}, Test: AtLeast, Threshold: 1, Quiet: settled,
+	{Name: "row_remap_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{396}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "a row of its memory is to be remapped at the next reset", Source: linkRecovery},
-	{Name: "page_retirement_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{392}, Test: AtLeast, Threshold: 1, Quiet: settled,
+	{Name: "page_retirement_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{392}, Test: AtLeast, Threshold: 1, Quiet: backFor,
 		Text: "a page of its memory is to be retired at the next reset", Source: linkPages},
+	{Name: "bad_pages_failed", State: Degraded, Action: ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
+		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
 	{Name: "bad_pages_pending", State: Degraded, Action: ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "pending"},
-		Test: AtLeast, Threshold: 1, Quiet: settled, Text: "a bad page of its memory is to be retired at the next reset", Source: linkRAS},
-	{Name: "fabric_limited", State: Degraded, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 3, Quiet: settled,
+		Test: AtLeast, Threshold: 1, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
+	{Name: "fabric_not_started", State: Degraded, Action: ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 1, For: 10 * time.Minute, Quiet: backFor,
+		Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
+	{Name: "fabric_limited", State: Degraded, Action: ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 3, Quiet: backFor,
 		Text: "the NVLink fabric has less capacity", Source: linkFields},
-	{Name: "switch_port_error", State: Degraded, Action: ActionDrain, Readings: []field.ID{870}, Test: Equal, Threshold: 3, Quiet: settled,
+	{Name: "switch_port_error", State: Degraded, Action: ActionDrain, Readings: []field.ID{870}, Test: Equal, Threshold: 3, Quiet: backFor,
 		Text: "a port of the switch is in error", Source: linkFields},
 	{Name: "nvlink_crc_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{409, 419}, Test: Rises, Threshold: 6000, Unit: "errors in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
 		Text: "NVLinks have many CRC errors", Source: linkDCGM},
-	{Name: "xgmi_link_down", State: Degraded, Action: ActionDrain, Readings: []field.ID{field.AMDXGMILinkUp}, Test: Falls, Threshold: 1, Quiet: settled,
+	{Name: "xgmi_link_down", State: Degraded, Action: ActionDrain, Readings: []field.ID{field.AMDXGMILinkUp}, Test: Falls, Threshold: 1, Quiet: backFor,
 		Text: "an XGMI link that was up is down", Source: linkXGMI},
-	// That the power limit slows a GPU down is what it is for.
-	{Name: "health_watch_warning", State: Degraded, Action: ActionNone, Readings: []field.ID{field.GPUHealth}, Except: collector.Label{Name: "health_error_code", Value: "DCGM_FR_CLOCK_THROTTLE_POWER"},
-		Test: AtLeast, Threshold: 10, Quiet: settled, Text: "a health watch reports a warning", Source: linkDCGM},
+	{Name: "health_watch_warning", State: Degraded, Action: ActionNone, Readings: []field.ID{field.GPUHealth}, Except: usual,
+		Test: AtLeast, Threshold: 10, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
 	{Name: "hot", State: Degraded, Action: ActionDrain, Readings: []field.ID{150}, Test: AtLeast, Threshold: 95, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
 		Text: "the GPU is hot", Source: linkFields},
-	{Name: "thermal_violation", State: Degraded, Action: ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 30e9, Unit: "ns in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
-		Text: "the GPU is slowed down by its temperature most of the time", Source: linkFields},
+	{Name: "thermal_violation", State: Degraded, Action: ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 900e9, Unit: "ns in an hour", Within: time.Hour, Quiet: time.Hour,
+		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
+
+	// Early signs, which package signs computes of the readings.
+	{Name: "corrected_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{310}, End: WhenTold,
+		Text: "a storm of corrected memory errors", Source: linkSigns},
+	{Name: "nvlink_errors", State: Degraded, Action: ActionDrain, Readings: []field.ID{409, 419, 429, 439, 1206, 1213, 1218, 1219}, End: WhenTold,
+		Text: "a link has more errors than are acceptable", Source: linkSigns},
+	{Name: "spare_rows_low", State: Degraded, Action: ActionContact, Readings: []field.ID{388, 389}, End: WhenTold,
+		Text: "a bank of its memory has no spare row left", Source: linkSigns},
+	{Name: "throttled", State: Degraded, Action: ActionNone, Readings: []field.ID{field.ClockEventReasons}, End: WhenTold,
+		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
+	{Name: "slow_calls", State: Degraded, Action: ActionNone, End: WhenTold,
+		Text: "calls into the vendor's library take much longer than they did", Source: linkSigns},
+	{Name: "straggler", State: OK, Action: ActionNone, Readings: []field.ID{100, 203}, End: WhenTold,
+		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Test: OfState, State: Unknown, Action: ActionNone, Text: "an operator has released the collector", Source: linkStates},
 	{Name: ruleStalled, Test: OfState, State: Unknown, Action: ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
@@ -195,6 +231,11 @@ const recoveryAction field.ID = 1523
 // code; codes without a rule say nothing of the device's health.
 func xid(code int, s State, a Action, text string) Rule {
 	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: AfterReset, Text: fmt.Sprintf("XID %d: %s", code, text), Source: linkXIDs}
+}
+
+// kernel is the rule of lines of the kernel's log, which a reset ends.
+func kernel(name string, s State, a Action, text, source string) Rule {
+	return Rule{Name: name, State: s, Action: a, End: AfterReset, Text: text, Source: source}
 }
 
 // noticed makes a rule one that ends when it was not seen for so long.
@@ -224,7 +265,7 @@ func Select(changes []string) (Rules, error) {
 			if near, ok := field.Nearest(name, out.names()); ok {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}
-			wrong = append(wrong, text+" See docs/health.md")
+			wrong = append(wrong, text+" See docs/health-rules.md")
 		case value == "on", value == "off":
 			off[name] = value == "off"
 		case out[i].Unit == "":
@@ -268,13 +309,11 @@ func (r Rules) find(reason string, code int) *Rule {
 // volatile ECC errors. They are how a reset is seen.
 var resetReadings = []field.ID{156, 310, 311}
 
-// hiddenInterval is how often readings are taken that only health needs.
-const hiddenInterval = 30 * time.Second
-
 // Readings are what the rules need of GPUs, for lists that do not name them. Those of links
 // and switches are not among them, as these would become devices that nothing was asked of,
-// nor is what makes the vendor's library run checks of its own.
-func (r Rules) Readings() (out []field.Reading) {
+// nor is what makes the vendor's library run checks of its own. All but XIDs are read that
+// often.
+func (r Rules) Readings(every time.Duration) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: true}
 	add := func(id field.ID) {
 		d, known := field.ByID(id)
@@ -282,7 +321,7 @@ func (r Rules) Readings() (out []field.Reading) {
 			return
 		}
 		seen[id] = true
-		out = append(out, field.Reading{Desc: d, Interval: hiddenInterval})
+		out = append(out, field.Reading{Desc: d, Interval: every})
 	}
 	if len(r) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package health
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,8 +116,8 @@ func (s *tapped) judge(t *tracked, c *condition) {
 // judges reports whether a rule judges the readings of a column.
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
-		if c.Field == id {
-			return (r.Label.Name == "" || has(c.Labels, r.Label)) && (r.Except.Name == "" || !has(c.Labels, r.Except))
+		if c.Field == id && r.Test > OfState {
+			return (r.Label.Name == "" || has(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}
 	return false

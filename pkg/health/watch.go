@@ -102,7 +102,7 @@ func (w *Watch) Observe(o Observation) {
 // Once judges by what is known now, without what was before.
 func Once(o Options, now time.Time) *Snapshot {
 	w := New(o)
-	w.judge(now)
+	w.Sync(now)
 	return w.board.Load()
 }
 
@@ -119,7 +119,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		w.judge(time.Now())
+		w.Sync(time.Now())
 		w.save(files, time.Now(), false)
 		select {
 		case <-ctx.Done():
@@ -131,8 +131,9 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// judge takes what is new and publishes what has changed.
-func (w *Watch) judge(now time.Time) {
+// Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
+// Run, or in its place one that has a clock of its own.
+func (w *Watch) Sync(now time.Time) {
 	w.round++
 	w.meet(w.o.Status(), now)
 	if v := w.o.View(); v != w.view || !w.bound {
@@ -147,184 +148,17 @@ func (w *Watch) judge(now time.Time) {
 			w.wait(t, c, now)
 		}
 	}
-	w.settle(now)
+	w.conclude(now)
 }
 
 // wait brings a condition that no reading decides to now.
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
-	case c.rule.Test == Observed:
-		t.expire(c, now)
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, Evidence{})
+	case c.rule.Test == Observed:
+		t.expire(c, now)
 	}
-}
-
-// meet takes the states of devices.
-func (w *Watch) meet(all []session.CollectorStatus, now time.Time) {
-	for i := range all {
-		for j := range all[i].Devices {
-			w.meetDevice(&all[i], &all[i].Devices[j], now)
-		}
-	}
-	kept := w.devices[:0]
-	for _, t := range w.devices {
-		switch {
-		case t.status != nil && t.round == w.round:
-			w.state(t, now)
-		case !w.absent(t, all, now):
-			w.forget(t)
-			continue
-		}
-		t.status = nil
-		kept = append(kept, t)
-	}
-	clear(w.devices[len(kept):])
-	w.devices = kept
-}
-
-// meetDevice notes the status of a device. Of two collectors that know it, the one counts
-// that supplies values, of these the one for which it is up.
-func (w *Watch) meetDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
-	if d.Device.Level == field.Link || d.Device.Level == field.Core {
-		return
-	}
-	t := w.byID[d.Device.ID]
-	if t == nil {
-		if t = w.add(&d.Device, c.Name); t == nil {
-			return
-		}
-	}
-	rank := 1
-	if w.supplied[supplied{c.Name, d.Device.ID}] {
-		rank += 2
-	}
-	if d.State == session.Up {
-		rank++
-	}
-	if t.round == w.round && rank <= t.rank {
-		return
-	}
-	if t.restored || t.collector != c.Name || t.device.PCIBusID != d.Device.PCIBusID || t.device.GPU != d.Device.GPU {
-		w.claim(t, &d.Device, c.Name)
-	}
-	t.round, t.rank, t.status, t.seen = w.round, rank, d, now
-}
-
-// add tracks a device.
-func (w *Watch) add(d *collector.Device, of string) *tracked {
-	if len(w.devices) >= maxDevices {
-		return nil
-	}
-	t := &tracked{device: *d, collector: of, dirty: true}
-	w.devices = append(w.devices, t)
-	w.byID[d.ID] = t
-	w.claim(t, d, of)
-	return t
-}
-
-// claim gives a device what a collector knows of it. What was known of the board by its
-// address alone is this one's now, and another device that was there before has gone.
-func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
-	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
-	w.bound = false
-	at := address(d.PCIBusID)
-	if at == "" || d.Parent != "" || of == "" {
-		return
-	}
-	if before := w.byPCI[at]; before != nil && before != t {
-		if before.collector == "" {
-			for _, c := range before.conditions {
-				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
-					t.conditions = append(t.conditions, c)
-				}
-			}
-		}
-		before.seen = time.Time{} // forgotten, unless a collector still has it
-	}
-	w.byPCI[at] = t
-}
-
-func (w *Watch) forget(t *tracked) {
-	if w.byID[t.device.ID] == t {
-		delete(w.byID, t.device.ID)
-	}
-	if at := address(t.device.PCIBusID); w.byPCI[at] == t {
-		delete(w.byPCI, at)
-	}
-	w.bound, w.unsaved = false, true
-}
-
-// hold sees or unsees a rule of states.
-func (w *Watch) hold(t *tracked, name string, holds bool, now time.Time, why string) {
-	i, on := w.order[name]
-	if !on {
-		return
-	}
-	switch c := t.has(name); {
-	case holds:
-		c = t.condition(&w.o.Rules[i])
-		e := Evidence{}
-		if why != "" && c.wants(now) {
-			e = Evidence{now, t.collector, why}
-		}
-		t.see(c, now, e)
-	case c == nil:
-	case c.rule.End == WhenTold: // the state tells
-		t.end(c)
-		c.evidence = nil
-	default:
-		t.unsee(c, now)
-		if !c.active {
-			c.evidence = nil
-		}
-	}
-}
-
-// state judges a device by what its collector says.
-func (w *Watch) state(t *tracked, now time.Time) {
-	d := t.status
-	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
-		t.valued, t.dirty = true, true
-	}
-	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
-	stalled := d.State == session.Stalled && !starting
-	w.hold(t, ruleStarting, starting, now, "")
-	w.hold(t, ruleStalled, stalled, now, d.Reason)
-	w.hold(t, ruleHung, stalled, now, d.Reason)
-	w.hold(t, ruleLost, d.State == session.Lost, now, d.Reason)
-	w.hold(t, ruleMissing, d.State == session.Absent, now, d.Reason)
-	w.hold(t, ruleReleased, d.State == session.Released, now, d.Reason)
-	w.hold(t, ruleNotServed, false, now, "")
-}
-
-// absent judges a device of which no collector has a state. It reports false for one that
-// is to be forgotten.
-func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time) bool {
-	if t.collector == "" { // known by its address alone
-		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
-	}
-	if slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return !c.Up && c.Cause == session.CauseOpening }) {
-		w.hold(t, ruleStarting, true, now, "")
-		return true
-	}
-	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
-	switch {
-	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter:
-		// Of a collector that is off, or what comes and goes by configuration.
-		return false
-	case !all[i].Up && all[i].Cause == session.CauseStandby:
-		w.hold(t, ruleMissing, true, now, "the collector in service does not find it")
-	case !all[i].Up && all[i].Cause == session.CauseReleased:
-		w.hold(t, ruleReleased, true, now, all[i].Reason)
-	case !all[i].Up:
-		w.hold(t, ruleNotServed, true, now, all[i].Reason)
-	default:
-		w.hold(t, ruleStarting, false, now, "")
-		w.hold(t, ruleNotServed, false, now, "")
-		w.hold(t, ruleMissing, true, now, "the driver does not have it")
-	}
-	return true
 }
 
 // bind connects rules with the cells of a View.
@@ -342,14 +176,14 @@ func (w *Watch) bind(v *view.View) {
 			w.supplied[supplied{s.Collector, s.Devices[i].ID}] = true
 		}
 		next := bind(s, w.o.Rules, func(d *collector.Device) *tracked { return w.boardOf(s, d) })
-		if old := before[s.Ring]; old != nil { // growth goes on
+		if old := before[s.Ring]; old != nil { // growth continues
 			next.inherit(old)
 		}
 		w.sources = append(w.sources, next)
 	}
 }
 
-// inherit goes on where a former binding of the same ring was.
+// inherit continues where a former binding of the same ring was.
 func (s *tapped) inherit(old *tapped) {
 	for i := range s.taps {
 		t := &s.taps[i]
@@ -445,8 +279,8 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	return t
 }
 
-// settle makes the verdicts that have changed, and publishes them.
-func (w *Watch) settle(now time.Time) {
+// conclude makes the verdicts that have changed, and publishes them.
+func (w *Watch) conclude(now time.Time) {
 	before := w.board.Load()
 	changed, seen := len(before.Verdicts) != len(w.devices), false
 	for _, t := range w.devices {

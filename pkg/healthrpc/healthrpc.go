@@ -66,7 +66,7 @@ func (s *Service) Watch(_ *healthv1.WatchRequest, to grpc.ServerStreamingServer[
 			if version == 0 {
 				continue // no snapshot that a heartbeat could confirm
 			}
-			beat := &healthv1.Heartbeat{Version: version, Time: timestamppb.New(s.o.Board.Load().Time)}
+			beat := &healthv1.Heartbeat{Version: version, Time: timestamppb.Now()}
 			err = to.Send(&healthv1.WatchResponse{Update: &healthv1.WatchResponse_Heartbeat{Heartbeat: beat}})
 		} else {
 			version = next.Version

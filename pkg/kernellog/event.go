@@ -93,13 +93,13 @@ func (p *parser) parse(line, device string) (e Event, ok bool) {
 	case strings.HasPrefix(line, "NVRM: Xid ("):
 		ok = e.xid(line[len("NVRM: Xid ("):])
 	case strings.HasPrefix(line, "NVRM: "):
-		ok = e.nvrm(line)
+		ok = e.say(line, nvidiaPhrases)
 	case strings.Contains(line, "SXid ("):
 		ok = e.sxid(line)
 	case strings.Contains(line, "Bus Error: severity="):
 		ok = e.aer(line)
 	case strings.HasPrefix(line, "amdgpu") || strings.HasPrefix(line, "[drm"):
-		ok = e.amd(line)
+		ok = e.say(line, amdPhrases) || e.ras(line)
 	}
 	if p.left--; strings.HasPrefix(line, "NVRM: The NVIDIA GPU ") {
 		p.left = 2
@@ -141,69 +141,76 @@ func (e *Event) xid(rest string) (ok bool) {
 		}
 		rest = after
 	}
-	if _, ch, found := strings.Cut(rest, "Ch "); found || strings.HasPrefix(rest, "Channel ") {
-		if !found {
-			ch = strings.TrimPrefix(rest, "Channel ")
-		}
-		e.Channel = word(ch)
-	} else if _, ch, found := strings.Cut(rest, "channel "); found {
-		e.Channel = word(strings.TrimPrefix(ch, "0x"))
-	} else if _, ch, found := strings.Cut(rest, "ChID "); found {
-		e.Channel = word(ch)
-	}
-	if _, unit, found := strings.Cut(rest, "(GPC "); found {
-		unit, _, _ = strings.Cut(unit, ")")
+	e.Channel = word(after(rest, "Ch ", "Channel ID ", "Channel ", "ChID ", " channel 0x"))
+	if unit, _, found := strings.Cut(after(rest, "(GPC "), ")"); found {
 		e.Unit = shorten("GPC "+unit, maxWord)
 	}
-	if _, cause, found := strings.Cut(rest, "caused by previous Xid "); found {
-		e.Cause, _, _ = number(cause)
-	}
+	e.Cause, _, _ = number(after(rest, "caused by previous Xid "))
 	e.link(rest)
 	return true
 }
 
-// nvrm reads other lines of NVIDIA's driver.
-func (e *Event) nvrm(line string) bool {
-	e.Address, _ = pci.Find(line)
-	switch {
-	case strings.Contains(line, "fallen off the bus"):
-		e.Kind = FellOffBus
-	case strings.Contains(line, "RmInitAdapter failed!"):
-		e.Kind = RmInitFailed
-	case strings.Contains(line, "GSP Timeout") || strings.Contains(line, "Heartbeat timed out") || strings.Contains(line, "for RPC response from GSP") || strings.Contains(line, "Timeout waiting for RPC from GSP"):
-		e.Kind = GSPTimeout
-	case strings.Contains(line, "nvlink") && strings.Contains(line, "fail"):
-		e.Kind = NVLinkError
-	default:
-		return false
+// phrase is what a line of a kind contains, in this order.
+type phrase struct {
+	kind  Kind
+	first string
+	then  string
+}
+
+// Phrases of NVIDIA's driver, in lines that are no XIDs, and of amdgpu.
+var (
+	nvidiaPhrases = []phrase{
+		{FellOffBus, "fallen off the bus", ""},
+		{RmInitFailed, "RmInitAdapter failed!", ""},
+		{GSPTimeout, "GSP Timeout", ""},
+		{GSPTimeout, "Heartbeat timed out", ""},
+		{GSPTimeout, "Timeout waiting for RPC from GSP", ""},
+		{NVLinkError, "nvlink", "fail"},
 	}
-	return true
+	amdPhrases = []phrase{
+		{AMDRingTimeout, "ring ", " timeout, signaled seq="},
+		{AMDReset, "GPU reset begin!", ""},
+		{AMDResetDone, "GPU reset(", ") succeeded"},
+		{AMDResetFailed, "GPU reset(", ") failed"},
+		{AMDResetFailed, "GPU reset end with ret = -", ""},
+		{AMDInitFailed, "Fatal error during GPU init", ""},
+		{AMDLost, "device lost from bus", ""},
+		{AMDVRAMLost, "VRAM is lost", ""},
+		{XGMIError, "XGMI PCS ", " detected"},
+		{XGMIError, "WAFL PCS ", " detected"},
+		{RASUncorrected, "uncorrectable hardware error(", ""},
+		{RASPoison, "poison is consumed", ""},
+		{RASPoison, "RAS poison consumption", ""},
+	}
+)
+
+// say finds the phrase of a line, and the device that it names.
+func (e *Event) say(line string, phrases []phrase) bool {
+	for i := range phrases {
+		if _, rest, ok := strings.Cut(line, phrases[i].first); ok && strings.Contains(rest, phrases[i].then) {
+			e.Kind = phrases[i].kind
+			e.Address, _ = pci.Find(line)
+			return true
+		}
+	}
+	return false
 }
 
 // sxid reads nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 … Lines with
 // further data of the same error are none of their own.
 func (e *Event) sxid(line string) (ok bool) {
-	if !strings.HasPrefix(line, "nvidia-nvswitch") {
+	at, rest, _ := strings.Cut(after(line, "SXid ("), "): ")
+	if e.Address, ok = pci.Parse(at); !ok || !strings.HasPrefix(line, "nvidia-nvswitch") {
 		return false
 	}
-	_, rest, _ := strings.Cut(line, "SXid (")
-	at, rest, _ := strings.Cut(rest, "): ")
-	if e.Address, ok = pci.Parse(at); !ok {
-		return false
-	}
-	if e.Code, rest, ok = number(rest); !ok {
-		return false
-	}
-	switch {
-	case strings.HasPrefix(rest, ", Fatal"):
+	e.Code, rest, ok = number(rest)
+	if e.Kind = SXidNonFatal; strings.HasPrefix(rest, ", Fatal") {
 		e.Kind = SXidFatal
-	case strings.HasPrefix(rest, ", Non-fatal"):
-		e.Kind = SXidNonFatal
-	default:
+	} else if !strings.HasPrefix(rest, ", Non-fatal") {
 		return false
 	}
 	e.link(rest)
-	return true
+	return ok
 }
 
 // aer reads nvidia 0000:03:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=…. Of the
@@ -214,69 +221,31 @@ func (e *Event) aer(line string) bool {
 	switch {
 	case strings.HasPrefix(severity, "Correct"):
 		e.Kind = AERCorrected
-	case strings.HasPrefix(severity, "Uncorrect") && strings.Contains(severity, "(Fatal)"):
-		e.Kind = AERFatal
-	case strings.HasPrefix(severity, "Uncorrect"):
-		e.Kind = AERUncorrected
-	default:
+	case !strings.HasPrefix(severity, "Uncorrect"):
 		return false
-	}
-	return true
-}
-
-// amd reads lines of amdgpu.
-func (e *Event) amd(line string) bool {
-	e.Address, _ = pci.Find(line)
-	switch {
-	case strings.Contains(line, " timeout, signaled seq=") && strings.Contains(line, "ring "):
-		e.Kind = AMDRingTimeout
-	case strings.Contains(line, "GPU reset begin!"):
-		e.Kind = AMDReset
-	case strings.Contains(line, "GPU reset("):
-		e.Kind = AMDResetFailed
-		if strings.Contains(line, ") succeeded") {
-			e.Kind = AMDResetDone
-		}
-	case strings.Contains(line, "GPU reset end with ret = -"):
-		e.Kind = AMDResetFailed
-	case strings.Contains(line, "Fatal error during GPU init"):
-		e.Kind = AMDInitFailed
-	case strings.Contains(line, "device lost from bus"):
-		e.Kind = AMDLost
-	case strings.Contains(line, "VRAM is lost"):
-		e.Kind = AMDVRAMLost
-	case strings.Contains(line, "XGMI PCS ") || strings.Contains(line, "WAFL PCS "):
-		e.Kind = XGMIError
-		return strings.Contains(line, " detected")
+	case strings.Contains(severity, "(Fatal)"):
+		e.Kind = AERFatal
 	default:
-		return e.ras(line)
+		e.Kind = AERUncorrected
 	}
 	return true
 }
 
-// ras reads what RAS of amdgpu reports.
+// rasPhrases come after a number. Lines that say "in total" repeat what others have said.
+var rasPhrases = []phrase{
+	{RASUncorrected, " uncorrectable hardware errors detected in ", " block"},
+	{RASCorrected, " correctable hardware errors detected in ", " block"},
+	{RASPoison, " deferred hardware errors detected in ", " block"},
+	{RASPoison, " poison consumption detected in ", " block"},
+}
+
+// ras reads "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
 func (e *Event) ras(line string) bool {
-	switch {
-	case strings.Contains(line, "uncorrectable hardware error("):
-		e.Kind = RASUncorrected
-		return true
-	case strings.Contains(line, "detected in total"):
-		return false // repeats
-	case strings.Contains(line, "uncorrectable hardware errors detected in "):
-		e.Kind = RASUncorrected
-	case strings.Contains(line, "correctable hardware errors detected in "):
-		e.Kind = RASCorrected
-	case strings.Contains(line, "deferred hardware errors detected in "), strings.Contains(line, "poison consumption detected in "):
-		e.Kind = RASPoison
-	case strings.Contains(line, "poison is consumed"), strings.Contains(line, "RAS poison consumption"):
-		e.Kind = RASPoison
-		return true
-	default:
+	if strings.Contains(line, "detected in total") || !e.say(line, rasPhrases) {
 		return false
 	}
 	before, block, _ := strings.Cut(line, " detected in ")
-	e.Block = word(block)
-	e.Total = !strings.Contains(before, " new ")
+	e.Block, e.Total = word(block), !strings.Contains(before, " new ")
 	for _, w := range strings.Fields(before) { // the last number is the count
 		if n, rest, ok := number(w); ok && rest == "" {
 			e.Count = n
@@ -288,13 +257,19 @@ func (e *Event) ras(line string) bool {
 
 // link reads "Link 13", "link 5".
 func (e *Event) link(text string) {
-	_, n, found := strings.Cut(text, "Link ")
-	if !found {
-		_, n, found = strings.Cut(text, "link ")
-	}
-	if v, _, ok := number(n); found && ok {
+	if v, _, ok := number(after(text, "Link ", "link ")); ok {
 		e.Link = strconv.Itoa(v)
 	}
+}
+
+// after is what follows the first mark that a text has.
+func after(text string, marks ...string) string {
+	for _, m := range marks {
+		if _, rest, found := strings.Cut(text, m); found {
+			return rest
+		}
+	}
+	return ""
 }
 
 // field reads "name=value, rest".

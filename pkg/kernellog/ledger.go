@@ -62,7 +62,7 @@ type eventKey struct {
 	part    string
 }
 
-// reports are those of an XID of a GPU that are not settled.
+// reports are those of an XID of a GPU that are not decided.
 type reports struct {
 	gpu    GPU
 	code   int
@@ -131,12 +131,12 @@ func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
 	first := b.n == 0 || e.Time.Sub(b.last) > burst || e.Time.Before(b.first)
 	if first {
 		if len(r.bursts) == maxBursts {
-			l.settleBurstLocked(r, &r.bursts[0])
+			l.decideBurstLocked(r, &r.bursts[0])
 			r.bursts = r.bursts[1:]
 		}
 		r.bursts = append(r.bursts, lines{first: e.Time})
 		b = &r.bursts[len(r.bursts)-1]
-		l.events.WithLabelValues(g.Number, string(XID), labelOf(g.Address)).Inc()
+		l.events.WithLabelValues(g.Number, string(XID), g.Address.String()).Inc()
 	}
 	b.last, b.arrived, b.n = e.Time, l.now(), b.n+1
 	if at := slices.IndexFunc(r.driver, func(d report) bool { return d.at.Sub(e.Time).Abs() < l.window }); at >= 0 {
@@ -157,7 +157,7 @@ func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 			clear(l.totals)
 		}
 		l.totals[key] = e.Count
-		if e.Count <= before {
+		if e.Count == before { // a lower one is of a driver that was loaded again
 			return false
 		}
 	}
@@ -168,7 +168,7 @@ func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 		clear(l.folded)
 	}
 	l.folded[key] = e.Time
-	l.events.WithLabelValues(g.Number, string(e.Kind), labelOf(g.Address)).Inc()
+	l.events.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
 	return true
 }
 
@@ -181,34 +181,34 @@ func (l *Ledger) reportsLocked(g GPU, code int) *reports {
 	r := l.waiting[key]
 	if r == nil {
 		if len(l.waiting) >= maxKeys {
-			l.settleAllLocked(l.now())
+			l.decideAllLocked(l.now())
 		}
 		if len(l.waiting) >= maxKeys { // more than any node has at a time
-			l.settleAllLocked(l.now().Add(24 * time.Hour))
+			l.decideAllLocked(l.now().Add(24 * time.Hour))
 		}
 		r = &reports{code: code}
 		l.waiting[key] = r
 	}
 	r.gpu = g
-	l.settleLocked(r, l.now())
+	l.decideLocked(r, l.now())
 	return r
 }
 
-func (l *Ledger) settleAllLocked(now time.Time) {
+func (l *Ledger) decideAllLocked(now time.Time) {
 	for key, r := range l.waiting {
-		if l.settleLocked(r, now); len(r.bursts)+len(r.driver) == 0 {
+		if l.decideLocked(r, now); len(r.bursts)+len(r.driver) == 0 {
 			delete(l.waiting, key)
 		}
 	}
 }
 
-// settleLocked counts reports whose second witness can no longer come.
-func (l *Ledger) settleLocked(r *reports, now time.Time) {
+// decideLocked counts reports whose second witness can no longer come.
+func (l *Ledger) decideLocked(r *reports, now time.Time) {
 	r.bursts = slices.DeleteFunc(r.bursts, func(b lines) bool {
 		if now.Sub(b.arrived) <= l.window {
 			return false
 		}
-		l.settleBurstLocked(r, &b)
+		l.decideBurstLocked(r, &b)
 		return true
 	})
 	r.driver = slices.DeleteFunc(r.driver, func(d report) bool {
@@ -220,7 +220,7 @@ func (l *Ledger) settleLocked(r *reports, now time.Time) {
 	})
 }
 
-func (l *Ledger) settleBurstLocked(r *reports, b *lines) {
+func (l *Ledger) decideBurstLocked(r *reports, b *lines) {
 	if b.matched == 0 {
 		l.countLocked(r, byLog)
 	}
@@ -232,15 +232,7 @@ func (l *Ledger) countLocked(r *reports, witness string) {
 		l.codes[r.code] = true
 		xid = strconv.Itoa(r.code)
 	}
-	l.xids.WithLabelValues(r.gpu.Number, labelOf(r.gpu.Address), witness, xid).Inc()
-}
-
-// labelOf is the label pci_bus_id.
-func labelOf(a pci.Address) string {
-	if a == (pci.Address{}) {
-		return ""
-	}
-	return a.String()
+	l.xids.WithLabelValues(r.gpu.Number, r.gpu.Address.String(), witness, xid).Inc()
 }
 
 // Describe implements prometheus.Collector.
@@ -252,7 +244,7 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
-	l.settleAllLocked(l.now())
+	l.decideAllLocked(l.now())
 	l.mu.Unlock()
 	l.xids.Collect(ch)
 	l.events.Collect(ch)

@@ -30,7 +30,10 @@ import (
 const Device = "/dev/kmsg"
 
 const (
-	pollInterval  = 100 * time.Millisecond
+	// pollInterval is that while nothing is written: a wake-up costs more than a read. While
+	// something is, it is busyInterval, in which the kernel keeps thousands of records.
+	pollInterval  = 500 * time.Millisecond
+	busyInterval  = 50 * time.Millisecond
 	retryInterval = 30 * time.Second // to open it
 	saveInterval  = time.Second
 	batch         = 256      // reads between two looks at the clock
@@ -106,10 +109,13 @@ func (l *Log) Run(ctx context.Context) error {
 		err := l.open()
 		for err == nil && ctx.Err() == nil {
 			var more bool
-			start := time.Now()
+			start, before := time.Now(), l.lines.Load()
 			more, err = l.drain(buffer)
 			l.save(start, false)
 			pause := pollInterval
+			if l.lines.Load() > before {
+				pause = busyInterval
+			}
 			if more {
 				pause = min(rest*time.Since(start), time.Second)
 			}
@@ -342,9 +348,10 @@ func (l *Log) load() {
 		if err != nil {
 			return err
 		}
-		boot, number, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		line, whole := strings.CutSuffix(string(text), "\n")
+		boot, number, _ := strings.Cut(line, " ")
 		seq, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || seq < -1 {
+		if err != nil || !whole || seq < -1 {
 			return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
 		}
 		l.skip = false // of another boot: all of this one is new

@@ -3,6 +3,7 @@ package opamp
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"crypto/sha256"
-
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -30,9 +30,11 @@ type Options struct {
 	Interval  time.Duration     // between two polls, give or take a fifth
 	MaxBytes  int64             // of a list
 	Node      *remote.Node
-	// Failed hears what is wrong with the server or its offers, Answered of each good answer.
+	// Failed hears what is wrong with the server, Answered of each good answer, Refused why no
+	// list can be taken from an offer. They log what is new to them.
 	Failed   func(error)
 	Answered func()
+	Refused  func(error)
 	Ignored  *prometheus.CounterVec // of offers that are ignored, by name; label: offer
 	Logger   *zap.Logger
 }
@@ -46,10 +48,12 @@ const (
 	maxBackOff    = 5 * time.Minute
 	maxRetryAfter = time.Hour // of what a server may ask for
 	maxUnanswered = 3         // messages on a WebSocket
-	changesEvery  = time.Minute
-	changesBurst  = 5 // lists in service; then one per changesEvery
-	retryFailed   = 5 * time.Minute
-	minMessage    = 4 << 20 // bytes that a message may have; more if a list may
+	// Lists beyond a burst wait, and the newest one is delivered: so Deliver, which refuses the
+	// eleventh change in ten minutes, has no reason to.
+	changesEvery = 2 * time.Minute
+	changesBurst = 5
+	retryFailed  = 5 * time.Minute
+	minMessage   = 4 << 20 // bytes that a message may have; more if a list may
 )
 
 // Agent is a remote.Source: an OpAMP server.
@@ -59,10 +63,10 @@ type Agent struct {
 	link    link
 	origin  string
 	started time.Time
-	said    rate.Sometimes // warnings about offers
+	warn    rate.Sometimes // about offers
 
 	// What follows belongs to the goroutine of Run.
-	id            [16]byte // a server may assign another one
+	id            uuid.UUID // a server may assign another one
 	sequence      uint64
 	server        uint64 // ServerCapabilities; 0: not known
 	known         sums
@@ -88,20 +92,24 @@ type Agent struct {
 
 // New returns an Agent. Only Run connects.
 func New(o Options) (*Agent, error) {
-	id, err := parseID(o.Node.InstanceID)
+	id, err := uuid.Parse(o.Node.InstanceID)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("instance id: %w", err)
 	}
 	u := *o.URL
+	origin := remote.Origin("opamp+" + u.String())
 	if u.Path == "" {
 		u.Path = "/v1/opamp"
 	}
 	a := &Agent{
-		o: o, log: o.Logger.Named("opamp"), origin: remote.Origin("opamp+" + u.String()), started: time.Now(), id: id,
+		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: id,
 		status: &protobufs.RemoteConfigStatus{},
-		said:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
+		warn:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
 		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
+	}
+	for _, name := range ignored {
+		o.Ignored.WithLabelValues(name)
 	}
 	limit := max(minMessage, o.MaxBytes+minMessage/4)
 	client := direct(o.Transport)
@@ -116,7 +124,7 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run implements remote.Source. Besides its own there is a goroutine while a list is delivered,
+// Run implements remote.Source. In addition to its own there is a goroutine while a list is delivered,
 // and one that reads a WebSocket.
 func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
 	type result struct {
@@ -130,7 +138,7 @@ func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
 		}
 	}()
 	a.resume()
-	a.poll = time.Now().Add(rand.N(min(spread, a.o.Interval)))
+	a.poll = time.Now().Add(upTo(min(spread, a.o.Interval)))
 	timer := time.NewTimer(time.Until(a.poll))
 	defer timer.Stop()
 	for {
@@ -210,13 +218,13 @@ func (a *Agent) tick(ctx context.Context) {
 		return
 	}
 	ectx, cancel := context.WithTimeout(ctx, exchangeLimit)
-	answer, err := a.link.exchange(ectx, b, formatID(a.id))
+	answer, err := a.link.exchange(ectx, b, a.id.String())
 	cancel()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
-		if e := new(statusError); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
+		if e := (*serverError)(nil); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
 	case answer == nil:
@@ -238,44 +246,32 @@ func (a *Agent) leave(ctx context.Context) {
 		m.AgentDisconnect = &protobufs.AgentDisconnect{}
 		if b, err := proto.Marshal(m); err == nil {
 			lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
-			_, _ = a.link.exchange(lctx, b, formatID(a.id))
+			_, _ = a.link.exchange(lctx, b, a.id.String())
 			cancel()
 		}
 	}
 	a.link.close(answers)
 }
 
-// fail notes that the server cannot be used now, and asks it again later. Then it is told
-// everything, as it may have missed or lost any of it.
+// fail notes that the server cannot be used now, and asks it again later. Then everything
+// is reported, as the server may have missed or lost any of it.
 func (a *Agent) fail(err error) {
 	a.link.close(false)
 	a.failures++
 	a.known, a.early, a.unanswered = sums{}, time.Time{}, 0
 	most := max(maxBackOff, a.o.Interval)
 	wait := min(a.o.Interval<<min(a.failures-1, 10), most)
-	wait = wait/2 + rand.N(wait/2+1)
+	wait = wait/2 + upTo(wait/2)
 	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
-		wait = rand.N(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
+		wait = upTo(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
 	}
-	if e := (later)(nil); errors.As(err, &e) {
-		after := min(e.retryAfter(), maxRetryAfter)
-		wait = max(wait, after+rand.N(after/5+1))
+	if e := (*serverError)(nil); errors.As(err, &e) {
+		after := min(e.after, maxRetryAfter)
+		wait = max(wait, after+upTo(after/5))
 	}
 	a.failed = time.Now()
 	a.poll = a.failed.Add(wait)
-	if a.failures == 1 {
-		a.log.Warn("the server cannot be used, the list in service stays", zap.Error(err), zap.Duration("next", wait))
-	}
 	a.o.Failed(err)
-}
-
-// answered notes a good answer.
-func (a *Agent) answered() {
-	if a.failures > 0 {
-		a.log.Info("the server answers again", zap.Int("failures", a.failures))
-	}
-	a.failures, a.unanswered = 0, 0
-	a.o.Answered()
 }
 
 // receive does what a message of the server says, as far as it may.
@@ -290,14 +286,15 @@ func (a *Agent) receive(b []byte) {
 		return
 	}
 	if e := m.GetErrorResponse(); e != nil {
-		told := a.known
-		a.fail(&serverError{e})
+		reported := a.known
+		a.fail(reportedError(e))
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
-			a.known = told // the same message must not be sent again
+			a.known = reported // the same message must not be sent again
 		}
 		return
 	}
-	a.answered()
+	a.failures, a.unanswered = 0, 0
+	a.o.Answered()
 	for _, name := range others {
 		a.o.Ignored.WithLabelValues(name).Inc()
 		if !a.named[name] {
@@ -308,8 +305,10 @@ func (a *Agent) receive(b []byte) {
 	if c := m.GetCapabilities(); c != 0 {
 		a.server = c
 	}
-	if id := m.GetAgentIdentification().GetNewInstanceUid(); len(id) > 0 {
-		a.rename(id)
+	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {
+		a.id = id // until the exporter ends
+		a.warn.Do(func() { a.log.Info("the server assigns another instance id", zap.Stringer("id", id)) })
+		a.wake(soon)
 	}
 	if m.GetFlags()&uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) != 0 {
 		a.known = sums{}
@@ -320,31 +319,12 @@ func (a *Agent) receive(b []byte) {
 	}
 }
 
-// serverError is what the server says is wrong.
-type serverError struct {
-	e *protobufs.ServerErrorResponse
-}
-
-func (s *serverError) Error() string {
-	return fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(s.e.GetType().String(), "ServerErrorResponseType_"), text(s.e.GetErrorMessage(), 256))
-}
-
-func (s *serverError) retryAfter() time.Duration {
-	return time.Duration(min(s.e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter)))
-}
-
-// rename takes the instance id that the server wants. It is forgotten at the next start.
-func (a *Agent) rename(id []byte) {
-	if len(id) != len(a.id) || bytes.Equal(id, make([]byte, len(a.id))) {
-		a.said.Do(func() { a.log.Warn("the server assigns an instance id that is none", zap.Int("bytes", len(id))) })
-		return
+// reportedError is what the server says is wrong.
+func reportedError(e *protobufs.ServerErrorResponse) error {
+	return &serverError{
+		text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
+		after: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter))),
 	}
-	if bytes.Equal(id, a.id[:]) {
-		return
-	}
-	a.id = [16]byte(id)
-	a.said.Do(func() { a.log.Info("the server assigns another instance id", zap.String("id", formatID(a.id))) })
-	a.wake(soon)
 }
 
 // offered takes an offer, unless it is the one of before.
@@ -360,7 +340,7 @@ func (a *Agent) offered(o *offer) {
 		case a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed:
 			// What it failed of may be over.
 		default:
-			a.known.status = [sha256.Size]byte{} // who offers it again does not know what became of it
+			a.known.status = [sha256.Size]byte{} // a server that offers it again does not know what became of it
 			return
 		}
 	}
@@ -370,7 +350,7 @@ func (a *Agent) offered(o *offer) {
 		a.refuse(o)
 		return
 	}
-	a.status = applying(o.hash)
+	a.status = &protobufs.RemoteConfigStatus{LastRemoteConfigHash: o.hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING}
 	a.waiting = o
 	a.schedule()
 	a.wake(soon)
@@ -383,10 +363,8 @@ func (a *Agent) schedule() {
 	}
 	d := a.changes.Reserve().Delay()
 	if d > soon {
-		a.said.Do(func() {
-			err := fmt.Errorf("the server changes the list more often than once in %s: the newest one waits", changesEvery)
-			a.log.Warn("list waits", zap.Error(err), zap.Duration("for", d))
-			a.o.Failed(err)
+		a.warn.Do(func() {
+			a.log.Warn("the server changes the list too often, its newest one waits", zap.Duration("for", d))
 		})
 	}
 	a.due = time.After(d)
@@ -394,14 +372,13 @@ func (a *Agent) schedule() {
 
 // refuse reports an offer without a list that could be tried.
 func (a *Agent) refuse(o *offer) {
-	a.said.Do(func() { a.log.Warn("offer refused, the list in service stays", zap.Error(o.err)) })
-	a.o.Failed(o.err)
+	a.o.Refused(o.err)
 	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
 	a.wake(soon)
 }
 
-// delivered reports what became of a list, if it still is the newest one. Who has applied or
-// refused it has logged that.
+// delivered reports what became of a list, if it still is the newest one. Deliver has
+// logged it.
 func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
 		return
@@ -411,17 +388,9 @@ func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 }
 
 // jitter is about d, give or take a fifth.
-func jitter(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
+func jitter(d time.Duration) time.Duration { return d*4/5 + upTo(d*2/5) }
 
-// parseID reads a UUID.
-func parseID(s string) (id [16]byte, err error) {
-	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-	if err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("instance id %q is no UUID", s)
-	}
-	return [16]byte(b), nil
-}
-
-func formatID(id [16]byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+// upTo is a random time, so that nodes do not ask at the same moment.
+func upTo(d time.Duration) time.Duration {
+	return rand.N(d + 1) //nolint:gosec // spreads load
 }

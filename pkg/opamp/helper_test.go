@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,7 @@ type peer struct {
 	conn     types.Connection
 	closed   int // connections
 	fullAsks int
+	silent   bool                                                             // does not answer on a WebSocket
 	reply    func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent // n from 1; nil: an empty answer
 }
 
@@ -134,6 +136,9 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	if m.RemoteConfigStatus != nil {
 		p.model.RemoteConfigStatus = m.RemoteConfigStatus
 	}
+	if p.silent {
+		return nil
+	}
 	return answer
 }
 
@@ -159,6 +164,7 @@ type node struct {
 	delivered []*remote.Offer
 	outcome   func(*remote.Offer) *remote.Outcome
 	failures  []string
+	refusals  []string
 	answers   int
 }
 
@@ -182,6 +188,20 @@ func (n *node) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
 	return &remote.Outcome{Status: remote.Applied}
 }
 
+// decides sets what becomes of lists.
+func (n *node) decides(outcome func(*remote.Offer) *remote.Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.outcome = outcome
+}
+
+// heard is what the agent has reported to the exporter: failures, refusals, and good answers.
+func (n *node) heard() (failures, refusals []string, answers int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.failures), slices.Clone(n.refusals), n.answers
+}
+
 func (n *node) lists() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,6 +210,12 @@ func (n *node) lists() []string {
 		all = append(all, string(o.Content))
 	}
 	return all
+}
+
+func (n *node) offers() []*remote.Offer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.delivered)
 }
 
 // bench is an agent that runs in a bubble, and what it says.
@@ -234,6 +260,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		},
 		Failed:   func(err error) { n.mu.Lock(); n.failures = append(n.failures, err.Error()); n.mu.Unlock() },
 		Answered: func() { n.mu.Lock(); n.answers++; n.mu.Unlock() },
+		Refused:  func(err error) { n.mu.Lock(); n.refusals = append(n.refusals, err.Error()); n.mu.Unlock() },
 		Ignored:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	}
 	if edit != nil {
@@ -271,8 +298,8 @@ func startPeer(t *testing.T, scheme string, p *peer, edit func(*Options)) *bench
 	return start(t, scheme, h, c, edit)
 }
 
-// settle lets time pass and waits for what happens at its end.
-func settle(d time.Duration) {
+// elapse lets time pass and waits for what happens at its end.
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -333,3 +360,19 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// quietAgent is an agent that does not run.
+func quietAgent(t testing.TB) *Agent {
+	t.Helper()
+	a, err := New(Options{
+		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
+		Node: &remote.Node{
+			InstanceID: uid, Facts: func() remote.Facts { return remote.Facts{} }, Effective: func() *remote.Offer { return nil },
+		},
+		Failed: func(error) {}, Answered: func() {}, Refused: func(error) {},
+		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

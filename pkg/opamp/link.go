@@ -45,39 +45,28 @@ var errTooLong = errors.New("the server's message is too long")
 // errClosed is a WebSocket that was open.
 var errClosed = errors.New("the WebSocket has ended")
 
-// statusError is an HTTP status other than that of an answer.
-type statusError struct {
-	code  int
-	after time.Duration // Retry-After; 0: none
+// serverError is a server that says it cannot help.
+type serverError struct {
+	text  string
+	code  int           // HTTP status; 0: the fault was in a message
+	after time.Duration // when to ask again; 0: as usual
 }
 
-func (e *statusError) Error() string {
-	text := fmt.Sprintf("the server answers with HTTP status %d %s", e.code, http.StatusText(e.code))
+func (e *serverError) Error() string { return e.text }
+
+func statusFault(r *http.Response) *serverError {
+	e := &serverError{code: r.StatusCode, text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
 	switch {
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return text + ": check the token and the certificate"
+		e.text += ": check the token and the certificate"
 	case e.code/100 == 3:
-		return text + ": redirects are not followed, as the token is for one server only"
+		e.text += ": redirects are not followed, as the token is for one server only"
 	}
-	return text
-}
-
-func (e *statusError) retryAfter() time.Duration { return e.after }
-
-// later is an error by which a server says when it wants to be asked again; 0: it does not.
-type later interface {
-	error
-	retryAfter() time.Duration
-}
-
-func newStatusError(r *http.Response) *statusError {
-	e := &statusError{code: r.StatusCode}
-	if text := r.Header.Get("Retry-After"); text != "" {
-		if n, err := strconv.ParseUint(text, 10, 31); err == nil {
-			e.after = time.Duration(n) * time.Second
-		} else if at, err := http.ParseTime(text); err == nil {
-			e.after = max(0, time.Until(at))
-		}
+	text := r.Header.Get("Retry-After")
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		e.after = time.Duration(n) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		e.after = max(0, time.Until(at))
 	}
 	return e
 }
@@ -112,7 +101,7 @@ func (p *plain) exchange(ctx context.Context, message []byte, id string) ([]byte
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, newStatusError(answer)
+		return nil, statusFault(answer)
 	}
 	// What follows the limit is not read: the connection is closed with it.
 	body, err := io.ReadAll(io.LimitReader(answer.Body, p.limit+1))
@@ -180,7 +169,7 @@ func (s *socket) open(ctx context.Context, id string) error {
 		if answer != nil {
 			_ = answer.Body.Close()
 			if answer.StatusCode != http.StatusSwitchingProtocols {
-				return newStatusError(answer)
+				return statusFault(answer)
 			}
 		}
 		return withoutURL(err)

@@ -1,4 +1,4 @@
-// Package opamp is the OpAMP agent: it tells a server what this node is and how it is, and
+// Package opamp is the OpAMP agent: it reports to a server what this node is and how it is, and
 // takes field lists from it. The server can do nothing else: packages, connection settings,
 // restart commands, custom messages and settings of own telemetry are not even decoded.
 //

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"mime"
 	"slices"
 	"strings"
 
@@ -153,33 +152,16 @@ func list(files map[string]*protobufs.AgentConfigFile) (*remote.Offer, error) {
 	return &remote.Offer{Content: file.GetBody(), YAML: yaml}, nil
 }
 
-// isYAML says which of the two forms a list has.
+// isYAML says which of the two forms a list has. A list in YAML has a version.
 func isYAML(contentType string, body []byte) (bool, error) {
-	kind, _, err := mime.ParseMediaType(contentType)
-	if contentType != "" && err != nil {
-		kind = contentType
-	}
-	switch kind {
+	kind, _, _ := strings.Cut(contentType, ";")
+	switch strings.TrimSpace(kind) {
 	case "text/csv":
 		return false, nil
 	case "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml":
 		return true, nil
 	case "", "text/plain":
-		return looksLikeYAML(body), nil
+		return bytes.HasPrefix(body, []byte("version:")) || bytes.Contains(body, []byte("\nversion:")), nil
 	}
 	return false, fmt.Errorf("the list's content type is %q: send text/csv or application/yaml", text(contentType, 64))
-}
-
-// looksLikeYAML says whether the first line that says something has a colon before a comma:
-// in a CSV that is the comma after the field's name.
-func looksLikeYAML(body []byte) bool {
-	for line := range bytes.Lines(body) {
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		before, _, _ := bytes.Cut(line, []byte(","))
-		return bytes.IndexByte(before, ':') >= 0
-	}
-	return false
 }

@@ -2,8 +2,6 @@ package opamp
 
 import (
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -35,8 +33,8 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
 
-// sums are what a server was told, so that only what has changed is told again. A zero is
-// something that it was not told.
+// sums are of what was reported, so that only what has changed is reported again. A zero is
+// of something that was not.
 type sums struct{ description, health, effective, status [sha256.Size]byte }
 
 // message returns what the server does not know yet, and the sums of all there is.
@@ -79,7 +77,7 @@ func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
 	d := &protobufs.AgentDescription{
 		IdentifyingAttributes: []*protobufs.KeyValue{
 			attribute("service.name", ServiceName),
-			attribute("service.instance.id", formatID(a.id)),
+			attribute("service.instance.id", a.id.String()),
 			attribute("service.version", a.o.Node.Version),
 		},
 		NonIdentifyingAttributes: []*protobufs.KeyValue{
@@ -162,7 +160,10 @@ func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHeal
 
 func component(c *remote.Component) *protobufs.ComponentHealth {
 	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
-	if !c.Healthy && h.LastError == "" {
+	if c.Healthy {
+		return h // without a time: that of a device's last sample is never the same twice
+	}
+	if h.LastError == "" {
 		h.LastError = h.Status
 	}
 	if !c.Since.IsZero() {
@@ -215,17 +216,10 @@ func applied(hash []byte) *protobufs.RemoteConfigStatus {
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED}
 }
 
-func applying(hash []byte) *protobufs.RemoteConfigStatus {
-	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING}
-}
-
 // failed is the status of a list that is not in service. Its hash is that of the list that was
 // tried, as else the server would offer it again; the running one is in the words.
 func failed(hash []byte, why, running string) *protobufs.RemoteConfigStatus {
-	why = text(why, maxReason)
-	if running != "" {
-		why += "; the list in service stays, SHA-256 " + running
-	}
+	why = text(why, maxReason) + "; the list in service stays, SHA-256 " + running
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: why}
 }
 
@@ -242,18 +236,10 @@ func statusOf(hash []byte, out *remote.Outcome) *protobufs.RemoteConfigStatus {
 
 // reason is why a list was refused, with what is wrong in which line.
 func reason(out *remote.Outcome) string {
-	err := out.Err
-	if err == nil {
-		err = errors.New("refused")
-	}
-	parts := []string{err.Error()}
-	for _, r := range out.Refused[:min(len(out.Refused), 50)] {
-		part := r.Text
-		if r.Line > 0 {
-			part = fmt.Sprintf("line %d: %s", r.Line, r.Text)
-		}
+	parts := []string{out.Err.Error()}
+	for _, r := range out.Refused {
 		if !strings.Contains(parts[0], r.Text) {
-			parts = append(parts, part)
+			parts = append(parts, r.String())
 		}
 	}
 	return strings.Join(parts, "; ")

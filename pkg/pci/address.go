@@ -2,8 +2,8 @@ package pci
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 )
 
 // Address is that of a PCI function. The zero Address is a bridge of the processor's, never a
@@ -13,86 +13,39 @@ type Address struct {
 	Bus, Device, Function uint8
 }
 
+const form = `([0-9a-fA-F]{2}):([01][0-9a-fA-F])(?:\.([0-7]))?`
+
+var (
+	whole  = regexp.MustCompile(`^(?:PCI:)?(?:([0-9a-fA-F]{4,8}):)?` + form + `$`)
+	within = regexp.MustCompile(`(?:^|[^0-9a-fA-F])([0-9a-fA-F]{4,8}):` + form + `(?:[^0-9a-fA-F]|$)`)
+)
+
 // Parse reads an address in any usual form: 0000:3b:00.0, 00000000:3B:00.0, PCI:0000:3b:00, 3b:00.0.
-func Parse(text string) (Address, bool) {
-	text, _ = strings.CutPrefix(text, "PCI:")
-	a, rest, ok := read(text)
-	return a, ok && rest == ""
-}
+func Parse(text string) (Address, bool) { return of(whole.FindStringSubmatch(text)) }
 
 // Find returns the first address in a text that has a domain: such as the one in
 // "nvidia 0000:3b:00.0: …".
-func Find(text string) (Address, bool) {
-	for i := 0; i+len("0000:00:00") <= len(text); i++ {
-		at := strings.IndexByte(text[i:], ':')
-		if at < 0 {
-			break
-		}
-		at += i
-		from := at
-		for from > i && isHex(text[from-1]) {
-			from--
-		}
-		if at-from >= 4 {
-			if a, rest, ok := read(text[from:]); ok && (rest == "" || !isHex(rest[0])) {
-				return a, true
-			}
-		}
-		i = at
-	}
-	return Address{}, false
-}
+func Find(text string) (Address, bool) { return of(within.FindStringSubmatch(text)) }
 
-// read reads the address that a text begins with, and returns what follows it.
-func read(text string) (a Address, rest string, ok bool) {
-	first, rest, ok1 := hex(text, 8)
-	second, rest, ok2 := after(rest, ':', 2)
-	if !ok1 || !ok2 {
-		return Address{}, text, false
+func of(m []string) (a Address, ok bool) {
+	if m == nil || m[1]+m[4] == "" { // 3b:00 can be anything
+		return a, false
 	}
-	domain, bus, device := first, second, uint64(0)
-	if strings.HasPrefix(rest, ":") {
-		device, rest, ok = after(rest, ':', 2)
-	} else { // without a domain
-		domain, bus, device, ok = 0, first, second, strings.HasPrefix(rest, ".")
+	hex := func(s string) uint64 {
+		n, _ := strconv.ParseUint(s, 16, 32) // the expression has seen to it; "": 0
+		return n
 	}
-	function := uint64(0)
-	if n, tail, dotted := after(rest, '.', 1); dotted {
-		function, rest = n, tail
-	}
-	if !ok || bus > 0xff || device > 0x1f || function > 7 {
-		return Address{}, text, false
-	}
-	return Address{uint32(domain), uint8(bus), uint8(device), uint8(function)}, rest, true
-}
-
-// after reads a number that follows a mark.
-func after(text string, mark byte, digits int) (uint64, string, bool) {
-	if text == "" || text[0] != mark {
-		return 0, text, false
-	}
-	return hex(text[1:], digits)
-}
-
-// hex reads a number of at most so many digits.
-func hex(text string, digits int) (uint64, string, bool) {
-	n := 0
-	for n < len(text) && n < digits && isHex(text[n]) {
-		n++
-	}
-	v, err := strconv.ParseUint(text[:n], 16, 32)
-	return v, text[n:], err == nil
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+	return Address{uint32(hex(m[1])), uint8(hex(m[2])), uint8(hex(m[3])), uint8(hex(m[4]))}, true
 }
 
 // Board is the address without the function: that of the whole board, by which drivers name it
 // in the kernel's log.
 func (a Address) Board() Address { a.Function = 0; return a }
 
-// String is the form of the label pci_bus_id.
+// String is the form of the label pci_bus_id; "" for the zero Address.
 func (a Address) String() string {
+	if a == (Address{}) {
+		return ""
+	}
 	return fmt.Sprintf("%08X:%02X:%02X.%X", a.Domain, a.Bus, a.Device, a.Function)
 }

@@ -32,10 +32,12 @@ type Board struct {
 	Slot    string // name of the slot that it is in, or that what it is behind is in; "": not known
 	// Port is the port that it is connected to, which reports errors of the connection as its
 	// own. The zero Address: not known.
-	Port     Address
-	Virtual  bool // a function that is there for virtual machines
-	Display  bool // the machine's display at boot
-	Excluded bool // the driver was told to leave it out
+	Port    Address
+	Virtual bool // a function that is there for virtual machines
+	Display bool // the machine's display at boot
+	// Hidden says that the driver was told to leave it out, or that this container has no device
+	// node of it.
+	Hidden bool
 
 	name string // of its directory
 }
@@ -94,8 +96,12 @@ func (b Bus) describe(board *Board, dir string) {
 		about := text(filepath.Join(b.root, "proc/driver/nvidia/gpus", filepath.Base(dir)), "information")
 		for l := range strings.Lines(about) {
 			name, value, _ := strings.Cut(l, ":")
-			if name == "GPU Excluded" || name == "Blacklisted" {
-				board.Excluded = strings.TrimSpace(value) == "Yes"
+			switch value = strings.TrimSpace(value); name {
+			case "GPU Excluded", "Blacklisted":
+				board.Hidden = board.Hidden || value == "Yes"
+			case "Device Minor":
+				_, err := os.Lstat(filepath.Join(b.root, "dev/nvidia"+filepath.Base(value)))
+				board.Hidden = board.Hidden || err != nil
 			}
 		}
 	}

@@ -22,9 +22,9 @@ const (
 
 const (
 	scanInterval = 30 * time.Second
-	// settle is for how long a GPU must be missing: the driver takes some time for each after a
+	// patience is for how long a GPU must be gone until it is missing: the driver takes some time for each after a
 	// boot or a reload, and collectors search for new ones once a minute.
-	settle = 2 * time.Minute
+	patience = 2 * time.Minute
 	// forget is after what time without an answer a GPU that was missing is so no longer.
 	forget = 10 * time.Minute
 )
@@ -146,7 +146,7 @@ func (m *Missing) elsewhere(boards []Board, s *Serving) bool {
 // computes.
 func (b *Board) expected() bool {
 	own := map[string]string{NVIDIA: "nvidia", AMD: "amdgpu"}[b.Vendor]
-	return !b.Switch && !b.Virtual && !b.Excluded && (b.Driver == own || b.Driver == "" && !b.Display)
+	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == own || b.Driver == "" && !b.Display)
 }
 
 func (b *Board) text() string {
@@ -169,9 +169,9 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 			m.lack[at] = c
 		}
 		c.Gone, c.last = g, now
-		if !c.reported && now.Sub(c.since) >= settle {
+		if !c.reported && now.Sub(c.since) >= patience {
 			c.reported = true
-			m.log.Warn("GPU is missing: "+g.Text, zap.String("pci_bus_id", name(g.Address)), zap.String("slot", g.Slot), zap.Int("count", g.Count))
+			m.log.Warn("GPU is missing: "+g.Text, zap.String("pci_bus_id", g.Address.String()), zap.String("slot", g.Slot), zap.Int("count", g.Count))
 			m.o.Changed(g, false)
 		}
 	}
@@ -181,7 +181,7 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 		}
 		delete(m.lack, at)
 		if c.reported {
-			m.log.Info("GPU is no longer missing", zap.String("pci_bus_id", name(c.Address)), zap.String("slot", c.Slot))
+			m.log.Info("GPU is no longer missing", zap.String("pci_bus_id", c.Address.String()), zap.String("slot", c.Slot))
 			m.o.Changed(c.Gone, true)
 		}
 	}
@@ -198,7 +198,7 @@ func (m *Missing) present(served map[Address]bool) {
 	}
 }
 
-// publish makes what the metric shows. Of a GPU whose absence is not settled it is not known
+// publish makes what the metric shows. Of a GPU that is gone for less than patience it is not known
 // whether it is missing, and it is not counted.
 func (m *Missing) publish(bases []string) {
 	var out []Gone
@@ -212,16 +212,8 @@ func (m *Missing) publish(bases []string) {
 			out = append(out, Gone{Basis: b})
 		}
 	}
-	slices.SortFunc(out, func(a, b Gone) int { return strings.Compare(a.Basis+name(a.Address), b.Basis+name(b.Address)) })
+	slices.SortFunc(out, func(a, b Gone) int { return strings.Compare(a.Basis+a.Address.String(), b.Basis+b.Address.String()) })
 	m.state.Store(&out)
-}
-
-// name is the label pci_bus_id; "" for what has no address.
-func name(a Address) string {
-	if a == (Address{}) {
-		return ""
-	}
-	return a.String()
 }
 
 var descMissing = prometheus.NewDesc("warpgauge_gpus_missing",
@@ -238,6 +230,6 @@ func (m *Missing) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, g := range *state {
-		ch <- prometheus.MustNewConstMetric(descMissing, prometheus.GaugeValue, float64(g.Count), g.Basis, name(g.Address), g.Slot)
+		ch <- prometheus.MustNewConstMetric(descMissing, prometheus.GaugeValue, float64(g.Count), g.Basis, g.Address.String(), g.Slot)
 	}
 }

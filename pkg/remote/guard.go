@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,34 +25,55 @@ type Guard struct {
 // maxRefusals bounds what is said about one list.
 const maxRefusals = 100
 
-// Check returns what is wrong with a list on a node whose devices are those of a View, and
-// how many series it makes at most.
-func (g *Guard) Check(list field.List, v *view.View) (out []Refusal, series int) {
+// Parse returns the fields of a list. What is wrong with its lines is in the refusals; an
+// error says that there is no list.
+type Parse func(*Offer) (field.List, []Refusal, error)
+
+// errRefused says that the refusals are why.
+var errRefused = errors.New("the list is refused")
+
+// Examine parses a list and says what is wrong with it on a node whose devices are those of
+// a View. An error says that it cannot be applied.
+func (g *Guard) Examine(o *Offer, parse Parse, v *view.View) (field.List, []Refusal, error) {
+	if n := int64(len(o.Content)); n > g.Bytes {
+		return field.List{}, []Refusal{{0, fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)}}, errRefused
+	}
+	_, refused := readValidity(o.Content)
+	list, more, err := parse(o)
+	refused = append(refused, more...)
+	if err == nil && len(list.Fields) == 0 {
+		err = errors.New("the list asks for nothing")
+	}
+	if err == nil {
+		refused = append(refused, g.check(list, v)...)
+	}
+	if err == nil && len(refused) > 0 {
+		err = errRefused
+	}
+	return list, refused[:min(len(refused), maxRefusals)], err
+}
+
+// check returns what is wrong with the fields of a list.
+func (g *Guard) check(list field.List, v *view.View) (out []Refusal) {
 	if n := len(list.Fields); n > g.Fields {
 		out = append(out, Refusal{0, fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		if why := g.refuses(f); why != "" && len(out) < maxRefusals {
+		if why := g.refuses(f); why != "" {
 			out = append(out, Refusal{f.Line, f.Name + ": " + why})
 		}
 	}
 	n := newNode(v)
-	widest, most := 0, 0
-	for i := range list.Fields {
-		count := n.series(&list.Fields[i])
-		if series += count; count > most {
-			widest, most = i, count
-		}
-	}
-	if series > g.Series {
-		f := &list.Fields[widest]
-		out = append(out, Refusal{f.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d", series, g.Series, f.Name, most)})
-	}
-	if n.knows() && series == 0 && len(list.Fields) > 0 {
+	series, widest := n.all(list)
+	switch {
+	case series > g.Series:
+		out = append(out, Refusal{widest.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d",
+			series, g.Series, widest.Name, n.series(widest))})
+	case n.knows() && series == 0:
 		out = append(out, Refusal{0, "no device of this node has any of the fields"})
 	}
-	return out, series
+	return out
 }
 
 func (g *Guard) refuses(f *field.Field) string {
@@ -101,6 +123,18 @@ func newNode(v *view.View) *node {
 
 func (n *node) knows() bool { return len(n.levels) > 0 }
 
+// all is how many series a list makes at most, and which field most of them.
+func (n *node) all(list field.List) (series int, widest *field.Field) {
+	most := -1
+	for i := range list.Fields {
+		count := n.series(&list.Fields[i])
+		if series += count; count > most {
+			most, widest = count, &list.Fields[i]
+		}
+	}
+	return series, widest
+}
+
 // series is how many series a field makes. What is read already is counted; of the rest
 // each device that can have it counts.
 func (n *node) series(f *field.Field) int {
@@ -118,12 +152,10 @@ func (n *node) series(f *field.Field) int {
 				count += n.devices(level)
 			}
 		}
-		switch reading.ID { // a series for each
-		case field.GPUHealth:
-			count *= healthWatches
-		case field.P2PStatus:
-			count *= max(1, n.levels[field.GPU]-1)
+		if reading.ID == field.P2PStatus {
+			count *= max(1, n.levels[field.GPU]-1) // peers
 		}
+		count *= max(1, perDevice[reading.ID])
 	}
 	switch {
 	case f.Desc.ID == field.XIDErrorsCount, f.Desc.ID == field.XIDErrorsTotal:
@@ -139,14 +171,23 @@ func (n *node) series(f *field.Field) int {
 // What a node has at most of what is only found once a list asks for it: links of a GPU and
 // the ports at their other ends; switches, CPUs, cores and network adapters of a node.
 const (
-	linksOfGPU    = 72
-	mostSwitches  = 18
-	mostCPUs      = 4
-	mostCores     = 576
-	mostAdapters  = 16
-	healthWatches = 12
-	codes         = 8 // XIDs that a device is taken to have had
+	linksOfGPU   = 72
+	mostSwitches = 18
+	mostCPUs     = 4
+	mostCores    = 576
+	mostAdapters = 16
+	codes        = 64 // XIDs of a device that have series
 )
+
+// perDevice is how many series a device has at most of readings with further labels. What
+// exceeds it is seen in service.
+var perDevice = map[field.ID]int{
+	field.GPUHealth:   12,
+	field.NVLinkBytes: 2, field.NVLinkPackets: 2, field.NVLinkErrors: 9, field.NVLinkRecoveries: 2, field.NVLinkBER: 2, field.NVLinkFEC: 16,
+	field.AMDTemperature: 16, field.AMDBusySeconds: 4, field.AMDVCNBusy: 8, field.AMDJPEGBusy: 40, field.AMDXCCBusy: 8, field.AMDXCCBusySeconds: 8,
+	field.AMDClock: 16, field.AMDXCCClock: 8, field.AMDVoltage: 4, field.AMDMemoryUsed: 3, field.AMDMemorySize: 3, field.AMDXGMIBytes: 16, field.AMDXGMILinkUp: 8,
+	field.AMDPCIeNAKs: 2, field.AMDThrottleResidency: 8, field.AMDThrottleActive: 16, field.AMDBelowLimit: 64, field.AMDRASErrors: 60, field.AMDBadPages: 3, field.AMDUnread: 8,
+}
 
 func (n *node) devices(l field.Level) int {
 	if have := n.levels[l]; have > 0 || !n.knows() {

@@ -23,10 +23,9 @@ type Options struct {
 	Guard     Guard
 	View      func() *view.View
 	Measure   func() Measured
-	// Parse returns the fields of a list. What is wrong with its lines is in the refusals;
-	// an error is about the whole.
-	Parse func(*Offer) (field.List, []Refusal, error)
-	// Apply puts a list into service, nil: the local one. After an error the list before is in service.
+	Parse     Parse
+	// Apply puts a list into service, nil: the local one. After an error the list before is in
+	// service. The list in service can come again with another revision.
 	Apply func(context.Context, *List) error
 	// Local is the list that serves without a server's.
 	Local  func() (hash string, fields field.List)
@@ -39,16 +38,18 @@ type Manager struct {
 	o    Options
 	log  *zap.Logger
 	wall func() time.Time
+	save func(*kept) error
 	turn chan struct{} // holds a token while a list changes
 	wake chan struct{} // the next time that Run waits for has changed
 
 	// Of the holder of the turn.
 	kept    kept
-	end     end         // of the list in service
-	trial   trial       // of the list in service
-	back    *returning  // the list in service has to go; nil: it stays
-	changes []time.Time // the last ones
-	costly  map[string]string
+	end     end               // of the list in service
+	trial   trial             // of the list in service
+	back    *returning        // the list in service has to go; nil: it stays
+	changes []time.Time       // the last ones
+	costly  map[string]string // by hash: why a list was refused by what it did in service
+	failure failure
 
 	inService atomic.Pointer[List] // nil: the local list
 	state     atomic.Pointer[State]
@@ -59,12 +60,14 @@ const (
 	applyTimeout = time.Minute
 	mostChanges  = 10
 	changesIn    = 10 * time.Minute
+	firstRetry   = time.Minute // of a list that could not be put into service
+	lastRetry    = time.Hour
 )
 
 // New returns a Manager. Nothing is in service before Start.
 func New(o Options) *Manager {
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote"), wall: time.Now, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, log: o.Logger.Named("remote"), wall: time.Now, save: directory(o.Directory).write, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
 	}
 	m.state.Store(&State{Status: StateWaiting, Text: "no list was delivered yet", Since: time.Now()})
 	return m
@@ -119,9 +122,12 @@ func (m *Manager) revive(l *List) error {
 	if err != nil {
 		return err
 	}
-	fields, refused, err := m.examine(&l.Offer)
+	fields, refused, err := m.o.Guard.Examine(&l.Offer, m.o.Parse, m.o.View())
+	for _, r := range refused {
+		err = errors.Join(err, errors.New(r.String()))
+	}
 	if err != nil {
-		return errors.Join(err, refusals(refused))
+		return err
 	}
 	l.Fields, m.end = fields, e
 	return nil
@@ -148,19 +154,8 @@ func (m *Manager) left(s span) (end, error) {
 	return e, nil
 }
 
-var (
-	errEnded   = errors.New("deliver another list, or this one with another comment")
-	errRefused = errors.New("the list is refused")
-)
-
-// refusals writes them into one error.
-func refusals(all []Refusal) error {
-	var errs []error
-	for _, r := range all {
-		errs = append(errs, errors.New(r.String()))
-	}
-	return errors.Join(errs...)
-}
+// errEnded says what to do about a list whose time is over.
+var errEnded = errors.New("deliver another list, or this one with another comment")
 
 // String is the refusal as messages have it.
 func (r Refusal) String() string {
@@ -168,27 +163,6 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("line %d: %s", r.Line, r.Text)
 	}
 	return r.Text
-}
-
-// examine parses a list and asks the guard.
-func (m *Manager) examine(o *Offer) (field.List, []Refusal, error) {
-	if int64(len(o.Content)) > m.o.Guard.Bytes {
-		return field.List{}, []Refusal{{0, fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", len(o.Content), m.o.Guard.Bytes)}}, errRefused
-	}
-	_, bad := readValidity(o.Content)
-	list, refused, err := m.o.Parse(o)
-	refused = append(bad, refused...)
-	if err == nil && len(list.Fields) == 0 {
-		err = errors.New("the list asks for nothing")
-	}
-	if err == nil {
-		more, _ := m.o.Guard.Check(list, m.o.View())
-		refused = append(refused, more...)
-	}
-	if err == nil && len(refused) > 0 {
-		err = errRefused
-	}
-	return list, refused[:min(len(refused), maxRefusals)], err
 }
 
 // Deliver implements the type Deliver.
@@ -221,17 +195,14 @@ func (m *Manager) running() string {
 func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	m.update(func(s *State) { s.Down = "" })
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
-		if l.Revision != o.Revision {
-			next := *l
-			next.Revision = o.Revision
-			m.inService.Store(&next)
-		}
+		m.revise(ctx, l, o.Revision)
 		m.say(StateApplied, "", tried, nil)
 		return &Outcome{Status: Unchanged}
 	}
 	failed := func(state string, err error, refused []Refusal) *Outcome {
-		m.say(state, err.Error(), tried, refused)
-		return &Outcome{Status: Failed, Err: err, Refused: refused}
+		text := bounded(err.Error())
+		m.say(state, text, tried, refused)
+		return &Outcome{Status: Failed, Err: errors.New(text), Refused: refused}
 	}
 	if why := m.costly[tried]; why != "" {
 		return failed(StateRefused, errors.New(why), []Refusal{{0, why}})
@@ -242,9 +213,15 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	if err != nil {
 		return failed(StateEnded, err, nil)
 	}
-	list, refused, err := m.examine(o)
+	list, refused, err := m.o.Guard.Examine(o, m.o.Parse, m.o.View())
+	own := false
 	if err != nil {
-		return failed(StateRefused, err, refused)
+		// The node's own list can have what the guard takes from no server. One that ends a
+		// trial returns to it so.
+		_, local := m.o.Local()
+		if own = tried == hashOf(field.Format(local)) && !m.o.Report; !own {
+			return failed(StateRefused, err, refused)
+		}
 	}
 	next.Fields = list
 	if m.o.Report {
@@ -252,17 +229,41 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 		m.say(StateReported, text, tried, nil)
 		return &Outcome{Status: Reported}
 	}
-	if err := m.tooOften(); err != nil {
+	if err := m.tooOften(tried); err != nil {
 		return failed(StateFailed, err, nil)
+	}
+	if own {
+		if err := m.withdraw(ctx); err != nil {
+			return failed(StateFailed, err, nil)
+		}
+		m.say(StateApplied, "the server offers the local list, which serves", tried, nil)
+		return &Outcome{Status: Applied}
 	}
 	if err := m.apply(ctx, next, ends); err != nil {
 		if errors.Is(err, errRefused) {
+			m.refuseAgain(tried, err.Error())
 			return failed(StateRefused, err, []Refusal{{0, err.Error()}})
 		}
+		m.failure = failure{tried, min(max(firstRetry, 2*m.failure.pause), lastRetry), time.Now(), err}
 		return failed(StateFailed, err, nil)
 	}
+	m.failure = failure{}
 	m.say(StateApplied, "", tried, nil)
 	return &Outcome{Status: Applied}
+}
+
+// revise notes that the server calls the list in service something else now.
+func (m *Manager) revise(ctx context.Context, l *List, revision string) {
+	next := *l
+	if next.Revision = revision; l.Revision == revision || m.o.Apply(ctx, &next) != nil {
+		return
+	}
+	m.inService.Store(&next)
+	for _, k := range []**List{&m.kept.Passing, &m.kept.Lasting} {
+		if *k == l {
+			*k = &next
+		}
+	}
 }
 
 // timed sets when a list ends. One that was delivered before keeps its end.
@@ -280,16 +281,37 @@ func (m *Manager) timed(l *List) (end, error) {
 	return e, nil
 }
 
-// tooOften bounds what a server that cannot decide costs: each change begins a session of
-// every collector.
-func (m *Manager) tooOften() error {
+// failure is a list that could not be put into service.
+type failure struct {
+	list  string // hash; "": there is none
+	pause time.Duration
+	at    time.Time
+	err   error
+}
+
+// tooOften bounds what a server that cannot decide costs, and a list that no session can be
+// opened with: each change begins a session of every collector.
+func (m *Manager) tooOften(list string) error {
 	now := time.Now()
+	if f := &m.failure; f.list != list {
+		m.failure = failure{}
+	} else if left := f.pause - now.Sub(f.at); left > 0 {
+		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
+	}
 	m.changes = slices.DeleteFunc(m.changes, func(t time.Time) bool { return now.Sub(t) >= changesIn })
 	if len(m.changes) < mostChanges {
 		m.changes = append(m.changes, now)
 		return nil
 	}
-	return fmt.Errorf("the server has changed the list %d times in %v; the next change is taken in %v", mostChanges, changesIn, (changesIn - now.Sub(m.changes[0])).Round(time.Second))
+	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", mostChanges, changesIn)
+}
+
+// refuseAgain notes that a list was refused by what it did in service: it is not tried again.
+func (m *Manager) refuseAgain(list, why string) {
+	if len(m.costly) >= maxTimed {
+		clear(m.costly)
+	}
+	m.costly[list] = why
 }
 
 // apply puts a list into service and keeps it.
@@ -323,9 +345,25 @@ func (m *Manager) apply(ctx context.Context, l *List, e end) error {
 	return nil
 }
 
+// withdraw puts the local list into service and keeps none of the server's.
+func (m *Manager) withdraw(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	if m.inService.Load() != nil {
+		if err := m.o.Apply(ctx, nil); err != nil {
+			return err
+		}
+	}
+	m.end, m.back, m.trial = end{}, nil, trial{}
+	m.inService.Store(nil)
+	m.kept.Passing, m.kept.Lasting = nil, nil
+	m.keep()
+	return nil
+}
+
 // keep writes what outlives the process. A disk that is full leaves the list in service.
 func (m *Manager) keep() {
-	err := directory(m.o.Directory).write(&m.kept)
+	err := m.save(&m.kept)
 	m.update(func(s *State) {
 		if s.Unkept = ""; err != nil {
 			s.Unkept = err.Error()
@@ -364,7 +402,7 @@ func (m *Manager) difference(list field.List) string {
 		}
 		return out
 	}
-	_, series := m.o.Guard.Check(list, m.o.View())
+	series, _ := newNode(m.o.View()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; up to %d series", some(without(is, was)), some(without(was, is)), series)
 }
 
@@ -440,10 +478,7 @@ func (m *Manager) check(ctx context.Context) (next time.Duration) {
 		if due := trialStep - now.Sub(m.trial.began); due > 0 {
 			next = due
 		} else if why := m.overBudget(now); why != "" {
-			if len(m.costly) >= maxTimed {
-				clear(m.costly)
-			}
-			m.costly[l.Hash] = why
+			m.refuseAgain(l.Hash, why)
 			m.back = &returning{StateRefused, why}
 			m.kept.Passing, m.kept.Lasting = m.trial.passing, m.trial.lasting
 		}

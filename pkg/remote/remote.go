@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Offer is a field list that somebody delivers. It must not be changed.
+// Offer is a field list that a server delivers. It must not be changed.
 type Offer struct {
 	Origin   string // where from, without secrets: a URL
 	Revision string // what the server calls it: an ETag, the hex of OpAMP's config hash; can be empty
@@ -72,14 +72,14 @@ type Node struct {
 type Facts struct {
 	GPUs       int      // found
 	Models     []string // sorted, each once
-	Drivers    []string // versions, sorted, each once
+	Drivers    []string // versions, sorted, each once; only if a list has had the field for them
 	Collectors []Component
 	Devices    []Component // GPUs and instances: name is the device's id
 	List       Component
 
 	// Numbers that gates look at.
 	Stalled, Lost  int     // devices
-	SampleSeconds  float64 // the slowest source's last sample; negative: not known
+	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
 	MissedTicks    uint64  // since the start of the exporter
 	AbsentFields   int     // pairs of device and field without a value
 	Series         int     // on the page

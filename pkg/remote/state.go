@@ -31,11 +31,6 @@ const (
 	StateUnreachable = "unreachable" // the last request failed
 )
 
-// States returns all of them.
-func States() []string {
-	return []string{StateWaiting, StateApplied, StateReported, StateRefused, StateFailed, StateEnded, StateUnreachable}
-}
-
 // Answered notes that the server has answered, although without another list.
 func (m *Manager) Answered() { m.update(func(s *State) { s.Down = "" }) }
 
@@ -47,6 +42,9 @@ func (m *Manager) Unreachable(err error) {
 	}
 	m.update(func(s *State) { s.Down = text })
 }
+
+// Refused notes an offer that no list can be taken from.
+func (m *Manager) Refused(err error) { m.say(StateRefused, err.Error(), "", nil) }
 
 // InService returns the list of the server that is in service; nil: it is the local one.
 func (m *Manager) InService() *List { return m.inService.Load() }
@@ -77,10 +75,10 @@ func (m *Manager) update(change func(*State)) {
 const maxText = 4 << 10
 
 func bounded(text string) string {
-	if len(text) <= maxText {
-		return text
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
+	return strings.ToValidUTF8(text, "")
 }
 
 // say notes what became of a list, and logs it if that is new.

@@ -59,7 +59,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if r.URL.Scheme == t.server.Scheme && r.URL.Host == t.server.Host {
-		token, err := t.Token(r.Context())
+		token, err := t.token(r.Context())
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +80,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Token returns the token as it is now; "" if there is no file for it.
-func (t *Transport) Token(ctx context.Context) (string, error) {
+// token returns the token as it is now; "" if there is no file for it.
+func (t *Transport) token(ctx context.Context) (string, error) {
 	if t.c.TokenFile == "" {
 		return "", nil
 	}
@@ -94,15 +94,6 @@ func (t *Transport) Token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%q has no token: write one line of printable characters", t.c.TokenFile)
 	}
 	return string(text), nil
-}
-
-// TLS returns the configuration with the files as they are now.
-func (t *Transport) TLS(ctx context.Context) (*tls.Config, error) {
-	inside, err := t.renew(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return inside.TLSClientConfig.Clone(), nil
 }
 
 // renew reads the files and makes another transport if one has changed. Connections with

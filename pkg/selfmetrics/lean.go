@@ -3,7 +3,7 @@ package selfmetrics
 import "slices"
 
 // lean are the families that alerts and most dashboards need. All but those of owners and
-// mappings are at most 40 samples on a node of 8 GPUs: a page's cost is in its samples,
+// mappings are at most 48 samples on a node of 8 GPUs: a page's cost is in its samples,
 // and most of our own are for who looks into one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",
@@ -14,6 +14,7 @@ var lean = []string{
 	"warpgauge_collector_up",
 	"warpgauge_config_last_reload_success_timestamp_seconds",
 	"warpgauge_config_last_reload_successful",
+	"warpgauge_device_health",
 	"warpgauge_device_owner",
 	"warpgauge_device_owners",
 	"warpgauge_device_problem",
@@ -21,10 +22,17 @@ var lean = []string{
 	"warpgauge_devices_expected",
 	"warpgauge_field_absent",
 	"warpgauge_field_absent_left_out",
+	"warpgauge_gpus_missing",
+	"warpgauge_kernel_log_events_total",
+	"warpgauge_list_applied_timestamp_seconds",
 	"warpgauge_list_info",
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
+	"warpgauge_remote_config_status",
+	"warpgauge_remote_refused_lines",
 	"warpgauge_sample_age_seconds",
+	"warpgauge_sign_active",
+	"warpgauge_xid_witness_total",
 }
 
 // IsLean reports whether the family of that name is in the lean set.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -38,7 +39,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		sel.leftOut = c.LeftOut()
 	}
 	var all []bound
-	words, columns := 0, 0
+	words, columns, shown := 0, 0, false
 	for _, src := range sources {
 		b, ok := sel.bind(src)
 		if !ok {
@@ -46,6 +47,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
+		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -54,7 +56,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if columns == 0 {
+	if !shown { // what only health needs keeps nothing open
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Memory(words)

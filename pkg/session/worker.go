@@ -71,7 +71,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 		notify:   s.notify, changed: s.changed,
 	}
 	w.dated, _ = src.source.(collector.Dater)
-	id := SourceID(devices)
+	id := sourceID(devices)
 	w.duration = s.metrics.duration.WithLabelValues(id)
 	w.failed = s.metrics.failed.WithLabelValues(id)
 	w.missed = s.metrics.missed.WithLabelValues(id)
@@ -145,8 +145,8 @@ func (w *worker) checkLabels(now time.Time) {
 	}
 }
 
-// SourceID names a source by its first device, as metrics do.
-func SourceID(devices []collector.Device) string {
+// sourceID names a source by its first device.
+func sourceID(devices []collector.Device) string {
 	if len(devices) == 0 {
 		return "none"
 	}

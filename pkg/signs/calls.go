@@ -1,12 +1,8 @@
 package signs
 
 import (
-	"fmt"
 	"math"
 	"time"
-
-	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
 )
 
 const (
@@ -17,115 +13,61 @@ const (
 	// second they took 45 s and more (NVIDIA/DCGM#313).
 	callsSlower = 10
 	callsCalm   = 3
-	callsSpread = 10  // times the mean deviation
 	slowCall    = 0.1 // seconds, below which nothing is slow
 )
 
-var callTimes = times{3 * time.Minute, 10 * time.Minute}
-
-// calls compares the time that samples take in the library with what they took before.
+// calls are those of a source, which is named by its first device.
 type calls struct {
-	next    int64
-	sources map[callKey]*callSource
+	collector string
+	alone     bool // the device is the source's only GPU
+	columns   int  // of the source: another list takes other times
+	count     uint64
+	seconds   float64
+	mean      float64 // of the last minute; NaN: none
+	minutes   float64 // in the baseline, which is exponentially weighted
+	baseline  float64
 }
 
-type callKey struct{ collector, source string }
-
-// callSource is the calls of one source.
-type callSource struct {
-	count   uint64
-	seconds float64
-	mean    float64 // of the last minute; NaN: none
-	seen    int64
-	device  *device // the GPU of the source; nil: it has several, or none
-	alarm
-
-	// The baseline, exponentially weighted. A minute moves it by no more than one that is twice
-	// the baseline would, so that few that are slow do not.
-	columns       int // of the source when it began: another list takes other times
-	minutes       float64
-	level, spread float64
+// bind begins again if the source is another one, or has another list.
+func (c *calls) bind(collector string, columns int, alone bool) {
+	if c.collector != collector || c.columns != columns {
+		*c = calls{collector: collector, columns: columns, mean: math.NaN()}
+	}
+	c.alone = alone
 }
 
-// sync takes the counts of all sources once a minute.
-func (c *calls) sync(s *Signs) {
-	if s.o.Calls == nil || s.now < c.next && c.next-s.now <= callPeriod {
-		return
-	}
-	c.next = s.now + callPeriod
-	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
-		k := callKey{collector, source}
-		if c.sources[k] == nil {
-			c.sources[k] = &callSource{}
-		}
-		c.sources[k].take(s.now, count, seconds)
-	})
-	for _, f := range s.follows {
-		if cs := c.sources[callKey{f.source.Collector, session.SourceID(f.source.Devices)}]; cs != nil && cs.seen == s.now {
-			cs.bind(f)
-			cs.judge(s)
-		}
-	}
-	for k, cs := range c.sources {
-		if s.now-cs.seen > forget {
-			delete(c.sources, k)
-		}
-	}
-}
-
-// take takes the counts of a source. Those of a session that has just begun say nothing.
-func (c *callSource) take(now int64, count uint64, seconds float64) {
+// take takes the counts of a minute. Those of a session that has just begun say nothing.
+func (c *calls) take(count uint64, seconds float64) {
 	c.mean = math.NaN()
 	if count > c.count && c.count > 0 && seconds >= c.seconds {
 		c.mean = (seconds - c.seconds) / float64(count-c.count)
 	}
-	c.count, c.seconds, c.seen = count, seconds, now
-}
-
-// bind finds whose the calls are.
-func (c *callSource) bind(f *follow) {
-	if c.columns != len(f.source.Columns) {
-		c.columns, c.minutes = len(f.source.Columns), 0
-	}
-	gpus := 0
-	for _, d := range f.devices {
-		if d.device != nil && d.Level == field.GPU && d.Parent == "" {
-			c.device, gpus = d.device, gpus+1
-		}
-	}
-	if gpus != 1 {
-		c.device = nil
-	}
+	c.count, c.seconds = count, seconds
 }
 
 // slowdown is the last minute as a multiple of the baseline; NaN: not known.
-func (c *callSource) slowdown() float64 {
+func (c *calls) slowdown() float64 {
 	if c.minutes < callsWarm {
 		return math.NaN()
 	}
-	return c.mean / c.level
+	return c.mean / c.baseline
 }
 
-// judge compares the last minute with the baseline, and makes it part of that.
-func (c *callSource) judge(s *Signs) {
-	if math.IsNaN(c.mean) {
+// judge compares the last minute with the baseline, and makes it part of that unless it is slow.
+// A minute moves it no more than one that is twice as slow would, so that a few do not.
+func (c *calls) judge(s *Signs, d *device) {
+	ratio := c.slowdown()
+	slow := c.mean >= slowCall && ratio > callsSlower
+	if a := &d.alarms[alarmCalls]; c.alone && ratio > 0 {
+		s.update(d, alarmCalls, slow, c.mean < slowCall || a.known && ratio < callsCalm) // else the baseline may be slow, too
+		slow = slow || a.holds
+	}
+	if math.IsNaN(c.mean) || slow {
 		return
 	}
-	if ratio := c.slowdown(); !math.IsNaN(ratio) {
-		slow := c.mean >= slowCall && ratio > callsSlower && c.mean > c.level+callsSpread*c.spread
-		calm := c.mean < slowCall || ratio < callsCalm
-		if c.update(s.now, slow, calm, callTimes) && c.device != nil {
-			s.tell(c.device, slowCalls, fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", c.mean, c.level), !c.holds)
-		}
-		if slow || c.holds {
-			return
-		}
+	if c.minutes == 0 {
+		c.baseline = c.mean
 	}
 	c.minutes = min(c.minutes+1, callsOver)
-	v := c.mean
-	if c.minutes > 1 {
-		v = min(v, 2*c.level)
-	}
-	c.spread += (math.Abs(v-c.level)*min(c.minutes-1, 1) - c.spread) / c.minutes
-	c.level += (v - c.level) / c.minutes
+	c.baseline += (min(c.mean, 2*c.baseline) - c.baseline) / c.minutes
 }

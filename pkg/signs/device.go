@@ -2,8 +2,6 @@ package signs
 
 import (
 	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -31,6 +29,8 @@ type device struct {
 	means     means
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
+	straggles bool
+	calls     calls // of the source of which it is the first device
 }
 
 // counterKey names a counter of a device.
@@ -50,57 +50,62 @@ func (d *device) fresh(now int64) bool {
 	return d.sampled > 0 && now-d.sampled <= max(int64(fresh), 3*d.every)
 }
 
-// The signs of a device; calls have an alarm for each source.
+// The signs of a device.
 const (
 	alarmCorrected = iota
 	alarmSpareRows
 	alarmLinks
 	alarmThrottled
 	alarmStraggler
+	alarmCalls
 	alarms
 )
 
-// alarmNames are reasons of the rules of package health; slowCalls is another one.
-var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled", "straggler"}
+// alarmNames are reasons of the rules of package health.
+var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled", "straggler", "slow_calls"}
 
-const slowCalls = "slow_calls"
+// times are for how long a value must be beyond its threshold until a sign begins, and well below
+// it until it ends. The process before may have told a begin: after the start an end is told when
+// its window has passed.
+type times struct{ on, off, start time.Duration }
 
-// alarmTimes are for those without a window of their own.
-var alarmTimes = [alarms]times{alarmSpareRows: {time.Minute, 10 * time.Minute}, alarmLinks: {time.Minute, 10 * time.Minute}, alarmStraggler: {behindFor, behindFor}}
+var alarmTimes = [alarms]times{
+	alarmCorrected: {0, 0, 12 * time.Hour},
+	alarmSpareRows: {time.Minute, 10 * time.Minute, 10 * time.Minute},
+	alarmLinks:     {time.Minute, 10 * time.Minute, time.Hour},
+	alarmThrottled: {0, 0, time.Hour},
+	alarmStraggler: {behindFor, behindFor, behindFor},
+	alarmCalls:     {3 * time.Minute, 10 * time.Minute, 10 * time.Minute},
+}
 
-// times are for how long a value must be beyond its threshold, or well below it.
-type times struct{ on, off time.Duration }
-
-// alarm is whether a sign holds. An end is told after the start, too, because the process
-// before may have told a begin.
+// alarm is whether a sign holds.
 type alarm struct {
 	holds, known bool
 	begins       bool  // what since is about
 	since        int64 // from when on the value asks for a change; 0: it does not
-	told         int64
 }
 
-// update takes what the value says now, and reports whether holds is to be told: when it has
-// changed, and once an hour.
+// update takes what the value says now, and reports whether holds is to be told.
 func (a *alarm) update(now int64, beyond, calm bool, t times) bool {
 	begins, wanted, wait := !a.holds && (beyond || a.known), calm, t.off
-	if begins {
+	switch {
+	case begins:
 		wanted, wait = beyond, t.on
+	case !a.known:
+		wait = t.start
 	}
 	if !wanted {
 		a.since = 0
-	} else if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
+		return false
+	}
+	if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
 		a.since, a.begins = now, begins
 	}
-	if wanted && now-a.since >= int64(wait) {
-		a.since, a.told, a.holds, a.known = 0, now, begins, true
-		return true
+	if now-a.since < int64(wait) {
+		return false
 	}
-	if a.holds && (now < a.told || now-a.told >= int64(time.Hour)) {
-		a.told = now
-		return true
-	}
-	return false
+	a.since, a.holds, a.known = 0, begins, true
+	return true
 }
 
 // grown returns by how much a counter has grown. One that went back was reset, as by a driver
@@ -149,8 +154,8 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// mostCorrected is what Azure's node health checks take for too many corrected errors in the
-// life of a driver (azurehpc, check_gpu_ecc). Here it is too many in a day.
+// mostCorrected is how many corrected errors of SRAM Azure's node health checks allow
+// (Azure/azurehpc#649). Here they are of all memory, and of a day.
 const mostCorrected = 10_000
 
 // bucket is a leaky bucket of corrected errors: mostCorrected leak in a day, and no more fit.
@@ -160,14 +165,15 @@ type bucket struct {
 }
 
 func (b *bucket) add(by float64, at int64) {
-	if at > b.at && b.at > 0 {
-		b.level -= float64(at-b.at) * mostCorrected / float64(24*time.Hour)
+	if at > b.at {
+		b.level = max(0, b.level-float64(at-b.at)*mostCorrected/float64(24*time.Hour))
 	}
-	b.level = max(0, b.level)
+	if at > b.at || b.at-at > int64(maxOverlap) { // else it is a row of before the last judgement
+		b.at = at
+	}
 	if by > 0 { // not NaN
 		b.level = min(b.level+by, mostCorrected)
 	}
-	b.at = at
 }
 
 // Budgets of a link, for an hour. CRC errors matter from 100 a second on (DCGM, from NVIDIA's
@@ -261,14 +267,10 @@ func (d *device) describe(n int) string {
 	case alarmLinks:
 		worst := d.links.worst
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
-	case alarmStraggler:
-		return fmt.Sprintf("the clock differs by %.0f %% from the median of GPUs with the same work", math.Round(100*d.deviation[deviationClock]))
+	case alarmThrottled:
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
+	case alarmCalls:
+		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
 	}
-	var reasons []string
-	for i := range d.throttled {
-		if name, _ := field.ClockReason(i); slowing>>i&1 == 1 && d.throttled[i].total > 0 {
-			reasons = append(reasons, name)
-		}
-	}
-	return strings.TrimSpace(fmt.Sprintf("clocks were held down for %.0f s of the last hour: %s", d.slowed.total, strings.Join(reasons, ", ")))
+	return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", -100*d.deviation[deviationClock])
 }

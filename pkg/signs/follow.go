@@ -122,6 +122,20 @@ func (f *follow) connect() {
 	}
 }
 
+// bindCalls finds the GPU whose calls are those of the source.
+func (f *follow) bindCalls() {
+	gpus := 0
+	for _, d := range f.source.Devices {
+		if d.Level == field.GPU && d.Parent == "" {
+			gpus++
+		}
+	}
+	if len(f.devices) > 0 && f.devices[0].device != nil {
+		d := f.devices[0].device
+		d.calls.bind(f.source.Collector, len(f.source.Columns), gpus == 1 && d.Level == field.GPU)
+	}
+}
+
 // take takes a row. Of a ring that overlaps with another one of the device, rows that are older
 // than what was taken do not count.
 func (f *follow) take(row *ring.Row) {
@@ -150,8 +164,8 @@ func (f *follow) take(row *ring.Row) {
 // take takes a value of the device.
 func (t *tap) take(tap *deviceTap, v float64) {
 	d, at := tap.device, tap.sampled
-	if !(v >= 0) {
-		return // blank
+	if !(v >= 0 && v <= math.MaxFloat64) {
+		return // blank, or of a process gone mad
 	}
 	switch t.use {
 	case useCorrected:

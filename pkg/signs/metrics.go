@@ -26,15 +26,11 @@ var (
 	descWarmer = prometheus.NewDesc("warpgauge_sign_deviation_celsius",
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
 	descCalls = prometheus.NewDesc("warpgauge_sign_call_slowdown_ratio",
-		"Time that a sample takes in the vendor library, as a multiple of the median of the last hours.", []string{"collector", "source"}, nil)
+		"Time that a sample takes in the vendor library, as a multiple of what it took in the last hours.", []string{"collector", "source"}, nil)
 )
 
-// Describe describes all families.
-func (s *Signs) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descActive, descCorrected, descBanks, descLinks, descThrottled, descDeviation, descWarmer, descCalls} {
-		ch <- d
-	}
-}
+// Describe describes nothing: which families there are is known when they mean something.
+func (s *Signs) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the signs that mean something.
 func (s *Signs) Collect(ch chan<- prometheus.Metric) {
@@ -44,36 +40,23 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		switch {
-		case !d.fresh(s.now):
-		case d.isLink():
-			d.collectLinks(gauge)
-		default:
-			d.collectLinks(gauge)
+		if d.fresh(s.now) {
 			d.collect(gauge)
 		}
-	}
-	for k, c := range s.calls.sources {
-		if v := c.slowdown(); c.seen+callPeriod >= s.calls.next && !math.IsNaN(v) {
-			gauge(descCalls, v, k.collector, k.source)
-		}
-		if c.holds && c.device != nil {
-			gauge(descActive, 1, c.device.ID, c.device.GPU, slowCalls)
-		}
-	}
-}
-
-func (d *device) collectLinks(gauge func(*prometheus.Desc, float64, ...string)) {
-	if d.links.known && d.links.share > 0 {
-		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
 	}
 }
 
 func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
+	if d.links.known && d.links.share > 0 {
+		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
+	}
 	for n := range d.alarms {
 		if d.alarms[n].holds {
 			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
 		}
+	}
+	if v := d.calls.slowdown(); !math.IsNaN(v) {
+		gauge(descCalls, v, d.calls.collector, d.ID)
 	}
 	if d.corrected.used {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)

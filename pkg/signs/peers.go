@@ -35,7 +35,7 @@ type means struct {
 }
 
 func (m *means) take(of int, v float64, at, since int64) {
-	if at-m.last > int64(fresh) || at < m.last {
+	if at-m.last > max(int64(fresh), 3*since) || at < m.last {
 		m.since = at
 		for i := range m.value {
 			m.value[i] = math.NaN()
@@ -110,10 +110,15 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.deviation = noDeviation
+		d.deviation, d.straggles = noDeviation, false
 	}
 	for _, members := range p.groups {
-		p.compare(s, members)
+		p.compare(s.now, members)
+	}
+	for _, d := range s.present {
+		if d.Level == field.GPU && d.Parent == "" { // one without peers does not straggle
+			s.update(d, alarmStraggler, d.straggles, !(d.deviation[deviationClock] <= -mostBehind/2))
+		}
 	}
 }
 
@@ -144,61 +149,45 @@ func (p *peers) regroup(s *Signs) {
 }
 
 // compare sets the deviations of a group's members from their median.
-func (p *peers) compare(s *Signs, members []*device) {
+func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
-		if m := &d.means; d.fresh(s.now) && m.last-m.since >= meanWarm && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
+		if m := &d.means; d.fresh(now) && m.last-m.since >= meanWarm && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
 			p.alike = append(p.alike, d)
 		}
 	}
 	if len(p.alike) < fewestPeers {
 		return
 	}
-	busy := p.median(meanEngine)
-	if math.IsNaN(busy) {
-		busy = p.median(meanBusy) / 100
+	var median [meanCount]float64
+	for of := range median {
+		median[of] = p.median(of)
 	}
+	busy := (&means{value: median}).busy()
 	if !(busy >= leastBusy) {
 		return
 	}
-	p.deviate(deviationClock, meanClock)
-	p.deviate(deviationPower, meanPower)
-	p.deviate(deviationTemperature, meanTemperature)
-	for of := meanTensor; of <= meanBusy && !p.deviate(deviationActivity, of); of++ {
+	active := meanTensor
+	for active < meanBusy && math.IsNaN(median[active]) {
+		active++
 	}
 	for _, d := range p.alike {
-		if clock := d.deviation[deviationClock]; !math.IsNaN(clock) {
-			s.update(d, alarmStraggler, clock <= -mostBehind && d.means.busy() >= alikeBusy*busy, clock > -mostBehind/2)
-		}
+		ratio := func(of int) float64 { return d.means.value[of]/median[of] - 1 }
+		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
+		d.straggles = d.deviation[deviationClock] <= -mostBehind && d.means.busy() >= alikeBusy*busy
 	}
 }
 
-// median returns that of a mean of those that are alike; NaN if one of them has none.
+// median returns that of a mean of those that are alike; NaN if one of them has none, or if it is
+// not above 0.
 func (p *peers) median(of int) float64 {
 	p.values = p.values[:0]
 	for _, d := range p.alike {
 		p.values = append(p.values, d.means.value[of])
 	}
 	slices.Sort(p.values) // NaN first
-	if n := len(p.values); !math.IsNaN(p.values[0]) {
+	if n := len(p.values); p.values[0] >= 0 && p.values[n/2] > 0 {
 		return (p.values[(n-1)/2] + p.values[n/2]) / 2
 	}
 	return math.NaN()
-}
-
-// deviate sets one deviation of those that are alike, if all of them have the mean.
-func (p *peers) deviate(deviation, of int) bool {
-	median := p.median(of)
-	if !(median > 0) {
-		return false
-	}
-	for _, d := range p.alike {
-		v := d.means.value[of]
-		if deviation == deviationTemperature {
-			d.deviation[deviation] = v - median
-		} else {
-			d.deviation[deviation] = v/median - 1
-		}
-	}
-	return true
 }

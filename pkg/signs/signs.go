@@ -58,12 +58,12 @@ type Signs struct {
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
-	calls   calls
+	asked   int64 // when Calls was, Unix ns
 }
 
 // New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
 func New(o Options) *Signs {
-	s := &Signs{o: o, devices: make(map[string]*device), calls: calls{sources: make(map[callKey]*callSource)}}
+	s := &Signs{o: o, devices: make(map[string]*device)}
 	o.Board.AddReader()
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(s)
@@ -98,7 +98,6 @@ func (s *Signs) Sync(now time.Time) {
 			s.read()
 		}
 	}
-	s.calls.sync(s)
 	s.peers.sync(s)
 	s.judge()
 }
@@ -135,6 +134,7 @@ func (s *Signs) bind(v *view.View) {
 			s.present = append(s.present, d)
 		}
 		f.connect()
+		f.bindCalls()
 		s.follows = append(s.follows, f)
 	}
 	for id, d := range s.devices {
@@ -161,7 +161,7 @@ func (s *Signs) read() {
 
 // judge decides which signs of devices hold.
 func (s *Signs) judge() {
-	for _, d := range s.present { // GPUs come before their links, or not
+	for _, d := range s.present {
 		d.links.worst = nil
 	}
 	for _, d := range s.present {
@@ -178,6 +178,16 @@ func (s *Signs) judge() {
 			s.judgeDevice(d)
 		}
 	}
+	if s.o.Calls == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
+		return
+	}
+	s.asked = s.now
+	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
+		if d := s.devices[source]; d != nil && d.calls.collector == collector {
+			d.calls.take(count, seconds)
+			d.calls.judge(s, d)
+		}
+	})
 }
 
 func (s *Signs) judgeDevice(d *device) {

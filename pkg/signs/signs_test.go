@@ -1,13 +1,17 @@
 package signs
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
 )
 
@@ -71,8 +75,8 @@ func TestSigns(t *testing.T) {
 		within     time.Duration
 		end        time.Duration // until it is over
 	}{
-		{"5000 corrected errors a second", "corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }, step, 12*time.Hour + time.Minute},
-		{"12 000 corrected errors in a day", "corrected_errors", mi300x, func(n *node, g *gpu) { g.sbe += n.happens(30_000) }, 2 * time.Hour, 13 * time.Hour},
+		{"5,000 corrected errors a second", "corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }, step, 12*time.Hour + time.Minute},
+		{"30,000 corrected errors an hour", "corrected_errors", mi300x, func(n *node, g *gpu) { g.sbe += n.happens(30_000) }, 2 * time.Hour, 13 * time.Hour},
 		{"a bank without spare rows", "spare_rows_low", a100, func(_ *node, g *gpu) { g.none = 1 }, 2 * time.Minute, 11 * time.Minute},
 		{"a link that replays", "nvlink_errors", h100, func(n *node, g *gpu) { g.links[5][2] += n.happens(200) }, 30 * time.Minute, 2 * time.Hour},
 		{"a link that recovers", "nvlink_errors", a100, func(n *node, g *gpu) { g.links[3][3] += n.happens(40) }, 30 * time.Minute, 2 * time.Hour},
@@ -103,34 +107,46 @@ func TestSigns(t *testing.T) {
 			}
 			r.fault, bad.none, bad.ber = nil, healthy.none, healthy.ber
 			r.run(c.end)
-			if got := r.over(); len(got) != 1 || got[c.sign+" "+bad.ID] != 1 {
+			if got := r.over(); got[c.sign+" "+bad.ID] != 1 {
 				t.Errorf("%v after its end: over are %v, want %s of %s once", c.end, got, c.sign, bad.ID)
+			}
+			if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+				t.Errorf("%v after its end %d signs hold", c.end, got)
 			}
 		})
 	}
 }
 
-// TestEndAfterRestart: what the process before has told ends although this one never saw it.
+// TestEndAfterRestart: what the process before has told ends although this one never saw it,
+// when there was none of it for as long as it counts. A restart alone ends nothing.
 func TestEndAfterRestart(t *testing.T) {
 	r := newRig(h100, 1)
-	r.run(time.Minute)
-	r.told = nil
-	r.restart()
-	r.run(12 * time.Minute)
-	for _, sign := range []string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled"} {
-		if got := r.Signs.present[0].ID; r.told == nil || !told(r.told, sign, got) {
-			t.Errorf("the end of %s of %s is not told after the start", sign, got)
+	r.shape = training
+	at, start := map[string]time.Duration{}, r.node.now
+	for r.node.now.Sub(start) < 13*time.Hour {
+		r.run(time.Minute)
+		for sign := range r.over() {
+			if sign, of, _ := strings.Cut(sign, " "); of == "GPU-2" {
+				at[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
+			}
 		}
 	}
-}
+	want := map[string]time.Duration{
+		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
+		"straggler": 20 * time.Minute, "slow_calls": 40 * time.Minute,
+	}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Errorf("ends that are told after the start, as long after it (-want +got):\n%s", diff)
+	}
 
-func told(all []health.Observation, sign, device string) bool {
-	for _, o := range all {
-		if o.Over && o.Reason == sign && o.Device == device {
-			return true
-		}
+	r.restart()
+	r.fault = func(g *gpu) { // a library that is slow from the beginning
+		g.seconds += 2
 	}
-	return false
+	r.run(3 * time.Hour)
+	if got := r.over(); got["slow_calls GPU-2"] > 0 {
+		t.Error("slow_calls ends after a restart although the library is as slow as before")
+	}
 }
 
 // TestAbsent: a sign of which the readings are missing has no series.
@@ -210,5 +226,151 @@ func BenchmarkSync(b *testing.B) {
 		r.tick()
 		b.StartTimer()
 		r.Sync(r.node.now)
+	}
+}
+
+// TestPeers: who is compared with whom.
+func TestPeers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		kind  kind
+		users map[string][]int
+		fault func(g *gpu)
+		want  string // the straggler
+	}{
+		{"two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, func(g *gpu) {
+			if g.n > 3 {
+				g.clock = 900
+			}
+		}, ""},
+		{"the same without owners", h100, nil, func(g *gpu) {
+			if g.n > 4 {
+				g.clock = 900
+			}
+		}, "GPU-5 GPU-6 GPU-7"},
+		{"one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, "GPU-2"},
+		{"an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, ""},
+		{"one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.load, g.clock = 0.7, 900
+			}
+		}, ""},
+		{"of 20 % less", h100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock *= 0.8
+			}
+		}, ""},
+		{"divided GPUs", a100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock /= 2
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(c.kind, 5)
+			r.shape, r.fault = training, c.fault
+			for pod, gpus := range c.users {
+				r.use(pod, gpus...)
+			}
+			r.run(time.Hour)
+			var got []string
+			for sign := range r.begun() {
+				got = append(got, strings.TrimPrefix(sign, "straggler "))
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, " "); got != c.want {
+				t.Errorf("stragglers %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCountedOnce: what the rings of two sessions have in common counts once, what happened
+// between them counts, and a driver that counts from 0 again takes nothing away.
+func TestCountedOnce(t *testing.T) {
+	r := newRig(h100, 1)
+	r.kind.corrected = 0
+	errors := func(n float64) {
+		for _, g := range r.gpus {
+			g.sbe += n
+		}
+	}
+	want := func(n float64) {
+		t.Helper()
+		r.run(step)
+		if got := r.devices["GPU-3"].corrected.total; got != n {
+			t.Errorf("%v errors, want %v", got, n)
+		}
+	}
+	errors(50)
+	want(0) // of before
+	errors(7)
+	want(7)
+	r.close(false)
+	r.open()
+	r.sample(r.gpus[3]) // the instant that the former ring has, too
+	errors(5)
+	want(12)
+	r.close(true)
+	r.run(time.Minute)
+	r.open()
+	want(12)
+	errors(3)
+	want(15)
+}
+
+// TestMad: rows of a process gone mad, and a clock that is set, do no lasting harm.
+func TestMad(t *testing.T) {
+	r := newRig(h100, 1)
+	r.shape = training
+	r.run(time.Hour)
+	for _, id := range []field.ID{100, 150, 155, 203, 310, 389, 1001, 1004, field.ClockEventReasons} {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300} {
+			r.gpus[1].values[id] = v
+			r.run(step)
+		}
+		delete(r.gpus[1].values, id)
+	}
+	r.node.now = r.node.now.Add(-48 * time.Hour)
+	r.run(time.Hour)
+	r.node.now = r.node.now.Add(72 * time.Hour)
+	r.told = nil
+	r.run(26 * time.Hour)
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+		t.Errorf("%d signs hold", got)
+	}
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
+		t.Errorf("%d deviations, want those of all GPUs", got)
+	}
+}
+
+// TestMeans: a mean is of samples that follow each other, however far apart they are taken.
+func TestMeans(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Millisecond, time.Second, 2 * time.Minute} {
+		var m means
+		at := midnight.UnixNano()
+		for d := time.Duration(0); d < time.Hour; d += interval {
+			at += int64(interval)
+			m.take(meanClock, 1000, at, int64(interval))
+		}
+		if got := time.Duration(m.last - m.since); got < time.Hour-interval {
+			t.Errorf("every %v: the mean is of %v, want an hour", interval, got)
+		}
+		m.take(meanClock, 2000, at+int64(interval), int64(interval))
+		if got := m.value[meanClock]; got <= 1000 || got > 1300 {
+			t.Errorf("every %v: one other value makes the mean %v", interval, got)
+		}
+		m.take(meanClock, 2000, at+int64(time.Hour), int64(interval))
+		if got := m.value[meanClock]; got != 2000 {
+			t.Errorf("every %v: after a gap the mean is %v, want that of what came since", interval, got)
+		}
 	}
 }

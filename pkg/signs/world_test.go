@@ -16,7 +16,7 @@ import (
 )
 
 // step is the interval of the simulated sampling.
-const step = 5 * time.Second
+const step = 10 * time.Second
 
 // node is a simulated node without a fault: its rows go into rings as a session writes them, and
 // its clock is the test's.
@@ -33,28 +33,28 @@ type node struct {
 	version  uint64 // of views
 	columns  int    // in addition, as another list has
 	released bool
-	users    map[string]string // by device; "": none
-	owners   uint64            // version
+	said     []session.CollectorStatus // until something changes
+	users    map[string]string         // by device; "": none
+	owners   uint64                    // version
 	slow     func(g *gpu) float64
 }
 
 // kind is what a node has.
 type kind struct {
-	collector, model   string
-	gpus, links        int
-	power, clock       float64 // most W, MHz
-	ecc, remaps, mixed bool
-	mig                int // GPUs that are divided
+	collector, model string
+	gpus, links      int
+	power, clock     float64 // most W, MHz
+	ecc, remaps      bool
+	mig              int // GPUs that are divided
 	// Background rates, events per GPU and hour.
 	corrected, replays, linkReplays, linkCRC float64
 }
 
-// The nodes. Corrected errors: Titan's studies, in which few cards have nearly all, and a fleet of
-// 288 nodes of GB200 of which all GPUs but one had next to none (NVIDIA/DCGM#313), bound it from above.
-// Replays: DCGM allows 8 a minute.
+// The nodes. They have more single corrected errors and replays than most: the healthy GPUs next to
+// the one of NVIDIA/DCGM#313 had no corrected error at all. Of PCIe replays DCGM allows 8 a minute.
 var (
-	h100    = kind{collector: "nvml", model: "NVIDIA H100 80GB HBM3", gpus: 8, links: 18, power: 700, clock: 1980, ecc: true, remaps: true, corrected: 0.2, replays: 3, linkReplays: 0.05, linkCRC: 2}
-	a100    = kind{collector: "dcgm", model: "NVIDIA A100-SXM4-80GB", gpus: 8, links: 12, power: 400, clock: 1410, ecc: true, remaps: true, mig: 4, corrected: 0.1, replays: 3, linkReplays: 0.05, linkCRC: 2}
+	h100    = kind{collector: "nvml", model: "NVIDIA H100 80GB HBM3", gpus: 8, links: 18, power: 700, clock: 1980, ecc: true, remaps: true, corrected: 0.2, replays: 3, linkReplays: 1, linkCRC: 30}
+	a100    = kind{collector: "dcgm", model: "NVIDIA A100-SXM4-80GB", gpus: 8, links: 12, power: 400, clock: 1410, ecc: true, remaps: true, mig: 4, corrected: 0.1, replays: 3, linkReplays: 1, linkCRC: 30}
 	geForce = kind{collector: "nvml", model: "NVIDIA GeForce RTX 4090", gpus: 4, power: 450, clock: 2520, replays: 20}
 	mi300x  = kind{collector: "rocm", model: "AMD Instinct MI300X", gpus: 8, power: 750, clock: 2100, ecc: true, corrected: 0.5, replays: 1}
 )
@@ -83,9 +83,14 @@ type gpu struct {
 	seconds  float64
 	values   map[field.ID]float64 // what a fault sets
 	instance []collector.Device
+	replayed time.Time // when a link replayed last
+	crc      time.Time // when a link had a CRC error last
+	heated   time.Time // when the GPU was slowed down by heat last
+	limited  time.Time // when it was at its power limit last
 
 	stamps []int64
 	row    []float64
+	of     []int // by column: the link, or the health watch
 	source *view.Source
 }
 
@@ -139,7 +144,7 @@ func (n *node) readings(g *gpu) []field.ID {
 		out = append(out, 310, 311, 312)
 	}
 	if n.kind.remaps {
-		out = append(out, 392, 393, 394, 395, 396)
+		out = append(out, 392, 393, 394, 395, 396, 346, 1507, 1523, 170, 175)
 		if len(g.instance) == 0 {
 			out = append(out, 388, 389)
 		}
@@ -150,15 +155,64 @@ func (n *node) readings(g *gpu) []field.ID {
 	return out
 }
 
+// watches are the columns of DCGM_EXP_GPU_HEALTH_STATUS: one for each reason, of which that
+// holds the result and the others are blank. As NVIDIA's rules are (collectors/nvml,
+// health_rules.go), a single error of a link within a minute is a failure or a warning.
+var watches = []struct {
+	watch, code string
+	result      float64
+	since       func(*gpu) time.Time
+}{
+	{"NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL", 20, func(g *gpu) time.Time { return g.replayed }},
+	{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", 10, func(g *gpu) time.Time { return g.crc }},
+	{"THERMAL", "DCGM_FR_CLOCK_THROTTLE_THERMAL", 10, func(g *gpu) time.Time { return g.heated }},
+	{"POWER", "DCGM_FR_CLOCK_THROTTLE_POWER", 10, func(g *gpu) time.Time { return g.limited }},
+	{"NVLINK", "DCGM_FR_OK", 0, nil},
+	{"THERMAL", "DCGM_FR_OK", 0, nil},
+	{"POWER", "DCGM_FR_OK", 0, nil},
+	{"MEM", "DCGM_FR_OK", 0, nil},
+}
+
+// watched is the result in a column of a health watch.
+func (n *node) watched(g *gpu, column int) float64 {
+	for i := range watches {
+		if w := &watches[i]; w.watch == watches[column].watch && (w.since == nil || n.now.Sub(w.since(g)) < time.Minute) {
+			if i == column {
+				return w.result
+			}
+			break
+		}
+	}
+	return math.NaN()
+}
+
 // open begins a session: a source for each GPU, with its instances and links.
 func (n *node) open() {
 	v := &view.View{}
 	n.version++
-	v.Version = n.version
+	v.Version, n.said = n.version, nil
 	for _, g := range n.gpus {
 		src := &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}
+		of := map[int]int{}
 		for _, id := range n.readings(g) {
 			src.Columns = append(src.Columns, collector.Column{Field: id})
+		}
+		if n.kind.collector == "rocm" {
+			for i, label := range []string{"ce", "ue", "de"} {
+				of[len(src.Columns)] = i
+				src.Columns = append(src.Columns, collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: "umc"}, {Name: "severity", Value: label}}})
+			}
+			for l := range 7 {
+				src.Columns = append(src.Columns, collector.Column{Field: field.AMDXGMILinkUp, Labels: []collector.Label{{Name: "link", Value: strconv.Itoa(l)}}})
+			}
+			for _, label := range []string{"retired", "pending", "failed"} {
+				src.Columns = append(src.Columns, collector.Column{Field: field.AMDBadPages, Labels: []collector.Label{{Name: "state", Value: label}}})
+			}
+		} else {
+			for i, w := range watches {
+				of[len(src.Columns)] = i
+				src.Columns = append(src.Columns, collector.Column{Field: field.GPUHealth, Labels: []collector.Label{{Name: "health_error_code", Value: w.code}, {Name: "health_watch", Value: w.watch}}})
+			}
 		}
 		for _, d := range g.instance {
 			src.Columns = append(src.Columns, collector.Column{Device: len(src.Devices), Field: 1001})
@@ -167,6 +221,7 @@ func (n *node) open() {
 		for l := range g.links {
 			name := strconv.Itoa(l)
 			for id := range 4 {
+				of[len(src.Columns)] = l
 				src.Columns = append(src.Columns, collector.Column{Device: len(src.Devices), Field: field.ID(1525 + id)})
 			}
 			src.Devices = append(src.Devices, collector.Device{ID: g.ID + "/link" + name, Parent: g.ID, Level: field.Link, GPU: g.GPU, UUID: g.UUID, PCIBusID: g.PCIBusID, Model: g.Model,
@@ -178,15 +233,56 @@ func (n *node) open() {
 		}
 		src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
 		g.source, g.stamps, g.row = src, make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
-		g.calls, g.seconds = 0, 0
+		g.calls, g.seconds, g.of = 0, 0, make([]int, len(src.Columns))
+		for column, i := range of {
+			g.of[column] = i
+		}
 		v.Sources = append(v.Sources, src)
 	}
 	n.board.Store(v)
 }
 
+// release is an operator's, for a time; with driver, another one is installed meanwhile.
+func (n *node) release(driver bool) {
+	n.close(driver)
+	n.released, n.said = true, nil
+}
+
+func (n *node) resume() {
+	n.released = false
+	n.open()
+}
+
+// status is what the collector says of its devices.
+func (n *node) status() []session.CollectorStatus {
+	if n.said != nil {
+		return n.said
+	}
+	st := session.CollectorStatus{Name: n.kind.collector, Up: !n.released, Since: n.now}
+	if n.released {
+		st.Cause = session.CauseReleased
+	}
+	for _, g := range n.gpus {
+		devices := append([]collector.Device{g.Device}, g.instance...)
+		if g.source != nil {
+			devices = g.source.Devices
+		}
+		for _, d := range devices {
+			ds := session.DeviceStatus{Device: d, LastSample: n.now}
+			if n.released {
+				ds.State, ds.Cause = session.Released, session.CauseReleased
+			}
+			st.Devices = append(st.Devices, ds)
+		}
+	}
+	n.said = []session.CollectorStatus{st}
+	return n.said
+}
+
 // close ends the session, and with it what the driver counts.
 func (n *node) close(driver bool) {
 	n.version++
+	n.said = nil
 	n.board.Store(&view.View{Version: n.version})
 	for _, g := range n.gpus {
 		if driver {
@@ -237,20 +333,26 @@ func (n *node) work(g *gpu) {
 	case g.power > k.power*0.98: // at its limit, as a busy one always is
 		g.mask, g.power, g.clock = 1<<2, k.power*0.99, k.clock*g.chip*(1+0.01*n.rand.NormFloat64())
 		g.capped += float64(step)
+		g.limited = n.now
 	}
 	g.temp += (28 + 48*g.power/k.power + float64(g.n) - g.temp) * 0.05
 	if g.hot && g.load > 0.5 && n.now.Minute() < 8 { // slows down for eight minutes of an hour
 		g.mask, g.temp, g.clock = g.mask+1<<5, 84, g.clock*0.8
 		g.heat += float64(step)
+		g.heated = n.now
 	}
 	g.energy += g.power * step.Seconds() * 1000
 	g.replay += n.happens(k.replays)
 	if k.ecc {
 		g.sbe += n.happens(k.corrected)
 	}
-	for l := range g.links {
-		g.links[l][0] += n.happens(k.linkCRC)
-		g.links[l][2] += n.happens(k.linkReplays)
+	if by := n.happens(k.linkCRC); by > 0 {
+		g.links[n.rand.IntN(k.links)][0] += by
+		g.crc = n.now
+	}
+	if by := n.happens(k.linkReplays); by > 0 {
+		g.links[n.rand.IntN(k.links)][2] += by
+		g.replayed = n.now
 	}
 	g.calls++
 	g.seconds += 0.004 + 0.02*max(0, n.rand.NormFloat64())*g.load + n.slow(g)
@@ -260,10 +362,12 @@ func (n *node) work(g *gpu) {
 func (n *node) sample(g *gpu) {
 	src := g.source
 	for i := range src.Columns {
-		c := &src.Columns[i]
-		g.row[i] = n.value(g, c)
-		if v, ok := g.values[c.Field]; ok {
-			g.row[i] = v
+		id := src.Columns[i].Field
+		g.row[i] = n.value(g, id, g.of[i])
+		if len(g.values) > 0 {
+			if v, ok := g.values[id]; ok {
+				g.row[i] = v
+			}
 		}
 	}
 	stamp := n.now.UnixNano()
@@ -273,8 +377,19 @@ func (n *node) sample(g *gpu) {
 	src.Ring.Append(stamp, g.stamps, g.row)
 }
 
-func (n *node) value(g *gpu, c *collector.Column) float64 {
-	switch c.Field {
+func (n *node) value(g *gpu, id field.ID, of int) float64 {
+	switch id {
+	case field.GPUHealth:
+		return n.watched(g, of)
+	case field.AMDRASErrors:
+		if of > 0 {
+			return 0
+		}
+		return g.sbe
+	case field.AMDXGMILinkUp, 175: // the fabric is healthy
+		return 1
+	case 170: // the GPU is registered with it
+		return 3
 	case 100:
 		return math.Round(g.clock)
 	case 150:
@@ -304,8 +419,7 @@ func (n *node) value(g *gpu, c *collector.Column) float64 {
 	case 389:
 		return g.none
 	case 1525, 1526, 1527, 1528:
-		l, _ := strconv.Atoi(g.source.Devices[c.Device].Label("nvlink"))
-		return g.links[l][c.Field-1525]
+		return g.links[of][id-1525]
 	case 1218:
 		if n.kind.links == 0 {
 			return math.NaN()
@@ -337,7 +451,7 @@ func (n *node) use(pod string, gpus ...int) {
 func (n *node) callTimes(report func(collector, source string, count uint64, seconds float64)) {
 	for _, g := range n.gpus {
 		if g.source != nil {
-			report(n.kind.collector, session.SourceID(g.source.Devices), g.calls, g.seconds)
+			report(n.kind.collector, g.ID, g.calls, g.seconds)
 		}
 	}
 }

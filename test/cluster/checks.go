@@ -39,6 +39,7 @@ func (n *node) checks() {
 	if !c("control plane: etcd, API server, controller manager, scheduler", n.startControlPlane) {
 		return
 	}
+	c("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)
 	c("every variant of the chart passes the API server's dry run, with the Prometheus operator's CRDs", n.dryRun)
 	if !c("containerd and runc start a container", n.startContainerd) || !c("the kubelet makes a node", n.startNode) ||
 		!c("device plugin: "+gpu+" and time slices", n.startPlugins) {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -81,15 +82,12 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
 	for {
-		limited, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
-		next, err := w.o.Board.After(limited, version)
-		cancel()
-		if ctx.Err() != nil {
+		next := w.next(ctx, version)
+		select {
+		case <-ctx.Done():
 			w.leave(ctx)
 			return nil
-		}
-		if err != nil { // nothing has changed
-			next = w.o.Board.Load()
+		default:
 		}
 		if w.write(ctx, next) {
 			version, wait = next.Version, gap
@@ -101,6 +99,16 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// next waits for a change, at most until a heartbeat is due, and returns what holds then.
+func (w *Writer) next(ctx context.Context, version uint64) *health.Snapshot {
+	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
+	defer cancel()
+	if s, err := w.o.Board.After(ctx, version); err == nil {
+		return s
+	}
+	return w.o.Board.Load()
 }
 
 func (w *Writer) untilHeartbeat() time.Duration {
@@ -239,20 +247,24 @@ func condition(s *health.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// describe names devices and what is wrong with them, not more than a screen of them.
+// longestMessage is what others keep of a condition's message, in bytes.
+const longestMessage = 1024
+
+// describe names devices and what is wrong with them, as many as a message holds.
 func describe(of []*health.Verdict) string {
-	const most = 8
 	text := ""
 	for i, v := range of {
-		if i == most {
-			return fmt.Sprintf("%s; %d more", text, len(of)-most)
+		part := brief(v)
+		more := fmt.Sprintf("; %d more", len(of)-i)
+		if i > 0 && len(text)+len("; ")+len(part)+len(more) > longestMessage {
+			return text + more
 		}
 		if i > 0 {
 			text += "; "
 		}
-		text += brief(v)
+		text += part
 	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), longestMessage)], "")
 }
 
 // brief says which device it is, what is wrong with it and what should be done.

@@ -1,7 +1,7 @@
 // The health of this node's devices, as warpgauge judges it, for programs on the node:
 // remediation, device plugins, schedulers. Served on a Unix socket (--health-socket)
 // without TLS; the file's mode says which users may connect. docs/health.md describes
-// states, reasons and actions.
+// states and actions, docs/health-rules.md reasons.
 //
 // Compatibility: in v1 fields, enum values and reasons are added, never changed, removed
 // or given another number. Take a value of an enum that you do not know as UNSPECIFIED.
@@ -460,7 +460,7 @@ func (x *Heartbeat) GetTime() *timestamppb.Timestamp {
 type Snapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // grows with each change; starts again with the exporter
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // when the devices were judged
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`        // of the change
 	Node          *Node                  `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	Devices       []*DeviceHealth        `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"` // GPUs, parts of GPUs, switches; not links
 	unknownFields protoimpl.UnknownFields
@@ -876,7 +876,7 @@ func (x *Instance) GetUuid() string {
 // Condition is one thing that is wrong with a device.
 type Condition struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	Reason            string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // from the list in docs/health.md
+	Reason            string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // from the list in docs/health-rules.md
 	State             State                  `protobuf:"varint,2,opt,name=state,proto3,enum=warpgauge.health.v1.State" json:"state,omitempty"` // of the device, if this were all
 	RecommendedAction RecommendedAction      `protobuf:"varint,3,opt,name=recommended_action,json=recommendedAction,proto3,enum=warpgauge.health.v1.RecommendedAction" json:"recommended_action,omitempty"`
 	Message           string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`

@@ -1,7 +1,7 @@
 // The health of this node's devices, as warpgauge judges it, for programs on the node:
 // remediation, device plugins, schedulers. Served on a Unix socket (--health-socket)
 // without TLS; the file's mode says which users may connect. docs/health.md describes
-// states, reasons and actions.
+// states and actions, docs/health-rules.md reasons.
 //
 // Compatibility: in v1 fields, enum values and reasons are added, never changed, removed
 // or given another number. Take a value of an enum that you do not know as UNSPECIFIED.

@@ -61,7 +61,35 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "warpgauge.needsAPI" -}}
-{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) }}true{{ end }}
+{{- $health := .Values.health }}
+{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) $health.nodeCondition $health.nodeEvents .Values.remote.annotatePod }}true{{ end }}
+{{- end }}
+
+{{/* Lists come from a server. YAML reads a bare off as false. */}}
+{{- define "warpgauge.remote" -}}
+{{- if not (has (toString .Values.remote.mode) (list "off" "false" "")) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.remoteURL" -}}
+{{- $scheme := ternary "opamp+https" "opamp+http" (not (empty .Values.fleet.tlsSecret)) }}
+{{- .Values.remote.url | default (.Values.fleet.enabled | ternary (printf "%s://%s-fleet.%s.svc:4320/v1/opamp" $scheme (include "warpgauge.fullname" .) (include "warpgauge.namespace" .)) "") }}
+{{- end }}
+
+{{- define "warpgauge.fleetSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "warpgauge.name" . }}-fleet
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "warpgauge.fleetLabels" -}}
+{{ include "warpgauge.fleetSelectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The host path of a directory in which each vendor's pods have their own. */}}
+{{- define "warpgauge.hostDirectory" -}}
+{{ trimSuffix "/" .hostPath }}/{{ .vendor }}
 {{- end }}
 
 {{/* NAMESPACE:NAME of the ConfigMap that flags or environment name with -m; flags beat it. */}}
@@ -91,15 +119,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* The kubelet's and the runtime's sockets are root's; a capability is root's in a container. */}}
 {{- define "warpgauge.needsRoot" -}}
-{{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) }}true{{ end }}
+{{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) .root.Values.health.socket.hostPath (include "warpgauge.amdSocket" .) }}true{{ end }}
+{{- end }}
+
+{{- define "warpgauge.amdSocket" -}}
+{{- if and (eq .vendor "amd") .root.Values.health.amdSocket.hostPath }}true{{ end }}
 {{- end }}
 
 {{- define "warpgauge.sysAdmin" -}}
 {{- if and (eq .vendor "nvidia") (or .root.Values.dcgm.embeddedProfiling .config.migMonitor) }}true{{ end }}
 {{- end }}
 
+{{/* No other container may open /dev/kmsg, whatever capabilities it has: the runtime's rules for devices. */}}
 {{- define "warpgauge.privileged" -}}
-{{- if .config.privileged }}true{{ end }}
+{{- if or .config.privileged .root.Values.health.kernelLog }}true{{ end }}
 {{- end }}
 
 {{- define "warpgauge.tls" -}}

@@ -97,12 +97,78 @@
 - --recorder-bytes={{ .bytes }}
 {{- end }}
 {{- end }}
+{{- with $v.health }}
+- --health-directory=/var/lib/warpgauge-health
+{{- with .rules }}
+- {{ printf "--health-rules=%s" (join "," .) | toJson }}
+{{- end }}
+{{- if .kernelLog }}
+- --kernel-log=/dev/kmsg
+{{- end }}
+{{- with .expectedGPUs }}
+- --expected-gpus={{ . }}
+{{- end }}
+{{- with .socket }}
+{{- if .hostPath }}
+- --health-socket={{ trimSuffix "/" .hostPath }}/{{ $.vendor }}.sock
+{{- if not (kindIs "invalid" .group) }}
+- --health-socket-group={{ .group }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if include "warpgauge.amdSocket" $ }}
+- --health-amd-socket={{ trimSuffix "/" .amdSocket.hostPath }}/amdgpu_device_metrics_exporter_grpc.socket
+{{- end }}
+{{- if .nodeCondition }}
+- --health-node-condition
+{{- end }}
+{{- if .nodeEvents }}
+- --health-node-events
+{{- end }}
+{{- end }}
+{{- with $v.remote }}
+{{- if include "warpgauge.remote" $.root }}
+- --remote-config={{ .mode }}
+- {{ printf "--remote-url=%s" (include "warpgauge.remoteURL" $.root) | toJson }}
+- --remote-directory=/var/lib/warpgauge-remote
+{{- with .interval }}
+- --remote-interval={{ . }}
+{{- end }}
+{{- with .allow }}
+- --remote-allow={{ join "," . }}
+{{- end }}
+{{- $limits := list }}
+{{- range $name, $value := .limits }}
+{{- /* Helm writes large numbers with an exponent. */}}
+{{- $limits = append $limits (printf "%s=%v" $name (has $name (list "fields" "series") | ternary (int64 $value) $value)) }}
+{{- end }}
+{{- with $limits }}
+- --remote-limit={{ join "," . }}
+{{- end }}
+{{- range $name, $value := .nodeLabels }}
+- {{ printf "--node-label=%s=%v" $name $value | toJson }}
+{{- end }}
+{{- if .tokenSecret.name }}
+- --remote-token-file=/etc/warpgauge/remote-token/{{ .tokenSecret.key }}
+{{- end }}
+{{- if .caSecret.name }}
+- --remote-ca-file=/etc/warpgauge/remote-ca/{{ .caSecret.key }}
+{{- end }}
+{{- if .certSecret }}
+- --remote-cert-file=/etc/warpgauge/remote-cert/tls.crt
+- --remote-key-file=/etc/warpgauge/remote-cert/tls.key
+{{- end }}
+{{- end }}
+{{- if .annotatePod }}
+- --kubernetes-annotate-pod
+{{- end }}
+{{- end }}
 {{- range $v.arguments }}
 - {{ . | toString | toJson }}
 {{- end }}
 {{- end }}
 
-{{/* Mounts; everything that is the host's is read-only. */}}
+{{/* Mounts; everything that is the host's is read-only, but for directories of our own that a value names. */}}
 {{- define "warpgauge.volumeMounts" -}}
 {{- $v := .root.Values }}
 {{- if $v.kubernetes.enabled }}
@@ -134,6 +200,28 @@
 {{- end }}
 {{- if $v.recorder.enabled }}
 - { name: recordings, mountPath: /var/lib/warpgauge }
+{{- end }}
+- { name: health, mountPath: /var/lib/warpgauge-health }
+{{- if $v.health.kernelLog }}
+- { name: kernel-log, mountPath: /dev/kmsg, readOnly: true }
+{{- end }}
+{{- with $v.health.socket.hostPath }}
+- { name: health-socket, mountPath: {{ . }} }
+{{- end }}
+{{- if include "warpgauge.amdSocket" . }}
+- { name: health-amd-socket, mountPath: {{ $v.health.amdSocket.hostPath }} }
+{{- end }}
+{{- if include "warpgauge.remote" .root }}
+- { name: remote, mountPath: /var/lib/warpgauge-remote }
+{{- if $v.remote.tokenSecret.name }}
+- { name: remote-token, mountPath: /etc/warpgauge/remote-token, readOnly: true }
+{{- end }}
+{{- if $v.remote.caSecret.name }}
+- { name: remote-ca, mountPath: /etc/warpgauge/remote-ca, readOnly: true }
+{{- end }}
+{{- if $v.remote.certSecret }}
+- { name: remote-cert, mountPath: /etc/warpgauge/remote-cert, readOnly: true }
+{{- end }}
 {{- end }}
 {{- with $v.extraVolumeMounts }}
 {{ toYaml . }}
@@ -190,6 +278,44 @@
 {{- end }}
 {{- end }}
 {{- end }}
+- name: health
+{{- with $v.health.hostPath }}
+  hostPath: { path: {{ include "warpgauge.hostDirectory" (dict "hostPath" . "vendor" $.vendor) }}, type: DirectoryOrCreate }
+{{- else }}
+  emptyDir: { sizeLimit: 64Mi }
+{{- end }}
+{{- if $v.health.kernelLog }}
+- name: kernel-log
+  hostPath: { path: /dev/kmsg, type: CharDevice }
+{{- end }}
+{{- with $v.health.socket.hostPath }}
+- name: health-socket
+  hostPath: { path: {{ . }}, type: DirectoryOrCreate }
+{{- end }}
+{{- if include "warpgauge.amdSocket" . }}
+- name: health-amd-socket
+  hostPath: { path: {{ $v.health.amdSocket.hostPath }}, type: DirectoryOrCreate }
+{{- end }}
+{{- if include "warpgauge.remote" .root }}
+- name: remote
+{{- with $v.remote.hostPath }}
+  hostPath: { path: {{ include "warpgauge.hostDirectory" (dict "hostPath" . "vendor" $.vendor) }}, type: DirectoryOrCreate }
+{{- else }}
+  emptyDir: { sizeLimit: 64Mi }
+{{- end }}
+{{- with $v.remote.tokenSecret.name }}
+- name: remote-token
+  secret: { secretName: {{ . }}, defaultMode: 0440 }
+{{- end }}
+{{- with $v.remote.caSecret.name }}
+- name: remote-ca
+  secret: { secretName: {{ . }}, defaultMode: 0440 }
+{{- end }}
+{{- with $v.remote.certSecret }}
+- name: remote-cert
+  secret: { secretName: {{ . }}, defaultMode: 0440 }
+{{- end }}
+{{- end }}
 {{- range $v.extraHostVolumes }}
 - name: {{ .name }}
   hostPath: { path: {{ .hostPath }} }
@@ -242,6 +368,12 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if not (include "warpgauge.needsRoot" .) }}
 {{- $_ := set $out "runAsNonRoot" true }}
 {{- $_ := set $out "fsGroup" 65532 }}
+{{- end }}
+{{- with .root.Values.health.socket }}
+{{- if and .hostPath (not (kindIs "invalid" .group)) }}
+{{- /* A process gives its socket to a group that it is in; without capabilities to no other. */}}
+{{- $_ := set $out "supplementalGroups" (list (int .group)) }}
+{{- end }}
 {{- end }}
 {{- if .root.Values.openshift.seLinuxOptions }}
 {{- $_ := set $out "seLinuxOptions" .root.Values.openshift.seLinuxOptions }}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/etc"
+	"warpgauge/pkg/opamp"
+	"warpgauge/pkg/remote"
+)
+
+// agentOptions are those of agents, which are nodes without GPUs to sample: only what an OpAMP
+// server sees of an exporter.
+type agentOptions struct {
+	count    int
+	server   string
+	token    string // file
+	interval time.Duration
+	stall    string // a field: agents whose list has it report their GPUs as stalled
+}
+
+func (o *agentOptions) check() error {
+	switch {
+	case o.count < 0 || o.count > mostNodes:
+		return fmt.Errorf("--agents is %d: write a number from 0 to %d", o.count, mostNodes)
+	case o.count == 0:
+		return nil
+	case o.interval < 100*time.Millisecond:
+		return fmt.Errorf("--agents-interval is %v: write at least 100ms", o.interval)
+	}
+	u, err := url.Parse(o.server)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("--agents-server is %q: write a URL such as http://127.0.0.1:4320", o.server)
+	}
+	return nil
+}
+
+// agents are all of them, and what they have seen.
+type agents struct {
+	o     options
+	all   []*agent
+	token string
+}
+
+func newAgents(o options) (*agents, error) {
+	a := &agents{o: o}
+	if o.agents.token != "" {
+		text, err := os.ReadFile(o.agents.token)
+		if err != nil {
+			return nil, fmt.Errorf("read --agents-token-file: %w", err)
+		}
+		a.token = strings.TrimSpace(string(text))
+	}
+	own, err := etc.File(o.counters)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(o.agents.server)
+	if err != nil {
+		return nil, err
+	}
+	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"})
+	for i := range o.agents.count {
+		n, err := a.newAgent(i, u, own, ignored)
+		if err != nil {
+			return nil, err
+		}
+		a.all = append(a.all, n)
+	}
+	return a, nil
+}
+
+// agent is one of them.
+type agent struct {
+	source  *opamp.Agent
+	stall   string
+	changes atomic.Int64 // lists that were applied
+	list    atomic.Pointer[remote.Offer]
+	hash    atomic.Pointer[string]
+	stalled atomic.Bool
+	changed atomic.Pointer[chan struct{}]
+}
+
+// agentGPUs is how many GPUs an agent reports.
+const agentGPUs = 8
+
+func (a *agents) newAgent(i int, server *url.URL, own []byte, ignored *prometheus.CounterVec) (*agent, error) {
+	n := &agent{stall: a.o.agents.stall}
+	n.take(&remote.Offer{Origin: "file", Content: own})
+	n.changes.Store(0)
+	// Each has a connection of its own, as nodes do.
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: 3 * time.Minute,
+		ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
+	}
+	var err error
+	n.source, err = opamp.New(opamp.Options{
+		URL: server, Transport: bearer{transport, a.token}, Interval: a.o.agents.interval, MaxBytes: 1 << 20,
+		Node: &remote.Node{
+			InstanceID: fmt.Sprintf("%08x-0000-7000-8000-%012x", a.o.seed, i+1), Version: "simulated", Hostname: fmt.Sprintf("%s%05d", a.o.host, i),
+			Labels: map[string]string{"rack": fmt.Sprintf("r%d", i/32), "kind": "simulated"},
+			Facts:  n.facts, Effective: n.list.Load, Changed: func() <-chan struct{} { return *n.changed.Load() },
+		},
+		Failed: func(error) {}, Answered: func() {}, Ignored: ignored, Logger: zap.NewNop(),
+	})
+	return n, err
+}
+
+// bearer adds the token of agents.
+type bearer struct {
+	*http.Transport
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.Transport.RoundTrip(r)
+}
+
+// take puts a list into service.
+func (n *agent) take(o *remote.Offer) {
+	sum := sha256.Sum256(o.Content)
+	hash := hex.EncodeToString(sum[:])
+	n.list.Store(o)
+	n.hash.Store(&hash)
+	n.stalled.Store(n.stall != "" && bytes.Contains(o.Content, []byte(n.stall)))
+	n.changes.Add(1)
+	next := make(chan struct{})
+	if former := n.changed.Swap(&next); former != nil {
+		close(*former)
+	}
+}
+
+func (n *agent) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
+	n.take(o)
+	hash := *n.hash.Load()
+	return &remote.Outcome{Status: remote.Applied, Tried: hash, Running: hash}
+}
+
+func (n *agent) facts() remote.Facts {
+	f := remote.Facts{
+		GPUs: agentGPUs, Models: []string{"NVIDIA H100 80GB HBM3 (simulated)"}, Drivers: []string{"0.0"}, SampleSeconds: 0.01, AbsentFields: 12, Series: 900,
+		ListHash: *n.hash.Load(), Collectors: []remote.Component{{Name: "fake", Healthy: true, Status: "up"}}, List: remote.Component{Name: "list", Healthy: true, Status: "applied"},
+	}
+	stalled := n.stalled.Load()
+	for i := range agentGPUs {
+		d := remote.Component{Name: fmt.Sprintf("GPU-%d", i), Healthy: !stalled, Status: "up"}
+		if stalled {
+			d.Status = "stalled"
+			f.Stalled++
+		}
+		f.Devices = append(f.Devices, d)
+	}
+	return f
+}
+
+// agentCounts is what /agents answers.
+type agentCounts struct {
+	Agents  int            `json:"agents"`
+	Stalled int            `json:"stalled"`
+	Touched int            `json:"touched"` // have applied a list
+	Changes int64          `json:"changes"` // lists that were applied
+	Lists   map[string]int `json:"lists"`   // agents by the SHA-256 of their list
+}
+
+func (a *agents) count() agentCounts {
+	c := agentCounts{Agents: len(a.all), Lists: map[string]int{}}
+	for _, n := range a.all {
+		c.Lists[*n.hash.Load()]++
+		if n.stalled.Load() {
+			c.Stalled++
+		}
+		if changes := n.changes.Load(); changes > 0 {
+			c.Touched++
+			c.Changes += changes
+		}
+	}
+	return c
+}
+
+// run lets all agents report until ctx ends, and serves their counts.
+func (a *agents) run(ctx context.Context, out io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", a.o.address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, n := range a.all {
+		wg.Go(func() { _ = n.source.Run(ctx, n.deliver) }) // it ends with ctx
+	}
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(a.count()) // the client went away
+		}),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+	}
+	wg.Go(func() {
+		<-ctx.Done()
+		_ = srv.Close() // counts need no drain
+	})
+	fmt.Fprintf(out, "fleet-sim: %d agents of %s, their lists on http://%s/agents\n", len(a.all), a.o.agents.server, listener.Addr()) //nolint:errcheck // nothing can be done about it
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/pkg/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	list    = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+	cohorts = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: {start: manual, stages: [{percent: 100, soak: 1h}]}\n"
+)
+
+func directory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte(cohorts), 0o600), os.WriteFile(filepath.Join(dir, "a.csv"), []byte(list), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// start runs the server until the test ends and returns the addresses of agents and operators.
+func start(t *testing.T, args ...string) (agents, operators string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var errs programtest.Output
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"warpgauge-fleet", "serve", "--agents-address=127.0.0.1:0", "--address=127.0.0.1:0", "--warmup=0s", "--reload-interval=100ms",
+			"--state-directory=" + filepath.Join(t.TempDir(), "state")}, args...), &errs, &errs)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	said := regexp.MustCompile(`"agents":"([^"]+)","operators":"([^"]+)"`)
+	eventually.OK(t, "its addresses", func() error {
+		m := said.FindStringSubmatch(errs.String())
+		if m == nil {
+			return fmt.Errorf("said %q", errs.String())
+		}
+		agents, operators = m[1], m[2]
+		return nil
+	})
+	return agents, operators
+}
+
+func TestCommands(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agents, operators := start(t, "--directory="+directory(t), "--token-file="+token)
+	command := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		args = append([]string{"warpgauge-fleet", args[0], "--server=http://" + operators, "--token-file=" + token}, args[1:]...)
+		err := run(t.Context(), args, &out, &out)
+		return out.String(), err
+	}
+	says := func(want string, args ...string) {
+		t.Helper()
+		eventually.OK(t, strings.Join(args, " "), func() error {
+			out, err := command(args...)
+			if err == nil && !regexp.MustCompile(want).MatchString(out) {
+				err = errors.New(out)
+			}
+			return err
+		})
+	}
+	says(`all +a.csv \S+ +held`, "status")
+	says(`all +a.csv \S+ +running`, "rollout", "all")
+	says(`all +a.csv \S+ +paused`, "pause", "all")
+	if out, err := command("pause", "all"); err == nil || !strings.Contains(err.Error(), "no rollout is running") {
+		t.Errorf("pause twice: %v %s", err, out)
+	}
+	says(`running`, "resume", "all")
+
+	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{
+		IdentifyingAttributes: []*protobufs.KeyValue{{Key: "host.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: "node-1"}}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Post("http://"+agents+fleet.OpAMPPath, "application/x-protobuf", bytes.NewReader(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	says(`node-1 +observed`, "status", "all")
+	says(`"host":"node-1"`, "status", "--json", "all")
+	says(`HOST`, "status", "--condition=refused", "all")
+	says(`stopped.*an operator rolled it back`, "rollback", "all")
+	says(`"rejected_hash"`, "status", "--json")
+	if _, err := command("pause"); err == nil {
+		t.Error("pause without a cohort")
+	}
+	if _, err := command("status", "--server=ftp://x"); err == nil {
+		t.Error("a URL of another scheme was taken")
+	}
+	if err := run(t.Context(), []string{"warpgauge-fleet", "status", "--server=http://" + operators}, new(bytes.Buffer), new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := directory(t)
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"warpgauge-fleet", "check", dir}, &out, &out); err != nil || out.String() != "1 cohorts are good\n" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"warpgauge-fleet", "check", dir}, &out, &out); err == nil {
+		t.Error("a bad list was found good")
+	}
+}
+
+// A list in YAML is checked as an exporter does.
+func TestYAML(t *testing.T) {
+	const good = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: x}\n"
+	if _, err := parseYAML([]byte(good), "a.yaml"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "version: 2\n", "x: [", good + "server: {maxConcurrentScrapes: 3}\n"} {
+		if w, err := parseYAML([]byte(bad), "a.yaml"); err == nil {
+			t.Errorf("%q was taken, warnings %q", bad, w)
+		}
+	}
+}
+
+// The table of flags in docs/fleet.md is that of the program.
+func TestDocumentedFlags(t *testing.T) {
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, f := range serveCommand(nil).Flags {
+		want = append(want, fmt.Sprintf("| `--%s` | ", f.Names()[0]))
+		value := ""
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			value = f.Value
+		case *cli.IntFlag:
+			value = fmt.Sprint(f.Value)
+		case *cli.DurationFlag:
+			value = strings.Replace(f.Value.String(), "m0s", "m", 1)
+		}
+		if value != "" {
+			want[len(want)-1] += "`" + value + "` "
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.SplitAfterN(line, "|", 4); len(cells) == 4 && strings.HasPrefix(line, "| `--") {
+			got = append(got, strings.TrimSuffix(cells[0]+cells[1]+cells[2], "|"))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/fleet.md (-want +got):\n%s", diff)
+	}
+}
+
+// What is wrong with the flags shows before anything is served.
+func TestBadFlags(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		args = append([]string{"warpgauge-fleet", "serve", "--directory=" + t.TempDir(), "--agents-address=127.0.0.1:0", "--address=127.0.0.1:0"}, args...)
+		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args[5:], err, want)
+		}
+	}
+	f("others can reach", "--address=0.0.0.0:0")
+	f("--token-file", "--token-file=/does/not/exist")
+	f("--agents-token-file", "--agents-token-file=/does/not/exist")
+	f("--web-config-file", "--web-config-file=/does/not/exist")
+	f("--max-agents", "--max-agents=0")
+	f("--log-level", "--log-level=loud")
+	f("the state", "--state-directory=/proc/x")
+	f("flag", "--nothing")
+}

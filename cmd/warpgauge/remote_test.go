@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/api"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/remote"
+	"warpgauge/pkg/server"
+)
+
+// deliveryNode is an exporter of simulated GPUs to which a test delivers lists. It runs until the test ends.
+type deliveryNode struct {
+	*delivery
+	srv *server.Server
+	csv *counters
+}
+
+func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
+	t.Helper()
+	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
+	a := &app{}
+	log := zap.NewNop()
+	csv := newCounters(a, cfg, "")
+	list, content, err := csv.first(t.Context(), log)
+	must(t, err)
+	all, err := withProcesses(cfg, log, true)
+	must(t, err)
+	r := newReloader(content, list, log, time.Now())
+	d := newDelivery(a, cfg, csv, log)
+	d.r, r.remote = r, d.answer
+	p, err := newPipeline(a, cfg, all, list, log)
+	must(t, err)
+	prof := newProfiler(list, p.engine.Reload, 0, log)
+	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
+	r.metrics.register(p.registry)
+	d.p = p
+	p.registry.MustRegister(d)
+	p.addPages()
+	n := &deliveryNode{d, a.newServer(cfg, all, p, r, newReleaser(p.engine, 0, log), prof, log), csv}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: d.Run, grace: shortGrace}, stage{name: "watch", run: func(ctx context.Context) error { d.watch(ctx); return nil }, grace: shortGrace})...)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	await(t.Context(), p.engine, opened)
+	return n
+}
+
+func (n *deliveryNode) page(t *testing.T) string {
+	w := httptest.NewRecorder()
+	n.srv.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Errorf("a scrape is answered %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func (n *deliveryNode) offer(t *testing.T, content string) *remote.Outcome {
+	return n.Deliver(t.Context(), &remote.Offer{Revision: "r", Content: []byte(content)})
+}
+
+const sharedCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\nDCGM_FI_DEV_GPU_UTIL, histogram, u\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n"
+
+var deliveredCounter = regexp.MustCompile(`(?m)^(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION\{[^}]*\}|DCGM_EXP_CLOCK_EVENTS_TOTAL\{[^}]*\}|DCGM_FI_DEV_GPU_UTIL_count\{[^}]*\}) (\S+)`)
+
+// TestScrapesDuringListChanges: a thousand lists of a server, one after the other, with a
+// scraper that does not pause while each is put into service. The manager lets a server change
+// its list ten times in ten minutes, so the lists go past it.
+func TestScrapesDuringListChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newDeliveryNode(t, "-c", "1000", "--history-age=0", "--fake-devices=2", "--exporter-metrics=none")
+		var lists [2]*remote.List
+		for i, own := range []string{"DCGM_FI_DEV_SM_CLOCK, gauge, s\n", "DCGM_FI_DEV_MEM_CLOCK, gauge, m\n"} {
+			list, _, err := field.Parse(strings.NewReader(sharedCSV+own), field.ParseOptions{})
+			must(t, err)
+			lists[i] = &remote.List{Hash: strconv.Itoa(i), Fields: list}
+		}
+		last := map[string]float64{}
+		scrapes := 0
+		scrape := func() string {
+			page := n.page(t)
+			scrapes++
+			for _, family := range []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"} {
+				if got := strings.Count(page, "\n"+family+"{"); got != 2 {
+					t.Fatalf("scrape %d has %d series of %s:\n%s", scrapes, got, family, page)
+				}
+			}
+			if got := strings.Count(page, "\nDCGM_FI_DEV_GPU_UTIL_count{"); got != 2 {
+				t.Fatalf("scrape %d has %d histograms:\n%s", scrapes, got, page)
+			}
+			for _, m := range deliveredCounter.FindAllStringSubmatch(page, -1) {
+				v, err := strconv.ParseFloat(m[2], 64)
+				if must(t, err); v < last[m[1]] {
+					t.Fatalf("scrape %d: %s went from %v to %v", scrapes, m[1], last[m[1]], v)
+				}
+				last[m[1]] = v
+			}
+			return page
+		}
+		must(t, n.r.deliver(t.Context(), lists[1]))
+		time.Sleep(5 * time.Second) // so that histograms have samples
+		for i := range 1000 {
+			time.Sleep(time.Second)
+			done := make(chan error, 1)
+			go func() { done <- n.r.deliver(t.Context(), lists[i%2]) }()
+			for changing := true; changing; {
+				scrape()
+				select {
+				case err := <-done:
+					must(t, err)
+					changing = false
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			if page := scrape(); !strings.Contains(page, []string{"\nDCGM_FI_DEV_SM_CLOCK{", "\nDCGM_FI_DEV_MEM_CLOCK{"}[i%2]) {
+				t.Fatalf("after change %d the new list is not on the page:\n%s", i, page)
+			}
+		}
+		if len(last) < 2*2 || scrapes < 2000 {
+			t.Errorf("%d counters, %d scrapes", len(last), scrapes)
+		}
+	})
+}
+
+// TestPrecedence: a server's list wins while it is in service, the local file waits and returns.
+func TestPrecedence(t *testing.T) {
+	path := tempFile(t, "counters.csv", csvA)
+	synctest.Test(t, func(t *testing.T) {
+		n := newDeliveryNode(t, "-f", path, "--exporter-metrics=none", "--history-age=0", "-c", "10000", "--stale-after=1m", "--fake-devices=1")
+		has := func(want, not string) {
+			t.Helper()
+			time.Sleep(20 * time.Second)
+			if page := n.page(t); !strings.Contains(page, "\n"+want+"{") || strings.Contains(page, "\n"+not+"{") {
+				t.Errorf("the page has not %s, or has %s", want, not)
+			}
+		}
+		const power, clock = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK"
+		if out := n.offer(t, "# warpgauge: for=30m\n"+csvA+clock+", gauge, c\n"); out.Status != remote.Applied || out.Until.IsZero() {
+			t.Fatalf("%+v", out)
+		}
+		has(clock, power)
+		writeFile(t, path, csvB)
+		must(t, n.r.reload(t.Context(), "test"))
+		has(clock, power)
+		again := &remote.Offer{Revision: "r2", Content: n.InService().Content}
+		if out := n.Deliver(t.Context(), again); out.Status != remote.Unchanged {
+			t.Errorf("delivered again: %+v", out)
+		}
+		l := n.r.list()
+		if l.Source != "http://lists" || l.Revision != "r2" || l.Until == nil || l.Remote.Status != remote.StateApplied || l.Remote.Local == l.Hash {
+			t.Errorf("the API says %+v, %+v", l, l.Remote)
+		}
+		writeFile(t, path, "DCGM_FI_DEV_GPU_TEMP, gouge, t\n")
+		if err := n.r.reload(t.Context(), "test"); err == nil || n.r.list().LastError == "" || n.r.list().Source != "http://lists" {
+			t.Errorf("a bad local file: %v, %+v", err, n.r.list())
+		}
+		writeFile(t, path, csvB)
+		must(t, n.r.reload(t.Context(), "test"))
+		if text := n.r.list().LastError; text != "" {
+			t.Errorf("after a good file the error is still %q", text)
+		}
+		time.Sleep(31 * time.Minute)
+		has(power, clock)
+		if l := n.r.list(); l.Source != path || l.Until != nil || l.Remote.Status != remote.StateEnded {
+			t.Errorf("after its end: %+v, %+v", l, l.Remote)
+		}
+	})
+}
+
+// TestDeliveryThatOneCollectorCannotTake puts the former list back everywhere.
+func TestDeliveryThatOneCollectorCannotTake(t *testing.T) {
+	b := newBench(csvA)
+	var last []string
+	b.apply = func(_ context.Context, l field.List) error {
+		last = nil
+		for _, f := range l.Fields {
+			last = append(last, f.Name)
+		}
+		if len(l.Fields) == 2 {
+			return errors.New("collector dcgm: no")
+		}
+		return nil
+	}
+	must(t, b.reload(t.Context(), "test"))
+	b.file = csvA + "# now with a comment\n"
+	must(t, b.reload(t.Context(), "test"))
+	list, _, err := field.Parse(strings.NewReader(csvB), field.ParseOptions{})
+	must(t, err)
+	err = b.deliver(t.Context(), &remote.List{Offer: remote.Offer{Origin: "http://lists"}, Hash: "x", Fields: list})
+	if err == nil || !strings.Contains(err.Error(), "dcgm: no") || len(last) != 1 || b.list().Source != "counters.csv" {
+		t.Errorf("%v; applied last %v; list %+v", err, last, b.list())
+	}
+	b.want(t, 1, 1, 1, 0) // the counters CSV is good
+}
+
+// TestTheGuardCountsEnough: on every simulated node each shipped list makes no more series than the
+// guard has said before, and not many times less.
+func TestTheGuardCountsEnough(t *testing.T) {
+	lists, err := filepath.Glob("../../etc/*.csv")
+	must(t, err)
+	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
+		for _, path := range lists {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				n := newDeliveryNode(t, "--fake-profile="+profile, "--remote-config=report", "--remote-allow=profiling,changing-labels", "--exporter-metrics=none", "--history-age=0", "-f", tempFile(t, "counters.csv", csvA))
+				out := n.offer(t, string(text))
+				if strings.Contains(fmt.Sprint(out.Refused), "no device of this node") { // AMD's names on an NVIDIA node
+					return
+				}
+				var most int
+				at := strings.LastIndex(n.State().Text, "up to ")
+				if _, err := fmt.Sscanf(n.State().Text[max(at, 0):], "up to %d series", &most); err != nil {
+					t.Fatalf("%s, %s: %+v: %v", profile, path, out, err)
+				}
+				list, _, err := n.csv.delivered(&remote.Offer{Content: text}, zap.NewNop())
+				must(t, err)
+				must(t, n.r.deliver(t.Context(), &remote.List{Hash: "x", Fields: list}))
+				time.Sleep(time.Minute)
+				made := len(regexp.MustCompile(`(?m)^[a-zA-Z]`).FindAllString(n.page(t), -1)) // own metrics are off
+				if made > most || made*20 < most || made == 0 {
+					t.Errorf("%s, %s: %d series, the guard has said %d", profile, path, made, most)
+				}
+			})
+		}
+	}
+}
+
+// TestFacts: what an OpAMP server hears of a node.
+func TestFacts(t *testing.T) {
+	spec := tempFile(t, "spec.yaml", "faults: [{device: 1, kind: lost, at: 10s}]\n")
+	synctest.Test(t, func(t *testing.T) {
+		n := newDeliveryNode(t, "--fake-spec="+spec)
+		time.Sleep(3 * time.Second)
+		n.page(t)
+		f := n.delivery.facts()
+		if f.GPUs != 8 || len(f.Models) != 1 || f.Stalled+f.Lost != 0 || f.Series < 8 || f.SampleSeconds < 0 || len(f.Devices) != 8 || len(f.Collectors) != 1 || !f.Collectors[0].Healthy || len(f.ListHash) != 64 {
+			t.Errorf("facts = %+v", f)
+		}
+		if f.List.Status != remote.StateWaiting || !f.List.Healthy {
+			t.Errorf("list = %+v", f.List)
+		}
+		changed := n.changes()
+		time.Sleep(20 * time.Second)
+		select {
+		case <-changed:
+		default:
+			t.Error("a lost GPU is no change")
+		}
+		if f := n.delivery.facts(); f.Lost != 1 || f.Devices[1].Healthy && f.Devices[1].Status == "lost" {
+			t.Errorf("facts = %+v", f)
+		}
+		if e := n.effective(); len(e.Content) == 0 || e.Origin == "" {
+			t.Errorf("effective = %+v", e)
+		}
+		n.offer(t, csvB)
+		if e := n.effective(); string(e.Content) != csvB {
+			t.Errorf("effective = %q", e.Content)
+		}
+		n.offer(t, "garbage")
+		if l := n.delivery.facts().List; l.Healthy || l.Error == "" {
+			t.Errorf("list = %+v", l)
+		}
+	})
+}
+
+// TestServeListsOfAServer: from the web server to the page, and at a start without it.
+func TestServeListsOfAServer(t *testing.T) {
+	var list atomic.Pointer[string]
+	give := func(text string) { list.Store(&text) }
+	give(csvB)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tag := fmt.Sprintf("%q", strconv.Itoa(len(*list.Load())))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = w.Write([]byte(*list.Load()))
+	}))
+	defer web.Close()
+	dir := filepath.Join(t.TempDir(), "lists")
+	args := []string{"-c", "50", "--remote-config=apply", "--remote-url=" + web.URL + "/list.csv?key=secret", "--remote-interval=1s", "--remote-directory=" + dir}
+	s := startServe(t, nil, args...)
+	s.awaitOnPage(`origin="` + web.URL + `/list.csv",revision="` + strconv.Itoa(len(csvB)) + `"} 1`)
+	s.awaitOnPage(`warpgauge_remote_config_status{status="applied"} 1`)
+	s.awaitOnPage("warpgauge_list_applied_timestamp_seconds ")
+	give(csvB + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\nDCGM_FI_DEV_SM_CLOCK, gauge, x, interval=10ms\n")
+	s.awaitOnPage(`warpgauge_remote_config_status{status="refused"} 1`)
+	s.awaitOnPage("warpgauge_remote_refused_lines 2")
+	_, _, body := s.do(http.MethodGet, api.Prefix+"list")
+	for _, want := range []string{`"line":3`, `"line":4`, "--remote-allow=profiling", `"status":"refused"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the API lacks %s:\n%s", want, body)
+		}
+	}
+	web.Close()
+	s.awaitOnPage(`warpgauge_remote_config_status{status="unreachable"} 1`)
+	if page := s.page(); !strings.Contains(page, "\nDCGM_FI_DEV_POWER_USAGE{") || strings.Contains(page, "secret") || strings.Contains(s.log.String(), "secret") {
+		t.Error("the list is gone, or a secret is shown")
+	}
+	s.stop()
+	s.wantExit(0)
+
+	s = startServe(t, nil, args...)
+	eventually.True(t, "the kept list", func() bool { return strings.Contains(s.page(), "\nDCGM_FI_DEV_POWER_USAGE{") })
+	if page := s.page(); strings.Contains(page, "DCGM_FI_DEV_FB_USED{") || !strings.Contains(page, `origin="`+web.URL+`/list.csv"`) {
+		t.Error("another list than the kept one is in service")
+	}
+	s.stop()
+	s.wantExit(0)
+	must(t, os.Truncate(filepath.Join(dir, "list"), 100))
+	s = startServe(t, nil, args...)
+	s.awaitOnPage("\nDCGM_FI_DEV_FB_USED{") // of the local list
+	if !strings.Contains(s.log.String(), "truncated or damaged") {
+		t.Error("the log does not say that the kept list is damaged")
+	}
+}
+
+func TestCheckGuard(t *testing.T) {
+	good := tempFile(t, "good.csv", csvB)
+	bad := tempFile(t, "bad.csv", "# warpgauge: for=x\n"+csvB+"DCGM_FI_PROF_SM_ACTIVE, gauge, x\n")
+	config := tempFile(t, "list.yaml", "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}\n  file: /etc/passwd\n")
+	options := tempFile(t, "options.yaml", "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}\nserver: {maxConcurrentScrapes: 1}\ncollections:\n- {name: all, every: 10ms, metrics: {include: ['*']}}\n")
+	execute(t, nil, simulated("check", "--guard", good)...).want(t, 0, "0 errors")
+	execute(t, nil, simulated("check", "--guard", "--remote-limit=series=15", good)...).want(t, 1, "16 series", "1 error")
+	execute(t, nil, simulated("check", "--guard", bad)...).want(t, 1, bad+":1: error", bad+":4: error: DCGM_FI_PROF_SM_ACTIVE")
+	execute(t, nil, simulated("check", "--guard", config)...).want(t, 1, "metrics has both file and fields")
+	execute(t, nil, simulated("check", "--guard", options)...).want(t, 1, options+":5: error: server", options+":4: error: DCGM_FI_DEV_GPU_TEMP: the interval 10ms")
+	execute(t, nil, simulated("check", "--guard")...).want(t, 1, "name the FILE")
+}

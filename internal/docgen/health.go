@@ -1,0 +1,127 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
+)
+
+const healthHead = `# Reasons of health
+
+This page is generated from the table of rules by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
+[health.md](health.md) says what the columns mean. Of conditions that are equally bad, that of the first row is the verdict's.
+A threshold in bold can be set, as in ` + "`--health-rules=hot=90`" + `; every rule can be turned off.
+
+| Reason | State | Action | What it says | When | How it ends | Source |
+|---|---|---|---|---|---|---|
+`
+
+// writeHealthRules writes docs/health-rules.md.
+func writeHealthRules(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(healthHead)
+	rules := health.Table()
+	for i := range rules {
+		r := &rules[i]
+		source := r.Source
+		switch name, local := strings.CutPrefix(source, "docs/"); {
+		case local:
+			source = fmt.Sprintf("[%s](%s)", name, name)
+		default:
+			source = "[" + host(source) + "](" + source + ")"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, r.State, r.Action, cell(r.Text), cell(when(r)), cell(ends(r)), source)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func host(link string) string {
+	_, rest, _ := strings.Cut(link, "//")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// when is when a rule holds.
+func when(r *health.Rule) string {
+	var names []string
+	for _, id := range r.Readings {
+		if d, known := field.ByID(id); known {
+			names = append(names, "`"+d.Name+"`")
+		}
+	}
+	reading := strings.Join(names, " or ")
+	if r.Label.Name != "" {
+		reading += fmt.Sprintf(" with `%s=%q`", r.Label.Name, r.Label.Value)
+	}
+	if len(r.Except) > 0 {
+		reading += ", except `" + strings.Join(r.Except, "`, `") + "`,"
+	}
+	threshold := strconv.FormatFloat(r.Threshold, 'f', -1, 64)
+	if r.Unit != "" {
+		threshold = "**" + threshold + "** " + r.Unit
+	}
+	var out string
+	switch r.Test {
+	case health.OfState:
+		out = "state of the device or its collector"
+	case health.AtLeast:
+		out = reading + " is " + threshold + " or more"
+	case health.Equal:
+		out = reading + " is " + threshold
+	case health.Rises:
+		out = reading + " grows by " + threshold
+	case health.Falls:
+		out = reading + " falls below " + threshold
+	default:
+		out = "an XID"
+		if !strings.HasPrefix(r.Name, "xid_") {
+			out = "another witness sees it"
+		}
+		if reading != "" {
+			out += ", in " + reading
+		}
+	}
+	if r.For > 0 {
+		out += ", for " + spanOf(r.For)
+	}
+	return out
+}
+
+// ends is how a condition ends.
+func ends(r *health.Rule) string {
+	switch r.End {
+	case health.AfterReset:
+		return "reset, or start of the node"
+	case health.AfterReboot:
+		return "start of the node"
+	case health.WhenTold:
+		return "what has seen it says so"
+	}
+	switch {
+	case r.Quiet == 0:
+		return "at once"
+	case r.Test > health.OfState:
+		return "value back for " + spanOf(r.Quiet)
+	}
+	return "quiet for " + spanOf(r.Quiet)
+}
+
+// spanOf is a duration without zeros: 1h, 30s.
+func spanOf(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

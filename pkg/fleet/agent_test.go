@@ -1,0 +1,182 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+
+	"warpgauge/pkg/opamp"
+)
+
+func keyValue(key, value string) *protobufs.KeyValue {
+	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
+}
+
+// What is kept of a hostile agent is bounded, whatever it sends.
+func TestHostileReport(t *testing.T) {
+	long := strings.Repeat("ü", 10_000)
+	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
+		ErrorMessage: long, LastRemoteConfigHash: make([]byte, 10_000),
+	}}
+	if newReport(m, netip.Addr{}, nil) != nil {
+		t.Error("a uid of zeros was taken")
+	}
+	m.InstanceUid[3] = 1
+	deep := &protobufs.ComponentHealth{}
+	for range 1000 {
+		deep = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{long: deep}}
+	}
+	wide := &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{}}
+	for i := range 10_000 {
+		m.AgentDescription.NonIdentifyingAttributes = append(m.AgentDescription.NonIdentifyingAttributes, keyValue(fmt.Sprint(i, long), long))
+		wide.ComponentHealthMap[fmt.Sprint(i)] = &protobufs.ComponentHealth{LastError: long}
+	}
+	gates := map[string]*protobufs.ComponentHealth{}
+	for name, text := range map[string]string{opamp.GateStalled: "-1", opamp.GateLost: "NaN", opamp.GateSeries: "+Inf", opamp.GateAbsentFields: "7", "x": "1"} {
+		gates[name] = &protobufs.ComponentHealth{Status: text}
+	}
+	m.Health = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
+		"deep": deep, "wide": wide, "nil": nil, opamp.HealthGates: {ComponentHealthMap: gates},
+	}}
+	r := newReport(m, netip.Addr{}, nil)
+	kept := len(r.status.err) + len(r.status.hash)
+	for key, values := range r.described.attributes {
+		kept += len(key)
+		for _, v := range values {
+			kept += len(v)
+		}
+	}
+	for _, text := range r.health.troubles {
+		kept += len(text)
+	}
+	if most := maxAttributes*(maxKey+maxValue) + maxTroubles*maxValue + maxError; kept > most || kept == 0 {
+		t.Errorf("%d bytes are kept, at most %d may be", kept, most)
+	}
+	want := unknown()
+	want[absentFields] = 7
+	for i := range want {
+		if got := r.health.numbers[i]; got != want[i] && !(math.IsNaN(got) && math.IsNaN(want[i])) {
+			t.Errorf("gate %d is %v, want %v", i, got, want[i])
+		}
+	}
+	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
+		t.Errorf("an agent takes %d bytes without its texts", size)
+	}
+}
+
+// Agents beyond the limit get no room from those of addresses with few agents.
+func TestAgentsLimit(t *testing.T) {
+	s := newSim(t, 0, "")
+	s.core.o.MaxAgents = 100
+	for i := range 50 {
+		s.poll(s.add(i))
+	}
+	flood := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	for i := range 1000 {
+		n := s.add(1000 + i)
+		n.peer = flood
+		r := &report{uid: n.uid, peer: flood, capabilities: takesLists, described: &description{host: n.host}}
+		if a := s.core.report(r, s.now); (a.err != nil) != (i >= 50) {
+			t.Fatalf("agent %d of one address: %v", i, a.err)
+		}
+	}
+	for i := range 10 {
+		n := s.add(100 + i)
+		if a := s.core.report(&report{uid: n.uid, peer: n.peer, capabilities: takesLists, described: &description{host: n.host}}, s.now); a.err != nil {
+			t.Fatalf("an honest agent got %v", a.err)
+		}
+	}
+	if len(s.core.agents) != 100 || s.core.peers[flood] != 40 || s.core.totals.evicted != 10 {
+		t.Errorf("%d agents, %d of the flood, %d evicted", len(s.core.agents), s.core.peers[flood], s.core.totals.evicted)
+	}
+	s.now = s.now.Add(silentAfter + time.Second)
+	n := s.add(5000)
+	n.peer = flood
+	if a := s.core.report(&report{uid: n.uid, peer: flood, described: &description{host: n.host}}, s.now); a.err != nil {
+		t.Errorf("a silent agent keeps its room: %v", a.err)
+	}
+	sum := 0
+	for _, n := range s.core.peers {
+		sum += n
+	}
+	if sum != len(s.core.agents) {
+		t.Errorf("%d agents, %d by their addresses", len(s.core.agents), sum)
+	}
+}
+
+// Two nodes with one uid: the second gets another, always the same one.
+func TestDuplicateUID(t *testing.T) {
+	s := newSim(t, 2, "    stages: [{percent: 100}]\n")
+	a, b := s.nodes[0], s.nodes[1]
+	b.uid = a.uid
+	uid := b.uid
+	s.run(2 * time.Minute)
+	if a.uid != uid { // the one that reports later gets another
+		a, b = b, a
+	}
+	if a.uid != uid || b.uid == uid || len(s.core.agents) != 2 || s.core.totals.duplicates != 1 {
+		t.Fatalf("uids %v and %v, %d agents, %d duplicates", a.uid, b.uid, len(s.core.agents), s.core.totals.duplicates)
+	}
+	given := b.uid
+	b.uid, b.told, b.sequence = uid, false, 0 // it starts again and has forgotten
+	s.run(time.Minute)
+	if b.uid != given || len(s.core.agents) != 2 {
+		t.Errorf("uid %v, before %v, %d agents", b.uid, given, len(s.core.agents))
+	}
+	s.until("both have the list", 10*time.Minute, func() bool { return s.with(listA) == 2 })
+}
+
+// A message after one that was lost leaves out what the server has not seen: it asks for all.
+func TestLostMessage(t *testing.T) {
+	s := newSim(t, 1, "")
+	n := s.nodes[0]
+	s.poll(n)
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); !a.full || a.config != nil {
+		t.Errorf("answer %+v, want a request for all", a)
+	}
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); !a.full {
+		t.Errorf("answer %+v, want a request for all", a)
+	}
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.full || len(s.core.agents) != 1 {
+		t.Errorf("an unknown agent that leaves got %+v", a)
+	}
+}
+
+// An agent that does not answer for a list gets it again less and less often.
+func TestOffersBackOff(t *testing.T) {
+	s := newSim(t, 1, "    timeout: 24h\n    stages: [{percent: 100}]\n")
+	n := s.nodes[0]
+	n.handle = func(*node, string) *listStatus { return nil }
+	s.run(3 * time.Hour)
+	if got := n.got[hashOf(listA)]; got < 5 || got > 20 {
+		t.Errorf("the list was sent %d times in 3 h", got)
+	}
+}
+
+// Agents that flap, leave and come back are what they say last.
+func TestFlapping(t *testing.T) {
+	s := newSim(t, 1, "    stages: [{percent: 100}]\n")
+	n := s.nodes[0]
+	s.stable()
+	for range 100 {
+		n.sequence++
+		s.core.report(&report{uid: n.uid, sequence: n.sequence, peer: n.peer, capabilities: takesLists, leaving: true}, s.now)
+		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Silent {
+			t.Fatalf("an agent that left is %s", got)
+		}
+		n.told, n.sequence = false, 0
+		s.poll(n)
+		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Current {
+			t.Fatalf("an agent that came back is %s", got)
+		}
+	}
+	if len(n.got) != 0 || len(s.core.agents) != 1 {
+		t.Errorf("%d agents, offers %v", len(s.core.agents), n.got)
+	}
+}

@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func writeDirectory(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const twoCohorts = `version: 1
+rollout: {timeout: 3m, gates: {series: 50%, absent_fields: "off"}}
+cohorts:
+- name: rest
+  list: a.csv
+- name: h100
+  priority: 10
+  selector: {labels: {rack: "r*"}, attributes: {warpgauge.models: "*H100*"}}
+  list: b.csv
+  rollout:
+    start: manual
+    tolerance: 5%
+    gates: {series: 10%}
+    stages: [{labels: {canary: "true"}, soak: 5m}, {percent: 100}]
+`
+
+func TestReadDirectory(t *testing.T) {
+	p, err := ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA, "b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest := p.Cohorts[0], p.Cohorts[1]
+	if first.Name != "h100" || !first.Policy.Manual || first.Policy.Tolerance != 0.05 || first.Policy.Timeout != 3*time.Minute || len(first.Policy.Stages) != 2 {
+		t.Errorf("cohort %+v", first)
+	}
+	if g := first.Policy.Gates; g[series] != (Limit{Value: 0.1, Relative: true}) || !g[absentFields].Off || g[stalled] != (Limit{}) {
+		t.Errorf("gates %+v", g)
+	}
+	if len(first.Warnings) != 1 || !strings.Contains(first.Warnings[0], "NO_SUCH_FIELD") {
+		t.Errorf("warnings %q", first.Warnings)
+	}
+	if rest.Policy.Manual || len(rest.Policy.Stages) != 3 || rest.Policy.Stages[0].Percent != 1 || rest.Policy.Gates[series].Value != 0.5 {
+		t.Errorf("cohort %+v", rest)
+	}
+	matches := func(want bool, rack string, models ...string) {
+		t.Helper()
+		if got := first.Selector.matches(map[string]string{"rack": rack}, map[string][]string{"warpgauge.models": models}); got != want {
+			t.Errorf("rack %q with %q matches: %v", rack, models, got)
+		}
+	}
+	matches(true, "r7", "A100", "NVIDIA H100 80GB HBM3")
+	matches(true, "r7/a", "NVIDIA H100/x")
+	matches(false, "r7", "A100")
+	matches(false, "x", "H100")
+	matches(false, "r7")
+}
+
+// One mistake spoils all of a directory, and its error says where it is.
+func TestBadDirectories(t *testing.T) {
+	const head = "version: 1\ncohorts:\n- name: a\n  list: a.csv\n"
+	f := func(fleet, list, want string) {
+		t.Helper()
+		files := map[string]string{FleetFile: fleet, "a.csv": list}
+		if fleet == "" {
+			delete(files, FleetFile)
+		}
+		p, err := ReadDirectory(writeDirectory(t, files), func([]byte, string) ([]string, error) { return nil, errors.New("no YAML") })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: plan %v, error %v, want %q", fleet, p, err, want)
+		}
+	}
+	f("", listA, "fleet.yaml")
+	f("version: 1\ncohorts:\n- name: a\n", listA, "list")
+	f("version: 1\ncohorts: [", listA, "fleet.yaml")
+	f("version: 2\n", listA, "version: 1")
+	f("version: 1\n", listA, "no cohorts")
+	f(head+"---\nversion: 1\n", listA, "more than one document")
+	f(head+"  lisst: b.csv\n", listA, "lisst")
+	f(head+"- name: a\n  list: a.csv\n", listA, "another cohort")
+	f("version: 1\ncohorts:\n- name: A_b\n  list: a.csv\n", listA, "name")
+	f(head+"- name: b\n  list: ../../etc/passwd\n", listA, "escapes")
+	f(head+"- name: b\n  list: b.csv\n", listA, "b.csv")
+	f(head, "", "no field")
+	f(head, "garbage", "parse")
+	f(head, "DCGM_FI_DEV_GPU_TEMP, gau", "list")
+	f(head, strings.Repeat("#", maxListBytes+1), "too large")
+	f(head+"  sha256: abc\n", listA, "SHA-256")
+	f(head+"  selector: {labels: {x: \"[\"}}\n", listA, "pattern")
+	f(head+"  rollout: {start: later}\n", listA, "auto or manual")
+	f(head+"  rollout: {timeout: 1ms}\n", listA, "timeout")
+	f(head+"  rollout: {tolerance: 5}\n", listA, "tolerance")
+	f(head+"  rollout: {gates: {x: 1}}\n", listA, "no gate")
+	f(head+"  rollout: {gates: {series: -1}}\n", listA, "series")
+	f(head+"  rollout: {stages: [{percent: 50}]}\n", listA, "last stage")
+	f(head+"  rollout: {stages: [{percent: 50}, {percent: 20}, {percent: 100}]}\n", listA, "more than the 50")
+	f(head+"  rollout: {stages: [{soak: 1m}, {percent: 100}]}\n", listA, "percent or labels")
+	f(head+"  rollout: {stages: [{percent: 200}]}\n", listA, "at most 100")
+	f(strings.Replace(head, "a.csv", "a.yaml", 1), listA, "a.yaml")
+	if _, err := ReadDirectory(filepath.Join(t.TempDir(), "none"), nil); err == nil {
+		t.Error("a directory that is not there was read")
+	}
+}
+
+// A ConfigMap is mounted as links into a folder that is replaced at once.
+func TestConfigMapDirectory(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "..2024")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{FleetFile: "version: 1\ncohorts:\n- name: a\n  list: a.csv\n", "a.csv": listA} {
+		if err := errors.Join(os.WriteFile(filepath.Join(data, name), []byte(text), 0o600), os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("..2024", filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadDirectory(dir, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A directory is taken when two readings in a row are the same, so one that is being written is not.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		readings := []*Plan{{Hash: "1"}, {Hash: "1"}, {Hash: "2"}, nil, {Hash: "2"}, {Hash: "3"}, {Hash: "4"}, {Hash: "4"}, {Hash: "4"}}
+		var taken []string
+		ctx, cancel := context.WithCancel(t.Context())
+		Watch(ctx, time.Second, func() (*Plan, error) {
+			p := readings[0]
+			if readings = readings[1:]; len(readings) == 0 {
+				cancel()
+			}
+			if p == nil {
+				return nil, errors.New("half written")
+			}
+			return p, nil
+		}, func(p *Plan, err error) {
+			if err != nil {
+				taken = append(taken, "error")
+			} else {
+				taken = append(taken, p.Hash)
+			}
+		})
+		if got, want := strings.Join(taken, " "), "1 error 4 4"; got != want {
+			t.Errorf("taken %q, want %q", got, want)
+		}
+	})
+}
+
+// A directory that goes bad leaves the one before in use, and a rollout in progress is not disturbed.
+func TestBadDirectoryLeavesRollout(t *testing.T) {
+	s := newSim(t, 100, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
+	s.core.take(nil, errors.New("fleet.yaml: line 3"), s.now)
+	if f := s.core.fleet(s.now); f.Directory.Err != "fleet.yaml: line 3" || f.Directory.Hash == "" {
+		t.Errorf("directory %+v", f.Directory)
+	}
+	s.until("done", time.Hour, func() bool { return s.state() == Done })
+	if s.with(listB) != 100 {
+		t.Errorf("%d nodes have the list", s.with(listB))
+	}
+}

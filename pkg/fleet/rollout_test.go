@@ -1,0 +1,498 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWanted(t *testing.T) {
+	in, out := UID{1}, UID{2}
+	members := map[UID]member{in: {Former: "own"}}
+	f := func(name string, s status, uid UID, last, want string) {
+		t.Helper()
+		if got := wanted(&s, uid, last); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	running := func(state State, final bool) *Rollout {
+		return &Rollout{From: "old", To: "new", State: state, Final: final, members: members}
+	}
+	f("no rollout", status{Stable: "old"}, in, "", "old")
+	f("nothing at all", status{}, in, "", "")
+	for _, last := range []string{"", "old", "new", "x"} {
+		f("member", status{Stable: "old", Rollout: running(Running, false)}, in, last, "new")
+		f("not a member", status{Stable: "old", Rollout: running(Running, false)}, out, last, "old")
+		f("last stage", status{Stable: "old", Rollout: running(Running, true)}, out, last, "new")
+		f("held", status{Stable: "old", Rollout: running(Held, false)}, in, last, "old")
+		f("stopped", status{Stable: "old", Rollout: running(Stopped, true)}, in, last, "old")
+		f("done", status{Stable: "new", Rollout: running(Done, true)}, out, last, "new")
+	}
+	f("paused, has it", status{Stable: "old", Rollout: running(Paused, false)}, in, "new", "new")
+	f("paused, has it not", status{Stable: "old", Rollout: running(Paused, false)}, in, "old", "old")
+	f("first rollout, outside", status{Rollout: running(Running, false)}, out, "", "")
+	f("first rollout stopped", status{Rollout: running(Stopped, false)}, in, "new", "own")
+	f("first rollout stopped, never had it", status{Rollout: running(Stopped, false)}, out, "", "")
+	f("first rollout stopped, is back", status{Rollout: running(Stopped, false)}, in, "own", "")
+}
+
+// A stage never has more than its percentage, keeps the agents of the stage before, and chooses the same
+// ones for the same agents in any order.
+func TestChooseProperties(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var agents []candidate
+		for i := range 1 + r.IntN(500) {
+			agents = append(agents, candidate{uid: UID{byte(i), byte(i >> 8), byte(seed)}, labels: map[string]string{"rack": fmt.Sprint(i % 3)}})
+		}
+		members := map[UID]member{}
+		for _, percent := range []float64{0.1 + r.Float64()*5, 6 + r.Float64()*40, 50, 99.9, 100} {
+			added := choose(Stage{Percent: percent}, "c", members, agents)
+			r.Shuffle(len(agents), func(i, j int) { agents[i], agents[j] = agents[j], agents[i] })
+			again := choose(Stage{Percent: percent}, "c", members, agents)
+			chosen := map[UID]bool{}
+			for _, a := range added {
+				if _, twice := members[a.uid]; twice || chosen[a.uid] {
+					t.Fatalf("seed %d: chosen twice", seed)
+				}
+				chosen[a.uid] = true
+			}
+			for _, a := range again {
+				if !chosen[a.uid] {
+					t.Fatalf("seed %d: another order of agents chooses others", seed)
+				}
+			}
+			for _, a := range added {
+				members[a.uid] = member{}
+			}
+			if n, most := len(members), max(1, int(percent*float64(len(agents))/100)); n > most {
+				t.Fatalf("seed %d: %.1f%% of %d agents are %d, more than %d", seed, percent, len(agents), n, most)
+			}
+		}
+		if len(members) != len(agents) {
+			t.Fatalf("seed %d: 100%% are %d of %d", seed, len(members), len(agents))
+		}
+	}
+	labelled := choose(Stage{Labels: map[string]string{"rack": "r1"}}, "c", map[UID]member{{1}: {}}, []candidate{
+		{uid: UID{1}, labels: map[string]string{"rack": "r1"}}, {uid: UID{2}, labels: map[string]string{"rack": "r1"}}, {uid: UID{3}, labels: map[string]string{"rack": "r2"}}, {uid: UID{4}},
+	})
+	if len(labelled) != 1 || labelled[0].uid != (UID{2}) {
+		t.Errorf("a stage of rack r1 adds %v", labelled)
+	}
+}
+
+// A list that does no harm gets to all in stages, and no stage has more than it may.
+func TestRolloutInStages(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	for _, want := range []int{2, 20, 200} {
+		s.until(fmt.Sprintf("%d nodes have list B", want), 10*time.Minute, func() bool { return s.with(listB) >= want })
+		if n := s.ever(listB); n != want {
+			t.Fatalf("%d nodes were offered list B, want %d", n, want)
+		}
+	}
+	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
+	late := s.add(200)
+	s.run(time.Minute)
+	if late.list != hashOf(listB) {
+		t.Error("a node that came later does not have the list")
+	}
+	for _, n := range s.nodes {
+		if n.got[hashOf(listB)] != 1 {
+			t.Errorf("node %s got the list %d times", n.host, n.got[hashOf(listB)])
+		}
+	}
+	s.command("rollback")
+	s.run(time.Minute)
+	if s.with(listA) != 201 {
+		t.Errorf("%d nodes are back, want all", s.with(listA))
+	}
+	s.run(10 * time.Minute)
+	if s.with(listB) != 0 || s.core.cohorts["all"].Rejected != hashOf(listB) {
+		t.Error("the list that an operator rolled back was tried again")
+	}
+	s.command("rollout")
+	s.until("tried again by command", 10*time.Minute, func() bool { return s.with(listB) > 0 })
+}
+
+// Each way in which a list does harm stops the rollout in its first stage, the canaries return, and no other node is touched.
+func TestHarmStopsRollout(t *testing.T) {
+	f := func(name string, handle func(*node, string) *listStatus, suffer func(*node), want string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, 300, "")
+			s.stable()
+			for _, n := range s.nodes {
+				n.handle, n.suffer = handle, suffer
+			}
+			s.offerList(listB)
+			s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
+			if why := s.rollout().Reason; !strings.Contains(why, want) {
+				t.Errorf("it stopped because %q, want %q", why, want)
+			}
+			for _, n := range s.nodes {
+				n.away = false
+			}
+			s.run(25 * time.Minute)
+			if n := s.ever(listB); n != 3 {
+				t.Errorf("%d nodes were offered the list, want 3", n)
+			}
+			if n := s.with(listA); n != 300 {
+				t.Errorf("%d nodes have the list before, want all", n)
+			}
+			touched := 0
+			for _, n := range s.nodes {
+				if n.got[hashOf(listA)] > 0 {
+					touched++
+				}
+			}
+			if touched > 3 {
+				t.Errorf("%d nodes got the list before again, only the canaries should", touched)
+			}
+			if s.state() != Stopped || s.ever(listB) != 3 {
+				t.Error("the list was tried again by itself")
+			}
+		})
+	}
+	raise := func(gate int, by float64) func(*node) {
+		return func(n *node) {
+			if n.list == hashOf(listB) {
+				n.numbers[gate] += by
+			}
+		}
+	}
+	bad := func(answer *listStatus) func(*node, string) *listStatus {
+		return func(_ *node, hash string) *listStatus {
+			if hash != hashOf(listB) {
+				return &listStatus{hash: hash, state: applied}
+			}
+			if answer == nil {
+				return nil
+			}
+			a := *answer
+			if a.hash == "" {
+				a.hash = hash
+			}
+			return &a
+		}
+	}
+	f("stalled", nil, stall, "stalled_devices: 8, before 0")
+	f("lost", nil, raise(lost, 1), "lost_devices")
+	f("slow", nil, raise(sampleSeconds, 3), "sample_seconds")
+	f("absent fields", nil, raise(absentFields, 65), "absent_fields")
+	f("series", nil, raise(series, 501), "series: 1001, before 500")
+	f("refused", bad(&listStatus{state: failed, err: "line 2: profiling is not allowed"}), nil, "profiling is not allowed")
+	f("withdrawn later", nil, func(n *node) {
+		if n.trouble = ""; n.list == hashOf(listB) {
+			n.trouble = "in service the list took too long; the former list is back"
+		}
+	}, "took too long")
+	f("never acknowledged", bad(nil), nil, "not acknowledged")
+	f("applies for ever", bad(&listStatus{state: applying}), nil, "not applied the list in time")
+	f("acknowledges another", bad(&listStatus{hash: hashOf("x"), state: applied}), nil, "not acknowledged")
+	f("silent", nil, func(n *node) { n.away = n.list == hashOf(listB) }, "silent")
+}
+
+// Missed ticks are a sum; what counts is how fast it grows.
+func TestMissedTicksStopRollout(t *testing.T) {
+	s := newSim(t, 100, "")
+	for i, n := range s.nodes {
+		n.numbers[missedTicks] = float64(1000 * i)
+	}
+	s.stable()
+	s.offerList(listB)
+	for s.state() != Stopped {
+		for _, n := range s.nodes {
+			n.numbers[missedTicks] += 0.001 // each second
+			if n.list == hashOf(listB) {
+				n.numbers[missedTicks] += 0.2
+			}
+		}
+		s.run(time.Second)
+		if s.state() == Done {
+			t.Fatal("a list with 12 missed ticks a minute got to all nodes")
+		}
+	}
+	if why := s.rollout().Reason; !strings.Contains(why, "missed_ticks") {
+		t.Errorf("stopped because %q", why)
+	}
+}
+
+// What happens to the control group as well is not the list's fault.
+func TestControlGroup(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("canaries have it", 10*time.Minute, func() bool { return s.with(listB) > 0 })
+	for _, n := range s.nodes {
+		n.numbers[sampleSeconds] = 2
+	}
+	s.until("canaries fail a gate", 2*time.Minute, func() bool { return s.core.counts["all"].Failing == 2 })
+	s.run(10 * time.Second)
+	if s.state() != Running || s.core.counts["all"].Worse < 190 {
+		t.Fatalf("state %s: %s; counts %+v", s.state(), s.rollout().Reason, s.core.counts["all"])
+	}
+}
+
+// Two bad reports can be of a moment.
+func TestOneBadReport(t *testing.T) {
+	s := newSim(t, 100, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) > 0 })
+	for _, n := range s.nodes {
+		if n.list == hashOf(listB) {
+			n.numbers[stalled] = 1
+			s.poll(n)
+			s.poll(n)
+			n.numbers[stalled] = 0
+			s.poll(n)
+		}
+	}
+	s.until("done", time.Hour, func() bool { return s.state() == Done })
+}
+
+// A paused rollout changes nothing: neither for nodes that have the list nor for others, whatever they report.
+func TestPauseFreezes(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("some canaries have it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
+	s.command("pause")
+	for _, n := range s.nodes {
+		n.suffer = stall
+		stall(n)
+	}
+	s.run(20 * time.Minute)
+	s.open()
+	s.run(20 * time.Minute)
+	if n, m := s.with(listB), s.ever(listB); n != 1 || m != 1 || s.state() != Paused {
+		t.Fatalf("%d nodes have the list, %d were offered it, state %s", n, m, s.state())
+	}
+	s.offerList(listC)
+	s.run(time.Minute)
+	if s.state() != Paused || s.ever(listC) != 0 {
+		t.Fatal("another list in the directory has moved a paused rollout")
+	}
+	s.offerList(listB)
+	for _, n := range s.nodes {
+		n.suffer, n.numbers[stalled] = nil, 0
+	}
+	s.run(time.Minute)
+	s.command("resume")
+	s.run(30 * time.Second)
+	if s.state() == Stopped && strings.Contains(s.rollout().Reason, "acknowledged") {
+		t.Error("what was not offered during the pause counts as late")
+	}
+	s.command("rollback")
+	s.run(time.Minute)
+	if n := s.with(listA); n != 200 {
+		t.Errorf("%d nodes have the list before, want all", n)
+	}
+}
+
+// The first list of a cohort replaces the nodes' own; they get that back.
+func TestFirstRolloutReturns(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.nodes[5].own = newList("effective", []byte(listC))
+	s.nodes[5].list = s.nodes[5].own.Hash
+	s.offerList(listB)
+	for _, n := range s.nodes {
+		n.suffer = stall
+	}
+	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
+	s.open() // the nodes' own lists are in the state
+	s.run(2 * time.Minute)
+	if s.with(listB) != 0 || s.with(listOwn) != 199 || s.with(listC) != 1 {
+		t.Errorf("lists in service: B %d, their own %d and %d", s.with(listB), s.with(listOwn), s.with(listC))
+	}
+}
+
+// A server that was killed continues in the stage where it was, and touches no other node.
+func TestKilledServer(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 1 && s.rollout().Soaked > 90*time.Second })
+	before := s.ever(listB)
+	s.now = s.now.Add(-24 * time.Hour) // the clock steps back as well
+	s.open()
+	r := s.rollout()
+	if r.Stage != 1 || len(r.members) != 20 || r.Soaked < time.Minute || r.State != Running {
+		t.Fatalf("after the start: stage %d, %d members, soaked %v, %s", r.Stage, len(r.members), r.Soaked, r.State)
+	}
+	s.run(time.Minute)
+	if n := s.ever(listB); n != before {
+		t.Errorf("%d nodes were offered the list, %d before", n, before)
+	}
+	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
+
+	s.offerList(listC)
+	s.until("canaries of C", 20*time.Minute, func() bool { return s.with(listC) == 2 })
+	for _, n := range s.nodes {
+		n.suffer = func(n *node) {
+			if n.list == hashOf(listC) {
+				n.numbers[lost] = 1
+			}
+		}
+		n.suffer(n)
+	}
+	s.open() // the numbers before the change are in the state
+	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
+	s.run(time.Minute)
+	if s.with(listB) != 200 {
+		t.Errorf("%d nodes are back, want all", s.with(listB))
+	}
+}
+
+// After a start the agents have as long as after the beginning of a stage, however short the warm-up is.
+func TestAgentsAreNotSeenAtOnce(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 1 })
+	s.o.Warmup = 0
+	s.open()
+	for _, n := range s.nodes {
+		n.away = true
+	}
+	s.run(2 * time.Minute)
+	for _, n := range s.nodes {
+		n.away = false
+	}
+	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
+}
+
+// Another list in the directory takes the place of a rollout; the one before is not tried again by itself only if it was rejected.
+func TestTwoRolloutsAtOnce(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	s.offerList(listB)
+	s.until("canaries of B", 20*time.Minute, func() bool { return s.with(listB) == 2 })
+	s.offerList(listC)
+	s.until("C is done", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listC) })
+	if s.ever(listB) != 2 || s.with(listC) != 200 {
+		t.Errorf("%d nodes were offered B, %d have C", s.ever(listB), s.with(listC))
+	}
+	if err := s.core.command("all", "pause", "", s.now); err == nil {
+		t.Error("a rollout that is done was paused")
+	}
+	s.offerList(listB)
+	s.until("canaries of B", 20*time.Minute, func() bool { return s.with(listB) > 0 })
+	s.offerList(listC)
+	s.run(time.Minute)
+	if s.with(listC) != 200 || s.state() != Stopped || s.core.cohorts["all"].Rejected != "" {
+		t.Errorf("%d nodes have C, %s, rejected %q", s.with(listC), s.state(), s.core.cohorts["all"].Rejected)
+	}
+}
+
+func TestManualStart(t *testing.T) {
+	s := newSim(t, 20, "    start: manual\n    stages: [{percent: 100}]\n")
+	s.run(10 * time.Minute)
+	if s.state() != Held || s.ever(listA) != 0 {
+		t.Fatalf("state %s, %d nodes were offered the list", s.state(), s.ever(listA))
+	}
+	s.command("rollout")
+	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
+}
+
+// A stage that is chosen by labels, and one without agents, which waits.
+func TestStageByLabels(t *testing.T) {
+	s := newSim(t, 40, "    stages: [{labels: {rack: r9}, soak: 1m}, {percent: 100, soak: 1m}]\n")
+	s.run(10 * time.Minute)
+	if s.ever(listA) != 0 {
+		t.Fatalf("%d nodes were offered the list before the stage had any", s.ever(listA))
+	}
+	canary := s.add(40)
+	canary.labels = map[string]string{"rack": "r9"}
+	s.until("the canary has it", 10*time.Minute, func() bool { return canary.list == hashOf(listA) })
+	if s.ever(listA) != 1 {
+		t.Fatalf("%d nodes were offered the list", s.ever(listA))
+	}
+	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
+}
+
+// A node that only reports is no canary and stops nothing.
+func TestReportOnly(t *testing.T) {
+	s := newSim(t, 50, "    stages: [{percent: 20, soak: 1m}, {percent: 100, soak: 1m}]\n")
+	for i, n := range s.nodes {
+		if i%5 == 0 {
+			n.handle = func(_ *node, hash string) *listStatus {
+				return &listStatus{hash: hash, state: failed, err: "not applied (--remote-config=report): it would be applied"}
+			}
+		}
+	}
+	s.until("done", time.Hour, func() bool { return s.state() == Done })
+	if n := s.with(listA); n != 40 {
+		t.Errorf("%d nodes have the list, want 40", n)
+	}
+	if got := s.core.fleet(s.now).Cohorts[0].Agents[Observed]; got != 10 {
+		t.Errorf("%d agents only report, want 10", got)
+	}
+}
+
+// Whatever happens in which order: nodes outside of the stages never get the new list, stages never have more than
+// they may, a paused rollout offers nothing, and after a rollback all return.
+func TestRolloutProperties(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 7))
+			s := newSim(t, 100, "    timeout: 2m\n    tolerance: 100%\n    stages: [{percent: 5, soak: 1m}, {percent: 30, soak: 1m}, {percent: 100, soak: 10h}]\n")
+			s.core.o.Warmup = 0
+			s.run(30 * time.Second)
+			s.until("stable", time.Minute*20, func() bool { return s.rollout().Final })
+			s.core.cohorts["all"].Stable, s.core.cohorts["all"].Rollout = hashOf(listA), nil
+			s.run(time.Minute)
+			s.offerList(listB)
+			most := map[int]int{-1: 0, 0: 5, 1: 30, 2: 100}
+			ever := 0
+			for range 60 {
+				paused := s.state() == Paused
+				switch r.IntN(8) {
+				case 0:
+					_ = s.core.command("all", "pause", "", s.now)
+				case 1, 2:
+					_ = s.core.command("all", "resume", "", s.now)
+				case 3:
+					s.open()
+					s.core.o.Warmup = 0
+				case 4:
+					n := s.nodes[r.IntN(len(s.nodes))]
+					n.away = !n.away
+				case 5:
+					n := s.nodes[r.IntN(len(s.nodes))]
+					n.told, n.sequence = false, 0 // it starts again
+				}
+				if paused = paused && s.state() == Paused; paused {
+					ever = s.ever(listB)
+				}
+				s.run(time.Duration(r.IntN(40)) * time.Second)
+				if s.state() == Stopped {
+					break
+				}
+				if n := s.ever(listB); n > most[s.rollout().Stage] || paused && n != ever {
+					t.Fatalf("%d nodes were offered the list in stage %d, paused %v (%d before)", n, s.rollout().Stage, paused, ever)
+				}
+				for _, n := range s.nodes {
+					if _, member := s.rollout().members[n.uid]; !member && !s.rollout().Final && n.got[hashOf(listB)] > 0 {
+						t.Fatalf("node %s is in no stage and was offered the list", n.host)
+					}
+				}
+			}
+			if s.state() != Stopped {
+				s.command("rollback")
+			}
+			for _, n := range s.nodes {
+				n.away = false
+			}
+			s.run(2 * time.Minute)
+			if n := s.with(listA); n != len(s.nodes) {
+				t.Fatalf("%d of %d nodes are back", n, len(s.nodes))
+			}
+		})
+	}
+}

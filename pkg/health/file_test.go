@@ -1,0 +1,228 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/session"
+)
+
+// remembered is the file of a node with a condition of each end.
+func remembered(t *testing.T) ([]byte, *node) {
+	t.Helper()
+	n := newNode(t, 2, Options{BootID: "boot-1", Scope: "all"}, remapPending, energy)
+	n.rows[0][1], n.rows[1][1] = 1e9, 1e9
+	n.tick(time.Second)
+	n.Observe(Observation{Reason: "xid", Code: 48, Device: "GPU-a", Source: "kernel log", Text: "NVRM: Xid 48"})
+	n.Observe(Observation{Reason: "xid", Code: 92, Device: "GPU-b"})
+	n.tick(time.Second)
+	data, err := json.Marshal(n.content())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, n
+}
+
+// TestTruncatedAtEveryByte: a file of which the end is missing is not used at all.
+func TestTruncatedAtEveryByte(t *testing.T) {
+	data, n := remembered(t)
+	for i := range data {
+		n.restart(Options{BootID: "boot-1", Scope: "all"})
+		if err := n.restore(data[:i]); err == nil {
+			t.Fatalf("the first %d of %d bytes are taken for a file", i, len(data))
+		}
+		if len(n.devices) > 0 {
+			t.Fatalf("of the first %d of %d bytes %d devices are taken", i, len(data), len(n.devices))
+		}
+	}
+	n.restart(Options{BootID: "boot-1", Scope: "all"})
+	if err := n.restore(data); err != nil || len(n.devices) != 2 {
+		t.Errorf("the whole file: %v, %d devices", err, len(n.devices))
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte(`{"version":1,"devices":[{"device":{"ID":"GPU-a"},"conditions":[{"reason":"xid_48"}]}]}`))
+	f.Add([]byte(`{"version":1,"devices":[{"device":{"ID":"GPU-a","Parent":"GPU-a"},"verdict":{"State":200}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n := newNode(t, 1, Options{}, remapPending)
+		_ = n.restore(data)
+		n.tick(time.Second)
+		n.tick(time.Second)
+	})
+}
+
+func TestRestart(t *testing.T) {
+	data, n := remembered(t)
+	again := func(o Options) {
+		t.Helper()
+		n.restart(o)
+		n.heard = nil
+		if err := n.restore(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of this start of the node: nothing ends, and nothing is said again.
+	again(Options{BootID: "boot-1", Scope: "all"})
+	n.tick(time.Second)
+	n.want("GPU-a", Failed, "xid_48")
+	n.want("GPU-b", Degraded, "xid_92")
+	if v := n.of("GPU-a"); len(n.heard) != 0 || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
+		t.Errorf("heard %v; the verdict is %+v", n.heard, v)
+	}
+	// The GPU was reset while the exporter was off: its energy began at 0.
+	n.rows[0][1] = 5
+	again(Options{BootID: "boot-1", Scope: "all"})
+	n.tick(time.Second)
+	n.tick(time.Second)
+	n.want("GPU-a", OK, "")
+	n.want("GPU-b", Degraded, "xid_92")
+	// The node was started again.
+	n.rows[0][1] = 1e9
+	again(Options{BootID: "boot-2", Scope: "all"})
+	n.tick(time.Second)
+	n.want("GPU-a", OK, "")
+	n.want("GPU-b", Degraded, "xid_92") // which ends when it is quiet
+	if len(n.heard) != 1 {
+		t.Errorf("heard %+v", n.heard)
+	}
+	// A rule that is off now.
+	rules, err := Select([]string{"xid_48=off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
+	n.tick(time.Second)
+	n.want("GPU-a", OK, "")
+}
+
+// TestADeviceThatIsMissingAfterARestart has been seen before, and no collector finds it.
+func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
+	data, n := remembered(t)
+	devices := n.status[0].Devices
+	again := func(scope string) {
+		t.Helper()
+		n.restart(Options{BootID: "boot-2", Scope: scope})
+		n.status[0].Devices, n.status[0].Up, n.status[0].Cause = devices[:1], true, ""
+		n.heard = nil
+		if err := n.restore(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again("all")
+	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = false, session.CauseOpening, nil
+	n.tick(time.Second)
+	if v := n.of("GPU-b"); v.State != Degraded || len(n.heard) > 0 {
+		t.Errorf("while the library is opened: %v %q, heard %v", v.State, v.Reason, n.heard)
+	}
+	n.status[0].Cause, n.status[0].Reason = session.CauseNotLoaded, "the driver is not loaded"
+	for range 40 {
+		n.tick(time.Second)
+	}
+	n.want("GPU-a", Unknown, "not_served")
+	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = true, "", devices[:1]
+	for range 70 {
+		n.tick(time.Second)
+	}
+	n.want("GPU-a", OK, "")
+	n.want("GPU-b", Failed, "missing")
+	n.status[0].Devices = devices
+	n.tick(time.Second)
+	n.want("GPU-b", Degraded, "xid_92")
+	// Another board at its place: it was replaced.
+	again("all")
+	other := devices[1]
+	other.Device.ID = "GPU-new"
+	n.status[0].Devices = []session.DeviceStatus{devices[0], other}
+	n.tick(time.Second)
+	n.tick(time.Second)
+	if got := len(n.Board().Load().Verdicts); got != 2 || n.of("GPU-b").Text != "not there" {
+		t.Errorf("%d verdicts, that on the former board is %+v", got, n.of("GPU-b"))
+	}
+	// Other devices are selected.
+	again("another")
+	n.tick(time.Second)
+	if n.of("GPU-b").Text != "not there" {
+		t.Errorf("a device that is not selected: %+v", n.of("GPU-b"))
+	}
+	// A week is enough.
+	again("all")
+	for range 8 * 24 {
+		n.tick(time.Hour)
+	}
+	if n.of("GPU-b").Text != "not there" {
+		t.Errorf("after a week: %+v", n.of("GPU-b"))
+	}
+}
+
+// TestTheFile: Run reads and writes it, and what it cannot use is reported once.
+func TestTheFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "health")
+	core, logs := observer.New(zap.InfoLevel)
+	run := func(f func(n *node)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, 1, Options{Directory: dir, BootID: "b", Logger: zap.New(core)}, remapPending)
+			n.status[0].Devices[0].LastSample = time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- n.Run(ctx) }()
+			synctest.Wait()
+			f(n)
+			time.Sleep(3 * time.Second)
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	run(func(n *node) { n.Observe(Observation{Reason: "xid", Code: 48, Device: "GPU-a"}) })
+	name := filepath.Join(dir, fileName)
+	data, err := os.ReadFile(name)
+	if err != nil || !bytes.Contains(data, []byte("xid_48")) {
+		t.Fatalf("the file is %q: %v", data, err)
+	}
+	leftover := filepath.Join(dir, "."+fileName) // of a process that was killed
+	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // bubbles begin in 2000
+		t.Fatal(err)
+	}
+	run(func(n *node) { n.want("GPU-a", Failed, "xid_48") })
+	if _, err := os.Stat(leftover); err == nil {
+		t.Error("a file that was not finished is still there")
+	}
+	if err := os.WriteFile(name, data[:len(data)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(func(n *node) { n.want("GPU-a", OK, "") })
+	if got := logs.FilterMessageSnippet("cannot be used").Len(); got != 1 {
+		t.Errorf("%d lines of the log on a file that is broken", got)
+	}
+	if data, _ = os.ReadFile(name); !json.Valid(data) {
+		t.Errorf("the broken file is not replaced: %q", data)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	run(func(*node) {})
+	if got := logs.FilterMessageSnippet("cannot be kept").Len(); got != 1 {
+		t.Errorf("%d lines of the log on a directory that others can write to", got)
+	}
+	for _, l := range logs.All() {
+		if strings.Contains(l.Message, "memory only") {
+			t.Error("it is said that nothing is kept")
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package health
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a scripted node: GPUs with a column of each reading of a test, and a clock.
+type node struct {
+	testing.TB
+	*Watch
+	now    time.Time
+	view   view.View
+	status []session.CollectorStatus
+	rows   [][]float64 // by GPU
+	heard  []Verdict
+}
+
+var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+
+func newNode(tb testing.TB, gpus int, o Options, ids ...field.ID) *node {
+	tb.Helper()
+	n := &node{TB: tb, now: start, status: []session.CollectorStatus{{Name: "test", Up: true}}}
+	for i := range gpus {
+		d := collector.Device{ID: "GPU-" + string(rune('a'+i)), Level: field.GPU, GPU: string(rune('0' + i)), PCIBusID: "00000000:0" + string(rune('1'+i)) + ":00.0"}
+		s := &view.Source{Collector: "test", Devices: []collector.Device{d}, Interval: time.Second}
+		row := make([]float64, len(ids))
+		for _, id := range ids {
+			s.Columns = append(s.Columns, collector.Column{Field: id})
+		}
+		s.Ring = ring.Make(16, 1, len(ids))
+		n.view.Sources = append(n.view.Sources, s)
+		n.rows = append(n.rows, row)
+		n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d})
+	}
+	n.restart(o)
+	return n
+}
+
+// restart replaces the Watch by one that knows what is on disk.
+func (n *node) restart(o Options) {
+	n.Helper()
+	if o.Rules == nil {
+		o.Rules = Table()
+	}
+	o.View, o.Status = func() *view.View { return &n.view }, func() []session.CollectorStatus { return n.status }
+	o.Changed = func(v *Verdict) { n.heard = append(n.heard, *v) }
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	n.Watch = New(o)
+}
+
+// tick samples all devices that are up and judges.
+func (n *node) tick(d time.Duration) {
+	n.now = n.now.Add(d)
+	for i := range n.status[0].Devices {
+		st := &n.status[0].Devices[i]
+		if st.State == session.Up && i < len(n.rows) {
+			st.LastSample = n.now
+			n.view.Sources[i].Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[i])
+		}
+	}
+	n.Sync(n.now)
+}
+
+// of is the verdict on a device.
+func (n *node) of(id string) Verdict {
+	for _, v := range n.Board().Load().Verdicts {
+		if v.Device.ID == id {
+			return v
+		}
+	}
+	return Verdict{Text: "not there"}
+}
+
+func (n *node) want(id string, s State, reason string) {
+	n.Helper()
+	if v := n.of(id); v.State != s || v.Reason != reason {
+		n.Errorf("%s: the verdict on %s is %v %q (%s), want %v %q", n.now.Sub(start), id, v.State, v.Reason, v.Text, s, reason)
+	}
+}
+
+var blank = math.NaN()

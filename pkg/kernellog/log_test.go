@@ -1,0 +1,397 @@
+package kernellog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+)
+
+const bootID = "5e1b4f0a-0000-4000-8000-000000000001"
+
+func newTestLog(path, directory string, event func(Event)) *Log {
+	return New(Options{Path: path, Directory: directory, Event: event, Logger: zap.NewNop()})
+}
+
+// record is one of an XID, with its sequence number.
+func xidRecord(seq, code int) string {
+	return fmt.Sprintf("3,%d,%d,-;NVRM: Xid (PCI:0000:3b:00): %d, pid=1, name=python, x\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n", seq, seq*1000, code)
+}
+
+// rig is a file that is followed, and what was read of it.
+type rig struct {
+	sync.Mutex
+	t           *testing.T
+	path, state string
+	root        string
+	codes       []int
+	events      []Event
+	end         func()
+	log         *Log
+	logs        *observer.ObservedLogs
+	read        func(fd int, p []byte) (int, error)
+	uptime      time.Duration
+}
+
+func newRig(t *testing.T) *rig {
+	dir := t.TempDir()
+	r := &rig{t: t, path: filepath.Join(dir, "kmsg"), state: filepath.Join(dir, "state"), root: filepath.Join(dir, "root"), end: func() {}}
+	r.reboot(bootID)
+	return r
+}
+
+func (r *rig) reboot(id string) {
+	dir := filepath.Join(r.root, "proc/sys/kernel/random")
+	must(r.t, os.MkdirAll(dir, 0o755))
+	must(r.t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id+"\n"), 0o644))
+}
+
+// write appends to the file.
+func (r *rig) write(text string) {
+	r.t.Helper()
+	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	must(r.t, err)
+	_, err = f.WriteString(text)
+	must(r.t, err)
+	must(r.t, f.Close())
+}
+
+// start follows until stop. The test runs in a bubble.
+func (r *rig) start() {
+	core, logs := observer.New(zap.InfoLevel)
+	r.logs = logs
+	r.log = New(Options{Path: r.path, Directory: r.state, Root: r.root, Logger: zap.New(core), Event: func(e Event) {
+		r.Lock()
+		defer r.Unlock()
+		r.codes = append(r.codes, e.Code)
+		r.events = append(r.events, e)
+	}})
+	r.log.uptime = func() time.Duration { return r.uptime }
+	if r.read != nil {
+		r.log.read = r.read
+	}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.log.Run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	}()
+	r.end = func() { cancel(); <-done; r.end = func() {} }
+	r.pass(time.Second)
+}
+
+func (r *rig) pass(d time.Duration) {
+	time.Sleep(d) // of the bubble
+	synctest.Wait()
+}
+
+// want compares the codes of all events since the last call.
+func (r *rig) want(what string, codes ...int) {
+	r.t.Helper()
+	r.pass(2 * time.Second)
+	r.Lock()
+	defer r.Unlock()
+	if !slices.Equal(r.codes, codes) {
+		r.t.Errorf("%s: XIDs %v, want %v", what, r.codes, codes)
+	}
+	r.codes = nil
+}
+
+// TestFollow: a file through restarts, rotation and another boot. Each event is reported once.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.write(xidRecord(10, 1))
+		r.start()
+		r.want("what was there before the first start")
+		r.write(xidRecord(11, 31) + "6,12,12000,-;nothing\n" + xidRecord(13, 13))
+		r.want("two new ones", 31, 13)
+		r.write("3,14,14000,-;NVRM: Xid (PCI:00")
+		r.want("half a line")
+		r.write("00:3b:00): 79, x\n")
+		r.want("the other half", 79)
+
+		must(t, os.Rename(r.path, r.path+".1"))
+		r.want("no file while it is rotated")
+		r.write(xidRecord(14, 79) + xidRecord(15, 48))
+		r.want("the next file, which repeats a record", 48)
+		must(t, os.Truncate(r.path, 0))
+		r.want("a file that is cut")
+		r.write(xidRecord(16, 63))
+		r.want("the same file after that", 63)
+		r.end()
+
+		r.write(xidRecord(17, 64))
+		r.start()
+		r.want("what came while nothing ran", 64)
+		r.end()
+		r.start()
+		r.want("another restart")
+		r.end()
+
+		r.reboot("another")
+		must(t, os.WriteFile(r.path, []byte(xidRecord(3, 92)), 0o644))
+		r.start()
+		r.want("another boot, whose numbers begin again", 92)
+		r.end()
+
+		must(t, os.WriteFile(filepath.Join(r.state, stateFile), []byte("another -x"), 0o600))
+		r.start()
+		r.want("state that is damaged")
+		if n := r.logs.FilterMessageSnippet("not known how far").Len(); n != 1 {
+			t.Errorf("%d warnings of damaged state, want 1", n)
+		}
+		r.end()
+	})
+}
+
+// TestStateAtEveryByte: a state file that is cut anywhere makes neither a panic nor an event twice.
+func TestStateAtEveryByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.write(xidRecord(10, 1))
+		r.start()
+		r.write(xidRecord(11, 31))
+		r.want("one", 31)
+		r.end()
+		whole, err := os.ReadFile(filepath.Join(r.state, stateFile))
+		must(t, err)
+		for n := range whole {
+			must(t, os.WriteFile(filepath.Join(r.state, stateFile), whole[:n], 0o600))
+			r.start()
+			r.end()
+		}
+		r.want("restarts with a part of the state")
+	})
+}
+
+// TestWithoutDirectory: nothing is kept, and what was there before is skipped.
+func TestWithoutDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.state = ""
+		r.write(xidRecord(1, 1))
+		for range 2 {
+			r.start()
+			r.want("what was there before")
+			r.end()
+		}
+	})
+}
+
+// TestForged: a line that a program has written, whatever it says, is none of the kernel's.
+// /dev/kmsg gives such lines another facility than 0, whichever they ask for:
+// https://docs.kernel.org/admin-guide/abi-testing.html (/dev/kmsg).
+func TestForged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.write(xidRecord(1, 1))
+		r.start()
+		const text = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus"
+		r.write("12,2,1,-;" + text + "\n" + // facility user, warning
+			"11,3,1,-;" + text + "\n" + "27,4,1,-;" + text + "\n" + "8,5,1,-;" + text + "\n" +
+			"6,6,1,-;x\\x0a3,7,1,-;" + text + "\n" + // a line break within a text
+			"6,7,1,-;x\n 3,8,1,-;" + text + "\n" + // what follows a record
+			"-3,8,1,-;" + text + "\n" + ",9,1,-;" + text + "\n" + "3;" + text + "\n" + text + "\n")
+		r.want("forged lines")
+		r.write("3,20,1,-,caller=T1;" + text + "\n")
+		r.want("the kernel's own", 79)
+		r.end()
+	})
+}
+
+// kmsg is the device: a read gives one record, and a reader that is too slow gets EPIPE.
+type kmsg struct {
+	sync.Mutex
+	records []string
+	next    int
+	first   int // that is still there
+	reads   int
+}
+
+func (k *kmsg) read(_ int, p []byte) (int, error) {
+	k.Lock()
+	defer k.Unlock()
+	k.reads++
+	switch {
+	case k.next < k.first:
+		k.next = k.first
+		return 0, unix.EPIPE
+	case k.next == len(k.records):
+		return 0, unix.EAGAIN
+	}
+	k.next++
+	return copy(p, k.records[k.next-1]), nil
+}
+
+// count sets how often it was read, and returns what it was.
+func (k *kmsg) count(n int) (before int) {
+	k.Lock()
+	defer k.Unlock()
+	before, k.reads = k.reads, n
+	return before
+}
+
+func (k *kmsg) add(records ...string) {
+	k.Lock()
+	defer k.Unlock()
+	k.records = append(k.records, records...)
+}
+
+// TestOverrun: what is overwritten before it is read is counted, and what comes after is read.
+func TestOverrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, k := newRig(t), &kmsg{}
+		r.read = k.read
+		r.write("")
+		for i := range 5000 {
+			k.records = append(k.records, fmt.Sprintf("6,%d,%d,-;noise\n", i, i))
+		}
+		r.start()
+		k.Lock()
+		for i := 5000; i < 9000; i++ {
+			k.records = append(k.records, fmt.Sprintf("6,%d,%d,-;noise\n", i, i))
+		}
+		k.first = 8000
+		k.records = append(k.records, xidRecord(9000, 79))
+		k.Unlock()
+		r.want("an XID after an overrun", 79)
+		if got := r.log.lost.Load(); got != 3000 {
+			t.Errorf("%d records lost, want 3000", got)
+		}
+		if got := r.log.lines.Load(); got != 6001 {
+			t.Errorf("%d records read, want 6001", got)
+		}
+		k.count(0)
+		r.pass(10 * time.Second)
+		if n := k.count(0); n > 21 {
+			t.Errorf("%d reads in 10 s in which nothing is written, want 20", n)
+		}
+		r.end()
+	})
+}
+
+// TestTimes: records from before the start have the time that the clocks say, new ones that of
+// their coming, whatever the kernel's clock is by then.
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, k := newRig(t), &kmsg{}
+		r.read, r.uptime = k.read, time.Hour
+		r.write("")
+		must(t, os.MkdirAll(r.state, 0o700))
+		must(t, os.WriteFile(filepath.Join(r.state, stateFile), []byte("boot-before 77\n"), 0o600))
+		start := time.Now()
+		at := func(seq int, up time.Duration) string {
+			return fmt.Sprintf("3,%d,%d,-;NVRM: Xid (PCI:0000:3b:00): 31, x\n", seq, up.Microseconds())
+		}
+		k.records = append(k.records, at(1, 10*time.Minute))
+		r.start()
+		k.add(at(2, 20*time.Minute)) // after 40 minutes of sleep, of which the kernel's clock knows nothing
+		r.pass(time.Second)
+		k.add(at(3, 20*time.Minute+time.Second), at(4, 100*time.Hour))
+		r.pass(time.Second)
+		r.end()
+		var got []time.Duration
+		for _, e := range r.events {
+			got = append(got, e.Time.Sub(start).Round(time.Second))
+		}
+		if want := []time.Duration{-50 * time.Minute, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
+			t.Errorf("times of events since the start %v, want %v", got, want)
+		}
+	})
+}
+
+// TestNotReadable: why the log is not read is logged once, with what to do, and it is tried again.
+func TestNotReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start()
+		r.pass(10 * time.Minute)
+		if n := r.logs.Len(); n != 1 || r.log.Up() || !strings.Contains(fmt.Sprint(r.logs.All()[0].ContextMap()["advice"]), "/dev/kmsg") {
+			t.Errorf("%d log lines of a file that is not there, up %v, want 1 with what to do: %v", n, r.log.Up(), r.logs.All())
+		}
+		r.write("")
+		r.pass(time.Minute)
+		if !r.log.Up() {
+			t.Error("it is not read although it is there now")
+		}
+		r.write(xidRecord(1, 62))
+		r.want("after that", 62)
+		r.end()
+		if r.log.Up() {
+			t.Error("up after the end")
+		}
+	})
+	for err, want := range map[error]string{unix.EPERM: "CAP_SYSLOG", unix.EACCES: "CAP_SYSLOG", unix.ENOENT: "give the container"} {
+		core, logs := observer.New(zap.InfoLevel)
+		l := New(Options{Path: Device, Logger: zap.New(core)})
+		l.complain(&os.PathError{Op: "open", Path: Device, Err: err})
+		if got := fmt.Sprint(logs.All()[0].ContextMap()["advice"]); !strings.Contains(got, want) {
+			t.Errorf("%v: advice %q, want %q in it", err, got, want)
+		}
+	}
+}
+
+// TestFIFO: what a writer puts in is read, and the writer may come and go.
+func TestFIFO(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		must(t, unix.Mkfifo(r.path, 0o600))
+		r.start()
+		for seq := range 3 {
+			r.write(xidRecord(seq, 40+seq))
+			r.want("a writer", 40+seq)
+		}
+		r.end()
+	})
+}
+
+// TestLongLines: a line without end takes no more memory than the buffer, and the next is read.
+func TestLongLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.write(xidRecord(1, 1))
+		r.start()
+		for range 10 {
+			r.write("3,2,2,-;NVRM: Xid (PCI:0000:3b:00): 79, " + strings.Repeat("x", bufferSize))
+			r.pass(time.Second)
+		}
+		r.write("\n" + xidRecord(3, 31))
+		r.want("the line after it", 31)
+		r.end()
+		if n := cap(r.log.partial); n > 2*bufferSize {
+			t.Errorf("a line without end takes %d bytes", n)
+		}
+	})
+}
+
+func FuzzRecords(f *testing.F) {
+	f.Add([]byte(xidRecord(1, 79)), 7)
+	f.Add([]byte("3,1,1,-;NVRM: Xid (PCI:0000:3b:00): 31, \\x0a\\x\\xzz\n DEVICE=+pci:x\n"), 1)
+	f.Fuzz(func(t *testing.T, data []byte, part int) {
+		n := 0
+		l := newTestLog("", "", func(Event) { n++ })
+		whole := newTestLog("", "", func(Event) { n-- })
+		for d := range slices.Chunk(data, max(1, part)) {
+			l.take(d)
+		}
+		whole.take(data)
+		l.flush()
+		whole.flush()
+		if n != 0 {
+			t.Errorf("%q in parts of %d: %d events more than as a whole", data, part, n)
+		}
+	})
+}

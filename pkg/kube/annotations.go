@@ -1,0 +1,112 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// annotationInterval is how often annotations are compared, at a time of each pod's own: a
+	// change on all nodes at once is spread over it.
+	annotationInterval = 30 * time.Second
+	annotationRetry    = 10 * time.Minute // the longest wait after failures
+)
+
+// AnnotationOptions are options of NewAnnotations. All but Log are required.
+type AnnotationOptions struct {
+	Pod       PodName
+	Want      func() map[string]string // an empty value removes the annotation; called by Run only
+	UserAgent string
+	Log       *zap.Logger // nil logs nothing
+}
+
+// Annotations keeps annotations of one pod as they should be. It reads nothing: it patches
+// the pod when what it wants has changed, for which it needs the right to patch pods in the
+// pod's namespace.
+type Annotations struct {
+	o   AnnotationOptions
+	log *zap.Logger
+	api *APIServer
+}
+
+// NewAnnotations returns Annotations that do nothing until Run runs.
+func NewAnnotations(o AnnotationOptions) *Annotations {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return &Annotations{o: o, log: o.Log.Named("annotations"), api: NewAPIServer(APIOptions{UserAgent: o.UserAgent})}
+}
+
+// Run writes until ctx ends, and returns nil. Call it once.
+func (a *Annotations) Run(ctx context.Context) error {
+	var written map[string]string
+	failing, wait := "", annotationInterval
+	timer := time.NewTimer(rand.N(annotationInterval)) //nolint:gosec // spreads load
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		if want := a.o.Want(); !maps.Equal(want, written) {
+			err := a.patch(ctx, want)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil:
+				if reason := reasonOf(err); reason != failing {
+					a.log.Warn("the pod's annotations cannot be written", zap.Error(err))
+					failing = reason
+				}
+				wait = min(2*wait, annotationRetry)
+			default:
+				a.log.Debug("the pod's annotations are written")
+				written, failing, wait = want, "", annotationInterval
+			}
+		}
+		timer.Reset(wait)
+	}
+}
+
+// patch sets the annotations in one request.
+func (a *Annotations) patch(ctx context.Context, want map[string]string) error {
+	values := map[string]*string{} // nil removes one
+	for name, value := range want {
+		values[name] = nil
+		if value = clip(value); value != "" {
+			values[name] = &value
+		}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
+	if err != nil {
+		return err
+	}
+	pod := a.o.Pod
+	c, err := a.api.dial()
+	if err != nil {
+		return fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	_, err = c.pods.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(pod.Namespace).
+		Patch(ctx, pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("annotate pod %s/%s: grant the verb patch on pods to this service account by a Role in namespace %q: %w", pod.Namespace, pod.Name, pod.Namespace, err)
+	case err != nil:
+		return fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

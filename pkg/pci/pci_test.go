@@ -1,0 +1,333 @@
+package pci
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	f := func(text string, want Address, ok bool) {
+		t.Helper()
+		if got, is := Parse(text); got != want || is != ok {
+			t.Errorf("Parse(%q) is %v, %v, want %v, %v", text, got, is, want, ok)
+		}
+	}
+	h := Address{Bus: 0x3b}
+	f("0000:3b:00.0", h, true)
+	f("00000000:3B:00.0", h, true)
+	f("PCI:0000:3b:00", h, true)
+	f("0000:3b:00", h, true)
+	f("3b:00.0", h, true)
+	f("10000:e1:1f.7", Address{0x10000, 0xe1, 0x1f, 7}, true)
+	f("0008:01:00.0", Address{8, 1, 0, 0}, true) // of a Grace system
+	for _, text := range []string{"", "3b", "3b:00", "0000:3b", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00.0x", "000000000:3b:00.0", "0000:3bb:00.0", "nvidia0", "0000:3b:00.", "::."} {
+		f(text, Address{}, false)
+	}
+	for _, a := range []Address{h, {0x10000, 0xe1, 0x1f, 7}, {8, 0xff, 0, 1}} {
+		f(a.String(), a, true)
+		if got, ok := Find("amdgpu " + a.String() + ": x"); !ok || got != a {
+			t.Errorf("Find of %v is %v, %v", a, got, ok)
+		}
+	}
+	for _, text := range []string{"", "12:30:45 x", "GPU-3b:00.0", "a::b:c:d:e:f", "::::", "0000:3b", "deadbeef"} {
+		if a, ok := Find(text); ok {
+			t.Errorf("Find(%q) is %v, want none", text, a)
+		}
+	}
+	if a, ok := Find("at 14:03:07 nvidia 0000:3b:00.0: x 0000:86:00.0"); !ok || a != h {
+		t.Errorf("Find is %v, %v, want %v", a, ok, h)
+	}
+}
+
+func FuzzAddresses(f *testing.F) {
+	f.Add("NVRM: Xid (PCI:0000:3b:00): 79")
+	f.Fuzz(func(t *testing.T, text string) {
+		if a, ok := Parse(text); ok {
+			if again, ok := Parse(a.String()); !ok || again != a {
+				t.Errorf("Parse(%q) is %v, which is parsed as %v", text, a, again)
+			}
+		}
+		Find(text)
+	})
+}
+
+// machine is sysfs and procfs of a machine.
+type machine struct {
+	t    testing.TB
+	root string
+}
+
+func (m machine) file(name, content string) {
+	m.t.Helper()
+	path := filepath.Join(m.root, name)
+	must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(m.t, os.WriteFile(path, []byte(content+"\n"), 0o644))
+}
+
+// add adds a device behind others: its path below /sys/devices, vendor, class and driver.
+func (m machine) add(path, vendor, class, driver string) {
+	m.t.Helper()
+	dir := "sys/devices/" + path
+	m.file(dir+"/vendor", "0x"+vendor)
+	m.file(dir+"/class", "0x"+class)
+	m.bind(path, driver)
+	link := filepath.Join(m.root, "sys/bus/pci/devices", filepath.Base(path))
+	must(m.t, os.MkdirAll(filepath.Dir(link), 0o755))
+	must(m.t, os.Symlink("../../../devices/"+path, link))
+}
+
+func (m machine) bind(path, driver string) {
+	m.t.Helper()
+	link := filepath.Join(m.root, "sys/devices", path, "driver")
+	_ = os.Remove(link) // there may be none
+	if driver != "" {
+		must(m.t, os.Symlink("../../../../bus/pci/drivers/"+driver, link))
+		m.file("sys/module/"+driver+"/refcnt", "1")
+	}
+}
+
+// remove takes a device off the bus.
+func (m machine) remove(path string) {
+	must(m.t, os.Remove(filepath.Join(m.root, "sys/bus/pci/devices", filepath.Base(path))))
+}
+
+const (
+	first  = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0" // behind a PCIe switch that is in a slot
+	second = "pci0000:37/0000:37:01.0/0000:3b:00.0"                           // in a slot of its own
+	third  = "pci0000:48/0000:48:01.0/0000:4c:00.0"
+)
+
+// newMachine is a node with three H100, and with devices that are no GPUs.
+func newMachine(t testing.TB) machine {
+	m := machine{t, t.TempDir()}
+	m.add(first, "10de", "030200", "nvidia")
+	m.add(second, "10de", "030200", "nvidia")
+	m.add(third, "10de", "030200", "nvidia")
+	m.add("pci0000:05/0000:05:00.0", "10de", "068000", "nvidia-nvswitch")
+	m.add("pci0000:00/0000:00:1f.0", "8086", "060100", "lpc_ich")
+	m.add("pci0000:03/0000:03:00.0", "1a03", "030000", "ast") // the management controller's display
+	m.add("pci0000:37/0000:37:01.1", "8086", "060400", "pcieport")
+	m.file("sys/bus/pci/slots/5/address", "0000:16:00")
+	m.file("sys/bus/pci/slots/7-1/address", "0000:3b:00")
+	m.file("sys/bus/pci/slots/junk/address", "x")
+	return m
+}
+
+func TestBoards(t *testing.T) {
+	m := newMachine(t)
+	m.add("pci0000:c0/0000:c1:00.0", "1002", "120000", "amdgpu")   // MI300X
+	m.add("pci0000:c0/0000:c2:00.0", "1002", "038000", "vfio-pci") // MI210
+	m.add("pci0000:00/0000:00:02.0", "1002", "030000", "")         // the display of an APU
+	m.file("sys/devices/pci0000:00/0000:00:02.0/boot_vga", "1")
+	m.add("pci0000:d0/0000:d1:00.4", "10de", "030200", "nvidia") // a virtual function
+	m.file("sys/devices/pci0000:d0/0000:d1:00.4/physfn", "")
+	m.file("proc/driver/nvidia/gpus/0000:4c:00.0/information", "Model: \t\t NVIDIA H100\nGPU Excluded:\t Yes")
+	got, err := NewBus(m.root).Boards()
+	must(t, err)
+	want := []Board{
+		{Address: Address{Bus: 0, Device: 2}, Vendor: AMD, Display: true},
+		{Address: Address{Bus: 0x05}, Vendor: NVIDIA, Switch: true, Driver: "nvidia-nvswitch"},
+		{Address: Address{Bus: 0x18}, Vendor: NVIDIA, Driver: "nvidia", Slot: "5", Port: Address{Bus: 0x17}},
+		{Address: Address{Bus: 0x3b}, Vendor: NVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}},
+		{Address: Address{Bus: 0x4c}, Vendor: NVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Hidden: true},
+		{Address: Address{Bus: 0xc1}, Vendor: AMD, Driver: "amdgpu"},
+		{Address: Address{Bus: 0xc2}, Vendor: AMD, Driver: "vfio-pci"},
+		{Address: Address{Bus: 0xd1, Function: 4}, Vendor: NVIDIA, Driver: "nvidia", Virtual: true},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Board{})); diff != "" {
+		t.Errorf("boards (-want +got):\n%s", diff)
+	}
+	if _, err := NewBus(t.TempDir()).Boards(); err == nil {
+		t.Error("no error of a machine without a bus")
+	}
+}
+
+// node is a machine whose GPUs are compared, as Run does, while time passes in a bubble.
+type node struct {
+	machine
+	missing *Missing
+	serving Serving
+	changes []string
+}
+
+func newNode(t *testing.T, expected int) *node {
+	n := &node{machine: newMachine(t), serving: Serving{Complete: map[string]bool{NVIDIA: true}}}
+	n.serve(0x18, 0x3b, 0x4c)
+	n.missing = New(Options{
+		Bus: NewBus(n.root), Expected: expected, Logger: zap.NewNop(), Serving: func() Serving { return n.serving },
+		Changed: func(g Gone, over bool) {
+			n.changes = append(n.changes, fmt.Sprintf("%s %s over=%v", g.Address, g.Basis, over))
+		},
+	})
+	n.missing.compare(time.Now())
+	return n
+}
+
+func (n *node) serve(buses ...uint8) {
+	n.serving.GPUs = map[Address]bool{}
+	for _, b := range buses {
+		n.serving.GPUs[Address{Bus: b}] = true
+	}
+}
+
+// want compares the metric after some time.
+func (n *node) want(what string, after time.Duration, series ...string) {
+	n.t.Helper()
+	for ; after > 0; after -= scanInterval {
+		time.Sleep(scanInterval) // of the bubble
+		n.missing.compare(time.Now())
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.missing)
+	families, err := r.Gather()
+	must(n.t, err)
+	var got []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				if l.GetValue() != "" {
+					labels = append(labels, l.GetName()+"="+l.GetValue())
+				}
+			}
+			got = append(got, fmt.Sprintf("%s %v", strings.Join(labels, " "), m.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(series)
+	if diff := cmp.Diff(series, got); diff != "" {
+		n.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+const none = "basis=pci 0"
+
+// TestMissing: a GPU that is on the bus and that no collector serves is missing with its slot, once
+// that is so for two minutes, and no longer when it is served.
+func TestMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 0)
+		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
+		n.file("dev/nvidia3", "")
+		n.want("all are served", 10*time.Minute, none)
+		n.changes = nil // each was found
+		n.serve(0x3b, 0x4c)
+		n.want("not yet", time.Minute, none)
+		n.want("missing", 2*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
+		n.serving.Complete = nil
+		n.want("its collector starts again", 3*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
+		n.serving.Complete = map[string]bool{NVIDIA: true}
+		n.bind(first, "")
+		n.want("no driver is bound", time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
+		n.bind(first, "nvidia")
+		n.serve(0x18, 0x3b, 0x4c)
+		n.want("it is back", time.Minute, none)
+		want := []string{"00000000:18:00.0 pci over=false", "00000000:18:00.0 pci over=true"}
+		if diff := cmp.Diff(want, n.changes); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestNotMissing: GPUs that no collector serves, and should not.
+func TestNotMissing(t *testing.T) {
+	f := func(what string, do func(*node), want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, 0)
+			n.want("all are served: "+what, time.Minute, none)
+			n.serve(0x3b, 0x4c)
+			do(n)
+			n.want(what, 12*time.Minute, want...)
+		})
+	}
+	f("given to a virtual machine", func(n *node) { n.bind(first, "vfio-pci") }, none)
+	f("of nouveau", func(n *node) { n.bind(first, "nouveau") }, none)
+	f("left out by the driver", func(n *node) { n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "GPU Excluded:\t Yes") }, none)
+	f("hidden from the container", func(n *node) {
+		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
+	}, none)
+	f("the display without a driver", func(n *node) { n.bind(first, ""); n.file("sys/devices/"+first+"/boot_vga", "1") }, none)
+	f("a virtual function", func(n *node) { n.file("sys/devices/"+first+"/physfn", "") }, none)
+	f("deselected, or hidden from the container", func(n *node) { n.serving.Complete[NVIDIA] = false })
+	f("the driver is not loaded", func(n *node) {
+		must(n.t, os.RemoveAll(filepath.Join(n.root, "sys/module/nvidia")))
+		n.serve()
+	}, none)
+	f("of another machine's host engine", func(n *node) { n.serve(0xaa, 0xab) })
+	f("no bus in the container", func(n *node) { must(n.t, os.RemoveAll(filepath.Join(n.root, "sys/bus"))) })
+	f("another vendor's, which no collector is up for", func(n *node) {
+		n.serve(0x18, 0x3b, 0x4c)
+		n.add("pci0000:c0/0000:c1:00.0", "1002", "120000", "amdgpu")
+	}, none)
+}
+
+// TestReloads: the driver is loaded again each ten minutes, and its GPUs come one by one.
+func TestReloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 3)
+		for range 5 {
+			n.serving.Complete[NVIDIA] = false
+			n.serve()
+			n.want("no driver", 90*time.Second, "basis=flag 0")
+			n.serving.Complete[NVIDIA] = true
+			for served := range 3 {
+				n.serve([]uint8{0x18, 0x3b, 0x4c}[:served+1]...)
+				time.Sleep(10 * time.Second) // of the bubble
+			}
+			n.want("all of it", 10*time.Minute, "basis=flag 0", none)
+		}
+	})
+}
+
+// TestExpected: what the flag says counts GPUs that nothing else says to be missing.
+func TestExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 8)
+		n.want("3 of 8", 3*time.Minute, none, "basis=flag 5")
+		n.serving.Others = 5
+		n.want("5 more without an address", time.Minute, none, "basis=flag 0")
+		n.serve(0x18, 0x3b)
+		n.want("one of them is on the bus", 3*time.Minute, "basis=pci pci_bus_id=00000000:4C:00.0 1", "basis=flag 0")
+		n.serving.Known = []Address{{Bus: 0x4c}, {Bus: 0x18}}
+		n.remove(third)
+		n.want("it leaves the bus, and was known before", 3*time.Minute, "basis=last_known pci_bus_id=00000000:4C:00.0 1", "basis=flag 0", none)
+		n.serving.Known = nil
+		n.want("it is written off", 3*time.Minute, "basis=flag 1", none)
+		n.serving.Complete[NVIDIA] = false
+		n.serve()
+		n.serving.Others = 0
+		n.want("nothing is served at all", 3*time.Minute, "basis=flag 8")
+	})
+}
+
+// BenchmarkScan is a scan of a node with 300 devices.
+func BenchmarkScan(b *testing.B) {
+	m := newMachine(b)
+	for i := range 300 {
+		m.add(fmt.Sprintf("pci0001:00/0001:%02x:%02x.0", i/32, i%32), "8086", "060400", "pcieport")
+	}
+	for b.Loop() {
+		if _, err := NewBus(m.root).Boards(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package remote
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// serving is a URL source over a handler, without a network: time can be simulated.
+type serving struct {
+	*URL
+	handler  http.HandlerFunc
+	requests []*http.Request
+	failed   []string
+	answered int
+	offers   []*Offer
+	outcome  Status
+}
+
+func (s *serving) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.requests = append(s.requests, r)
+	w := httptest.NewRecorder()
+	s.handler(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	answer := w.Result()
+	answer.Request = r
+	return answer, nil
+}
+
+func newServing(handler http.HandlerFunc) *serving {
+	u, _ := url.Parse("https://user:secret@lists.example/list.csv?token=secret")
+	s := &serving{handler: handler, outcome: Applied}
+	s.URL = NewURL(URLOptions{
+		URL: u, Interval: 30 * time.Second, MaxBytes: 1000, UserAgent: "warpgauge/test",
+		Answered: func() { s.answered++ }, Failed: func(err error) { s.failed = append(s.failed, err.Error()) },
+	})
+	s.client.Transport = s
+	return s
+}
+
+func (s *serving) deliver(_ context.Context, o *Offer) *Outcome {
+	s.offers = append(s.offers, o)
+	return &Outcome{Status: s.outcome}
+}
+
+// run asks for that long.
+func (s *serving) run(t *testing.T, d time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := s.Run(ctx, s.deliver); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		content, tag := listA, `W/"one"`
+		s := newServing(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", tag)
+			if r.Header.Get("If-None-Match") == tag {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			io.WriteString(w, content)
+		})
+		s.run(t, 10*time.Minute)
+		if n := len(s.requests); n < 17 || n > 25 || len(s.offers) != 1 || s.answered != n-1 || len(s.failed) > 0 {
+			t.Errorf("%d requests, %d lists, %d times unchanged, failed %v", len(s.requests), len(s.offers), s.answered, s.failed)
+		}
+		o := s.offers[0]
+		if o.Origin != "https://lists.example/list.csv" || o.Revision != "one" || string(o.Content) != listA || o.YAML {
+			t.Errorf("offer = %+v", o)
+		}
+		if agent := s.requests[0].Header.Get("User-Agent"); agent != "warpgauge/test" {
+			t.Errorf("user agent %q", agent)
+		}
+		content, tag = listB, `"two"`
+		s.run(t, time.Minute)
+		if len(s.offers) != 2 || s.offers[1].Revision != "two" {
+			t.Errorf("offers = %+v", s.offers)
+		}
+		// What this node does not take is tried again: the reason can be the node's.
+		content, tag, s.outcome = listC, `"three"`, Failed
+		s.run(t, 2*time.Minute)
+		if n := len(s.offers); n < 4 || n > 7 {
+			t.Errorf("%d offers", n)
+		}
+	})
+}
+
+func TestURLWithoutETag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const at = "Fri, 01 May 2026 18:00:00 GMT"
+		s := newServing(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Last-Modified", at)
+			w.Header().Set("Content-Type", "application/yaml")
+			if r.Header.Get("If-Modified-Since") == at {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			io.WriteString(w, "version: 2\n")
+		})
+		s.run(t, 2*time.Minute)
+		if len(s.offers) != 1 || s.offers[0].Revision != "2026-05-01T18:00:00Z" || !s.offers[0].YAML || s.answered == 0 {
+			t.Errorf("offers = %+v", s.offers)
+		}
+	})
+}
+
+func digest(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+}
+
+// endless is a body of 10 GB, and counts what is read of it.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += int64(len(p))
+	if e.read > 10<<30 {
+		return 0, io.EOF
+	}
+	return len(p), nil
+}
+
+// TestURLFaults: nothing of this is delivered, each has a name, and the list in service stays.
+func TestURLFaults(t *testing.T) {
+	bomb := &bytes.Buffer{}
+	z := gzip.NewWriter(bomb)
+	z.Write(make([]byte, 10<<20))
+	z.Close()
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"not found":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, `"404 Not Found"`},
+		"denied":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, `"401 Unauthorized"`},
+		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, `"204 No Content"`},
+		"partial":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `"206 Partial Content"`},
+		"not asked":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "not asked for"},
+		"says that it is large": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10000000000")
+		}, "10000000000 bytes, which is more than 1000"},
+		"is large": {func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1001)) }, "more than 1000 bytes"},
+		"gzip": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Write(bomb.Bytes())
+		}, `encoding "gzip"`},
+		"wrong hash": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Repr-Digest", digest(listB))
+			io.WriteString(w, listA)
+		}, "is not what its Repr-Digest says"},
+		"wrong hash two": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Digest", "md5=:x:, "+digest(listB))
+			io.WriteString(w, listA)
+		}, "Content-Digest"},
+		"hangs": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "has not answered within 1m"},
+		"redirects to no TLS": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://lists.example/x", http.StatusFound)
+		}, "from https to http"},
+		"redirects for ever": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://lists.example"+r.URL.Path+"x", http.StatusFound)
+		}, "more than 3 times"},
+		"redirects to a file": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+		}, "from https to http"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, b := newServing(c.handler), newBench(t)
+			b.want("b", listB, Applied, StateApplied, "b")
+			s.o.Failed = func(err error) { s.failed = append(s.failed, err.Error()); b.Unreachable(err) }
+			s.run(t, 10*time.Minute)
+			if len(s.offers) > 0 || len(s.failed) == 0 {
+				t.Fatalf("%s: delivered %v, failed %q", name, s.offers, s.failed)
+			}
+			if b.wantService("b"); b.State().Condition() != StateUnreachable || !strings.Contains(b.State().Down, c.want) {
+				t.Errorf("%s: the state is %+v", name, b.State())
+			}
+			if n := len(s.failed); n > 8 {
+				t.Errorf("%s: %d requests in 10 minutes: there is no back-off", name, n)
+			}
+			for _, text := range s.failed {
+				if !strings.Contains(text, c.want) || strings.Contains(text, "secret") {
+					t.Errorf("%s: failed with %q, want %q and no secret", name, text, c.want)
+				}
+			}
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestURLReadsNoMoreThanItMay(t *testing.T) {
+	body := &endless{}
+	s := newServing(nil)
+	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(body)}, nil
+	})
+	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.read > 1<<20 {
+		t.Errorf("%v after %d bytes", err, body.read)
+	}
+	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), brokenBody{}))}, nil
+	})
+	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
+		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
+	}
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestURLWithASlowBody: a byte a second ends after a minute.
+func TestURLWithASlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServing(nil)
+		s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(slow{r.Context()})}, nil
+		})
+		start := time.Now()
+		if err := s.ask(t.Context(), s.deliver); err == nil || time.Since(start) > 2*requestTimeout {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+type slow struct{ ctx context.Context }
+
+func (s slow) Read(p []byte) (int, error) {
+	select {
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	case <-time.After(time.Second):
+		p[0] = '#'
+		return 1, nil
+	}
+}
+
+func TestURLWithAGoodDigest(t *testing.T) {
+	s := newServing(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Repr-Digest", digest(listA)+", unixsum=:aa:")
+		io.WriteString(w, listA)
+	})
+	if err := s.ask(t.Context(), s.deliver); err != nil || len(s.offers) != 1 {
+		t.Errorf("%v, delivered %v", err, s.offers)
+	}
+}
+
+// TestURLBacksOff: as the server asks, else twice as long each time, and at once to the
+// usual interval after an answer.
+func TestURLBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		after, code := "600", http.StatusTooManyRequests
+		s := newServing(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(code)
+		})
+		s.run(t, time.Hour)
+		if n := len(s.requests); n < 5 || n > 9 {
+			t.Errorf("%d requests in an hour with Retry-After: 600", n)
+		}
+		after, s.requests = "soon", nil
+		s.run(t, time.Hour)
+		if n := len(s.requests); n < 12 || n > 20 {
+			t.Errorf("%d requests in an hour of failures", n)
+		}
+		code, s.requests = http.StatusOK, nil
+		s.run(t, 10*time.Minute)
+		if n := len(s.requests); n < 15 {
+			t.Errorf("%d requests in 10 minutes after the server is back", n)
+		}
+	})
+}
+
+func TestRevision(t *testing.T) {
+	for _, c := range [][3]string{
+		{`"abc"`, "", "abc"}, {`W/"abc"`, "x", "abc"}, {"", "garbage", ""}, {"", "Fri, 01 May 2026 18:00:00 GMT", "2026-05-01T18:00:00Z"},
+		{printable("\"a\x00\""), "", ""}, {printable(strings.Repeat("x", 300)), "", ""},
+	} {
+		if got := revision(c[0], c[1]); got != c[2] {
+			t.Errorf("revision of %q, %q = %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+func TestPlainHidesTheURL(t *testing.T) {
+	err := plain(&url.Error{Op: "Get", URL: "https://user:secret@x", Err: errors.New("refused")})
+	if text := fmt.Sprint(err); text != "refused" {
+		t.Errorf("error %q", text)
+	}
+}
