@@ -169,13 +169,8 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 	@$(ACTIONLINT)
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
-<<<<<<< HEAD
-	deploy/slurm/warpgauge-jobs cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/release deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
-=======
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
->>>>>>> main
+	deploy/release deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
