@@ -41,13 +41,19 @@ type witness struct {
 	ports   map[pci.Address]pci.Address // boards by the port that only they are behind; zero: several
 	boards  map[pci.Address]bool
 	asOf    time.Time
+	// strangers are GPUs that only the log knows, such as those that have fallen off the bus.
+	strangers map[pci.Address]bool
 }
+
+// maxStrangers is how many boards the log alone can name: what it says of further ones counts
+// for none of them, as each has series, and may have a verdict.
+const maxStrangers = 64
 
 // newWitness makes the second witnesses. Nothing is read before their stages run.
 func newWitness(a *app, p *pipeline, all []vendor) *witness {
 	cfg := p.cfg
 	w := &witness{
-		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""),
+		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""), strangers: map[pci.Address]bool{},
 		ledger: kernellog.NewLedger(max(10*time.Second, 3*cfg.Interval)),
 	}
 	hidden := hiddenVendors(cfg, a.lookup)
@@ -129,8 +135,18 @@ var kernelReasons = map[kernellog.Kind]string{
 func (w *witness) kernel(e kernellog.Event) {
 	d, known := w.find(&e)
 	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
-	if errorOfBus && !known || !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
-		return // of another device than a GPU or switch; or nothing new
+	if errorOfBus && !known {
+		return // of another device than a GPU or switch
+	}
+	if at := e.Address.Board(); !known && !w.strangers[at] {
+		if len(w.strangers) < maxStrangers {
+			w.strangers[at] = true
+		} else {
+			e.Address = pci.Address{}
+		}
+	}
+	if !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
+		return
 	}
 	reason := kernelReasons[e.Kind]
 	if reason != "" && e.Address != (pci.Address{}) {

@@ -213,3 +213,34 @@ func TestHiddenVendors(t *testing.T) {
 	f("f", "0,1", true, false)
 	f("f", "GPU-8a47641b", true, false)
 }
+
+// TestStrangers: a log full of addresses costs a bounded number of series and verdicts, and
+// GPUs that are served have theirs.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kmsg")
+		must(t, os.WriteFile(path, nil, 0o644))
+		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "--kernel-log="+path)
+		time.Sleep(3 * time.Second)
+		xid := func(at pci.Address) {
+			n.witness.kernel(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
+		}
+		for i := range 10 * maxStrangers {
+			xid(pci.Address{Domain: uint32(i + 1), Bus: 1})
+			time.Sleep(time.Second)
+		}
+		at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
+		xid(at)
+		time.Sleep(3 * time.Second)
+		if v := n.verdict(field.GPU, "1"); v.Reason != "xid_79" {
+			t.Errorf("after lines of strangers an XID of a GPU makes it %+v", v)
+		}
+		if got, want := len(n.health.Board().Load().Verdicts), 2+maxStrangers; got != want {
+			t.Errorf("%d verdicts, want %d", got, want)
+		}
+		// Of each stranger, of the GPU, and of all further strangers together.
+		if got, want := len(seriesOf(t, n.witness.ledger, "kind", "pci_bus_id")), maxStrangers+2; got != want {
+			t.Errorf("%d addresses have series, want %d", got, want)
+		}
+	})
+}

@@ -7,12 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/pci"
 )
 
 // The file in which conditions outlive the process.
@@ -20,7 +22,8 @@ const (
 	fileName    = "health.json"
 	fileVersion = 1
 	maxFile     = 16 << 20
-	saveEvery   = time.Hour // if nothing has changed: readings that show a reset grow older
+	saveEvery   = time.Hour   // if nothing has changed: readings that show a reset grow older
+	retryEvery  = time.Minute // if the file could not be written
 )
 
 // bootIDPath is the kernel's name of the time since the node was started.
@@ -64,8 +67,9 @@ type savedCondition struct {
 // files is the directory, and what is to be written next.
 type files struct {
 	file.Private
-	next  chan []byte // room for one
-	saved time.Time
+	next   chan []byte // room for one
+	saved  time.Time
+	failed atomic.Bool // the last was not written
 }
 
 // open reads the file. It returns nil if nothing is to be kept. A file that cannot be used
@@ -150,8 +154,8 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 		t.wasReset(time.Now(), true)
 		t.resets = nil
 	}
-	if t.collector == "" {
-		w.byPCI[address(t.device.PCIBusID)] = t
+	if at := address(t.device.PCIBusID); t.collector == "" && at != (pci.Address{}) {
+		w.byPCI[at] = t
 	}
 }
 
@@ -161,7 +165,8 @@ func (w *Watch) save(f *files, now time.Time, end bool) {
 	if f == nil {
 		return
 	}
-	if w.unsaved || end || now.Sub(f.saved) >= saveEvery || now.Before(f.saved) {
+	age := now.Sub(f.saved)
+	if w.unsaved || end || age >= saveEvery || age < 0 || age >= retryEvery && f.failed.Load() {
 		select {
 		case <-f.next: // older than this
 		default:
@@ -196,10 +201,11 @@ func (w *Watch) write(f *files) {
 	failed := w.failed
 	for data := range f.next {
 		err := f.put(data)
+		f.failed.Store(err != nil)
 		switch {
 		case err != nil && err.Error() != failed:
 			failed = err.Error()
-			w.log.Warn("health of devices cannot be kept", zap.Error(err))
+			w.log.Warn("health of devices cannot be kept", zap.String("directory", w.o.Directory), zap.Error(err))
 		case err == nil && failed != "":
 			failed = ""
 			w.log.Info("health of devices is kept again", zap.String("directory", w.o.Directory))

@@ -216,7 +216,18 @@ func TestTheFile(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	run(func(*node) {})
+	run(func(*node) {
+		if err := os.Remove(name); err != nil {
+			t.Error(err)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * retryEvery) // in which nothing else happens
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("once it can be written again: %v", err)
+		}
+	})
 	if got := logs.FilterMessageSnippet("cannot be kept").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a directory that others can write to", got)
 	}

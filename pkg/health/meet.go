@@ -8,6 +8,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/pci"
 	"warpgauge/pkg/session"
 )
 
@@ -80,7 +81,7 @@ func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
 	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
 	w.bound = false
 	at := address(d.PCIBusID)
-	if at == "" || d.Parent != "" || of == "" {
+	if at == (pci.Address{}) || d.Parent != "" || of == "" {
 		return
 	}
 	if before := w.byPCI[at]; before != nil && before != t {

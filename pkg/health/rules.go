@@ -265,7 +265,7 @@ func Select(changes []string) (Rules, error) {
 			if near, ok := field.Nearest(name, out.names()); ok {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}
-			wrong = append(wrong, text+" See docs/health-rules.md")
+			wrong = append(wrong, text)
 		case value == "on", value == "off":
 			off[name] = value == "off"
 		case out[i].Unit == "":
@@ -280,7 +280,7 @@ func Select(changes []string) (Rules, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fmt.Errorf("--health-rules: %s", strings.Join(wrong, "; "))
+		return nil, fmt.Errorf("--health-rules: %s; docs/health-rules.md lists them", strings.Join(wrong, "; "))
 	}
 	return slices.DeleteFunc(out, func(r Rule) bool { return off[r.Name] }), nil
 }

@@ -3,7 +3,6 @@ package health
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/pci"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -56,8 +56,8 @@ type Watch struct {
 	// Of the goroutine of Run.
 	devices  []*tracked
 	byID     map[string]*tracked
-	byPCI    map[string]*tracked // boards
-	order    map[string]int      // of rules, by name
+	byPCI    map[pci.Address]*tracked // boards
+	order    map[string]int           // of rules, by name
 	view     *view.View
 	bound    bool // to view, with all devices
 	sources  []*tapped
@@ -75,7 +75,7 @@ type supplied struct{ collector, device string }
 
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[string]*tracked{}, order: map[string]int{}}
+	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
@@ -270,10 +270,10 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	for t != nil && t.device.Parent != "" && w.byID[t.device.Parent] != nil {
 		t = w.byID[t.device.Parent]
 	}
-	if t != nil || at == "" || !wanted {
+	if t != nil || at == (pci.Address{}) || !wanted {
 		return t
 	}
-	if t = w.add(&collector.Device{ID: "pci:" + at, Level: field.GPU, PCIBusID: at}, ""); t != nil {
+	if t = w.add(&collector.Device{ID: "pci:" + at.String(), Level: field.GPU, PCIBusID: at.String()}, ""); t != nil {
 		w.byPCI[at] = t
 	}
 	return t
@@ -355,26 +355,10 @@ func (w *Watch) report(t *tracked) {
 	}
 }
 
-// address is a PCI address in one form, 0000:3b:00; "" for what is none. Functions of a board
-// are one.
-func address(id string) string {
-	id = strings.ToLower(strings.TrimSpace(id))
-	id = strings.TrimPrefix(id, "pci:")
-	if dot := strings.LastIndexByte(id, '.'); dot >= 0 {
-		id = id[:dot]
-	}
-	parts := strings.Split(id, ":")
-	if len(parts) == 2 {
-		parts = append([]string{"0000"}, parts...)
-	}
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-		return ""
-	}
-	domain := strings.TrimLeft(parts[0], "0")
-	if len(domain) < 4 {
-		domain = "0000"[len(domain):] + domain
-	}
-	return domain + ":" + parts[1] + ":" + parts[2]
+// address is that of a board; the zero one for what is none.
+func address(id string) pci.Address {
+	at, _ := pci.Parse(id)
+	return at.Board()
 }
 
 var descHealth = prometheus.NewDesc("warpgauge_device_health",

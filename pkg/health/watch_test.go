@@ -186,16 +186,16 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	for range 61 {
 		n.tick(time.Second)
 	}
-	n.want("pci:0000:0a:00", Failed, "missing")
+	n.want("pci:00000000:0A:00.0", Failed, "missing")
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Over: true})
 	n.tick(time.Second)
 	n.tick(time.Second)
-	if v := n.of("pci:0000:0a:00"); v.Text != "not there" || len(n.Board().Load().Verdicts) != 1 {
+	if v := n.of("pci:00000000:0A:00.0"); v.Text != "not there" || len(n.Board().Load().Verdicts) != 1 {
 		t.Errorf("the verdict is %+v", v)
 	}
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "0000:02:00.0"})
 	n.tick(time.Second)
-	n.want("pci:0000:02:00", Failed, "xid_79")
+	n.want("pci:00000000:02:00.0", Failed, "xid_79")
 	d := collector.Device{ID: "GPU-x", Level: field.GPU, GPU: "1", PCIBusID: "00000000:02:00.0"}
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d, LastSample: n.now})
 	n.tick(time.Second)
@@ -323,22 +323,6 @@ warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",re
 `
 	if err := testutil.CollectAndCompare(n.Watch, strings.NewReader(want)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAddress(t *testing.T) {
-	for _, id := range []string{"0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.1", " 0000:3B:00"} {
-		if got := address(id); got != "0000:3b:00" {
-			t.Errorf("%q is at %q", id, got)
-		}
-	}
-	if got := address("00010000:01:00.0"); got != "10000:01:00" {
-		t.Errorf("a domain of five digits is %q", got)
-	}
-	for _, id := range []string{"", "GPU-1", "a:b:c:d", "::"} {
-		if got := address(id); got != "" {
-			t.Errorf("%q is at %q", id, got)
-		}
 	}
 }
 

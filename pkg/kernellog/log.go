@@ -380,7 +380,7 @@ func (l *Log) save(now time.Time, ends bool) {
 	l.saved, l.savedAt = l.last, now
 	if err != nil && !l.dull {
 		l.dull = true
-		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.Error(err))
+		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.String("directory", l.o.Directory), zap.Error(err))
 	}
 }
 

@@ -70,7 +70,7 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 		}
 		v.absent[id] = departed{st, now, eventsOf(shown, id)}
 		log.Warn("device is absent: it was there before and is no longer found",
-			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), zap.Time("last_sample", st.LastSample))
+			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), lastSample(st.LastSample))
 	}
 	v.parted = nil
 	for id, d := range v.absent {

@@ -156,9 +156,17 @@ func (s *Supervisor) logStates(t *turn) {
 		if d.State == session.Up {
 			log.Info("device is up again")
 		} else {
-			log.Warn("device is not up", zap.String("cause", string(d.Cause)), zap.String("reason", d.Reason), zap.Time("last_sample", d.LastSample))
+			log.Warn("device is not up", zap.String("cause", string(d.Cause)), zap.String("reason", d.Reason), lastSample(d.LastSample))
 		}
 	}
+}
+
+// lastSample leaves out what has never been.
+func lastSample(at time.Time) zap.Field {
+	if at.IsZero() {
+		return zap.Skip()
+	}
+	return zap.Time("last_sample", at)
 }
 
 // quiet is the back-off of a collector for which this machine has nothing.
