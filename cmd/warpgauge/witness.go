@@ -73,7 +73,7 @@ func newWitness(a *app, p *pipeline, all []vendor) *witness {
 	}
 	if path != config.KernelLogOff {
 		w.log = kernellog.New(kernellog.Options{
-			Path: path, Directory: healthDirectory(cfg, a.lookup), Event: w.kernel, Logger: p.log,
+			Path: path, Directory: healthDirectory(cfg, a.lookup), BootID: health.BootID(), Event: w.kernel, Logger: p.log,
 		})
 		p.registry.MustRegister(w.log, w.ledger)
 	}

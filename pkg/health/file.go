@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +37,7 @@ func BootID() string {
 	if err != nil || len(b) > 64 {
 		return ""
 	}
-	return string(b)
+	return strings.TrimSpace(string(b))
 }
 
 // saved is the content of the file.

@@ -69,7 +69,7 @@ const (
 	linkFields   = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
-	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/"
+	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/doxygen/docBin/html/group__tagXGMI.html"
 	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
 	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"

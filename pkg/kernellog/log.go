@@ -49,7 +49,7 @@ type Options struct {
 	// Directory is where it is kept how far the log was read; "": in memory only. Without
 	// it, and the first time, what was there before is skipped.
 	Directory string
-	Root      string      // of procfs, for the boot's id; "": "/"
+	BootID    string      // of the kernel; "": not known, and nothing is kept
 	Event     func(Event) // gets each event, in order. It must not block
 	Logger    *zap.Logger
 }
@@ -64,7 +64,6 @@ type Log struct {
 
 	up               atomic.Bool
 	lines, lost      atomic.Uint64
-	boot             string
 	last             int64 // sequence number of the newest record that was read; -1: none
 	skip             bool  // records are old until the end is reached
 	saved, reported  int64 // last when it was kept, -2 if never; and of the newest event
@@ -338,12 +337,11 @@ func unescape(text []byte) string {
 
 // load finds out what was read before.
 func (l *Log) load() {
-	id, err := os.ReadFile(l.o.Root + "/proc/sys/kernel/random/boot_id")
-	l.boot, l.skip = strings.TrimSpace(string(id)), true
-	if err != nil || l.boot == "" || l.o.Directory == "" {
+	l.skip = true
+	if l.o.BootID == "" || l.o.Directory == "" {
 		return
 	}
-	err = l.kept(func(root *os.Root) error {
+	err := l.kept(func(root *os.Root) error {
 		text, err := file.ReadIn(root, stateFile, 256)
 		if err != nil {
 			return err
@@ -355,7 +353,7 @@ func (l *Log) load() {
 			return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
 		}
 		l.skip = false // of another boot: all of this one is new
-		if boot == l.boot {
+		if boot == l.o.BootID {
 			l.last, l.saved, l.reported = seq, seq, seq
 		}
 		return nil
@@ -368,12 +366,12 @@ func (l *Log) load() {
 // save keeps how far the log was read, if an event came since, or at the end.
 func (l *Log) save(now time.Time, ends bool) {
 	first := l.saved < -1 && !l.skip // so that what comes before a restart is not skipped by it
-	if l.o.Directory == "" || l.boot == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
+	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
 	err := l.kept(func(root *os.Root) error {
 		return file.WriteWhole(root, stateFile, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s %d\n", l.boot, l.last)
+			_, err := fmt.Fprintf(w, "%s %d\n", l.o.BootID, l.last)
 			return err
 		})
 	})

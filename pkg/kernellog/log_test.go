@@ -33,7 +33,7 @@ type rig struct {
 	sync.Mutex
 	t           *testing.T
 	path, state string
-	root        string
+	boot        string
 	codes       []int
 	events      []Event
 	end         func()
@@ -45,15 +45,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	dir := t.TempDir()
-	r := &rig{t: t, path: filepath.Join(dir, "kmsg"), state: filepath.Join(dir, "state"), root: filepath.Join(dir, "root"), end: func() {}}
-	r.reboot(bootID)
+	r := &rig{t: t, path: filepath.Join(dir, "kmsg"), state: filepath.Join(dir, "state"), boot: bootID, end: func() {}}
 	return r
-}
-
-func (r *rig) reboot(id string) {
-	dir := filepath.Join(r.root, "proc/sys/kernel/random")
-	must(r.t, os.MkdirAll(dir, 0o755))
-	must(r.t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id+"\n"), 0o644))
 }
 
 // write appends to the file.
@@ -70,7 +63,7 @@ func (r *rig) write(text string) {
 func (r *rig) start() {
 	core, logs := observer.New(zap.InfoLevel)
 	r.logs = logs
-	r.log = New(Options{Path: r.path, Directory: r.state, Root: r.root, Logger: zap.New(core), Event: func(e Event) {
+	r.log = New(Options{Path: r.path, Directory: r.state, BootID: r.boot, Logger: zap.New(core), Event: func(e Event) {
 		r.Lock()
 		defer r.Unlock()
 		r.codes = append(r.codes, e.Code)
@@ -141,7 +134,7 @@ func TestFollow(t *testing.T) {
 		r.want("another restart")
 		r.end()
 
-		r.reboot("another")
+		r.boot = "another"
 		must(t, os.WriteFile(r.path, []byte(xidRecord(3, 92)), 0o644))
 		r.start()
 		r.want("another boot, whose numbers begin again", 92)

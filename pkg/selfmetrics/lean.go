@@ -2,9 +2,9 @@ package selfmetrics
 
 import "slices"
 
-// lean are the families that alerts and most dashboards need. All but those of owners and
-// mappings are at most 48 samples on a node of 8 GPUs: a page's cost is in its samples,
-// and most of our own are for who looks into one exporter.
+// lean are the families that alerts and most dashboards need: at most 48 samples on a node of
+// 8 GPUs on which all is well, without those of owners and mappings. A page's cost is in its
+// samples, and most of our own are for who looks into one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",
 	"process_resident_memory_bytes",
