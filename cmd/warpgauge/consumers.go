@@ -48,7 +48,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		kube.RouteKlog(log)
 		w, err := nodeWriter(a.build.version, kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log})
 		if err != nil {
-			return nil, fmt.Errorf("--health-node-condition, --health-node-events: %w", err)
+			return nil, fmt.Errorf("--health-node-condition and --health-node-events are for a pod of Kubernetes: %w", err)
 		}
 		out = append(out, stage{name: "health of the Kubernetes node", run: w.Run, grace: shortGrace})
 	}

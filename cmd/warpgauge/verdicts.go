@@ -69,10 +69,14 @@ var failStates = map[string][]string{
 
 func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	form := cmd.String("output")
-	if form != lineForm {
-		if err := errors.Join(checkOutput(form), noArguments(cmd)); err != nil {
-			return err
-		}
+	err := checkOutput(form)
+	if form == lineForm {
+		err = nil
+	} else if err != nil {
+		err = fmt.Errorf("%w, or %s", err, lineForm)
+	}
+	if err = errors.Join(err, noArguments(cmd)); err != nil {
+		return err
 	}
 	found, err := askHealth(ctx, a, cmd)
 	if err == nil && len(found.Devices) == 0 {
