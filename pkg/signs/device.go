@@ -162,6 +162,7 @@ const mostCorrected = 10_000
 type bucket struct {
 	level float64
 	at    int64
+	full  bool // it was, at some time since the last judgement: it leaks from then on
 }
 
 func (b *bucket) add(by float64, at int64) {
@@ -173,6 +174,7 @@ func (b *bucket) add(by float64, at int64) {
 	}
 	if by > 0 { // not NaN
 		b.level = min(b.level+by, mostCorrected)
+		b.full = b.full || b.level == mostCorrected
 	}
 }
 

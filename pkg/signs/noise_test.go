@@ -37,7 +37,7 @@ func (j *judged) restart() {
 func (j *judged) run(d time.Duration) (out []string) {
 	for end := j.node.now.Add(d); j.node.now.Before(end); {
 		j.tick()
-		j.Sync(j.node.now)
+		j.Sync(j.node.now.Add(later))
 		j.watch.Sync(j.node.now)
 		s := j.watch.Board().Load()
 		if s.Version == j.version {
@@ -131,7 +131,7 @@ func BenchmarkJudged(b *testing.B) {
 		b.StopTimer()
 		j.tick()
 		b.StartTimer()
-		j.Sync(j.node.now)
+		j.Sync(j.node.now.Add(later))
 		j.watch.Sync(j.node.now)
 	}
 }

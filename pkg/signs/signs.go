@@ -197,7 +197,8 @@ func (s *Signs) judgeDevice(d *device) {
 	if d.corrected.used {
 		d.corrected.advance(s.now)
 		d.bucket.add(0, s.now)
-		s.update(d, alarmCorrected, d.bucket.level >= mostCorrected, d.bucket.level <= mostCorrected/2)
+		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= mostCorrected/2)
+		d.bucket.full = false
 	}
 	if d.none >= 0 {
 		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)

@@ -35,10 +35,13 @@ func (r *rig) restart() {
 	r.Signs = New(Options{Board: &r.board, Owners: r.node, Calls: r.callTimes, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
 }
 
+// later is how old rows are when they are judged: no row is of the time of its judgement.
+const later = 700 * time.Millisecond
+
 func (r *rig) run(d time.Duration) {
 	for end := r.node.now.Add(d); r.node.now.Before(end); {
 		r.tick()
-		r.Sync(r.node.now)
+		r.Sync(r.node.now.Add(later))
 	}
 }
 
