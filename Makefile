@@ -26,6 +26,7 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
 LINT_VERSION := v2.15.0
 LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
+ACTIONLINT   := .tools/actionlint-$(shell awk '$$1 == "github.com/rhysd/actionlint" { print $$2 }' test/tools/lint/go.mod)/actionlint
 DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print $$2 }' test/tools/lint/go.mod)/deadcode
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
@@ -91,8 +92,12 @@ image: ## Build the container image with docker, podman or buildah
 	else echo "make image needs docker, podman or buildah" >&2; exit 1; fi
 
 .PHONY: packages
-packages: $(NFPM) ## Make the Debian and the RPM package in dist
+packages: $(NFPM) ## Make the Debian package, the RPM package and the tarball in dist
 	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
+
+.PHONY: release
+release: $(NFPM) $(HELM) ## Make everything that a release of VERSION has, in dist: see deploy/release
+	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release $(VERSION) dist
 
 .PHONY: sbom
 sbom: build ## Write the licences of what bin/warpgauge contains, and its SBOM (CycloneDX), to dist
@@ -158,13 +163,14 @@ fmt: ## Format all Go files
 	@gofmt -s -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
 .PHONY: lint
-lint: $(LINT) words size deadcode ## golangci-lint (with staticcheck), shellcheck, words, size, deadcode
+lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticcheck), shellcheck, actionlint, words, size, deadcode
 	@$(LINT) run --allow-serial-runners ./...
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
+	@$(ACTIONLINT)
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+	deploy/release deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
@@ -305,10 +311,13 @@ help: ## Print this list
 		/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: $(LINT) $(DEADCODE) ## Build the pinned tools of make lint into .tools
+tools: $(LINT) $(DEADCODE) $(ACTIONLINT) ## Build the pinned tools of make lint into .tools
 
 $(DEADCODE): test/tools/lint/go.sum
 	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/tools/cmd/deadcode && touch $(abspath $@)
+
+$(ACTIONLINT): test/tools/lint/go.sum
+	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install github.com/rhysd/actionlint/cmd/actionlint && touch $(abspath $@)
 
 $(LINT):
 	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"

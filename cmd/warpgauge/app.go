@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/health"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/health"
 )
 
 // errReported ends the process with code 1 without another message.

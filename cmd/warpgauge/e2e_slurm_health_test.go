@@ -38,7 +38,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 		e := &exporter{Process: launch(t, "nsenter", "--target", s.pid, "--net", "--", exe, "--address=127.0.0.1:0", "--enable-fake", "--fake-spec="+spec,
 			"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--collect-interval=100", "--health-directory=")}
 		e.awaitAddress(t)
-		s.set(t, "WARPGAUGE_HEALTH_URL="+e.url)
+		s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
 		return e
 	}
 	// health waits until the exporter says that of the node.

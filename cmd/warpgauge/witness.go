@@ -84,15 +84,9 @@ func (w *witness) stages() []stage {
 
 // follow reads the kernel's log once it is known which devices there are, or after some time.
 func (w *witness) follow(ctx context.Context) error {
-	const patience, pause = 30 * time.Second, 200 * time.Millisecond
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); ctx.Err() == nil && !opened(w.engine.Status()) && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	wctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	await(wctx, w.engine, opened)
+	cancel()
 	return w.log.Run(ctx)
 }
 

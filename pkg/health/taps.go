@@ -177,6 +177,9 @@ func unjudged(s *view.Source, device int, rules Rules) (out []Unjudged) {
 				}
 			}
 		}
+		if amd && why == collector.ReasonUnsupported {
+			continue // it is about what only NVIDIA's GPUs have
+		}
 		if asked && !found && len(out) < maxUnjudged {
 			out = append(out, Unjudged{r.Name, why})
 		}

@@ -5,6 +5,7 @@
 //
 //	supply -version v1.4.0 -licenses THIRD_PARTY_LICENSES -sbom warpgauge.cdx.json bin/warpgauge
 //	supply -version v1.4.0 -sbom warpgauge_1.4.0_amd64.deb.cdx.json -subject warpgauge_1.4.0_amd64.deb bin/warpgauge
+//	supply -version v1.4.0 -commit HASH -provenance provenance.intoto.json SHA256SUMS
 //
 // It is run in the source tree that the programs were built from. The same input gives the
 // same output; the SBOM has the time of SOURCE_DATE_EPOCH, or none.
@@ -32,10 +33,19 @@ func run(args []string, epoch string) error {
 	licenses := flags.String("licenses", "", "write the licences to this `file`")
 	bill := flags.String("sbom", "", "write the SBOM to this `file`")
 	subject := flags.String("subject", "", "the SBOM is about this `file`, which contains the programs; without it about the first program")
+	from := flags.String("provenance", "", "write to this `file` what the files of a list of checksums were built from")
+	commit := flags.String("commit", "", "`hash` of the commit, for -provenance")
+	home := flags.String("home", "https://warpgauge.invalid", "`address` of the source, for -provenance")
 	version := flags.String("version", "unknown", "version of the programs")
 	source := flags.String("source", ".", "`folder` of the module that the programs were built from")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *from != "" {
+		if flags.NArg() != 1 || *commit == "" {
+			return errors.New("-provenance wants -commit and one list of checksums")
+		}
+		return writeProvenance(*from, flags.Arg(0), *version, *commit, *home)
 	}
 	if flags.NArg() == 0 {
 		return errors.New("no program was named")

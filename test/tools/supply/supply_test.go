@@ -222,3 +222,35 @@ func read(t *testing.T, file string) []byte {
 	}
 	return b
 }
+
+func TestProvenance(t *testing.T) {
+	dir := t.TempDir()
+	sums, out := filepath.Join(dir, "SHA256SUMS"), filepath.Join(dir, "provenance.intoto.json")
+	f := func(list string) error {
+		if err := os.WriteFile(sums, []byte(list), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return run([]string{"-version", "v1.4.0", "-commit", "abc", "-provenance", out, sums}, "")
+	}
+	digest := strings.Repeat("0a", 32)
+	if err := f(digest + "  a.deb\n" + digest + "  b c.rpm\n"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got statement
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Subject) != 2 || got.Subject[1].Name != "b c.rpm" || got.Subject[1].Digest["sha256"] != digest ||
+		got.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != "abc" {
+		t.Errorf("%s", data)
+	}
+	for _, bad := range []string{"", "x  a.deb\n", digest + " a.deb\n", digest[2:] + "  a.deb\n", digest + "  \n"} {
+		if err := f(bad); err == nil {
+			t.Errorf("%q is taken for a list of checksums", bad)
+		}
+	}
+}
