@@ -146,7 +146,7 @@ e2e: ## Only the end-to-end tests, each named as it runs
 image-test: ## Build the image without a registry, start it as strictly as a cluster may
 	@deploy/image/test
 
-.PHONY: packages-test
+.PHONY: release-test
 release-test: $(NFPM) $(HELM) ## Make a release of a copy, and give another copy a public home
 	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release-test
 
