@@ -76,7 +76,8 @@ run: build ## Serve the GPUs of this machine on :9400; ARGS="…" adds flags
 .PHONY: build
 build: ## Build bin/warpgauge
 	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
-	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
+	@# Without cgo Go would build a program that reads no NVIDIA GPU, and say nothing.
+	@CGO_ENABLED=1 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
 
 .PHONY: fleet
 fleet: ## Build bin/warpgauge-fleet, the server that brings lists to many nodes
