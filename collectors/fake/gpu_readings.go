@@ -261,7 +261,7 @@ func (g *gpu) events(d *field.Descriptor) (cell, bool) {
 
 // naturalXIDs are what an application's mistakes and a row remap leave in the
 // log of the faulty board. None of them says that it is not healthy.
-var naturalXIDs = [...]float64{13, 31, 43, 45, 63}
+var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 68}
 
 // xidEvery is the time between two of them.
 const xidEvery = 17 * 60.0

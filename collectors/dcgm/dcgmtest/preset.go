@@ -135,7 +135,7 @@ func (e *Engine) measure(g Entity, b board, i int) {
 		310: Number(0), 311: Number(0), 312: Number(0), 313: Number(0), // ECC
 		346: Number(0), 390: Number(0), 391: Number(0), 392: Number(0), // threshold of SRAM, retired pages
 		388: Number(0), 389: Number(0), 393: Number(0), 394: Number(0), 395: Number(0), 396: Number(0), // remapped rows, banks short of them
-		1507: Number(0), 1523: Number(0), // memory that cannot be repaired, recovery action
+		1218: Number(0), 1507: Number(0), 1523: Number(0), // bit errors, memory that cannot be repaired, recovery action
 		449:  Ramp(1000*d, 250),                                                              // NVLink bandwidth
 		1001: Number(0.75 + d/100), 1002: Number(0.6), 1003: Number(0.4), 1004: Number(0.35), // profiling
 		1005: Number(0.5), 1006: Number(0), 1007: Number(0.1), 1008: Number(0.02),
