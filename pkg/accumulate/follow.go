@@ -68,7 +68,7 @@ func (s *Store) bind(v *view.View) {
 	s.view, s.follows = v, make([]*follow, 0, len(v.Sources))
 	s.states.view++
 	for _, src := range v.Sources {
-		if !wellFormed(src) {
+		if !src.WellFormed() {
 			continue
 		}
 		f := old[src.Ring]
@@ -79,19 +79,6 @@ func (s *Store) bind(v *view.View) {
 		s.goneOverruns += f.rows.Overruns()
 	}
 	s.states.bound(s.axis.now)
-}
-
-// wellFormed reports whether the rows have the shape that the source promises.
-func wellFormed(src *view.Source) bool {
-	if src.Ring == nil || src.Ring.Stamps() != len(src.Devices) || src.Ring.Cells() != len(src.Columns) {
-		return false
-	}
-	for _, c := range src.Columns {
-		if c.Device < 0 || c.Device >= len(src.Devices) {
-			return false
-		}
-	}
-	return true
 }
 
 // newFollow binds src. earlier is the follow of the same ring in the last View,

@@ -385,7 +385,7 @@ func (f *feed) bind(n *node) error {
 	}
 	for _, s := range n.view.Sources {
 		devices := chosen[s]
-		if len(devices) == 0 || s.Ring.Cells() != len(s.Columns) || s.Ring.Stamps() != len(s.Devices) {
+		if len(devices) == 0 || !s.WellFormed() {
 			continue
 		}
 		t := &streamTap{source: s, first: len(f.shown), stamps: make([]int64, len(s.Devices))}

@@ -56,19 +56,6 @@ type resetTap struct {
 	key         string
 }
 
-// wellFormed reports whether the rows have the shape that the source promises.
-func wellFormed(s *view.Source) bool {
-	if s.Ring == nil || s.Ring.Stamps() != len(s.Devices) || s.Ring.Cells() != len(s.Columns) {
-		return false
-	}
-	for i := range s.Columns {
-		if c := &s.Columns[i]; c.Device < 0 || c.Device >= len(s.Devices) {
-			return false
-		}
-	}
-	return true
-}
-
 // bind connects the cells of a source with what they say something of. board returns the
 // device that a device is part of.
 func bind(s *view.Source, rules Rules, board func(*collector.Device) *tracked) *tapped {

@@ -169,7 +169,7 @@ func (w *Watch) bind(v *view.View) {
 	}
 	w.view, w.bound, w.sources, w.supplied = v, true, nil, map[supplied]bool{}
 	for _, s := range v.Sources {
-		if !wellFormed(s) {
+		if !s.WellFormed() {
 			continue
 		}
 		for i := range s.Devices {

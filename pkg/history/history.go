@@ -137,7 +137,7 @@ func (h *History) bind(v *view.View) {
 	h.view, h.follows = v, make([]*follow, 0, len(v.Sources))
 	claimed := make(map[string]bool) // a device is that of the first source that has it
 	for _, src := range v.Sources {
-		if src.Ring == nil || src.Ring.Stamps() != len(src.Devices) || src.Ring.Cells() != len(src.Columns) {
+		if !src.WellFormed() {
 			continue
 		}
 		f := h.newFollow(src, claimed)
@@ -246,7 +246,7 @@ func (h *History) newFollow(src *view.Source, claimed map[string]bool) *follow {
 	}
 	for i := range src.Columns {
 		c := &src.Columns[i]
-		if c.Device < 0 || c.Device >= len(src.Devices) || f.devices[c.Device].stamp == nil || src.Fields.Hides(c.Field) {
+		if f.devices[c.Device].stamp == nil || src.Fields.Hides(c.Field) {
 			continue
 		}
 		t := tap{key: keyOf(src.Devices[c.Device].ID, c), labels: c.Labels, device: c.Device, cell: i}

@@ -100,7 +100,7 @@ func (f *follow) connect() {
 	for i := range f.source.Columns {
 		c := &f.source.Columns[i]
 		t := tap{target: targets[c.Field], device: c.Device, cell: i}
-		if t.use == useNothing || c.Buffer > 0 || c.Device < 0 || c.Device >= len(f.devices) || f.devices[c.Device].device == nil {
+		if t.use == useNothing || c.Buffer > 0 || f.devices[c.Device].device == nil {
 			continue
 		}
 		if c.Field == correctedAggregate && slices.ContainsFunc(f.source.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == correctedVolatile }) {

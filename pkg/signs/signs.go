@@ -111,7 +111,7 @@ func (s *Signs) bind(v *view.View) {
 	s.view, s.follows, s.present, s.peers.grouped = v, s.follows[:0:0], s.present[:0:0], false
 	claimed := make(map[string]bool) // a device is that of the first source that has it
 	for _, src := range v.Sources {
-		if src.Ring == nil || src.Ring.Stamps() != len(src.Devices) || src.Ring.Cells() != len(src.Columns) {
+		if !src.WellFormed() {
 			continue
 		}
 		f := newFollow(src)

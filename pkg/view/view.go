@@ -36,6 +36,12 @@ type Source struct {
 	Absent       []collector.Absence
 }
 
+// WellFormed reports whether the rows have the shape that the source promises.
+func (s *Source) WellFormed() bool {
+	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) &&
+		!slices.ContainsFunc(s.Columns, func(c collector.Column) bool { return c.Device < 0 || c.Device >= len(s.Devices) })
+}
+
 // StaleAfter is how old the newest sample of a device may be, given the limit for devices that
 // are read in every row. A device of which only slow fields are read has three of their
 // intervals: it must not leave the page between two readings.
