@@ -130,9 +130,7 @@ func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
 		defer cancel()
 		again := r.apply(back, r.service.Load().fields)
 		r.partial = again != nil
-		err = errors.Join(err, again)
-		r.report(api.Event{Text: "the list of " + name + " is not in service, the former one is: " + err.Error(), Bad: true})
-		return err // the caller logs and counts it: the counters CSV is good
+		return errors.Join(err, again) // the caller reports it: the counters CSV is good
 	}
 	r.partial = false
 	r.servesDelivered(l)

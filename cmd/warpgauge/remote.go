@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"net/url"
@@ -43,6 +44,7 @@ func newDelivery(a *app, cfg *config.Config, csv *counters, log *zap.Logger) *de
 	if !cfg.Remote.Wanted() {
 		return nil
 	}
+	var last []byte
 	d := &delivery{cfg: cfg, version: a.build.version, log: log, changed: make(chan struct{})}
 	d.Manager = remote.New(remote.Options{
 		Report:    cfg.Remote.Mode == config.RemoteReport,
@@ -59,12 +61,20 @@ func newDelivery(a *app, cfg *config.Config, csv *counters, log *zap.Logger) *de
 			d.p.renderer.Sync(time.Now())
 			return measured(d.p.registry)
 		},
-		Parse: func(o *remote.Offer) (field.List, []remote.Refusal, error) { return csv.delivered(o, log) },
+		Parse: func(o *remote.Offer) (field.List, []remote.Refusal, error) {
+			quiet := log
+			if bytes.Equal(o.Content, last) {
+				quiet = zap.NewNop() // it was logged: a refused list comes with each request
+			}
+			last = o.Content
+			return csv.delivered(o, quiet)
+		},
 		Apply: func(ctx context.Context, l *remote.List) error { return d.r.deliver(ctx, l) },
 		Local: func() (string, field.List) {
 			l := d.r.local.Load()
 			return l.Hash, l.fields
 		},
+		Event:  func(text string, bad bool) { d.r.report(api.Event{Text: text, Bad: bad}) },
 		Logger: log,
 	})
 	return d
@@ -78,8 +88,10 @@ func guardOf(c *config.Remote) remote.Guard {
 	}
 }
 
-// delivered parses a list of a server. Warnings are not logged: a list for many nodes has
-// fields that some do not know.
+// mostWarnings bounds what is logged about one list.
+const mostWarnings = 20
+
+// delivered parses a list of a server.
 func (c *counters) delivered(o *remote.Offer, log *zap.Logger) (field.List, []remote.Refusal, error) {
 	in, problems, err := config.ParseDelivered(o.Content, o.Origin, o.YAML)
 	if err != nil {
@@ -87,11 +99,12 @@ func (c *counters) delivered(o *remote.Offer, log *zap.Logger) (field.List, []re
 	}
 	list, more, err := c.parse(in)
 	var out []remote.Refusal
+	warnings := 0
 	for _, p := range append(problems, more...) {
 		if p.Severity == field.Error {
 			out = append(out, remote.Refusal{Line: p.Line, Text: p.Message})
-		} else {
-			log.Debug("list of the server: "+p.Message, place(p)...)
+		} else if warnings++; warnings <= mostWarnings {
+			log.Warn("list of the server: "+p.Message, place(p)...)
 		}
 	}
 	if err != nil {
@@ -148,6 +161,7 @@ func (d *delivery) stage(ctx context.Context) (stage, error) {
 		return stage{}, err
 	}
 	return stage{name: "lists of " + remote.Origin(d.cfg.Remote.URL), grace: shortGrace, run: func(ctx context.Context) error {
+		d.log.Info("lists come from a server", zap.String("server", remote.Origin(d.cfg.Remote.URL)), zap.String("mode", d.cfg.Remote.Mode), zap.Duration("interval", d.cfg.Remote.Interval))
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		wg.Go(func() { _ = d.Run(ctx) }) // it returns no error

@@ -192,6 +192,35 @@ func checkList(f *Facts, out *findings) {
 		return
 	}
 	out.add(OK, "", "%s from %s", counted(len(l.Fields), "field"), l.Source)
+	checkDelivery(l.Remote, out)
+}
+
+// checkDelivery is about a server of lists; nil: there is none.
+func checkDelivery(r *api.RemoteList, out *findings) {
+	if r == nil {
+		return
+	}
+	text := r.Text
+	for _, line := range r.Refused {
+		if at := ""; !strings.Contains(text, line.Text) {
+			if line.Line > 0 {
+				at = fmt.Sprintf("line %d: ", line.Line)
+			}
+			text += "; " + at + line.Text
+		}
+	}
+	switch {
+	case r.Status == "refused":
+		out.add(Problem, "correct the list on the server: warpgauge check --guard FILE lists what this node refuses. The list before stays in service", "the server's list %.12s: %s", r.Hash, text)
+	case r.Status == "failed":
+		out.add(Problem, "see the log of the exporter. The list before stays in service", "the server's list %.12s cannot be put into service: %s", r.Hash, text)
+	}
+	if r.Unreachable != "" {
+		out.add(Problem, "see --remote-url, its credentials and the server. The list before stays in service", "the server of lists cannot be used: %s", r.Unreachable)
+	}
+	if r.Unkept != "" {
+		out.add(Problem, "see --remote-directory: a start without the server has an older list", "the server's list is not kept: %s", r.Unkept)
+	}
 }
 
 // adviceOn is what to do about values that are absent, by the reason. Others are as they

@@ -295,6 +295,14 @@ func TestFaults(t *testing.T) {
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
 	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")
 
+	delivered := func(r api.RemoteList) func(*Options) {
+		return exporter(func(e *fakeExporter) { e.list.Remote = &r })
+	}
+	f("refused list", healthy, delivered(api.RemoteList{Status: "refused", Text: "the list is refused", Refused: []api.Refusal{{Line: 3, Text: "too short"}}}), "field list", Problem, "the list is refused; line 3: too short", "check --guard")
+	f("list that fails", healthy, delivered(api.RemoteList{Status: "failed", Text: "no session"}), "field list", Problem, "no session", "log of the exporter")
+	f("server of lists away", healthy, delivered(api.RemoteList{Status: "unreachable", Unreachable: "connection refused"}), "field list", Problem, "connection refused", "--remote-url")
+	f("list that is not kept", healthy, delivered(api.RemoteList{Status: "applied", Unkept: "disk full"}), "field list", Problem, "disk full", "--remote-directory")
+
 	f("permission", healthy, absent("permission", "NVML refuses it to this user"), "absent values", Problem, "NVML refuses it", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "CAP_SYS_ADMIN")
 	f("old driver", healthy, absent("no_symbol", "driver 470.1 lacks GPM"), "absent values", Note, "driver 470.1 lacks GPM", "upgrade the driver")
 	f("profiling field taken", healthy, absent("permission", "in use [DCGM -33]"), "absent values", Problem, "Nsight")

@@ -25,7 +25,7 @@ const temporary = "."
 // Open opens the directory, which is made if there is none.
 func (p Private) Open() (*os.Root, error) {
 	if err := os.MkdirAll(p.Path, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of %s: %w", p.Of, err)
+		return nil, fmt.Errorf("make the directory of %s (--%s): %w", p.Of, p.Flag, err)
 	}
 	link, err := os.Lstat(p.Path)
 	if err != nil {
@@ -56,6 +56,32 @@ func (p Private) Open() (*os.Root, error) {
 
 func (p Private) foreign(uid int) error {
 	return fmt.Errorf("the directory of %s %q belongs to user %d, not to %d: name another with --%s", p.Of, p.Path, uid, os.Geteuid(), p.Flag)
+}
+
+// Read returns a file in the directory, of at most limit bytes; nil if there is none.
+func (p Private) Read(name string, limit int64) ([]byte, error) {
+	root, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	text, err := ReadIn(root, name, limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return text, errors.Join(err, root.Close())
+}
+
+// Write replaces a file in the directory, as WriteWhole does. It is for the only program that
+// writes this file: what a process that was killed has not finished is removed.
+func (p Private) Write(name string, text []byte) error {
+	root, err := p.Open()
+	if err != nil {
+		return err
+	}
+	if err = root.Remove(temporary + name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = WriteWhole(root, name, func(w io.Writer) error { _, err := w.Write(text); return err })
+	}
+	return errors.Join(err, root.Close())
 }
 
 func ownerOf(info fs.FileInfo) int {

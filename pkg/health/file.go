@@ -2,10 +2,7 @@ package health
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -80,39 +77,14 @@ func (w *Watch) open(now time.Time) *files {
 		return nil
 	}
 	out := &files{Private: file.Private{Path: w.o.Directory, Of: "health", Flag: "health-directory"}, next: make(chan []byte, 1), saved: now}
-	root, err := out.Open()
+	data, err := out.Read(fileName, maxFile)
+	if data != nil {
+		err = w.restore(data)
+	}
 	if err != nil {
-		w.log.Warn("health of devices cannot be kept", zap.Error(err))
-		w.failed = err.Error()
-		return out
-	}
-	defer root.Close()                      //nolint:errcheck // nothing was written
-	_, err = file.List(root, fileName, now) // what a former process had not finished
-	data, readErr := read(root)
-	if readErr == nil && data != nil {
-		readErr = w.restore(data)
-	}
-	if err = errors.Join(err, readErr); err != nil {
 		w.log.Warn("what was known of devices' health cannot be used: it begins with what is seen now", zap.String("directory", w.o.Directory), zap.Error(err))
 	}
 	return out
-}
-
-// read returns the file; nil if there is none.
-func read(root *os.Root) ([]byte, error) {
-	f, err := root.Open(fileName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", fileName, maxFile)
-	}
-	return data, err
 }
 
 // restore takes what a former process knew. On an error nothing of it is taken.
@@ -199,9 +171,9 @@ func (w *Watch) content() *saved {
 
 // write writes what save gives it.
 func (w *Watch) write(f *files) {
-	failed := w.failed
+	failed := "" // why, as it was logged
 	for data := range f.next {
-		err := f.put(data)
+		err := f.Write(fileName, data)
 		f.failed.Store(err != nil)
 		switch {
 		case err != nil && err.Error() != failed:
@@ -212,16 +184,4 @@ func (w *Watch) write(f *files) {
 			w.log.Info("health of devices is kept again", zap.String("directory", w.o.Directory))
 		}
 	}
-}
-
-func (f *files) put(data []byte) error {
-	root, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer root.Close() //nolint:errcheck // the file is synced
-	return file.WriteWhole(root, fileName, func(to io.Writer) error {
-		_, err := to.Write(data)
-		return err
-	})
 }

@@ -67,7 +67,6 @@ type Watch struct {
 	hearing  []Observation
 	refresh  time.Time // when it was last published that conditions were seen again
 	unsaved  bool
-	failed   string // why the file cannot be written, as it was logged
 }
 
 // supplied is a device of a collector.

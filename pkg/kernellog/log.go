@@ -11,9 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -341,26 +339,28 @@ func (l *Log) load() {
 	if l.o.BootID == "" || l.o.Directory == "" {
 		return
 	}
-	err := l.kept(func(root *os.Root) error {
-		text, err := file.ReadIn(root, stateFile, 256)
-		if err != nil {
-			return err
-		}
-		line, whole := strings.CutSuffix(string(text), "\n")
-		boot, number, _ := strings.Cut(line, " ")
-		seq, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || !whole || seq < -1 {
-			return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
-		}
-		l.skip = false // of another boot: all of this one is new
-		if boot == l.o.BootID {
-			l.last, l.saved, l.reported = seq, seq, seq
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	text, err := l.kept().Read(stateFile, 256)
+	if text != nil {
+		err = l.resume(string(text))
+	}
+	if err != nil {
 		l.log.Warn("it is not known how far the kernel's log was read", zap.Error(err))
 	}
+}
+
+// resume takes what was kept.
+func (l *Log) resume(text string) error {
+	line, whole := strings.CutSuffix(text, "\n")
+	boot, number, _ := strings.Cut(line, " ")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || !whole || seq < -1 {
+		return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
+	}
+	l.skip = false // of another boot: all of this one is new
+	if boot == l.o.BootID {
+		l.last, l.saved, l.reported = seq, seq, seq
+	}
+	return nil
 }
 
 // save keeps how far the log was read, if an event came since, or at the end.
@@ -369,12 +369,7 @@ func (l *Log) save(now time.Time, ends bool) {
 	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	err := l.kept(func(root *os.Root) error {
-		return file.WriteWhole(root, stateFile, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s %d\n", l.o.BootID, l.last)
-			return err
-		})
-	})
+	err := l.kept().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
 	l.saved, l.savedAt = l.last, now
 	if err != nil && !l.dull {
 		l.dull = true
@@ -382,12 +377,8 @@ func (l *Log) save(now time.Time, ends bool) {
 	}
 }
 
-func (l *Log) kept(do func(*os.Root) error) error {
-	root, err := file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}.Open()
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(root), root.Close())
+func (l *Log) kept() file.Private {
+	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 
 // uptime is the clock of the kernel's log, but for drift.

@@ -46,8 +46,7 @@ const (
 	changeDelay   = 5 * time.Second  // until a changed health is sent
 	earlyBurst    = 5                // messages before their time; then one per interval
 	maxBackOff    = 5 * time.Minute
-	maxRetryAfter = time.Hour // of what a server may ask for
-	maxUnanswered = 3         // messages on a WebSocket
+	maxUnanswered = 3 // messages on a WebSocket
 	// Lists beyond a burst wait, and the newest one is delivered: so Deliver, which refuses the
 	// eleventh change in ten minutes, has no reason to.
 	changesEvery = 2 * time.Minute
@@ -211,7 +210,7 @@ func (a *Agent) tick(ctx context.Context) {
 		a.fail(fmt.Errorf("the server has not answered %d messages", a.unanswered))
 		return
 	}
-	a.poll = now.Add(jitter(a.o.Interval))
+	a.poll = now.Add(remote.Jitter(a.o.Interval))
 	b, err := proto.Marshal(m)
 	if err != nil {
 		a.fail(err)
@@ -224,7 +223,7 @@ func (a *Agent) tick(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
-		if e := (*serverError)(nil); errors.As(err, &e) && e.code == http.StatusRequestEntityTooLarge {
+		if e := (*remote.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
 	case answer == nil:
@@ -265,9 +264,8 @@ func (a *Agent) fail(err error) {
 	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
 		wait = upTo(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
 	}
-	if e := (*serverError)(nil); errors.As(err, &e) {
-		after := min(e.after, maxRetryAfter)
-		wait = max(wait, after+upTo(after/5))
+	if e := (*remote.ServerError)(nil); errors.As(err, &e) {
+		wait = max(wait, e.After+upTo(e.After/5))
 	}
 	a.failed = time.Now()
 	a.poll = a.failed.Add(wait)
@@ -321,9 +319,9 @@ func (a *Agent) receive(b []byte) {
 
 // reportedError is what the server says is wrong.
 func reportedError(e *protobufs.ServerErrorResponse) error {
-	return &serverError{
-		text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
-		after: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(maxRetryAfter))),
+	return &remote.ServerError{
+		Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
+		After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(remote.MaxRetryAfter))),
 	}
 }
 
@@ -386,9 +384,6 @@ func (a *Agent) delivered(o *offer, out *remote.Outcome) {
 	a.status = statusOf(o.hash, out)
 	a.wake(soon)
 }
-
-// jitter is about d, give or take a fifth.
-func jitter(d time.Duration) time.Duration { return d*4/5 + upTo(d*2/5) }
 
 // upTo is a random time, so that nodes do not ask at the same moment.
 func upTo(d time.Duration) time.Duration {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
+
+	"warpgauge/pkg/remote"
 )
 
 // link is the way to a server. Only one goroutine uses it.
@@ -45,35 +45,12 @@ var errTooLong = errors.New("the server's message is too long")
 // errClosed is a WebSocket that was open.
 var errClosed = errors.New("the WebSocket has ended")
 
-// serverError is a server that says it cannot help.
-type serverError struct {
-	text  string
-	code  int           // HTTP status; 0: the fault was in a message
-	after time.Duration // when to ask again; 0: as usual
-}
-
-func (e *serverError) Error() string { return e.text }
-
-func statusFault(r *http.Response) *serverError {
-	e := &serverError{code: r.StatusCode, text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
-	switch {
-	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		e.text += ": check the token and the certificate"
-	case e.code/100 == 3:
-		e.text += ": redirects are not followed, as the token is for one server only"
-	}
-	text := r.Header.Get("Retry-After")
-	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
-		e.after = time.Duration(n) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		e.after = max(0, time.Until(at))
-	}
-	return e
-}
+// errRedirect is what became of a redirect.
+var errRedirect = errors.New("redirects are not followed, as the token is for one server only")
 
 // direct follows no redirect.
 func direct(transport http.RoundTripper) *http.Client {
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
 }
 
 // plain is the link of one HTTP request per message.
@@ -97,11 +74,11 @@ func (p *plain) exchange(ctx context.Context, message []byte, id string) ([]byte
 	r.Header.Set("OpAMP-Instance-UID", id)
 	answer, err := p.client.Do(r)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, remote.WithoutURL(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, statusFault(answer)
+		return nil, remote.Fault(answer)
 	}
 	// What follows the limit is not read: the connection is closed with it.
 	body, err := io.ReadAll(io.LimitReader(answer.Body, p.limit+1))
@@ -112,14 +89,6 @@ func (p *plain) exchange(ctx context.Context, message []byte, id string) ([]byte
 		return nil, fmt.Errorf("%w: more than %d bytes", errTooLong, p.limit)
 	}
 	return body, nil
-}
-
-// withoutURL takes away what url.Error adds: a URL can have secrets.
-func withoutURL(err error) error {
-	if e := new(url.Error); errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 // socket is the link of one WebSocket, which is opened by the first message.
@@ -169,10 +138,10 @@ func (s *socket) open(ctx context.Context, id string) error {
 		if answer != nil {
 			_ = answer.Body.Close()
 			if answer.StatusCode != http.StatusSwitchingProtocols {
-				return statusFault(answer)
+				return remote.Fault(answer)
 			}
 		}
-		return withoutURL(err)
+		return remote.WithoutURL(err)
 	}
 	conn.SetReadLimit(s.limit)
 	// Not of ctx, which ends with this message.

@@ -185,7 +185,9 @@ func (a *Agent) gates(f *remote.Facts) *protobufs.ComponentHealth {
 	add(GateLost, strconv.Itoa(f.Lost))
 	add(GateMissedTicks, strconv.FormatUint(f.MissedTicks, 10))
 	add(GateAbsentFields, strconv.Itoa(f.AbsentFields))
-	add(GateSeries, strconv.Itoa(f.Series))
+	if f.Series > 0 { // before the first page it is not known, and each list would look like growth
+		add(GateSeries, strconv.Itoa(f.Series))
+	}
 	if f.SampleSeconds >= 0 {
 		// It is never the same twice, and each change would be a message.
 		if math.Abs(f.SampleSeconds-a.sampleSeconds) > a.sampleSeconds/4 {

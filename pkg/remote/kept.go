@@ -8,9 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -63,8 +60,8 @@ func hashOf(content []byte) string {
 // directory is where lists are kept; "": they are not.
 type directory string
 
-func (d directory) open() (*os.Root, error) {
-	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}.Open()
+func (d directory) private() file.Private {
+	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}
 }
 
 // errSum says that a file is not as it was written.
@@ -75,16 +72,11 @@ func (d directory) read() (k kept, err error) {
 	if d == "" {
 		return k, nil
 	}
-	root, err := d.open()
+	text, err := d.private().Read(keptName, maxKept)
 	if err != nil {
-		return k, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	text, err := file.ReadIn(root, keptName, maxKept)
-	if errors.Is(err, fs.ErrNotExist) {
-		return k, nil
-	} else if err != nil {
 		return k, fmt.Errorf("read the kept list: %w", err)
+	} else if text == nil {
+		return k, nil
 	}
 	sum, rest, _ := bytes.Cut(text, []byte("\n"))
 	if string(sum) != hashOf(rest) {
@@ -105,19 +97,7 @@ func (d directory) write(k *kept) error {
 	if err != nil {
 		return err
 	}
-	return d.replace(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
-}
-
-func (d directory) replace(name string, text []byte) error {
-	root, err := d.open()
-	if err != nil {
-		return err
-	}
-	_, err = file.List(root, name, time.Now().Add(time.Hour)) // removes what a process that was killed has left
-	if err == nil {
-		err = file.WriteWhole(root, name, func(w io.Writer) error { _, err := w.Write(text); return err })
-	}
-	return errors.Join(err, root.Close())
+	return d.private().Write(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
 }
 
 // maxID is the length of an identifier as text.
@@ -134,16 +114,11 @@ func InstanceID(ctx context.Context, path, hostname string) string {
 	if d == "" {
 		return made
 	}
-	root, err := d.open()
-	if err != nil {
-		return made // the manager reports it
-	}
-	text, err := file.ReadIn(root, idName, maxID)
-	_ = root.Close() // it was only read
+	text, err := d.private().Read(idName, maxID)
 	if id := strings.TrimSpace(string(text)); err == nil && len(id) == len(made) {
 		return id
 	}
-	_ = d.replace(idName, []byte(made+"\n")) // the same is made again
+	_ = d.private().Write(idName, []byte(made+"\n")) // the same is made again; the manager reports it
 	return made
 }
 

@@ -29,6 +29,7 @@ type Options struct {
 	Apply func(context.Context, *List) error
 	// Local is the list that serves without a server's.
 	Local  func() (hash string, fields field.List)
+	Event  func(text string, bad bool) // a list is refused, or no longer
 	Logger *zap.Logger
 }
 
@@ -67,7 +68,7 @@ const (
 // New returns a Manager. Nothing is in service before Start.
 func New(o Options) *Manager {
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote"), wall: time.Now, save: directory(o.Directory).write, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, log: o.Logger.Named("remote").With(zap.String("origin", o.Origin)), wall: time.Now, save: directory(o.Directory).write, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
 	}
 	m.state.Store(&State{Status: StateWaiting, Text: "no list was delivered yet", Since: time.Now()})
 	return m
@@ -218,8 +219,8 @@ func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
 	if err != nil {
 		// The node's own list can have what the guard takes from no server. One that ends a
 		// trial returns to it so.
-		_, local := m.o.Local()
-		if own = tried == hashOf(field.Format(local)) && !m.o.Report; !own {
+		hash, local := m.o.Local()
+		if own = tried == hash || tried == hashOf(field.Format(local)); !own {
 			return failed(StateRefused, err, refused)
 		}
 	}
@@ -386,29 +387,36 @@ func (m *Manager) difference(list field.List) string {
 	if l := m.inService.Load(); l != nil {
 		now = l.Fields
 	}
-	names := func(l field.List) (out []string) {
+	lines := func(l field.List) map[string]string {
+		out := map[string]string{}
 		for i := range l.Fields {
-			out = append(out, l.Fields[i].Name)
+			f := &l.Fields[i]
+			out[f.Name] += fmt.Sprint(f.Type, f.Interval, f.Buckets, f.Help)
 		}
-		slices.Sort(out)
 		return out
 	}
-	was, is := names(now), names(list)
-	without := func(a, b []string) (out []string) {
-		for _, name := range a {
-			if _, found := slices.BinarySearch(b, name); !found {
-				out = append(out, name)
-			}
+	was, is := lines(now), lines(list)
+	var adds, removes, changes []string
+	for name, line := range is {
+		if before, had := was[name]; !had {
+			adds = append(adds, name)
+		} else if before != line {
+			changes = append(changes, name)
 		}
-		return out
+	}
+	for name := range was {
+		if _, has := is[name]; !has {
+			removes = append(removes, name)
+		}
 	}
 	series, _ := newNode(m.o.View()).all(list)
-	return fmt.Sprintf("it would be applied: adds %s; removes %s; up to %d series", some(without(is, was)), some(without(was, is)), series)
+	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series", some(adds), some(removes), some(changes), series)
 }
 
 // some names the first few.
 func some(names []string) string {
 	const most = 10
+	slices.Sort(names)
 	switch {
 	case len(names) == 0:
 		return "nothing"

@@ -70,7 +70,7 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 	now := gpus(8, listA)
 	local, _, _ := parseCSV(&Offer{Content: []byte(listA)})
 	o := Options{
-		Origin: "https://lists", Guard: usual, Logger: zap.NewNop(), Parse: parseCSV,
+		Origin: "https://lists", Guard: usual, Logger: zap.NewNop(), Event: func(string, bool) {}, Parse: parseCSV,
 		View:    func() *view.View { return now },
 		Measure: func() Measured { b.mu.Lock(); defer b.mu.Unlock(); return b.m },
 		Local:   func() (string, field.List) { return "local", local },
@@ -201,8 +201,10 @@ func TestDeliver(t *testing.T) {
 func TestOwnListReturns(t *testing.T) {
 	own, _, _ := parseCSV(&Offer{Content: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")})
 	dir := private(t)
-	b := newBench(t, in(dir), func(o *Options) { o.Local = func() (string, field.List) { return "local", own } })
+	written := "# as people write it\n" + string(field.Format(own))
+	b := newBench(t, in(dir), func(o *Options) { o.Local = func() (string, field.List) { return hashOf([]byte(written)), own } })
 	content := string(field.Format(own))
+	b.want("a server that begins with it", written, Applied, StateApplied, "")
 	b.want("b", listB, Applied, StateApplied, "b")
 	b.want("own", content, Applied, StateApplied, "b local")
 	if b.InService() != nil {

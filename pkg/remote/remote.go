@@ -82,7 +82,7 @@ type Facts struct {
 	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
 	MissedTicks    uint64  // since the start of the exporter
 	AbsentFields   int     // pairs of device and field without a value
-	Series         int     // on the page
+	Series         int     // on the page; 0: not known yet
 	ListHash       string  // SHA-256, hex
 	AppliedSeconds int64   // Unix time
 }

@@ -91,6 +91,14 @@ func (m *Manager) say(status, text, tried string, refused []Refusal) {
 	m.update(func(s *State) {
 		s.Status, s.Text, s.Tried, s.Refused, s.Since = status, text, tried, refused, time.Now()
 	})
+	bad := func(status string) bool { return status == StateRefused || status == StateFailed }
+	if bad(status) || bad(was.Status) {
+		more := ""
+		if len(refused) > 0 && refused[0].Text != text {
+			more = "; " + refused[0].String()
+		}
+		m.o.Event("list of the server is "+status+": "+cmp.Or(text, "it is in service")+more, bad(status))
+	}
 	log := m.log.With(zap.String("status", status), zap.String("hash", tried))
 	if status == StateApplied || status == StateReported || status == StateEnded {
 		log.Info("list of the server", zap.String("text", cmp.Or(text, "it is in service")))

@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -151,6 +153,46 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 		DisableCompression:     true, // what is decompressed must be bounded, so nothing is
 	}
 	return t.inside, nil
+}
+
+// ServerError is a server that says it cannot help.
+type ServerError struct {
+	Text  string
+	Code  int           // HTTP status; 0: the fault was in a message
+	After time.Duration // when to ask again, at most MaxRetryAfter; 0: as usual
+}
+
+func (e *ServerError) Error() string { return e.Text }
+
+// MaxRetryAfter is how long a server can keep an exporter from asking again.
+const MaxRetryAfter = time.Hour
+
+// Fault is an answer that is not what was asked for.
+func Fault(r *http.Response) *ServerError {
+	e := &ServerError{Code: r.StatusCode, Text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
+		e.Text += ": check the token and the certificate"
+	}
+	text := r.Header.Get("Retry-After")
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		e.After = min(time.Duration(n)*time.Second, MaxRetryAfter)
+	} else if at, err := http.ParseTime(text); err == nil {
+		e.After = min(max(0, time.Until(at)), MaxRetryAfter)
+	}
+	return e
+}
+
+// WithoutURL takes the URL out of an error of a request: it can have secrets.
+func WithoutURL(err error) error {
+	if e := new(url.Error); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// Jitter is about d, give or take a fifth: nodes that started together do not ask together.
+func Jitter(d time.Duration) time.Duration {
+	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // spreads load
 }
 
 // maxRedirects is how many an answer may take.

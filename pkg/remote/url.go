@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -41,9 +39,8 @@ type URL struct {
 
 // Times of a URL.
 const (
-	requestTimeout = time.Minute      // a request with its answer
-	slowest        = 5 * time.Minute  // between two requests after failures, if Interval is not longer
-	longestRetry   = 30 * time.Minute // that a server can ask for
+	requestTimeout = time.Minute     // a request with its answer
+	slowest        = 5 * time.Minute // between two requests after failures, if Interval is not longer
 )
 
 // NewURL returns a Source that asks a web server.
@@ -56,7 +53,7 @@ func (u *URL) Run(ctx context.Context, deliver Deliver) error {
 	defer u.client.CloseIdleConnections()
 	wait := u.o.Interval / 10 // nodes that start together do not ask together
 	for {
-		timer := time.NewTimer(jitter(wait))
+		timer := time.NewTimer(Jitter(wait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -64,34 +61,21 @@ func (u *URL) Run(ctx context.Context, deliver Deliver) error {
 		case <-timer.C:
 		}
 		err := u.ask(ctx, deliver)
-		var busy *busyError
+		var busy *ServerError
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			wait = u.o.Interval
 			continue
-		case errors.As(err, &busy) && busy.after > 0:
-			wait = max(u.o.Interval, min(busy.after, longestRetry))
+		case errors.As(err, &busy) && busy.After > 0:
+			wait = max(u.o.Interval, busy.After)
 		default:
 			wait = min(max(wait, u.o.Interval)*2, max(slowest, u.o.Interval))
 		}
 		u.o.Failed(err)
 	}
 }
-
-// jitter spreads the requests of nodes that have started together.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // nothing to guess
-}
-
-// busyError is an answer that is no list.
-type busyError struct {
-	status string
-	after  time.Duration // when to ask again; 0: not said
-}
-
-func (e *busyError) Error() string { return "the server answers " + strconv.Quote(e.status) }
 
 // ask makes one request and delivers its list.
 func (u *URL) ask(ctx context.Context, deliver Deliver) error {
@@ -138,8 +122,7 @@ func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err e
 	case answer.StatusCode == http.StatusNotModified:
 		return nil, "", "", errors.New("the server answers that a list has not changed which was not asked for")
 	case answer.StatusCode != http.StatusOK:
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // a date counts as none
-		return nil, "", "", &busyError{answer.Status[:min(len(answer.Status), 100)], time.Duration(max(0, min(seconds, 1<<20))) * time.Second}
+		return nil, "", "", Fault(answer)
 	case answer.ContentLength > u.o.MaxBytes:
 		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.o.MaxBytes)
 	}
@@ -162,13 +145,9 @@ func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err e
 	}, etag, modified, nil
 }
 
-// plain takes the URL out of an error, which can have a password.
+// plain is an error of a request as people read it.
 func plain(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err = WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
 	}
 	return err

@@ -147,10 +147,10 @@ func TestURLFaults(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"not found":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, `"404 Not Found"`},
-		"denied":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, `"401 Unauthorized"`},
-		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, `"204 No Content"`},
-		"partial":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `"206 Partial Content"`},
+		"not found":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, `404 Not Found`},
+		"denied":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, `401 Unauthorized`},
+		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, `204 No Content`},
+		"partial":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `206 Partial Content`},
 		"not asked":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "not asked for"},
 		"says that it is large": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "10000000000")

@@ -50,25 +50,24 @@ func readValidity(content []byte) (v validity, refused []Refusal) {
 const maxDirective = 1 << 10
 
 func (v *validity) set(option string) error {
-	if *v != (validity{}) {
-		return fmt.Errorf("%q: the list has a time already", option)
-	}
 	name, text, _ := strings.Cut(option, "=")
-	switch name {
-	case "for":
+	switch {
+	case name != "for" && name != "until":
+		return fmt.Errorf("%q is no option: write for=DURATION or until=TIME", option)
+	case *v != (validity{}):
+		return fmt.Errorf("%q: the list has a time already", option)
+	case name == "for":
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 || d > longest {
 			return fmt.Errorf("%q: write a duration up to a year, such as for=30m", option)
 		}
 		v.length = d
-	case "until":
+	default:
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			return fmt.Errorf("%q: write a time such as until=2026-05-01T18:00:00Z", option)
 		}
 		v.until = t.UTC()
-	default:
-		return fmt.Errorf("%q is no option: write for=DURATION or until=TIME", option)
 	}
 	return nil
 }

@@ -36,6 +36,8 @@ export class Summary {
     const problems = model.problems();
     for (const reason of model.health?.reasons || []) if (!problems.some((p) => reason.includes(p.reason) && p.reason)) problems.push({ text: reason, reason: '', bad: !model.health.ready });
     if (app.list?.last_error) problems.push({ text: 'The last reload of the field list failed', reason: app.list.last_error, bad: true });
+    const server = app.list?.remote;
+    if (server?.status === 'refused' || server?.status === 'failed') problems.push({ text: `The list of the server is not in service (${server.status})`, reason: [server.text, ...(server.refused || []).slice(0, 5).map((r) => (r.line ? `line ${r.line}: ` : '') + r.text)].filter((text, i, all) => text && all.indexOf(text) === i).join('; '), bad: true });
     replace(this.problems, JSON.stringify(problems), () => problems.map((p) => h('li', { class: p.bad ? 'bad' : 'warn' },
       h('span', { 'aria-hidden': 'true' }, sign(p.bad ? 'failed' : 'degraded')), ' ',
       p.device && tiles.some((d) => d.id === p.device) ? h('button', { type: 'button', class: 'text', onclick: () => app.openDetail(p.device) }, p.text) : p.text,
