@@ -61,7 +61,7 @@ var variables = strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*",
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)`")
 
 // fleetMetric finds those of warpgauge-fleet.
-var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
+var fleetMetric = regexp.MustCompile(`(?:describeMetric|newCounter)\("(\w+)"`)
 
 // known is every name that the exporter, warpgauge-fleet, a rule or the Go runtime has.
 func known(t *testing.T) func(string) bool {

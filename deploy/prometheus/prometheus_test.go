@@ -91,7 +91,7 @@ var kubeStateMetrics = []string{
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
 
 // fleetMetric finds those of warpgauge-fleet.
-var fleetMetric = regexp.MustCompile(`describeMetric\("(\w+)"`)
+var fleetMetric = regexp.MustCompile(`(?:describeMetric|newCounter)\("(\w+)"`)
 
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {

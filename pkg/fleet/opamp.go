@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +39,8 @@ const (
 	refusedBusy    = "busy"
 )
 
+func (s *Server) refuse(reason string) { s.totals.refused.WithLabelValues(reason).Inc() }
+
 // Agents returns the server for agents. Its listener must be wrapped by LimitAgents.
 func (s *Server) Agents(login *Login) (*http.Server, error) {
 	library := server.New(nil)
@@ -53,7 +54,7 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
 		if !login.Allows(r) {
-			s.refused.WithLabelValues(refusedLogin).Inc()
+			s.refuse(refusedLogin)
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return
 		}
@@ -63,13 +64,13 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-wait.Done():
-			s.refused.WithLabelValues(refusedBusy).Inc()
+			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
 		if err := bound(w, r); err != nil {
-			s.refused.WithLabelValues(refusedMessage).Inc()
+			s.refuse(refusedMessage)
 			http.Error(w, "no gzip", http.StatusBadRequest)
 			return
 		}
@@ -103,7 +104,6 @@ func bound(w http.ResponseWriter, r *http.Request) error {
 
 // callbacks are those of one request or WebSocket.
 func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
-	peer := peerOf(r)
 	plain := r.Header.Get("Content-Type") == "application/x-protobuf" // as the library decides
 	var uid UID                                                       // of the WebSocket's agent
 	return types.ConnectionCallbacks{
@@ -114,16 +114,14 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 		},
 		OnMessage: func(ctx context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			if plain {
-				return s.message(ctx, newReport(m, peer, nil))
+				return s.message(ctx, newReport(m, nil))
 			}
 			if l := limitedOf(conn.Connection()); l != nil {
 				l.message()
 			}
-			report := newReport(m, peer, conn)
-			if report != nil && uid != report.uid {
-				former := uid
-				_ = s.do(ctx, func(c *core) { c.closed(former, conn) }) // else it is seen when the connection ends
-				uid = report.uid
+			report := newReport(m, conn)
+			if report != nil {
+				uid = report.uid // the last one, if the server gives it another
 			}
 			return s.message(ctx, report)
 		},
@@ -133,7 +131,7 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 			}
 		},
 		OnReadMessageError: func(conn types.Connection, _ int, _ []byte, _ error) {
-			s.refused.WithLabelValues(refusedMessage).Inc()
+			s.refuse(refusedMessage)
 			_ = conn.Disconnect() // what follows garbage is no message either
 		},
 	}
@@ -144,18 +142,16 @@ func (s *Server) message(ctx context.Context, r *report) *protobufs.ServerToAgen
 	out := &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
 		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)}
 	if r == nil {
-		s.refused.WithLabelValues(refusedMessage).Inc()
+		s.refuse(refusedMessage)
 		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, errUnnamed)
 	}
-	answers := make(chan answer, 1) // not a variable: the owner may answer when this one waits no longer
-	if err := s.do(ctx, func(c *core) { answers <- c.report(r, time.Now()) }); err != nil {
-		s.refused.WithLabelValues(refusedBusy).Inc()
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err)
-	}
-	a := <-answers
+	a, err := ask(ctx, s, func(c *core) answer { return c.report(r, time.Now()) })
 	switch {
+	case err != nil:
+		s.refuse(refusedBusy)
+		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err)
 	case a.err != nil:
-		s.refused.WithLabelValues(refusedFull).Inc()
+		s.refuse(refusedFull)
 		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, a.err)
 	case a.uid != nil:
 		out.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: a.uid[:]}
@@ -172,14 +168,6 @@ func unable(kind protobufs.ServerErrorResponseType, err error) *protobufs.Server
 		e.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}}
 	}
 	return &protobufs.ServerToAgent{ErrorResponse: e}
-}
-
-func peerOf(r *http.Request) netip.Addr {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Addr()
 }
 
 // LimitAgents wraps a listener: the library sets no limits for WebSockets, so their connections do.

@@ -25,21 +25,19 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 		Trouble []AgentState
 		More    bool
 	}
-	answer, err := ask(s, r, func(c *core) data {
-		now := time.Now()
-		d := data{Fleet: c.fleet(now)}
+	answer, err := ask(r.Context(), s, func(c *core) data {
+		d := data{Fleet: c.fleet(time.Now())}
 		for _, condition := range []string{Failing, Refused, Silent, Waiting} {
-			if left := pageAgents - len(d.Trouble); left > 0 {
-				found := c.find(&filter{condition: condition, limit: left}, now)
-				d.Trouble = append(d.Trouble, found.Agents...)
-				d.More = d.More || found.Next != ""
-			}
+			d.Trouble = append(d.Trouble, c.find("", condition, time.Now())...)
 		}
 		return d
 	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
+	}
+	if answer.More = len(answer.Trouble) > pageAgents; answer.More {
+		answer.Trouble = answer.Trouble[:pageAgents]
 	}
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, answer); err != nil {
