@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -24,6 +25,18 @@ type UID [16]byte
 // String returns the uid as hex.
 func (u UID) String() string { return hex.EncodeToString(u[:]) }
 
+// MarshalText returns the uid as hex.
+func (u UID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText reads a uid in hex.
+func (u *UID) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(u) {
+		return fmt.Errorf("%q is no uid", text)
+	}
+	_, err := hex.Decode(u[:], text)
+	return err
+}
+
 // Bounds of what is kept of one agent. What is longer is cut, what is more is dropped.
 const (
 	maxAttributes = 48
@@ -40,15 +53,10 @@ type report struct {
 	conn         types.Connection // of a WebSocket; nil: plain HTTP
 	leaving      bool
 	capabilities uint64
-	described    *description // nil: as before
-	status       *listStatus  // nil: as before
-	health       *health      // nil: as before
-	effective    *List        // in service; nil: as before
-}
-
-type description struct {
-	host, version string
-	labels        map[string]string // and attributes
+	labels       map[string]string // and attributes; nil: as before
+	status       *listStatus       // nil: as before
+	health       *health           // nil: as before
+	effective    *List             // in service; nil: as before
 }
 
 // listStatus is what an agent says about the last list that it was offered.
@@ -75,7 +83,7 @@ func newReport(m *protobufs.AgentToServer, conn types.Connection) *report {
 		leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
 	}
 	if d := m.AgentDescription; d != nil {
-		r.described = describe(d)
+		r.labels = describe(d)
 	}
 	if s := m.RemoteConfigStatus; s != nil {
 		r.status = &listStatus{state: s.Status, err: cut(s.ErrorMessage, maxError)}
@@ -97,14 +105,14 @@ func newReport(m *protobufs.AgentToServer, conn types.Connection) *report {
 	return r
 }
 
-func describe(in *protobufs.AgentDescription) *description {
+func describe(in *protobufs.AgentDescription) map[string]string {
 	labels := map[string]string{}
 	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
 	for _, a := range all[:min(len(all), maxAttributes)] {
 		key, _ := strings.CutPrefix(a.Key, opamp.LabelPrefix)
 		labels[intern(key, maxKey)] = intern(text(a.Value), maxValue)
 	}
-	return &description{host: labels["host.name"], version: labels["service.version"], labels: labels}
+	return labels
 }
 
 // text returns a value as text, an array with commas.
@@ -170,12 +178,12 @@ type agent struct {
 	capabilities uint64
 	seen         time.Time
 	left         bool // said so
-	description
+	labels       map[string]string // and attributes
 	listStatus
 	effective string
 	health
-	refused refusal
-	window  *window
+	refused, refusal string // hash of the last list that it has refused, and why
+	window           *window
 
 	cohort  *Cohort // nil: none matches
 	offered offer
@@ -196,8 +204,8 @@ type offer struct {
 func (a *agent) take(r *report, now time.Time) {
 	a.conn, a.sequence, a.capabilities = r.conn, r.sequence, r.capabilities
 	a.seen, a.left = now, r.leaving
-	if r.described != nil {
-		a.description = *r.described
+	if r.labels != nil {
+		a.labels = r.labels
 	}
 	if r.effective != nil {
 		a.effective = r.effective.Hash
@@ -213,12 +221,11 @@ func (a *agent) take(r *report, now time.Time) {
 		a.window.add(h.numbers, now)
 	}
 	if why := a.refuses(); why != "" {
-		a.refused = refusal{a.hash, why}
+		a.refused, a.refusal = a.hash, why
 	}
 }
 
-// refusal is the last list that an agent has refused, and why.
-type refusal struct{ hash, why string }
+func (a *agent) host() string { return a.labels["host.name"] }
 
 // accepts says whether the agent takes lists at all.
 func (a *agent) accepts() bool {

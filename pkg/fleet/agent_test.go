@@ -46,7 +46,7 @@ func TestHostileReport(t *testing.T) {
 	}}
 	r := newReport(m, nil)
 	kept := len(r.status.err) + len(r.status.hash)
-	for key, value := range r.described.labels {
+	for key, value := range r.labels {
 		kept += len(key) + len(value)
 	}
 	for _, text := range r.health.troubles {
@@ -70,7 +70,7 @@ func TestAgentsLimit(t *testing.T) {
 	come := func(from, to int) (taken int) {
 		for i := from; i < to; i++ {
 			n := s.add(i)
-			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, described: &description{host: n.host}}, s.now)
+			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, s.now)
 			if a.err == nil {
 				taken++
 			}

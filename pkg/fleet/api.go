@@ -164,8 +164,8 @@ func (c *core) find(cohort, condition string, now time.Time) []AgentState {
 			continue
 		}
 		state := AgentState{
-			UID: a.uid.String(), Host: a.host, Version: a.version, Labels: a.labels, Condition: is, Answered: a.hash, Effective: a.effective,
-			Error: why, Refused: a.refused.hash, Refusal: a.refused.why, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
+			UID: a.uid.String(), Host: a.host(), Version: a.labels["service.version"], Labels: a.labels, Condition: is, Answered: a.hash, Effective: a.effective,
+			Error: why, Refused: a.refused, Refusal: a.refusal, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
 			Numbers: a.window.numbers(now),
 		}
 		if a.cohort != nil {

@@ -29,8 +29,7 @@ type core struct {
 	agents  map[UID]*agent
 	cohorts map[string]*status
 	lists   map[string]*List
-	locals  map[string]*List                        // that agents had on their own, at most maxLocals
-	offers  map[string]*protobufs.AgentRemoteConfig // by hash
+	locals  map[string]*List // that agents had on their own, at most maxLocals
 	lastID  uint64
 	saveErr error // of the last write
 	ticked  time.Time
@@ -48,7 +47,7 @@ var (
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	return &core{
 		o: o, log: o.Log, store: st, started: now, ticked: now, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
-		locals: map[string]*List{}, offers: map[string]*protobufs.AgentRemoteConfig{}, lastID: s.last,
+		locals: map[string]*List{}, lastID: s.last,
 	}
 }
 
@@ -75,13 +74,13 @@ func (c *core) report(r *report, now time.Time) answer {
 	}
 	c.totals.messages.WithLabelValues(transport).Inc()
 	a := c.agents[r.uid]
-	if a != nil && r.described != nil && r.described.host != a.host && a.host != "" && now.Sub(a.seen) < silentAfter && !a.left {
+	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
 		c.totals.duplicates.Inc()
-		uid := another(r.uid, r.described.host)
+		uid := another(r.uid, r.labels["host.name"])
 		return answer{uid: &uid}
 	}
 	// What a message leaves out is as before, so the server must have seen all since the last whole one.
-	if r.described == nil && (a == nil || r.sequence != a.sequence+1) {
+	if r.labels == nil && (a == nil || r.sequence != a.sequence+1) {
 		return answer{full: !r.leaving}
 	}
 	if a == nil {
@@ -98,7 +97,7 @@ func (c *core) report(r *report, now time.Time) answer {
 		drop(a.conn) // the agent has another connection now
 	}
 	a.take(r, now)
-	if r.described != nil {
+	if r.labels != nil {
 		c.assign(a)
 	}
 	s := c.statusOf(a)
@@ -142,16 +141,16 @@ func (c *core) room(now time.Time) bool {
 	if len(c.agents) < c.o.MaxAgents {
 		return true
 	}
-	var victim *agent
+	var oldest *agent
 	for _, a := range c.agents {
-		if now.Sub(a.seen) > silentAfter && (victim == nil || a.seen.Before(victim.seen)) {
-			victim = a
+		if oldest == nil || a.seen.Before(oldest.seen) {
+			oldest = a
 		}
 	}
-	if victim == nil {
+	if now.Sub(oldest.seen) <= silentAfter {
 		return false
 	}
-	delete(c.agents, victim.uid)
+	delete(c.agents, oldest.uid)
 	return true
 }
 
@@ -234,23 +233,15 @@ func (c *core) lines() (out []line) {
 	for _, name := range slices.Sorted(maps.Keys(c.cohorts)) {
 		s := c.cohorts[name]
 		out = append(out, line{Cohort: s})
-		if s.Rollout == nil || len(s.Rollout.members) == 0 {
-			continue
+		if r := s.Rollout; r != nil && len(r.members) > 0 {
+			out = append(out, line{Members: &memberLine{Cohort: name, Rollout: r.ID, Agents: r.members}})
 		}
-		l := &memberLine{Cohort: name, Rollout: s.Rollout.ID, Agents: map[string]member{}}
-		for uid, m := range s.Rollout.members {
-			l.Agents[uid.String()] = m
-		}
-		out = append(out, line{Members: l})
 	}
 	return out
 }
 
 // config is what an agent gets for a list; nil if the list is not known.
 func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
-	if ready := c.offers[hash]; ready != nil {
-		return ready
-	}
 	l := c.lists[hash]
 	sum, err := hex.DecodeString(hash)
 	if l == nil || err != nil {
@@ -260,10 +251,9 @@ func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	if l.YAML {
 		kind = "application/yaml"
 	}
-	c.offers[hash] = &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
+	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
 		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
 	}}
-	return c.offers[hash]
 }
 
 // waiting returns agents with a WebSocket that should get a list now.

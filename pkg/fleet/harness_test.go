@@ -155,7 +155,8 @@ func (s *sim) poll(n *node) {
 	r := &report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, status: n.answer}
 	r.health = &health{healthy: true, numbers: maps.Clone(n.numbers), listErr: n.trouble}
 	if !n.told {
-		r.described = &description{host: n.host, version: "1", labels: n.labels}
+		r.labels = maps.Clone(n.labels)
+		r.labels["host.name"] = n.host
 		r.effective = n.own
 		if n.own != nil && n.list != n.own.Hash {
 			r.effective = s.core.lists[n.list]

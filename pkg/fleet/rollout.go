@@ -82,23 +82,16 @@ func wanted(s *status, uid UID, last string) string {
 	return s.Stable
 }
 
-// candidate is an agent that a stage can choose.
-type candidate struct {
-	uid    UID
-	labels map[string]string
-	member
-}
-
 // choose returns which of the agents a stage adds to its members. A percentage is of the agents and is
 // never exceeded, but the least is one. Those chosen first are the same in each rollout of a cohort.
-func choose(s Stage, cohort string, members map[UID]member, agents []candidate) (added []candidate) {
-	var rest []candidate
+func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (added []*agent) {
+	var rest []*agent
 	have := 0
-	for _, c := range agents {
-		if _, member := members[c.uid]; member {
+	for _, a := range agents {
+		if _, member := members[a.uid]; member {
 			have++
-		} else if s.Labels.matches(c.labels) {
-			rest = append(rest, c)
+		} else if s.Labels.matches(a.labels) {
+			rest = append(rest, a)
 		}
 	}
 	if s.Percent == 0 || s.Percent == 100 {
@@ -109,11 +102,11 @@ func choose(s Stage, cohort string, members map[UID]member, agents []candidate) 
 		return nil
 	}
 	order := make(map[UID]uint64, len(rest))
-	for _, c := range rest {
-		sum := sha256.Sum256(append([]byte(cohort+"\x00"), c.uid[:]...))
-		order[c.uid] = binary.BigEndian.Uint64(sum[:])
+	for _, a := range rest {
+		sum := sha256.Sum256(append([]byte(cohort+"\x00"), a.uid[:]...))
+		order[a.uid] = binary.BigEndian.Uint64(sum[:])
 	}
-	slices.SortFunc(rest, func(a, b candidate) int {
+	slices.SortFunc(rest, func(a, b *agent) int {
 		return cmp.Or(cmp.Compare(order[a.uid], order[b.uid]), bytes.Compare(a.uid[:], b.uid[:]))
 	})
 	return rest[:min(n, len(rest))]

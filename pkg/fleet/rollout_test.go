@@ -42,15 +42,15 @@ func TestWanted(t *testing.T) {
 func TestChooseProperties(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var agents []candidate
+		var agents []*agent
 		for i := range 1 + r.IntN(500) {
-			agents = append(agents, candidate{uid: UID{byte(i), byte(i >> 8), byte(seed)}, labels: map[string]string{"rack": fmt.Sprint(i % 3)}})
+			agents = append(agents, &agent{uid: UID{byte(i), byte(i >> 8), byte(seed)}, labels: map[string]string{"rack": fmt.Sprint(i % 3)}})
 		}
 		members := map[UID]member{}
 		for _, percent := range []float64{0.1 + r.Float64()*5, 6 + r.Float64()*40, 50, 99.9, 100} {
-			added := choose(Stage{Percent: percent}, "c", members, agents)
+			added := choose(&Stage{Percent: percent}, "c", members, agents)
 			r.Shuffle(len(agents), func(i, j int) { agents[i], agents[j] = agents[j], agents[i] })
-			again := choose(Stage{Percent: percent}, "c", members, agents)
+			again := choose(&Stage{Percent: percent}, "c", members, agents)
 			chosen := map[UID]bool{}
 			for _, a := range added {
 				if _, twice := members[a.uid]; twice || chosen[a.uid] {
@@ -74,7 +74,7 @@ func TestChooseProperties(t *testing.T) {
 			t.Fatalf("seed %d: 100%% are %d of %d", seed, len(members), len(agents))
 		}
 	}
-	labelled := choose(Stage{Labels: map[string]string{"rack": "r1"}}, "c", map[UID]member{{1}: {}}, []candidate{
+	labelled := choose(&Stage{Labels: map[string]string{"rack": "r1"}}, "c", map[UID]member{{1}: {}}, []*agent{
 		{uid: UID{1}, labels: map[string]string{"rack": "r1"}}, {uid: UID{2}, labels: map[string]string{"rack": "r1"}}, {uid: UID{3}, labels: map[string]string{"rack": "r2"}}, {uid: UID{4}},
 	})
 	if len(labelled) != 1 || labelled[0].uid != (UID{2}) {

@@ -455,7 +455,7 @@ func TestHostileMessages(t *testing.T) {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
-	for range 64 {
+	for range 8 {
 		if _, err := w.Write(zeros); err != nil {
 			t.Fatal(err)
 		}

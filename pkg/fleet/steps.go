@@ -107,10 +107,10 @@ func (c *core) begin(cohort *Cohort, s *status) {
 }
 
 // there returns the agents of a cohort that can take part in a stage.
-func (c *core) there(cohort *Cohort, now time.Time) (out []candidate) {
+func (c *core) there(cohort *Cohort, now time.Time) (out []*agent) {
 	for _, a := range c.agents {
 		if a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < silentAfter {
-			out = append(out, candidate{uid: a.uid, labels: a.labels, member: member{Before: a.window.numbers(now)}})
+			out = append(out, a)
 		}
 	}
 	return out
@@ -168,31 +168,28 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	}
 	r.Stage = min(r.Stage+1, len(cohort.Policy.Stages))
 	stage := cohort.Policy.stage(&r)
-	added := choose(*stage, s.Name, r.members, c.there(cohort, now))
+	added := choose(stage, s.Name, r.members, c.there(cohort, now))
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
 		return // the stage waits for agents
 	}
 	r.Soaked, r.Final = 0, stage.Percent == 100
 	lines := []line{{Cohort: &next}}
-	l := &memberLine{Cohort: s.Name, Rollout: r.ID, Agents: map[string]member{}}
-	former := map[string]*List{}
-	for i := range added {
-		a := &added[i]
-		if own := c.locals[c.agents[a.uid].effective]; own != nil && s.Stable == "" {
-			a.Former, former[own.Hash] = own.Hash, own
+	members, former := map[UID]member{}, map[string]*List{}
+	for _, a := range added {
+		m := member{Before: a.window.numbers(now)}
+		if own := c.locals[a.effective]; own != nil && s.Stable == "" {
+			m.Former, former[own.Hash] = own.Hash, own
 		}
-		l.Agents[a.uid.String()] = a.member
+		members[a.uid] = m
 	}
 	for _, own := range former {
 		lines = append(lines, line{List: own})
 	}
-	if c.write(append(lines, line{Members: l})...) != nil {
+	if c.write(append(lines, line{Members: &memberLine{Cohort: s.Name, Rollout: r.ID, Agents: members}})...) != nil {
 		return
 	}
 	maps.Copy(c.lists, former)
-	for _, a := range added {
-		r.members[a.uid] = a.member
-	}
+	maps.Copy(r.members, members)
 	next.saved, next.begun = 0, now
 	*s = next
 	c.forgive(&r)
@@ -248,7 +245,7 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 		if why != "" && n.example == "" {
 			name := uid.String()
 			if a != nil {
-				name = cmp.Or(a.host, name)
+				name = cmp.Or(a.host(), name)
 			}
 			n.example = name + ": " + why
 		}
@@ -309,7 +306,6 @@ func (c *core) clean() {
 		}
 	}
 	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
-	maps.DeleteFunc(c.offers, func(hash string, _ *protobufs.AgentRemoteConfig) bool { return !used[hash] })
 }
 
 // Commands of operators.

@@ -3,11 +3,11 @@ package fleet
 import (
 	"bufio"
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"syscall"
 
@@ -40,9 +40,9 @@ type line struct {
 
 // memberLine adds members to a rollout.
 type memberLine struct {
-	Cohort  string            `json:"cohort"`
-	Rollout uint64            `json:"rollout"`
-	Agents  map[string]member `json:"agents"`
+	Cohort  string         `json:"cohort"`
+	Rollout uint64         `json:"rollout"`
+	Agents  map[UID]member `json:"agents"`
 }
 
 // saved is what the file says.
@@ -137,16 +137,9 @@ func (a *saved) add(l *line) error {
 		}
 		a.cohorts[c.Name] = c
 	case l.Members != nil:
-		c := a.cohorts[l.Members.Cohort]
-		if c == nil || c.Rollout == nil || c.Rollout.ID != l.Members.Rollout {
-			return nil // of a rollout that is over
-		}
-		for text, m := range l.Members.Agents {
-			uid, err := hex.DecodeString(text)
-			if err != nil || len(uid) != len(UID{}) {
-				return fmt.Errorf("%q is no uid", text)
-			}
-			c.Rollout.members[UID(uid)] = m
+		// Other rollouts are over.
+		if c := a.cohorts[l.Members.Cohort]; c != nil && c.Rollout != nil && c.Rollout.ID == l.Members.Rollout {
+			maps.Copy(c.Rollout.members, l.Members.Agents)
 		}
 	}
 	return nil
