@@ -1,10 +1,14 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
+	_ "embed"
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
@@ -86,6 +90,52 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_ = json.NewEncoder(w).Encode(answer) // the client went away
 }
 
+// contentPolicy lets the page load nothing but its own style sheet, which is in it.
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed page.html
+var pageText string
+
+// pageAgents bounds the table of agents that need attention.
+const pageAgents = 200
+
+// servePage writes the page. It is read-only: commands are for the command line.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	type data struct {
+		*Fleet
+		Trouble []AgentState
+		More    bool
+	}
+	answer, err := ask(r.Context(), s, func(c *core) data {
+		d := data{Fleet: c.fleet(time.Now())}
+		for _, condition := range []string{Failing, Refused, Silent, Waiting} {
+			d.Trouble = append(d.Trouble, c.find("", condition, time.Now())...)
+		}
+		return d
+	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if answer.More = len(answer.Trouble) > pageAgents; answer.More {
+		answer.Trouble = answer.Trouble[:pageAgents]
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, answer); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes()) // the client went away
+}
+
+//nolint:gochecknoglobals // parsed once, never changed
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"short": func(hash string) string { return hash[:min(len(hash), 12)] },
+	"ago":   func(t time.Time) string { return time.Since(t).Truncate(time.Second).String() },
+	"lines": func(text []string) string { return strings.Join(text, "; ") },
+}).Parse(pageText))
+
 // fleet describes all but the agents one by one.
 func (c *core) fleet(now time.Time) *Fleet {
 	f := &Fleet{Time: time.Now().UTC(), Version: c.o.Version, Agents: len(c.agents), Limit: c.o.MaxAgents}
@@ -95,29 +145,27 @@ func (c *core) fleet(now time.Time) *Fleet {
 	if c.saveErr != nil {
 		f.StateErr = c.saveErr.Error()
 	}
-	if c.plan == nil {
-		f.NoCohort = len(c.agents)
-		return f
+	if !c.planTime.IsZero() {
+		taken := c.planTime.UTC()
+		f.Directory.Hash, f.Directory.Taken = c.plan.Hash, &taken
 	}
-	taken := c.planTime.UTC()
-	f.Directory.Hash, f.Directory.Taken = c.plan.Hash, &taken
-	by := map[*Cohort]map[string]int{}
+	agents := map[*Cohort]map[string]int{}
+	for _, cohort := range c.plan.Cohorts {
+		agents[cohort] = map[string]int{}
+		for _, name := range []string{Current, Waiting, Refused, Failing, Silent, Observed} {
+			agents[cohort][name] = 0
+		}
+	}
 	for _, a := range c.agents {
 		if a.cohort == nil {
 			f.NoCohort++
 			continue
 		}
-		if by[a.cohort] == nil {
-			by[a.cohort] = map[string]int{}
-		}
 		condition, _ := c.condition(a, now)
-		by[a.cohort][condition]++
+		agents[a.cohort][condition]++
 	}
 	for _, cohort := range c.plan.Cohorts {
-		out := CohortState{status: *c.cohorts[cohort.Name], List: cohort.List.Name, Directory: cohort.List.Hash, Agents: map[string]int{}}
-		for _, name := range conditions() {
-			out.Agents[name] = by[cohort][name]
-		}
+		out := CohortState{status: *c.cohorts[cohort.Name], List: cohort.List.Name, Directory: cohort.List.Hash, Agents: agents[cohort]}
 		if out.Rollout != nil {
 			r := *out.Rollout // the owner goes on with it
 			out.Rollout, out.Counts = &r, out.counts

@@ -22,8 +22,8 @@ type core struct {
 	store   *store
 	started time.Time
 
-	plan     *Plan // nil: none was good yet
-	planTime time.Time
+	plan     *Plan     // empty: none was good yet
+	planTime time.Time // when it was taken
 	planErr  error // of the last reading; the plan before is in use
 
 	agents  map[UID]*agent
@@ -46,7 +46,7 @@ var (
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	return &core{
-		o: o, log: o.Log, store: st, started: now, ticked: now, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
+		o: o, log: o.Log, store: st, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
 		locals: map[string]*List{}, lastID: s.last,
 	}
 }
@@ -157,9 +157,6 @@ func (c *core) room(now time.Time) bool {
 // assign finds the agent's cohort.
 func (c *core) assign(a *agent) {
 	a.cohort = nil
-	if c.plan == nil {
-		return
-	}
 	for _, cohort := range c.plan.Cohorts {
 		if cohort.Selector.matches(a.labels) {
 			a.cohort = cohort

@@ -282,15 +282,13 @@ func Watch(ctx context.Context, every time.Duration, read func() (*Plan, error),
 	last := ""
 	for {
 		p, err := read()
-		switch {
-		case err != nil:
-			last = ""
-			take(nil, err)
-		case p.Hash == last:
-			take(p, nil)
-		default:
-			last = p.Hash
+		if err != nil {
+			p = &Plan{}
 		}
+		if err != nil || p.Hash == last {
+			take(p, err)
+		}
+		last = p.Hash
 		select {
 		case <-ctx.Done():
 			return

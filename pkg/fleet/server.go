@@ -89,7 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for range pushers {
 		wg.Go(func() { s.push(ctx) })
 	}
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
 	defer tick.Stop()
 	for {
 		select {

@@ -22,7 +22,7 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 		return
 	}
 	c.planErr = nil
-	if c.plan != nil && c.plan.Hash == p.Hash {
+	if c.plan.Hash == p.Hash {
 		return
 	}
 	c.plan, c.planTime = p, time.Now()
@@ -47,11 +47,9 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 }
 
 func (c *core) planned(name string) *Cohort {
-	if c.plan != nil {
-		for _, cohort := range c.plan.Cohorts {
-			if cohort.Name == name {
-				return cohort
-			}
+	for _, cohort := range c.plan.Cohorts {
+		if cohort.Name == name {
+			return cohort
 		}
 	}
 	return nil
@@ -63,14 +61,10 @@ func (c *core) tick(now time.Time) {
 	passed := min(now.Sub(c.ticked).Seconds(), 5)
 	c.ticked = now
 	c.save()
-	if c.plan == nil {
-		return
-	}
 	for _, cohort := range c.plan.Cohorts {
-		c.follow(cohort, c.cohorts[cohort.Name])
-	}
-	for _, cohort := range c.plan.Cohorts {
-		if s := c.cohorts[cohort.Name]; s.Rollout.active() {
+		s := c.cohorts[cohort.Name]
+		c.follow(cohort, s)
+		if s.Rollout.active() {
 			c.step(cohort, s, passed, now)
 		}
 	}
@@ -300,10 +294,8 @@ func (c *core) clean() {
 			used[m.Former] = true
 		}
 	}
-	if c.plan != nil {
-		for _, cohort := range c.plan.Cohorts {
-			used[cohort.List.Hash] = true
-		}
+	for _, cohort := range c.plan.Cohorts {
+		used[cohort.List.Hash] = true
 	}
 	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
 }

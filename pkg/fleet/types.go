@@ -42,8 +42,6 @@ const (
 	Observed = "observed" // takes no lists, or there is none for it
 )
 
-func conditions() []string { return []string{Current, Waiting, Refused, Failing, Silent, Observed} }
-
 // Agents is the answer of /api/v1/agents, in the order of their hosts.
 type Agents struct {
 	Time   time.Time    `json:"time"`
