@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-	"unique"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/open-telemetry/opamp-go/server/types"
@@ -110,7 +108,7 @@ func describe(in *protobufs.AgentDescription) map[string]string {
 	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
 	for _, a := range all[:min(len(all), maxAttributes)] {
 		key, _ := strings.CutPrefix(a.Key, opamp.LabelPrefix)
-		labels[intern(key, maxKey)] = intern(text(a.Value), maxValue)
+		labels[cut(key, maxKey)] = cut(text(a.Value), maxValue)
 	}
 	return labels
 }
@@ -138,14 +136,6 @@ func cut(s string, most int) string {
 		s = s[:most]
 	}
 	return strings.Clone(strings.ToValidUTF8(s, ""))
-}
-
-// intern returns one copy of texts that many agents share.
-func intern(s string, most int) string {
-	if len(s) > most || !utf8.ValidString(s) {
-		s = cut(s, most)
-	}
-	return unique.Make(s).Value()
 }
 
 // examine reads the numbers of the gates and what is not healthy.
@@ -177,7 +167,7 @@ type agent struct {
 	sequence     uint64
 	capabilities uint64
 	seen         time.Time
-	left         bool // said so
+	left         bool              // said so
 	labels       map[string]string // and attributes
 	listStatus
 	effective string

@@ -24,7 +24,7 @@ type core struct {
 
 	plan     *Plan     // empty: none was good yet
 	planTime time.Time // when it was taken
-	planErr  error // of the last reading; the plan before is in use
+	planErr  error     // of the last reading; the plan before is in use
 
 	agents  map[UID]*agent
 	cohorts map[string]*status
