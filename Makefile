@@ -76,7 +76,8 @@ run: build ## Serve the GPUs of this machine on :9400; ARGS="…" adds flags
 .PHONY: build
 build: ## Build bin/warpgauge
 	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
-	@$(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
+	@# Without cgo Go would build a program that reads no NVIDIA GPU, and say nothing.
+	@CGO_ENABLED=1 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
 
 .PHONY: fleet
 fleet: ## Build bin/warpgauge-fleet, the server that brings lists to many nodes
@@ -146,6 +147,10 @@ e2e: ## Only the end-to-end tests, each named as it runs
 image-test: ## Build the image without a registry, start it as strictly as a cluster may
 	@deploy/image/test
 
+.PHONY: release-test
+release-test: $(NFPM) $(HELM) ## Make a release of a copy, and give another copy a public home
+	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release-test
+
 .PHONY: packages-test
 packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
 	@NFPM=$(NFPM) deploy/packages/test
@@ -170,7 +175,7 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/release deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+	deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words

@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 func TestVersion(t *testing.T) {
 	execute(t, nil, "version").want(t, 0, "warpgauge ", "revision ", "go1.")
 	execute(t, nil, "version", "--output=json").want(t, 0, `"version": "`, `"go": "go1.`)
-	execute(t, nil, "version", "--output=csv").want(t, 0, "version,revision,go,platform\n")
+	execute(t, nil, "version", "--output=csv").want(t, 0, "version,revision,go,platform,cgo\n")
 	execute(t, nil, "version", "x").want(t, 1, `unexpected argument "x"`)
 	execute(t, nil, "--version").want(t, 0, "warpgauge version ")
 	execute(t, nil, "-v").want(t, 0, "warpgauge version ")

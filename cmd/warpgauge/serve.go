@@ -36,6 +36,9 @@ func (a *app) serve(ctx context.Context) error {
 
 	log := newLogger(cfg, a.log)
 	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
+	if a.build.pure {
+		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
+	}
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}

@@ -14,7 +14,10 @@ import (
 var version string
 
 // build is what the binary was made from.
-type build struct{ version, revision string }
+type build struct {
+	version, revision string
+	pure              bool // without cgo
+}
 
 // readBuild asks the linker's value first, then what the go command recorded.
 func readBuild() build {
@@ -33,6 +36,8 @@ func readBuild() build {
 			b.revision = s.Value
 		case "vcs.modified":
 			modified = s.Value == "true"
+		case "CGO_ENABLED":
+			b.pure = s.Value == "0"
 		}
 	}
 	if modified && b.revision != "" {
@@ -63,14 +68,17 @@ func versionCommand(a *app) *cli.Command {
 				return err
 			}
 			b := a.build
-			platform := runtime.GOOS + "/" + runtime.GOARCH
+			platform, cgo := runtime.GOOS+"/"+runtime.GOARCH, "true"
+			if b.pure {
+				platform, cgo = platform+", without cgo: reads no NVIDIA GPU", "false"
+			}
 			return writeOutput(a.out, cmd.String("output"), output{
 				table: func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "warpgauge %s (revision %s, %s, %s)\n", b.version, b.revision, runtime.Version(), platform)
 					return err
 				},
-				json: map[string]string{"version": b.version, "revision": b.revision, "go": runtime.Version(), "platform": platform},
-				csv:  [][]string{{"version", "revision", "go", "platform"}, {b.version, b.revision, runtime.Version(), platform}},
+				json: map[string]string{"version": b.version, "revision": b.revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "cgo": cgo},
+				csv:  [][]string{{"version", "revision", "go", "platform", "cgo"}, {b.version, b.revision, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cgo}},
 			})
 		},
 	}

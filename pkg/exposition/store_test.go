@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 
@@ -57,7 +58,7 @@ func TestCreated(t *testing.T) {
 	count, _ := field.ByID(field.XIDErrorsCount)
 	fields := []field.Field{
 		{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}},
-		metric(power, "DRIVERS_OWN_TOTAL", field.Counter, ""), // nobody says since when it counts
+		metric(power, "DRIVERS_OWN_TOTAL", field.Counter, ""), // it is not known since when it counts
 		metric(total, total.Name, field.Counter, ""),
 		metric(count, count.Name, field.Gauge, ""),
 	}
@@ -93,7 +94,7 @@ func TestCreated(t *testing.T) {
 				if entry == textparse.EntrySeries || entry == textparse.EntryHistogram {
 					var l labels.Labels
 					p.Labels(&l)
-					got[l.Get(labels.MetricName)+l.Get("xid")] = p.StartTimestamp()
+					got[l.Get(model.MetricNameLabel)+l.Get("xid")] = p.StartTimestamp()
 				}
 			}
 			want := map[string]int64{"H": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": began, total.Name + "48": began, count.Name + "79": 0}

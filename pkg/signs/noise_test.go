@@ -1,3 +1,7 @@
+//go:build !race
+
+// These tests have one goroutine each: the race detector would find nothing, and take a minute.
+
 package signs
 
 import (
