@@ -71,7 +71,7 @@ func TestAgentsLimit(t *testing.T) {
 		for i := from; i < to; i++ {
 			n := s.add(i)
 			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, s.now)
-			if a.err == nil {
+			if a.ErrorResponse == nil {
 				taken++
 			}
 		}
@@ -122,14 +122,14 @@ func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")
 	n := s.nodes[0]
 	s.poll(n)
-	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); !a.full || a.config != nil {
-		t.Errorf("answer %+v, want a request for all", a)
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil {
+		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); !a.full {
-		t.Errorf("answer %+v, want a request for all", a)
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); a.Flags == 0 {
+		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.full || len(s.core.agents) != 1 {
-		t.Errorf("an unknown agent that leaves got %+v", a)
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
+		t.Errorf("an unknown agent that leaves got %v", a)
 	}
 }
 

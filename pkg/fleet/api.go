@@ -167,7 +167,7 @@ func (c *core) fleet(now time.Time) *Fleet {
 	for _, cohort := range c.plan.Cohorts {
 		out := CohortState{status: *c.cohorts[cohort.Name], List: cohort.List.Name, Directory: cohort.List.Hash, Agents: agents[cohort]}
 		if out.Rollout != nil {
-			r := *out.Rollout // the owner goes on with it
+			r := *out.Rollout // the owner changes its own
 			out.Rollout, out.Counts = &r, out.counts
 			out.Stages, out.Soak = len(cohort.Policy.Stages), cohort.Policy.stage(&r).Soak.Seconds()
 		}

@@ -39,7 +39,6 @@ type core struct {
 // Errors that an agent gets.
 var (
 	errFull    = errors.New("this server has as many agents as it may have")
-	errUnnamed = errors.New("an instance uid has 16 bytes, not all of them zero")
 	errBusy    = errors.New("the server is busy")
 	errTooMuch = errors.New("more bytes than a message may have")
 )
@@ -51,14 +50,6 @@ func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	}
 }
 
-// answer is what an agent gets.
-type answer struct {
-	config *protobufs.AgentRemoteConfig // nil: nothing new
-	full   bool                         // the agent must report all
-	uid    *UID                         // the uid that it must use from now on
-	err    error
-}
-
 // maxLocals bounds the agents' own lists that are kept. A fleet has few, and the first rollout of a cohort
 // returns to them.
 const maxLocals = 64
@@ -67,7 +58,7 @@ const maxLocals = 64
 const silentAfter = 3 * time.Minute
 
 // report takes a message and returns the answer.
-func (c *core) report(r *report, now time.Time) answer {
+func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	transport := "http"
 	if r.conn != nil {
 		transport = "websocket"
@@ -77,15 +68,19 @@ func (c *core) report(r *report, now time.Time) answer {
 	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
 		c.totals.duplicates.Inc()
 		uid := another(r.uid, r.labels["host.name"])
-		return answer{uid: &uid}
+		return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: uid[:]}}
 	}
 	// What a message leaves out is as before, so the server must have seen all since the last whole one.
 	if r.labels == nil && (a == nil || r.sequence != a.sequence+1) {
-		return answer{full: !r.leaving}
+		if r.leaving {
+			return &protobufs.ServerToAgent{}
+		}
+		return &protobufs.ServerToAgent{Flags: uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)}
 	}
 	if a == nil {
 		if !c.room(now) {
-			return answer{err: errFull}
+			c.totals.refused.WithLabelValues(refusedFull).Inc()
+			return unable(errFull)
 		}
 		a = &agent{uid: r.uid, window: newWindow()}
 		c.agents[r.uid] = a
@@ -102,12 +97,12 @@ func (c *core) report(r *report, now time.Time) answer {
 	}
 	s := c.statusOf(a)
 	if s == nil {
-		return answer{}
+		return &protobufs.ServerToAgent{}
 	}
 	if r := s.Rollout; r.has(a.uid) && a.hash == r.To && a.failing == "" {
 		a.judge(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
 	}
-	return answer{config: c.offer(a, s, now)}
+	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s, now)}
 }
 
 // closed takes note that an agent's WebSocket is gone.

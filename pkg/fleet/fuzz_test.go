@@ -47,8 +47,8 @@ func FuzzMessages(f *testing.F) {
 			if r == nil {
 				continue
 			}
-			if out := c.report(r, now); out.config != nil && string(out.config.Config.ConfigMap[opamp.ConfigName].Body) != listA {
-				t.Errorf("offer %v", out.config)
+			if out := c.report(r, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+				t.Errorf("offer %v", out.RemoteConfig)
 			}
 			c.fleet(now)
 			c.find("", "", now)

@@ -164,19 +164,19 @@ func (s *sim) poll(n *node) {
 		n.told = true
 	}
 	a := s.core.report(r, s.now)
-	if a.uid != nil {
-		n.uid, n.told = *a.uid, false
+	if id := a.AgentIdentification; id != nil {
+		n.uid, n.told = UID(id.NewInstanceUid), false
 	}
-	if a.full {
+	if a.Flags != 0 {
 		n.told = false
 		s.poll(n)
 		return
 	}
-	if a.config == nil {
+	if a.RemoteConfig == nil {
 		return
 	}
-	hash := hex.EncodeToString(a.config.ConfigHash)
-	body := a.config.Config.ConfigMap[opamp.ConfigName].Body
+	hash := hex.EncodeToString(a.RemoteConfig.ConfigHash)
+	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body
 	if hashOf(string(body)) != hash {
 		s.t.Fatalf("offer with hash %s has another list", hash)
 	}

@@ -139,35 +139,28 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 
 // message answers one.
 func (s *Server) message(ctx context.Context, r *report) *protobufs.ServerToAgent {
-	out := &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
-		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)}
 	if r == nil {
 		s.refuse(refusedMessage)
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, errUnnamed)
+		return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+			Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, ErrorMessage: "an instance uid has 16 bytes, not all of them zero",
+		}}
 	}
-	a, err := ask(ctx, s, func(c *core) answer { return c.report(r, time.Now()) })
-	switch {
-	case err != nil:
+	out, err := ask(ctx, s, func(c *core) *protobufs.ServerToAgent { return c.report(r, time.Now()) })
+	if err != nil {
 		s.refuse(refusedBusy)
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err)
-	case a.err != nil:
-		s.refuse(refusedFull)
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, a.err)
-	case a.uid != nil:
-		out.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: a.uid[:]}
-	case a.full:
-		out.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
+		return unable(err)
 	}
-	out.RemoteConfig = a.config
+	out.Capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
+		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 	return out
 }
 
-func unable(kind protobufs.ServerErrorResponseType, err error) *protobufs.ServerToAgent {
-	e := &protobufs.ServerErrorResponse{Type: kind, ErrorMessage: err.Error()}
-	if kind == protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable {
-		e.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}}
-	}
-	return &protobufs.ServerToAgent{ErrorResponse: e}
+// unable asks an agent to come back later.
+func unable(err error) *protobufs.ServerToAgent {
+	return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+		Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, ErrorMessage: err.Error(),
+		Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}},
+	}}
 }
 
 // LimitAgents wraps a listener: the library sets no limits for WebSockets, so their connections do.
