@@ -67,7 +67,7 @@ func sumOf(list string) string {
 // offer writes a list and the stages by which it comes.
 func (r *rolloutTest) offer(list, stages string) {
 	r.Helper()
-	text := fmt.Sprintf("version: 1\ncohorts:\n- name: all\n  list: list.csv\n  sha256: %s\n  rollout:\n    stages: %s\n", sumOf(list), stages)
+	text := fmt.Sprintf("version: 1\ncohorts:\n- name: all\n  list: list.csv\n  rollout:\n    stages: %s\n", stages)
 	for name, content := range map[string]string{"list.csv": list, "fleet.yaml": text} {
 		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(content), 0o600); err != nil {
 			r.Fatal(err)
@@ -226,7 +226,7 @@ func TestAgentsRollout(t *testing.T) {
 				registry := prometheus.NewRegistry()
 				s := rollouts.New(rollouts.Options{
 					Directory: r.directory, ReloadInterval: 200 * time.Millisecond, State: file.Private{Path: r.state, Of: "the state"}, MaxAgents: 1000,
-					Warmup: time.Second, Registerer: registry, Gatherer: registry, Log: zap.NewNop(),
+					Warmup: time.Second, Registry: registry, Log: zap.NewNop(),
 				})
 				agents, err := s.Agents(nil)
 				if err != nil {

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"warpgauge/pkg/fleet"
 )
 
 // TestChart: the chart's flags are those of the program, which takes the
@@ -46,8 +47,7 @@ func TestChart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"warpgauge-fleet", "check", dir}, &out, &out); err != nil {
-		t.Errorf("warpgauge-fleet check: %v\n%s", err, out.Bytes())
+	if _, err := fleet.ReadDirectory(dir, parseYAML); err != nil {
+		t.Error(err)
 	}
 }

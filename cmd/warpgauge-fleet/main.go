@@ -37,8 +37,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main decides on the exit code
 		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
 		Commands: []*cli.Command{
-			serveCommand(errs), checkCommand(out), statusCommand(out),
-			verbCommand(out, "rollout", "begin the rollout of the directory's list, also of one that is held or was rejected"),
+			serveCommand(errs), statusCommand(out),
+			verbCommand(out, "rollout", "begin again with the directory's list, which was rejected"),
 			verbCommand(out, "pause", "let a rollout change nothing, neither forward nor back"),
 			verbCommand(out, "resume", "let a paused rollout continue"),
 			verbCommand(out, "rollback", "return all agents of the cohort to the list before"),

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/fleet"
 )
@@ -77,16 +78,13 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 			return fmt.Errorf("--%s: %w", name, err)
 		}
 	}
-	if _, err := fleet.ReadDirectory(cmd.String("directory"), parseYAML); err != nil {
-		log.Warn("the directory cannot be used yet", zap.Error(err))
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server := fleet.New(fleet.Options{
 		Directory: cmd.String("directory"), ReloadInterval: cmd.Duration("reload-interval"),
 		State:     file.Private{Path: cmd.String("state-directory"), Of: "the state", Flag: "state-directory"},
 		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
-		Registerer: registry, Gatherer: registry, Log: log, Version: version,
+		Registry: registry, Log: log, Version: version,
 	})
 	agentsHTTP, err := server.Agents(agentLogin)
 	if err != nil {
@@ -131,12 +129,20 @@ func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) erro
 	return func(l net.Listener, srv *http.Server) error {
 		none, systemd := []string{}, false
 		flags := &web.FlagConfig{WebListenAddresses: &none, WebSystemdSocket: &systemd, WebConfigFile: &path}
-		core := log.Core()
-		if warnings, err := zapcore.NewIncreaseLevelCore(core, zap.WarnLevel); err == nil {
-			core = warnings
-		}
-		return web.Serve(l, srv, flags, slog.New(zapslog.NewHandler(core)))
+		return web.Serve(l, srv, flags, slog.New(zapslog.NewHandler(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core())))
 	}
+}
+
+// parseYAML checks a list in YAML as an exporter does that gets it.
+func parseYAML(content []byte, name string) ([]byte, error) {
+	c, problems, err := config.ParseDelivered(content, name, true)
+	for _, p := range problems {
+		err = errors.Join(err, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.CSV, nil
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-	"unique"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/open-telemetry/opamp-go/server/types"
@@ -25,10 +23,21 @@ type UID [16]byte
 // String returns the uid as hex.
 func (u UID) String() string { return hex.EncodeToString(u[:]) }
 
+// MarshalText returns the uid as hex.
+func (u UID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText reads a uid in hex.
+func (u *UID) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(u) {
+		return fmt.Errorf("%q is no uid", text)
+	}
+	_, err := hex.Decode(u[:], text)
+	return err
+}
+
 // Bounds of what is kept of one agent. What is longer is cut, what is more is dropped.
 const (
 	maxAttributes = 48
-	maxValues     = 16 // of an array
 	maxKey        = 64
 	maxValue      = 128
 	maxError      = 512
@@ -39,20 +48,13 @@ const (
 type report struct {
 	uid          UID
 	sequence     uint64
-	peer         netip.Addr
 	conn         types.Connection // of a WebSocket; nil: plain HTTP
 	leaving      bool
 	capabilities uint64
-	described    *description // nil: as before
-	status       *listStatus  // nil: as before
-	health       *health      // nil: as before
-	effective    *List        // in service; nil: as before
-}
-
-type description struct {
-	host, version string
-	labels        map[string]string
-	attributes    map[string][]string
+	labels       map[string]string // and attributes; nil: as before
+	status       *listStatus       // nil: as before
+	health       *health           // nil: as before
+	effective    *List             // in service; nil: as before
 }
 
 // listStatus is what an agent says about the last list that it was offered.
@@ -64,22 +66,22 @@ type listStatus struct {
 
 type health struct {
 	healthy  bool
-	list     string   // why the list is not in service although it was applied
+	listErr  string   // why the list is not in service although it was applied
 	numbers  Numbers  // missed ticks as a sum
 	troubles []string // groups of components that are not healthy, and why
 }
 
 // newReport takes from a message what the server keeps. It returns nil for one that has no uid.
-func newReport(m *protobufs.AgentToServer, peer netip.Addr, conn types.Connection) *report {
+func newReport(m *protobufs.AgentToServer, conn types.Connection) *report {
 	if len(m.InstanceUid) != len(UID{}) || UID(m.InstanceUid) == (UID{}) {
 		return nil
 	}
 	r := &report{
-		uid: UID(m.InstanceUid), sequence: m.SequenceNum, peer: peer, conn: conn,
+		uid: UID(m.InstanceUid), sequence: m.SequenceNum, conn: conn,
 		leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
 	}
 	if d := m.AgentDescription; d != nil {
-		r.described = describe(d)
+		r.labels = describe(d)
 	}
 	if s := m.RemoteConfigStatus; s != nil {
 		r.status = &listStatus{state: s.Status, err: cut(s.ErrorMessage, maxError)}
@@ -90,60 +92,40 @@ func newReport(m *protobufs.AgentToServer, peer netip.Addr, conn types.Connectio
 	if h := m.Health; h != nil {
 		r.health = examine(h)
 	}
-	if files := m.EffectiveConfig.GetConfigMap().GetConfigMap(); len(files) > 0 {
-		f := files[opamp.ConfigName]
-		if f == nil {
-			f = files[""]
+	files := m.EffectiveConfig.GetConfigMap().GetConfigMap()
+	if f := cmp.Or(files[opamp.ConfigName], files[""]); f != nil {
+		name := "effective"
+		if strings.Contains(f.ContentType, "yaml") {
+			name += ".yaml"
 		}
-		if f != nil {
-			name := "effective"
-			if strings.Contains(f.ContentType, "yaml") {
-				name += ".yaml"
-			}
-			r.effective = newList(name, f.Body)
-		}
+		r.effective = newList(name, f.Body)
 	}
 	return r
 }
 
-func describe(in *protobufs.AgentDescription) *description {
-	d := &description{labels: map[string]string{}, attributes: map[string][]string{}}
+func describe(in *protobufs.AgentDescription) map[string]string {
+	labels := map[string]string{}
 	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
 	for _, a := range all[:min(len(all), maxAttributes)] {
-		key := intern(a.Key, maxKey)
-		if label, ok := strings.CutPrefix(key, opamp.LabelPrefix); ok {
-			d.labels[label] = intern(text(a.Value), maxValue)
-			continue
-		}
-		values := a.Value.GetArrayValue().GetValues()
-		if values == nil {
-			values = []*protobufs.AnyValue{a.Value}
-		}
-		for _, v := range values[:min(len(values), maxValues)] {
-			d.attributes[key] = append(d.attributes[key], intern(text(v), maxValue))
-		}
+		key, _ := strings.CutPrefix(a.Key, opamp.LabelPrefix)
+		labels[cut(key, maxKey)] = cut(text(a.Value), maxValue)
 	}
-	d.host, d.version = first(d.attributes["host.name"]), first(d.attributes["service.version"])
-	return d
+	return labels
 }
 
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
-}
-
+// text returns a value as text, an array with commas.
 func text(v *protobufs.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:
 		return v.StringValue
 	case *protobufs.AnyValue_IntValue:
 		return strconv.FormatInt(v.IntValue, 10)
-	case *protobufs.AnyValue_DoubleValue:
-		return strconv.FormatFloat(v.DoubleValue, 'g', -1, 64)
-	case *protobufs.AnyValue_BoolValue:
-		return strconv.FormatBool(v.BoolValue)
+	case *protobufs.AnyValue_ArrayValue:
+		var texts []string
+		for _, entry := range v.ArrayValue.GetValues() {
+			texts = append(texts, entry.GetStringValue())
+		}
+		return strings.Join(texts, ",")
 	}
 	return ""
 }
@@ -156,26 +138,17 @@ func cut(s string, most int) string {
 	return strings.Clone(strings.ToValidUTF8(s, ""))
 }
 
-// intern returns one copy of texts that many agents share.
-func intern(s string, most int) string {
-	if len(s) > most || !utf8.ValidString(s) {
-		s = cut(s, most)
-	}
-	return unique.Make(s).Value()
-}
-
 // examine reads the numbers of the gates and what is not healthy.
 func examine(in *protobufs.ComponentHealth) *health {
-	h := &health{healthy: in.Healthy, numbers: unknown()}
-	for name, c := range in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap() {
-		if i := gateIndex(name); i >= 0 {
-			if v, err := strconv.ParseFloat(c.GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
-				h.numbers[i] = v
-			}
+	h := &health{healthy: in.Healthy, numbers: Numbers{}}
+	gates := in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap()
+	for name := range defaultLimits() {
+		if v, err := strconv.ParseFloat(gates[name].GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
+			h.numbers[name] = v
 		}
 	}
 	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
-		h.list = cut(cmp.Or(l.LastError, l.Status), maxError)
+		h.listErr = cut(cmp.Or(l.LastError, l.Status), maxError)
 	}
 	// A group says which of its parts is not healthy.
 	for name, c := range in.ComponentHealthMap {
@@ -190,28 +163,24 @@ func examine(in *protobufs.ComponentHealth) *health {
 // agent is what the server knows about one. Only the core touches it.
 type agent struct {
 	uid          UID
-	peer         netip.Addr
 	conn         types.Connection // nil: it polls
 	sequence     uint64
 	capabilities uint64
 	seen         time.Time
-	left         bool // said so
-	description
+	left         bool              // said so
+	labels       map[string]string // and attributes
 	listStatus
 	effective string
-	healthy   bool
-	list      string
-	troubles  []string
-	refused   refusal
-	window    *window
+	health
+	refused, refusal string // hash of the last list that it has refused, and why
+	window           *window
 
 	cohort  *Cohort // nil: none matches
 	offered offer
 
 	// Of the rollout in progress.
-	before   *Numbers // nil: not known
-	breaches int      // reports in a row
-	failing  string   // why; it stays for the stage
+	breaches int    // reports in a row
+	failing  string // why; it stays for the stage
 }
 
 // offer is the last one that an agent has got.
@@ -223,10 +192,10 @@ type offer struct {
 
 // take updates the agent by a report.
 func (a *agent) take(r *report, now time.Time) {
-	a.peer, a.conn, a.sequence, a.capabilities = r.peer, r.conn, r.sequence, r.capabilities
+	a.conn, a.sequence, a.capabilities = r.conn, r.sequence, r.capabilities
 	a.seen, a.left = now, r.leaving
-	if r.described != nil {
-		a.description = *r.described
+	if r.labels != nil {
+		a.labels = r.labels
 	}
 	if r.effective != nil {
 		a.effective = r.effective.Hash
@@ -238,16 +207,15 @@ func (a *agent) take(r *report, now time.Time) {
 		a.listStatus = *s
 	}
 	if h := r.health; h != nil {
-		a.healthy, a.list, a.troubles = h.healthy, h.list, h.troubles
-		a.window.add(&h.numbers, now)
+		a.health = *h
+		a.window.add(h.numbers, now)
 	}
 	if why := a.refuses(); why != "" {
-		a.refused = refusal{a.hash, why}
+		a.refused, a.refusal = a.hash, why
 	}
 }
 
-// refusal is the last list that an agent has refused, and why.
-type refusal struct{ hash, why string }
+func (a *agent) host() string { return a.labels["host.name"] }
 
 // accepts says whether the agent takes lists at all.
 func (a *agent) accepts() bool {
@@ -261,7 +229,7 @@ func (a *agent) refuses() string {
 	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
 		return cmp.Or(a.err, "it does not say why")
 	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
-		return a.list
+		return a.listErr
 	}
 	return ""
 }
@@ -271,19 +239,15 @@ func (a *agent) observes() bool {
 	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
 }
 
-// judge compares what the agent has reported with what it was before the change. One report can be
-// of a moment, so patience is how many in a row are too many.
-func (a *agent) judge(limits *Limits, patience int, now time.Time) {
-	if a.before == nil || a.failing != "" {
-		return
-	}
-	n := a.window.numbers(now)
-	why := limits.breach(a.before, &n)
+// judge compares what the agent reports with what it was before the change. One report can be of a
+// moment, so three in a row are too many.
+func (a *agent) judge(limits map[string]Limit, before Numbers, now time.Time) {
+	why := breach(limits, before, a.window.numbers(now))
 	if why == "" {
 		a.breaches = 0
 		return
 	}
-	if a.breaches++; a.breaches >= patience {
+	if a.breaches++; a.breaches >= 3 {
 		a.failing = why
 	}
 }

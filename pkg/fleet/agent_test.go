@@ -2,14 +2,14 @@ package fleet
 
 import (
 	"fmt"
-	"math"
-	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/pkg/opamp"
 )
@@ -24,7 +24,7 @@ func TestHostileReport(t *testing.T) {
 	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
 		ErrorMessage: long, LastRemoteConfigHash: make([]byte, 10_000),
 	}}
-	if newReport(m, netip.Addr{}, nil) != nil {
+	if newReport(m, nil) != nil {
 		t.Error("a uid of zeros was taken")
 	}
 	m.InstanceUid[3] = 1
@@ -44,13 +44,10 @@ func TestHostileReport(t *testing.T) {
 	m.Health = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
 		"deep": deep, "wide": wide, "nil": nil, opamp.HealthGates: {ComponentHealthMap: gates},
 	}}
-	r := newReport(m, netip.Addr{}, nil)
+	r := newReport(m, nil)
 	kept := len(r.status.err) + len(r.status.hash)
-	for key, values := range r.described.attributes {
-		kept += len(key)
-		for _, v := range values {
-			kept += len(v)
-		}
+	for key, value := range r.labels {
+		kept += len(key) + len(value)
 	}
 	for _, text := range r.health.troubles {
 		kept += len(text)
@@ -58,55 +55,43 @@ func TestHostileReport(t *testing.T) {
 	if most := maxAttributes*(maxKey+maxValue) + maxTroubles*maxValue + maxError; kept > most || kept == 0 {
 		t.Errorf("%d bytes are kept, at most %d may be", kept, most)
 	}
-	want := unknown()
-	want[absentFields] = 7
-	for i := range want {
-		if got := r.health.numbers[i]; got != want[i] && !(math.IsNaN(got) && math.IsNaN(want[i])) {
-			t.Errorf("gate %d is %v, want %v", i, got, want[i])
-		}
+	if diff := cmp.Diff(Numbers{opamp.GateAbsentFields: 7}, r.health.numbers); diff != "" {
+		t.Error("numbers (-want +got):\n" + diff)
 	}
 	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
 		t.Errorf("an agent takes %d bytes without its texts", size)
 	}
 }
 
-// Agents beyond the limit get no room from those of addresses with few agents.
+// Agents beyond the limit take the place of silent ones only.
 func TestAgentsLimit(t *testing.T) {
 	s := newSim(t, 0, "")
 	s.core.o.MaxAgents = 100
-	for i := range 50 {
-		s.poll(s.add(i))
-	}
-	flood := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	for i := range 1000 {
-		n := s.add(1000 + i)
-		n.peer = flood
-		r := &report{uid: n.uid, peer: flood, capabilities: takesLists, described: &description{host: n.host}}
-		if a := s.core.report(r, s.now); (a.err != nil) != (i >= 50) {
-			t.Fatalf("agent %d of one address: %v", i, a.err)
+	come := func(from, to int) (taken int) {
+		for i := from; i < to; i++ {
+			n := s.add(i)
+			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, s.now)
+			if a.ErrorResponse == nil {
+				taken++
+			}
 		}
+		return taken
 	}
-	for i := range 10 {
-		n := s.add(100 + i)
-		if a := s.core.report(&report{uid: n.uid, peer: n.peer, capabilities: takesLists, described: &description{host: n.host}}, s.now); a.err != nil {
-			t.Fatalf("an honest agent got %v", a.err)
+	if n := come(0, 1000); n != 100 || len(s.core.agents) != 100 {
+		t.Errorf("%d agents were taken, %d are kept", n, len(s.core.agents))
+	}
+	s.now = s.now.Add(silentAfter - time.Second)
+	for _, n := range s.nodes[:40] {
+		s.poll(n)
+	}
+	s.now = s.now.Add(2 * time.Second)
+	if n := come(1000, 2000); n != 60 || len(s.core.agents) != 100 {
+		t.Errorf("%d agents took the place of 60 silent ones, %d are kept", n, len(s.core.agents))
+	}
+	for _, n := range s.nodes[:40] {
+		if s.core.agents[n.uid] == nil {
+			t.Fatalf("agent %s is not silent and was forgotten", n.host)
 		}
-	}
-	if len(s.core.agents) != 100 || s.core.peers[flood] != 40 || s.core.totals.evicted != 10 {
-		t.Errorf("%d agents, %d of the flood, %d evicted", len(s.core.agents), s.core.peers[flood], s.core.totals.evicted)
-	}
-	s.now = s.now.Add(silentAfter + time.Second)
-	n := s.add(5000)
-	n.peer = flood
-	if a := s.core.report(&report{uid: n.uid, peer: flood, described: &description{host: n.host}}, s.now); a.err != nil {
-		t.Errorf("a silent agent keeps its room: %v", a.err)
-	}
-	sum := 0
-	for _, n := range s.core.peers {
-		sum += n
-	}
-	if sum != len(s.core.agents) {
-		t.Errorf("%d agents, %d by their addresses", len(s.core.agents), sum)
 	}
 }
 
@@ -120,8 +105,8 @@ func TestDuplicateUID(t *testing.T) {
 	if a.uid != uid { // the one that reports later gets another
 		a, b = b, a
 	}
-	if a.uid != uid || b.uid == uid || len(s.core.agents) != 2 || s.core.totals.duplicates != 1 {
-		t.Fatalf("uids %v and %v, %d agents, %d duplicates", a.uid, b.uid, len(s.core.agents), s.core.totals.duplicates)
+	if a.uid != uid || b.uid == uid || len(s.core.agents) != 2 || testutil.ToFloat64(s.core.totals.duplicates) != 1 {
+		t.Fatalf("uids %v and %v, %d agents", a.uid, b.uid, len(s.core.agents))
 	}
 	given := b.uid
 	b.uid, b.told, b.sequence = uid, false, 0 // it starts again and has forgotten
@@ -137,14 +122,14 @@ func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")
 	n := s.nodes[0]
 	s.poll(n)
-	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); !a.full || a.config != nil {
-		t.Errorf("answer %+v, want a request for all", a)
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil {
+		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); !a.full {
-		t.Errorf("answer %+v, want a request for all", a)
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); a.Flags == 0 {
+		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.full || len(s.core.agents) != 1 {
-		t.Errorf("an unknown agent that leaves got %+v", a)
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
+		t.Errorf("an unknown agent that leaves got %v", a)
 	}
 }
 
@@ -166,7 +151,7 @@ func TestFlapping(t *testing.T) {
 	s.stable()
 	for range 100 {
 		n.sequence++
-		s.core.report(&report{uid: n.uid, sequence: n.sequence, peer: n.peer, capabilities: takesLists, leaving: true}, s.now)
+		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, s.now)
 		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Silent {
 			t.Fatalf("an agent that left is %s", got)
 		}

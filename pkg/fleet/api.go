@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"bytes"
-	"encoding/hex"
+	"cmp"
+	_ "embed"
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
@@ -20,7 +22,7 @@ func (s *Server) Operators(login *Login) *http.Server {
 	mux.HandleFunc("GET /api/v1/fleet", s.serveFleet)
 	mux.HandleFunc("GET /api/v1/agents", s.serveAgents)
 	mux.HandleFunc("POST /api/v1/cohorts/{cohort}/{command}", s.serveCommand)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: callWithin}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: callWithin}))
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,60 +57,28 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("ok\n")) // the client went away
 }
 
-// ask returns what f makes of the state.
-func ask[T any](s *Server, r *http.Request, f func(*core) T) (out T, err error) {
-	answers := make(chan T, 1)
-	if err := s.do(r.Context(), func(c *core) { answers <- f(c) }); err != nil {
-		return out, err
-	}
-	return <-answers, nil
-}
-
 func (s *Server) serveFleet(w http.ResponseWriter, r *http.Request) {
-	answer, err := ask(s, r, func(c *core) *Fleet { return c.fleet(time.Now()) })
+	answer, err := ask(r.Context(), s, func(c *core) *Fleet { return c.fleet(time.Now()) })
 	reply(w, answer, err)
 }
 
-const (
-	defaultAgents = 1000
-	mostAgents    = 5000 // of an answer
-)
-
-// serveAgents answers /api/v1/agents?cohort=NAME&condition=NAME&host=NAME&after=UID&limit=N.
+// serveAgents answers /api/v1/agents?cohort=NAME&condition=NAME.
 func (s *Server) serveAgents(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	f := filter{cohort: q.Get("cohort"), condition: q.Get("condition"), host: q.Get("host"), limit: defaultAgents}
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > mostAgents {
-			http.Error(w, "limit is a number from 1 to "+strconv.Itoa(mostAgents), http.StatusBadRequest)
-			return
-		}
-		f.limit = n
-	}
-	if text := q.Get("after"); text != "" {
-		uid, err := hex.DecodeString(text)
-		if err != nil || len(uid) != len(f.after) {
-			http.Error(w, "after is a uid in hex", http.StatusBadRequest)
-			return
-		}
-		f.after = UID(uid)
-	}
-	answer, err := ask(s, r, func(c *core) *Agents { return c.find(&f, time.Now()) })
+	answer, err := ask(r.Context(), s, func(c *core) *Agents {
+		return &Agents{Time: time.Now().UTC(), Agents: c.find(r.FormValue("cohort"), r.FormValue("condition"), time.Now())}
+	})
 	reply(w, answer, err)
 }
 
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
-	var failed error
-	answer, err := ask(s, r, func(c *core) *Fleet {
-		failed = c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
-		return c.fleet(time.Now())
+	failed, err := ask(r.Context(), s, func(c *core) error {
+		return c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
 	})
 	if err == nil && failed != nil {
 		http.Error(w, failed.Error(), http.StatusConflict)
 		return
 	}
-	reply(w, answer, err)
+	s.serveFleet(w, r)
 }
 
 func reply(w http.ResponseWriter, answer any, err error) {
@@ -120,6 +90,52 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_ = json.NewEncoder(w).Encode(answer) // the client went away
 }
 
+// contentPolicy lets the page load nothing but its own style sheet, which is in it.
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed page.html
+var pageText string
+
+// pageAgents bounds the table of agents that need attention.
+const pageAgents = 200
+
+// servePage writes the page. It is read-only: commands are for the command line.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	type data struct {
+		*Fleet
+		Trouble []AgentState
+		More    bool
+	}
+	answer, err := ask(r.Context(), s, func(c *core) data {
+		d := data{Fleet: c.fleet(time.Now())}
+		for _, condition := range []string{Failing, Refused, Silent, Waiting} {
+			d.Trouble = append(d.Trouble, c.find("", condition, time.Now())...)
+		}
+		return d
+	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if answer.More = len(answer.Trouble) > pageAgents; answer.More {
+		answer.Trouble = answer.Trouble[:pageAgents]
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, answer); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes()) // the client went away
+}
+
+//nolint:gochecknoglobals // parsed once, never changed
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"short": func(hash string) string { return hash[:min(len(hash), 12)] },
+	"ago":   func(t time.Time) string { return time.Since(t).Truncate(time.Second).String() },
+	"lines": func(text []string) string { return strings.Join(text, "; ") },
+}).Parse(pageText))
+
 // fleet describes all but the agents one by one.
 func (c *core) fleet(now time.Time) *Fleet {
 	f := &Fleet{Time: time.Now().UTC(), Version: c.o.Version, Agents: len(c.agents), Limit: c.o.MaxAgents}
@@ -129,42 +145,31 @@ func (c *core) fleet(now time.Time) *Fleet {
 	if c.saveErr != nil {
 		f.StateErr = c.saveErr.Error()
 	}
-	if c.plan == nil {
-		f.NoCohort = len(c.agents)
-		return f
+	if !c.planTime.IsZero() {
+		taken := c.planTime.UTC()
+		f.Directory.Hash, f.Directory.Taken = c.plan.Hash, &taken
 	}
-	taken := c.planTime.UTC()
-	f.Directory.Hash, f.Directory.Taken = c.plan.Hash, &taken
-	by := map[*Cohort]map[string]int{}
+	agents := map[*Cohort]map[string]int{}
+	for _, cohort := range c.plan.Cohorts {
+		agents[cohort] = map[string]int{}
+		for _, name := range []string{Current, Waiting, Refused, Failing, Silent, Observed} {
+			agents[cohort][name] = 0
+		}
+	}
 	for _, a := range c.agents {
 		if a.cohort == nil {
 			f.NoCohort++
 			continue
 		}
-		if by[a.cohort] == nil {
-			by[a.cohort] = map[string]int{}
-		}
 		condition, _ := c.condition(a, now)
-		by[a.cohort][condition]++
+		agents[a.cohort][condition]++
 	}
 	for _, cohort := range c.plan.Cohorts {
-		s := c.cohorts[cohort.Name]
-		out := CohortState{
-			Name: cohort.Name, Priority: cohort.Priority, List: cohort.List.Name, Directory: cohort.List.Hash,
-			Stable: s.Stable, Rejected: s.Rejected, Warnings: cohort.Warnings, Agents: map[string]int{},
-		}
-		for _, name := range conditions() {
-			out.Agents[name] = by[cohort][name]
-		}
-		if r := s.Rollout; r != nil {
-			stages := cohort.Policy.Stages
-			out.Rollout = &RolloutState{
-				ID: r.ID, From: r.From, To: r.To, State: r.State, Stage: r.Stage + 1, Stages: len(stages), Soaked: r.Soaked.Seconds(),
-				Soak: stages[min(max(r.Stage, 0), len(stages)-1)].Soak.Seconds(), Started: r.Started, Reason: r.Reason,
-			}
-			if n, ok := c.counts[s.Name]; ok {
-				out.Rollout.Counts = &n
-			}
+		out := CohortState{status: *c.cohorts[cohort.Name], List: cohort.List.Name, Directory: cohort.List.Hash, Agents: agents[cohort]}
+		if out.Rollout != nil {
+			r := *out.Rollout // the owner changes its own
+			out.Rollout, out.Counts = &r, out.counts
+			out.Stages, out.Soak = len(cohort.Policy.Stages), cohort.Policy.stage(&r).Soak.Seconds()
 		}
 		f.Cohorts = append(f.Cohorts, out)
 	}
@@ -192,54 +197,36 @@ func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 		return Refused, a.refuses()
 	case a.state != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
 		return Waiting, ""
-	case a.failing != "" && s.Rollout != nil && hash == s.Rollout.To:
+	case a.failing != "" && s.Rollout.has(a.uid):
 		return Failing, a.failing
 	}
 	return Current, ""
 }
 
-type filter struct {
-	cohort, condition, host string
-	after                   UID
-	limit                   int
-}
-
-// find returns agents in the order of their uids.
-func (c *core) find(f *filter, now time.Time) *Agents {
-	var found []*agent
+// find returns agents in the order of their hosts; an empty cohort or condition is any.
+func (c *core) find(cohort, condition string, now time.Time) []AgentState {
+	out := []AgentState{}
 	for _, a := range c.agents {
-		if f.cohort != "" && (a.cohort == nil || a.cohort.Name != f.cohort) || f.host != "" && a.host != f.host || bytes.Compare(a.uid[:], f.after[:]) <= 0 {
+		is, why := c.condition(a, now)
+		if cohort != "" && (a.cohort == nil || a.cohort.Name != cohort) || condition != "" && is != condition {
 			continue
 		}
-		if condition, _ := c.condition(a, now); f.condition != "" && condition != f.condition {
-			continue
-		}
-		found = append(found, a)
-	}
-	slices.SortFunc(found, func(a, b *agent) int { return bytes.Compare(a.uid[:], b.uid[:]) })
-	out := &Agents{Time: time.Now().UTC(), Agents: []AgentState{}}
-	if len(found) > f.limit {
-		found = found[:f.limit]
-		out.Next = found[f.limit-1].uid.String()
-	}
-	for _, a := range found {
-		condition, why := c.condition(a, now)
 		state := AgentState{
-			UID: a.uid.String(), Host: a.host, Version: a.version, Labels: a.labels, Condition: condition, Answered: a.hash, Effective: a.effective,
-			Error: why, Refused: a.refused.hash, Refusal: a.refused.why, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
-			Numbers: a.window.numbers(now), Before: a.before,
-		}
-		if a.peer.IsValid() {
-			state.Address = a.peer.String()
-		}
-		if s := c.statusOf(a); s != nil {
-			state.Wanted = wanted(s, a.uid, a.hash)
-			state.Canary = s.Rollout.has(a.uid)
+			UID: a.uid.String(), Host: a.host(), Version: a.labels["service.version"], Labels: a.labels, Condition: is, Answered: a.hash, Effective: a.effective,
+			Error: why, Refused: a.refused, Refusal: a.refusal, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
+			Numbers: a.window.numbers(now),
 		}
 		if a.cohort != nil {
 			state.Cohort = a.cohort.Name
 		}
-		out.Agents = append(out.Agents, state)
+		if s := c.statusOf(a); s != nil {
+			state.Wanted = wanted(s, a.uid, a.hash)
+			if state.Canary = s.Rollout.has(a.uid); state.Canary {
+				state.Before = s.Rollout.members[a.uid].Before
+			}
+		}
+		out = append(out, state)
 	}
+	slices.SortFunc(out, func(a, b AgentState) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.UID, b.UID)) })
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -23,57 +22,32 @@ type core struct {
 	store   *store
 	started time.Time
 
-	plan     *Plan // nil: none was good yet
-	planTime time.Time
-	planErr  error // of the last reading; the plan before is in use
+	plan     *Plan     // empty: none was good yet
+	planTime time.Time // when it was taken
+	planErr  error     // of the last reading; the plan before is in use
 
 	agents  map[UID]*agent
-	peers   map[netip.Addr]int // agents of each address
 	cohorts map[string]*status
-	counts  map[string]Counts // of the rollouts, by cohort
 	lists   map[string]*List
-	locals  map[string]*List                        // that agents had on their own, at most maxLocals
-	offers  map[string]*protobufs.AgentRemoteConfig // by hash
+	locals  map[string]*List // that agents had on their own, at most maxLocals
 	lastID  uint64
-	saveErr error                    // of the last write
-	unsaved map[string]bool          // cohorts whose state is not on the disk
-	said    map[string]time.Duration // soak that is on the disk, by cohort
-	begun   map[string]time.Time     // when a stage began, as far as this process has seen it; none: before
+	saveErr error // of the last write
 	ticked  time.Time
-
-	totals totals
-}
-
-// totals only grow.
-type totals struct {
-	messages, websocket, offers, duplicates, evicted, saveErrors uint64
-	results                                                      map[[2]string]uint64 // by cohort and result
+	totals  totals
 }
 
 // Errors that an agent gets.
 var (
 	errFull    = errors.New("this server has as many agents as it may have")
-	errUnnamed = errors.New("an instance uid has 16 bytes, not all of them zero")
 	errBusy    = errors.New("the server is busy")
 	errTooMuch = errors.New("more bytes than a message may have")
 )
 
-func newCore(o Options, st *store, s *saved, now time.Time) *core {
-	c := &core{
-		o: o, log: o.Log, store: st, started: now, ticked: now,
-		agents: map[UID]*agent{}, peers: map[netip.Addr]int{}, cohorts: s.cohorts, counts: map[string]Counts{},
-		lists: s.lists, locals: map[string]*List{}, offers: map[string]*protobufs.AgentRemoteConfig{}, lastID: s.last, unsaved: map[string]bool{}, said: map[string]time.Duration{}, begun: map[string]time.Time{},
+func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
+	return &core{
+		o: o, log: o.Log, store: st, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
+		locals: map[string]*List{}, lastID: s.last,
 	}
-	c.totals.results = map[[2]string]uint64{}
-	return c
-}
-
-// answer is what an agent gets.
-type answer struct {
-	config *protobufs.AgentRemoteConfig // nil: nothing new
-	full   bool                         // the agent must report all
-	uid    *UID                         // the uid that it must use from now on
-	err    error
 }
 
 // maxLocals bounds the agents' own lists that are kept. A fleet has few, and the first rollout of a cohort
@@ -84,32 +58,32 @@ const maxLocals = 64
 const silentAfter = 3 * time.Minute
 
 // report takes a message and returns the answer.
-func (c *core) report(r *report, now time.Time) answer {
-	c.totals.messages++
+func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
+	transport := "http"
 	if r.conn != nil {
-		c.totals.websocket++
+		transport = "websocket"
 	}
+	c.totals.messages.WithLabelValues(transport).Inc()
 	a := c.agents[r.uid]
-	if a != nil && r.described != nil && r.described.host != a.host && a.host != "" && now.Sub(a.seen) < silentAfter && !a.left {
-		c.totals.duplicates++
-		uid := another(r.uid, r.described.host)
-		return answer{uid: &uid}
+	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
+		c.totals.duplicates.Inc()
+		uid := another(r.uid, r.labels["host.name"])
+		return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: uid[:]}}
 	}
 	// What a message leaves out is as before, so the server must have seen all since the last whole one.
-	if r.described == nil && (a == nil || r.sequence != a.sequence+1) {
-		return answer{full: !r.leaving}
+	if r.labels == nil && (a == nil || r.sequence != a.sequence+1) {
+		if r.leaving {
+			return &protobufs.ServerToAgent{}
+		}
+		return &protobufs.ServerToAgent{Flags: uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)}
 	}
 	if a == nil {
-		if !c.room(r.peer, now) {
-			return answer{err: errFull}
+		if !c.room(now) {
+			c.totals.refused.WithLabelValues(refusedFull).Inc()
+			return unable(errFull)
 		}
-		a = &agent{uid: r.uid, peer: r.peer, window: newWindow()}
+		a = &agent{uid: r.uid, window: newWindow()}
 		c.agents[r.uid] = a
-		c.peers[r.peer]++
-	}
-	if a.peer != r.peer {
-		c.leave(a.peer)
-		c.peers[r.peer]++
 	}
 	if l := r.effective; l != nil && c.locals[l.Hash] == nil && len(c.locals) < maxLocals && len(l.Content) <= maxListBytes {
 		c.locals[l.Hash] = l
@@ -118,15 +92,17 @@ func (c *core) report(r *report, now time.Time) answer {
 		drop(a.conn) // the agent has another connection now
 	}
 	a.take(r, now)
-	if r.described != nil {
+	if r.labels != nil {
 		c.assign(a)
 	}
 	s := c.statusOf(a)
 	if s == nil {
-		return answer{}
+		return &protobufs.ServerToAgent{}
 	}
-	c.judge(a, s, now)
-	return answer{config: c.offer(a, s, now)}
+	if r := s.Rollout; r.has(a.uid) && a.hash == r.To && a.failing == "" {
+		a.judge(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
+	}
+	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s, now)}
 }
 
 // closed takes note that an agent's WebSocket is gone.
@@ -155,59 +131,29 @@ func another(uid UID, host string) (out UID) {
 	return out
 }
 
-// room makes room for another agent of an address. An agent that is silent goes first, then one
-// of the address that has the most, if it has more than the newcomer's.
-func (c *core) room(peer netip.Addr, now time.Time) bool {
+// room makes room for another agent: the one that is silent for longest is forgotten.
+func (c *core) room(now time.Time) bool {
 	if len(c.agents) < c.o.MaxAgents {
 		return true
 	}
-	var crowded netip.Addr
-	for p, n := range c.peers {
-		if n > c.peers[crowded] {
-			crowded = p
-		}
-	}
-	var victim *agent
+	var oldest *agent
 	for _, a := range c.agents {
-		if now.Sub(a.seen) > silentAfter && (victim == nil || a.seen.Before(victim.seen)) {
-			victim = a
+		if oldest == nil || a.seen.Before(oldest.seen) {
+			oldest = a
 		}
 	}
-	if victim == nil && c.peers[crowded] > c.peers[peer]+1 {
-		for _, a := range c.agents {
-			if a.peer == crowded {
-				victim = a
-				break
-			}
-		}
-	}
-	if victim == nil {
+	if now.Sub(oldest.seen) <= silentAfter {
 		return false
 	}
-	c.forget(victim)
-	c.totals.evicted++
+	delete(c.agents, oldest.uid)
 	return true
-}
-
-func (c *core) forget(a *agent) {
-	delete(c.agents, a.uid)
-	c.leave(a.peer)
-}
-
-func (c *core) leave(peer netip.Addr) {
-	if c.peers[peer]--; c.peers[peer] <= 0 {
-		delete(c.peers, peer)
-	}
 }
 
 // assign finds the agent's cohort.
 func (c *core) assign(a *agent) {
 	a.cohort = nil
-	if c.plan == nil {
-		return
-	}
 	for _, cohort := range c.plan.Cohorts {
-		if cohort.Selector.matches(a.labels, a.attributes) {
+		if cohort.Selector.matches(a.labels) {
 			a.cohort = cohort
 			return
 		}
@@ -219,31 +165,6 @@ func (c *core) statusOf(a *agent) *status {
 		return nil
 	}
 	return c.cohorts[a.cohort.Name]
-}
-
-// judge looks at a member of a rollout, or at one of the control group.
-func (c *core) judge(a *agent, s *status, now time.Time) {
-	r := s.Rollout
-	if r == nil || r.State != Running && r.State != Paused {
-		return
-	}
-	m, member := r.members[a.uid]
-	switch {
-	case member && a.hash != r.To:
-		return
-	case a.before == nil && member:
-		a.before = m.Before // this server has started again
-	case a.before == nil:
-		n := a.window.numbers(now)
-		a.before = &n
-		return
-	}
-	// What happens to all nodes must show in the control group first.
-	patience := 2
-	if member {
-		patience = 3
-	}
-	a.judge(&a.cohort.Policy.Gates, patience, now)
 }
 
 // Between two offers of the same list to an agent that does not answer for it.
@@ -270,7 +191,6 @@ func (c *core) offer(a *agent, s *status, now time.Time) *protobufs.AgentRemoteC
 	}
 	a.offered.at = now
 	a.offered.count++
-	c.totals.offers++
 	return config
 }
 
@@ -280,56 +200,40 @@ func (c *core) write(lines ...line) error {
 	if err == nil && c.store.full() {
 		err = c.store.compact(c.lines())
 	}
-	c.wrote(err)
-	return err
-}
-
-func (c *core) wrote(err error) {
-	if err != nil {
-		c.totals.saveErrors++
-		if c.saveErr == nil {
-			c.log.Error("state not written, no stage begins until it is", zap.Error(err))
-		}
+	if err != nil && c.saveErr == nil {
+		c.log.Error("state not written, no stage begins until it is", zap.Error(err))
 	}
 	c.saveErr = err
+	return err
 }
 
 // save writes what could not be written before.
 func (c *core) save() {
-	for name := range c.unsaved {
-		if s := c.cohorts[name]; s != nil && c.write(line{Cohort: s}) != nil {
-			return
+	for _, s := range c.cohorts {
+		if s.unsaved {
+			s.unsaved = c.write(line{Cohort: s}) != nil
 		}
-		delete(c.unsaved, name)
 	}
 }
 
 // lines are all that a file needs.
 func (c *core) lines() (out []line) {
-	out = append(out, line{Version: &versionLine{Format: 1, Last: c.lastID}})
+	out = append(out, line{Format: stateFormat})
 	for _, hash := range slices.Sorted(maps.Keys(c.lists)) {
 		out = append(out, line{List: c.lists[hash]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cohorts)) {
 		s := c.cohorts[name]
 		out = append(out, line{Cohort: s})
-		if s.Rollout == nil || len(s.Rollout.members) == 0 {
-			continue
+		if r := s.Rollout; r != nil && len(r.members) > 0 {
+			out = append(out, line{Members: &memberLine{Cohort: name, Rollout: r.ID, Agents: r.members}})
 		}
-		l := &memberLine{Cohort: name, Rollout: s.Rollout.ID, Agents: map[string]member{}}
-		for uid, m := range s.Rollout.members {
-			l.Agents[uid.String()] = m
-		}
-		out = append(out, line{Members: l})
 	}
 	return out
 }
 
 // config is what an agent gets for a list; nil if the list is not known.
 func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
-	if ready := c.offers[hash]; ready != nil {
-		return ready
-	}
 	l := c.lists[hash]
 	sum, err := hex.DecodeString(hash)
 	if l == nil || err != nil {
@@ -339,10 +243,9 @@ func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	if l.YAML {
 		kind = "application/yaml"
 	}
-	c.offers[hash] = &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
+	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
 		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
 	}}
-	return c.offers[hash]
 }
 
 // waiting returns agents with a WebSocket that should get a list now.

@@ -2,11 +2,11 @@ package fleet
 
 import (
 	"bytes"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
@@ -30,10 +30,11 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Add(seed, seed[:20])
 	f.Add([]byte{}, seed)
+	totals := newTotals(prometheus.NewRegistry())
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		now := time.Now()
 		plan := &Plan{Hash: "x", Cohorts: []*Cohort{{Name: "all", List: newList("a", []byte(listA)), Policy: Policy{Stages: []Stage{{Percent: 100}}, Timeout: time.Minute}}}}
-		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, nil, &saved{lists: map[string]*List{hash: plan.Cohorts[0].List}, cohorts: map[string]*status{
+		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, totals, nil, &saved{lists: map[string]*List{hash: plan.Cohorts[0].List}, cohorts: map[string]*status{
 			"all": {Name: "all", Stable: hash},
 		}}, now)
 		c.plan = plan
@@ -42,17 +43,17 @@ func FuzzMessages(f *testing.F) {
 			if proto.Unmarshal(body, &m) != nil {
 				continue
 			}
-			r := newReport(&m, netip.Addr{}, nil)
+			r := newReport(&m, nil)
 			if r == nil {
 				continue
 			}
-			if out := c.report(r, now); out.config != nil && string(out.config.Config.ConfigMap[opamp.ConfigName].Body) != listA {
-				t.Errorf("offer %v", out.config)
+			if out := c.report(r, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+				t.Errorf("offer %v", out.RemoteConfig)
 			}
 			c.fleet(now)
-			c.find(&filter{limit: 10}, now)
-			if len(c.agents) > 1 || len(c.peers) > 1 || len(c.locals) > maxLocals {
-				t.Errorf("%d agents, %d addresses, %d lists are kept", len(c.agents), len(c.peers), len(c.locals))
+			c.find("", "", now)
+			if len(c.agents) > 1 || len(c.locals) > maxLocals {
+				t.Errorf("%d agents, %d lists are kept", len(c.agents), len(c.locals))
 			}
 		}
 	})
@@ -60,7 +61,7 @@ func FuzzMessages(f *testing.F) {
 
 // A state is read or is an error, and what was read once is read again.
 func FuzzState(f *testing.F) {
-	f.Add([]byte("{\"version\":{\"format\":1,\"last\":7}}\n{\"cohort\":{\"name\":\"a\",\"rollout\":{\"id\":1,\"stage\":-1}}}\n{\"members\":{\"cohort\":\"a\",\"rollout\":1,\"agents\":{\"01000000000000000000000000000007\":{\"before\":[0,null,1]}}}}\n"))
+	f.Add([]byte("{\"format\":1}\n{\"cohort\":{\"name\":\"a\",\"rollout\":{\"id\":1,\"stage\":0}}}\n{\"members\":{\"cohort\":\"a\",\"rollout\":1,\"agents\":{\"01000000000000000000000000000007\":{\"before\":{\"series\":1}}}}}\n"))
 	f.Add([]byte("{\"list\":{\"hash\":\"00\"}}\n{"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		_, good, err := readState(bytes.NewReader(content))

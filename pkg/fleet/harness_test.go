@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"net/netip"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/file"
@@ -22,6 +23,13 @@ const (
 	applying = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING
 	failed   = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED
 
+	stalled       = opamp.GateStalled
+	lost          = opamp.GateLost
+	sampleSeconds = opamp.GateSampleSeconds
+	missedTicks   = opamp.GateMissedTicks
+	absentFields  = opamp.GateAbsentFields
+	series        = opamp.GateSeries
+
 	takesLists = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig)
 )
 
@@ -29,7 +37,6 @@ const (
 type node struct {
 	uid      UID
 	host     string
-	peer     netip.Addr
 	labels   map[string]string
 	own      *List // its own list; nil: it does not report it
 	sequence uint64
@@ -75,10 +82,10 @@ func newSim(t *testing.T, nodes int, policy string) *sim {
 func (s *sim) add(i int) *node {
 	n := &node{
 		uid: UID{0: 1, 12: byte(i >> 16), 13: byte(i >> 8), 14: byte(i), 15: 7}, host: fmt.Sprintf("node-%05d", i), labels: map[string]string{"rack": fmt.Sprintf("r%d", i%4)},
-		peer: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), got: map[string]int{}, own: newList("effective", []byte(listOwn)),
+		got: map[string]int{}, own: newList("effective", []byte(listOwn)),
 	}
 	n.list = n.own.Hash
-	n.numbers = Numbers{0, 0, 0.01, 0, 3, 500}
+	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: 0, absentFields: 3, series: 500}
 	s.nodes = append(s.nodes, n)
 	return n
 }
@@ -108,7 +115,7 @@ func (s *sim) open() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = st.close() })
-	s.core = newCore(s.o, st, state, s.now)
+	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)
 	s.take()
 }
 
@@ -145,10 +152,11 @@ func (s *sim) offerList(text string) {
 // poll lets a node report.
 func (s *sim) poll(n *node) {
 	n.sequence++
-	r := &report{uid: n.uid, sequence: n.sequence, peer: n.peer, capabilities: takesLists, status: n.answer}
-	r.health = &health{healthy: true, numbers: n.numbers, list: n.trouble}
+	r := &report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, status: n.answer}
+	r.health = &health{healthy: true, numbers: maps.Clone(n.numbers), listErr: n.trouble}
 	if !n.told {
-		r.described = &description{host: n.host, version: "1", labels: n.labels, attributes: map[string][]string{"host.name": {n.host}}}
+		r.labels = maps.Clone(n.labels)
+		r.labels["host.name"] = n.host
 		r.effective = n.own
 		if n.own != nil && n.list != n.own.Hash {
 			r.effective = s.core.lists[n.list]
@@ -156,19 +164,19 @@ func (s *sim) poll(n *node) {
 		n.told = true
 	}
 	a := s.core.report(r, s.now)
-	if a.uid != nil {
-		n.uid, n.told = *a.uid, false
+	if id := a.AgentIdentification; id != nil {
+		n.uid, n.told = UID(id.NewInstanceUid), false
 	}
-	if a.full {
+	if a.Flags != 0 {
 		n.told = false
 		s.poll(n)
 		return
 	}
-	if a.config == nil {
+	if a.RemoteConfig == nil {
 		return
 	}
-	hash := hex.EncodeToString(a.config.ConfigHash)
-	body := a.config.Config.ConfigMap[opamp.ConfigName].Body
+	hash := hex.EncodeToString(a.RemoteConfig.ConfigHash)
+	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body
 	if hashOf(string(body)) != hash {
 		s.t.Fatalf("offer with hash %s has another list", hash)
 	}
@@ -203,7 +211,7 @@ func (s *sim) until(what string, most time.Duration, done func() bool) {
 	s.t.Helper()
 	for end := s.now.Add(most); !done(); {
 		if s.now.After(end) {
-			s.t.Fatalf("not within %v: %s; rollout %+v, counts %+v", most, what, s.rollout(), s.core.counts["all"])
+			s.t.Fatalf("not within %v: %s; rollout %+v, counts %+v", most, what, s.rollout(), s.core.cohorts["all"].counts)
 		}
 		s.run(time.Second)
 	}

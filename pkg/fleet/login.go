@@ -31,7 +31,6 @@ type Login struct {
 const (
 	tokensFor     = 5 * time.Second
 	maxTokenBytes = 64 << 10
-	maxTokens     = 100
 )
 
 // NewLogin returns a Login for a file that can be read and has a token.
@@ -50,7 +49,7 @@ func (l *Login) load() error {
 	}
 	var tokens [][sha256.Size]byte
 	for text := range bytes.Lines(content) {
-		if text = bytes.TrimSpace(text); len(text) > 0 && len(tokens) < maxTokens {
+		if text = bytes.TrimSpace(text); len(text) > 0 {
 			tokens = append(tokens, sha256.Sum256(text))
 		}
 	}
@@ -84,11 +83,8 @@ func (l *Login) Allows(r *http.Request) bool {
 	return ok && allowed == 1
 }
 
-func httpErrors(l *zap.Logger) *log.Logger { return log.New(debugWriter{l}, "", 0) }
-
-type debugWriter struct{ log *zap.Logger }
-
-func (w debugWriter) Write(p []byte) (int, error) {
-	w.log.Debug("net/http: " + string(bytes.TrimSpace(p)))
-	return len(p), nil
+// httpErrors takes what http.Server has to say.
+func httpErrors(l *zap.Logger) *log.Logger {
+	errors, _ := zap.NewStdLogAt(l, zap.DebugLevel) // fails for unknown levels only
+	return errors
 }

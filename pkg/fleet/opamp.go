@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +39,8 @@ const (
 	refusedBusy    = "busy"
 )
 
+func (s *Server) refuse(reason string) { s.totals.refused.WithLabelValues(reason).Inc() }
+
 // Agents returns the server for agents. Its listener must be wrapped by LimitAgents.
 func (s *Server) Agents(login *Login) (*http.Server, error) {
 	library := server.New(nil)
@@ -53,7 +54,7 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
 		if !login.Allows(r) {
-			s.refused.WithLabelValues(refusedLogin).Inc()
+			s.refuse(refusedLogin)
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return
 		}
@@ -63,13 +64,13 @@ func (s *Server) Agents(login *Login) (*http.Server, error) {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-wait.Done():
-			s.refused.WithLabelValues(refusedBusy).Inc()
+			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
 		if err := bound(w, r); err != nil {
-			s.refused.WithLabelValues(refusedMessage).Inc()
+			s.refuse(refusedMessage)
 			http.Error(w, "no gzip", http.StatusBadRequest)
 			return
 		}
@@ -103,7 +104,6 @@ func bound(w http.ResponseWriter, r *http.Request) error {
 
 // callbacks are those of one request or WebSocket.
 func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
-	peer := peerOf(r)
 	plain := r.Header.Get("Content-Type") == "application/x-protobuf" // as the library decides
 	var uid UID                                                       // of the WebSocket's agent
 	return types.ConnectionCallbacks{
@@ -114,16 +114,14 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 		},
 		OnMessage: func(ctx context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			if plain {
-				return s.message(ctx, newReport(m, peer, nil))
+				return s.message(ctx, newReport(m, nil))
 			}
 			if l := limitedOf(conn.Connection()); l != nil {
 				l.message()
 			}
-			report := newReport(m, peer, conn)
-			if report != nil && uid != report.uid {
-				former := uid
-				_ = s.do(ctx, func(c *core) { c.closed(former, conn) }) // else it is seen when the connection ends
-				uid = report.uid
+			report := newReport(m, conn)
+			if report != nil {
+				uid = report.uid // the last one, if the server gives it another
 			}
 			return s.message(ctx, report)
 		},
@@ -133,7 +131,7 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 			}
 		},
 		OnReadMessageError: func(conn types.Connection, _ int, _ []byte, _ error) {
-			s.refused.WithLabelValues(refusedMessage).Inc()
+			s.refuse(refusedMessage)
 			_ = conn.Disconnect() // what follows garbage is no message either
 		},
 	}
@@ -141,45 +139,28 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 
 // message answers one.
 func (s *Server) message(ctx context.Context, r *report) *protobufs.ServerToAgent {
-	out := &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
-		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)}
 	if r == nil {
-		s.refused.WithLabelValues(refusedMessage).Inc()
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, errUnnamed)
+		s.refuse(refusedMessage)
+		return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+			Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, ErrorMessage: "an instance uid has 16 bytes, not all of them zero",
+		}}
 	}
-	answers := make(chan answer, 1) // not a variable: the owner may answer when this one waits no longer
-	if err := s.do(ctx, func(c *core) { answers <- c.report(r, time.Now()) }); err != nil {
-		s.refused.WithLabelValues(refusedBusy).Inc()
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err)
+	out, err := ask(ctx, s, func(c *core) *protobufs.ServerToAgent { return c.report(r, time.Now()) })
+	if err != nil {
+		s.refuse(refusedBusy)
+		return unable(err)
 	}
-	a := <-answers
-	switch {
-	case a.err != nil:
-		s.refused.WithLabelValues(refusedFull).Inc()
-		return unable(protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, a.err)
-	case a.uid != nil:
-		out.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: a.uid[:]}
-	case a.full:
-		out.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
-	}
-	out.RemoteConfig = a.config
+	out.Capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
+		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 	return out
 }
 
-func unable(kind protobufs.ServerErrorResponseType, err error) *protobufs.ServerToAgent {
-	e := &protobufs.ServerErrorResponse{Type: kind, ErrorMessage: err.Error()}
-	if kind == protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable {
-		e.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}}
-	}
-	return &protobufs.ServerToAgent{ErrorResponse: e}
-}
-
-func peerOf(r *http.Request) netip.Addr {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Addr()
+// unable asks an agent to come back later.
+func unable(err error) *protobufs.ServerToAgent {
+	return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+		Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, ErrorMessage: err.Error(),
+		Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}},
+	}}
 }
 
 // LimitAgents wraps a listener: the library sets no limits for WebSockets, so their connections do.

@@ -16,7 +16,6 @@ type State string
 
 // States.
 const (
-	Held    State = "held"    // waits for an operator's command to begin
 	Running State = "running" // or waits for agents
 	Paused  State = "paused"
 	Done    State = "done"
@@ -25,47 +24,57 @@ const (
 
 // Rollout brings a list to a cohort in stages.
 type Rollout struct {
-	ID      uint64        `json:"id"`
-	From    string        `json:"from,omitempty"` // list before; empty: none of this server's
-	To      string        `json:"to"`
-	State   State         `json:"state"`
-	Stage   int           `json:"stage"` // from 0; -1: none has begun
-	Soaked  time.Duration `json:"soaked"`
-	Started time.Time     `json:"started"`
-	Reason  string        `json:"reason,omitempty"` // why it has stopped
-	Final   bool          `json:"final,omitempty"`  // the stage has all agents, newcomers too
+	ID      uint64    `json:"id"`
+	From    string    `json:"from,omitempty"` // list before; empty: none of this server's
+	To      string    `json:"to"`
+	State   State     `json:"state"`
+	Stage   int       `json:"stage"` // from 1; 0: none has begun
+	Soaked  float64   `json:"soaked_seconds"`
+	Started time.Time `json:"started"`
+	Reason  string    `json:"reason,omitempty"` // why it has stopped
+	Final   bool      `json:"final,omitempty"`  // the stage has all agents, newcomers too
 
 	members map[UID]member // agents of the stages so far
 }
 
 // member is what an agent was before it got the list.
 type member struct {
-	Before *Numbers `json:"before,omitempty"` // nil: not known
-	Former string   `json:"former,omitempty"` // hash of its own list, if the server had none for it
+	Before Numbers `json:"before,omitempty"`
+	Former string  `json:"former,omitempty"` // hash of its own list, if the server had none for it
 }
 
 // active says whether the rollout is neither done nor stopped.
-func (r *Rollout) active() bool {
-	return r != nil && (r.State == Running || r.State == Paused || r.State == Held)
+func (r *Rollout) active() bool { return r != nil && (r.State == Running || r.State == Paused) }
+
+// has says whether the agent is in a stage of a rollout in progress.
+func (r *Rollout) has(uid UID) bool {
+	if !r.active() {
+		return false
+	}
+	_, member := r.members[uid]
+	return member
 }
 
 // status of a cohort, which outlives the process.
 type status struct {
 	Name     string   `json:"name"`
-	Stable   string   `json:"stable,omitempty"`   // the list that all should have
-	Previous string   `json:"previous,omitempty"` // the one before it
-	Rejected string   `json:"rejected,omitempty"` // is not tried again by itself
+	Stable   string   `json:"stable_hash,omitempty"`   // the list that all should have
+	Previous string   `json:"previous_hash,omitempty"` // the one before it
+	Rejected string   `json:"rejected_hash,omitempty"` // is not tried again by itself
 	Rollout  *Rollout `json:"rollout,omitempty"`
+
+	unsaved bool      // it is not on the disk
+	saved   float64   // soaked seconds that are on the disk
+	begun   time.Time // when the stage began, as far as this process has seen it; zero: before
+	counts  *Counts
 }
 
 // wanted returns the hash of the list that an agent should have, empty if the server has none for it.
 // last is the hash of the list that the agent has answered for.
 func wanted(s *status, uid UID, last string) string {
 	r := s.Rollout
-	if r != nil && (r.State == Running || r.State == Paused) {
-		if _, member := r.members[uid]; (member || r.Final) && (r.State == Running || last == r.To) {
-			return r.To
-		}
+	if r.active() && (r.Final || r.has(uid)) && (r.State == Running || last == r.To) {
+		return r.To
 	}
 	if s.Stable == "" && r != nil && last == r.To {
 		return r.members[uid].Former
@@ -73,23 +82,16 @@ func wanted(s *status, uid UID, last string) string {
 	return s.Stable
 }
 
-// candidate is an agent that a stage can choose.
-type candidate struct {
-	uid    UID
-	labels map[string]string
-	member
-}
-
 // choose returns which of the agents a stage adds to its members. A percentage is of the agents and is
 // never exceeded, but the least is one. Those chosen first are the same in each rollout of a cohort.
-func choose(s Stage, cohort string, members map[UID]member, agents []candidate) (added []candidate) {
-	var rest []candidate
+func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (added []*agent) {
+	var rest []*agent
 	have := 0
-	for _, c := range agents {
-		if _, member := members[c.uid]; member {
+	for _, a := range agents {
+		if _, member := members[a.uid]; member {
 			have++
-		} else if s.Percent != 0 || (&Selector{Labels: s.Labels}).matches(c.labels, nil) {
-			rest = append(rest, c)
+		} else if s.Labels.matches(a.labels) {
+			rest = append(rest, a)
 		}
 	}
 	if s.Percent == 0 || s.Percent == 100 {
@@ -100,11 +102,11 @@ func choose(s Stage, cohort string, members map[UID]member, agents []candidate) 
 		return nil
 	}
 	order := make(map[UID]uint64, len(rest))
-	for _, c := range rest {
-		sum := sha256.Sum256(append([]byte(cohort+"\x00"), c.uid[:]...))
-		order[c.uid] = binary.BigEndian.Uint64(sum[:])
+	for _, a := range rest {
+		sum := sha256.Sum256(append([]byte(cohort+"\x00"), a.uid[:]...))
+		order[a.uid] = binary.BigEndian.Uint64(sum[:])
 	}
-	slices.SortFunc(rest, func(a, b candidate) int {
+	slices.SortFunc(rest, func(a, b *agent) int {
 		return cmp.Or(cmp.Compare(order[a.uid], order[b.uid]), bytes.Compare(a.uid[:], b.uid[:]))
 	})
 	return rest[:min(n, len(rest))]
@@ -118,8 +120,6 @@ type Counts struct {
 	Refused int `json:"refused"` // say so, or have not acknowledged in time
 	Failing int `json:"failing"` // a gate says so
 	Silent  int `json:"silent"`
-	Control int `json:"control"` // agents of the cohort that have the list before
-	Worse   int `json:"worse"`   // of the control group: a gate would say so, or silent
 
 	example string // why, of one
 }
@@ -127,26 +127,8 @@ type Counts struct {
 // verdict says what to do with a stage by its counts: empty: nothing is wrong, else why it must stop.
 func (c *Counts) verdict(tolerance float64) string {
 	bad := c.Refused + c.Failing + c.Silent
-	if bad == 0 {
+	if bad == 0 || float64(bad) <= tolerance*float64(c.Members) {
 		return ""
 	}
-	share := float64(bad) / float64(c.Members)
-	const enough = 10 // agents, for a comparison
-	if c.Control >= enough {
-		share -= float64(c.Worse) / float64(c.Control) * float64(c.Failing+c.Silent) / float64(bad)
-	}
-	if share <= tolerance {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d agents (%d refused it, %d fail a gate, %d are silent), %d of %d in the control group: %s",
-		bad, c.Members, c.Refused, c.Failing, c.Silent, c.Worse, c.Control, c.example)
-}
-
-// has says whether the agent is in a stage of a rollout in progress.
-func (r *Rollout) has(uid UID) bool {
-	if r == nil || r.State != Running && r.State != Paused {
-		return false
-	}
-	_, ok := r.members[uid]
-	return ok
+	return fmt.Sprintf("%d of %d agents (%d refused it, %d fail a gate, %d are silent): %s", bad, c.Members, c.Refused, c.Failing, c.Silent, c.example)
 }

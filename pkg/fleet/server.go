@@ -28,20 +28,19 @@ type Options struct {
 	State          file.Private  // directory of the append-only file
 	MaxAgents      int
 	Warmup         time.Duration // after a start, before stages begin and are judged
-	ParseYAML      ParseList
-	Registerer     prometheus.Registerer
-	Gatherer       prometheus.Gatherer // of /metrics
+	ParseYAML      ParseYAML
+	Registry       *prometheus.Registry // of /metrics
 	Log            *zap.Logger
 	Version        string
 }
 
 // Server is the whole server but for its listeners.
 type Server struct {
-	o       Options
-	calls   chan func(*core)
-	pushes  chan push
-	done    chan struct{}          // closed when Run has ended
-	refused *prometheus.CounterVec // messages, before the state was asked
+	o      Options
+	calls  chan func(*core)
+	pushes chan push
+	done   chan struct{} // closed when Run has ended
+	totals totals
 }
 
 // Bounds of what waits.
@@ -54,12 +53,11 @@ const (
 
 // New returns a Server. Run must be called.
 func New(o Options) *Server {
-	return &Server{
-		o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: namePrefix + "messages_refused_total", Help: "Messages that were refused by reason: login, message, full or busy.",
-		}, []string{"reason"}),
+	s := &Server{
+		o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{}), totals: newTotals(o.Registry),
 	}
+	o.Registry.MustRegister(metrics{s})
+	return s
 }
 
 // Run owns the state until ctx ends.
@@ -74,17 +72,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := newCore(s.o, st, state, time.Now())
+	c := newCore(s.o, s.totals, st, state, time.Now())
 	defer func() {
 		c.hangUp()
 		_ = c.store.close() // every line was synced
 	}()
-	metrics := newMetrics(s)
-	if err := s.o.Registerer.Register(metrics); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	defer s.o.Registerer.Unregister(metrics)
-
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -97,7 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for range pushers {
 		wg.Go(func() { s.push(ctx) })
 	}
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
 	defer tick.Stop()
 	for {
 		select {
@@ -116,23 +108,27 @@ func (s *Server) Run(ctx context.Context) error {
 
 // do lets the owner of the state call f and waits until it has.
 func (s *Server) do(ctx context.Context, f func(*core)) error {
+	_, err := ask(ctx, s, func(c *core) struct{} { f(c); return struct{}{} })
+	return err
+}
+
+// ask returns what f makes of the state.
+func ask[T any](ctx context.Context, s *Server, f func(*core) T) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
-	called := make(chan struct{})
-	select {
-	case s.calls <- func(c *core) { f(c); close(called) }:
-	case <-ctx.Done():
-		return errBusy
-	case <-s.done:
-		return errBusy
-	}
-	select {
-	case <-called:
-		return nil
-	case <-ctx.Done():
-		return errBusy
-	case <-s.done:
-		return errBusy
+	answers := make(chan T, 1) // not a variable: the owner may answer when this one waits no longer
+	calls := s.calls
+	for {
+		select {
+		case calls <- func(c *core) { answers <- f(c) }:
+			calls = nil
+		case out = <-answers:
+			return out, nil
+		case <-ctx.Done():
+			return out, errBusy
+		case <-s.done:
+			return out, errBusy
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 	registry := prometheus.NewRegistry()
 	s.Server = New(Options{
 		Directory: s.directory, ReloadInterval: 100 * time.Millisecond, State: file.Private{Path: filepath.Join(t.TempDir(), "state"), Of: "the state"},
-		MaxAgents: 100, Registerer: registry, Gatherer: registry, Log: zap.NewNop(), Version: "test",
+		MaxAgents: 100, Registry: registry, Log: zap.NewNop(), Version: "test",
 	})
 	login := func(text string) *Login {
 		if text == "" {
@@ -371,12 +371,14 @@ func TestDocumentedMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]+" "+m[2]] = true
 	}
+	s := serveFleet(t, "", "")
 	source, err := os.ReadFile("metrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveFleet(t, "", "")
-	s.refused.WithLabelValues(refusedLogin).Inc()
+	s.refuse(refusedLogin)
+	s.totals.messages.WithLabelValues("http")
+	s.totals.results.WithLabelValues("all", "done")
 	eventually.OK(t, "all metrics", func() error {
 		metrics := s.request(http.MethodGet, "/metrics", "").text
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (warpgauge_fleet_\w+) (\w+)$`).FindAllStringSubmatch(metrics, -1) {
@@ -384,12 +386,12 @@ func TestDocumentedMetrics(t *testing.T) {
 				t.Errorf("%s %s is not in docs/fleet.md", m[1], m[2])
 			}
 		}
-		if strings.Count(metrics, "# TYPE warpgauge_fleet_") < 15 {
+		if strings.Count(metrics, "# TYPE warpgauge_fleet_") < 12 {
 			return errors.New("the directory is not taken yet")
 		}
 		return nil
 	})
-	if made := 1 + strings.Count(string(source), "= describeMetric("); made != len(documented) {
+	if made := strings.Count(string(source), "= describeMetric(\"") + strings.Count(string(source), " newCounter(\""); made != len(documented) {
 		t.Errorf("docs/fleet.md has %d metrics, the server %d", len(documented), made)
 	}
 }
@@ -432,11 +434,6 @@ func TestLogins(t *testing.T) {
 	if got := code(http.MethodPost, "/api/v1/cohorts/none/pause", "another"); got != http.StatusConflict {
 		t.Errorf("an unknown cohort: %d", got)
 	}
-	for _, path := range []string{"/api/v1/agents?limit=0", "/api/v1/agents?limit=x", "/api/v1/agents?after=zz"} {
-		if got := code(http.MethodGet, path, "another"); got != http.StatusBadRequest {
-			t.Errorf("%s: %d", path, got)
-		}
-	}
 }
 
 // post sends bytes as an agent.
@@ -458,7 +455,7 @@ func TestHostileMessages(t *testing.T) {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
-	for range 64 {
+	for range 8 {
 		if _, err := w.Write(zeros); err != nil {
 			t.Fatal(err)
 		}
@@ -552,7 +549,7 @@ func TestHostileMessages(t *testing.T) {
 		}
 		return nil
 	})
-	if got := testutil.ToFloat64(s.refused.WithLabelValues(refusedMessage)); got < 5 {
+	if got := testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedMessage)); got < 5 {
 		t.Errorf("%v refused messages are counted", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
@@ -21,7 +22,7 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 		return
 	}
 	c.planErr = nil
-	if c.plan != nil && c.plan.Hash == p.Hash {
+	if c.plan.Hash == p.Hash {
 		return
 	}
 	c.plan, c.planTime = p, time.Now()
@@ -38,7 +39,7 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 	for name := range c.cohorts {
 		if c.planned(name) == nil {
 			delete(c.cohorts, name)
-			delete(c.counts, name)
+			c.totals.results.DeletePartialMatch(prometheus.Labels{"cohort": name})
 		}
 	}
 	c.clean()
@@ -46,11 +47,9 @@ func (c *core) take(p *Plan, err error, now time.Time) {
 }
 
 func (c *core) planned(name string) *Cohort {
-	if c.plan != nil {
-		for _, cohort := range c.plan.Cohorts {
-			if cohort.Name == name {
-				return cohort
-			}
+	for _, cohort := range c.plan.Cohorts {
+		if cohort.Name == name {
+			return cohort
 		}
 	}
 	return nil
@@ -59,17 +58,13 @@ func (c *core) planned(name string) *Cohort {
 // tick lets rollouts begin, move and stop.
 func (c *core) tick(now time.Time) {
 	// A process that slept has not watched its agents.
-	passed := min(now.Sub(c.ticked), 5*time.Second)
+	passed := min(now.Sub(c.ticked).Seconds(), 5)
 	c.ticked = now
 	c.save()
-	if c.plan == nil {
-		return
-	}
 	for _, cohort := range c.plan.Cohorts {
-		c.follow(cohort, c.cohorts[cohort.Name])
-	}
-	for _, cohort := range c.plan.Cohorts {
-		if s := c.cohorts[cohort.Name]; s.Rollout != nil && (s.Rollout.State == Running || s.Rollout.State == Paused) {
+		s := c.cohorts[cohort.Name]
+		c.follow(cohort, s)
+		if s.Rollout.active() {
 			c.step(cohort, s, passed, now)
 		}
 	}
@@ -77,26 +72,16 @@ func (c *core) tick(now time.Time) {
 
 // follow begins a rollout if the directory has another list than the cohort.
 func (c *core) follow(cohort *Cohort, s *status) {
-	to := cohort.List.Hash
-	r := s.Rollout
-	switch {
-	case r != nil && r.State == Paused, r.active() && r.To == to:
-		return
-	case to == s.Stable:
-		if r.active() {
-			c.stop(s, "the directory has the former list again", false)
-		}
-		return
-	case to == s.Rejected:
-		if r.active() {
-			c.stop(s, "the directory has a list that was rejected before", false)
-		}
+	r, to := s.Rollout, cohort.List.Hash
+	if r.active() && (r.State == Paused || r.To == to) {
 		return
 	}
 	if r.active() {
 		c.stop(s, "the directory has another list", false)
 	}
-	c.begin(cohort, s)
+	if to != s.Stable && to != s.Rejected {
+		c.begin(cohort, s)
+	}
 }
 
 // begin makes a rollout of the list in the directory. Its first stage begins when there are agents.
@@ -104,71 +89,62 @@ func (c *core) begin(cohort *Cohort, s *status) {
 	next := *s
 	next.Rejected = ""
 	next.Rollout = &Rollout{
-		ID: c.lastID + 1, From: s.Stable, To: cohort.List.Hash, State: Running, Stage: -1,
+		ID: c.lastID + 1, From: s.Stable, To: cohort.List.Hash, State: Running,
 		Started: time.Now().UTC().Truncate(time.Second), members: map[UID]member{},
 	}
-	if cohort.Policy.Manual {
-		next.Rollout.State = Held
-	}
-	if err := c.write(line{List: cohort.List}, line{Cohort: &next}); err != nil {
+	if c.write(line{List: cohort.List}, line{Cohort: &next}) != nil {
 		return // it is tried again
 	}
 	c.lastID++
 	*s = next
-	c.log.Info("rollout made", zap.String("cohort", s.Name), zap.Uint64("rollout", s.Rollout.ID), zap.String("to", s.Rollout.To), zap.String("state", string(s.Rollout.State)))
+	c.log.Info("rollout made", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
 // there returns the agents of a cohort that can take part in a stage.
-func (c *core) there(cohort *Cohort, now time.Time) (out []candidate) {
+func (c *core) there(cohort *Cohort, now time.Time) (out []*agent) {
 	for _, a := range c.agents {
 		if a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < silentAfter {
-			n := a.window.numbers(now)
-			out = append(out, candidate{uid: a.uid, labels: a.labels, member: member{Before: &n}})
+			out = append(out, a)
 		}
 	}
 	return out
 }
 
 // step moves the rollout of a cohort.
-func (c *core) step(cohort *Cohort, s *status, passed time.Duration, now time.Time) {
+func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 	r := s.Rollout
 	if now.Sub(c.started) < c.o.Warmup {
 		return
 	}
-	if r.Stage < 0 {
+	if r.Stage == 0 {
 		if r.State == Running {
 			c.enter(cohort, s, now)
 		}
 		return
 	}
-	counts := c.count(cohort, s, now)
-	c.counts[s.Name] = counts
+	s.counts = c.count(cohort, s, now)
 	if r.State != Running {
 		return
 	}
-	if why := counts.verdict(cohort.Policy.Tolerance); why != "" {
+	if why := s.counts.verdict(cohort.Policy.Tolerance.Value); why != "" {
 		c.stop(s, why, true)
 		return
 	}
-	if counts.Pending > 0 {
+	if s.counts.Pending > 0 {
 		return
 	}
 	r.Soaked += passed
-	if c.soaked(cohort, r) {
+	if r.Soaked >= cohort.Policy.stage(r).Soak.Seconds() {
 		c.enter(cohort, s, now)
 		return
 	}
-	if on := c.said[s.Name]; r.Soaked-on >= time.Minute || r.Soaked < on {
-		if c.write(line{Cohort: s}) == nil {
-			c.said[s.Name] = r.Soaked
-		}
+	if r.Soaked-s.saved >= 60 && c.write(line{Cohort: s}) == nil {
+		s.saved = r.Soaked
 	}
 }
 
-func (c *core) soaked(cohort *Cohort, r *Rollout) bool {
-	stages := cohort.Policy.Stages
-	return r.Soaked >= stages[min(r.Stage, len(stages)-1)].Soak
-}
+// stage returns the one that a rollout is in; the directory may have fewer now.
+func (p *Policy) stage(r *Rollout) *Stage { return &p.Stages[min(max(r.Stage, 1), len(p.Stages))-1] }
 
 // enter begins the next stage, or ends the rollout after the last. No agent gets the list before that is on
 // the disk.
@@ -184,55 +160,52 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 		}
 		return
 	}
-	stages := cohort.Policy.Stages
-	r.Stage = min(r.Stage+1, len(stages)-1)
-	stage := stages[r.Stage]
-	there := c.there(cohort, now)
-	added := choose(stage, s.Name, r.members, there)
+	r.Stage = min(r.Stage+1, len(cohort.Policy.Stages))
+	stage := cohort.Policy.stage(&r)
+	added := choose(stage, s.Name, r.members, c.there(cohort, now))
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
 		return // the stage waits for agents
 	}
 	r.Soaked, r.Final = 0, stage.Percent == 100
 	lines := []line{{Cohort: &next}}
-	l := &memberLine{Cohort: s.Name, Rollout: r.ID, Agents: map[string]member{}}
-	former := map[string]*List{}
-	for i := range added {
-		a := &added[i]
-		if own := c.locals[c.agents[a.uid].effective]; own != nil && s.Stable == "" {
-			a.Former, former[own.Hash] = own.Hash, own
+	members, former := map[UID]member{}, map[string]*List{}
+	for _, a := range added {
+		m := member{Before: a.window.numbers(now)}
+		if own := c.locals[a.effective]; own != nil && s.Stable == "" {
+			m.Former, former[own.Hash] = own.Hash, own
 		}
-		l.Agents[a.uid.String()] = a.member
+		members[a.uid] = m
 	}
 	for _, own := range former {
 		lines = append(lines, line{List: own})
 	}
-	if c.write(append(lines, line{Members: l})...) != nil {
+	if c.write(append(lines, line{Members: &memberLine{Cohort: s.Name, Rollout: r.ID, Agents: members}})...) != nil {
 		return
 	}
 	maps.Copy(c.lists, former)
-	for _, a := range added {
-		r.members[a.uid] = a.member
-	}
+	maps.Copy(r.members, members)
+	next.saved, next.begun = 0, now
 	*s = next
-	c.said[s.Name], c.begun[s.Name] = 0, now
-	for _, a := range there {
-		agent := c.agents[a.uid]
-		agent.before = a.Before
-		if m, ok := r.members[a.uid]; ok {
-			agent.before = m.Before
+	c.forgive(&r)
+	c.log.Info("stage begun", zap.String("cohort", s.Name), zap.Uint64("rollout", r.ID), zap.Int("stage", r.Stage), zap.Int("agents", len(r.members)))
+}
+
+// forgive begins again to look at the agents of a rollout.
+func (c *core) forgive(r *Rollout) {
+	for uid := range r.members {
+		if a := c.agents[uid]; a != nil {
+			a.breaches, a.failing = 0, ""
+			a.window.restart(c.ticked)
 		}
-		agent.breaches, agent.failing = 0, ""
-		agent.window.restart(now)
 	}
-	c.log.Info("stage begun", zap.String("cohort", s.Name), zap.Uint64("rollout", r.ID), zap.Int("stage", r.Stage+1), zap.Int("agents", len(r.members)))
 }
 
 // count looks at all agents of a rollout.
-func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
+func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 	r := s.Rollout
-	n.Members = len(r.members)
-	begun, seen := c.begun[s.Name]
-	if !seen {
+	n := &Counts{Members: len(r.members)}
+	begun := s.begun
+	if begun.IsZero() {
 		begun = c.started
 	}
 	late := now.Sub(begun) > cohort.Policy.Timeout
@@ -266,17 +239,9 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) (n Counts) {
 		if why != "" && n.example == "" {
 			name := uid.String()
 			if a != nil {
-				name = cmp.Or(a.host, name)
+				name = cmp.Or(a.host(), name)
 			}
 			n.example = name + ": " + why
-		}
-	}
-	for _, a := range c.agents {
-		if _, member := r.members[a.uid]; !member && a.cohort == cohort && a.before != nil && a.hash != r.To {
-			n.Control++
-			if a.failing != "" || now.Sub(a.seen) > cohort.Policy.Timeout {
-				n.Worse++
-			}
 		}
 	}
 	return n
@@ -286,31 +251,23 @@ const rolledBack = "an operator rolled it back"
 
 // stop ends a rollout: its agents get the former list back. That happens even if the disk is full.
 func (c *core) stop(s *status, why string, reject bool) {
-	next, r := *s, *s.Rollout
+	r := *s.Rollout
 	r.State, r.Reason = Stopped, why
 	if r.From != "" {
 		r.members = map[UID]member{} // all have the same list before
 	}
-	next.Rollout = &r
+	s.Rollout, s.unsaved = &r, true
 	if reject {
-		next.Rejected = r.To
+		s.Rejected = r.To
 	}
-	*s = next
-	c.unsaved[s.Name] = true
 	c.save()
 	c.ended(s, "stopped")
 }
 
 func (c *core) ended(s *status, result string) {
 	r := s.Rollout
-	delete(c.counts, s.Name)
-	delete(c.said, s.Name)
-	for _, a := range c.agents {
-		if a.cohort != nil && a.cohort.Name == s.Name {
-			a.before, a.breaches, a.failing = nil, 0, ""
-		}
-	}
-	c.totals.results[[2]string{s.Name, result}]++
+	s.counts = nil
+	c.totals.results.WithLabelValues(s.Name, result).Inc()
 	log := c.log.Info
 	if result != "done" {
 		log = c.log.Warn
@@ -337,13 +294,10 @@ func (c *core) clean() {
 			used[m.Former] = true
 		}
 	}
-	if c.plan != nil {
-		for _, cohort := range c.plan.Cohorts {
-			used[cohort.List.Hash] = true
-		}
+	for _, cohort := range c.plan.Cohorts {
+		used[cohort.List.Hash] = true
 	}
 	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
-	maps.DeleteFunc(c.offers, func(hash string, _ *protobufs.AgentRemoteConfig) bool { return !used[hash] })
 }
 
 // Commands of operators.
@@ -358,16 +312,12 @@ func (c *core) command(name, verb, who string, now time.Time) error {
 	switch verb {
 	case "rollout":
 		switch {
-		case r.active() && r.State == Held:
-			return c.change(s, Running)
 		case r.active():
 			return fmt.Errorf("a rollout is %s", r.State)
 		case cohort.List.Hash == s.Stable:
 			return errors.New("the cohort has the list of the directory")
 		}
-		held := *cohort
-		held.Policy.Manual = false
-		c.begin(&held, s)
+		c.begin(cohort, s)
 		return c.saveErr
 	case "pause":
 		if r == nil || r.State != Running {
@@ -378,12 +328,8 @@ func (c *core) command(name, verb, who string, now time.Time) error {
 		if r == nil || r.State != Paused {
 			return errors.New("no rollout is paused")
 		}
-		c.begun[name] = now // what was not offered meanwhile is not late, and the operator has seen what fails
-		for uid := range r.members {
-			if a := c.agents[uid]; a != nil {
-				a.breaches, a.failing = 0, ""
-			}
-		}
+		s.begun = now // what was not offered meanwhile is not late, and the operator has seen what fails
+		c.forgive(r)
 		return c.change(s, Running)
 	case "rollback":
 		if r.active() {
@@ -394,10 +340,9 @@ func (c *core) command(name, verb, who string, now time.Time) error {
 			return errors.New("there is no rollout in progress, and no list before the present one")
 		}
 		s.Rejected, s.Stable, s.Previous = s.Stable, s.Previous, ""
-		r.State, r.Reason = Stopped, rolledBack
-		c.unsaved[name] = true
+		r.State, r.Reason, s.unsaved = Stopped, rolledBack, true
 		c.save()
-		c.totals.results[[2]string{name, "rolled back"}]++
+		c.totals.results.WithLabelValues(name, "rolled back").Inc()
 		return c.saveErr
 	}
 	return fmt.Errorf("there is no command %q", verb)

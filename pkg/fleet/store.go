@@ -3,11 +3,11 @@ package fleet
 import (
 	"bufio"
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"syscall"
 
@@ -18,6 +18,7 @@ const (
 	stateFile     = "fleet.jsonl"
 	maxStateBytes = 512 << 20 // more is no file of ours
 	compactBytes  = 16 << 20  // and twice what is needed: the file is written again
+	stateFormat   = 1
 )
 
 // store is the append-only file. Each line is whole in itself and replaces what an earlier one says of the
@@ -31,29 +32,24 @@ type store struct {
 
 // line is one line of the file: one of these is set.
 type line struct {
-	List    *List        `json:"list,omitempty"`
-	Cohort  *status      `json:"cohort,omitempty"`
-	Members *memberLine  `json:"members,omitempty"`
-	Version *versionLine `json:"version,omitempty"`
-}
-
-type versionLine struct {
-	Format int    `json:"format"`
-	Last   uint64 `json:"last"` // ID of a rollout
+	Format  int         `json:"format,omitempty"`
+	List    *List       `json:"list,omitempty"`
+	Cohort  *status     `json:"cohort,omitempty"`
+	Members *memberLine `json:"members,omitempty"`
 }
 
 // memberLine adds members to a rollout.
 type memberLine struct {
-	Cohort  string            `json:"cohort"`
-	Rollout uint64            `json:"rollout"`
-	Agents  map[string]member `json:"agents"`
+	Cohort  string         `json:"cohort"`
+	Rollout uint64         `json:"rollout"`
+	Agents  map[UID]member `json:"agents"`
 }
 
 // saved is what the file says.
 type saved struct {
 	lists   map[string]*List
 	cohorts map[string]*status
-	last    uint64
+	last    uint64 // ID of a rollout
 }
 
 // openStore opens the file in a directory and reads it. What a killed process has left unfinished at the end is
@@ -123,6 +119,8 @@ func (s *store) lock() error {
 
 func (a *saved) add(l *line) error {
 	switch {
+	case l.Format > stateFormat:
+		return fmt.Errorf("format %d is of a later version", l.Format)
 	case l.List != nil:
 		if got := newList(l.List.Name, l.List.Content).Hash; got != l.List.Hash {
 			return fmt.Errorf("a list has hash %s, not %s", got, l.List.Hash)
@@ -139,22 +137,10 @@ func (a *saved) add(l *line) error {
 		}
 		a.cohorts[c.Name] = c
 	case l.Members != nil:
-		c := a.cohorts[l.Members.Cohort]
-		if c == nil || c.Rollout == nil || c.Rollout.ID != l.Members.Rollout {
-			return nil // of a rollout that is over
+		// Other rollouts are over.
+		if c := a.cohorts[l.Members.Cohort]; c != nil && c.Rollout != nil && c.Rollout.ID == l.Members.Rollout {
+			maps.Copy(c.Rollout.members, l.Members.Agents)
 		}
-		for text, m := range l.Members.Agents {
-			var uid UID
-			if n, err := hex.Decode(uid[:], []byte(text[:min(len(text), 2*len(uid))])); err != nil || n != len(uid) {
-				return fmt.Errorf("%q is no uid", text)
-			}
-			c.Rollout.members[uid] = m
-		}
-	case l.Version != nil:
-		if l.Version.Format != 1 {
-			return fmt.Errorf("format %d is of another version", l.Version.Format)
-		}
-		a.last = max(a.last, l.Version.Last)
 	}
 	return nil
 }
@@ -162,12 +148,10 @@ func (a *saved) add(l *line) error {
 // append writes lines, all or none.
 func (s *store) append(lines ...line) error {
 	var b bytes.Buffer
-	for i := range lines {
-		if err := json.NewEncoder(&b).Encode(&lines[i]); err != nil {
-			return fmt.Errorf("write state: %w", err)
-		}
+	err := encode(&b, lines)
+	if err == nil {
+		_, err = s.f.WriteAt(b.Bytes(), s.good)
 	}
-	_, err := s.f.WriteAt(b.Bytes(), s.good)
 	if err == nil {
 		err = s.f.Sync()
 	}
@@ -179,23 +163,25 @@ func (s *store) append(lines ...line) error {
 	return nil
 }
 
+func encode(w io.Writer, lines []line) error {
+	e := json.NewEncoder(w)
+	for i := range lines {
+		if err := e.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // full says whether the file has grown so much that it should be written again.
 func (s *store) full() bool { return s.good > compactBytes && s.good > 2*s.live }
 
 // compact writes the file again with what is needed.
 func (s *store) compact(lines []line) error {
 	_ = s.root.Remove("." + stateFile) // of a process that was killed here
-	var n int64
 	err := file.WriteWhole(s.root, stateFile, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
-		counted := &counter{w: b}
-		for i := range lines {
-			if err := json.NewEncoder(counted).Encode(&lines[i]); err != nil {
-				return err
-			}
-		}
-		n = counted.n
-		return b.Flush()
+		return errors.Join(encode(b, lines), b.Flush())
 	})
 	if err != nil {
 		return fmt.Errorf("compact state: %w", err)
@@ -204,21 +190,13 @@ func (s *store) compact(lines []line) error {
 	if err != nil {
 		return fmt.Errorf("compact state: %w", err)
 	}
-	old := s.f
-	s.f, s.good, s.live = f, n, n
-	_ = old.Close() // it has no name any more
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("compact state: %w", err), f.Close())
+	}
+	_ = s.f.Close() // it has no name any more
+	s.f, s.good, s.live = f, info.Size(), info.Size()
 	return s.lock()
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }
 
 func (s *store) close() error { return s.f.Close() }

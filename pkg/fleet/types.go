@@ -21,32 +21,15 @@ type DirectoryState struct {
 	Err   string     `json:"error,omitempty"` // why what is there now is not used
 }
 
-// CohortState is about one cohort.
+// CohortState is about one cohort and its last rollout.
 type CohortState struct {
-	Name      string         `json:"name"`
-	Priority  int            `json:"priority"`
+	status
 	List      string         `json:"list"` // file of the directory
 	Directory string         `json:"directory_hash"`
-	Stable    string         `json:"stable_hash,omitempty"`
-	Rejected  string         `json:"rejected_hash,omitempty"`
-	Warnings  []string       `json:"warnings,omitempty"`
 	Agents    map[string]int `json:"agents"` // by condition
-	Rollout   *RolloutState  `json:"rollout,omitempty"`
-}
-
-// RolloutState is about the last rollout of a cohort.
-type RolloutState struct {
-	ID      uint64    `json:"id"`
-	From    string    `json:"from,omitempty"`
-	To      string    `json:"to"`
-	State   State     `json:"state"`
-	Stage   int       `json:"stage"` // from 1; 0: none has begun
-	Stages  int       `json:"stages"`
-	Soaked  float64   `json:"soaked_seconds"`
-	Soak    float64   `json:"soak_seconds"` // of the stage
-	Started time.Time `json:"started"`
-	Reason  string    `json:"reason,omitempty"`
-	Counts  *Counts   `json:"counts,omitempty"`
+	Stages    int            `json:"stages"`
+	Soak      float64        `json:"soak_seconds"` // of the rollout's stage
+	Counts    *Counts        `json:"counts,omitempty"`
 }
 
 // Conditions of an agent.
@@ -59,13 +42,10 @@ const (
 	Observed = "observed" // takes no lists, or there is none for it
 )
 
-func conditions() []string { return []string{Current, Waiting, Refused, Failing, Silent, Observed} }
-
-// Agents is the answer of /api/v1/agents, in the order of their uids.
+// Agents is the answer of /api/v1/agents, in the order of their hosts.
 type Agents struct {
 	Time   time.Time    `json:"time"`
 	Agents []AgentState `json:"agents"`
-	Next   string       `json:"next,omitempty"` // the value of after= for those that follow
 }
 
 // AgentState is about one agent.
@@ -73,7 +53,7 @@ type AgentState struct {
 	UID       string            `json:"uid"`
 	Host      string            `json:"host,omitempty"`
 	Version   string            `json:"version,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"` // and attributes
 	Cohort    string            `json:"cohort,omitempty"`
 	Condition string            `json:"condition"`
 	Wanted    string            `json:"wanted_hash,omitempty"`
@@ -86,8 +66,7 @@ type AgentState struct {
 	Healthy   bool              `json:"healthy"`
 	Troubles  []string          `json:"troubles,omitempty"`
 	Seen      time.Time         `json:"seen"`
-	Address   string            `json:"address,omitempty"`
 	WebSocket bool              `json:"websocket,omitempty"`
-	Numbers   Numbers           `json:"numbers"` // in the order of docs/fleet.md
-	Before    *Numbers          `json:"before,omitempty"`
+	Numbers   Numbers           `json:"numbers"` // by gate; what is not known is left out
+	Before    Numbers           `json:"before,omitempty"`
 }
