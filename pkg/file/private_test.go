@@ -87,3 +87,29 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 	}
 	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --dump-directory")
 }
+
+// TestPrivateReplaces: also what a process that was killed while it wrote has left.
+func TestPrivateReplaces(t *testing.T) {
+	p := Private{Path: filepath.Join(t.TempDir(), "a"), Of: "lists", Flag: "remote-directory"}
+	if text, err := p.Read("list", 100); text != nil || err != nil {
+		t.Fatalf("%q, %v before the first", text, err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Path, ".list"), []byte("hal"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"one", "two"} {
+		if err := p.Write("list", []byte(want)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := p.Read("list", 100); string(text) != want || err != nil {
+			t.Errorf("%q, %v instead of %q", text, err, want)
+		}
+	}
+	if _, err := p.Read("list", 2); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	p.Path = "/proc/none"
+	if _, err := p.Read("list", 100); err == nil || !strings.Contains(err.Error(), "--remote-directory") {
+		t.Errorf("a directory that cannot be made: %v", err)
+	}
+}

@@ -128,14 +128,14 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		}
 		p.mu.Unlock()
 		b.change(func() {
-			b.facts.SampleSeconds = -1
+			b.facts.SampleSeconds, b.facts.Series = -1, 0
 			b.facts.Devices = []remote.Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Status: "stalled", Error: "no answer for 30s"}}
 		})
 		elapse(changeDelay)
 		m, _ := p.view()
 		tree := flat("", m.Health, map[string]string{})
 		for path, want := range map[string]string{
-			"": "-impaired: devices: GPU-2: no answer for 30s", "/devices/GPU-2": "-stalled: no answer for 30s", "/devices/GPU-1": "+up", "/gates/sample_seconds": "",
+			"": "-impaired: devices: GPU-2: no answer for 30s", "/devices/GPU-2": "-stalled: no answer for 30s", "/devices/GPU-1": "+up", "/gates/sample_seconds": "", "/gates/series": "",
 		} {
 			if tree[path] != want {
 				t.Errorf("health of %q: got %q, want %q", path, tree[path], want)
