@@ -153,8 +153,9 @@ func (d *delivery) stage(ctx context.Context) (stage, error) {
 	if hostname == "" {
 		hostname, _ = os.Hostname() // a server can do without
 	}
+	vendors := fmt.Sprint(d.cfg.DCGM, d.cfg.NVML, d.cfg.ROCm) // in Kubernetes two vendors on a node have a pod each
 	source, err := d.source(&remote.Node{
-		InstanceID: remote.InstanceID(ctx, d.cfg.Remote.Directory, hostname), Version: d.version, Hostname: hostname, Labels: d.cfg.Remote.NodeLabels,
+		InstanceID: remote.InstanceID(ctx, d.cfg.Remote.Directory, hostname, d.cfg.Web.Address, vendors), Version: d.version, Hostname: hostname, Labels: d.cfg.Remote.NodeLabels,
 		Facts: d.facts, Effective: d.effective, Changed: d.changes,
 	})
 	if err != nil {

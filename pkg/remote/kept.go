@@ -104,11 +104,11 @@ func (d directory) write(k *kept) error {
 const maxID = 64
 
 // InstanceID returns the identifier of this node's exporter, a UUID: the one that is kept in
-// the directory, else one made of names that stay the same.
-func InstanceID(ctx context.Context, path, hostname string) string {
+// the directory, else one made of what stays the same: names that tell it from other exporters.
+func InstanceID(ctx context.Context, path string, names ...string) string {
 	d := directory(path)
 	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // there may be none
-	sum := sha256.Sum256([]byte("warpgauge\n" + hostname + "\n" + strings.TrimSpace(string(machine))))
+	sum := sha256.Sum256([]byte("warpgauge\n" + strings.Join(names, "\n") + "\n" + strings.TrimSpace(string(machine))))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, made by us
 	made := fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	if d == "" {
