@@ -25,6 +25,7 @@ type tracked struct {
 	collector string
 	seen      time.Time // when a collector knew it last
 	valued    bool      // it has had values
+	blank     bool      // it answers, and none of its readings has a value
 	restored  bool      // it is from the file, and no collector has known it since
 
 	conditions []*condition

@@ -147,7 +147,11 @@ func (w *Watch) state(t *tracked, now time.Time) {
 	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
 	w.hold(t, ruleStarting, starting, now, "")
-	w.hold(t, ruleStalled, stalled, now, d.Reason)
+	why := d.Reason
+	if d.State == session.Up && t.blank {
+		why = "the library answers, and no reading has a value"
+	}
+	w.hold(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
 	w.hold(t, ruleHung, stalled, now, d.Reason)
 	w.hold(t, ruleLost, d.State == session.Lost, now, d.Reason)
 	w.hold(t, ruleMissing, d.State == session.Absent, now, d.Reason)

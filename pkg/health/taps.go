@@ -29,7 +29,18 @@ type tapped struct {
 	taps   []tap
 	resets []resetTap
 	judged []judged
+	gpus   []cells
 }
+
+// cells are those of a GPU that have a value in every row while it answers.
+type cells struct {
+	device *tracked
+	stamp  int
+	at     []int
+}
+
+// fewCells is of how many it is no wonder if all are blank.
+const fewCells = 3
 
 // judged is a condition that cells of a source decide.
 type judged struct {
@@ -86,9 +97,23 @@ func bind(s *view.Source, rules Rules, board func(*collector.Device) *tracked) *
 		if t != nil && t.device.ID == s.Devices[i].ID {
 			t.unjudged = unjudged(s, i, rules)
 			t.dirty = true
+			if at := valuesOf(s, i); t.device.Level == field.GPU && len(at) >= fewCells {
+				out.gpus = append(out.gpus, cells{t, i, at})
+			}
 		}
 	}
 	return out
+}
+
+// valuesOf are the cells of a device that are not for events.
+func valuesOf(s *view.Source, device int) (at []int) {
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		if d, known := field.ByID(c.Field); c.Device == device && c.Buffer == 0 && known && !d.Event {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 func (s *tapped) judge(t *tracked, c *condition) {
@@ -197,6 +222,11 @@ func (s *tapped) read(row *ring.Row, now time.Time) {
 			t.add(Evidence{now, s.source.Collector, t.name + " is " + strconv.FormatFloat(v, 'g', -1, 64)})
 		}
 		t.outcome = max(t.outcome, o)
+	}
+	for _, g := range s.gpus {
+		if s.sampled(row, g.stamp) {
+			g.device.blank = !slices.ContainsFunc(g.at, func(i int) bool { return !math.IsNaN(row.Cells[i]) })
+		}
 	}
 	for _, j := range s.judged {
 		switch j.outcome {

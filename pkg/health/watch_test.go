@@ -122,6 +122,27 @@ func TestABlankKeepsTheCondition(t *testing.T) {
 	n.want("GPU-a", OK, "")
 }
 
+// TestAGPUWithoutAnyValue: it answers each time, so that its state is up, and says nothing.
+func TestAGPUWithoutAnyValue(t *testing.T) {
+	n := newNode(t, 2, Options{}, 150, 155, 203)
+	n.tick(time.Second)
+	n.want("GPU-a", OK, "")
+	n.rows[0] = []float64{blank, blank, blank}
+	n.rows[1] = []float64{blank, 100, blank}
+	n.tick(time.Second)
+	n.tick(time.Second)
+	n.want("GPU-a", Unknown, "stalled")
+	n.want("GPU-b", OK, "")
+	if v := n.of("GPU-a"); !strings.Contains(v.Text, "no reading has a value") {
+		t.Errorf("it says %q", v.Text)
+	}
+	n.rows[0] = []float64{40, 100, 0}
+	for range 40 {
+		n.tick(time.Second)
+	}
+	n.want("GPU-a", OK, "")
+}
+
 func TestXIDs(t *testing.T) {
 	n := newNode(t, 2, Options{}, energy)
 	n.rows[0][0], n.rows[1][0] = 1e9, 1e9
