@@ -208,7 +208,7 @@ const ConditionType = "GPUProblem"
 // condition is what a snapshot says of the node. Its last transition is that of the devices
 // which make it what it is.
 func condition(s *health.Snapshot) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("%d devices are ok", len(s.Verdicts))}
+	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
 	worst := health.OK
 	for _, state := range []health.State{health.Failed, health.Unknown, health.Degraded} { // in this order: a condition must not say False if it is not known
 		if slices.ContainsFunc(s.Verdicts, func(v health.Verdict) bool { return v.State == state }) {
