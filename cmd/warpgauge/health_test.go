@@ -46,6 +46,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	a := &app{flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: w.Collector}}, list, zap.NewNop())
 	must(t, err)
+	p.addPages()
 	run := []func(){
 		func() { _ = p.engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
 		func() { // what counts XIDs
@@ -54,7 +55,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 				case <-t.Context().Done():
 					return
 				case <-tick.C:
-					p.store.Sync(p.engine.Board().Load(), time.Now())
+					p.renderer.Sync(time.Now())
 				}
 			}
 		},
@@ -311,7 +312,6 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 				const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_FI_DEV_FAN_SPEED, gauge, f\n"
 				n := newJudgedNode(t, profile, list, append(args, "--absent-fields", "--enable-exporter-metrics=false")...)
 				time.Sleep(5 * time.Second)
-				n.addPages()
 				n.renderer.Sync(time.Now())
 				for line := range strings.Lines(string(n.renderer.Page(exposition.Text, false))) {
 					out = append(out, line[:strings.LastIndexByte(line, ' ')+1])
