@@ -81,7 +81,7 @@ func ask(ctx context.Context, cmd *cli.Command, method, path string, answer any)
 		return fmt.Errorf("connect: %w", err)
 	}
 	client.Timeout = time.Minute
-	request, err := http.NewRequestWithContext(ctx, method, base+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, base+path, nil)
 	if err != nil {
 		return err
 	}

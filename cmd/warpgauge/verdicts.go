@@ -98,7 +98,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	case len(unknown) > 0:
 		err = writeLine(a.out, "cannot tell: ", briefs(unknown)...)
 	default:
-		err = writeLine(a.out, fmt.Sprintf("%d devices, none is %s", len(found.Devices), cmd.String("fail-on")))
+		err = writeLine(a.out, count(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
 	}
 	switch {
 	case err != nil:

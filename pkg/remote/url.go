@@ -98,7 +98,7 @@ func (u *URL) ask(ctx context.Context, deliver Deliver) error {
 func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.o.URL.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.o.URL.String(), nil)
 	if err != nil {
 		return nil, "", "", errors.New("the URL cannot be asked") // its error can have a password
 	}
