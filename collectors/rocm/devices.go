@@ -2,9 +2,11 @@ package rocm
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
+	"warpgauge/collectors/rocm/internal/amdsmi"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
@@ -13,10 +15,12 @@ import (
 
 // units are the devices of a GPU: itself, its partitions if it has several,
 // its XGMI links.
-func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n)
-	board.Facts = facts(fields, texts(g, board, driver), specs)
+	boardTexts := texts(g, board, driver)
+	maps.Copy(boardTexts, addedTexts(more))
+	board.Facts = facts(fields, boardTexts, specs)
 	out := []unit{{board, specs}}
 	if g.Partitioned() {
 		for _, i := range g.Instances {

@@ -35,11 +35,14 @@ const (
 // residencyFields are in the order of moved and of the reasons' names.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
+// throttleReasons are the names of residencyFields.
+var throttleReasons = []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} //nolint:gochecknoglobals // a constant
+
 // boardSpecs are the columns that a GPU can have.
 func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(),
 	)
 }
 
@@ -327,7 +330,7 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
 		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
-	for i, reason := range []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} {
+	for i, reason := range throttleReasons {
 		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}})
 	}
 	return out
@@ -391,7 +394,7 @@ func hardwareSpecs(g *sysfs.GPU) []spec {
 		{field.AMDVoltage, label("rail", "mem"), []term{metric(gm.VoltageMem, 0, toVolt)}},
 	}
 	if !g.Partitioned() { // else they are the instances'
-		out = append(out, engineSpecs(0)...)
+		out = append(append(out, engineSpecs(0)...), addedEngineSpecs(0)...)
 	}
 	return out
 }
@@ -457,6 +460,6 @@ func instanceSpecs(i sysfs.Instance) []spec {
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
 	}
-	out = append(out, engineSpecs(i.ID)...)
+	out = append(append(out, engineSpecs(i.ID)...), addedEngineSpecs(i.ID)...)
 	return append(out, processSpecs(index, i.Units)...)
 }
