@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,17 @@ func TestAMDStartFails(t *testing.T) {
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.0", "ok 0")                    // as without DRM
 	fake.Set(t, "amdsmi_get_processor_handles", "ok 4000000000")          // more than there are
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.2", "ok 18446744073709551615") // no address
+	s = withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", nan)
+	s.want(1, "amd_gpu_violation_ratio", "reason=ppt", 0.11)
+
+	fake = amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_get_gpu_device_bdf", "status 6")
+	for i, id := range []string{"ok 0x10004100", "ok 0x4900"} { // the first is a partition
+		fake.Unset(t, "amdsmi_get_gpu_device_bdf."+strconv.Itoa(i))
+		fake.Set(t, "amdsmi_get_gpu_bdf_id."+strconv.Itoa(i), id)
+	}
 	s = withAMD(t, tree, fake)
 	s.sample()
 	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", nan)

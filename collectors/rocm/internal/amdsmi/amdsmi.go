@@ -33,6 +33,7 @@ const (
 	fnProcessors
 	fnKind
 	fnAddress
+	fnAddressID
 	fnRecords
 	fnAFIDs
 	fnBoard
@@ -69,6 +70,7 @@ var functions = [functionCount]struct {
 	fnProcessors: {"amdsmi_get_processor_handles", sigList, true},
 	fnKind:       {"amdsmi_get_processor_type", sigOf, true},
 	fnAddress:    {"amdsmi_get_gpu_device_bdf", sigOf, true},
+	fnAddressID:  {"amdsmi_get_gpu_bdf_id", sigOf, false},
 	fnRecords:    {"amdsmi_get_gpu_cper_entries", sigRecords, false},
 	fnAFIDs:      {"amdsmi_get_afids_from_cper", sigAFIDs, false},
 	fnBoard:      {"amdsmi_get_gpu_board_info", sigOf, false},
@@ -225,12 +227,19 @@ func (l *Library) list(h uintptr) {
 	const gpu = 1
 	m := l.n.memory
 	clear(m.number[:])
-	if h == 0 || l.call(fnKind, uint64(h), at(&m.number)) != success || uint32(m.number[0]) != gpu ||
-		l.call(fnAddress, uint64(h), at(&m.number)) != success || m.number[0] == 0 { // 0 if there is no DRM
+	if h == 0 || l.call(fnKind, uint64(h), at(&m.number)) != success || uint32(m.number[0]) != gpu {
 		return
 	}
-	id := m.number[0]
-	pci := fmt.Sprintf("%04x:%02x:%02x.%x", id>>16, id>>8&0xff, id>>3&0x1f, id&7)
+	m.number[0] = 0
+	s := l.call(fnAddress, uint64(h), at(&m.number))
+	id, domain := m.number[0], m.number[0]>>16
+	if s != success || id == 0 { // as without /dev/dri: the address that it has from /sys
+		if s = l.call(fnAddressID, uint64(h), at(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
+			return
+		}
+		id, domain = m.number[0], m.number[0]>>32
+	}
+	pci := fmt.Sprintf("%04x:%02x:%02x.%x", domain, id>>8&0xff, id>>3&0x1f, id&7)
 	if _, twice := l.gpus[pci]; !twice {
 		l.gpus[pci] = h
 	}
@@ -334,11 +343,11 @@ func (l *Library) Facts(pci string) Facts {
 	return f
 }
 
-// of returns the text, without what is no text.
+// of returns the text, without what is no text. A number stands for a name that is not known.
 func (t text) of(b []byte) string {
 	s, _, _ := bytes.Cut(b[t.at:t.at+t.size], []byte{0})
 	out := strings.TrimSpace(strings.ToValidUTF8(string(s), ""))
-	if out == "N/A" {
+	if out == "N/A" || strings.HasPrefix(out, "0x") {
 		return ""
 	}
 	return out

@@ -186,6 +186,14 @@ int amdsmi_get_gpu_device_bdf(void *handle, uint64_t *out) {
 	return status;
 }
 
+int amdsmi_get_gpu_bdf_id(void *handle, uint64_t *out) {
+	answer a = {0};
+	int status = call("amdsmi_get_gpu_bdf_id", handle, &a);
+	if (status == OK && a.n > 0)
+		*out = a.v[0];
+	return status;
+}
+
 // Records: "ok" gives the device's file in answers of as many bytes as there is room for; "ok N"
 // says that N bytes were written.
 int amdsmi_get_gpu_cper_entries(void *handle, uint32_t severities, char *data, uint64_t *size, void **headers, uint64_t *count, uint64_t *cursor) {
