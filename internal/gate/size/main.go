@@ -26,9 +26,9 @@ import (
 // can see only: the JSON API, the live page, the terminal view, the flight recorder, verdicts on
 // devices and programs that act on them, and lists that a server delivers.
 const (
-	maxGo       = 67_000
+	maxGo       = 70_000
 	maxC        = 1_500
-	maxPackages = 41
+	maxPackages = 43
 	maxFiles    = 3  // with methods of one type
 	maxFolder   = 25 // files of a collector's folder
 	maxFleet    = 2_950
