@@ -29,7 +29,7 @@ type NameValue struct{ Name, Value string }
 // cannot be served, and why of each.
 func (l List) WithAMD(a AMD) (List, []string) {
 	a, why := a.check()
-	a.ids = map[ID]bool{}
+	a.shown, a.ids = nil, map[ID]bool{}
 	for i := range AMDNames() {
 		n := &AMDNames()[i]
 		if n.Absent == "" && (len(a.Fields) == 0 || listed(a.Fields, n.Field)) {

@@ -169,7 +169,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_USED_"+m.Name, "MB", "In use of "+what, reading(AMDMemoryUsed, toMB).where("memory", m.Value))
 		add("GPU_FREE_"+m.Name, "MB", "Free of "+what, reading(AMDMemoryFree, toMB).where("memory", m.Value))
 	}
-	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMemoryBandwidth, 1e-9))
+	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMaxBandwidth, 1e-9))
 	add("GPU_ECC_CORRECT_TOTAL", "", "Corrected errors", reading(dcgmSBE, 1))
 	add("GPU_ECC_UNCORRECT_TOTAL", "", "Uncorrected errors", reading(dcgmDBE, 1))
 	add("GPU_ECC_DEFERRED_TOTAL", "", "Deferred errors", reading(AMDDeferred, 1))
