@@ -205,3 +205,69 @@ func TestBothDialects(t *testing.T) {
 		}
 	}
 }
+
+// dashboardLabels are those by which AMD's dashboards select and group GPUs, apart from
+// xcc_index and hbm_index (grafana/ of https://github.com/ROCm/device-metrics-exporter, v1.5.2).
+var dashboardLabels = []string{"card_model", "card_series", "card_vendor", "cluster_name", "driver_version", "gpu_id", "gpu_partition_id", "gpu_uuid", "hostname", "job_id", "pod", "serial_number", "vbios_version"}
+
+// dashboardMetrics are all metrics of their 261 expressions: which nodes have them, and why the
+// others do not.
+var dashboardMetrics = []struct{ name, filled, reason string }{
+	{"gpu_average_package_power", "mi250x radeon", "MI300 has the present power only, gpu_package_power"},
+	{"gpu_ecc_correct_total", "mi250x mi300x mi300x-cpx", "Radeons have no RAS"},
+	{"gpu_ecc_uncorrect_total", "mi250x mi300x mi300x-cpx", "Radeons have no RAS"},
+	{"gpu_edge_temperature", "mi250x radeon", "MI300 has no edge sensor"},
+	{"gpu_energy_consumed", "mi250x mi300x mi300x-cpx", "no source names the unit of a Radeon's counter"},
+	{"gpu_gfx_activity", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_gfx_busy_instantaneous", "mi300x mi300x-cpx", "gpu_metrics has it from revision 1.6 on, MI300 and later; the dashboards ask MI200 for gpu_gfx_activity, but not Radeons"},
+	{"gpu_hbm_temperature", "mi250x", "the firmware of MI300 does not report it, Radeons have no HBM"},
+	{"gpu_health", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_junction_temperature", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_memory_temperature", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_nodes_total", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_package_power", "mi300x mi300x-cpx", "the board has the average only, gpu_average_package_power"},
+	{"gpu_prof_gui_util_percent", "", "profiler"},
+	{"gpu_prof_occupancy_per_active_cu", "", "profiler"},
+	{"gpu_prof_occupancy_per_cu", "", "profiler"},
+	{"gpu_prof_simd_utilization", "", "profiler"},
+	{"gpu_prof_sm_active", "", "profiler"},
+	{"gpu_prof_tensor_active_percent", "", "profiler"},
+	{"gpu_total_vram", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"gpu_used_vram", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"pcie_bandwidth", "mi300x mi300x-cpx", "gpu_metrics has it from MI300 on"},
+	{"pcie_max_speed", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"pcie_nack_received_count", "mi300x mi300x-cpx", "gpu_metrics has it from MI300 on"},
+	{"pcie_nack_sent_count", "mi300x mi300x-cpx", "gpu_metrics has it from MI300 on"},
+	{"pcie_recovery_count", "mi300x mi300x-cpx", "gpu_metrics has it from MI300 on"},
+	{"pcie_replay_count", "mi250x mi300x mi300x-cpx radeon", ""},
+	{"pcie_replay_rollover_count", "mi300x mi300x-cpx", "gpu_metrics has it from MI300 on"},
+}
+
+func TestAMDDashboards(t *testing.T) {
+	for node, o := range amdNodes {
+		if node == "apu" {
+			continue
+		}
+		families := familiesOf(t, amdPage(t, o, field.NamesAsWritten, &field.AMD{
+			Prefix: "amd_", Labels: []string{"GPU_UUID", "CARD_SERIES", "CARD_VENDOR", "DRIVER_VERSION", "VBIOS_VERSION"},
+			Custom: []field.NameValue{{Name: "cluster_name", Value: "c1"}},
+		}))
+		for _, m := range dashboardMetrics {
+			f := families["amd_"+m.name]
+			if filled := slices.Contains(strings.Fields(m.filled), node); filled != (f != nil) || !filled && m.reason == "" {
+				t.Errorf("%s has %d series of %s; filled on %q, else because %q", node, len(f.GetMetric()), m.name, m.filled, m.reason)
+			}
+			want := dashboardLabels
+			if m.name == "gpu_nodes_total" {
+				want = []string{"cluster_name", "hostname"}
+			}
+			for _, series := range f.GetMetric() {
+				for _, l := range want {
+					if !slices.ContainsFunc(series.Label, func(p *dto.LabelPair) bool { return p.GetName() == l }) {
+						t.Errorf("%s: %s has no label %s", node, m.name, l)
+					}
+				}
+			}
+		}
+	}
+}
