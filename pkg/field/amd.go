@@ -272,5 +272,5 @@ var amdLabels = []amdLabel{
 	{name: "VBIOS_VERSION", text: dcgmVBIOS},
 	{name: "CLUSTER_NAME"},
 	{name: "POD_UUID"},
-	{name: "KFD_PROCESS_ID", gpu: true, absent: "each process would make new series; /api/v1 lists the processes of a GPU"},
+	{name: "KFD_PROCESS_ID", gpu: true, absent: "each process would make new series; /api/v1/devices lists the processes of a GPU"},
 }

@@ -179,7 +179,7 @@ func TestWithAMD(t *testing.T) {
 	f(AMD{Fields: []string{"GPU_PROF_SM_ACTIVE"}}, all, always,
 		`"GPU_PROF_SM_ACTIVE": the profiler allows one client at a time; it is not used`, "no field is left: all are served")
 	f(AMD{Labels: []string{"gpu_uuid", "POD", "KFD_PROCESS_ID", "RACK"}}, all, strings.Replace(always, "hostname", "gpu_uuid hostname", 1),
-		`"KFD_PROCESS_ID": each process would make new series; /api/v1 lists the processes of a GPU`, `"RACK": AMD's exporter has no label of that name`)
+		`"KFD_PROCESS_ID": each process would make new series; /api/v1/devices lists the processes of a GPU`, `"RACK": AMD's exporter has no label of that name`)
 	f(AMD{Prefix: "9-"}, all, always, `prefix "9-" cannot begin the name of a metric: names have none`)
 	f(AMD{Custom: []NameValue{{"Rack", "a"}, {"RACK", "b"}, {"gpu_id", "c"}, {"clock_type", "d"}, {"ra ck", "e"}, {"__x", "f"}, {"le", "g"}, {"cluster_name", "h"}, {"hostname", "i"}}},
 		all, strings.Replace(strings.Replace(always, "card_model", "card_model cluster_name", 1), "serial", "rack serial", 1),

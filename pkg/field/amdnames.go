@@ -139,7 +139,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 	add("GPU_GFX_BUSY_INSTANTANEOUS", "%", "Utilisation of a chiplet with compute units", reading(AMDXCCBusy, 100).index("xcc", "xcc_index"))
 	add("GPU_VCN_BUSY_INSTANTANEOUS", "%", "Utilisation of a video engine", reading(AMDVCNBusy, 100).index("instance", "xcc_index"))
 	add("GPU_JPEG_BUSY_INSTANTANEOUS", "%", "Utilisation of a JPEG engine", reading(AMDJPEGBusy, 100).index("instance", "xcc_index"))
-	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1 lists processes")
+	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1/devices lists processes")
 	add("GPU_VOLTAGE", "mV", "Voltage of the SoC", reading(AMDVoltage, 1000).where("rail", "soc"))
 	add("GPU_GFX_VOLTAGE", "mV", "Voltage of graphics", reading(AMDVoltage, 1000).where("rail", "gfx"))
 	add("GPU_MEMORY_VOLTAGE", "mV", "Voltage of memory", reading(AMDVoltage, 1000).where("rail", "mem"))
