@@ -109,7 +109,7 @@ func ownCollectors(c *Config) []Flag {
 		{
 			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(new(false)),
 			Usage:    "Formerly: lower this process's effective capabilities once it listens.",
-			NoEffect: "a process can raise again what it lowered; take capabilities from it before it starts: securityContext in Kubernetes, --cap-drop ALL in Docker, CapabilityBoundingSet= in systemd (docs/operations.md, Privileges)",
+			NoEffect: "a process can raise again what it lowered; take capabilities from it before it starts: securityContext in Kubernetes, --cap-drop ALL in Docker, CapabilityBoundingSet= in systemd (SECURITY.md, Privileges)",
 		},
 	}
 }
