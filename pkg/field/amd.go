@@ -58,6 +58,17 @@ func (a *AMD) Names() []*AMDName {
 // Shows reports whether a reading is shown under one of AMD's names.
 func (a *AMD) Shows(id ID) bool { return a != nil && a.ids[id] }
 
+// Counts reports whether a reading that is shown under one of AMD's names, as a gauge, only
+// goes up.
+func (a *AMD) Counts(id ID) bool {
+	d, ok := ByID(id)
+	if !ok || !a.Shows(id) {
+		return false
+	}
+	use, _ := d.Use()
+	return use == Counter
+}
+
 // readings are what the names need, each once.
 func (a *AMD) readings() (out []Reading) {
 	for _, n := range a.Names() {

@@ -76,20 +76,20 @@ const (
 	AMDRenderNode
 	// What the names of AMD's exporter need in addition, see AMDNames.
 	AMDModelNumber     // a text, as the next three
-	AMDVendor                                  //
-	AMDUUID                                    //
-	AMDDeployment                              //
-	AMDPowerAverage                            //
-	AMDMemoryFree                              // by memory
-	AMDMemoryBandwidth                         //
-	AMDEngineClock                             // by clock, instance
-	AMDClockMin                                // by clock
-	AMDClockMax                                // by clock
-	AMDPCIeSpeed                               //
-	AMDPCIeSpeedMax                            //
-	AMDDeferred                                //
-	AMDThrottleShare                           // by reason
-	AMDBelowLimitShare                         // by reason, xcc
+	AMDVendor          //
+	AMDUUID            //
+	AMDDeployment      //
+	AMDPowerAverage    //
+	AMDMemoryFree      // by memory
+	AMDMemoryBandwidth //
+	AMDEngineClock     // by clock, instance
+	AMDClockMin        // by clock
+	AMDClockMax        // by clock
+	AMDPCIeSpeed       //
+	AMDPCIeSpeedMax    //
+	AMDDeferred        //
+	AMDThrottleShare   // by reason
+	AMDBelowLimitShare // by reason, xcc
 )
 
 // DCGM's ids of readings that AMD's exporter has, too.

@@ -162,7 +162,7 @@ func equalAnswers(a, b answer) bool {
 }
 
 func equalOwners(a, b exposition.Owner) bool {
-	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels)
+	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.AMD, b.AMD)
 }
 
 // Unmatched is an id of the kubelet that names no device.
