@@ -239,7 +239,7 @@ func (a *AMD) Restart(from *AMD) (out []string) {
 			out = append(out, f.key)
 		}
 	}
-	if len(a.Names.PodLabels) > 0 && len(from.Names.PodLabels) == 0 {
+	if !slices.Equal(a.Names.PodLabels, from.Names.PodLabels) {
 		out = append(out, "GPUConfig.ExtraPodLabels")
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -151,9 +152,6 @@ func (s *Set) standIn() error {
 		if a.Level != "" {
 			set("log-level", a.Level, FromFile)
 		}
-		if len(a.Names.PodLabels) > 0 && s.config.Kubernetes.usable() {
-			set(flagPodLabels, "true", FromFile)
-		}
 	}
 	if o.Detected {
 		if o.Start == nil || !o.Start.noHealth {
@@ -161,7 +159,6 @@ func (s *Set) standIn() error {
 		}
 		if o.jobs {
 			set(flagJobs, amdJobs, FromOperator)
-			set("hpc-job-labels", "user,partition", FromOperator)
 		}
 		if o.pods && s.config.Kubernetes.usable() {
 			set(flagKubernetes, "true", FromOperator)
@@ -229,6 +226,16 @@ func (s *Set) listenAs(port string) error {
 		return s.setDefault("address", address, from)
 	}
 	return nil
+}
+
+// PodsOf says which labels of pods the configuration of AMD's exporter wants, and whether pods
+// must be known for what it wants.
+func (o *Operator) PodsOf() (labels []field.NameValue, needed bool) {
+	if o.Start == nil {
+		return nil, false
+	}
+	n := &o.Start.Names
+	return n.PodLabels, len(n.PodLabels) > 0 || slices.ContainsFunc(n.Labels, func(l string) bool { return strings.EqualFold(l, "POD_UUID") })
 }
 
 // amdNotices are what an operator should know at start.

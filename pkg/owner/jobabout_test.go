@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
 )
 
 // TestAMDJobFiles: what AMD's prolog writes (example/slurm of ROCm/device-metrics-exporter):
@@ -33,7 +34,7 @@ func TestAMDJobFiles(t *testing.T) {
 	write(".job-19", "user=cleo\npartition=debug\n")
 	write("4", strings.TrimSuffix(job("21", "dora", "mi300", "4"), " }\n")) // still being written
 	write("5", "{}\n")
-	j := NewJobDirectory(JobOptions{Dir: dir, Labels: []string{JobPartition, JobUser}})
+	j := NewJobDirectory(JobOptions{Dir: dir})
 	now := time.Now()
 	j.read(now)
 	said := j.Snapshot()
@@ -41,11 +42,11 @@ func TestAMDJobFiles(t *testing.T) {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 	want := map[string][]collector.Label{
-		"17": {{Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}},
-		"18": {{Name: "job_user", Value: "bert"}},
+		"17": {{Name: "cluster_name", Value: "c1"}, {Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}},
+		"18": {{Name: "cluster_name", Value: "c1"}, {Name: "job_user", Value: "bert"}},
 		"19": {{Name: "job_partition", Value: "debug"}, {Name: "job_user", Value: "cleo"}},
 	}
-	if diff := cmp.Diff(want, said.Labels); diff != "" {
+	if diff := cmp.Diff(want, said.About); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 
@@ -53,14 +54,18 @@ func TestAMDJobFiles(t *testing.T) {
 	write("0", `{ "SLURM_JOB_ID": "17", "SLU`)
 	write("2", job("18", "bertha", "", "2"))
 	j.read(now.Add(time.Second))
-	if next := j.Snapshot(); next.Version != said.Version+1 || len(next.ByDevice["0"]) != 1 || next.Labels["18"][0].Value != "bertha" {
-		t.Errorf("version %d after %d, jobs %v, labels %v", next.Version, said.Version, next.ByDevice, next.Labels)
+	if next := j.Snapshot(); next.Version != said.Version+1 || len(next.ByDevice["0"]) != 1 || next.About["18"][1].Value != "bertha" {
+		t.Errorf("version %d after %d, jobs %v, labels %v", next.Version, said.Version, next.ByDevice, next.About)
 	}
 
-	plain := NewJobDirectory(JobOptions{Dir: dir})
-	plain.read(now)
-	if got := plain.Snapshot(); len(got.Labels) != 0 || len(got.ByDevice["1"]) != 1 {
-		t.Errorf("labels that nobody asked for: %v; jobs %v", got.Labels, got.ByDevice)
+	// Names of AMD's exporter have what is known; ours what is asked for.
+	r := &renderer{about: said.About, jobLabels: []string{"user"}}
+	want2 := []exposition.Owner{
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, AMD: want["17"]},
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
+	}
+	if diff := cmp.Diff(want2, r.owners(nil, []string{"17", "20"})); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }
 

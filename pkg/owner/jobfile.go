@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/file"
 )
 
@@ -32,7 +32,7 @@ const (
 // jobFile is what is known of one job file.
 type jobFile struct {
 	jobs  []string          // believed
-	about map[string]string // of the one job, if the file says that itself
+	about []collector.Label // of the one job, if the file says that itself
 	last  content           // that could not be believed
 	since time.Time         // when last was first read; zero: all is believed
 	doubt time.Time         // since when the file has said nothing that can be believed
@@ -72,14 +72,14 @@ type content struct {
 	jobs   []string          // of the lines that have an end
 	tail   string            // job of the last line, which has no end: perhaps half written
 	open   bool              // the last line has no end, or there is nothing at all
-	about  map[string]string // of the one job, if the file says that itself
+	about  []collector.Label // of the one job, if the file says that itself
 	reason string            // why the file, or a line of it, is left out; empty: all is well
 	err    error             // of reason, if the system gave one
 	whole  bool              // reason is about the whole file
 }
 
 func (c content) equal(d content) bool {
-	return slices.Equal(c.jobs, d.jobs) && maps.Equal(c.about, d.about) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
+	return slices.Equal(c.jobs, d.jobs) && slices.Equal(c.about, d.about) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
 }
 
 // all returns the jobs of a file that is complete as it is.

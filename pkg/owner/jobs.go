@@ -25,7 +25,7 @@ type Jobs struct {
 	Version  uint64                       // grows when another member but Time changes
 	Time     time.Time                    // when the directory was last readable; zero before that
 	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
-	Labels   map[string][]collector.Label // by job id: further labels, by name; jobs without any are absent
+	About    map[string][]collector.Label // by job id: cluster_name, job_partition, job_user, as far as they are known
 }
 
 // MappingJobs is the value of the label mapping for the job directory.
@@ -53,7 +53,6 @@ func jobReasons() []string {
 // JobOptions are options of NewJobDirectory. Dir must be set.
 type JobOptions struct {
 	Dir      string      // need not exist yet
-	Labels   []string    // further labels of a job that are wanted: JobUser, JobPartition
 	OnChange func()      // called after other jobs were published; must not block; nil: none
 	Log      *zap.Logger // nil logs nothing
 }
@@ -66,12 +65,6 @@ const (
 	jobHangs    = 10 * time.Second       // a read that takes longer is a failure
 	jobAbandon  = 200 * time.Millisecond // how long Run waits at its end for a read that hangs
 	jobRest     = 10                     // after a read that took t none begins for t × jobRest
-)
-
-// Values of JobOptions.Labels.
-const (
-	JobUser      = "user"
-	JobPartition = "partition"
 )
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file
@@ -123,7 +116,7 @@ func NewJobDirectory(o JobOptions) *JobDirectory {
 		period: jobPeriod, hangs: jobHangs, notify: fsnotify.NewWatcher,
 		watched: map[string]fs.FileInfo{}, files: map[string]*jobFile{},
 	}
-	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}, Labels: map[string][]collector.Label{}})
+	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}})
 	return j
 }
 
@@ -253,7 +246,7 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 	}
 	j.gone = time.Time{}
 	wait, ready := j.period, true
-	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, Labels: map[string][]collector.Label{}}
+	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
 	for _, name := range names {
 		f := j.files[name]
 		if f == nil {
@@ -273,7 +266,7 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 		files[name] = f
 		if len(f.jobs) > 0 {
 			next.ByDevice[name] = f.jobs
-			j.describe(root, f, next.Labels)
+			describe(root, f, next.About)
 		}
 	}
 	j.files = files
@@ -309,34 +302,13 @@ func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	if !confirmed.IsZero() {
 		next.Time = confirmed
 	}
-	changed := !maps.EqualFunc(next.ByDevice, said.ByDevice, slices.Equal[[]string]) || !maps.EqualFunc(next.Labels, said.Labels, slices.Equal[[]collector.Label])
+	changed := !maps.EqualFunc(next.ByDevice, said.ByDevice, slices.Equal[[]string]) || !maps.EqualFunc(next.About, said.About, slices.Equal[[]collector.Label])
 	if changed {
-		next.Version, next.ByDevice, next.Labels = next.Version+1, said.ByDevice, said.Labels
+		next.Version, next.ByDevice, next.About = next.Version+1, said.ByDevice, said.About
 	}
 	j.snapshot.Store(&next)
 	if changed {
 		j.o.OnChange()
-	}
-}
-
-// describe adds the labels that are wanted of a file's jobs.
-func (j *JobDirectory) describe(root *os.Root, f *jobFile, labels map[string][]collector.Label) {
-	if len(j.o.Labels) == 0 {
-		return
-	}
-	for _, id := range f.jobs {
-		if _, done := labels[id]; done {
-			continue
-		}
-		about := f.about
-		if about == nil {
-			about = readAbout(root, id)
-		}
-		for _, name := range slices.Sorted(slices.Values(j.o.Labels)) {
-			if about[name] != "" {
-				labels[id] = append(labels[id], collector.Label{Name: "job_" + name, Value: about[name]})
-			}
-		}
 	}
 }
 
