@@ -27,8 +27,7 @@ func run(ctx context.Context, args []string, s streams, environ []string, defaul
 	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: readBuild()}
 	a.flags = config.NewSet(a.lookup)
 	defer a.log.flush()
-	root := a.root()
-	err := root.Run(ctx, a.relax(args, root.Flags))
+	err := a.root().Run(ctx, args)
 	if err == nil {
 		return 0
 	}
@@ -58,7 +57,6 @@ type app struct {
 	environ  []string
 	defaults []string // counters CSVs
 	flags    *config.Set
-	unknown  []string // flags that are left out
 	build    build
 }
 

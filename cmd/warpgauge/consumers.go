@@ -25,7 +25,7 @@ const (
 // consumers are the stages that hand on devices' health. Sockets are open when it returns.
 func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
-	node := config.NodeName(a.lookup)
+	node, _ := a.lookup("NODE_NAME")
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
 	var out []stage
 	if h.Socket != "" {
@@ -39,14 +39,10 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 	if h.AMDSocket != "" {
 		s := amdplugin.New(board, func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name })
 		socket, err := openSocket("health for AMD's device plugin", grpcsocket.Options{Path: h.AMDSocket, Mode: amdSocketMode, Register: s.Register, Log: log})
-		switch {
-		case err == nil:
-			out = append(out, socket)
-		case cfg.Source("health-amd-socket") > config.FromOperator:
+		if err != nil {
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
-		default: // nobody asked for it
-			log.Error("AMD's device plugin is not answered", zap.Error(err))
 		}
+		out = append(out, socket)
 	}
 	if h.NodeCondition || h.NodeEvents {
 		kube.RouteKlog(log)

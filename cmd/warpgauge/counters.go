@@ -18,8 +18,6 @@ import (
 type counters struct {
 	cfg   *config.Config
 	found *config.Counters
-	level *zap.AtomicLevel // of the log; nil: it does not change
-	amd   *config.AMD      // the last good configuration of AMD's exporter; nil: none
 }
 
 // newCounters takes the CSV at path, or if that is empty the one that is configured.
@@ -80,7 +78,6 @@ func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error)
 	}
 	switch {
 	case err == nil:
-		c.takeAMD(in.AMD, log)
 		return list, nil
 	case len(e.problems) > 0:
 		return field.List{}, e

@@ -58,7 +58,7 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 	}
 	changed := func() { o.keeper.Notify() } // the clients do not run yet
 	if cfg.HPCJobDir != "" {
-		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, Labels: cfg.HPCLabels, OnChange: changed, Log: log})
+		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, OnChange: changed, Log: log})
 		table.Jobs = j.Snapshot
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
@@ -103,8 +103,9 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 		return
 	}
 	kube.RouteKlog(log)
+	node, _ := a.lookup("NODE_NAME")
 	options := kube.APIOptions{
-		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
+		Node: node, Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
 		OnChange: changed, Log: log,
 	}
 	if k.PodLabels {

@@ -5,7 +5,6 @@ import "time"
 // The switches that others need.
 const (
 	flagKubernetes = "kubernetes"
-	flagJobs       = "hpc-job-mapping-dir"
 	flagRecorder   = "recorder-directory"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
 )
@@ -215,7 +214,7 @@ func contractOwners(c *Config) []Flag {
 			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes",
 		},
 		{
-			Name: flagJobs, Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
+			Name: "hpc-job-mapping-dir", Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
 			Metavar: "DIR", Usage: "Directory of files that name the jobs of each device: label hpc_job.",
 		},
 	}

@@ -16,16 +16,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
 )
 
 // Jobs is what the job directory said last. It is immutable.
 type Jobs struct {
-	Version  uint64                       // grows when another member but Time changes
-	Time     time.Time                    // when the directory was last readable; zero before that
-	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
-	Labels   map[string][]collector.Label // by job id: further labels, by name; jobs without any are absent
+	Version  uint64              // grows when ByDevice changes
+	Time     time.Time           // when the directory was last readable; zero before that
+	ByDevice map[string][]string // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
 }
 
 // MappingJobs is the value of the label mapping for the job directory.
@@ -53,7 +51,6 @@ func jobReasons() []string {
 // JobOptions are options of NewJobDirectory. Dir must be set.
 type JobOptions struct {
 	Dir      string      // need not exist yet
-	Labels   []string    // further labels of a job that are wanted: JobUser, JobPartition
 	OnChange func()      // called after other jobs were published; must not block; nil: none
 	Log      *zap.Logger // nil logs nothing
 }
@@ -68,16 +65,9 @@ const (
 	jobRest     = 10                     // after a read that took t none begins for t × jobRest
 )
 
-// Values of JobOptions.Labels.
-const (
-	JobUser      = "user"
-	JobPartition = "partition"
-)
-
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file
 // per device, named by the GPU's index ("0") or by GPU and instance ("3.0"), with a job id
-// on each line: the job mapping of dcgm-exporter, but in the background. Files as the prolog of
-// AMD's exporter writes them, JSON with one job, are read, too (jobabout.go).
+// on each line: the job mapping of dcgm-exporter, but in the background.
 //
 // A file whose lines are complete is believed at once. An empty one, and one whose last
 // line has no end, may be half written: what it said before stays until it has not
@@ -123,7 +113,7 @@ func NewJobDirectory(o JobOptions) *JobDirectory {
 		period: jobPeriod, hangs: jobHangs, notify: fsnotify.NewWatcher,
 		watched: map[string]fs.FileInfo{}, files: map[string]*jobFile{},
 	}
-	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}, Labels: map[string][]collector.Label{}})
+	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}})
 	return j
 }
 
@@ -253,7 +243,7 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 	}
 	j.gone = time.Time{}
 	wait, ready := j.period, true
-	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, Labels: map[string][]collector.Label{}}
+	files, byDevice := map[string]*jobFile{}, map[string][]string{}
 	for _, name := range names {
 		f := j.files[name]
 		if f == nil {
@@ -272,14 +262,13 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 		}
 		files[name] = f
 		if len(f.jobs) > 0 {
-			next.ByDevice[name] = f.jobs
-			j.describe(root, f, next.Labels)
+			byDevice[name] = f.jobs
 		}
 	}
 	j.files = files
-	j.publish(next, now)
+	j.publish(byDevice, now)
 	j.ready.Store(ready)
-	j.Health.Succeeded(len(next.ByDevice))
+	j.Health.Succeeded(len(byDevice))
 	j.report(problems)
 	return wait
 }
@@ -298,45 +287,24 @@ func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
 	}
 	if now.Sub(j.gone) >= jobGrace {
 		clear(j.files)
-		j.publish(Jobs{ByDevice: map[string][]string{}}, time.Time{})
+		j.publish(map[string][]string{}, time.Time{})
 	}
 	return j.period
 }
 
 // publish stores what the directory says. confirmed is zero when it could not be read.
-func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
+func (j *JobDirectory) publish(byDevice map[string][]string, confirmed time.Time) {
 	next := *j.Snapshot()
 	if !confirmed.IsZero() {
 		next.Time = confirmed
 	}
-	changed := !maps.EqualFunc(next.ByDevice, said.ByDevice, slices.Equal[[]string]) || !maps.EqualFunc(next.Labels, said.Labels, slices.Equal[[]collector.Label])
+	changed := !maps.EqualFunc(next.ByDevice, byDevice, slices.Equal[[]string])
 	if changed {
-		next.Version, next.ByDevice, next.Labels = next.Version+1, said.ByDevice, said.Labels
+		next.Version, next.ByDevice = next.Version+1, byDevice
 	}
 	j.snapshot.Store(&next)
 	if changed {
 		j.o.OnChange()
-	}
-}
-
-// describe adds the labels that are wanted of a file's jobs.
-func (j *JobDirectory) describe(root *os.Root, f *jobFile, labels map[string][]collector.Label) {
-	if len(j.o.Labels) == 0 {
-		return
-	}
-	for _, id := range f.jobs {
-		if _, done := labels[id]; done {
-			continue
-		}
-		about := f.about
-		if about == nil {
-			about = readAbout(root, id)
-		}
-		for _, name := range slices.Sorted(slices.Values(j.o.Labels)) {
-			if about[name] != "" {
-				labels[id] = append(labels[id], collector.Label{Name: "job_" + name, Value: about[name]})
-			}
-		}
 	}
 }
 

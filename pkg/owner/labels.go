@@ -25,14 +25,13 @@ func namesOf(old bool) names {
 type renderer struct {
 	names   names
 	people  *people
-	jobs    map[string][]collector.Label // by job id
-	uid     bool                         // label pod_uid
+	uid     bool // label pod_uid
 	virtual bool
 }
 
 // owners returns the users of a device as its series show them.
 func (r *renderer) owners(uses []use, jobs []string) []exposition.Owner {
-	return withJobs(r.pods(uses), jobs, r.jobs)
+	return withJobs(r.pods(uses), jobs)
 }
 
 func (r *renderer) pods(uses []use) []exposition.Owner {
@@ -76,7 +75,7 @@ func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 }
 
 // withJobs copies each owner for each job; without owners the jobs are.
-func withJobs(owners []exposition.Owner, jobs []string, about map[string][]collector.Label) []exposition.Owner {
+func withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
 	if len(jobs) == 0 {
 		return owners
 	}
@@ -87,7 +86,6 @@ func withJobs(owners []exposition.Owner, jobs []string, about map[string][]colle
 	for _, o := range owners {
 		for _, job := range jobs {
 			labels := append(slices.Clone(o.Labels), collector.Label{Name: "hpc_job", Value: job})
-			labels = append(labels, about[job]...)
 			slices.SortFunc(labels, compareLabels)
 			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels})
 		}
@@ -119,7 +117,7 @@ func reservedLabels(old bool, hostname string) map[string]bool {
 		"err_code": true, "err_msg": true, "le": true, "quantile": true,
 		"window_size_in_ms": true, "xid": true, "clock_event": true, "health_watch": true, "health_error_code": true,
 		"peer_gpu": true, "link_status": true,
-		"pod_uid": true, "vgpu": true, "hpc_job": true, "job_user": true, "job_partition": true,
+		"pod_uid": true, "vgpu": true, "hpc_job": true,
 		"dra_claim_name": true, "dra_claim_namespace": true, "dra_driver_name": true, "dra_pool_name": true,
 		"dra_device_name": true, "dra_mig_profile": true, "dra_mig_device_uuid": true,
 	}

@@ -105,9 +105,6 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	k.runtime.read(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
-	if in.jobs != nil {
-		r.jobs = in.jobs.Labels
-	}
 	for _, d := range t.devices.all {
 		uses := t.usesOf(d)
 		found := jobsOf(d, files)
