@@ -30,7 +30,7 @@ import (
 // them to, so that it knows the number of each panel; counters run as the simulation lets them.
 type dashboardNode struct {
 	name, profile, list string
-	gpus                int
+	gpus, seed          int                           // the seed decides which GPU has an XID now and then: none that is looked at
 	readings            map[string]map[string]float64 // by devices, by field
 	script              string                        // further faults
 	pods                map[string][]string           // devices by pod, as the kubelet names them
@@ -62,7 +62,7 @@ func dashboardNodes() []dashboardNode {
 			jobs:     map[string]string{"2": "4711"},
 		},
 		{
-			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4,
+			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4, seed: 1,
 			readings: map[string]map[string]float64{"all": {
 				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 280, "DCGM_FI_DEV_GPU_TEMP": 50, "DCGM_FI_DEV_MEMORY_TEMP": 55,
 				"DCGM_FI_DEV_FB_USED": 1000, "DCGM_FI_DEV_FB_FREE": 4000, "DCGM_FI_DEV_SM_CLOCK": 1400, "DCGM_FI_DEV_MEM_CLOCK": 1215,
@@ -73,7 +73,7 @@ func dashboardNodes() []dashboardNode {
 				"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 1, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 2, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
 				"DCGM_FI_DEV_RELIABILITY_VIOLATION": -1, // out of range
 			}, "0-2": {"DCGM_FI_DEV_XID_ERRORS": 0}},
-			script:   "- {kind: xid, device: 3, xid: 79}\n",
+			script:   "- {kind: xid, device: 3, xid: 79, at: 3s}\n",
 			resource: "nvidia.com/mig-1g.5gb",
 			pods:     map[string][]string{"serving/seventh": {"nvidia2/gi7"}, "serving/whole": {"nvidia3/gi0"}, "research/three": {"nvidia1/gi1"}},
 		},
@@ -113,7 +113,7 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
+	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
 	if n.pods != nil {
 		kube := kubelet.Start(t)
 		var pods []*v1.PodResources
@@ -239,7 +239,7 @@ func seriesName(legend string, columns []string, labels model.Metric) string {
 	if columns != nil {
 		var cells []string
 		for _, c := range columns {
-			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "hash" {
+			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "device" && c != "hash" {
 				cells = append(cells, string(v[strings.LastIndex(string(v), "/etc/")+1:])) // of a list its file, wherever this runs
 			}
 		}
@@ -312,7 +312,7 @@ warpgauge_fleet_rollout_state{cohort="h100",state="done"} 0
 warpgauge_fleet_rollout_stage{cohort="h100"} 2
 warpgauge_fleet_rollout_agents{cohort="h100",condition="applied"} 12
 warpgauge_fleet_rollout_agents{cohort="h100",condition="pending"} 3
-warpgauge_fleet_agents{cohort="h100",condition="good"} 100
+warpgauge_fleet_agents{cohort="h100",condition="current"} 100
 warpgauge_fleet_agents{cohort="h100",condition="silent"} 4
 warpgauge_fleet_agents_limit 1000
 warpgauge_fleet_messages_total{transport="websocket"} %d
