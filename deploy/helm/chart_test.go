@@ -107,7 +107,10 @@ func TestServer(t *testing.T) {
 		}
 		cmd := exec.Command(kubectl, "--kubeconfig", config, "--namespace", "default", "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(rendered), "namespace: monitoring", "namespace: default"))
-		if out, err := cmd.CombinedOutput(); err != nil {
+		switch out, err := cmd.CombinedOutput(); {
+		case err != nil && strings.Contains(string(out), "requires the `resource.kubernetes.io/admin-access: true` label"):
+			t.Logf("%q was not tried to the end: the namespace default lacks the label resource.kubernetes.io/admin-access=true", v)
+		case err != nil:
 			t.Errorf("%q: %v\n%s", v, err, out)
 		}
 	}
