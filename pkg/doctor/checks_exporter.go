@@ -161,7 +161,7 @@ func checkHealth(f *Facts, out *findings) {
 	}
 	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool { return ofCollector.MatchString(r) })
 	for _, r := range reasons {
-		out.add(Problem, "see docs/operations.md, the table of paths", "not ready: %s", r)
+		out.add(Problem, "see docs/operations.md#paths", "not ready: %s", r)
 	}
 	state := map[string]string{}
 	if d := f.exporter.devices; d != nil {
