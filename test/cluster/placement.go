@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -64,7 +65,14 @@ func (n *node) pods(namespace string) ([]string, error) {
 	}
 	var out []string
 	for i := range list.Items {
-		if p := &list.Items[i]; p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+		p := &list.Items[i]
+		switch {
+		case p.DeletionTimestamp != nil: // a kubelet would say that it has ended
+			now := int64(0)
+			if err := n.client.CoreV1().Pods(namespace).Delete(n.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
+				return nil, err
+			}
+		case p.Spec.NodeName != "":
 			out = append(out, p.Spec.NodeName+"/"+p.Labels["app.kubernetes.io/component"])
 		}
 	}
