@@ -235,11 +235,11 @@ chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes e
 	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
 
 .PHONY: e2e-cluster
-e2e-cluster: build tools-chart tools-cluster ## Run the chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built)
+e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built); RELEASE=FOLDER takes chart and image of make release
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
-	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)"
+	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)" $(if $(RELEASE),-release $(RELEASE))
 
 .PHONY: dashboards-types
 dashboards-types: ## Check the dashboards against Grafana's own types (npm)
