@@ -16,7 +16,7 @@ type stage struct {
 	grace time.Duration // how long its end is waited for at least
 }
 
-// stopWithin is how long all stages together may take to end, as docs/operations.md
+// stopWithin is how long all stages together may take to end, as docs/limits.md
 // says: that of the server (2.3 s), of the sampler (1.9 s) and of 16 short ones.
 const stopWithin = 5 * time.Second
 

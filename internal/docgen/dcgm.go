@@ -104,7 +104,7 @@ Which fields a GPU offers is in DCGM's metric groups; what no group has is not a
 more than one group in a list each value stands for a part of the time (DCGM calls it multiplexing), and the engine needs as many
 intervals for all of them. From Hopper on DCGM takes them from the driver (GPM), and all at once. The hardware serves one client at a time: a
 profiler as Nsight Compute needs it free, for which there is
-[` + "`/-/profiling/pause`" + `](operations.md#profilers-next-to-it).
+[` + "`/-/profiling/pause`" + `](release.md#profilers).
 
 ## What is not supplied
 

@@ -115,7 +115,7 @@ type Field struct {
 
 // Absence says why there is no value.
 type Absence struct {
-	Reason string `json:"reason"`           // from a short fixed list, see docs/operations.md
+	Reason string `json:"reason"`           // from a short fixed list, see docs/missing-values.md
 	Detail string `json:"detail,omitempty"` // in words
 }
 

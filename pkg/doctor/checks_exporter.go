@@ -66,6 +66,9 @@ func checkCollectors(f *Facts, out *findings) {
 			out.add(OK, "", "%s is in use", c.Name)
 		case c.Cause == "standby" || c.Cause == "released":
 			out.add(Note, "", "%s is not in use: %s", c.Name, c.Reason)
+		case quiet(c.Cause) && strings.Contains(c.Reason, `host engine "`): // one that was asked for, whatever NVML serves
+			out.add(Problem, "use an image with DCGM (the chart: image.variant=dcgm) or install its library, and start the host engine; or leave --remote-hostengine-info out",
+				"the DCGM host engine is not in use: %s", c.Reason)
 		case quiet(c.Cause) && (hardware[c.Name] == 0 || nvidia && (c.Name == "dcgm" || c.Name == "nvml")):
 			out.add(OK, "", "%s is not in use: %s", c.Name, c.Reason)
 		default:
@@ -158,7 +161,7 @@ func checkHealth(f *Facts, out *findings) {
 	}
 	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool { return ofCollector.MatchString(r) })
 	for _, r := range reasons {
-		out.add(Problem, "see docs/operations.md, the table of paths", "not ready: %s", r)
+		out.add(Problem, "see docs/operations.md#paths", "not ready: %s", r)
 	}
 	state := map[string]string{}
 	if d := f.exporter.devices; d != nil {

@@ -73,7 +73,7 @@ const (
 	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
 	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
 	linkAMDGPU   = "https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
-	linkStates   = "docs/operations.md"
+	linkStates   = "docs/states.md"
 	linkSigns    = "docs/health.md#early-signs"
 )
 
