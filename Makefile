@@ -27,6 +27,7 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 LINT_VERSION := v2.15.0
 LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
 ACTIONLINT   := .tools/actionlint-$(shell awk '$$1 == "github.com/rhysd/actionlint" { print $$2 }' test/tools/lint/go.mod)/actionlint
+BENCHSTAT    := .tools/benchstat-$(shell awk '$$1 == "golang.org/x/perf" { print $$2 }' test/tools/lint/go.mod)/benchstat
 DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print $$2 }' test/tools/lint/go.mod)/deadcode
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
@@ -175,7 +176,7 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/version deploy/packages/deb/* \
+	deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
@@ -215,6 +216,10 @@ fuzz: ## Every fuzz target for FUZZTIME (default 5s)
 .PHONY: bench
 bench: ## Every benchmark once, to see that it still runs
 	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+
+.PHONY: bench-compare
+bench-compare: $(BENCHSTAT) ## Benchmarks of the last release, or of BASE, and of this tree in turns; fails if one got slower
+	@GO="$(GO)" BENCHSTAT=$(abspath $(BENCHSTAT)) benchmarks/compare $(BASE)
 
 .PHONY: bench-full
 bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
@@ -316,10 +321,13 @@ help: ## Print this list
 		/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: $(LINT) $(DEADCODE) $(ACTIONLINT) ## Build the pinned tools of make lint into .tools
+tools: $(LINT) $(DEADCODE) $(ACTIONLINT) $(BENCHSTAT) ## Build the pinned tools of make lint and make bench-compare into .tools
 
 $(DEADCODE): test/tools/lint/go.sum
 	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/tools/cmd/deadcode && touch $(abspath $@)
+
+$(BENCHSTAT): test/tools/lint/go.sum
+	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/perf/cmd/benchstat && touch $(abspath $@)
 
 $(ACTIONLINT): test/tools/lint/go.sum
 	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install github.com/rhysd/actionlint/cmd/actionlint && touch $(abspath $@)

@@ -83,7 +83,7 @@ func (a *app) root() *cli.Command {
 		OnUsageError:          usageError,
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
 			versionCommand(a), manCommand(a), childCommand(a),
 		},
 	}

@@ -150,8 +150,9 @@ func openPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close() // it is not read
-		return nil, fmt.Errorf("the answer is %s", resp.Status)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 256)) // what the server says of it, if anything
+		_ = resp.Body.Close()                                 // it was only read
+		return nil, fmt.Errorf("the answer is %s", strings.TrimSpace(resp.Status+" "+string(text)))
 	}
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
 		_ = resp.Body.Close() // it is not read

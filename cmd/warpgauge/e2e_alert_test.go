@@ -39,7 +39,7 @@ func TestE2EAlerts(t *testing.T) {
 	kube.Set(pod("train-0", e.uuids(t)["3"]))
 	server := startAlerting(t, e.url, am)
 	server.Await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
-	server.Await(t, "the pod", 1, `warpgauge_device_owner{pod="train-0"}`)
+	server.Await(t, "the pod", 1, `warpgauge_device_owner{owner_pod="train-0"}`)
 	if got := server.Query(t, `ALERTS{alertname=~"GPU.*"}`); len(got) != 0 {
 		t.Errorf("alerts about GPUs before anything has happened: %v", got)
 	}

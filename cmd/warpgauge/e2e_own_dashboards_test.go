@@ -1,116 +1,330 @@
 package main_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/common/model"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest/prometheustest"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// emptyPanels have nothing to show on a node that is well, or in the first minute:
-// their expressions must still be ones that Prometheus answers.
-var emptyPanels = map[string]string{
-	"fleet.json/Devices that are not well":                  "all are",
-	"gpu.json/Clock events":                                 "only while clocks are held down",
-	"gpu.json/XIDs in the window":                           "only after an XID",
-	"gpu.json/NVLink errors":                                "recovery errors are told by some boards only",
-	"exporter.json/Values out of range":                     "none are",
-	"exporter.json/Collectors that are not in use, and why": "all are in use",
-	"exporter.json/Children replaced":                       "none was",
-	"exporter.json/Errors of mappings":                      "there are none",
-	"exporter.json/CPU":                                     "simulated GPUs have no child process",
-	"exporter.json/Memory":                                  "the same",
-	"workloads.json/GPU-hours in the last hour":             "idle hours need half an hour",
+// dashboardNode is a simulated node of TestE2EDashboardsOwn. Its readings are what the test sets
+// them to, so that it knows the number of each panel; counters run as the simulation lets them.
+type dashboardNode struct {
+	name, profile, list string
+	gpus                int
+	readings            map[string]map[string]float64 // by devices, by field
+	script              string                        // further faults
+	pods                map[string][]string           // devices by pod, as the kubelet names them
+	resource            string
+	jobs                map[string]string // files of the job directory
 }
 
-// TestE2EDashboardsOwn asks real Prometheus servers what each panel and variable of
-// dashboards/ asks for. Each scrapes a simulated node with pods and jobs, which has the
-// names of one generation of DCGM or of both.
+func dashboardNodes() []dashboardNode {
+	return []dashboardNode{
+		{
+			name: "h100", profile: "dgx-h100", list: "recommended-counters.csv", gpus: 3,
+			readings: map[string]map[string]float64{
+				"0": {"DCGM_FI_DEV_GPU_UTIL": 80, "DCGM_FI_DEV_POWER_USAGE": 600, "DCGM_FI_DEV_GPU_TEMP": 60, "DCGM_FI_DEV_XID_ERRORS": 0},
+				"1": {"DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_DEV_POWER_USAGE": 400, "DCGM_FI_DEV_GPU_TEMP": 61, "DCGM_FI_DEV_XID_ERRORS": 31},
+				"2": {"DCGM_FI_DEV_GPU_UTIL": 60, "DCGM_FI_DEV_POWER_USAGE": 500, "DCGM_FI_DEV_GPU_TEMP": 62, "DCGM_FI_DEV_XID_ERRORS": 0},
+				"all": {
+					"DCGM_FI_DEV_MEMORY_TEMP": 70, "DCGM_FI_DEV_SM_CLOCK": 1500, "DCGM_FI_DEV_MEM_CLOCK": 2600, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": 700,
+					"DCGM_FI_DEV_FB_USED": 20000, "DCGM_FI_DEV_FB_FREE": 60000, "DCGM_FI_DEV_FB_RESERVED": 500,
+					"DCGM_FI_DEV_ENC_UTIL": 11, "DCGM_FI_DEV_DEC_UTIL": 12, "DCGM_FI_DEV_MEM_COPY_UTIL": 45,
+					"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.71, "DCGM_FI_PROF_SM_ACTIVE": 0.81, "DCGM_FI_PROF_SM_OCCUPANCY": 0.61, "DCGM_FI_PROF_DRAM_ACTIVE": 0.41,
+					"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.51, "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.11, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.31, "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.21,
+					"DCGM_FI_PROF_PCIE_TX_BYTES": 1e9, "DCGM_FI_PROF_PCIE_RX_BYTES": 2e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 123456,
+					"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 7, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1,
+					"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 2, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 3, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+				},
+			},
+			resource: "nvidia.com/gpu",
+			pods:     map[string][]string{"ml/alone": {"nvidia0"}, "ml/first": {"nvidia1/vgpu0"}, "ml/second": {"nvidia1/vgpu1"}},
+			jobs:     map[string]string{"2": "4711"},
+		},
+		{
+			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4,
+			readings: map[string]map[string]float64{"all": {
+				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 280, "DCGM_FI_DEV_GPU_TEMP": 50, "DCGM_FI_DEV_MEMORY_TEMP": 55, "DCGM_FI_DEV_XID_ERRORS": 0,
+				"DCGM_FI_DEV_FB_USED": 1000, "DCGM_FI_DEV_FB_FREE": 4000, "DCGM_FI_DEV_SM_CLOCK": 1400, "DCGM_FI_DEV_MEM_CLOCK": 1215,
+				"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25,
+			}},
+			resource: "nvidia.com/mig-1g.5gb",
+			pods:     map[string][]string{"serving/seventh": {"nvidia2/gi7"}, "serving/whole": {"nvidia3/gi0"}, "research/three": {"nvidia1/gi1"}},
+		},
+		{
+			name: "mi300x", profile: "mi300x", list: "amd-counters.csv", gpus: 2,
+			readings: map[string]map[string]float64{"all": {
+				"DCGM_FI_DEV_GPU_UTIL": 50, "DCGM_FI_DEV_POWER_USAGE": 500, "DCGM_FI_DEV_GPU_TEMP": 70, "DCGM_FI_DEV_MEMORY_TEMP": 65, "DCGM_FI_DEV_SM_CLOCK": 2000, "DCGM_FI_DEV_MEM_CLOCK": 1300,
+				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.52, "DCGM_FI_PROF_DRAM_ACTIVE": 0.33, "DCGM_FI_DEV_MEM_COPY_UTIL": 33, "amd_gpu_compute_unit_occupancy_ratio": 0.44,
+				"DCGM_FI_DEV_FB_USED": 100000, "DCGM_FI_DEV_FB_FREE": 90000, "DCGM_FI_DEV_ENC_UTIL": 9, "DCGM_FI_DEV_POWER_MGMT_LIMIT": 750,
+				"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x4, "amd_gpu_pcie_throughput_bytes_per_second": 3e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 5000,
+				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_RETIRED_DBE": 5, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+			}},
+			resource: "amd.com/gpu",
+			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}},
+		},
+		{
+			name: "rtx4090", profile: "rtx4090", list: "default-counters.csv", gpus: 1,
+			readings: map[string]map[string]float64{"all": {
+				"DCGM_FI_DEV_GPU_UTIL": 20, "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 80, "DCGM_FI_DEV_SM_CLOCK": 2500, "DCGM_FI_DEV_MEM_CLOCK": 10501, "DCGM_FI_DEV_XID_ERRORS": 0,
+				"DCGM_FI_DEV_FB_USED": 6000, "DCGM_FI_DEV_FB_FREE": 18000, "DCGM_FI_DEV_FB_RESERVED": 400, "DCGM_FI_DEV_ENC_UTIL": 5, "DCGM_FI_DEV_DEC_UTIL": 6, "DCGM_FI_DEV_MEM_COPY_UTIL": 15,
+				"DCGM_FI_DEV_MEMORY_TEMP": -100, // out of range
+			}},
+		},
+	}
+}
+
+// serve starts the node's exporter.
+func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
+	t.Helper()
+	var spec strings.Builder
+	spec.WriteString("faults:\n" + n.script)
+	for _, devices := range slices.Sorted(maps.Keys(n.readings)) {
+		for _, field := range slices.Sorted(maps.Keys(n.readings[devices])) {
+			fmt.Fprintf(&spec, "- {kind: value, device: %s, field: %s, value: %v}\n", devices, field, n.readings[devices][field])
+		}
+	}
+	list, err := filepath.Abs("../../etc/" + n.list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
+	if n.pods != nil {
+		kube := kubelet.Start(t)
+		var pods []*v1.PodResources
+		for _, name := range slices.Sorted(maps.Keys(n.pods)) {
+			namespace, pod, _ := strings.Cut(name, "/")
+			pods = append(pods, kubelet.Pod(namespace, pod, kubelet.Container("main", kubelet.Devices(n.resource, n.pods[name]...))))
+		}
+		kube.Set(pods...)
+		args = withKubelet(kube.Socket(), append(args, "--kubernetes-virtual-gpus")...)
+	}
+	if n.jobs != nil {
+		dir := t.TempDir()
+		for gpu, job := range n.jobs {
+			write(t, filepath.Join(dir, gpu), job+"\n")
+		}
+		args = append(args, "--hpc-job-mapping-dir="+dir)
+	}
+	return serve(t, exe, args...)
+}
+
+// dashboardView is a dashboard with something chosen in its variables.
+type dashboardView struct{ file, instance, gpu string }
+
+// name is what testdata/dashboards.txt calls the view.
+func (v dashboardView) name() string {
+	if v.instance == "" {
+		return v.file
+	}
+	return v.file + " " + v.instance
+}
+
+var dashboardViews = []dashboardView{
+	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "exporter"}, {file: "lists"},
+	{"gpu", "h100", "0"}, {"gpu", "a100", "3"}, {"gpu", "mi300x", "0"}, {"gpu", "rtx4090", "0"},
+	{"exporter", "h100", ""}, // without the values that are out of range
+}
+
+// ownDashboard is what the test reads of a dashboard.
+type ownDashboard struct {
+	Panels []struct {
+		Type, Title string
+		Targets     []struct{ Expr, LegendFormat string }
+		FieldConfig struct{ Defaults struct{ NoValue string } }
+		// Of a table: the columns in their order.
+		Transformations []struct {
+			Options struct {
+				Include     struct{ Names []string }
+				IndexByName map[string]int
+			}
+		}
+	}
+	Templating struct {
+		List []struct {
+			Type  string
+			Query any
+		}
+	}
+	Annotations struct {
+		List []struct{ Name, Expr, TitleFormat string }
+	}
+}
+
+func readDashboard(t *testing.T, name string) (d ownDashboard) {
+	t.Helper()
+	text, err := os.ReadFile("../../dashboards/" + name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatalf("parse %s: %v", name, err)
+	}
+	return d
+}
+
+// panelNumbers are those of testdata/dashboards.txt: by view and panel, by the name of a series.
+func panelNumbers(t *testing.T) map[string]map[string]numbers {
+	t.Helper()
+	text, err := os.ReadFile("testdata/dashboards.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, at := map[string]map[string]numbers{}, ""
+	for i, line := range strings.Split(string(text), "\n") {
+		switch {
+		case strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#"):
+		case !strings.HasPrefix(line, "\t"):
+			at = line
+			out[at] = map[string]numbers{}
+		default:
+			series, value, _ := cutLast(strings.TrimPrefix(line, "\t"), "= ")
+			low, high, isRange := strings.Cut(value, " to ")
+			if !isRange {
+				high = low
+			}
+			var n numbers
+			var errs [2]error
+			n.low, errs[0] = strconv.ParseFloat(low, 64)
+			n.high, errs[1] = strconv.ParseFloat(high, 64)
+			if errs[0] != nil || errs[1] != nil {
+				t.Fatalf("testdata/dashboards.txt:%d: %q", i+1, line)
+			}
+			out[at][strings.TrimSpace(series)] = n
+		}
+	}
+	return out
+}
+
+// numbers are those that a series may have, both ends included.
+type numbers struct{ low, high float64 }
+
+func (n numbers) have(v float64) bool {
+	const rounding = 1e-6
+	return v >= n.low-rounding*math.Abs(n.low) && v <= n.high+rounding*math.Abs(n.high)
+}
+
+var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
+
+// seriesName is what a panel calls a series: its legend, or the cells of a row of a table.
+func seriesName(legend string, columns []string, labels model.Metric) string {
+	if columns != nil {
+		var cells []string
+		for _, c := range columns {
+			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "hash" {
+				cells = append(cells, string(v))
+			}
+		}
+		return strings.Join(cells, " | ")
+	}
+	name := legendLabel.ReplaceAllStringFunc(legend, func(l string) string { return string(labels[model.LabelName(strings.Trim(l, "{}"))]) })
+	return strings.Join(strings.Fields(name), " ")
+}
+
+// shows compares what a panel shows with what it is to show.
+func shows(got map[string]float64, want map[string]numbers) error {
+	var wrong []string
+	for name, v := range got {
+		if n, ok := want[name]; !ok {
+			wrong = append(wrong, fmt.Sprintf("\t%s = %v\tunexpected", name, v))
+		} else if !n.have(v) {
+			wrong = append(wrong, fmt.Sprintf("\t%s = %v\twant %v to %v", name, v, n.low, n.high))
+		}
+	}
+	for name := range want {
+		if _, ok := got[name]; !ok {
+			wrong = append(wrong, fmt.Sprintf("\t%s\tmissing", name))
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("\n%s", strings.Join(wrong, "\n"))
+}
+
+// TestE2EDashboardsOwn asks real Prometheus servers what each panel, variable and annotation of
+// dashboards/ asks for, and compares the numbers with what the simulated nodes were set to. Each
+// server scrapes a node of each kind, which have the names of one generation of DCGM or of both;
+// one does not honour the labels of pods, one has native histograms.
 func TestE2EDashboardsOwn(t *testing.T) {
 	prometheustest.Find(t)
 	exe := build(t)
-	list, err := filepath.Abs("../../etc/recommended-counters.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kube, jobs := kubelet.Start(t), t.TempDir()
-	if err := os.WriteFile(filepath.Join(jobs, "5"), []byte("4711\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rules, err := filepath.Abs("../../deploy/prometheus/rules/recording.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules = fast(t, rules)
+	rules := fast(t, "../../deploy/prometheus/rules/recording.yml")
+	nativeRules := fast(t, "../../deploy/prometheus/rules/recording-native.yml")
 	servers := map[string]*prometheustest.Server{}
 	for _, names := range []string{"as-written", "new", "both"} {
-		e := serve(t, exe, withKubelet(kube.Socket(), "-f", list, "-c", "200", "--field-names="+names, "--kubernetes-virtual-gpus", "--process-values=false", "--hpc-job-mapping-dir="+jobs)...)
-		var options []string
+		files, options, honour := []string{rules}, []string(nil), true
 		switch names {
-		case "as-written":
-			uuids := e.uuids(t) // of each node: they are simulated
-			kube.Set(pod("alone", uuids["0"]), pod("first", uuids["1"]+"::0"), pod("second", uuids["1"]+"::1"))
+		case "new":
+			honour = false // the target has labels as the GPU Operator's has
 		case "both":
-			options = []string{"--enable-feature=native-histograms"}
+			files, options = append(files, nativeRules), []string{"--enable-feature=native-histograms"}
 		}
-		servers[names] = prometheustest.Start(t, fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
-rule_files: [%q]
-scrape_configs:
-- {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
-`, rules, strings.TrimPrefix(e.url, "http://")), options...)
-	}
-	for names, server := range servers {
-		server.Await(t, "the pods and the job, "+names, 4, `warpgauge_device_owner`)
-		server.Await(t, "GPU-hours, "+names, 1, `namespace:gpu_hours:sum1h`)
+		var config strings.Builder
+		fmt.Fprintf(&config, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: %q\nscrape_configs:\n- job_name: warpgauge\n  honor_labels: %v\n  static_configs:\n", files, honour)
+		for _, n := range dashboardNodes() {
+			e := n.serve(t, exe, names)
+			fmt.Fprintf(&config, "  - {targets: [%q], labels: {cluster: test, instance: %s, namespace: gpu-operator, pod: exporter-%s, container: exporter}}\n", strings.TrimPrefix(e.url, "http://"), n.name, n.name)
+		}
+		servers[names] = prometheustest.Start(t, strings.ReplaceAll(config.String(), `" "`, `", "`), options...)
 	}
 
-	files, err := filepath.Glob("../../dashboards/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("dashboards: %q, %v", files, err)
-	}
-	variables := strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
-	for _, file := range files {
-		var d struct {
-			Panels []struct {
-				Title   string
-				Targets []struct{ Expr string }
-			}
-			Templating struct {
-				List []struct {
-					Type  string
-					Query any
-				}
-			}
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(text, &d); err != nil {
-			t.Fatalf("parse %s: %v", file, err)
-		}
+	want, seen := panelNumbers(t), map[string]bool{}
+	var pending []func() error // panels that have not shown their numbers yet
+	for _, view := range dashboardViews {
+		d := readDashboard(t, view.file)
+		chosen := strings.NewReplacer("$__rate_interval", "10s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
+			"$cluster", ".*", "$job", ".*", "$model", ".*", "$namespace", ".*", "$pod", ".*")
 		for _, p := range d.Panels {
-			name := filepath.Base(file) + "/" + p.Title
-			for _, target := range p.Targets {
-				expr := variables.Replace(target.Expr)
-				for names, server := range servers {
-					// The lists come from no server here, and there is no warpgauge-fleet.
-					if _, empty := emptyPanels[name]; empty || filepath.Base(file) == "lists.json" {
-						server.Query(t, expr)
-						continue
+			if p.Type == "row" {
+				continue
+			}
+			name := view.name() + ": " + p.Title
+			seen[name] = true
+			if len(want[name]) == 0 && p.FieldConfig.Defaults.NoValue == "" {
+				t.Errorf("%s: testdata/dashboards.txt has no number, and the panel has no text for that", name)
+			}
+			var columns []string
+			for _, f := range p.Transformations {
+				columns = append(columns, f.Options.Include.Names...)
+			}
+			for names, server := range servers {
+				pending = append(pending, func() error {
+					got := map[string]float64{}
+					for _, target := range p.Targets {
+						for _, s := range server.Query(t, chosen.Replace(target.Expr)) {
+							got[seriesName(target.LegendFormat, columns, s.Metric)] = float64(s.Value)
+						}
 					}
-					answers(t, server, name+", names "+names, expr)
-				}
+					if err := shows(got, want[name]); err != nil {
+						return fmt.Errorf("%s\n# names %s%w", name, names, err)
+					}
+					return nil
+				})
+			}
+		}
+		for _, a := range d.Annotations.List {
+			for _, server := range servers {
+				server.Query(t, chosen.Replace(a.Expr))
 			}
 		}
 		for _, v := range d.Templating.List {
@@ -120,26 +334,32 @@ scrape_configs:
 			query, _ := v.Query.(map[string]any)["query"].(string)
 			metric, label, ok := cutLast(strings.TrimSuffix(strings.TrimPrefix(query, "label_values("), ")"), ", ")
 			if !ok {
-				t.Fatalf("%s: variable %q", file, query)
+				t.Fatalf("%s: variable %q", view.file, query)
 			}
 			for names, server := range servers {
-				if values := labelsOf(t, server, label, variables.Replace(metric)); len(values) == 0 {
-					t.Errorf("%s: the variable %s has no values, names %s", file, query, names)
-				}
+				pending = append(pending, func() error {
+					if values := labelsOf(t, server, label, chosen.Replace(metric)); len(values) == 0 {
+						return fmt.Errorf("%s: the variable %s has no values, names %s", view.file, query, names)
+					}
+					return nil
+				})
 			}
 		}
 	}
-}
-
-// answers waits for data.
-func answers(t *testing.T, s *prometheustest.Server, what, expr string) {
-	t.Helper()
-	eventually.OK(t, what, func() error {
-		if len(s.Query(t, expr)) == 0 {
-			return fmt.Errorf("no data for %s", expr)
-		}
-		return nil
+	eventually.OK(t, "the number of each panel", func() error {
+		var errs []error
+		pending = slices.DeleteFunc(pending, func(check func() error) bool {
+			err := check()
+			errs = append(errs, err)
+			return err == nil
+		})
+		return errors.Join(errs...)
 	})
+	for name := range want {
+		if !seen[name] {
+			t.Errorf("testdata/dashboards.txt has %q, and there is no such panel", name)
+		}
+	}
 }
 
 // fast is a copy of the rules without the intervals of their own, which a test

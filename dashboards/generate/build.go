@@ -8,16 +8,16 @@ import (
 
 var prometheus = &datasource{Type: "prometheus", UID: "${datasource}"}
 
-// newDashboard begins a dashboard with the data source as its first variable and
-// links to the others.
+// newDashboard begins a dashboard with the data source, the cluster and the job as its first
+// variables, links to the others, and the annotations of the nodes that are chosen.
 func newDashboard(uid, title, description string, variables ...variable) *builder {
-	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1}}, variables...)
+	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1}, cluster, job}, variables...)
 	return &builder{d: &dashboard{
 		UID: uid, Title: title, Description: description, Tags: []string{"warpgauge", "gpu"},
 		SchemaVersion: 39, Version: 1, Editable: true, GraphTooltip: 1, Refresh: "30s",
 		Time: timeRange{From: "now-1h", To: "now"}, Timezone: "browser",
-		Templating: templating{List: all},
-		Links:      []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true, Icon: "external link"}},
+		Templating: templating{List: all}, Annotations: annotations{List: []annotation{}},
+		Links: []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true, Icon: "external link"}},
 	}}
 }
 
@@ -36,7 +36,8 @@ type builder struct {
 	d       *dashboard
 	x, y, h int
 
-	legend string // where lines have theirs; bottom if empty
+	legend string     // where lines have theirs; bottom if empty
+	links  []dataLink // of lines
 }
 
 func (b *builder) row(title string) {
@@ -85,7 +86,7 @@ func (b *builder) lines(title, description, unit string, queries ...query) *pane
 			"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 		},
 	}, 12, 9)
-	p.FieldConfig.Defaults.Unit = unit
+	p.FieldConfig.Defaults.Unit, p.FieldConfig.Defaults.Links = unit, b.links
 	// A gap is a gap: a device that does not answer has no values.
 	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "spanNulls": false, "showPoints": "never"}
 	if slices.Contains([]string{"percent", "percentunit", "watt", "mbytes", "bytes", "Bps", "MBs", "cps", "reqps", "s"}, unit) {
@@ -95,14 +96,28 @@ func (b *builder) lines(title, description, unit string, queries ...query) *pane
 }
 
 // stacked is lines, one upon the other.
-func (b *builder) stacked(title, description, unit string, queries ...query) {
+func (b *builder) stacked(title, description, unit string, queries ...query) *panel {
 	p := b.lines(title, description, unit, queries...)
 	p.FieldConfig.Defaults.Custom["stacking"] = map[string]any{"mode": "normal", "group": "A"}
 	p.FieldConfig.Defaults.Custom["fillOpacity"] = 40
+	return p
+}
+
+// limits draws thresholds as dashed lines.
+func (p *panel) limits(steps ...step) *panel {
+	p.FieldConfig.Defaults.Custom["thresholdsStyle"] = map[string]any{"mode": "dashed"}
+	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "transparent"}}, steps...)}
+	return p
+}
+
+// empty is what a panel without data says: why there is none.
+func (p *panel) empty(reason string) *panel {
+	p.FieldConfig.Defaults.NoValue = reason
+	return p
 }
 
 // stat is one number, coloured by thresholds from green on.
-func (b *builder) stat(w int, title, description, unit, expr string, steps ...step) {
+func (b *builder) stat(w int, title, description, unit, expr string, steps ...step) *panel {
 	p := b.place(&panel{
 		Type: "stat", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "", []query{{"", expr}}),
 		Options: map[string]any{
@@ -112,11 +127,12 @@ func (b *builder) stat(w int, title, description, unit, expr string, steps ...st
 	}, w, 4)
 	p.FieldConfig.Defaults.Unit = unit
 	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}
+	return p
 }
 
 // heatmap shows a classic histogram: every sample of the exporter, not only those
 // at scrapes.
-func (b *builder) heatmap(w int, title, description, unit, expr string) {
+func (b *builder) heatmap(w int, title, description, unit, expr string) *panel {
 	p := b.place(&panel{
 		Type: "heatmap", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "heatmap", []query{{"{{le}}", expr}}),
 		Options: map[string]any{
@@ -126,6 +142,7 @@ func (b *builder) heatmap(w int, title, description, unit, expr string) {
 		},
 	}, w, 9)
 	p.FieldConfig.Defaults.Custom = map[string]any{"scaleDistribution": map[string]any{"type": "linear"}}
+	return p
 }
 
 func number(v float64) *float64 { return &v }

@@ -8,18 +8,50 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// sel is what every expression about devices selects by.
-const sel = `{instance=~"$instance", gpu=~"$gpu"}`
+// What expressions select by: nodes; GPUs of a model; one GPU.
+const (
+	ofNodes  = `cluster=~"$cluster", job=~"$job", instance=~"$instance"`
+	ofModels = ofNodes + `, modelName=~"$model"`
+	ofGPUs   = ofNodes + `, gpu=~"$gpu"`
+	sel      = `{` + ofGPUs + `}`
+)
+
+// perDevice are the labels by which a device is one.
+const perDevice = `cluster, job, instance, gpu, GPU_I_ID, GPU_I_PROFILE`
 
 // byDevice is one series per device: where several pods share it each has a copy of
 // its series, and the device's own value is the largest of those with its name.
 func byDevice(metric string) string {
-	return `max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (` + metric + sel + `)`
+	return `max by (` + perDevice + `) (` + metric + sel + `)`
 }
 
-// rate is the same for counters.
+// rateByDevice is the same for counters.
 func rateByDevice(metric string) string {
-	return `max by (instance, gpu, GPU_I_ID, GPU_I_PROFILE) (rate(` + metric + sel + `[$__rate_interval]))`
+	return `max by (` + perDevice + `) (rate(` + metric + sel + `[$__rate_interval]))`
+}
+
+// busy is the utilisation in percent: of MIG instances, which have none, the share of time in which
+// their engine was busy.
+const busy = `max by (` + perDevice + `) (DCGM_FI_DEV_GPU_UTIL` + sel + `) or max by (` + perDevice + `) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_ID!="", ` + ofGPUs + `}) * 100`
+
+// perGPU is a field of each whole GPU: of one in MIG mode the sum of its instances, if it has none of its own.
+func perGPU(metric, labels string) string {
+	const by = `by (cluster, job, instance, UUID, modelName`
+	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`
+}
+
+// xidsIn24h are the XIDs of the last 24 hours: each code of each GPU once, if the GPU did
+// not have it the day before. GPUs that are lost by now count.
+func xidsIn24h(labels string) string {
+	return strings.ReplaceAll(`max by (cluster, job, instance, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
+}
+
+const xidsMeaning = "Each code of each GPU once, if the GPU did not have it a day ago. GPUs that are lost by now count. "
+
+// orNone is expr with its series above 0; without any, one at 0 with the label "none", as long as
+// witness, which is there whenever expr can be, is: healthy is no gap.
+func orNone(expr, label, witness string) string {
+	return `(` + expr + `) > 0 or on () label_replace(sum(` + witness + `) * 0, "` + label + `", "none", "", "")`
 }
 
 // A histogram is classic (buckets are series) or native, as Prometheus was told to
@@ -31,7 +63,7 @@ func rateByDevice(metric string) string {
 
 // classic is the rate of a series of a histogram, one for each device.
 func classic(series, label string) string {
-	return `max by (instance, UUID, GPU_I_ID` + label + `) (rate(` + series + sel + `[$__rate_interval]))`
+	return `max by (cluster, job, instance, UUID, GPU_I_ID` + label + `) (rate(` + series + sel + `[$__rate_interval]))`
 }
 
 func native(histogram string) string {
@@ -39,18 +71,18 @@ func native(histogram string) string {
 }
 
 // buckets is a histogram for a heatmap. Under the names of DCGM 4.7 a gauge can have the
-// name of a native one: it has no count.
+// name of a native one: it has no quantile.
 func buckets(histogram string) string {
-	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or (` + native(histogram) + ` and histogram_count(` + native(histogram) + `) > 0)`
+	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or (` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0)`
 }
 
 func quantile(q, histogram string) string {
 	return `histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram) + `)`
 }
 
+// mean is that of a classic histogram.
 func mean(histogram string) string {
-	return `sum(` + classic(histogram+"_sum", "") + `) / sum(` + classic(histogram+"_count", "") + `)` +
-		` or histogram_sum(` + native(histogram) + `) / histogram_count(` + native(histogram) + `)`
+	return `sum(` + classic(histogram+"_sum", "") + `) / sum(` + classic(histogram+"_count", "") + `)`
 }
 
 // deviceLegend is how a device is called; what it lacks is left empty by Grafana.
@@ -59,12 +91,25 @@ const deviceLegend = "{{instance}} GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 // device asks for a field of each device.
 func device(metric string) query { return query{deviceLegend, byDevice(metric)} }
 
-// fleetWide selects by node only.
-func fleetWide(expr string) string { return strings.ReplaceAll(expr, "S}", `instance=~"$instance"}`) }
+// fleetWide fills in what selects GPUs of a model, "S}", and nodes, "N}".
+func fleetWide(expr string) string {
+	return strings.NewReplacer("S}", ofModels+"}", "N}", ofNodes+"}").Replace(expr)
+}
+
+// ofTheModel leaves out devices that are known to be of another model than the chosen ones: for
+// metrics of the exporter, which have no label of the model.
+func ofTheModel(expr string) string {
+	return expr + ` unless on (cluster, job, instance, gpu) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
+}
+
+const temperatures = `__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?"`
 
 var (
-	instance = choice("instance", "Node", "instance", `{__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?"}`)
-	gpuIndex = choice("gpu", "GPU", "gpu", `{__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?", instance=~"$instance"}`)
+	cluster  = choice("cluster", "Cluster", "cluster", `warpgauge_build_info`)
+	job      = choice("job", "Job", "job", `warpgauge_build_info{cluster=~"$cluster"}`)
+	model    = choice("model", "Model", "modelName", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
+	instance = choice("instance", "Node", "instance", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
+	gpuIndex = choice("gpu", "GPU", "gpu", `{`+temperatures+`, `+ofNodes+`}`)
 )
 
 // driverOf gives series the label driver, from the label of either generation.
@@ -76,7 +121,7 @@ func driverOf(series string) string {
 }
 
 // selection is a metric of DCGM with what selects of it, and the function of its range.
-var selection = regexp.MustCompile(`(?:(\w+)\()?\b(DCGM_FI_\w+)(\{[^{}]*\})?(\[[^\]]+\]\))?( offset \w+)?`)
+var selection = regexp.MustCompile(`(?:(\w+)\()?\b(DCGM_FI_\w+)(\{[^{}]*\})?(\[[^\]]+\](?: offset \w+)?\))?( offset \w+)?`)
 
 // bothGenerations makes an expression over old names of DCGM one for pages with the new
 // names, too, in the old unit. A page with both has each value once: "or" leaves out what

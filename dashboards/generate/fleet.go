@@ -1,42 +1,53 @@
 package main
 
+// needsRules is what panels over recorded series say without them.
+const needsRules = "Needs the rules of deploy/prometheus."
+
 // fleet is for the operator of all nodes: how many, how busy, what is broken.
 func fleet() *builder {
-	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", instance)
+	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
+	b.annotate(ofModels)
+	allocated := ofTheModel(`gpu:allocated:ratio{N}`)
+	const utilisation = `gpu:utilization:ratio{GPU_I_ID="", S}`
+	used, free := perGPU("DCGM_FI_DEV_FB_USED", ofModels), perGPU("DCGM_FI_DEV_FB_FREE", ofModels)
 	b.row("Now")
 	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
-		fleetWide(`count(count by (instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`))
-	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (instance) (DCGM_FI_DEV_GPU_TEMP{S}))`))
+		fleetWide(`count(count by (cluster, job, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No GPUs")
+	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
 	b.stat(3, "Failed", "Devices that must get no work, by the exporters' verdicts.", "short",
-		fleetWide(`count(warpgauge_device_health{state="failed", S}) or vector(0)`), from(1, "red"))
-	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running.", "percent",
-		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S}))`))
-	b.stat(3, "Allocated", "Share of the devices that a pod or a job has.", "percentunit",
-		fleetWide(`avg(max by (instance, UUID, GPU_I_ID) (warpgauge_device_owners{S}) > bool 0)`))
-	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
+		fleetWide(`count(`+ofTheModel(`warpgauge_device_health{state="failed", N}`)+`) or vector(0)`), from(1, "red"))
+	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running. A GPU in MIG mode counts with its instances' engines, by slices.", "percentunit",
+		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)
+	b.stat(3, "Allocated", "Share of the GPUs that a pod or a job has. Of a GPU in MIG mode the slices count.", "percentunit",
+		fleetWide(`avg(`+allocated+`)`)).empty(needsRules)
+	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
 	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
-	b.stat(3, "XIDs in 24 h", "GPUs with an XID that they had not yesterday.", "short",
-		fleetWide(`count(count by (instance, UUID) (max by (instance, UUID, err_code) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless max by (instance, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d))) or vector(0)`), from(1, "orange"))
+	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(`+xidsIn24h(ofModels)+`) or vector(0)`), from(1, "orange"))
 
 	b.row("Over time")
-	b.lines("Utilisation by model", "Mean of the GPUs of a model.", "percent",
-		query{"{{modelName}}", fleetWide(`avg by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_GPU_UTIL{S}))`)})
+	b.lines("Utilisation by model", "Mean of the GPUs of a model; of a GPU in MIG mode that of its instances' engines, by slices.", "percentunit",
+		query{"{{modelName}}", fleetWide(`avg by (modelName) (` + utilisation + `)`)}).empty(needsRules)
 	b.stacked("Power by model", "", "watt",
-		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
-	b.lines("Busiest nodes", "The ten nodes with the highest mean utilisation.", "percent",
-		query{"{{instance}}", fleetWide(`topk(10, avg by (instance) (max by (instance, UUID, GPU_I_ID) (DCGM_FI_DEV_GPU_UTIL{S})))`)})
+		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (cluster, job, instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
+	b.lines("Allocated and used", "Shares of all GPUs.", "percentunit",
+		query{"allocated", fleetWide(`avg(` + allocated + `)`)}, query{"used", fleetWide(`avg(` + utilisation + `)`)}).empty(needsRules)
 	b.lines("Memory in use", "Of all device memory of a model.", "percentunit",
-		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S})) / sum by (modelName) (max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_USED{S}) + max by (instance, UUID, GPU_I_ID, modelName) (DCGM_FI_DEV_FB_FREE{S}))`)})
+		query{"{{modelName}}", `sum by (modelName) (` + used + `) / sum by (modelName) (` + used + ` + ` + free + `)`})
 
 	b.row("Look closer")
 	b.table(12, "Devices that are not well", "", "short",
-		fleetWide(`warpgauge_device_health{state!="ok", S}`), append([]column{nodeColumn}, verdict()...)...)
-	b.table(12, "Hottest GPUs", "", "celsius",
-		fleetWide(`topk(10, max by (instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature"))
-	b.table(12, "XIDs in 24 h", "Of GPUs that are lost by now as well.", "short",
-		fleetWide(`max by (instance, gpu, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d]))`), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn)
+		fleetWide(ofTheModel(`warpgauge_device_health{state!="ok", N}`)), append([]column{nodeColumn}, verdict()...)...).empty("All devices are well.")
+	b.table(12, "Missing GPUs", "On the PCI bus, or there before, and served by no driver.", "short",
+		fleetWide(`warpgauge_gpus_missing{N} > 0`), nodeColumn, column{"pci_bus_id", "PCI address", 0}, column{"slot", "Slot", 0}, column{"basis", "Known by", 0}, value("GPUs")).
+		empty("No GPU is missing.")
+	b.table(12, "Busiest nodes", "The ten with the highest mean utilisation now.", "percentunit",
+		fleetWide(`topk(10, avg by (cluster, job, instance) (`+utilisation+`))`), column{nodeColumn.label, nodeColumn.title, 0}, value("Utilisation")).empty(needsRules)
+	b.table(12, "Hottest GPUs", "The ten with the highest temperature now.", "celsius",
+		fleetWide(`topk(10, max by (cluster, job, instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature")).
+		coloured("Temperature", from(83, "yellow"), from(87, "red"))
+	b.table(12, "XIDs in 24 h", xidsMeaning, "short", fleetWide(xidsIn24h(ofModels)), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn).empty("None.")
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
-		fleetWide(`count by (driver, modelName) (count by (instance, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
+		fleetWide(`count by (driver, modelName) (count by (cluster, job, instance, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
 		modelColumn, column{"driver", "Driver", 0}, value("GPUs"))
 	return b
 }

@@ -4,25 +4,46 @@ package main
 // dashboards use. Field names are Grafana's.
 
 type dashboard struct {
-	UID           string     `json:"uid"`
-	Title         string     `json:"title"`
-	Description   string     `json:"description"`
-	Tags          []string   `json:"tags"`
-	SchemaVersion int        `json:"schemaVersion"`
-	Version       int        `json:"version"`
-	Editable      bool       `json:"editable"`
-	GraphTooltip  int        `json:"graphTooltip"` // 1: a crosshair in all panels
-	Refresh       string     `json:"refresh"`
-	Time          timeRange  `json:"time"`
-	Timezone      string     `json:"timezone"`
-	Templating    templating `json:"templating"`
-	Links         []link     `json:"links"`
-	Panels        []*panel   `json:"panels"`
+	UID           string      `json:"uid"`
+	Title         string      `json:"title"`
+	Description   string      `json:"description"`
+	Tags          []string    `json:"tags"`
+	SchemaVersion int         `json:"schemaVersion"`
+	Version       int         `json:"version"`
+	Editable      bool        `json:"editable"`
+	GraphTooltip  int         `json:"graphTooltip"` // 1: a crosshair in all panels
+	Refresh       string      `json:"refresh"`
+	Time          timeRange   `json:"time"`
+	Timezone      string      `json:"timezone"`
+	Templating    templating  `json:"templating"`
+	Annotations   annotations `json:"annotations"`
+	Links         []link      `json:"links"`
+	Panels        []*panel    `json:"panels"`
 }
 
 type timeRange struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+}
+
+type annotations struct {
+	List []annotation `json:"list"`
+}
+
+// annotation marks times in all graphs. The fields from expr on are those of the
+// Prometheus data source.
+type annotation struct {
+	Name       string      `json:"name"`
+	Enable     bool        `json:"enable"`
+	IconColor  string      `json:"iconColor"`
+	Datasource *datasource `json:"datasource"`
+
+	Expr            string `json:"expr"`
+	Step            string `json:"step"`
+	TitleFormat     string `json:"titleFormat"`
+	TextFormat      string `json:"textFormat"`
+	TagKeys         string `json:"tagKeys"`
+	UseValueForTime bool   `json:"useValueForTime"`
 }
 
 type templating struct {
@@ -110,8 +131,16 @@ type defaults struct {
 	Unit       string         `json:"unit,omitempty"`
 	Min        *float64       `json:"min,omitempty"`
 	Max        *float64       `json:"max,omitempty"`
+	NoValue    string         `json:"noValue,omitempty"` // shown instead of "No data"
+	Links      []dataLink     `json:"links,omitempty"`
 	Thresholds *thresholds    `json:"thresholds,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
+}
+
+// dataLink leads from a value to another dashboard.
+type dataLink struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
 }
 
 type override struct {

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // column is a column of a table: a label, or the value. Width is in pixels; 0 is an
 // equal part of what the others leave.
 type column struct {
@@ -25,7 +27,7 @@ func verdict() []column {
 // owners are who has a device.
 func owners() []column {
 	return []column{
-		{"namespace", "Namespace", 0}, {"pod", "Pod", 0}, {"container", "Container", 0}, {"hpc_job", "Job", 80},
+		{"owner_namespace", "Namespace", 0}, {"owner_pod", "Pod", 0}, {"owner_container", "Container", 0}, {"hpc_job", "Job", 80},
 		nodeColumn, gpuColumn, instanceColumn, {"GPU_CI_ID", "Compute instance", 130}, {"vgpu", "Replica", 80}, {"resource", "Resource", 180}, {"dra_claim_name", "Claim", 0}, uuidColumn,
 	}
 }
@@ -36,20 +38,17 @@ func value(title string) column { return column{"Value", title, 130} }
 // table is the newest values with those of their labels that columns name, in that
 // order. A label that no series has makes no column. The largest values, or the
 // first names, come first.
-func (b *builder) table(w int, title, description, unit, expr string, columns ...column) {
+func (b *builder) table(w int, title, description, unit, expr string, columns ...column) *panel {
 	sorted := columns[0]
 	if last := columns[len(columns)-1]; last.label == "Value" {
 		sorted = last
 	}
 	names, order, titles := []string{}, map[string]int{}, map[string]string{}
-	var widths []override
+	var overrides []override
 	for i, c := range columns {
 		names, order[c.label], titles[c.label] = append(names, c.label), i, c.title
-		if c.width > 0 {
-			widths = append(widths, override{
-				Matcher:    matcher{ID: "byName", Options: c.title},
-				Properties: []property{{ID: "custom.width", Value: c.width}},
-			})
+		if properties := c.properties(names); len(properties) > 0 {
+			overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: properties})
 		}
 	}
 	p := b.place(&panel{
@@ -61,5 +60,46 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": []map[string]any{{"displayName": sorted.title, "desc": sorted.label == "Value"}}},
 	}, w, 9)
 	p.FieldConfig.Defaults.Unit = unit
-	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, widths...)
+	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, overrides...)
+	return p
+}
+
+// coloured gives the numbers of a table the colours of steps.
+func (p *panel) coloured(title string, steps ...step) *panel {
+	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{Matcher: matcher{ID: "byName", Options: title}, Properties: []property{
+		{ID: "custom.cellOptions", Value: map[string]string{"type": "color-text"}},
+		{ID: "thresholds", Value: &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}},
+	}})
+	return p
+}
+
+// properties are what only this column has, after those with the names: a node leads to its
+// dashboard, a GPU in the row of a node to its own, a state has its colour.
+func (c column) properties(names []string) (out []property) {
+	if c.width > 0 {
+		out = append(out, property{"custom.width", c.width})
+	}
+	switch {
+	case c.label == nodeColumn.label:
+		out = append(out, property{"links", []dataLink{toNode("${__value.raw}")}})
+	case c.label == gpuColumn.label && slices.Contains(names, nodeColumn.label):
+		out = append(out, property{"links", []dataLink{toGPU("${__data.fields.Node}", "${__value.raw}")}})
+	case c.label == "state":
+		color := func(name string) map[string]string { return map[string]string{"color": name} }
+		out = append(out, property{"custom.cellOptions", map[string]string{"type": "color-text"}}, property{"mappings", []map[string]any{{"type": "value", "options": map[string]any{
+			"ok": color("green"), "degraded": color("orange"), "failed": color("red"), "unknown": color("text"),
+		}}}})
+	}
+	return out
+}
+
+// chosenElse hands over what is chosen to another dashboard.
+const chosenElse = "${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
+
+func toNode(instance string) dataLink {
+	return dataLink{"Node", "/d/warpgauge-node?" + chosenElse + "&var-instance=" + instance}
+}
+
+func toGPU(instance, gpu string) dataLink {
+	return dataLink{"GPU in depth", "/d/warpgauge-gpu?" + chosenElse + "&var-instance=" + instance + "&var-gpu=" + gpu}
 }

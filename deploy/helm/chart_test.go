@@ -170,6 +170,9 @@ func TestValuesAreRefused(t *testing.T) {
 	}
 	f("enabld", `serviceMonitor.enabld=true`)
 	f("/logLevel", `logLevel="loud"`)
+	f("/image/variant", `image.variant="cuda"`)
+	f("/amd/port", `amd.port=0`)
+	f("/nvidia/resourceClaims/0", `nvidia.resourceClaims=[{"name":"gpus","claim":"mine"}]`)
 	f("/collectInterval", `collectInterval=1`)
 	f("/nvidia/counters/preset", `nvidia.counters.preset="full"`)
 	f("tlsServerConfig.existingSecret", `tlsServerConfig.enabled=true`)

@@ -103,6 +103,7 @@ type objects struct {
 	configMaps map[string]*corev1.ConfigMap
 	rules      []rbacv1.PolicyRule // of ClusterRoles and Roles
 	policies   []*networkingv1.NetworkPolicy
+	test       *corev1.Pod // of helm test
 	others     map[string][]map[string]any
 }
 
@@ -127,6 +128,10 @@ func decode(t *testing.T, out []byte) *objects {
 		}
 		kind, _ := head["kind"].(string)
 		if kind == "" {
+			continue
+		}
+		if kind == "Pod" {
+			o.test = into[corev1.Pod](t, doc)
 			continue
 		}
 		o.kinds = append(o.kinds, kind)

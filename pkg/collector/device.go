@@ -36,6 +36,9 @@ type Device struct {
 	// Facts are the values of the list's label fields for this device, named
 	// as the field. Fields that the device does not have are left out.
 	Facts []Label
+	// AMD are labels under the names of AMD's exporter, if the list has those and the device
+	// is one of AMD's (field.AMD).
+	AMD []Label `json:",omitempty"`
 }
 
 // Instance is what a part of a GPU has (MIG, AMD's partitions).
@@ -66,6 +69,14 @@ func (d *Device) SysfsPCI() string {
 		return domain[4:] + ":" + rest
 	}
 	return address
+}
+
+// AMDLabels returns a device's AMD of its texts, nil if the list does not have AMD's names.
+func AMDLabels(list field.List, texts map[field.ID]string) (out []Label) {
+	for _, l := range list.AMD.Card(texts) {
+		out = append(out, Label(l))
+	}
+	return out
 }
 
 // Label is one label of a series, unescaped.

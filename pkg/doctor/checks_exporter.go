@@ -66,6 +66,9 @@ func checkCollectors(f *Facts, out *findings) {
 			out.add(OK, "", "%s is in use", c.Name)
 		case c.Cause == "standby" || c.Cause == "released":
 			out.add(Note, "", "%s is not in use: %s", c.Name, c.Reason)
+		case quiet(c.Cause) && strings.Contains(c.Reason, `host engine "`): // one that was asked for, whatever NVML serves
+			out.add(Problem, "use an image with DCGM (the chart: image.variant=dcgm) or install its library, and start the host engine; or leave --remote-hostengine-info out",
+				"the DCGM host engine is not in use: %s", c.Reason)
 		case quiet(c.Cause) && (hardware[c.Name] == 0 || nvidia && (c.Name == "dcgm" || c.Name == "nvml")):
 			out.add(OK, "", "%s is not in use: %s", c.Name, c.Reason)
 		default:

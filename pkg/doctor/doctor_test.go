@@ -274,6 +274,14 @@ func TestFaults(t *testing.T) {
 	f("collector in error", healthy, collector(api.Collector{Name: "nvml", Cause: "error", Reason: "cannot open: Unknown Error"}), "collectors", Problem, "nvml does not work: cannot open")
 	f("nothing loaded although there is a GPU", healthy, collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
 	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
+	besideNVML := func(reason string) func(*Options) {
+		return exporter(func(e *fakeExporter) {
+			e.devices.Collectors = []api.Collector{{Name: "nvml", Up: true}, {Name: "dcgm", Cause: "not_loaded", Reason: reason}}
+		})
+	}
+	f("a host engine without DCGM's library", healthy, besideNVML(`host engine "nvidia-dcgm:5555" is not used: no libdcgm.so.4`),
+		"collectors", Problem, `the DCGM host engine is not in use: host engine "nvidia-dcgm:5555"`, "image.variant=dcgm")
+	f("no DCGM, and none asked for", healthy, besideNVML("no libdcgm.so.4"), "collectors", OK, "dcgm is not in use")
 	f("other versions of DCGM", healthy, collector(api.Collector{Name: "dcgm", Cause: "version_mismatch", Reason: "4.2 and 4.4"}), "collectors", Problem, "4.2 and 4.4", "same version")
 	f("profiling taken", healthy, collector(api.Collector{Name: "dcgm", Cause: "error", Reason: "watch profiling fields: in use [DCGM -33]"}), "collectors", Problem, "another program has the profiling hardware", "Nsight")
 	f("standby", healthy, collector(api.Collector{Name: "nvml", Cause: "standby", Reason: "dcgm supplies the GPUs"}), "collectors", Note, "dcgm supplies the GPUs")

@@ -16,14 +16,17 @@ type List struct {
 	// Hidden are readings that are taken in addition and shown nowhere: what the health of
 	// devices is judged by, whatever the file asks for. Format leaves them out.
 	Hidden []Reading
+	// AMD is how AMD's devices are shown under the names of AMD's exporter; nil: not so.
+	AMD *AMD
 }
 
-// Hides reports whether a reading is taken only because it is one of Hidden, or goes with one.
+// Hides reports whether a reading is taken only because it is one of Hidden, or goes with one,
+// or because a name of AMD's needs it: no field of the list shows it.
 func (l List) Hides(id ID) bool {
 	if id == XIDsSince || id == XIDsUntil {
 		id = XIDEvent
 	}
-	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) {
+	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) && !l.AMD.Shows(id) {
 		return false
 	}
 	return !slices.ContainsFunc(l.Fields, func(f Field) bool {
@@ -54,11 +57,12 @@ func (f *Field) Changes() bool {
 // of first use. For a field that the exporter computes from another reading (see
 // Input), that reading is listed. Fields that show one reading under several names or
 // in several units share its entry. Next to metrics, labels that change are listed, too, and
-// last what is Hidden, unless nothing is shown.
+// then what AMD's names need, and last what is Hidden, unless nothing is shown.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
-	if len(l.Metrics()) == 0 {
+	named := l.AMD.readings()
+	if len(l.Metrics()) == 0 && len(named) == 0 {
 		return nil
 	}
 	for _, f := range l.Fields {
@@ -86,7 +90,10 @@ func (l List) Readings() []Reading {
 			r.Interval = f.Interval
 		}
 	}
-	for _, r := range l.Hidden {
+	for _, r := range slices.Concat(named, l.Hidden) {
+		if i, seen := at[r.Desc.ID]; seen && l.AMD.Shows(r.Desc.ID) {
+			out[i].Default = true
+		}
 		if _, seen := at[r.Desc.ID]; !seen {
 			at[r.Desc.ID] = len(out)
 			out = append(out, r)

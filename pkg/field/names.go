@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Names says under which of NVIDIA's names fields are shown. DCGM 4.7, and with it
-// dcgm-exporter 4.9, renamed many fields and changed the unit of some; the old names are
-// those of DCGM 4.6 and dcgm-exporter 4.8 and before.
+// Names says under which names fields are shown. DCGM 4.7, and with it dcgm-exporter 4.9,
+// renamed many fields and changed the unit of some; the old names are those of DCGM 4.6 and
+// dcgm-exporter 4.8 and before. AMD's devices can have the names of AMD's exporter in place of
+// them, amd, or next to them: old,amd.
 type Names string
 
 // The Names. Both is the name as written next to those of both generations.
@@ -17,15 +18,61 @@ const (
 	NamesOld       Names = "old"
 	NamesNew       Names = "new"
 	NamesBoth      Names = "both"
+	NamesAMD       Names = "amd"
+
+	andAMD = "," + NamesAMD
 )
 
-// ParseNames reads one of the Names.
-func ParseNames(s string) (Names, error) {
-	all := []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth}
-	if !slices.Contains(all, Names(s)) {
-		return "", fmt.Errorf("bad names %v; write as-written, old, new or both", quoted(s))
+// AllNames returns every way to name fields.
+func AllNames() []string {
+	nvidia := []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth}
+	var out []string
+	for _, n := range nvidia {
+		out = append(out, string(n))
 	}
-	return Names(s), nil
+	out = append(out, string(NamesAMD))
+	for _, n := range nvidia {
+		out = append(out, string(n+andAMD))
+	}
+	return out
+}
+
+// ParseNames reads one of the Names. Blanks after the comma are allowed, and amd may come first.
+func ParseNames(s string) (Names, error) {
+	words := strings.Split(s, ",")
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	if len(words) == 2 && words[0] == string(NamesAMD) {
+		slices.Reverse(words)
+	}
+	n := strings.Join(words, ",")
+	if !slices.Contains(AllNames(), n) {
+		return "", fmt.Errorf("bad names %v; write as-written, old, new or both, or amd, alone or behind one of these: new,amd", quoted(s))
+	}
+	return Names(n), nil
+}
+
+// parseNVIDIA reads those of the Names that a line can have.
+func parseNVIDIA(s string) (Names, error) {
+	n, err := ParseNames(s)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("bad names %v; write as-written, old, new or both", quoted(s))
+	case n.amd():
+		return "", fmt.Errorf("names %v: AMD's names are of AMD's fields and not of lines; --field-names asks for them", quoted(s))
+	}
+	return n, nil
+}
+
+func (n Names) amd() bool { return n == NamesAMD || strings.HasSuffix(string(n), string(andAMD)) }
+
+// nvidia returns under which of NVIDIA's names fields are shown.
+func (n Names) nvidia() Names {
+	if n == NamesAMD {
+		return NamesAsWritten // of all other devices
+	}
+	return Names(strings.TrimSuffix(string(n), string(andAMD)))
 }
 
 // NewName returns the name that DCGM 4.7 has for the reading d, and by what the reading is
@@ -49,8 +96,8 @@ func (d *Descriptor) NewName() (name string, scale float64) {
 // the file has for it, which the problems say.
 //
 // Histograms keep their names: dcgm-exporter of no generation has any.
-func (l List) Named(wanted Names, file string) (List, []Problem) {
-	p := &problems{file: file}
+func (l List) Named(names Names, file string) (List, []Problem) {
+	p, wanted := &problems{file: file}, names.nvidia()
 	shown := make([][]Field, len(l.Fields))
 	owners := map[string]int{} // of names: index of the line
 	for i := range l.Fields {
@@ -77,6 +124,9 @@ func (l List) Named(wanted Names, file string) (List, []Problem) {
 			owners[f.Name] = i
 			out.Fields = append(out.Fields, f)
 		}
+	}
+	if names.amd() {
+		out, _ = out.WithAMD(AMD{InPlace: names == NamesAMD})
 	}
 	return out, p.sorted()
 }

@@ -69,11 +69,47 @@ const (
 	AMDOccupancy                            //
 	AMDPartition                            // by compute, memory
 	AMDUnread                               // by what
-	AMDUniqueID                             // a text, as all that follow
+	AMDUniqueID                             // a text, as the next four
 	AMDComputePartition
 	AMDMemoryPartition
 	AMDCard
 	AMDRenderNode
+	// What the names of AMD's exporter need in addition, see AMDNames.
+	AMDModelNumber     // a text, as the next three
+	AMDVendor                                  //
+	AMDUUID                                    //
+	AMDDeployment                              //
+	AMDPowerAverage                            //
+	AMDMemoryFree                              // by memory
+	AMDMemoryBandwidth                         //
+	AMDEngineClock                             // by clock, instance
+	AMDClockMin                                // by clock
+	AMDClockMax                                // by clock
+	AMDPCIeSpeed                               //
+	AMDPCIeSpeedMax                            //
+	AMDDeferred                                //
+	AMDThrottleShare                           // by reason
+	AMDBelowLimitShare                         // by reason, xcc
+)
+
+// DCGM's ids of readings that AMD's exporter has, too.
+const (
+	dcgmDriver       ID = 1
+	dcgmName         ID = 50
+	dcgmSerial       ID = 53
+	dcgmVBIOS        ID = 85
+	dcgmPower        ID = 155
+	dcgmEnergy       ID = 156
+	dcgmPowerInstant ID = 157
+	dcgmReplays      ID = 202
+	dcgmGPUUtil      ID = 203
+	dcgmMemUtil      ID = 204
+	dcgmEncUtil      ID = 206
+	dcgmFBTotal      ID = 250
+	dcgmFBFree       ID = 251
+	dcgmFBUsed       ID = 252
+	dcgmSBE          ID = 310
+	dcgmDBE          ID = 311
 )
 
 // Plausible ranges that several fields share.
@@ -123,4 +159,19 @@ var amdFields = [...]Descriptor{
 	{ID: AMDMemoryPartition, Name: "amd_gpu_memory_partition", Kind: String, Level: GPU, Cost: Static, Help: "Memory partition mode"},
 	{ID: AMDCard, Name: "amd_gpu_card", Kind: String, Level: GPU, Cost: Static, Help: "Name of the DRM card, card1"},
 	{ID: AMDRenderNode, Name: "amd_gpu_render_node", Kind: String, Level: Instance, Cost: Static, Help: "Name of the DRM render node, renderD128"},
+	{ID: AMDModelNumber, Name: "amd_gpu_model_number", Kind: String, Level: GPU, Cost: Static, Help: "Number of the board's model, 102-G30211-00"},
+	{ID: AMDVendor, Name: "amd_gpu_vendor", Kind: String, Level: GPU, Cost: Static, Help: "Vendor of the board"},
+	{ID: AMDUUID, Name: "amd_gpu_smi_uuid", Kind: String, Level: Instance, Cost: Static, Help: "UUID as AMD SMI makes it of the unique id, the PCI device id and the partition"},
+	{ID: AMDDeployment, Name: "amd_gpu_deployment_mode", Kind: String, Level: GPU, Cost: Static, Help: "How the node has the GPU: baremetal; in a virtual machine vm_vf, a virtual function, or vm_pf, the whole GPU"},
+	{ID: AMDPowerAverage, Name: "amd_gpu_average_power_watts", Kind: Double, Level: GPU, Unit: "W", Max: 1e5, Help: "Power as a mean over time; MI300 and later have none"},
+	{ID: AMDMemoryFree, Name: "amd_gpu_memory_free_bytes", Kind: Double, Level: GPU, Unit: "bytes", Max: mostBytes, Help: "Memory that is free: vram, visible, gtt"},
+	{ID: AMDMemoryBandwidth, Name: "amd_gpu_memory_max_bandwidth_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Cost: Slow, Help: "Bandwidth of memory at its highest clock"},
+	{ID: AMDEngineClock, Name: "amd_gpu_engine_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock of each video engine: video, decode"},
+	{ID: AMDClockMin, Name: "amd_gpu_min_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Lowest level of a clock: gfx, mem, fabric, soc, video, decode"},
+	{ID: AMDClockMax, Name: "amd_gpu_max_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Highest level of a clock: gfx, mem, fabric, soc, video, decode"},
+	{ID: AMDPCIeSpeed, Name: "amd_gpu_pcie_link_speed_transfers_per_second", Kind: Double, Level: GPU, Unit: "1/s", Max: 1e12, Help: "Speed of a lane of PCIe"},
+	{ID: AMDPCIeSpeedMax, Name: "amd_gpu_pcie_max_link_speed_transfers_per_second", Kind: Double, Level: GPU, Unit: "1/s", Max: 1e12, Cost: Slow, Help: "Highest speed of a lane of PCIe"},
+	{ID: AMDDeferred, Name: "amd_gpu_ras_deferred_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: mostCycles, Help: "Deferred errors of all blocks"},
+	{ID: AMDThrottleShare, Name: "amd_gpu_throttle_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Share of time since the last sample in which something held the GPU back, by reason"},
+	{ID: AMDBelowLimitShare, Name: "amd_gpu_gfxclk_below_limit_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Share of time since the last sample with a chiplet's clock below the host's limit, by reason: power, thermal, low_utilization, any"},
 }

@@ -41,13 +41,14 @@ func (m *metrics) built(took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// Labels that name a device are those of its series, without -o.
+// Labels that name a device are those of its series, without -o. Those of a pod are none that
+// targets have, so that they are the same with honorLabels and without.
 var (
 	deviceLabels = []string{"gpu", "UUID", "GPU_I_ID", "GPU_CI_ID"}
 
 	descOwner = prometheus.NewDesc("warpgauge_device_owner",
 		"1 for each user of a device: the container that the kubelet has given the device or one of its shares, or the batch job. Join it with the device's series.",
-		append(append([]string{}, deviceLabels...), "namespace", "pod", "pod_uid", "container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
+		append(append([]string{}, deviceLabels...), "owner_namespace", "owner_pod", "pod_uid", "owner_container", "vgpu", "resource", "dra_claim_name", "dra_claim_namespace", "hpc_job"), nil)
 	descOwners = prometheus.NewDesc("warpgauge_device_owners",
 		"How many containers and batch jobs a device has been given to. More than one: it is shared; more than 256: no series names them. Absent until all clients have answered once.", deviceLabels, nil)
 	descVersion = prometheus.NewDesc("warpgauge_owner_table_version",

@@ -23,6 +23,7 @@ var lean = []string{
 	"warpgauge_field_absent",
 	"warpgauge_field_absent_left_out",
 	"warpgauge_gpus_missing",
+	"warpgauge_instance_share_ratio",
 	"warpgauge_kernel_log_events_total",
 	"warpgauge_list_applied_timestamp_seconds",
 	"warpgauge_list_info",

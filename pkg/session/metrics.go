@@ -136,6 +136,8 @@ var (
 		"1 for the reason why the device is not up.", append(deviceLabels, "cause"), nil)
 	descAge = prometheus.NewDesc("warpgauge_sample_age_seconds",
 		"Age of the device's values: since the vendor's library has read them if it keeps them (DCGM), else since the last successful sample. Absent before the first.", deviceLabels, nil)
+	descShare = prometheus.NewDesc("warpgauge_instance_share_ratio",
+		"Part of its GPU that a MIG instance is, by compute slices, or an AMD partition. Absent if it is not known.", []string{"collector", "gpu", "UUID", "GPU_I_ID"}, nil)
 )
 
 // CollectStates sends the state of a collector and its devices as metrics.
@@ -150,7 +152,15 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 	}
 	var count [LastState + 1]int
 	expected := 0
-	seen := make(map[string]bool, len(st.Devices))
+	seen, parts := make(map[string]bool, len(st.Devices)), map[string]map[string]bool{}
+	for _, d := range st.Devices {
+		if d.Device.Level == field.Instance {
+			if parts[d.Device.Parent] == nil {
+				parts[d.Device.Parent] = map[string]bool{}
+			}
+			parts[d.Device.Parent][d.Device.ID] = true
+		}
+	}
 	for _, d := range st.Devices {
 		count[d.State]++
 		if seen[d.Device.ID] {
@@ -170,6 +180,9 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 		}
 		if !d.LastSample.IsZero() {
 			gauge(descAge, max(0, now.Sub(d.LastSample).Seconds()), labels...)
+		}
+		if share := d.Device.Share(len(parts[d.Device.Parent])); share > 0 {
+			gauge(descShare, share, st.Name, d.Device.GPU, d.Device.UUID, d.Device.Instance.ID)
 		}
 	}
 	for s := Up; s <= LastState; s++ {

@@ -79,11 +79,17 @@ type child struct {
 // self is the running program, also after its file was replaced.
 const self = "/proc/self/exe"
 
+// input is the first line of a child's standard input.
+type input struct {
+	Until map[string]int64
+	AMD   *field.AMD `json:",omitempty"`
+}
+
 // inputOf is what ReadInput reads.
 func inputOf(list field.List, until map[string]int64) []byte {
-	first, err := json.Marshal(until)
+	first, err := json.Marshal(input{until, list.AMD})
 	if err != nil {
-		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of a map of numbers
+		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of numbers and texts
 	}
 	return append(append(first, '\n'), field.Format(list)...)
 }
@@ -257,7 +263,7 @@ func (m *viewMessage) validate() error {
 				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
 			}
 			seen[id] = true
-			if !legal(s.Devices[j].Facts) {
+			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].AMD) {
 				return fmt.Errorf("source %d: device %q has a fact that is no label", i, id)
 			}
 		}

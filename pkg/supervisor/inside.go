@@ -167,12 +167,13 @@ func (c *inside) counts(s *session.Session) {
 }
 
 // ReadInput reads what a Supervisor writes to the standard input of a child: a line with
-// session.Options.Until as JSON, and the field list.
+// session.Options.Until and AMD's names as JSON, and the field list.
 func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
 	lines := bufio.NewReader(from)
 	first, err := lines.ReadBytes('\n')
+	var in input
 	if err == nil {
-		err = json.Unmarshal(first, &until)
+		err = json.Unmarshal(first, &in)
 	}
 	if err == nil {
 		list, _, err = field.Parse(lines, field.ParseOptions{File: "the list of the exporter"})
@@ -180,5 +181,8 @@ func ReadInput(from *os.File) (list field.List, until map[string]int64, err erro
 	if err != nil {
 		return field.List{}, nil, fmt.Errorf("read field list from standard input: %w", err)
 	}
-	return list, until, nil
+	if in.AMD != nil {
+		list, _ = list.WithAMD(*in.AMD)
+	}
+	return list, in.Until, nil
 }

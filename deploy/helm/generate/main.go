@@ -128,7 +128,7 @@ var rendered = []struct {
 // plain renders the manifests for people who have no Helm.
 func plain(ctx context.Context, root, helm, manifests string) error {
 	for _, r := range rendered {
-		args := []string{"template", "warpgauge", filepath.Join(root, "deploy/helm/warpgauge"), "--namespace", "warpgauge"}
+		args := []string{"template", "warpgauge", filepath.Join(root, "deploy/helm/warpgauge"), "--namespace", "warpgauge", "--skip-tests"}
 		head := "# Made from the chart by `make manifests`, with its defaults. To change it, render it\n# again or lay a kustomization over it.\n"
 		if r.values != "" {
 			args = append(args, "--values", filepath.Join(root, "deploy/helm/values", r.values+".yaml"))

@@ -35,6 +35,7 @@ func run(args []string, epoch string) error {
 	subject := flags.String("subject", "", "the SBOM is about this `file`, which contains the programs; without it about the first program")
 	from := flags.String("provenance", "", "write to this `file` what the files of a list of checksums were built from")
 	commit := flags.String("commit", "", "`hash` of the commit, for -provenance")
+	base := flags.String("base", "", "the image's `base` as NAME@sha256:DIGEST, for -provenance")
 	home := flags.String("home", "https://warpgauge.invalid", "`address` of the source, for -provenance")
 	version := flags.String("version", "unknown", "version of the programs")
 	source := flags.String("source", ".", "`folder` of the module that the programs were built from")
@@ -45,7 +46,7 @@ func run(args []string, epoch string) error {
 		if flags.NArg() != 1 || *commit == "" {
 			return errors.New("-provenance wants -commit and one list of checksums")
 		}
-		return writeProvenance(*from, flags.Arg(0), *version, *commit, *home)
+		return writeProvenance(*from, flags.Arg(0), *version, *commit, *home, *base)
 	}
 	if flags.NArg() == 0 {
 		return errors.New("no program was named")

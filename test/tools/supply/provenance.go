@@ -45,7 +45,7 @@ type dependency struct {
 }
 
 // writeProvenance says what the files of a list, as sha256sum writes it, were built from.
-func writeProvenance(path, sums, version, commit, home string) error {
+func writeProvenance(path, sums, version, commit, home, base string) error {
 	list, err := os.ReadFile(sums)
 	if err != nil {
 		return err
@@ -67,6 +67,9 @@ func writeProvenance(path, sums, version, commit, home string) error {
 	d.ExternalParameters = map[string]string{"version": version}
 	d.InternalParameters = map[string]string{"go": runtime.Version()}
 	d.ResolvedDependencies = []dependency{{"git+" + home, map[string]string{"gitCommit": commit}}}
+	if name, digest, ok := strings.Cut(base, "@sha256:"); ok {
+		d.ResolvedDependencies = append(d.ResolvedDependencies, dependency{"docker://" + name, map[string]string{"sha256": digest}})
+	}
 	s.Predicate.RunDetails.Builder.ID = home + "/deploy/release"
 	if id := os.Getenv("BUILDER_ID"); id != "" {
 		s.Predicate.RunDetails.Builder.ID = id

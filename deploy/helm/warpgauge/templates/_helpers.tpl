@@ -46,6 +46,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The image of a DaemonSet. Only NVIDIA's has a variant. */}}
+{{- define "warpgauge.vendorImage" -}}
+{{- include "warpgauge.image" .root }}
+{{- if eq .vendor "nvidia" }}{{ with .root.Values.image.variant }}-{{ . }}{{ end }}{{ end }}
+{{- end }}
+
+{{- define "warpgauge.port" -}}
+{{- .config.port | default .root.Values.service.port }}
+{{- end }}
+
 {{/* What a feature costs. Each is "true" or empty. */}}
 
 {{- define "warpgauge.readsPods" -}}
@@ -106,6 +116,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if regexMatch "^(-m|--configmap-data)=" $argument }}{{ $found = regexReplaceAll "^[^=]*=" $argument "" }}{{ end }}
 {{- end }}
 {{- if and $found (ne $found "none") }}{{ $found }}{{ end }}
+{{- end }}
+
+{{/* DCGM in one of its two forms, which needs an image that has its library: what asks for it. */}}
+{{- define "warpgauge.dcgm" -}}
+{{- $asks := list }}
+{{- with .Values.dcgm }}
+{{- if .remoteHostEngine }}{{ $asks = append $asks "dcgm.remoteHostEngine" }}{{ end }}
+{{- if .embeddedProfiling }}{{ $asks = append $asks "dcgm.embeddedProfiling" }}{{ end }}
+{{- end }}
+{{- range concat .Values.extraEnv .Values.nvidia.extraEnv }}
+{{- if eq .name "DCGM_REMOTE_HOSTENGINE_INFO" }}{{ $asks = append $asks "DCGM_REMOTE_HOSTENGINE_INFO" }}{{ end }}
+{{- end }}
+{{- if .Values.nvidia.enabled }}{{ join " and " $asks }}{{ end }}
+{{- end }}
+
+{{/* The address at which the pod of helm test finds the exporter, if it can ask there. */}}
+{{- define "warpgauge.testURL" -}}
+{{- $v := .Values }}
+{{- if and $v.test.enabled $v.service.enable (not (or $v.webConfigSecret $v.basicAuth.users (and $v.tlsServerConfig.enabled $v.tlsServerConfig.clientAuthType))) -}}
+http{{ if $v.tlsServerConfig.enabled }}s{{ end }}://{{ include "warpgauge.fullname" . }}.{{ include "warpgauge.namespace" . }}:{{ $v.service.port }}
+{{- end }}
 {{- end }}
 
 {{- define "warpgauge.token" -}}

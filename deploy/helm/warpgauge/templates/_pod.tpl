@@ -7,6 +7,9 @@
 {{- end }}
 {{- with $v.service }}
 {{- $address := .address | default (printf ":%v" .port) }}
+{{- with $.config.port }}
+{{- $address = regexReplaceAll ":[0-9]+$" $address (printf ":%v" .) }}
+{{- end }}
 {{- if ne $address ":9400" }}
 - --address={{ $address }}
 {{- end }}
@@ -360,6 +363,27 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with $affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/* "true" if labels of a node match what warpgauge.placement has made: the DaemonSet controller's judgement but for taints. */}}
+{{- define "warpgauge.matches" -}}
+{{- $labels := .labels }}
+{{- $matches := true }}
+{{- range $key, $value := .placement.nodeSelector }}
+{{- if ne (get $labels $key) $value }}{{ $matches = false }}{{ end }}
+{{- end }}
+{{- $terms := dig "affinity" "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list .placement }}
+{{- $one := empty $terms }}
+{{- range $terms }}
+{{- $all := true }}
+{{- range .matchExpressions }}
+{{- $has := hasKey $labels .key }}
+{{- $in := and $has (has (get $labels .key) (.values | default list)) }}
+{{- if or (and (eq .operator "In") (not $in)) (and (eq .operator "NotIn") $in) (and (eq .operator "Exists") (not $has)) (and (eq .operator "DoesNotExist") $has) }}{{ $all = false }}{{ end }}
+{{- end }}
+{{- if $all }}{{ $one = true }}{{ end }}
+{{- end }}
+{{- if and $matches $one }}true{{ end }}
 {{- end }}
 
 {{/* As tight as the features allow; podSecurityContext and securityContext are merged over it. */}}

@@ -1,0 +1,27 @@
+package main
+
+import "strings"
+
+// annotate marks what happened to the nodes or GPUs that labels select. Each is one evaluation a
+// minute: an XID or a driver that was not there a minute before, and the time of a list.
+func (b *builder) annotate(labels string) {
+	add := func(name, color, title, expr string, valueIsTime bool) {
+		b.d.Annotations.List = append(b.d.Annotations.List, annotation{
+			Name: name, Enable: true, IconColor: color, Datasource: prometheus, Expr: bothGenerations(strings.ReplaceAll(expr, "S}", labels+"}")), Step: "60s",
+			TitleFormat: title, TextFormat: "{{instance}}", TagKeys: "instance", UseValueForTime: valueIsTime,
+		})
+	}
+	const xid = `max by (cluster, job, instance, gpu, err_code, err_msg)`
+	add("XIDs", "red", "XID {{err_code}} on GPU {{gpu}}: {{err_msg}}",
+		xid+` (DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}) unless `+xid+` (DCGM_FI_DEV_XID_ERRORS{S} offset 1m) and on (cluster, job, instance, gpu) (DCGM_FI_DEV_GPU_TEMP{S} offset 1m)`, false)
+	add("Field lists", "blue", "Field list applied: start, reload or server", `warpgauge_list_applied_timestamp_seconds{`+nodeOnly(labels)+`} * 1000`, true)
+	const driver = `count by (cluster, job, instance, driver)`
+	add("Driver changes", "purple", "Driver {{driver}}",
+		driver+` (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`) unless `+driver+` (`+driverOf(`(last_over_time(DCGM_FI_DEV_GPU_TEMP{S}[1h] offset 1m))`)+
+			`) and on (cluster, job, instance) (last_over_time(DCGM_FI_DEV_GPU_TEMP{S}[1h] offset 1m))`, false)
+}
+
+// nodeOnly leaves out the selectors of devices, which metrics of the exporter lack.
+func nodeOnly(labels string) string {
+	return strings.NewReplacer(`, gpu=~"$gpu"`, "", `, modelName=~"$model"`, "").Replace(labels)
+}
