@@ -311,8 +311,12 @@ live-axe: .tools/$(AXE)/axe.min.js ## Have axe-core look at the accessibility of
 	@mkdir -p $(dir $@) && cd $(dir $@) && npm pack --silent $(subst core-,core@,$(AXE)) >/dev/null && tar -xzf $(AXE).tgz --strip-components=1 package/axe.min.js && touch axe.min.js
 
 .PHONY: docs
-docs: generate ## Write the generated pages and check links, flags and metric names in all pages
-	$(GO) test -count=1 ./docs
+docs: generate docs-check ## Write the generated pages and check all pages
+
+.PHONY: docs-check
+docs-check: words ## Check all pages: links, commands, names, words and their number
+	$(GO) test -count=1 ./docs ./internal/testkit/pages
+	$(GO) test -count=1 -run '^TestCommandsOfPages$$' ./cmd/warpgauge
 
 .PHONY: clean
 clean: ## Remove what was built (tools stay; they are in .tools)
