@@ -261,16 +261,16 @@ func (a *added) of(pci string) amdsmi.Facts {
 }
 
 // why says why the library is not asked for a value of its row, "" if it is. The violation
-// status is asked of MI300 and later alone: of boards without it some releases read memory that is
-// not theirs.
+// status comes from gpu_metrics, as the library's own; it is asked for if that has a revision that is
+// not known, and of MI300 and later alone: of others some releases read memory that is not theirs.
 func (b *binder) why(i int) string {
 	switch {
 	case b.added == nil:
 		return "only AMD SMI has it: --rocm-source=amdsmi"
 	case i >= addedMemory:
 		return b.added.lib.RefusesMemory()
-	case i >= addedViolation && b.family != mi300:
-		return "only MI300 and later have it"
+	case i >= addedViolation && (b.family != mi300 || b.metrics != nil):
+		return "gpu_metrics has it"
 	case i >= addedViolation:
 		return b.added.lib.RefusesViolations()
 	}
@@ -280,7 +280,7 @@ func (b *binder) why(i int) string {
 // addedTexts are the texts among the facts.
 func addedTexts(f amdsmi.Facts) map[field.ID]string {
 	return map[field.ID]string{
-		field.AMDManufacturer: f.Manufacturer, field.AMDProductNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
+		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
 		field.AMDVBIOSDate: f.VBIOSDate, field.AMDVBIOSPart: f.PartNumber, field.AMDMemoryKind: f.MemoryKind, field.AMDMemoryMaker: f.MemoryMaker,
 	}
 }
@@ -323,7 +323,6 @@ func fromAdded(i int, scale float64) term { return term{op: opAdded, first: i, s
 func addedSpecs() []spec {
 	out := []spec{
 		one(field.AMDMemoryWidth, fromAdded(addedMemory, 1)),
-		one(field.AMDMemoryBandwidth, fromAdded(addedMemory+1, 1)),
 	}
 	for i := range int(amdsmi.Severities) {
 		severity := collector.Label{Name: "severity", Value: amdsmi.Severity(i).String()}
@@ -337,23 +336,16 @@ func addedSpecs() []spec {
 			add(field.AMDAFID, fromAdded(addedAFID+i*amdsmi.MaxAFIDs+n, 1), collector.Label{Name: "index", Value: strconv.Itoa(n)})
 		}
 	}
-	for i, reason := range throttleReasons {
-		out = append(out, spec{field.AMDViolation, label("reason", reason), []term{fromAdded(addedViolation+i, fromPercent)}})
-	}
 	return out
 }
 
-// addedEngineSpecs are those that it adds to a partition.
-func addedEngineSpecs(partition int) (out []spec) {
-	for i, reason := range []string{"power", "thermal", "low_utilization", "any"} {
-		for x := range amdsmi.XCCs {
-			out = append(out, spec{
-				field.AMDXCCViolation, []collector.Label{{Name: "reason", Value: reason}, {Name: "xcc", Value: strconv.Itoa(x)}},
-				[]term{fromAdded(addedXCC+(i*amdsmi.Partitions+partition)*amdsmi.XCCs+x, fromPercent)},
-			})
-		}
+// addedShare is what it has of the share of a chiplet's clock below the host's limit, by reason;
+// at counts the chiplets of all partitions.
+func addedShare(reason, at int) []term {
+	if reason >= amdsmi.XCCViolations {
+		return nil
 	}
-	return out
+	return []term{fromAdded(addedXCC+reason*amdsmi.Partitions*amdsmi.XCCs+at, fromPercent)}
 }
 
 // addedInterval is how often the library is asked: the shortest that a row about what it adds

@@ -59,6 +59,14 @@ func (s *simulated) reason(name string) string {
 	return collectortest.ReasonOf(s.t, s.sources[0], s.rows[0], 0, name)
 }
 
+// futureMetrics gives the GPUs a revision of gpu_metrics that is not known.
+func futureMetrics(t *testing.T, tree *rocmtest.Tree) {
+	t.Helper()
+	for _, g := range tree.GPUs {
+		g.Set(t, "gpu_metrics", "\x40\x00\x01\x63"+strings.Repeat("\x00", 60))
+	}
+}
+
 // Each release's structures give the same facts, as far as it has them. The fake checks that
 // one thread makes all calls.
 func TestAMDReleases(t *testing.T) {
@@ -66,10 +74,11 @@ func TestAMDReleases(t *testing.T) {
 		for _, version := range amdVersions[release] {
 			t.Run(version, func(t *testing.T) {
 				tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"})
+				futureMetrics(t, tree)
 				s := withAMD(t, tree, amdFake(t, tree, release, version))
 				s.sample()
 				for name, want := range map[string]string{
-					"amd_gpu_board_manufacturer": "AMD", "amd_gpu_board_number": "102-G30211-0C", "amd_gpu_board_fru_id": "113-AMDG302110C",
+					"amd_gpu_board_manufacturer": "AMD", "amd_gpu_board_fru_id": "113-AMDG302110C",
 					"amd_gpu_vbios_name": "AMD MI300X_HW_SRIOV_CVS_1VF", "amd_gpu_vbios_build_date": "2024/06/05 12:13", "amd_gpu_vbios_part_number": "113-M3000100-102",
 					"amd_gpu_memory_type": "HBM3", "amd_gpu_memory_vendor": "Hynix",
 				} {
@@ -79,7 +88,7 @@ func TestAMDReleases(t *testing.T) {
 				}
 				width, bandwidth, ppt, third := 8192.0, 5300e9, 0.11, 0.43
 				if release < 2407 {
-					width, ppt = nan, absent
+					width, ppt = nan, nan
 				}
 				if release < 2502 {
 					bandwidth = nan
@@ -87,13 +96,10 @@ func TestAMDReleases(t *testing.T) {
 				if release < 2601 {
 					third = nan
 				}
-				if release < 2407 {
-					third = absent
-				}
 				s.want(1, "amd_gpu_memory_bus_width_bits", "", width)
-				s.want(1, "amd_gpu_memory_bandwidth_bytes_per_second", "", bandwidth)
-				s.want(1, "amd_gpu_violation_ratio", "reason=ppt", ppt)
-				s.want(1, "amd_gpu_xcc_violation_ratio", "reason=low_utilization,xcc=3", third)
+				s.want(1, "amd_gpu_memory_max_bandwidth_bytes_per_second", "", bandwidth)
+				s.want(1, "amd_gpu_throttle_ratio", "reason=ppt", ppt)
+				s.want(1, "amd_gpu_gfxclk_below_limit_ratio", "reason=low_utilization,xcc=3", third)
 				s.want(1, "amd_gpu_cper_records", "severity=fatal", nan)
 				s.want(1, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
 				// What /sys has still comes from there.
@@ -108,13 +114,14 @@ func TestAMDUnknownReleases(t *testing.T) {
 	for version, shown := range map[string]string{"28 0 0": "28.0", "25 3 0": "25.3", "26 0 0": "26.0", "23 4 0 0": "23.4", "": "of unknown version"} {
 		t.Run(shown, func(t *testing.T) {
 			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+			futureMetrics(t, tree)
 			fake := amdFake(t, tree, 2601, version)
 			fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
 			s := withAMD(t, tree, fake)
 			s.sample()
 			s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
-			s.want(0, "amd_gpu_violation_ratio", "reason=ppt", absent)
-			if got, want := s.reason("amd_gpu_violation_ratio"), "the structures of libamd_smi "+shown+" are not known: those of 24.5 to 27.1 are, in part"; !strings.Contains(got, want) {
+			s.want(0, "amd_gpu_throttle_ratio", "reason=ppt", nan)
+			if got, want := s.reason("amd_gpu_memory_bus_width_bits"), "the structures of libamd_smi "+shown+" are not known: those of 24.5 to 27.1 are, in part"; !strings.Contains(got, want) {
 				t.Errorf("reason %q, want %q", got, want)
 			}
 			if got := s.fact("amd_gpu_board_manufacturer"); got != "" {
@@ -136,7 +143,7 @@ func TestAMDRecordsCrash(t *testing.T) {
 	fake.Set(t, "amdsmi_get_gpu_cper_entries", "abort")
 	s := withAMD(t, tree, fake)
 	s.sample()
-	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", 0.11)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
 	if got, want := s.reason("amd_gpu_cper_records"), "no_symbol: reading records with libamd_smi 26.4 ends the process"; !strings.HasPrefix(got, want) {
 		t.Errorf("reason %q, want %q", got, want)
 	}
@@ -157,7 +164,7 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 	}
 	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status", "amdsmi_get_gpu_board_info"))
 	s.sample()
-	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits", "amd_gpu_violation_ratio"} {
+	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits"} {
 		if got := s.reason(name); !strings.HasPrefix(got, "no_symbol: this libamd_smi has no amdsmi_get_") {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -186,15 +193,15 @@ func TestAMDRecords(t *testing.T) {
 	s := withAMD(t, tree, fake)
 	s.sample()
 	s.want(0, "amd_gpu_cper_records", "severity=fatal", 2)
-	s.want(0, "amd_gpu_cper_records", "severity=nonfatal_corrected", 2)
-	s.want(0, "amd_gpu_cper_records", "severity=nonfatal_uncorrected", 0)
+	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_corrected", 2)
+	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_uncorrected", 0)
 	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=fatal", float64(fatal.Unix()))
-	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=nonfatal_uncorrected", nan)
+	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_uncorrected", nan)
 	s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", 30)
 	s.want(0, "amd_gpu_cper_afid", "index=1,severity=fatal", 24)
 	s.want(0, "amd_gpu_cper_afid", "index=2,severity=fatal", nan)
 	// One of the future does not hide the one before it.
-	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=nonfatal_corrected", float64(now.Add(-time.Hour).Unix()))
+	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_corrected", float64(now.Add(-time.Hour).Unix()))
 	age, _ := s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_age_seconds", "severity=fatal")
 	if since := time.Since(fatal).Seconds(); age > since || age < since-60 {
 		t.Errorf("age %v, want about %v", age, since)
@@ -311,7 +318,7 @@ func TestAMDStartFails(t *testing.T) {
 	s := withAMD(t, tree, fake)
 	s.sample()
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[0].State.Util))
-	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", nan)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
 
 	fake = amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.0", "ok 0")                    // as without DRM
@@ -319,8 +326,8 @@ func TestAMDStartFails(t *testing.T) {
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.2", "ok 18446744073709551615") // no address
 	s = withAMD(t, tree, fake)
 	s.sample()
-	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", nan)
-	s.want(1, "amd_gpu_violation_ratio", "reason=ppt", 0.11)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
 
 	fake = amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_device_bdf", "status 6")
@@ -330,13 +337,15 @@ func TestAMDStartFails(t *testing.T) {
 	}
 	s = withAMD(t, tree, fake)
 	s.sample()
-	s.want(0, "amd_gpu_violation_ratio", "reason=ppt", nan)
-	s.want(1, "amd_gpu_violation_ratio", "reason=ppt", 0.11)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
 }
 
-// The violation status is asked of MI300 and later alone, and a suspended board is not asked.
+// The violation status is asked of MI300 and later alone, if gpu_metrics does not have it, and a
+// suspended board is not asked.
 func TestAMDAsksNoMore(t *testing.T) {
 	tree := radeons(t, 2)
+	futureMetrics(t, tree)
 	tree.GPUs[1].Set(t, "power/runtime_status", "suspended\n")
 	fake := amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
@@ -348,8 +357,11 @@ func TestAMDAsksNoMore(t *testing.T) {
 			t.Errorf("%s was called for GPU %d", c.Function, c.Device)
 		}
 	}
-	if got := s.reason("amd_gpu_violation_ratio"); !strings.Contains(got, "only MI300 and later have it") {
-		t.Errorf("reason %q", got)
+	tree = rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"})
+	fake = amdFake(t, tree, 2601, "26 5 0")
+	withAMD(t, tree, fake).sample()
+	if n := fake.Count(t, "amdsmi_get_violation_status"); n != 0 {
+		t.Errorf("the violation status, which gpu_metrics has, was asked for %d times", n)
 	}
 	calls := s.sources[0].(collector.CallMeter).Calls()
 	if !slices.ContainsFunc(calls, func(c collector.CallCost) bool {
@@ -393,8 +405,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 				t.Errorf("%d partitions, want 8", n)
 			}
 			if source == SourceAMDSMI {
-				next.wantOf(uuidOf(before.GPUs[0])+"/1", "amd_gpu_xcc_violation_ratio", "reason=power,xcc=2", 0.10)
-				next.want(0, "amd_gpu_xcc_violation_ratio", "reason=power,xcc=2", absent)
+				next.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
 			}
 		})
 	}

@@ -103,10 +103,10 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
 		if t.op == opAdded || t.op == opAge {
-			c.added, c.records = true, t.first < addedViolation
-			c.violations = !c.records && t.first < addedMemory
+			c.added = len(c.terms) == 0
+			c.records, c.violations = t.first < addedViolation, t.first >= addedViolation && t.first < addedMemory
 		}
-		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opMoved || t.op == opMovedReasons
+		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.op == opMoved || t.op == opMovedReasons
 		c.terms = append(c.terms, made)
 	}
 	if d, ok := field.ByID(s.field); ok {
@@ -167,7 +167,7 @@ func (b *binder) possible(t term) (term, bool) {
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0
-	case opHeld, opMovedReasons:
+	case opHeld, opMovedReasons, opPart:
 		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
 	}
 	if len(t.raw) > 0 && len(t.confirm) == 0 {

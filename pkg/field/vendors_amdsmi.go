@@ -5,16 +5,12 @@ const FirstAMDSMI ID = 10500
 
 // The fields of amdSMIFields.
 const (
-	AMDRecords         = FirstAMDSMI + iota // by severity
-	AMDRecordTime                           // by severity
-	AMDRecordAge                            // by severity
-	AMDAFID                                 // by index, severity
-	AMDViolation                            // by reason
-	AMDXCCViolation                         // by reason, xcc
-	AMDMemoryWidth                          //
-	AMDMemoryBandwidth                      //
-	AMDManufacturer                         // a text, as all that follow
-	AMDProductNumber
+	AMDRecords      = FirstAMDSMI + iota // by severity
+	AMDRecordTime                        // by severity
+	AMDRecordAge                         // by severity
+	AMDAFID                              // by index, severity
+	AMDMemoryWidth                       //
+	AMDManufacturer                      // a text, as all that follow
 	AMDFRU
 	AMDVBIOSName
 	AMDVBIOSDate
@@ -25,16 +21,12 @@ const (
 
 // amdSMIFields are by ascending id.
 var amdSMIFields = [...]Descriptor{
-	{ID: AMDRecords, Name: "amd_gpu_cper_records", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "Records of errors (CPER) that the driver keeps, by severity: fatal, nonfatal_uncorrected, nonfatal_corrected"},
+	{ID: AMDRecords, Name: "amd_gpu_cper_records", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "Records of errors (CPER) that the driver keeps, by severity: fatal, non_fatal_uncorrected, non_fatal_corrected"},
 	{ID: AMDRecordTime, Name: "amd_gpu_cper_timestamp_seconds", Kind: Int64, Level: GPU, Unit: "s", Cost: Slow, Max: mostSeconds, Help: "Time of the newest record of errors by severity, in Unix seconds"},
 	{ID: AMDRecordAge, Name: "amd_gpu_cper_age_seconds", Kind: Double, Level: GPU, Unit: "s", Cost: Slow, Max: mostSeconds, Help: "Age of the newest record of errors by severity"},
 	{ID: AMDAFID, Name: "amd_gpu_cper_afid", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "AMD field ids of the newest record of errors, by severity and index: 0 to 11"},
-	{ID: AMDViolation, Name: "amd_gpu_violation_ratio", Kind: Double, Level: GPU, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Share of a tenth of a second in which something held the GPU back, by reason: prochot, ppt, socket_thermal, vr_thermal, hbm_thermal"},
-	{ID: AMDXCCViolation, Name: "amd_gpu_xcc_violation_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Share of a tenth of a second with a chiplet's clock below the host's limit, by reason: power, thermal, low_utilization, any"},
 	{ID: AMDMemoryWidth, Name: "amd_gpu_memory_bus_width_bits", Kind: Int64, Level: GPU, Unit: "bits", Cost: Slow, Max: 1e6, Help: "Width of the memory bus"},
-	{ID: AMDMemoryBandwidth, Name: "amd_gpu_memory_bandwidth_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Cost: Slow, Max: 1e15, Help: "Largest bandwidth of memory at its present clock"},
 	{ID: AMDManufacturer, Name: "amd_gpu_board_manufacturer", Kind: String, Level: GPU, Cost: Static, Help: "Manufacturer of the board"},
-	{ID: AMDProductNumber, Name: "amd_gpu_board_number", Kind: String, Level: GPU, Cost: Static, Help: "Product number of the board"},
 	{ID: AMDFRU, Name: "amd_gpu_board_fru_id", Kind: String, Level: GPU, Cost: Static, Help: "Id of the board as a replaceable unit"},
 	{ID: AMDVBIOSName, Name: "amd_gpu_vbios_name", Kind: String, Level: GPU, Cost: Static, Help: "Name of the VBIOS"},
 	{ID: AMDVBIOSDate, Name: "amd_gpu_vbios_build_date", Kind: String, Level: GPU, Cost: Static, Help: "Date of the VBIOS"},

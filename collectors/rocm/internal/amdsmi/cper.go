@@ -21,7 +21,7 @@ const (
 )
 
 func (s Severity) String() string {
-	return [...]string{"nonfatal_uncorrected", "fatal", "nonfatal_corrected"}[s]
+	return [...]string{"non_fatal_uncorrected", "fatal", "non_fatal_corrected"}[s]
 }
 
 // Sizes and offsets of a record: UEFI's, appendix N, all without padding.
