@@ -427,6 +427,30 @@ func TestConformanceWithAMD(t *testing.T) {
 	}})
 }
 
+// The installed library over a simulated tree: it lists the GPUs and answers, and what /sys has is as
+// without it.
+func TestRealAMDLibrary(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
+	library := smitest.NewRealAMD(t, tree).Enter(t)
+	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library.Path}, collectortest.Fields()), tree}
+	files := mustOpen(t, Options{Root: tree.Root}, collectortest.Fields())
+	s.sample()
+	files.sample()
+	for i := range tree.GPUs {
+		for j, c := range files.sources[i].Columns() {
+			d, _ := field.ByID(c.Field)
+			device := files.sources[i].Devices()[c.Device].ID
+			if got, ok := s.value(device, d.Name, text(c.Labels)); !ok || !same(got, files.rows[i][j]) {
+				t.Errorf("%s{%s} of %s is %v, %v, want %v as in /sys", d.Name, text(c.Labels), device, got, ok, files.rows[i][j])
+			}
+		}
+	}
+	if v := s.added.lib.Version(); v.Major < 24 || !s.added.lib.Lists(tree.GPUs[1].PCI) {
+		t.Errorf("version %v; lists the second GPU: %v", v, s.added.lib.Lists(tree.GPUs[1].PCI))
+	}
+	t.Logf("libamd_smi %v: %v", s.added.lib.Version(), s.sources[0].(collector.CallMeter).Calls())
+}
+
 // Both layouts of installed releases are found, the newest first.
 func TestAMDNames(t *testing.T) {
 	dir := t.TempDir()
