@@ -133,7 +133,7 @@ const (
 	mostPodLabels    = 20
 )
 
-// legalName is the form of names of metrics and labels, colons aside.
+// legalName is the form of names of metrics and labels, without the colon of metrics.
 var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // check returns an AMD without what cannot be served, and says why of each.
