@@ -162,7 +162,7 @@ func (g *gpu) amdFabric(d *field.Descriptor) []amdColumn {
 		return one(cell{op: byLoad, b: g.pcieBytes() * (g.mix.pcieTx + g.mix.pcieRx)})
 	case field.AMDPCIeSpeed, field.AMDPCIeSpeedMax:
 		return one(cell{op: constant, a: 32e9})
-	case field.AMDMemoryBandwidth:
+	case field.AMDMaxBandwidth:
 		return one(cell{op: constant, a: 5.3e12})
 	case field.AMDPCIeRecoveries, field.AMDPCIeRollovers:
 		return one(cell{op: constant})

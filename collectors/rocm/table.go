@@ -243,7 +243,7 @@ func memorySpecs() []spec {
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
-	out = append(out, one(field.AMDMemoryBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly()))
+	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly()))
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
 			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
