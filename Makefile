@@ -98,7 +98,7 @@ packages: $(NFPM) ## Make the Debian package, the RPM package and the tarball in
 	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
 
 .PHONY: release
-release: $(NFPM) $(HELM) ## Make everything that a release of VERSION has, in dist: see deploy/release
+release: $(NFPM) $(HELM) ## Make everything that a release has, in dist: make release VERSION=0.1.0; see deploy/release
 	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release $(VERSION) dist
 
 .PHONY: sbom
@@ -153,8 +153,12 @@ release-test: $(NFPM) $(HELM) ## Make a release of a copy, and give another copy
 	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release-test
 
 .PHONY: packages-test
-packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
+packages-test: $(NFPM) ## The cheap share of it: both packages in a copy of this system, the unit under a real systemd
 	@NFPM=$(NFPM) deploy/packages/test
+
+.PHONY: install-test
+install-test: $(NFPM) $(HELM) ## Try every way to install the release in dist (make release), each in a fresh root file system; WAYS="…" some
+	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/install-test dist $(WAYS)
 
 .PHONY: arm64-test
 arm64-test: ## The binary and what the architecture matters to, for arm64 under qemu; PACKAGES="…" has all tests of those
@@ -176,7 +180,7 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
+	deploy/install-test deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
@@ -307,8 +311,12 @@ live-axe: .tools/$(AXE)/axe.min.js ## Have axe-core look at the accessibility of
 	@mkdir -p $(dir $@) && cd $(dir $@) && npm pack --silent $(subst core-,core@,$(AXE)) >/dev/null && tar -xzf $(AXE).tgz --strip-components=1 package/axe.min.js && touch axe.min.js
 
 .PHONY: docs
-docs: generate ## Write the generated pages and check links, flags and metric names in all pages
-	$(GO) test -count=1 ./docs
+docs: generate docs-check ## Write the generated pages and check all pages
+
+.PHONY: docs-check
+docs-check: words ## Check all pages: links, commands, names, words and their number
+	$(GO) test -count=1 ./docs ./internal/testkit/pages
+	$(GO) test -count=1 -run '^TestCommandsOfPages$$' ./cmd/warpgauge
 
 .PHONY: clean
 clean: ## Remove what was built (tools stay; they are in .tools)
