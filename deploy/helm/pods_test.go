@@ -361,7 +361,11 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 				t.Errorf("%q, %s: %v", v, component, err)
 				continue
 			}
-			if cfg.Web.Address != ":9401" {
+			port := int32(9401)
+			if v == "amd-exporter" {
+				port = 5000
+			}
+			if cfg.Web.Address != fmt.Sprintf(":%d", port) || container(t, d).Ports[0].ContainerPort != port {
 				t.Errorf("%q, %s: address %q", v, component, cfg.Web.Address)
 			}
 			name, inImage := strings.CutPrefix(cfg.Collectors, "/etc/warpgauge/")
