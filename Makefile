@@ -98,7 +98,7 @@ packages: $(NFPM) ## Make the Debian package, the RPM package and the tarball in
 	@NFPM=$(NFPM) deploy/packages/build dist $(ARCH)
 
 .PHONY: release
-release: $(NFPM) $(HELM) ## Make everything that a release of VERSION has, in dist: see deploy/release
+release: $(NFPM) $(HELM) ## Make everything that a release has, in dist: make release VERSION=0.1.0; see deploy/release
 	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release $(VERSION) dist
 
 .PHONY: sbom
@@ -153,8 +153,12 @@ release-test: $(NFPM) $(HELM) ## Make a release of a copy, and give another copy
 	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/release-test
 
 .PHONY: packages-test
-packages-test: $(NFPM) ## Install, upgrade and remove both packages in a copy of this system, the unit under a real systemd
+packages-test: $(NFPM) ## The cheap share of it: both packages in a copy of this system, the unit under a real systemd
 	@NFPM=$(NFPM) deploy/packages/test
+
+.PHONY: install-test
+install-test: $(NFPM) $(HELM) ## Try every way to install the release in dist (make release), each in a fresh root file system; WAYS="…" some
+	@NFPM=$(abspath $(NFPM)) HELM=$(abspath $(HELM)) deploy/install-test dist $(WAYS)
 
 .PHONY: arm64-test
 arm64-test: ## The binary and what the architecture matters to, for arm64 under qemu; PACKAGES="…" has all tests of those
@@ -176,7 +180,7 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 
 SCRIPTS := .ci/run .ci/vulncheck deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
-	deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
+	deploy/install-test deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
@@ -235,11 +239,11 @@ chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes e
 	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
 
 .PHONY: e2e-cluster
-e2e-cluster: build tools-chart tools-cluster ## Run the chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built)
+e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built); RELEASE=FOLDER takes chart and image of make release
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
-	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)"
+	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)" $(if $(RELEASE),-release $(RELEASE))
 
 .PHONY: dashboards-types
 dashboards-types: ## Check the dashboards against Grafana's own types (npm)

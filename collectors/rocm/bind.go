@@ -98,7 +98,7 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.slots = append(c.slots, made.slots...)
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
-		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opMoved || t.op == opMovedReasons
+		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.op == opMoved || t.op == opMovedReasons
 		c.terms = append(c.terms, made)
 	}
 	if d, ok := field.ByID(s.field); ok {
@@ -157,7 +157,7 @@ func (b *binder) possible(t term) (term, bool) {
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0
-	case opHeld, opMovedReasons:
+	case opHeld, opMovedReasons, opPart:
 		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
 	}
 	if len(t.raw) > 0 && len(t.confirm) == 0 {

@@ -27,7 +27,7 @@ type bound struct {
 	slots []int
 	last  []float64 // opSum: last known readings
 	sum   history
-	part  [5]history // opMoved, opMovedReasons, opHeld
+	part  [5]history // opMoved, opMovedReasons, opHeld, opPart
 	total float64    // opHeld, opCount
 }
 
@@ -259,9 +259,30 @@ func (b *bound) throttling(f *frame) float64 {
 	case opMovedReasons:
 		moved, all := b.moved(f)
 		return movedReasons(moved) + all
+	case opPart:
+		return b.grownPart(f)
 	default:
 		return b.held(f)
 	}
+}
+
+// grownPart is by how much one counter grew while another did, as a share of it. If no time
+// has passed, the last share holds.
+func (b *bound) grownPart(f *frame) float64 {
+	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
+	all, seconds, ok := b.part[0].advance(f, count, of, wraps)
+	v := f.metrics.Raw(b.metric[1], b.at)
+	if v == gpumetrics.NA {
+		return math.NaN()
+	}
+	d, _, compared := b.part[1].advance(f, v, 1, f.metrics.Wraps(b.metric[1]))
+	switch {
+	case !ok || !compared:
+		b.sum.rate = math.NaN()
+	case seconds > 0:
+		b.sum.rate = min(d/positive(all), 1)
+	}
+	return b.sum.rate
 }
 
 // status is the throttle status without the bits that no temperature confirms; ok is

@@ -5,6 +5,7 @@ package helm_test
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,10 +74,11 @@ func variants(t *testing.T) []string {
 	return out
 }
 
-// template runs helm template as a user would: release gpu, namespace monitoring.
+// template runs helm template as a user would: release gpu, namespace monitoring. WARPGAUGE_CHART is a packaged chart
+// in place of the tree's.
 func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
 	t.Helper()
-	args := []string{"template", "gpu", "warpgauge", "--namespace", "monitoring"}
+	args := []string{"template", "gpu", cmp.Or(os.Getenv("WARPGAUGE_CHART"), "warpgauge"), "--namespace", "monitoring"}
 	if variant != "" {
 		args = append(args, "--values", "values/"+variant+".yaml")
 	}

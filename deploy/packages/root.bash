@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# For the tests of packages: a copy of this machine's root file system to install into,
-# which is thrown away. To be sourced in a mount namespace of its own, with dir, fail and
-# skip.
+# For the tests of packages: a copy of a root file system to install into, which is thrown away: that of
+# this machine, or the one in the folder BASE. To be sourced in a mount namespace of its own, with dir, fail
+# and skip.
 
 : "${dir:?}"
 
@@ -11,7 +11,7 @@ fresh_root() {
 	umount -R "$dir/root" 2>/dev/null || true
 	rm -rf "$dir/changed" "$dir/work"
 	mkdir -p "$dir/root" "$dir/changed" "$dir/work"
-	mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/changed,workdir=$dir/work" "$dir/root" 2>/dev/null ||
+	mount -t overlay overlay -o "lowerdir=${BASE:-/},upperdir=$dir/changed,workdir=$dir/work" "$dir/root" 2>/dev/null ||
 		skip "no overlay file system here"
 	mount -t proc proc "$dir/root/proc"
 	for d in run tmp dev; do mount -t tmpfs -o mode=755 tmpfs "$dir/root/$d"; done
@@ -22,7 +22,7 @@ fresh_root() {
 	done
 	mkdir "$dir/root/dev/shm" "$dir/root/run/packages"
 	ln -s /proc/self/fd "$dir/root/dev/fd"
-	cp -r "$dir/older" "$dir/newer" "$dir/root/run/packages/"
+	for d in older newer; do [[ ! -d $dir/$d ]] || cp -r "$dir/$d" "$dir/root/run/packages/"; done
 }
 
 # inside runs a command there; its output is shown if it fails. How one gets there is
@@ -36,3 +36,9 @@ inside() {
 has() { grep -qF -- "$2" "$dir/root$1" || fail "$1 does not have \"$2\""; }
 gone() { [[ ! -e $dir/root$1 && ! -L $dir/root$1 ]] || fail "$1 is still there"; }
 there() { [[ -e $dir/root$1 || -L $dir/root$1 ]] || fail "$1 is not there"; }
+# nothing_left checks that no file of ours has been added to the root file system, but for those that match a pattern.
+nothing_left() {
+	local f
+	f=$(cd "$dir/changed" && find . -name '*warpgauge*' ! -type c | grep -vE "${1:-^$}" || true)
+	[[ -z $f ]] || fail "left behind: $f"
+}

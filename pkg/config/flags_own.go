@@ -160,6 +160,10 @@ func ownOwners(c *Config) []Flag {
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
 		},
 		{
+			Name: "hpc-job-labels", Env: "WARPGAUGE_HPC_JOB_LABELS", Group: GroupOwners, value: list{&c.HPCLabels},
+			Metavar: "user,partition", Needs: flagJobs, Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them.",
+		},
+		{
 			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, value: boolean(&k.AnnotatePod),
 			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
 		},

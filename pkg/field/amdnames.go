@@ -139,7 +139,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 	add("GPU_GFX_BUSY_INSTANTANEOUS", "%", "Utilisation of a chiplet with compute units", reading(AMDXCCBusy, 100).index("xcc", "xcc_index"))
 	add("GPU_VCN_BUSY_INSTANTANEOUS", "%", "Utilisation of a video engine", reading(AMDVCNBusy, 100).index("instance", "xcc_index"))
 	add("GPU_JPEG_BUSY_INSTANTANEOUS", "%", "Utilisation of a JPEG engine", reading(AMDJPEGBusy, 100).index("instance", "xcc_index"))
-	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1 lists processes")
+	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1/devices lists processes")
 	add("GPU_VOLTAGE", "mV", "Voltage of the SoC", reading(AMDVoltage, 1000).where("rail", "soc"))
 	add("GPU_GFX_VOLTAGE", "mV", "Voltage of graphics", reading(AMDVoltage, 1000).where("rail", "gfx"))
 	add("GPU_MEMORY_VOLTAGE", "mV", "Voltage of memory", reading(AMDVoltage, 1000).where("rail", "mem"))
@@ -169,7 +169,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_USED_"+m.Name, "MB", "In use of "+what, reading(AMDMemoryUsed, toMB).where("memory", m.Value))
 		add("GPU_FREE_"+m.Name, "MB", "Free of "+what, reading(AMDMemoryFree, toMB).where("memory", m.Value))
 	}
-	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMemoryBandwidth, 1e-9))
+	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMaxBandwidth, 1e-9))
 	add("GPU_ECC_CORRECT_TOTAL", "", "Corrected errors", reading(dcgmSBE, 1))
 	add("GPU_ECC_UNCORRECT_TOTAL", "", "Uncorrected errors", reading(dcgmDBE, 1))
 	add("GPU_ECC_DEFERRED_TOTAL", "", "Deferred errors", reading(AMDDeferred, 1))
