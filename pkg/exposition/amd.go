@@ -152,6 +152,12 @@ func (b *builder) addKnown(known map[string]*field.Field, d *collector.Device, l
 	}
 }
 
+// AMDColumn returns the further labels that a column with these labels has under a name of
+// AMD's, false if it is not shown there.
+func AMDColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
+	return amdColumn(s, column)
+}
+
 // amdColumn returns the labels that a column has under a name of AMD's, false if it is not
 // shown there.
 func amdColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {

@@ -88,6 +88,12 @@ func clockLimits(id ID) []AMDSource {
 	}
 }
 
+func afids(severity string) AMDSource {
+	s := reading(AMDAFID, 1).where("severity", severity).index("index", "afid_index")
+	s.Add = []NameValue{{"severity", severity}}
+	return s
+}
+
 func of(sources ...AMDSource) []AMDSource { return sources }
 
 // Why names are absent.
@@ -207,7 +213,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_VIOLATION_"+t.Name+"_ACCUMULATED", "cycles", "Firmware cycles with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimit, 1).where("reason", t.Value).index("xcc", "xcc_index"))
 		add("GPU_VIOLATION_"+t.Name+"_PERCENTAGE", "%", "Time with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimitShare, 100).where("reason", t.Value).index("xcc", "xcc_index"))
 	}
-	none("GPU_AFID_ERRORS", "AMD field identifiers of the last RAS event", "the firmware's records (CPER) are not in sysfs; amd_gpu_ras_errors_total counts errors by block")
+	add("GPU_AFID_ERRORS", "", "AMD field identifiers of the last record of errors, with --rocm-source=amdsmi", afids("fatal"), afids("non_fatal_uncorrected"), afids("non_fatal_corrected"))
 	none("GPU_PROF_*", "Counters of the profiler", amdProfiler)
 	return out
 })
