@@ -70,7 +70,7 @@ var (
 	variable = regexp.MustCompile(`\$\{?\w+(:\w+)?\}?`)
 )
 
-// panels are the expressions of a dashboard, with values for its variables.
+// panels are the expressions of a dashboard's panels and annotations, with values for its variables.
 func panels(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	var d struct {
@@ -78,18 +78,22 @@ func panels(t *testing.T, path string) map[string][]string {
 			Title   string
 			Targets []struct{ Expr string }
 		}
+		Annotations struct{ List []struct{ Name, Expr string } }
 	}
 	if err := json.Unmarshal(read(t, path), &d); err != nil {
 		t.Fatalf("parse %s: %v", path, err)
 	}
 	all := map[string][]string{}
+	add := func(title, expr string) {
+		all[title] = append(all[title], variable.ReplaceAllString(inRange.ReplaceAllString(expr, "[1m"), ".*"))
+	}
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			if target.Expr == "" {
-				continue
-			}
-			all[p.Title] = append(all[p.Title], variable.ReplaceAllString(inRange.ReplaceAllString(target.Expr, "[1m"), ".*"))
+			add(p.Title, target.Expr)
 		}
+	}
+	for _, a := range d.Annotations.List {
+		add(a.Name, a.Expr)
 	}
 	return all
 }
