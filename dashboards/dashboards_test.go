@@ -4,7 +4,9 @@ package dashboards_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
 
@@ -22,9 +25,26 @@ type dashboard struct {
 		ID          int
 		Type, Title string
 		GridPos     struct{ X, Y, W, H int }
-		Targets     []struct{ RefID, Expr string }
-		FieldConfig struct{ Defaults struct{ Unit string } }
-		Datasource  struct{ UID string }
+		Targets     []struct {
+			RefID, Expr string
+			Instant     bool
+		}
+		FieldConfig struct {
+			Defaults struct {
+				Unit  string
+				Links []dataLink
+			}
+			Overrides []struct {
+				Properties []struct {
+					ID    string
+					Value any
+				}
+			}
+		}
+		Datasource struct{ UID string }
+	}
+	Annotations struct {
+		List []struct{ Name, Expr, Step string }
 	}
 	Templating struct {
 		List []struct {
@@ -32,6 +52,22 @@ type dashboard struct {
 			Query      any
 		}
 	}
+}
+
+type dataLink struct{ Title, URL string }
+
+// expressions are those of the panels and of the annotations, by what has them.
+func (d dashboard) expressions() map[string]string {
+	out := map[string]string{}
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			out[fmt.Sprintf("panel %d, %q, %s", p.ID, p.Title, target.RefID)] = target.Expr
+		}
+	}
+	for _, a := range d.Annotations.List {
+		out["annotation "+a.Name] = a.Expr
+	}
+	return out
 }
 
 func dashboards(t *testing.T) map[string]dashboard {
@@ -56,7 +92,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 }
 
 // variables as Grafana fills them in for "All".
-var variables = strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
+var variables = strings.NewReplacer("$__rate_interval", "1m", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
 
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)`")
 
@@ -84,16 +120,18 @@ func known(t *testing.T) func(string) bool {
 	var rules struct {
 		Groups []struct{ Rules []struct{ Record string } }
 	}
-	text, err := os.ReadFile("../deploy/prometheus/rules/recording.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &rules); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range rules.Groups {
-		for _, r := range g.Rules {
-			names[r.Record] = true
+	for _, file := range []string{"recording.yml", "recording-native.yml"} {
+		text, err := os.ReadFile("../deploy/prometheus/rules/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, &rules); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range rules.Groups {
+			for _, r := range g.Rules {
+				names[r.Record] = true
+			}
 		}
 	}
 	return func(name string) bool {
@@ -123,18 +161,32 @@ func TestExpressions(t *testing.T) {
 			if p.Datasource.UID != "${datasource}" {
 				t.Errorf("%s: panel %q has the data source %q, not the one that is chosen", file, p.Title, p.Datasource.UID)
 			}
-			for _, target := range p.Targets {
-				expr, err := parser.ParseExpr(variables.Replace(target.Expr))
-				if err != nil {
-					t.Errorf("%s: panel %q: %v in %s", file, p.Title, err, target.Expr)
-					continue
+		}
+		for what, text := range d.expressions() {
+			expr, err := parser.ParseExpr(variables.Replace(text))
+			if err != nil {
+				t.Errorf("%s: %s: %v in %s", file, what, err, text)
+				continue
+			}
+			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+				if v, ok := n.(*parser.VectorSelector); ok && !exists(v.Name) {
+					t.Errorf("%s: %s asks for %s, which nothing has", file, what, v.Name)
 				}
-				parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-					if v, ok := n.(*parser.VectorSelector); ok && !exists(v.Name) {
-						t.Errorf("%s: panel %q asks for %s, which nothing has", file, p.Title, v.Name)
-					}
-					return nil
-				})
+				return nil
+			})
+		}
+	}
+}
+
+// TestRanking: of a range the first ten are others at each step, so that graphs have more than ten
+// series that come and go.
+func TestRanking(t *testing.T) {
+	for file, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				if strings.Contains(target.Expr, "topk") && !target.Instant {
+					t.Errorf("%s: panel %q ranks over a range", file, p.Title)
+				}
 			}
 		}
 	}
@@ -184,12 +236,10 @@ func TestVariables(t *testing.T) {
 				t.Errorf("%s: variable %s asks for %s, which nothing has", file, v.Name, m[1])
 			}
 		}
-		for _, p := range d.Panels {
-			for _, target := range p.Targets {
-				for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(target.Expr, -1) {
-					if !have[m[1]] {
-						t.Errorf("%s: panel %q uses $%s, which the dashboard has not", file, p.Title, m[1])
-					}
+		for what, expr := range d.expressions() {
+			for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(expr, -1) {
+				if !have[m[1]] {
+					t.Errorf("%s: %s uses $%s, which the dashboard has not", file, what, m[1])
 				}
 			}
 		}
@@ -225,5 +275,128 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLinks: each link leads to a dashboard that is there, and hands over variables that it has.
+func TestLinks(t *testing.T) {
+	all := dashboards(t)
+	variablesOf := map[string]map[string]bool{}
+	for _, d := range all {
+		have := map[string]bool{}
+		for _, v := range d.Templating.List {
+			have[v.Name] = true
+		}
+		variablesOf[d.UID] = have
+	}
+	leads := map[string]map[string]bool{}
+	check := func(file, from string, l dataLink) {
+		u, query, _ := strings.Cut(l.URL, "?")
+		to := strings.TrimPrefix(u, "/d/")
+		have := variablesOf[to]
+		if have == nil {
+			t.Errorf("%s: the link %q leads to %s, which is no dashboard", file, l.Title, u)
+		}
+		for _, m := range regexp.MustCompile(`(?:^|&)(?:var-(\w+)=|\$\{(\w+):queryparam\})`).FindAllStringSubmatch(query, -1) {
+			if name := m[1] + m[2]; !have[name] {
+				t.Errorf("%s: the link %q hands over %s, which %s has not", file, l.Title, name, to)
+			}
+		}
+		if leads[from] == nil {
+			leads[from] = map[string]bool{}
+		}
+		leads[from][to] = true
+	}
+	for file, d := range all {
+		for _, p := range d.Panels {
+			for _, l := range p.FieldConfig.Defaults.Links {
+				check(file, d.UID, l)
+			}
+			for _, o := range p.FieldConfig.Overrides {
+				for _, property := range o.Properties {
+					if property.ID != "links" {
+						continue
+					}
+					for _, v := range property.Value.([]any) {
+						l := v.(map[string]any)
+						check(file, d.UID, dataLink{l["title"].(string), l["url"].(string)})
+					}
+				}
+			}
+		}
+	}
+	for _, want := range [][2]string{{"warpgauge-fleet", "warpgauge-node"}, {"warpgauge-node", "warpgauge-gpu"}} {
+		if !leads[want[0]][want[1]] {
+			t.Errorf("no link leads from %s to %s", want[0], want[1])
+		}
+	}
+}
+
+// TestXIDsByPromtool: what "XIDs in 24 h" means is the same in each panel, an old XID is none of them,
+// and the annotation marks the minute in which one came; a driver's change is marked, too.
+func TestXIDsByPromtool(t *testing.T) {
+	promtool := programtest.Find(t, "promtool")
+	all := dashboards(t)
+	type sample struct {
+		Labels string  `yaml:"labels"`
+		Value  float64 `yaml:"value"`
+	}
+	type expression struct {
+		Expr    string   `yaml:"expr"`
+		At      string   `yaml:"eval_time"`
+		Samples []sample `yaml:"exp_samples"`
+	}
+	var tests []expression
+	ask := func(file, what, at string, samples ...sample) {
+		t.Helper()
+		n := 0
+		for name, expr := range all[file].expressions() {
+			if strings.Contains(name, what) {
+				n++
+				expr, at := variables.Replace(expr), at
+				if strings.HasPrefix(expr, "count(") {
+					samples := []sample{{"{}", float64(len(samples))}}
+					tests = append(tests, expression{expr, at, samples})
+					continue
+				}
+				tests = append(tests, expression{expr, at, samples})
+			}
+		}
+		if n == 0 {
+			t.Fatalf("%s has no %s", file, what)
+		}
+	}
+	const gpu = `gpu="0", instance="n", UUID="GPU-1", modelName="m"`
+	xid := func(code, msg string, v float64) sample {
+		return sample{`{` + gpu + `, err_code="` + code + `", err_msg="` + msg + `"}`, v}
+	}
+	for _, file := range []string{"fleet.json", "gpu.json"} {
+		ask(file, `"XIDs in 24 h"`, "10h", xid("31", "fault", 31))                                                // a Prometheus of ten hours has no day before
+		ask(file, `"XIDs in 24 h"`, "30h", xid("79", "lost", 79))                                                 // of the last 24 hours
+		ask(file, `"XIDs in 24 h"`, "60h")                                                                        // 79 is there still, and old
+		ask(file, "annotation XIDs", "26h", sample{`{gpu="0", instance="n", err_code="79", err_msg="lost"}`, 79}) // in this minute
+		ask(file, "annotation XIDs", "26h2m")
+		ask(file, "annotation Driver changes", "26h", sample{`{instance="n", driver="560"}`, 1})
+		ask(file, "annotation Driver changes", "26h2m")
+	}
+	file, err := yaml.Marshal(map[string]any{"evaluation_interval": "1h", "tests": []any{map[string]any{
+		"interval": "1m",
+		"input_series": []map[string]string{
+			{"series": `DCGM_FI_DEV_XID_ERRORS{` + gpu + `, err_code="31", err_msg="fault"}`, "values": "31x1559 _x3000"},
+			{"series": `DCGM_FI_DEV_XID_ERRORS{` + gpu + `, err_code="79", err_msg="lost"}`, "values": "_x1560 79x3000"},
+			{"series": `DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="550"}`, "values": "40x1559 _x3000"},
+			{"series": `DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="560"}`, "values": "_x1560 40x3000"},
+		},
+		"promql_expr_test": tests,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "xids_test.yml")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "test", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -12,33 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit/pages"
 	"warpgauge/pkg/field"
 )
 
-// pages returns every Markdown file of the repository by its path from the root.
-func pages(t *testing.T) map[string]string {
+// every returns every Markdown file of the repository by its path from the root.
+func every(t *testing.T) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != ".." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
-			return filepath.SkipDir // .git, .tools, others' pages
-		case filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		out[strings.TrimPrefix(path, "../")] = string(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 10 {
-		t.Fatalf("found %d pages only", len(out))
-	}
-	return out
+	return pages.Read(t, "..")
 }
 
 var (
@@ -47,7 +28,7 @@ var (
 )
 
 func TestLinks(t *testing.T) {
-	all := pages(t)
+	all := every(t)
 	for path, text := range all {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			u, err := url.Parse(m[1])
@@ -93,7 +74,7 @@ var (
 // the fleet server, which a test of it compares with its flags.
 // flags.md is generated from that table; a test of pkg/config keeps it so.
 func TestFlags(t *testing.T) {
-	all := pages(t)
+	all := every(t)
 	known := map[string]bool{"help": true, "version": true}
 	for _, line := range strings.Split(all["docs/flags.md"]+all["docs/fleet.md"], "\n") {
 		if !flagRow.MatchString(line) {
@@ -133,8 +114,10 @@ var othersFlags = map[string]bool{
 	"config.custom-plugin-monitor": true,                                                  // node-problem-detector
 	"dir":                          true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
-	"query-gpu": true, // nvidia-smi
-	"now":       true, // systemctl
+	"query-gpu":      true, // nvidia-smi
+	"now":            true, // systemctl
+	"logs":           true, // helm test
+	"ignore-missing": true, // sha256sum
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
@@ -142,7 +125,7 @@ var othersFlags = map[string]bool{
 // pkg/fleet compares with a server. Names that end in a
 // suffix of a histogram belong to the histogram.
 func TestMetrics(t *testing.T) {
-	all := pages(t)
+	all := every(t)
 	known := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"], -1) {
 		known[row[1]] = true
@@ -168,7 +151,7 @@ func TestMetrics(t *testing.T) {
 // without a remark.
 func TestCSVExamples(t *testing.T) {
 	found := 0
-	for path, text := range pages(t) {
+	for path, text := range every(t) {
 		for _, m := range regexp.MustCompile("(?s)```csv\n(.*?)```").FindAllStringSubmatch(text, -1) {
 			found++
 			_, problems, err := field.Parse(strings.NewReader(m[1]), field.ParseOptions{File: path, Strict: true})

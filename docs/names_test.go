@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit/pages"
 	"warpgauge/pkg/field"
 )
 
@@ -34,7 +35,7 @@ func TestMakeTargets(t *testing.T) {
 	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		known[m[1]] = true
 	}
-	for path, text := range pages(t) {
+	for path, text := range every(t) {
 		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
 			found++
 			if !known[m[1]] {
@@ -54,7 +55,7 @@ var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|et
 // behind / is of another root: a file of the system, a URL.
 func TestPaths(t *testing.T) {
 	found := 0
-	for path, text := range pages(t) {
+	for path, text := range every(t) {
 		for _, m := range repositoryPath.FindAllStringSubmatchIndex(text, -1) {
 			name, before := text[m[2]:m[3]], text[:m[2]]
 			if strings.HasSuffix(before, "/") && !strings.HasSuffix(before, "$PWD/") && !strings.HasSuffix(before, " ./") {
@@ -81,7 +82,7 @@ var variable = regexp.MustCompile(`\b(?:WARPGAUGE|DCGM_EXPORTER)_[A-Z0-9_]*[A-Z0
 // TestVariables checks that each environment variable of the exporter in a page is in
 // the flag table.
 func TestVariables(t *testing.T) {
-	all := pages(t)
+	all := every(t)
 	known := map[string]bool{}
 	for _, name := range variable.FindAllString(all["docs/flags.md"], -1) {
 		known[name] = true
@@ -112,7 +113,7 @@ var fieldWord = regexp.MustCompile(`\b(?:DCGM_(?:FI|EXP)|amd_gpu|nvidia_gpu)_[A-
 // TestFields checks that each field that a page names is one of the catalogue, or the
 // histogram of one, or with … or * the beginning of some.
 func TestFields(t *testing.T) {
-	for path, text := range pages(t) {
+	for path, text := range every(t) {
 		for _, at := range fieldWord.FindAllStringIndex(text, -1) {
 			name, after := text[at[0]:at[1]], text[at[1]:]
 			if name == "nvidia_gpu_exporter" {
@@ -161,8 +162,8 @@ func TestSubcommands(t *testing.T) {
 	if !known["check"] || !known["once"] {
 		t.Fatalf("commands found: %v", known)
 	}
-	for path, text := range pages(t) {
-		for _, block := range codeOf(text) {
+	for path, text := range every(t) {
+		for _, block := range pages.Code(text) {
 			for _, m := range subcommand.FindAllStringSubmatch(block, -1) {
 				if !known[m[1]] {
 					t.Errorf("%s: there is no `warpgauge %s`", path, m[1])
@@ -172,23 +173,9 @@ func TestSubcommands(t *testing.T) {
 	}
 }
 
-var (
-	fenced   = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
-	indented = regexp.MustCompile(`(?m)^(?:    .*\n?)+`)
-)
-
-// codeOf are the blocks of commands of a page.
-func codeOf(text string) []string {
-	var out []string
-	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
-		out = append(out, m[1])
-	}
-	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
-}
-
 // TestIndex checks that docs/README.md links to each page of docs/.
 func TestIndex(t *testing.T) {
-	all := pages(t)
+	all := every(t)
 	for path := range all {
 		name, here := strings.CutPrefix(path, "docs/")
 		if here && name != "README.md" && !strings.Contains(all["docs/README.md"], "]("+name) {
@@ -232,7 +219,7 @@ var (
 
 // withoutOthersCommands leaves out of a page's blocks of commands those of other programs.
 func withoutOthersCommands(text string) string {
-	for _, block := range codeOf(text) {
+	for _, block := range pages.Code(text) {
 		for _, line := range strings.Split(strings.ReplaceAll(block, "\\\n", "\x00"), "\n") {
 			for _, command := range separator.Split(line, -1) {
 				m := beginning.FindStringSubmatch(strings.TrimSpace(command))

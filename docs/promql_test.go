@@ -12,7 +12,7 @@ import (
 // several with empty lines between them.
 func TestQueries(t *testing.T) {
 	found := 0
-	for path, text := range pages(t) {
+	for path, text := range every(t) {
 		for _, m := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(text, -1) {
 			for _, query := range strings.Split(m[1], "\n\n") {
 				found++

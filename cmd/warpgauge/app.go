@@ -27,7 +27,8 @@ func run(ctx context.Context, args []string, s streams, environ []string, defaul
 	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: readBuild()}
 	a.flags = config.NewSet(a.lookup)
 	defer a.log.flush()
-	err := a.root().Run(ctx, args)
+	root := a.root()
+	err := root.Run(ctx, a.relax(args, root.Flags))
 	if err == nil {
 		return 0
 	}
@@ -57,6 +58,7 @@ type app struct {
 	environ  []string
 	defaults []string // counters CSVs
 	flags    *config.Set
+	unknown  []string // flags that are left out
 	build    build
 }
 

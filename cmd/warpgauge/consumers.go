@@ -11,6 +11,7 @@ import (
 	"warpgauge/pkg/consumer/amdplugin"
 	"warpgauge/pkg/consumer/kubenode"
 	"warpgauge/pkg/grpcsocket"
+	"warpgauge/pkg/health"
 	"warpgauge/pkg/healthrpc"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
@@ -25,8 +26,9 @@ const (
 // consumers are the stages that hand on devices' health. Sockets are open when it returns.
 func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
-	node, _ := a.lookup("NODE_NAME")
+	node := config.NodeName(a.lookup)
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
+	ofAMD := func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name }
 	var out []stage
 	if h.Socket != "" {
 		s := healthrpc.New(healthrpc.Options{Board: board, Node: node, Hostname: p.hostname, Version: a.build.version, Vendor: makers.of})
@@ -37,18 +39,26 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		out = append(out, socket)
 	}
 	if h.AMDSocket != "" {
-		s := amdplugin.New(board, func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name })
+		s := amdplugin.New(board, ofAMD)
 		socket, err := openSocket("health for AMD's device plugin", grpcsocket.Options{Path: h.AMDSocket, Mode: amdSocketMode, Register: s.Register, Log: log})
-		if err != nil {
+		switch {
+		case err == nil:
+			out = append(out, socket)
+		case cfg.Source("health-amd-socket") > config.FromOperator:
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
+		default: // nobody asked for it
+			log.Error("AMD's device plugin is not answered", zap.Error(err))
 		}
-		out = append(out, socket)
 	}
-	if h.NodeCondition || h.NodeEvents {
+	if h.NodeCondition || h.NodeEvents || h.NodeLabels {
 		kube.RouteKlog(log)
-		w, err := nodeWriter(a.build.version, kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log})
+		o := kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log}
+		if h.NodeLabels {
+			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *health.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
+		}
+		w, err := nodeWriter(a.build.version, o)
 		if err != nil {
-			return nil, fmt.Errorf("--health-node-condition and --health-node-events are for a pod of Kubernetes: %w", err)
+			return nil, fmt.Errorf("--health-node-condition, --health-node-events and --health-node-labels are for a pod of Kubernetes: %w", err)
 		}
 		out = append(out, stage{name: "health of the Kubernetes node", run: w.Run, grace: shortGrace})
 	}

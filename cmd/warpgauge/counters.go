@@ -18,6 +18,8 @@ import (
 type counters struct {
 	cfg   *config.Config
 	found *config.Counters
+	level *zap.AtomicLevel // of the log; nil: it does not change
+	amd   *config.AMD      // the last good configuration of AMD's exporter; nil: none
 }
 
 // newCounters takes the CSV at path, or if that is empty the one that is configured.
@@ -44,6 +46,8 @@ func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error
 	if err == nil {
 		var more []field.Problem
 		list, more = list.Named(c.cfg.Names(in), in.Name)
+		problems = append(problems, more...)
+		list, more = c.namedAsAMD(list, in.AMD)
 		problems = append(problems, more...)
 	}
 	in.YAML.Place(in.Name, problems)
@@ -78,6 +82,7 @@ func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error)
 	}
 	switch {
 	case err == nil:
+		c.takeAMD(in.AMD, log)
 		return list, nil
 	case len(e.problems) > 0:
 		return field.List{}, e

@@ -19,6 +19,8 @@ import (
 type contained struct {
 	env        map[string]string
 	mounts     map[string]string // by path in the container: path on the host, mounted read-only
+	writable   []string          // of these paths, those that are not
+	listens    bool              // env and args say where it listens
 	args       []string
 	user       int64
 	restricted bool // no capabilities, no new privileges; else privileged
@@ -44,9 +46,9 @@ for f in "$exe=usr/bin/warpgauge" "$(command -v env)=usr/bin/env" "$(command -v 
 done
 while [ "$1" != -- ]; do
 	source=${1%%=*} target=.${1#*=}; shift
-	if [ -d "$source" ]; then mkdir -p "$target"; else mkdir -p "$(dirname "$target")"; touch "$target"; fi
-	mount --bind "$source" "$target"
-	mount -o remount,bind,ro "$target"
+	if [ -d "$source" ]; then mkdir -p "${target%:rw}"; else mkdir -p "$(dirname "$target")"; touch "$target"; fi
+	mount --bind "$source" "${target%:rw}"
+	[ "$target" != "${target%:rw}" ] || mount -o remount,bind,ro "$target"
 done
 shift
 mount -o remount,ro "$root"
@@ -62,14 +64,21 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 	}
 	args := []string{"--mount", "--propagation=private", "sh", "-eu", file(t, "image.sh", image), t.TempDir(), exe, repository}
 	for _, target := range slices.Sorted(maps.Keys(c.mounts)) {
-		args = append(args, c.mounts[target]+"="+target)
+		options := ""
+		if slices.Contains(c.writable, target) {
+			options = ":rw"
+		}
+		args = append(args, c.mounts[target]+"="+target+options)
 	}
 	id := fmt.Sprint(c.user)
 	args = append(args, "--", "/usr/bin/setpriv", "--reuid="+id, "--regid="+id, "--clear-groups")
 	if c.restricted {
 		args = append(args, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
 	}
-	args = append(args, "/usr/bin/env", "-i", "DCGM_EXPORTER_LISTEN=127.0.0.1:0")
+	args = append(args, "/usr/bin/env", "-i")
+	if !c.listens {
+		args = append(args, "DCGM_EXPORTER_LISTEN=127.0.0.1:0")
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.env)) {
 		if name != "DCGM_EXPORTER_LISTEN" {
 			args = append(args, name+"="+c.env[name])
@@ -92,19 +101,15 @@ func (e *exporter) confined(t *testing.T, c contained) {
 		}
 		return string(b)
 	}
-	seen := 0
+	options := map[string]string{} // by directory; of several the last one counts
 	for line := range strings.Lines(read("mounts")) {
 		f := strings.Fields(line) // device, directory, type, options
-		if _, ours := c.mounts[f[1]]; !ours && f[1] != "/" {
-			continue
-		}
-		seen++
-		if !slices.Contains(strings.Split(f[3], ","), "ro") {
-			t.Errorf("%s is mounted %s", f[1], f[3])
-		}
+		options[f[1]] = f[3]
 	}
-	if seen != len(c.mounts)+1 {
-		t.Errorf("%d mounts of %d and the root are there:\n%s", seen, len(c.mounts), read("mounts"))
+	for _, dir := range append(slices.Sorted(maps.Keys(c.mounts)), "/") {
+		if ro := slices.Contains(strings.Split(options[dir], ","), "ro"); ro == slices.Contains(c.writable, dir) {
+			t.Errorf("%s is mounted %q:\n%s", dir, options[dir], read("mounts"))
+		}
 	}
 	status := read("status")
 	want := []string{fmt.Sprintf("Uid:\t%d\t%d\t", c.user, c.user)}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,7 +30,7 @@ import (
 // them to, so that it knows the number of each panel; counters run as the simulation lets them.
 type dashboardNode struct {
 	name, profile, list string
-	gpus                int
+	gpus, seed          int                           // the seed decides which GPU has an XID now and then: none that is looked at
 	readings            map[string]map[string]float64 // by devices, by field
 	script              string                        // further faults
 	pods                map[string][]string           // devices by pod, as the kubelet names them
@@ -60,33 +62,38 @@ func dashboardNodes() []dashboardNode {
 			jobs:     map[string]string{"2": "4711"},
 		},
 		{
-			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4,
+			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4, seed: 1,
 			readings: map[string]map[string]float64{"all": {
-				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 280, "DCGM_FI_DEV_GPU_TEMP": 50, "DCGM_FI_DEV_MEMORY_TEMP": 55, "DCGM_FI_DEV_XID_ERRORS": 0,
+				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 280, "DCGM_FI_DEV_GPU_TEMP": 50, "DCGM_FI_DEV_MEMORY_TEMP": 55,
 				"DCGM_FI_DEV_FB_USED": 1000, "DCGM_FI_DEV_FB_FREE": 4000, "DCGM_FI_DEV_SM_CLOCK": 1400, "DCGM_FI_DEV_MEM_CLOCK": 1215,
-				"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25,
-			}},
+				"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25, "DCGM_FI_PROF_PCIE_TX_BYTES": 3e8, "DCGM_FI_PROF_PCIE_RX_BYTES": 4e8, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 30000,
+				"DCGM_FI_PROF_DRAM_ACTIVE": 0.41, "DCGM_FI_PROF_SM_ACTIVE": 0.42, "DCGM_FI_PROF_SM_OCCUPANCY": 0.43, "DCGM_FI_DEV_FB_RESERVED": 400,
+				"DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.01, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.02, "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.03,
+				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 8, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0,
+				"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 1, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 2, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+				"DCGM_FI_DEV_RELIABILITY_VIOLATION": -1, // out of range
+			}, "0-2": {"DCGM_FI_DEV_XID_ERRORS": 0}},
+			script:   "- {kind: xid, device: 3, xid: 79, at: 3s}\n",
 			resource: "nvidia.com/mig-1g.5gb",
 			pods:     map[string][]string{"serving/seventh": {"nvidia2/gi7"}, "serving/whole": {"nvidia3/gi0"}, "research/three": {"nvidia1/gi1"}},
 		},
 		{
 			name: "mi300x", profile: "mi300x", list: "amd-counters.csv", gpus: 2,
-			readings: map[string]map[string]float64{"all": {
-				"DCGM_FI_DEV_GPU_UTIL": 50, "DCGM_FI_DEV_POWER_USAGE": 500, "DCGM_FI_DEV_GPU_TEMP": 70, "DCGM_FI_DEV_MEMORY_TEMP": 65, "DCGM_FI_DEV_SM_CLOCK": 2000, "DCGM_FI_DEV_MEM_CLOCK": 1300,
+			readings: map[string]map[string]float64{"0": {"DCGM_FI_DEV_GPU_UTIL": 50}, "1": {"DCGM_FI_DEV_GPU_UTIL": 0}, "all": {
+				"DCGM_FI_DEV_POWER_USAGE": 500, "DCGM_FI_DEV_GPU_TEMP": 70, "DCGM_FI_DEV_MEMORY_TEMP": 65, "DCGM_FI_DEV_SM_CLOCK": 2000, "DCGM_FI_DEV_MEM_CLOCK": 1300,
 				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.52, "DCGM_FI_PROF_DRAM_ACTIVE": 0.33, "DCGM_FI_DEV_MEM_COPY_UTIL": 33, "amd_gpu_compute_unit_occupancy_ratio": 0.44,
 				"DCGM_FI_DEV_FB_USED": 100000, "DCGM_FI_DEV_FB_FREE": 90000, "DCGM_FI_DEV_ENC_UTIL": 9, "DCGM_FI_DEV_POWER_MGMT_LIMIT": 750,
 				"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x4, "amd_gpu_pcie_throughput_bytes_per_second": 3e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 5000,
 				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_RETIRED_DBE": 5, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
 			}},
 			resource: "amd.com/gpu",
-			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}},
+			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}, "ml/idle": {"0000:43:00.0"}},
 		},
 		{
 			name: "rtx4090", profile: "rtx4090", list: "default-counters.csv", gpus: 1,
 			readings: map[string]map[string]float64{"all": {
 				"DCGM_FI_DEV_GPU_UTIL": 20, "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 80, "DCGM_FI_DEV_SM_CLOCK": 2500, "DCGM_FI_DEV_MEM_CLOCK": 10501, "DCGM_FI_DEV_XID_ERRORS": 0,
 				"DCGM_FI_DEV_FB_USED": 6000, "DCGM_FI_DEV_FB_FREE": 18000, "DCGM_FI_DEV_FB_RESERVED": 400, "DCGM_FI_DEV_ENC_UTIL": 5, "DCGM_FI_DEV_DEC_UTIL": 6, "DCGM_FI_DEV_MEM_COPY_UTIL": 15,
-				"DCGM_FI_DEV_MEMORY_TEMP": -100, // out of range
 			}},
 		},
 	}
@@ -106,7 +113,7 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
+	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
 	if n.pods != nil {
 		kube := kubelet.Start(t)
 		var pods []*v1.PodResources
@@ -222,6 +229,9 @@ func (n numbers) have(v float64) bool {
 	return v >= n.low-rounding*math.Abs(n.low) && v <= n.high+rounding*math.Abs(n.high)
 }
 
+// listHash is the name of a list, which changes with every change of it.
+var listHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
 // seriesName is what a panel calls a series: its legend, or the cells of a row of a table.
@@ -229,14 +239,44 @@ func seriesName(legend string, columns []string, labels model.Metric) string {
 	if columns != nil {
 		var cells []string
 		for _, c := range columns {
-			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "hash" {
-				cells = append(cells, string(v))
+			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "device" && c != "hash" {
+				cells = append(cells, string(v[strings.LastIndex(string(v), "/etc/")+1:])) // of a list its file, wherever this runs
 			}
 		}
 		return strings.Join(cells, " | ")
 	}
 	name := legendLabel.ReplaceAllStringFunc(legend, func(l string) string { return string(labels[model.LabelName(strings.Trim(l, "{}"))]) })
-	return strings.Join(strings.Fields(name), " ")
+	return strings.Join(strings.Fields(listHash.ReplaceAllString(name, "a list")), " ")
+}
+
+// distribution is what a heatmap shows, of a classic or a native histogram: the rate of samples,
+// and the bound below which half of them are.
+func distribution(v model.Vector) map[string]float64 {
+	samples, half := 0.0, math.Inf(1)
+	for _, s := range v {
+		samples = max(samples, float64(s.Value))
+		if s.Histogram != nil {
+			samples = float64(s.Histogram.Count)
+		}
+	}
+	for _, s := range v {
+		below := float64(s.Value)
+		if bound, err := strconv.ParseFloat(string(s.Metric["le"]), 64); err == nil && below >= samples/2 {
+			half = min(half, bound)
+		}
+		if s.Histogram == nil {
+			continue
+		}
+		for _, b := range s.Histogram.Buckets {
+			if below += float64(b.Count); below >= samples/2 {
+				half = min(half, float64(b.Upper))
+			}
+		}
+	}
+	if len(v) == 0 {
+		return nil
+	}
+	return map[string]float64{"samples": samples, "half are below": half}
 }
 
 // shows compares what a panel shows with what it is to show.
@@ -261,6 +301,29 @@ func shows(got map[string]float64, want map[string]numbers) error {
 	return fmt.Errorf("\n%s", strings.Join(wrong, "\n"))
 }
 
+// fleetPage is the address of a page that has what warpgauge-fleet says of a rollout.
+func fleetPage(t *testing.T) string {
+	t.Helper()
+	start := time.Now()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seconds := int(time.Since(start).Seconds())
+		fmt.Fprintf(w, `warpgauge_fleet_rollout_state{cohort="h100",state="running"} 1
+warpgauge_fleet_rollout_state{cohort="h100",state="done"} 0
+warpgauge_fleet_rollout_stage{cohort="h100"} 2
+warpgauge_fleet_rollout_agents{cohort="h100",condition="applied"} 12
+warpgauge_fleet_rollout_agents{cohort="h100",condition="pending"} 3
+warpgauge_fleet_agents{cohort="h100",condition="current"} 100
+warpgauge_fleet_agents{cohort="h100",condition="silent"} 4
+warpgauge_fleet_agents_limit 1000
+warpgauge_fleet_messages_total{transport="websocket"} %d
+warpgauge_fleet_messages_refused_total{reason="login"} %d
+process_resident_memory_bytes 5e+07
+`, 20*seconds, seconds)
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
 // TestE2EDashboardsOwn asks real Prometheus servers what each panel, variable and annotation of
 // dashboards/ asks for, and compares the numbers with what the simulated nodes were set to. Each
 // server scrapes a node of each kind, which have the names of one generation of DCGM or of both;
@@ -271,6 +334,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 	rules := fast(t, "../../deploy/prometheus/rules/recording.yml")
 	nativeRules := fast(t, "../../deploy/prometheus/rules/recording-native.yml")
 	servers := map[string]*prometheustest.Server{}
+	lists := fleetPage(t)
 	for _, names := range []string{"as-written", "new", "both"} {
 		files, options, honour := []string{rules}, []string(nil), true
 		switch names {
@@ -285,11 +349,22 @@ func TestE2EDashboardsOwn(t *testing.T) {
 			e := n.serve(t, exe, names)
 			fmt.Fprintf(&config, "  - {targets: [%q], labels: {cluster: test, instance: %s, namespace: gpu-operator, pod: exporter-%s, container: exporter}}\n", strings.TrimPrefix(e.url, "http://"), n.name, n.name)
 		}
+		fmt.Fprintf(&config, "- {job_name: warpgauge-fleet, static_configs: [{targets: [%q], labels: {cluster: test, instance: fleet}}]}\n", lists)
 		servers[names] = prometheustest.Start(t, strings.ReplaceAll(config.String(), `" "`, `", "`), options...)
 	}
 
 	want, seen := panelNumbers(t), map[string]bool{}
 	var pending []func() error // panels that have not shown their numbers yet
+	for names, server := range servers {
+		// One GPU and a seventh to three sevenths, however long the hour has been.
+		pending = append(pending, func() error {
+			v := server.Query(t, `namespace:gpu_hours:sum1h{namespace="serving"} / ignoring (namespace) namespace:gpu_hours:sum1h{namespace="research"}`)
+			if len(v) != 1 || math.Abs(float64(v[0].Value)-8.0/3) > 0.2 {
+				return fmt.Errorf("GPU-hours of serving / research, names %s: %v, want %v", names, v, 8.0/3)
+			}
+			return nil
+		})
+	}
 	for _, view := range dashboardViews {
 		d := readDashboard(t, view.file)
 		chosen := strings.NewReplacer("$__rate_interval", "10s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
@@ -299,6 +374,9 @@ func TestE2EDashboardsOwn(t *testing.T) {
 				continue
 			}
 			name := view.name() + ": " + p.Title
+			if p.Type == "stat" {
+				name += ", now"
+			}
 			seen[name] = true
 			if len(want[name]) == 0 && p.FieldConfig.Defaults.NoValue == "" {
 				t.Errorf("%s: testdata/dashboards.txt has no number, and the panel has no text for that", name)
@@ -311,8 +389,13 @@ func TestE2EDashboardsOwn(t *testing.T) {
 				pending = append(pending, func() error {
 					got := map[string]float64{}
 					for _, target := range p.Targets {
-						for _, s := range server.Query(t, chosen.Replace(target.Expr)) {
-							got[seriesName(target.LegendFormat, columns, s.Metric)] = float64(s.Value)
+						v := server.Query(t, chosen.Replace(target.Expr))
+						if p.Type == "heatmap" {
+							got = distribution(v)
+							continue
+						}
+						for _, s := range v {
+							got[seriesName(target.LegendFormat, columns, s.Metric)] += float64(s.Value)
 						}
 					}
 					if err := shows(got, want[name]); err != nil {

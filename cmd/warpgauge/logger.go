@@ -16,10 +16,13 @@ import (
 
 // newLogger logs to b: lines for people, or JSON for collectors of logs. Both
 // have RFC 3339 times with milliseconds.
-func newLogger(c *config.Config, b *backlog) *zap.Logger {
+func newLogger(c *config.Config, b *backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
+
+// newLoggerAt is newLogger with a level that may change.
+func newLoggerAt(c *config.Config, b *backlog, level zapcore.LevelEnabler) *zap.Logger {
 	encoder := newEncoder(c)
 	b.encode(encoder)
-	return zap.New(zapcore.NewCore(encoder, b, c.LogLevel()))
+	return zap.New(zapcore.NewCore(encoder, b, level))
 }
 
 func newEncoder(c *config.Config) zapcore.Encoder {

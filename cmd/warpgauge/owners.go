@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
@@ -48,6 +50,7 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 		Claims:       cfg.Kubernetes.DRA,
 		PodUID:       cfg.Kubernetes.PodUID,
 		PodLabels:    cfg.Kubernetes.PodLabels,
+		JobLabels:    cfg.HPCLabels,
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
 		Ignore:       ownPodOf(a.lookup).is,
@@ -98,18 +101,21 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
-	pods := k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	var forAMD bool
+	table.AMDPodLabels, forAMD = cfg.Operator.PodsOf()
+	pods := forAMD || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
 	if !pods && !k.DRA {
 		return
 	}
 	kube.RouteKlog(log)
-	node, _ := a.lookup("NODE_NAME")
 	options := kube.APIOptions{
-		Node: node, Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
+		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
 		OnChange: changed, Log: log,
 	}
-	if k.PodLabels {
-		options.KeepLabel = k.KeepLabel
+	if k.PodLabels || len(table.AMDPodLabels) > 0 {
+		options.KeepLabel = func(name string) bool {
+			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.AMDPodLabels, func(l field.NameValue) bool { return l.Value == name })
+		}
 	}
 	if k.DRA {
 		options.Allocations = table.Allocations

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -63,6 +64,9 @@ func pingCommand(a *app) *cli.Command {
 // ping asks once, and says what the exporter has.
 func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
 	body, err := openPage(ctx, address+"/health", nil, trust)
+	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+		return "", fmt.Errorf("nothing answers (no pod or process there, another port, a network policy): %w", err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("ask for /health: %w", err)
 	}

@@ -44,5 +44,11 @@ func TestPing(t *testing.T) {
 			o.want(t, c.code, c.want)
 		})
 	}
+	t.Run("no exporter", func(t *testing.T) {
+		t.Parallel()
+		s := httptest.NewServer(http.NotFoundHandler())
+		s.Close()
+		execute(t, nil, "ping", "--url="+s.URL, "--timeout=1s").want(t, 1, "nothing answers (no pod or process there")
+	})
 	execute(t, nil, "ping", "--url=localhost:9400").want(t, 1, "write http://HOST:PORT")
 }

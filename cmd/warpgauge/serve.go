@@ -34,7 +34,8 @@ func (a *app) serve(ctx context.Context) error {
 	signals := subscribe()
 	defer signals.release()
 
-	log := newLogger(cfg, a.log)
+	level := zap.NewAtomicLevelAt(cfg.LogLevel())
+	log := newLoggerAt(cfg, a.log, level)
 	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
 	if a.build.pure {
 		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
@@ -42,7 +43,8 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	stages, err := a.stages(ctx, cfg, log, signals)
+	a.standsIn(cfg, log)
+	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err
 	}
@@ -55,8 +57,9 @@ func (a *app) serve(ctx context.Context) error {
 
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
-func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, signals *signals) ([]stage, error) {
+func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, signals *signals) ([]stage, error) {
 	csv := newCounters(a, cfg, "")
+	csv.level = &level
 	list, content, err := csv.first(ctx, log)
 	if err != nil {
 		return nil, err
@@ -171,6 +174,9 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			}
 			return st
 		},
+	}
+	if cfg.Operator.File != "" {
+		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {

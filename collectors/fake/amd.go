@@ -75,7 +75,27 @@ func (g *gpu) amdEngines(d *field.Descriptor) []amdColumn {
 	busy := cell{op: byLoad, b: 1}
 	video := cell{op: byLoad, b: g.mix.decoder}
 	running := cell{op: clock, a: 1e6 * g.idleMHz, b: 1e6 * g.maxMHz, c: 1e6 * g.cappedMHz}
+	mhz := func(all ...float64) []amdColumn {
+		var cells []cell
+		for _, v := range all {
+			cells = append(cells, cell{op: constant, a: v * 1e6})
+		}
+		return named("clock", "gfx", "mem", "fabric", "soc", "video", "decode")(cells...)
+	}
 	switch d.ID {
+	case field.AMDClockMin:
+		return mhz(g.idleMHz, g.idleMemoryMHz, 400, 666, g.idleMHz, g.idleMHz)
+	case field.AMDClockMax:
+		return mhz(g.maxMHz, g.memoryMHz, 1400, 1090, g.videoMHz, g.videoMHz)
+	case field.AMDEngineClock:
+		var out []amdColumn
+		for _, name := range []string{"video", "decode"} {
+			for _, c := range numbered("instance", amdVCNs, cell{op: pstate, a: 1e6 * g.idleMHz, b: 1e6 * g.videoMHz}) {
+				c.labels = append(labelOf("clock", name), c.labels...)
+				out = append(out, c)
+			}
+		}
+		return out
 	case field.AMDBusySeconds:
 		return named("engine", "gfx", "umc")(cell{op: worked, b: 1}, cell{op: worked, b: g.mix.dram})
 	case field.AMDVCNBusy:
@@ -108,6 +128,10 @@ func (g *gpu) amdSensors(d *field.Descriptor) []amdColumn {
 	case field.AMDMemoryUsed:
 		vram := g.amdVRAM()
 		return named("memory", "vram", "visible", "gtt")(vram, vram, cell{op: constant, a: 22 << 20})
+	case field.AMDMemoryFree:
+		vram := g.amdVRAM()
+		vram.op = free
+		return named("memory", "vram", "visible", "gtt")(vram, vram, cell{op: constant, a: 504<<30 - 22<<20})
 	case field.AMDMemorySize:
 		size := cell{op: constant, a: g.memory * (1 << 20)}
 		return named("memory", "vram", "visible", "gtt")(size, size, cell{op: constant, a: 504 << 30})
@@ -136,6 +160,10 @@ func (g *gpu) amdFabric(d *field.Descriptor) []amdColumn {
 		return one(cell{op: constant, a: 32e9})
 	case field.AMDPCIeThroughput:
 		return one(cell{op: byLoad, b: g.pcieBytes() * (g.mix.pcieTx + g.mix.pcieRx)})
+	case field.AMDPCIeSpeed, field.AMDPCIeSpeedMax:
+		return one(cell{op: constant, a: 32e9})
+	case field.AMDMaxBandwidth:
+		return one(cell{op: constant, a: 5.3e12})
 	case field.AMDPCIeRecoveries, field.AMDPCIeRollovers:
 		return one(cell{op: constant})
 	case field.AMDPCIeNAKs:
@@ -152,32 +180,51 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 	switch d.ID {
 	case field.AMDThrottleResidency:
 		return named("reason", "prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")(never, held, never)
+	case field.AMDThrottleShare:
+		return named("reason", "prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")(never, cell{op: capped}, never)
+	case field.AMDBelowLimitShare:
+		return belowLimit(cell{op: capped})
+	case field.AMDDeferred:
+		return one(never)
 	case field.AMDAccumulationCycles:
 		return one(cell{op: worked, c: amdCycles})
 	case field.AMDThrottleActive:
 		return named("reason", "power", "thermal", "prochot")(cell{op: capped}, never)
 	case field.AMDBelowLimit:
-		var out []amdColumn
-		for _, c := range numbered("xcc", amdXCCs, held) {
-			c.labels = append(labelOf("reason", "host_limit"), c.labels...)
-			out = append(out, c)
-		}
-		return out
+		return belowLimit(held)
 	case field.AMDRASErrors:
 		return g.amdErrors()
 	case field.AMDBadPages:
 		return named("state", "retired", "pending", "failed")(never)
+	case field.AMDRecordAge: // records of 15 hours ago are no news
+		return named("severity", "fatal", "non_fatal_corrected")(cell{op: constant, a: 54000})
 	case field.AMDUnread:
 		return named("what", "gpu_metrics", "attributes", "partitions")(never)
 	}
 	return nil
 }
 
+// belowLimit is a column for each reason and chiplet: the load's limit is that of power.
+func belowLimit(held cell) []amdColumn {
+	var out []amdColumn
+	for _, reason := range []string{"host_limit", "power", "thermal", "low_utilization", "any"} {
+		c := held
+		if reason == "thermal" || reason == "low_utilization" {
+			c = cell{op: constant}
+		}
+		for _, c := range numbered("xcc", amdXCCs, c) {
+			c.labels = append(labelOf("reason", reason), c.labels...)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // amdErrors: the corrected ones of the memory controller are those of ECC.
 func (g *gpu) amdErrors() []amdColumn {
 	var out []amdColumn
 	for _, block := range []string{"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl"} {
-		for _, severity := range []string{"ce", "ue"} {
+		for _, severity := range []string{"ce", "de", "ue"} {
 			c := cell{op: constant}
 			if d, ok := field.ByID(310); ok && block == "umc" && severity == "ce" {
 				c, _ = g.errors(d)
@@ -215,5 +262,7 @@ func (g *gpu) amdTexts(d collector.Device) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDUniqueID: d.UUID[len("GPU-"):], field.AMDComputePartition: "SPX", field.AMDMemoryPartition: "NPS1",
 		field.AMDCard: d.Node, field.AMDRenderNode: fmt.Sprintf("renderD%d", 128+g.index),
+		field.AMDModelNumber: "102-G30211-00", field.AMDVendor: "Advanced Micro Devices, Inc. [AMD/ATI]", field.AMDDeployment: "baremetal",
+		field.AMDUUID: fmt.Sprintf("00ff74a1-0000-1000-80fa-%s", d.UUID[len(d.UUID)-12:]),
 	}
 }

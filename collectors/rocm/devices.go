@@ -2,9 +2,11 @@ package rocm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"warpgauge/collectors/rocm/internal/amdsmi"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
@@ -13,17 +15,24 @@ import (
 
 // units are the devices of a GPU: itself, its partitions if it has several,
 // its XGMI links.
-func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n)
-	board.Facts = facts(fields, texts(g, board, driver), specs)
+	words := texts(g, board, driver)
+	for id, text := range addedTexts(more) {
+		if words[id] == "" {
+			words[id] = text
+		}
+	}
+	board.Facts, board.AMD = facts(fields, words, specs), collector.AMDLabels(fields, words)
 	out := []unit{{board, specs}}
 	if g.Partitioned() {
 		for _, i := range g.Instances {
 			d := instance(board, g, i)
 			t := texts(g, d, driver)
-			t[field.AMDRenderNode] = i.Render
-			delete(t, dcgmSerial) // the board's, as with MIG
+			t[field.AMDRenderNode], t[field.AMDUUID] = i.Render, smiUUID(g, i.ID)
+			d.AMD = collector.AMDLabels(fields, t) // with the board's serial number
+			delete(t, dcgmSerial)                  // the board's, as with MIG
 			specs := instanceSpecs(i)
 			d.Facts = facts(fields, t, specs)
 			out = append(out, unit{d, specs})
@@ -89,7 +98,7 @@ func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.
 // link is XGMI link i, from 0.
 func link(board collector.Device, i int) collector.Device {
 	d := board
-	d.Facts = nil
+	d.Facts = nil // AMD stays: it says whose device this is
 	d.Level = field.Link
 	d.Parent = board.ID
 	number := strconv.Itoa(i)
@@ -105,11 +114,37 @@ func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string 
 		dcgmUUID: d.UUID, dcgmPCI: d.PCIBusID, dcgmVBIOS: g.VBIOS,
 		field.AMDComputePartition: g.Compute, field.AMDMemoryPartition: g.Memory,
 		field.AMDCard: g.Card, field.AMDRenderNode: g.Render,
+		field.AMDModelNumber: g.Number, field.AMDVendor: "Advanced Micro Devices, Inc. [AMD/ATI]", field.AMDDeployment: deployment(g),
 	}
 	if g.UniqueID != 0 {
-		out[field.AMDUniqueID] = fmt.Sprintf("%016x", g.UniqueID)
+		out[field.AMDUniqueID], out[field.AMDUUID] = fmt.Sprintf("%016x", g.UniqueID), smiUUID(g, wholeUUID)
 	}
 	return out
+}
+
+// wholeUUID is the number of a GPU that is not divided in smiUUID.
+const wholeUUID = 0xff
+
+// smiUUID is the UUID that AMD SMI makes of a board's unique id (amdsmi_uuid_gen in
+// amd_smi_uuid.cc); of partitions as it does since ROCm 7, before they had the board's.
+func smiUUID(g *sysfs.GPU, part int) string {
+	if g.UniqueID == 0 {
+		return ""
+	}
+	id := g.UniqueID
+	return fmt.Sprintf("%02x%02x%04x-0000-1000-80%02x-%04x%08x", id>>56, part&0xff, g.Device, id>>48&0xff, id>>32&0xffff, id&0xffffffff)
+}
+
+// deployment is how the node has a GPU, in the words of AMD's exporter. Virtual functions have
+// PCI device ids of their own: those of MI210, MI300X, MI325X, MI350X and MI355X.
+func deployment(g *sysfs.GPU) string {
+	switch {
+	case !g.Virtual:
+		return "baremetal"
+	case slices.Contains([]uint16{0x7410, 0x74b5, 0x74b9, 0x75b0, 0x75b3}, g.Device):
+		return "vm_vf"
+	}
+	return "vm_pf"
 }
 
 // facts are the list's label fields: texts, and numbers that never change.

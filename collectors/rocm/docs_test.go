@@ -294,7 +294,7 @@ func (t *term) text() string {
 		opRaw: all, opMetric: all, opCount: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
 		opMax: "largest of " + all, opMean: "mean of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
 		opMask: all + ", bits " + fmt.Sprintf("%#x", t.mask), opMoved: "whether " + all + " grew", opReasons: all + ", as NVIDIA's bits",
-		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opHeld: "largest share of the later in the first, × time: " + all,
+		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opPart: "growth of the second as a share of that of the first: " + all, opHeld: "largest share of the later in the first, × time: " + all,
 		opBus: "`pcie_bw`: packets × largest payload", opFixed: "known at start",
 		opUnread: []string{"whether the revision of `gpu_metrics` is not known", "attributes of `gpu_metrics`", "nodes of KFD"}[min(t.first, 2)],
 	}[t.op]
@@ -344,7 +344,7 @@ func memberNames() map[gm.Field]string {
 		gm.PCIeBandwidthInst: "pcie_bandwidth_inst", gm.PCIeL0ToRecovery: "pcie_l0_to_recov_count_acc", gm.PCIeReplay: "pcie_replay_count_acc",
 		gm.PCIeReplayRover: "pcie_replay_rover_count_acc", gm.PCIeNAKSent: "pcie_nak_sent_count_acc", gm.PCIeNAKReceived: "pcie_nak_rcvd_count_acc",
 		gm.XGMIReadAcc: "xgmi_read_data_acc", gm.XGMIWriteAcc: "xgmi_write_data_acc", gm.XGMILinkStatus: "xgmi_link_status",
-		gm.AccumulationCounter: "accumulation_counter", gm.ProchotResidency: "prochot_residency_acc", gm.PPTResidency: "ppt_residency_acc",
+		gm.MemMaxBandwidth: "mem_max_bandwidth", gm.AccumulationCounter: "accumulation_counter", gm.ProchotResidency: "prochot_residency_acc", gm.PPTResidency: "ppt_residency_acc",
 		gm.SocketThmResidency: "socket_thm_residency_acc", gm.VRThmResidency: "vr_thm_residency_acc", gm.HBMThmResidency: "hbm_thm_residency_acc",
 		gm.XCPGfxBusy: "xcp_stats.gfx_busy_inst", gm.XCPJPEGBusy: "xcp_stats.jpeg_busy", gm.XCPVCNBusy: "xcp_stats.vcn_busy",
 		gm.XCPGfxBusyAcc: "xcp_stats.gfx_busy_acc", gm.XCPBelowHostLimit: "xcp_stats.gfx_below_host_limit_acc",
@@ -360,6 +360,8 @@ func fileOf(r sysfs.Reading) string {
 		return r.File() + ", line with *"
 	case sysfs.ClockMax:
 		return r.File() + ", highest line"
+	case sysfs.ClockMin:
+		return r.File() + ", lowest line"
 	case sysfs.Correctable:
 		return r.File() + ", ce"
 	case sysfs.Uncorrectable:

@@ -28,9 +28,12 @@ const (
 	opMoved                  // 1 if one of the counters grew
 	opReasons                // NVIDIA's clock event bits from the bits of the throttle status
 	opMovedReasons           // the same from residencies: power, heat × 3, PROCHOT
+	opPart                   // growth of the second counter as a share of that of the first
 	opHeld                   // nanoseconds: Σ of the largest share of residencies in all cycles × time
 	opBus                    // pcie_bw, 0 sent, 1 received
 	opUnread                 // what of the GPU is there and not read: first is one of unread…
+	opAdded                  // what libamd_smi adds: first is the index in its row
+	opAge                    // seconds since the time that it adds
 	opFixed                  // scale
 )
 
@@ -56,6 +59,7 @@ type term struct {
 	// confirm and its limit among raw.
 	confirm []confirmation
 	speed   bool // GT/s, of which the PCIe generation is wanted
+	at      int  // opPart: element of the second counter
 	// group separates terms that are one quantity from those that are used instead:
 	// only the first group that the board has is used, so that a value never
 	// jumps from one sensor to another.

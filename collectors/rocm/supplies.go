@@ -66,6 +66,7 @@ func textFiles() map[field.ID]string {
 		dcgmDriver: "/sys/module/amdgpu/version, else the kernel's release", dcgmName: "product_name, else a list of PCI ids",
 		dcgmBrand: "AMD", dcgmSerial: "serial_number", dcgmUUID: "unique_id, else the PCI address", dcgmPCI: "the link of the card",
 		dcgmVBIOS: "vbios_version", field.AMDUniqueID: "unique_id", field.AMDComputePartition: "current_compute_partition",
-		field.AMDMemoryPartition: "current_memory_partition", field.AMDCard: "drm/card*", field.AMDRenderNode: "drm/renderD*",
+		field.AMDMemoryPartition: "current_memory_partition", field.AMDModelNumber: "product_number", field.AMDVendor: "AMD", field.AMDUUID: "unique_id, device and the partition", field.AMDDeployment: "/proc/cpuinfo and device",
+		field.AMDCard: "drm/card*", field.AMDRenderNode: "drm/renderD*",
 	}
 }

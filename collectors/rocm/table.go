@@ -23,7 +23,7 @@ const (
 	toBytes      = 1024.0           // from what the driver calls KB
 	toMB         = 1024.0 / 1024000 // the same in DCGM's MB, which are 1000 × 1024 bytes
 	toKB         = 1e-3             // from bytes
-	fromGB       = 1e9
+	fromGB       = 1e9              // and from GT
 )
 
 // Fastest growth of counters of 32 bits, per second.
@@ -35,11 +35,14 @@ const (
 // residencyFields are in the order of moved and of the reasons' names.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
+// throttleReasons are the names of residencyFields.
+var throttleReasons = []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} //nolint:gochecknoglobals // a constant
+
 // boardSpecs are the columns that a GPU can have.
 func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(),
 	)
 }
 
@@ -103,7 +106,18 @@ func clockSpecs() []spec {
 		if dcgm := []field.ID{dcgmMaxSMClock, dcgmMaxMemClock, 0, 0, dcgmMaxVideoClock, 0}[i]; dcgm != 0 {
 			out = append(out, one(dcgm, read(sysfs.ClockMax, s.clock, 1)))
 		}
-		out = append(out, spec{field.AMDClock, label("clock", s.name), terms(toHertz)})
+		out = append(out,
+			spec{field.AMDClock, label("clock", s.name), terms(toHertz)},
+			spec{field.AMDClockMin, label("clock", s.name), []term{read(sysfs.ClockMin, s.clock, toHertz)}},
+			spec{field.AMDClockMax, label("clock", s.name), []term{read(sysfs.ClockMax, s.clock, toHertz)}})
+	}
+	for i := range gm.Clocks {
+		engine := func(name string) []collector.Label {
+			return []collector.Label{{Name: "clock", Value: name}, {Name: "instance", Value: strconv.Itoa(i)}}
+		}
+		out = append(out,
+			spec{field.AMDEngineClock, engine("video"), []term{metric(gm.CurrentVclk0, i, toHertz)}},
+			spec{field.AMDEngineClock, engine("decode"), []term{metric(gm.CurrentDclk0, i, toHertz)}})
 	}
 	for i := range gm.GfxClocks {
 		out = append(out, spec{field.AMDXCCClock, label("xcc", strconv.Itoa(i)), []term{metric(gm.CurrentGfxclk, i, toHertz)}})
@@ -190,6 +204,7 @@ func powerSpecs(g *sysfs.GPU) []spec {
 	return []spec{
 		one(dcgmPower, either...),
 		one(dcgmPowerInstant, instant...),
+		one(field.AMDPowerAverage, average...),
 		one(dcgmEnergy, energy...),
 		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
@@ -231,9 +246,12 @@ func memorySpecs() []spec {
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
+	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly(), fromAdded(addedMemory+1, 1)))
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
 			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
+			spec{field.AMDMemoryFree, label("memory", name), []term{pair(opFree,
+				sysfs.Reading{Kind: sysfs.MemoryTotal, Index: uint8(i)}, sysfs.Reading{Kind: sysfs.MemoryUsed, Index: uint8(i)}, 1)}},
 			spec{field.AMDMemorySize, label("memory", name), []term{read(sysfs.MemoryTotal, uint8(i), 1).nonzeroOnly()}})
 	}
 	return out
@@ -245,6 +263,8 @@ func busSpecs() []spec {
 		one(dcgmReplays, read(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
 		one(dcgmLinkGen, read(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
 		one(dcgmLinkWidth, read(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
+		one(field.AMDPCIeSpeed, read(sysfs.LinkSpeed, 0, fromGB), metric(gm.PCIeLinkSpeed, 0, fromGB)),
+		one(field.AMDPCIeSpeedMax, read(sysfs.LinkSpeedMax, 0, fromGB)),
 		one(dcgmMaxLinkGen, read(sysfs.LinkSpeedMax, 0, 1).generation()),
 		one(dcgmMaxLinkWidth, read(sysfs.LinkWidthMax, 0, 1)),
 		one(dcgmPCIeTx, bus(0, 1)),
@@ -272,6 +292,7 @@ func errorSpecs() []spec {
 	out := []spec{
 		one(dcgmSBE, sum(sysfs.Correctable)),
 		one(dcgmDBE, sum(sysfs.Uncorrectable)),
+		one(field.AMDDeferred, sum(sysfs.Deferred)),
 		one(dcgmRetired, read(sysfs.BadPages, sysfs.PageRetired, 1)),
 		one(dcgmRetiredPending, read(sysfs.BadPages, sysfs.PagePending, 1)),
 		one(dcgmRemapFailure, term{op: opAny, raw: []sysfs.Reading{{Kind: sysfs.BadPages, Index: sysfs.PageFailed}}, scale: 1}),
@@ -327,10 +348,19 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
 		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
-	for i, reason := range []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} {
-		out = append(out, spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}})
+	for i, reason := range throttleReasons {
+		out = append(out,
+			spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}},
+			spec{field.AMDThrottleShare, label("reason", reason), []term{part(residencyFields[i], 0), fromAdded(addedViolation+i, fromPercent)}})
 	}
 	return out
+}
+
+// part is the share of element i of a counter in all cycles.
+func part(f gm.Field, i int) term {
+	t := over(opPart, 1, 0, 1, gm.AccumulationCounter, f)
+	t.at = i
+	return t
 }
 
 // confirmations are the bits that count only if their temperature is near its limit.
@@ -418,14 +448,16 @@ func engineSpecs(partition int) []spec {
 		out = append(out,
 			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
 			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
-		for _, r := range []struct {
+		for n, r := range []struct { // all but the last as AMD SMI has them
 			name string
 			f    gm.Field
 		}{
-			{"host_limit", gm.XCPBelowHostLimit}, {"power", gm.XCPBelowLimitPPT}, {"thermal", gm.XCPBelowLimitThm},
-			{"low_utilization", gm.XCPLowUtilization}, {"any", gm.XCPBelowLimitTotal},
+			{"power", gm.XCPBelowLimitPPT}, {"thermal", gm.XCPBelowLimitThm}, {"low_utilization", gm.XCPLowUtilization},
+			{"any", gm.XCPBelowLimitTotal}, {"host_limit", gm.XCPBelowHostLimit},
 		} {
-			out = append(out, spec{field.AMDBelowLimit, []collector.Label{{Name: "reason", Value: r.name}, xcc}, []term{metric(r.f, at, 1)}})
+			labels := []collector.Label{{Name: "reason", Value: r.name}, xcc}
+			out = append(out, spec{field.AMDBelowLimit, labels, []term{metric(r.f, at, 1)}},
+				spec{field.AMDBelowLimitShare, labels, append([]term{part(r.f, at)}, addedShare(n, at)...)})
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package rocm
 
 import (
 	"math"
+	"time"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
@@ -12,6 +13,8 @@ type frame struct {
 	metrics gpumetrics.Metrics
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
+	added   *addedRow  // nil: none, or an old one
+	wall    time.Time  // with added
 	// now is the time of the counters in gpu_metrics. Differences count within
 	// one era only: a new one begins where the time base changes or the GPU came
 	// back.
@@ -27,7 +30,7 @@ type bound struct {
 	slots []int
 	last  []float64 // opSum: last known readings
 	sum   history
-	part  [5]history // opMoved, opMovedReasons, opHeld
+	part  [5]history // opMoved, opMovedReasons, opHeld, opPart
 	total float64    // opHeld, opCount
 }
 
@@ -76,11 +79,24 @@ func (b *bound) compute(f *frame) float64 {
 		return f.bus[b.first]
 	case opUnread:
 		return f.unread[b.first]
+	case opAdded, opAge:
+		return b.fromAdded(f)
 	case opFixed:
 		return 1
 	default:
 		return b.throttling(f)
 	}
+}
+
+// fromAdded is a value of libamd_smi's row, or how long ago it was.
+func (b *bound) fromAdded(f *frame) float64 {
+	switch {
+	case f.added == nil:
+		return math.NaN()
+	case b.op == opAge:
+		return max(float64(f.wall.UnixMilli())/1e3-f.added.values[b.first], 0)
+	}
+	return f.added.values[b.first]
 }
 
 func positive(v float64) float64 {
@@ -259,9 +275,30 @@ func (b *bound) throttling(f *frame) float64 {
 	case opMovedReasons:
 		moved, all := b.moved(f)
 		return movedReasons(moved) + all
+	case opPart:
+		return b.grownPart(f)
 	default:
 		return b.held(f)
 	}
+}
+
+// grownPart is by how much one counter grew while another did, as a share of it. If no time
+// has passed, the last share holds.
+func (b *bound) grownPart(f *frame) float64 {
+	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
+	all, seconds, ok := b.part[0].advance(f, count, of, wraps)
+	v := f.metrics.Raw(b.metric[1], b.at)
+	if v == gpumetrics.NA {
+		return math.NaN()
+	}
+	d, _, compared := b.part[1].advance(f, v, 1, f.metrics.Wraps(b.metric[1]))
+	switch {
+	case !ok || !compared:
+		b.sum.rate = math.NaN()
+	case seconds > 0:
+		b.sum.rate = min(d/positive(all), 1)
+	}
+	return b.sum.rate
 }
 
 // status is the throttle status without the bits that no temperature confirms; ok is

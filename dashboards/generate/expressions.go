@@ -17,7 +17,7 @@ const (
 )
 
 // perDevice are the labels by which a device is one.
-const perDevice = `cluster, job, instance, gpu, GPU_I_ID, GPU_I_PROFILE`
+const perDevice = `cluster, job, instance, gpu, UUID, GPU_I_ID, GPU_I_PROFILE`
 
 // byDevice is one series per device: where several pods share it each has a copy of
 // its series, and the device's own value is the largest of those with its name.
@@ -99,7 +99,8 @@ func fleetWide(expr string) string {
 // ofTheModel leaves out devices that are known to be of another model than the chosen ones: for
 // metrics of the exporter, which have no label of the model.
 func ofTheModel(expr string) string {
-	return expr + ` unless on (cluster, job, instance, gpu) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
+	const gpu = ` unless on (cluster, job, instance, gpu) `
+	return expr + gpu + `((DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})` + gpu + `(DCGM_FI_DEV_GPU_TEMP{modelName=~"$model", N}))`
 }
 
 const temperatures = `__name__=~"DCGM_FI_DEV_GPU_TEMP(_CELSIUS)?"`

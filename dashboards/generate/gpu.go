@@ -62,7 +62,7 @@ func gpu() *builder {
 		query{"{{reason}} " + deviceLegend, `max by (` + perDevice + `, reason) (rate(amd_gpu_throttle_residency_total` + sel + `[$__rate_interval])) / on (` + perDevice + `) group_left () ` +
 			rateByDevice("amd_gpu_accumulation_cycles_total")}).empty(needsRecommended)
 	held := func(what string, bit int) query {
-		return query{what + " " + deviceLegend, fmt.Sprintf(`floor(max by (`+perDevice+`) (DCGM_FI_DEV_CLOCK_THROTTLE_REASONS`+sel+`) / %d) %% 2`, bit)}
+		return query{what + " " + deviceLegend, fmt.Sprintf(`floor((`+byDevice("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")+` or `+byDevice("DCGM_FI_DEV_CLOCKS_EVENT_REASONS")+`) / %d) %% 2`, bit)}
 	}
 	b.lines("Clocks held down", "Events in the exporter's window by reason; where the list has the mask of reasons, 1 while one holds.", "short",
 		query{"{{clock_event}} " + deviceLegend, orNone(`max by (`+perDevice+`, clock_event) (DCGM_EXP_CLOCK_EVENTS_COUNT`+sel+`)`, "clock_event", `DCGM_EXP_CLOCK_EVENTS_COUNT`+sel)},

@@ -19,14 +19,15 @@ import (
 // to braces and dollars, and links to runbooks where it is told where they are.
 func TestRules(t *testing.T) {
 	files := map[string]string{
-		"gpu-warpgauge-alerts":      "alerts.yml",
-		"gpu-warpgauge-recording":   "recording.yml",
-		"gpu-warpgauge-accelerator": "openshift-accelerator.yml",
+		"gpu-warpgauge-alerts":            "alerts.yml",
+		"gpu-warpgauge-recording":         "recording.yml",
+		"gpu-warpgauge-accelerator":       "openshift-accelerator.yml",
+		"gpu-warpgauge-native-histograms": "recording-native.yml",
 	}
 	f := func(runbooks string, sets ...string) {
 		t.Helper()
 		seen := 0
-		for _, rule := range render(t, "", append(sets, `prometheusRule.enabled=true`, `prometheusRule.accelerator=true`)...).others["PrometheusRule"] {
+		for _, rule := range render(t, "", append(sets, `prometheusRule.enabled=true`, `prometheusRule.accelerator=true`, `prometheusRule.nativeHistograms=true`)...).others["PrometheusRule"] {
 			seen++
 			name, _ := rule["metadata"].(map[string]any)["name"].(string)
 			text := string(read(t, filepath.Join("../prometheus/rules", files[name])))

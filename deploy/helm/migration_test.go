@@ -315,6 +315,10 @@ func TestNodes(t *testing.T) {
 		because string
 	}{
 		{nil, "nvidia", map[string]string{gpu: "true"}, true, "it is labelled"},
+		// https://learn.microsoft.com/azure/aks/use-labels and https://karpenter.sh/docs/concepts/scheduling/#well-known-labels
+		{nil, "nvidia", map[string]string{"kubernetes.azure.com/accelerator": "nvidia"}, true, "AKS says so"},
+		{nil, "nvidia", map[string]string{"karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia"}, true, "Karpenter says so"},
+		{nil, "nvidia", map[string]string{"karpenter.k8s.aws/instance-gpu-manufacturer": "amd"}, false, "its GPUs are AMD's"},
 		{nil, "nvidia", map[string]string{"pool": "gpu"}, false, "nothing says that it has GPUs"},
 		{nil, "nvidia", map[string]string{gpu: "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "false"}, true, "only the operator's exporter is off"},
 		{nil, "nvidia", map[string]string{gpu: "true", "nvidia.com/gpu.deploy.dcgm-exporter": "paused-for-driver-upgrade"}, false, "the driver is replaced"},

@@ -171,6 +171,39 @@ func TestJobs(t *testing.T) {
 	n.want("all gone", map[string]string{})
 }
 
+// TestAbout: user and partition of a job, in a file of its own.
+func TestAbout(t *testing.T) {
+	n := newNode(t)
+	n.set("WARPGAUGE_JOB_ID=array")
+	about := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		paths, err := filepath.Glob(filepath.Join(n.root, "jobs", ".job-*"))
+		must(t, err)
+		for _, p := range paths {
+			text, err := os.ReadFile(p)
+			must(t, err)
+			got = append(got, filepath.Base(p)+": "+strings.Join(strings.Fields(string(text)), " "))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	n.prolog("17", "0", "SLURM_JOB_USER=anna", "SLURM_JOB_PARTITION=gpu", "SLURM_CLUSTER_NAME=c1")
+	n.prolog("18", "0,1", "SLURM_ARRAY_JOB_ID=15", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_USER=bert")
+	n.want("job files have ids alone", map[string]string{"0": "17 15_3", "1": "15_3"})
+	about("two jobs", ".job-15_3: user=bert partition= cluster=", ".job-17: user=anna partition=gpu cluster=c1")
+	n.epilog("18")
+	about("one has ended", ".job-17: user=anna partition=gpu cluster=c1")
+	n.program("squeue", "true")
+	n.run([]string{"clean"})
+	about("cleaned")
+	n.prolog("19", "0")
+	n.file("proc/sys/kernel/random/boot_id", "boot-2\n")
+	n.prolog("20", "0", "SLURM_JOB_USER=cleo")
+	about("after a reboot", ".job-20: user=cleo partition= cluster=")
+}
+
 // TestAtTheSameTime starts and ends many jobs on one GPU at once.
 func TestAtTheSameTime(t *testing.T) {
 	n := newNode(t)

@@ -57,7 +57,11 @@ func writeFlag(b *strings.Builder, f *config.Flag) {
 	if f.NoEffect != "" {
 		status = "no effect: " + f.NoEffect
 	}
-	fmt.Fprintf(b, "| %s | `%s` | %s | %s | %s | %s |\n", flagNames(f), f.Env, flagDefault(f), cell(meaning), f.Origin, cell(status))
+	variable := ""
+	if f.Env != "" {
+		variable = "`" + f.Env + "`"
+	}
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", flagNames(f), variable, flagDefault(f), cell(meaning), f.Origin, cell(status))
 }
 
 func flagNames(f *config.Flag) string {

@@ -34,6 +34,7 @@ func pages() []page {
 		{"nvml.md", writeNVML},
 		{"dcgm.md", writeDCGM},
 		{"health-rules.md", writeHealthRules},
+		{"amd-names.md", writeAMDNames},
 	}
 }
 

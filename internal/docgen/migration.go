@@ -59,9 +59,10 @@ have another name than in 4.8, and eleven of the families another unit. A list m
 | ` + "`old`" + ` | under the name of dcgm-exporter 4.8 and before |
 | ` + "`new`" + ` | under the name of dcgm-exporter 4.9, in its unit |
 | ` + "`both`" + ` | under the name that the list has and those of both: several families from one reading |
+| ` + "`amd`" + `, or ` + "`new,amd`" + ` and so on | AMD's GPUs under the [names of AMD's exporter](amd-names.md), in place of these or next to them |
 
 The same words are those of ` + "`WARPGAUGE_FIELD_NAMES`" + `, of ` + "`metrics.fieldNames`" + ` in the configuration file (a key of ours) and, for a single line of the list, of the option
-` + "`names=both`" + ` in its fourth cell. A line goes before the flag, the flag before the variable, and that before the file.
+` + "`names=both`" + ` in its fourth cell (but for ` + "`amd`" + `, which is for the whole list). A line goes before the flag, the flag before the variable, and that before the file.
 
 To move dashboards and alerts without a gap:
 

@@ -45,7 +45,7 @@ type Config struct {
 	DCGM, NVML, ROCm Tristate
 	Require          string // RequireNone, or of which vendor a GPU must be there to be ready
 	NVMLSource       NVMLSource
-	ROCmSource       string // ROCmSysfs, ROCmSMI, or ROCmAuto, which means ROCmSysfs
+	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
 	Isolation        string // see IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
@@ -72,10 +72,12 @@ type Config struct {
 	Kubernetes Kubernetes
 	Containers Containers
 	HPCJobDir  string
+	HPCLabels  []string // further labels of jobs: user, partition
 	History    History
 	Recorder   Recorder
 	Health     Health
 	Remote     Remote
+	Operator   Operator // AMD's
 	Dump       Dump
 	Log        Log
 
@@ -190,6 +192,7 @@ type Log struct {
 const (
 	ROCmAuto         = "auto"
 	ROCmSMI          = "smi"
+	ROCmAMDSMI       = "amdsmi"
 	ROCmSysfs        = "sysfs"
 	IsolationNone    = "none"
 	IsolationProcess = "process"
@@ -242,6 +245,7 @@ func Default() *Config {
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
 		Health:           Health{KernelLog: KernelLogAuto},
 		Remote:           defaultRemote(),
+		Operator:         Operator{gpus: true, pods: true, jobs: true},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
@@ -298,7 +302,7 @@ func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromD
 // Names returns under which names the fields of a list are shown: what the flag or its
 // variable says, else the configuration file as it is now.
 func (c *Config) Names(in *Content) field.Names {
-	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") == FromDefault {
+	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") <= FromOperator {
 		return y.names
 	}
 	return field.Names(c.FieldNames)
@@ -336,7 +340,7 @@ func (c *Config) EffectiveStaleAfter() time.Duration {
 }
 
 // Hostname returns the value of the hostname label, by dcgm-exporter's rule:
-// NODE_NAME; else, outside Kubernetes with a remote host engine, the host of
+// the node's name; else, outside Kubernetes with a remote host engine, the host of
 // that engine; else the operating system's. It is empty if the label is not wanted. A
 // loopback engine is this machine, so its name is not used: "localhost" on every node
 // would merge their series.
@@ -344,7 +348,7 @@ func (c *Config) Hostname(lookup func(string) (string, bool), system func() (str
 	if c.NoHostname {
 		return "", nil
 	}
-	if node, ok := lookup("NODE_NAME"); ok && node != "" {
+	if node := NodeName(lookup); node != "" {
 		return node, nil
 	}
 	if !c.Kubernetes.Enabled && c.RemoteHostEngine() {

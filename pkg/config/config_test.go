@@ -155,6 +155,9 @@ func TestTableIsConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range NewSet(environment{}.lookup).flags {
 		for _, key := range append(f.Names(), f.Env) {
+			if key == "" && f.Origin == AMDs { // whose flags have no variables
+				continue
+			}
 			if key == "" || seen[key] {
 				t.Errorf("--%s: name or variable %q is empty or taken", f.Name, key)
 			}

@@ -26,20 +26,22 @@ const (
 	GroupHistory    Group = "History and recordings"
 	GroupHealth     Group = "Health of devices"
 	GroupRemote     Group = "Field lists from a server"
+	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
 
 // Groups returns the groups in the order of the help text.
 func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupRemote, GroupLogging, GroupFake}
+	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupRemote, GroupAMD, GroupLogging, GroupFake}
 }
 
 // Origin says whose flag it is.
 type Origin string
 
 const (
-	Contract Origin = "dcgm-exporter" // name, variable and meaning are dcgm-exporter's
+	Contract Origin = "dcgm-exporter"  // name, variable and meaning are dcgm-exporter's
+	AMDs     Origin = "AMD's exporter" // name and meaning are those of AMD's device-metrics-exporter
 	Own      Origin = "warpgauge"
 )
 
@@ -47,14 +49,15 @@ const (
 type Source uint8
 
 const (
-	FromDefault Source = iota
-	FromFile           // the YAML configuration
+	FromDefault  Source = iota
+	FromOperator        // what stands in for AMD's exporter has other defaults
+	FromFile            // a configuration file
 	FromEnvironment
 	FromCommandLine
 )
 
 func (s Source) String() string {
-	return [...]string{"default", "configuration file", "environment", "command line"}[s]
+	return [...]string{"default", "default for AMD's operator", "configuration file", "environment", "command line"}[s]
 }
 
 // Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
@@ -186,13 +189,14 @@ func Dashed(name string) string {
 type Set struct {
 	flags  []*Flag
 	config *Config
+	lookup func(string) (string, bool)
 }
 
 // NewSet makes the flag table over a Config with defaults. lookup reads the
 // environment, as os.LookupEnv does; a variable that is set but empty counts as
 // not set.
 func NewSet(lookup func(string) (string, bool)) *Set {
-	s := &Set{config: Default()}
+	s := &Set{config: Default(), lookup: lookup}
 	s.config.sources = map[string]Source{}
 	add := func(origin Origin, parts ...[]Flag) {
 		for _, f := range slices.Concat(parts...) {
@@ -202,7 +206,8 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	}
 	c := s.config
 	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownRemote(c), ownFake(c))
+	add(AMDs, amdFlags(c))
+	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownRemote(c), ownAMD(c), ownFake(c))
 	return s
 }
 
@@ -223,6 +228,9 @@ func (s *Set) CLI() []cli.Flag {
 // configuration if one is named. It returns every problem at once.
 func (s *Set) Config() (*Config, error) {
 	err := s.readFile()
+	if err == nil {
+		err = s.standIn()
+	}
 	if err == nil {
 		err = s.config.validate()
 	}
@@ -264,7 +272,7 @@ func (s *Set) readFile() error {
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile && f.Group != GroupRemote {
+		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile && f.Group != GroupAMD && f.Group != GroupRemote {
 			out = append(out, "--"+f.Name+"="+f.value.String())
 		}
 	}
@@ -293,6 +301,7 @@ func (s *Set) Notices() []Notice {
 	if n, ok := s.config.ownMetricsNotice(); ok {
 		out = append(out, n)
 	}
+	out = append(out, s.config.amdNotices()...)
 	lists := "" // the flag that names the list
 	switch c := s.config; {
 	case c.ConfigMap != "":

@@ -5,6 +5,7 @@ import "time"
 // The switches that others need.
 const (
 	flagKubernetes = "kubernetes"
+	flagJobs       = "hpc-job-mapping-dir"
 	flagRecorder   = "recorder-directory"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
 )
@@ -214,7 +215,7 @@ func contractOwners(c *Config) []Flag {
 			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes",
 		},
 		{
-			Name: "hpc-job-mapping-dir", Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
+			Name: flagJobs, Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Group: GroupOwners, value: text(&c.HPCJobDir),
 			Metavar: "DIR", Usage: "Directory of files that name the jobs of each device: label hpc_job.",
 		},
 	}

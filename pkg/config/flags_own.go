@@ -82,12 +82,12 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "auto|true|false", Usage: "Read AMD GPUs (--rocm-source)." + vendor,
 		},
 		{
-			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAuto),
-			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; smi: through ROCm SMI, in a child process; auto: the same as sysfs.",
+			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto),
+			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; amdsmi: the same, and what only AMD SMI has, in a child process; smi: through ROCm SMI (up to ROCm 9), in a child process; auto: the same as sysfs.",
 		},
 		{
 			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
-			Metavar: "FILE", Usage: "The librocm_smi64 to load; none: that of the loader or of /opt/rocm.",
+			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
 			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, value: oneOf(&c.Require, false, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
@@ -158,6 +158,10 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
+		},
+		{
+			Name: "hpc-job-labels", Env: "WARPGAUGE_HPC_JOB_LABELS", Group: GroupOwners, value: list{&c.HPCLabels},
+			Metavar: "user,partition", Needs: flagJobs, Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them.",
 		},
 		{
 			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, value: boolean(&k.AnnotatePod),

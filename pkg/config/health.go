@@ -17,6 +17,7 @@ type Health struct {
 	AMDSocket     string   // where AMD's device plugin asks; "": it is not answered
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
+	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
 }
 
 // Values of Health.KernelLog that are no path.
@@ -67,6 +68,10 @@ func ownHealth(c *Config) []Flag {
 		{
 			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: GroupHealth, value: boolean(&h.NodeEvents),
 			Usage: "Write a Kubernetes event of the node when the health of a GPU changes.",
+		},
+		{
+			Name: "health-node-labels", Env: "WARPGAUGE_HEALTH_NODE_LABELS", Group: GroupHealth, value: boolean(&h.NodeLabels),
+			Usage: "Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does.",
 		},
 	}
 }

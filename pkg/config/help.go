@@ -26,7 +26,7 @@ func (s *Set) Help() string {
 			idle = append(idle, Dashed(f.Name))
 		}
 	}
-	b.WriteString("Accepted as in dcgm-exporter, without effect in this version (docs/flags.md says why):\n")
+	b.WriteString("Accepted as in the vendors' exporters, without effect in this version (docs/flags.md says why):\n")
 	Wrap(&b, strings.Join(idle, " "), 2)
 	return b.String()
 }
@@ -63,7 +63,10 @@ func (f *Flag) Text() string {
 	if f.Needs != "" {
 		text += " Needs " + Dashed(f.Needs) + "."
 	}
-	return text + " $" + f.Env
+	if f.Env != "" {
+		text += " $" + f.Env
+	}
+	return text
 }
 
 // defaultText is the default as the help shows it; empty for a switch that is off.

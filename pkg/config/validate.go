@@ -24,6 +24,7 @@ func (c *Config) validate() error {
 		c.validateMemoryLimit(),
 		c.validateFake(),
 		c.validateOwners(),
+		jobLabels(c.HPCLabels),
 		c.History.validate(),
 		c.Recorder.validate(&c.History),
 		c.Health.validate(),
@@ -168,6 +169,15 @@ func socketPath(name string, at *string, optional bool) error {
 		return fmt.Errorf("--%s is %q: write the absolute path of a Unix socket", name, *at)
 	}
 	*at = path
+	return nil
+}
+
+func jobLabels(names []string) error {
+	for _, name := range names {
+		if name != "user" && name != "partition" {
+			return fmt.Errorf("--hpc-job-labels has %q: write user, partition or both", name)
+		}
+	}
 	return nil
 }
 

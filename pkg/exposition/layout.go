@@ -40,6 +40,7 @@ type builder struct {
 	sets     map[string]*labelSet
 	bounds   map[*float64]*boundTexts
 	claimed  map[identity]int32 // device of the last series with that name and labels
+	amd      *amdNode           // nil: no list asks for AMD's names
 }
 
 // identity is what no two series of a page may share: sets are interned, so
@@ -66,6 +67,11 @@ func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Serie
 	}
 	b.addAccumulated(accumulated)
 	b.addShares(shares)
+	if b.amd = b.newAMDNode(); b.amd != nil {
+		for i, s := range v.Sources {
+			b.addAMD(i, s)
+		}
+	}
 	return b.finish()
 }
 
@@ -88,6 +94,9 @@ func (b *builder) addSource(index int, s *view.Source) {
 		}
 		if c.Device < 0 || c.Device >= len(s.Devices) {
 			b.layout.stats.misfits += len(fields)
+			continue
+		}
+		if inPlace(&s.Fields, &s.Devices[c.Device]) {
 			continue
 		}
 		xid := c.Field == field.XIDErrors
@@ -140,6 +149,9 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 		source, known := index[s.Source]
 		if !known || s.Device < 0 || s.Device >= len(s.Source.Devices) {
 			b.layout.stats.misfits++
+			continue
+		}
+		if inPlace(&s.Source.Fields, &s.Source.Devices[s.Device]) {
 			continue
 		}
 		_, device := b.snap.roster.at(source, 0, s.Device)
@@ -275,7 +287,7 @@ func (b *builder) addSharesOf(index int, s *view.Source, shares *Shares, of map[
 	byReading := metricsByReading(s)
 	labels := b.newDeviceLabels()
 	for d := range s.Devices {
-		if !ownable(&s.Devices[d]) {
+		if !ownable(&s.Devices[d]) || inPlace(&s.Fields, &s.Devices[d]) {
 			continue
 		}
 		_, device := b.snap.roster.at(index, 0, d)

@@ -40,6 +40,10 @@ type Options struct {
 	Owners Owners            // who uses devices; nil for no owners
 	Self   Self              // our own metrics; nil for none
 
+	// Health is what AMD's name for it shows: 1 if a device is healthy, 0 if not, NaN if that is
+	// not known. nil for no such series. It must not block.
+	Health func(*collector.Device) float64
+
 	Registerer prometheus.Registerer // of metrics about rendering; nil for none
 	Now        func() time.Time      // of a replay, the time that is shown; nil means time.Now
 }
@@ -207,6 +211,7 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	start := time.Now()
 	if now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now) {
 		r.snap.take(of.view, r.o.StaleAfter, now)
+		r.snap.readHealth(r.o.Health)
 		r.refresh(of.view, of.owners, of.shares, now) // after the rows, so that it counts them all
 		copy(r.snap.shares, of.shares.values())
 		of.store = r.storeVersion.Load()

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -29,7 +30,7 @@ type NameValue struct{ Name, Value string }
 // cannot be served, and why of each.
 func (l List) WithAMD(a AMD) (List, []string) {
 	a, why := a.check()
-	a.ids = map[ID]bool{}
+	a.shown, a.ids = nil, map[ID]bool{}
 	for i := range AMDNames() {
 		n := &AMDNames()[i]
 		if n.Absent == "" && (len(a.Fields) == 0 || listed(a.Fields, n.Field)) {
@@ -57,6 +58,17 @@ func (a *AMD) Names() []*AMDName {
 
 // Shows reports whether a reading is shown under one of AMD's names.
 func (a *AMD) Shows(id ID) bool { return a != nil && a.ids[id] }
+
+// Counts reports whether a reading that is shown under one of AMD's names, as a gauge, only
+// goes up.
+func (a *AMD) Counts(id ID) bool {
+	d, ok := ByID(id)
+	if !ok || !a.Shows(id) {
+		return false
+	}
+	use, _ := d.Use()
+	return use == Counter
+}
 
 // readings are what the names need, each once.
 func (a *AMD) readings() (out []Reading) {
@@ -111,8 +123,8 @@ func (a *AMD) Card(texts map[ID]string) (out []NameValue) {
 		if text == "" && l.otherwise != 0 {
 			text = texts[l.otherwise]
 		}
-		if l.lower {
-			text = strings.ToLower(text)
+		if l.mode {
+			text = strings.ToLower(cmp.Or(text, "none"))
 		}
 		out = append(out, NameValue{strings.ToLower(l.name), text})
 	}
@@ -232,7 +244,7 @@ type amdLabel struct {
 	gpu       bool   // no custom label can have its name
 	text      ID     // the reading that has it; 0: it is known otherwise
 	otherwise ID     // if that is empty
-	lower     bool
+	mode      bool   // in small letters, and none if there is none
 	absent    string // why it is not served
 }
 
@@ -241,8 +253,8 @@ type amdLabel struct {
 var amdLabels = []amdLabel{
 	{name: "GPU_ID", always: true, gpu: true},
 	{name: "GPU_PARTITION_ID", always: true, gpu: true},
-	{name: "GPU_COMPUTE_PARTITION_TYPE", always: true, gpu: true, text: AMDComputePartition, lower: true},
-	{name: "GPU_MEMORY_PARTITION_TYPE", always: true, gpu: true, text: AMDMemoryPartition, lower: true},
+	{name: "GPU_COMPUTE_PARTITION_TYPE", always: true, gpu: true, text: AMDComputePartition, mode: true},
+	{name: "GPU_MEMORY_PARTITION_TYPE", always: true, gpu: true, text: AMDMemoryPartition, mode: true},
 	{name: "DEPLOYMENT_MODE", always: true, gpu: true, text: AMDDeployment},
 	{name: "SERIAL_NUMBER", always: true, text: dcgmSerial},
 	{name: "CARD_MODEL", always: true, text: AMDModelNumber, otherwise: dcgmName},
@@ -260,5 +272,5 @@ var amdLabels = []amdLabel{
 	{name: "VBIOS_VERSION", text: dcgmVBIOS},
 	{name: "CLUSTER_NAME"},
 	{name: "POD_UUID"},
-	{name: "KFD_PROCESS_ID", gpu: true, absent: "each process would make new series; /api/v1 lists the processes of a GPU"},
+	{name: "KFD_PROCESS_ID", gpu: true, absent: "each process would make new series; /api/v1/devices lists the processes of a GPU"},
 }

@@ -25,6 +25,14 @@ const (
 // Metric returns the name of the metric.
 func (n *AMDName) Metric(prefix string) string { return prefix + strings.ToLower(n.Field) }
 
+// Text returns the help text, with the unit.
+func (n *AMDName) Text() string {
+	if n.Unit == "" {
+		return n.Help
+	}
+	return n.Help + " (" + n.Unit + ")"
+}
+
 // AMDSource is a reading that is shown under a name of AMD's: those of its columns that have
 // exactly the labels Where and Index.
 type AMDSource struct {
@@ -78,6 +86,12 @@ func clockLimits(id ID) []AMDSource {
 		clock(id, "gfx", "system", "0"), clock(id, "mem", "memory", "8"), clock(id, "video", "video", "9"),
 		clock(id, "decode", "data", "13"), clock(id, "fabric", "fabric", "17"), clock(id, "soc", "soc", "18"),
 	}
+}
+
+func afids(severity string) AMDSource {
+	s := reading(AMDAFID, 1).where("severity", severity).index("index", "afid_index")
+	s.Add = []NameValue{{"severity", severity}}
+	return s
 }
 
 func of(sources ...AMDSource) []AMDSource { return sources }
@@ -139,7 +153,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 	add("GPU_GFX_BUSY_INSTANTANEOUS", "%", "Utilisation of a chiplet with compute units", reading(AMDXCCBusy, 100).index("xcc", "xcc_index"))
 	add("GPU_VCN_BUSY_INSTANTANEOUS", "%", "Utilisation of a video engine", reading(AMDVCNBusy, 100).index("instance", "xcc_index"))
 	add("GPU_JPEG_BUSY_INSTANTANEOUS", "%", "Utilisation of a JPEG engine", reading(AMDJPEGBusy, 100).index("instance", "xcc_index"))
-	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1 lists processes")
+	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1/devices lists processes")
 	add("GPU_VOLTAGE", "mV", "Voltage of the SoC", reading(AMDVoltage, 1000).where("rail", "soc"))
 	add("GPU_GFX_VOLTAGE", "mV", "Voltage of graphics", reading(AMDVoltage, 1000).where("rail", "gfx"))
 	add("GPU_MEMORY_VOLTAGE", "mV", "Voltage of memory", reading(AMDVoltage, 1000).where("rail", "mem"))
@@ -169,7 +183,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_USED_"+m.Name, "MB", "In use of "+what, reading(AMDMemoryUsed, toMB).where("memory", m.Value))
 		add("GPU_FREE_"+m.Name, "MB", "Free of "+what, reading(AMDMemoryFree, toMB).where("memory", m.Value))
 	}
-	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMemoryBandwidth, 1e-9))
+	add("GPU_VRAM_MAX_BANDWIDTH", "GB/s", "Bandwidth of memory at its highest clock", reading(AMDMaxBandwidth, 1e-9))
 	add("GPU_ECC_CORRECT_TOTAL", "", "Corrected errors", reading(dcgmSBE, 1))
 	add("GPU_ECC_UNCORRECT_TOTAL", "", "Uncorrected errors", reading(dcgmDBE, 1))
 	add("GPU_ECC_DEFERRED_TOTAL", "", "Deferred errors", reading(AMDDeferred, 1))
@@ -199,7 +213,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_VIOLATION_"+t.Name+"_ACCUMULATED", "cycles", "Firmware cycles with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimit, 1).where("reason", t.Value).index("xcc", "xcc_index"))
 		add("GPU_VIOLATION_"+t.Name+"_PERCENTAGE", "%", "Time with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimitShare, 100).where("reason", t.Value).index("xcc", "xcc_index"))
 	}
-	none("GPU_AFID_ERRORS", "AMD field identifiers of the last RAS event", "the firmware's records (CPER) are not in sysfs; amd_gpu_ras_errors_total counts errors by block")
+	add("GPU_AFID_ERRORS", "", "AMD field identifiers of the last record of errors, with --rocm-source=amdsmi", afids("fatal"), afids("non_fatal_uncorrected"), afids("non_fatal_corrected"))
 	none("GPU_PROF_*", "Counters of the profiler", amdProfiler)
 	return out
 })

@@ -76,20 +76,20 @@ const (
 	AMDRenderNode
 	// What the names of AMD's exporter need in addition, see AMDNames.
 	AMDModelNumber     // a text, as the next three
-	AMDVendor                                  //
-	AMDUUID                                    //
-	AMDDeployment                              //
-	AMDPowerAverage                            //
-	AMDMemoryFree                              // by memory
-	AMDMemoryBandwidth                         //
-	AMDEngineClock                             // by clock, instance
-	AMDClockMin                                // by clock
-	AMDClockMax                                // by clock
-	AMDPCIeSpeed                               //
-	AMDPCIeSpeedMax                            //
-	AMDDeferred                                //
-	AMDThrottleShare                           // by reason
-	AMDBelowLimitShare                         // by reason, xcc
+	AMDVendor          //
+	AMDUUID            //
+	AMDDeployment      //
+	AMDPowerAverage    //
+	AMDMemoryFree      // by memory
+	AMDMaxBandwidth    //
+	AMDEngineClock     // by clock, instance
+	AMDClockMin        // by clock
+	AMDClockMax        // by clock
+	AMDPCIeSpeed       //
+	AMDPCIeSpeedMax    //
+	AMDDeferred        //
+	AMDThrottleShare   // by reason
+	AMDBelowLimitShare // by reason, xcc
 )
 
 // DCGM's ids of readings that AMD's exporter has, too.
@@ -165,7 +165,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDDeployment, Name: "amd_gpu_deployment_mode", Kind: String, Level: GPU, Cost: Static, Help: "How the node has the GPU: baremetal; in a virtual machine vm_vf, a virtual function, or vm_pf, the whole GPU"},
 	{ID: AMDPowerAverage, Name: "amd_gpu_average_power_watts", Kind: Double, Level: GPU, Unit: "W", Max: 1e5, Help: "Power as a mean over time; MI300 and later have none"},
 	{ID: AMDMemoryFree, Name: "amd_gpu_memory_free_bytes", Kind: Double, Level: GPU, Unit: "bytes", Max: mostBytes, Help: "Memory that is free: vram, visible, gtt"},
-	{ID: AMDMemoryBandwidth, Name: "amd_gpu_memory_max_bandwidth_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Cost: Slow, Help: "Bandwidth of memory at its highest clock"},
+	{ID: AMDMaxBandwidth, Name: "amd_gpu_memory_max_bandwidth_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Cost: Slow, Help: "Bandwidth of memory at its highest clock"},
 	{ID: AMDEngineClock, Name: "amd_gpu_engine_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock of each video engine: video, decode"},
 	{ID: AMDClockMin, Name: "amd_gpu_min_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Lowest level of a clock: gfx, mem, fabric, soc, video, decode"},
 	{ID: AMDClockMax, Name: "amd_gpu_max_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Highest level of a clock: gfx, mem, fabric, soc, video, decode"},

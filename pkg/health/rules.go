@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -21,14 +22,15 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	Readings  []field.ID      // what it is judged by, each alone, here or by who observes; none: by other things
-	Label     collector.Label // of the column; the zero one: any
-	Except    []string        // values of labels: a column with one is not judged
-	Test      Test            // of a reading
-	Threshold float64         // of the test, in Unit
-	Unit      string          // "": the threshold is part of the rule
-	Within    time.Duration   // in which a counter Rises
-	For       time.Duration   // how long it must hold
+	Readings  []field.ID         // what it is judged by, each alone, here or by who observes; none: by other things
+	Label     collector.Label    // of the column; the zero one: any
+	Except    []string           // values of labels: a column with one is not judged
+	Test      Test               // of a reading
+	Threshold float64            // of the test, in Unit
+	Blocks    map[string]float64 // thresholds of columns with these values of the label block, in place of Threshold
+	Unit      string             // "": the threshold is part of the rule
+	Within    time.Duration      // in which a counter Rises
+	For       time.Duration      // how long it must hold
 
 	End   End
 	Quiet time.Duration // for how long it must not have been seen when it ends
@@ -42,6 +44,7 @@ const (
 	Observed Test = iota // there is no reading
 	OfState              // of a device or its collector, as sessions have it
 	AtLeast              // the value is the threshold or more
+	AtMost               // an age is the threshold or less; without one it ends as what is Observed does
 	Equal                // the value is the threshold
 	Rises                // the counter has grown by the threshold or more Within a time
 	Falls                // the value is below the threshold, and was not before
@@ -69,6 +72,7 @@ const (
 	linkFields   = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
+	linkCPER     = "https://github.com/ROCm/device-metrics-exporter/pull/507"
 	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/doxygen/docBin/html/group__tagXGMI.html"
 	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
 	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
@@ -122,8 +126,10 @@ var rules = []Rule{
 	xid(48, Failed, ActionReset, "a double-bit ECC error"),
 	xid(95, Failed, ActionReset, "an uncontained memory error"),
 	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
-	{Name: "ras_uncorrected", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
-		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	{Name: "cper_fatal", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRecordAge}, Label: collector.Label{Name: "severity", Value: "fatal"},
+		Test: AtMost, Threshold: 3600, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
+	{Name: rasRule, State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
+		Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
 	kernel("ras_error", Failed, ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
 	kernel("aer_fatal", Failed, ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, Failed, ActionReset, "the GPU has stopped processing"),
@@ -250,14 +256,18 @@ type Rules []Rule
 // Table returns all rules as they are by default.
 func Table() Rules { return slices.Clone(rules) }
 
+// rasRule is the rule whose threshold blocks can have for themselves.
+const rasRule = "ras_uncorrected"
+
 // Select returns the rules with what an operator wants changed: NAME=off, NAME=on or
-// NAME=NUMBER. Its error lists all that is wrong, and what to do.
+// NAME=NUMBER, and ras_uncorrected.BLOCK=NUMBER for a block of AMD's GPUs alone. Its error lists all that is wrong, and what to do.
 func Select(changes []string) (Rules, error) {
 	out := Table()
 	off := map[string]bool{}
 	var wrong []string
 	for _, c := range changes {
 		name, value, _ := strings.Cut(c, "=")
+		name, block, _ := strings.Cut(name, ".")
 		i := slices.IndexFunc(out, func(r Rule) bool { return r.Name == name })
 		switch {
 		case i < 0:
@@ -266,7 +276,9 @@ func Select(changes []string) (Rules, error) {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}
 			wrong = append(wrong, text)
-		case value == "on", value == "off":
+		case block != "" && name != rasRule:
+			wrong = append(wrong, fmt.Sprintf("%q: %s has no blocks: write %s=%s", c, name, name, value))
+		case block == "" && (value == "on" || value == "off"):
 			off[name] = value == "off"
 		case out[i].Unit == "":
 			wrong = append(wrong, fmt.Sprintf("%q: %s has no threshold: write %s=off or %s=on", c, name, name, name))
@@ -276,7 +288,15 @@ func Select(changes []string) (Rules, error) {
 				wrong = append(wrong, fmt.Sprintf("%q: write a number above 0 (%s), off or on", c, out[i].Unit))
 				continue
 			}
-			out[i].Threshold = n
+			if block == "" {
+				out[i].Threshold = n
+				continue
+			}
+			out[i].Blocks = maps.Clone(out[i].Blocks)
+			if out[i].Blocks == nil {
+				out[i].Blocks = map[string]float64{}
+			}
+			out[i].Blocks[block] = n
 		}
 	}
 	if len(wrong) > 0 {

@@ -54,7 +54,8 @@ type tap struct {
 	device *tracked
 	stamp  int // index of the device's stamp
 	cell   int
-	name   string // of the reading, with labels: for evidence
+	name   string  // of the reading, with labels: for evidence
+	least  float64 // the rule's threshold for the column
 
 	base  float64   // of a counter, from which growth counts; of what Falls, whether it was up
 	begun time.Time // when the counter was that; zero: not yet
@@ -88,7 +89,7 @@ func bind(s *view.Source, rules Rules, board func(*collector.Device) *tracked) *
 		}
 		for j := range rules {
 			if r := &rules[j]; r.judges(c) {
-				out.taps = append(out.taps, tap{condition: t.condition(r), device: t, stamp: c.Device, cell: i, name: nameOf(&s.Devices[c.Device], c)})
+				out.taps = append(out.taps, tap{condition: t.condition(r), device: t, stamp: c.Device, cell: i, name: nameOf(&s.Devices[c.Device], c), least: r.threshold(c)})
 				out.judge(t, t.condition(r))
 			}
 		}
@@ -133,6 +134,16 @@ func (r *Rule) judges(c *collector.Column) bool {
 		}
 	}
 	return false
+}
+
+// threshold is that of a column.
+func (r *Rule) threshold(c *collector.Column) float64 {
+	for _, l := range c.Labels {
+		if n, own := r.Blocks[l.Value]; own && l.Name == "block" {
+			return n
+		}
+	}
+	return r.Threshold
 }
 
 func has(labels []collector.Label, l collector.Label) bool {
@@ -253,7 +264,9 @@ func (t *tap) judge(v float64, now time.Time) outcome {
 	bad := false
 	switch r := t.rule; r.Test {
 	case AtLeast:
-		bad = v >= r.Threshold
+		bad = v >= t.least
+	case AtMost:
+		bad = v <= r.Threshold
 	case Equal:
 		bad = v == r.Threshold
 	case Falls:

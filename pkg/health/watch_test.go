@@ -72,6 +72,18 @@ func TestSelect(t *testing.T) {
 	f("hot=-1", "above 0")
 	f("hot=Inf", "above 0")
 	f("lost=3", "no threshold", "lost=off")
+	f("hot.umc=3", "hot has no blocks", "hot=3")
+	f("ras_uncorrected.umc=off", "above 0")
+	rules, err = Select([]string{"ras_uncorrected=3", "ras_uncorrected.umc=6", "ras_uncorrected.gfx=2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block, want := range map[string]float64{"umc": 6, "gfx": 2, "sdma": 3} {
+		c := collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ue"}}}
+		if r := rules.find("ras_uncorrected", 0); !r.judges(&c) || r.threshold(&c) != want || Table().find("ras_uncorrected", 0).threshold(&c) != 1 {
+			t.Errorf("block %s: threshold %v, want %v", block, r.threshold(&c), want)
+		}
+	}
 	if _, err := Select([]string{"a=1", "b=2"}); err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("not all that is wrong is reported: %v", err)
 	}

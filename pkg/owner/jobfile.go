@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/file"
 )
 
@@ -30,10 +31,11 @@ const (
 
 // jobFile is what is known of one job file.
 type jobFile struct {
-	jobs  []string  // believed
-	last  content   // that could not be believed
-	since time.Time // when last was first read; zero: all is believed
-	doubt time.Time // since when the file has said nothing that can be believed
+	jobs  []string          // believed
+	about []collector.Label // of the one job, if the file says that itself
+	last  content           // that could not be believed
+	since time.Time         // when last was first read; zero: all is believed
+	doubt time.Time         // since when the file has said nothing that can be believed
 }
 
 // take believes a content that is complete, and another one when it has not changed for
@@ -43,7 +45,7 @@ func (f *jobFile) take(c content, now time.Time) {
 		return // the file said nothing: what it said before stays, however long it takes
 	}
 	if !c.open && !c.whole {
-		*f = jobFile{jobs: c.jobs}
+		*f = jobFile{jobs: c.jobs, about: c.about}
 		return
 	}
 	if f.since.IsZero() && f.last.equal(c) && (f.last.open || f.last.whole) {
@@ -67,16 +69,17 @@ func (f *jobFile) take(c content, now time.Time) {
 
 // content is what a file says, or why it says nothing.
 type content struct {
-	jobs   []string // of the lines that have an end
-	tail   string   // job of the last line, which has no end: perhaps half written
-	open   bool     // the last line has no end, or there is nothing at all
-	reason string   // why the file, or a line of it, is left out; empty: all is well
-	err    error    // of reason, if the system gave one
-	whole  bool     // reason is about the whole file
+	jobs   []string          // of the lines that have an end
+	tail   string            // job of the last line, which has no end: perhaps half written
+	open   bool              // the last line has no end, or there is nothing at all
+	about  []collector.Label // of the one job, if the file says that itself
+	reason string            // why the file, or a line of it, is left out; empty: all is well
+	err    error             // of reason, if the system gave one
+	whole  bool              // reason is about the whole file
 }
 
 func (c content) equal(d content) bool {
-	return slices.Equal(c.jobs, d.jobs) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
+	return slices.Equal(c.jobs, d.jobs) && slices.Equal(c.about, d.about) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
 }
 
 // all returns the jobs of a file that is complete as it is.
@@ -118,12 +121,15 @@ func fileReason(err error) string {
 	return ReasonIO
 }
 
-// parseJobs reads a file's text: one job id per line. Blanks around an id, a carriage
+// parseJobs reads a file's text: one job id per line, or a job as AMD's prolog writes it. Blanks around an id, a carriage
 // return and empty lines do not count, nor does a job that was named before.
 func parseJobs(text []byte) content {
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
 		// Not a text, or what a crash has left of one: no line of it can be trusted.
 		return content{reason: ReasonBadContent, whole: true}
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return parseAMDJob(text)
 	}
 	c := content{open: len(text) == 0}
 	for len(text) > 0 && !c.open {

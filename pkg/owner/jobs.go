@@ -16,14 +16,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
 )
 
 // Jobs is what the job directory said last. It is immutable.
 type Jobs struct {
-	Version  uint64              // grows when ByDevice changes
-	Time     time.Time           // when the directory was last readable; zero before that
-	ByDevice map[string][]string // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
+	Version  uint64                       // grows when another member but Time changes
+	Time     time.Time                    // when the directory was last readable; zero before that
+	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
+	About    map[string][]collector.Label // by job id: cluster_name, job_partition, job_user, as far as they are known
 }
 
 // MappingJobs is the value of the label mapping for the job directory.
@@ -67,7 +69,8 @@ const (
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file
 // per device, named by the GPU's index ("0") or by GPU and instance ("3.0"), with a job id
-// on each line: the job mapping of dcgm-exporter, but in the background.
+// on each line: the job mapping of dcgm-exporter, but in the background. Files as the prolog of
+// AMD's exporter writes them, JSON with one job, are read, too (jobabout.go).
 //
 // A file whose lines are complete is believed at once. An empty one, and one whose last
 // line has no end, may be half written: what it said before stays until it has not
@@ -113,7 +116,7 @@ func NewJobDirectory(o JobOptions) *JobDirectory {
 		period: jobPeriod, hangs: jobHangs, notify: fsnotify.NewWatcher,
 		watched: map[string]fs.FileInfo{}, files: map[string]*jobFile{},
 	}
-	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}})
+	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}})
 	return j
 }
 
@@ -243,7 +246,7 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 	}
 	j.gone = time.Time{}
 	wait, ready := j.period, true
-	files, byDevice := map[string]*jobFile{}, map[string][]string{}
+	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
 	for _, name := range names {
 		f := j.files[name]
 		if f == nil {
@@ -262,13 +265,14 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 		}
 		files[name] = f
 		if len(f.jobs) > 0 {
-			byDevice[name] = f.jobs
+			next.ByDevice[name] = f.jobs
+			describe(root, f, next.About)
 		}
 	}
 	j.files = files
-	j.publish(byDevice, now)
+	j.publish(next, now)
 	j.ready.Store(ready)
-	j.Health.Succeeded(len(byDevice))
+	j.Health.Succeeded(len(next.ByDevice))
 	j.report(problems)
 	return wait
 }
@@ -287,20 +291,20 @@ func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
 	}
 	if now.Sub(j.gone) >= jobGrace {
 		clear(j.files)
-		j.publish(map[string][]string{}, time.Time{})
+		j.publish(Jobs{ByDevice: map[string][]string{}}, time.Time{})
 	}
 	return j.period
 }
 
 // publish stores what the directory says. confirmed is zero when it could not be read.
-func (j *JobDirectory) publish(byDevice map[string][]string, confirmed time.Time) {
+func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	next := *j.Snapshot()
 	if !confirmed.IsZero() {
 		next.Time = confirmed
 	}
-	changed := !maps.EqualFunc(next.ByDevice, byDevice, slices.Equal[[]string])
+	changed := !maps.EqualFunc(next.ByDevice, said.ByDevice, slices.Equal[[]string]) || !maps.EqualFunc(next.About, said.About, slices.Equal[[]collector.Label])
 	if changed {
-		next.Version, next.ByDevice = next.Version+1, byDevice
+		next.Version, next.ByDevice, next.About = next.Version+1, said.ByDevice, said.About
 	}
 	j.snapshot.Store(&next)
 	if changed {

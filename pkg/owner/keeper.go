@@ -79,13 +79,15 @@ type Options struct {
 	Jobs        func() *Jobs
 	Processes   func() *Usage // with it, users of a shared device have their own values
 
-	Vendors      kube.Vendors // whose ids and claims are known
-	Virtual      bool         // series of a shared device are copied for each container, with vgpu
-	Claims       bool         // devices of dynamic resource allocation count; needs Metadata's ResourceSlices
-	PodUID       bool         // label pod_uid; values of processes have it anyway
-	PodLabels    bool         // labels of pods, those that Metadata has
-	OldNamespace bool         // labels are called pod_name, pod_namespace, container_name
-	Hostname     string       // name of the label that names the host, which no pod's label may have; "" means "hostname"
+	Vendors      kube.Vendors      // whose ids and claims are known
+	Virtual      bool              // series of a shared device are copied for each container, with vgpu
+	Claims       bool              // devices of dynamic resource allocation count; needs Metadata's ResourceSlices
+	PodUID       bool              // label pod_uid; values of processes have it anyway
+	PodLabels    bool              // labels of pods, those that Metadata has
+	JobLabels    []string          // user, partition: labels job_user, job_partition
+	AMDPodLabels []field.NameValue // labels of pods that only names of AMD's exporter show, with the pod's name for each
+	OldNamespace bool              // labels are called pod_name, pod_namespace, container_name
+	Hostname     string            // name of the label that names the host, which no pod's label may have; "" means "hostname"
 
 	// Ignore says which pods use no device although they have one: exporters, this one
 	// first of all, that claim every device to read it. nil: none.

@@ -23,15 +23,17 @@ func namesOf(old bool) names {
 
 // renderer makes labels of uses.
 type renderer struct {
-	names   names
-	people  *people
-	uid     bool // label pod_uid
-	virtual bool
+	names     names
+	people    *people
+	about     map[string][]collector.Label // by job id
+	jobLabels []string                     // of them, those that are on all series, without job_
+	uid       bool                         // label pod_uid
+	virtual   bool
 }
 
 // owners returns the users of a device as its series show them.
 func (r *renderer) owners(uses []use, jobs []string) []exposition.Owner {
-	return withJobs(r.pods(uses), jobs)
+	return r.withJobs(r.pods(uses), jobs)
 }
 
 func (r *renderer) pods(uses []use) []exposition.Owner {
@@ -71,11 +73,11 @@ func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 		}
 	}
 	slices.SortFunc(labels, compareLabels)
-	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels}
+	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, AMD: r.people.amd[u.pod]}
 }
 
 // withJobs copies each owner for each job; without owners the jobs are.
-func withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
+func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
 	if len(jobs) == 0 {
 		return owners
 	}
@@ -86,8 +88,13 @@ func withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
 	for _, o := range owners {
 		for _, job := range jobs {
 			labels := append(slices.Clone(o.Labels), collector.Label{Name: "hpc_job", Value: job})
+			for _, l := range r.about[job] {
+				if name, ok := strings.CutPrefix(l.Name, jobPrefix); ok && slices.Contains(r.jobLabels, name) {
+					labels = append(labels, l)
+				}
+			}
 			slices.SortFunc(labels, compareLabels)
-			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels})
+			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, AMD: slices.Concat(o.AMD, r.about[job])})
 		}
 	}
 	return out
@@ -117,7 +124,7 @@ func reservedLabels(old bool, hostname string) map[string]bool {
 		"err_code": true, "err_msg": true, "le": true, "quantile": true,
 		"window_size_in_ms": true, "xid": true, "clock_event": true, "health_watch": true, "health_error_code": true,
 		"peer_gpu": true, "link_status": true,
-		"pod_uid": true, "vgpu": true, "hpc_job": true,
+		"pod_uid": true, "vgpu": true, "hpc_job": true, "job_user": true, "job_partition": true,
 		"dra_claim_name": true, "dra_claim_namespace": true, "dra_driver_name": true, "dra_pool_name": true,
 		"dra_device_name": true, "dra_mig_profile": true, "dra_mig_device_uuid": true,
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -105,6 +106,9 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	k.runtime.read(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
+	if in.jobs != nil {
+		r.about = in.jobs.About
+	}
 	for _, d := range t.devices.all {
 		uses := t.usesOf(d)
 		found := jobsOf(d, files)
@@ -131,7 +135,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 }
 
 func (k *Keeper) renderer(t *table) *renderer {
-	return &renderer{names: namesOf(k.o.OldNamespace), people: &t.people, uid: k.o.PodUID, virtual: k.o.Virtual}
+	return &renderer{names: namesOf(k.o.OldNamespace), people: &t.people, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
 }
 
 // usesOf returns the uses of a device, or those that it inherits.
@@ -159,7 +163,7 @@ func equalAnswers(a, b answer) bool {
 }
 
 func equalOwners(a, b exposition.Owner) bool {
-	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels)
+	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.AMD, b.AMD)
 }
 
 // Unmatched is an id of the kubelet that names no device.
@@ -333,13 +337,27 @@ func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
 type people struct {
 	uids   map[kube.PodName]string
 	labels map[kube.PodName][]collector.Label
+	amd    map[kube.PodName][]collector.Label // that only names of AMD's exporter show
+}
+
+// forAMD are the labels of a pod that only names of AMD's exporter show.
+func (k *Keeper) forAMD(uid string, labels map[string]string) (out []collector.Label) {
+	if uid != "" {
+		out = append(out, collector.Label{Name: "pod_uuid", Value: uid})
+	}
+	for _, l := range k.o.AMDPodLabels {
+		if v := labels[l.Value]; v != "" {
+			out = append(out, collector.Label{Name: strings.ToLower(l.Name), Value: v[:min(len(v), longestPodText)]})
+		}
+	}
+	return out
 }
 
 // people looks up the pods that have devices. The API server comes first: of a static pod
 // the runtime knows another uid. A pod that neither knows any more keeps what it had, see
 // last: its metadata leaves with it, when the kubelet no longer lists it.
 func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people, lost *losses) people {
-	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}}
+	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}, map[kube.PodName][]collector.Label{}}
 	for _, list := range uses {
 		for i := range list {
 			name := list[i].pod
@@ -352,11 +370,14 @@ func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people,
 			}
 			p.uids[name] = uid
 			if meta == nil {
+				p.amd[name] = k.forAMD(uid, nil)
 				continue
 			}
 			pod, known := meta.Pods[name]
+			p.amd[name] = last.amd[name]
 			if known {
 				p.uids[name] = pod.UID
+				p.amd[name] = k.forAMD(pod.UID, pod.Labels)
 			}
 			switch {
 			case !k.o.PodLabels:

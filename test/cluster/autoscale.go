@@ -39,6 +39,9 @@ func (n *node) startMonitoring() (string, error) {
 	if err := os.WriteFile(n.path("prometheus.yml"), []byte(config), 0o644); err != nil {
 		return "", err
 	}
+	if err := missing(n.tools.monitoring()); err != nil {
+		return "", err
+	}
 	if _, err := n.launch("prometheus", n.tools.prometheus, "--config.file", n.path("prometheus.yml"),
 		"--storage.tsdb.path", n.path("prometheus"), "--web.listen-address", prometheusAddress); err != nil {
 		return "", err

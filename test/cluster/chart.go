@@ -10,6 +10,48 @@ import (
 	"time"
 )
 
+// released returns the one file of the release that matches a pattern; "" if there is no release, or none in it.
+func (n *node) released(pattern string) (string, error) {
+	if n.release == "" {
+		return "", nil
+	}
+	found, err := filepath.Glob(filepath.Join(n.release, pattern))
+	switch {
+	case err != nil || len(found) == 0:
+		return "", err
+	case len(found) > 1:
+		return "", fmt.Errorf("%d files are %s/%s", len(found), n.release, pattern)
+	}
+	return found[0], nil
+}
+
+// packageChart takes the package of the release, or packs the tree's chart: everything below installs that file.
+func (n *node) packageChart() (string, error) {
+	var err error
+	if n.chart, err = n.released("warpgauge-chart-*.tgz"); err != nil {
+		return "", err
+	}
+	if n.chart == "" {
+		if n.release != "" {
+			return "", fmt.Errorf("%s has no chart", n.release)
+		}
+		if _, err := n.command("", n.dir, n.tools.helm, "package", filepath.Join(n.repo, "deploy/helm/warpgauge"), "--destination", n.dir); err != nil {
+			return "", err
+		}
+		found, err := filepath.Glob(n.path("warpgauge-*.tgz"))
+		if err != nil || len(found) != 1 {
+			return "", fmt.Errorf("helm package has made %q: %w", found, err)
+		}
+		n.chart = found[0]
+	}
+	return filepath.Base(n.chart), nil
+}
+
+// helmTest runs the test of the installed release.
+func (n *node) helmTest() (string, error) {
+	return n.command("", n.dir, n.tools.helm, "test", "warpgauge", "--namespace", monitoring, "--logs", "--timeout", "90s")
+}
+
 // dryRun lets the chart's own test ask, which knows all the variants.
 func (n *node) dryRun() (string, error) {
 	if n.crds == "" {
@@ -24,7 +66,11 @@ func (n *node) dryRun() (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	out, err := n.command("", filepath.Join(n.repo, "deploy/helm"), n.tools.chartTest, "-test.v", "-test.run", "^TestServer$")
+	// For the variant with admin access to GPUs.
+	if _, err := n.kubectl("", "label", "namespace", "default", "resource.kubernetes.io/admin-access=true"); err != nil {
+		return "", err
+	}
+	out, err := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, n.tools.chartTest, "-test.v", "-test.run", "^TestServer$")
 	if err != nil {
 		return "", err
 	}
@@ -37,6 +83,11 @@ func (n *node) dryRun() (string, error) {
 
 // dryRunPlain asks for what is applied without Helm.
 func (n *node) dryRunPlain() (string, error) {
+	for _, namespace := range []string{"warpgauge", workloads} {
+		if _, err := n.kubectl("", "create", "namespace", namespace); err != nil {
+			return "", err
+		}
+	}
 	count := 0
 	for _, pattern := range []string{"deploy/kubernetes/*.yaml", "deploy/prometheus-adapter/hpa/*.yml"} {
 		found, err := filepath.Glob(filepath.Join(n.repo, pattern))
@@ -85,7 +136,7 @@ func faults() string {
 // install runs Helm. Of a DaemonSet of one pod Helm waits for none: the chart lets a part
 // of the pods be unavailable, rounded up.
 func (n *node) install(set string) error {
-	_, err := n.command("", n.dir, n.tools.helm, "upgrade", "--install", "warpgauge", filepath.Join(n.repo, "deploy/helm/warpgauge"),
+	_, err := n.command("", n.dir, n.tools.helm, "upgrade", "--install", "warpgauge", n.chart,
 		"--namespace", monitoring, "--create-namespace", "--values", n.path("values.yaml"), "--set", set, "--wait", "--timeout", "90s")
 	if err != nil {
 		logs, _ := n.exporterLog()

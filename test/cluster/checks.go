@@ -40,19 +40,25 @@ func (n *node) checks() {
 		return
 	}
 	c("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)
+	if !c("the chart as a package", n.packageChart) {
+		return
+	}
 	c("every variant of the chart passes the API server's dry run, with the Prometheus operator's CRDs", n.dryRun)
+	c("the plain manifests and the examples of HPAs pass the dry run", n.dryRunPlain)
+	c("pods are on the nodes of both vendors, on those of nodeSelector, and on none whose driver is replaced; the notes count them", n.placement)
+	c("a claim with admin access: the scheduler gives it a GPU that another pod has, and says so in each version of the API", n.adminAccess)
 	if !c("containerd and runc start a container", n.startContainerd) || !c("the kubelet makes a node", n.startNode) ||
 		!c("device plugin: "+gpu+" and time slices", n.startPlugins) {
 		return
 	}
 	c("pods that ask for GPUs run", n.startWorkloads)
-	c("the plain manifests and the examples of HPAs pass the dry run", n.dryRunPlain)
 	if !c("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave) {
 		return
 	}
 	c("namespace, pod and container, as the kubelet tells", n.owners)
 	c("without RBAC: a message, and everything else stays", n.message)
 	c("with the chart's RBAC: labels and uid of pods", n.installWithLeave)
+	c("helm test passes", n.helmTest)
 	c("time-sliced GPU: a series for each container", n.slices)
 	c("dynamic resource allocation: the device's pod", n.dynamic)
 	c("processes on a shared GPU: each pod's own values", func() (string, error) {

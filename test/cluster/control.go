@@ -76,6 +76,7 @@ func (n *node) startAPIServer() error {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file", n.path("front-proxy-client.crt"), "--proxy-client-key-file", n.path("front-proxy-client.key"),
+		"--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true", // which older clusters serve
 		"--kubelet-preferred-address-types=InternalIP")
 	if err != nil {
 		return err

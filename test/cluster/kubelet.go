@@ -55,6 +55,9 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 // startContainerd tries a container, which some machines do not allow: without the right
 // control groups or capabilities there is no node.
 func (n *node) startContainerd() (string, error) {
+	if err := missing(n.tools.node()); err != nil {
+		return "", err
+	}
 	err := errors.Join(
 		os.WriteFile(n.path("cni/10-pods.conflist"), []byte(cniConfig), 0o644),
 		os.WriteFile(n.path("containerd.toml"), fmt.Appendf(nil, containerdConfig, n.path("cni")), 0o644))
@@ -139,8 +142,20 @@ func (n *node) allocatable(resource string) (int64, error) {
 	return q.Value(), nil
 }
 
-// importImages puts our images where containerd has them; there is no registry.
+// importImages puts our images where containerd has them; there is no registry. The exporter's is that of the
+// release, if it has one.
 func (n *node) importImages() error {
+	archive, err := n.released("warpgauge-image-*.tar")
+	if err != nil {
+		return err
+	}
+	if archive != "" {
+		if _, err := n.ctr("images", "import", "--index-name", exporterImage, archive); err != nil {
+			return err
+		}
+		n.report.note("the image is %s", archive)
+		return n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}})
+	}
 	binary := filepath.Join(n.repo, "bin/warpgauge")
 	files, err := sharedLibraries(binary)
 	if err != nil {
@@ -154,17 +169,16 @@ func (n *node) importImages() error {
 	for _, f := range lists {
 		files["etc/warpgauge/"+filepath.Base(f)] = f
 	}
-	for _, i := range []image{
-		{name: exporterImage, entrypoint: "/usr/bin/warpgauge", files: files},
-		{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}},
-	} {
-		archive := n.path("docker/image.tar")
-		if err := i.write(archive); err != nil {
-			return fmt.Errorf("write image %s: %w", i.name, err)
-		}
-		if _, err := n.ctr("images", "import", archive); err != nil {
-			return err
-		}
+	return errors.Join(
+		n.importImage(image{name: exporterImage, entrypoint: "/usr/bin/warpgauge", files: files}),
+		n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}}))
+}
+
+func (n *node) importImage(i image) error {
+	archive := n.path("docker/image.tar")
+	if err := i.write(archive); err != nil {
+		return fmt.Errorf("write image %s: %w", i.name, err)
 	}
-	return nil
+	_, err := n.ctr("images", "import", archive)
+	return err
 }

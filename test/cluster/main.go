@@ -27,11 +27,12 @@ var errSaid = errors.New("already said")
 
 // options are the same in every mode.
 type options struct {
-	repo  string // root of the repository
-	tools string // folder of the programs that go.mod pins
-	crds  string // folder of the Prometheus operator's CRDs
-	logs  string // what the servers say
-	dir   string // everything else; made and removed by the first process
+	repo    string // root of the repository
+	tools   string // folder of the programs that go.mod pins
+	crds    string // folder of the Prometheus operator's CRDs
+	release string // folder of make release: its chart and its image are used; "": both are made of the tree
+	logs    string // what the servers say
+	dir     string // everything else; made and removed by the first process
 }
 
 func main() {
@@ -71,13 +72,17 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.repo, "repo", ".", "root of the repository")
 	set.StringVar(&o.tools, "tools", ".tools", "folder of the programs")
 	set.StringVar(&o.crds, "crds", "", "folder of the Prometheus operator's CRDs")
+	set.StringVar(&o.release, "release", "", "folder of a release, whose chart and image are used")
 	set.StringVar(&o.logs, "logs", "dist/e2e-cluster", "folder for the servers' logs")
 	set.StringVar(&o.dir, "dir", "", "folder for everything else (made by the program itself)")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	var errs []error
-	for _, p := range []*string{&o.repo, &o.tools, &o.logs} {
+	for _, p := range []*string{&o.repo, &o.tools, &o.logs, &o.release} {
+		if *p == "" {
+			continue
+		}
 		abs, err := filepath.Abs(*p)
 		*p = abs
 		errs = append(errs, err)
@@ -86,5 +91,5 @@ func parse(args []string) (options, error) {
 }
 
 func (o options) args(mode string) []string {
-	return []string{mode, "-repo", o.repo, "-tools", o.tools, "-crds", o.crds, "-logs", o.logs, "-dir", o.dir}
+	return []string{mode, "-repo", o.repo, "-tools", o.tools, "-crds", o.crds, "-release", o.release, "-logs", o.logs, "-dir", o.dir}
 }

@@ -21,6 +21,7 @@ type node struct {
 	client kubernetes.Interface
 	report report
 
+	chart   string   // the package that is installed
 	uuids   []string // of the simulated GPUs, by index
 	kubelet *process
 	plugins []*devicePlugin

@@ -55,10 +55,8 @@ func cannot(o options) string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
 	}
-	for _, t := range newTools(o).all() {
-		if _, err := exec.LookPath(t); err != nil {
-			return err.Error()
-		}
+	if err := missing(newTools(o).controlPlane()); err != nil {
+		return err.Error()
 	}
 	probe := exec.CommandContext(context.Background(), "/bin/true")
 	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS}

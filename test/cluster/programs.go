@@ -30,11 +30,23 @@ func newTools(o options) tools {
 	}
 }
 
-func (t tools) all() []string {
-	return []string{
-		t.apiserver, t.controllerManager, t.scheduler, t.kubelet, t.kubectl, t.adapter, t.helm, t.chartTest, t.pause,
-		t.etcd, t.containerd, t.ctr, t.runc, t.prometheus, t.ip,
+// controlPlane are those without which nothing can run.
+func (t tools) controlPlane() []string {
+	return []string{t.apiserver, t.controllerManager, t.scheduler, t.kubectl, t.helm, t.chartTest, t.etcd, t.ip}
+}
+
+// node are those without which no container runs, monitoring those of Prometheus.
+func (t tools) node() []string       { return []string{t.kubelet, t.pause, t.containerd, t.ctr, t.runc} }
+func (t tools) monitoring() []string { return []string{t.prometheus, t.adapter} }
+
+// missing returns a skip that names the first of the programs that is not here, and nil if all are.
+func missing(programs []string) error {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			return skip(err.Error())
+		}
 	}
+	return nil
 }
 
 // path is what programs find other programs by: kubectl is Debian's otherwise.

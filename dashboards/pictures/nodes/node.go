@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 // node is a simulated node and who uses its GPUs.
 type node struct {
 	name, profile string
+	fields        string // list of fields, if not that of the others
 	seed          int
 	script        string // faults, for --fake-spec
 	flags         []string
@@ -32,7 +34,7 @@ func (n *node) start(ctx context.Context, all *processes, o *options) (string, e
 	if err != nil {
 		return "", err
 	}
-	fields, err := filepath.Abs(o.fields)
+	fields, err := filepath.Abs(cmp.Or(n.fields, o.fields))
 	if err != nil {
 		return "", err
 	}

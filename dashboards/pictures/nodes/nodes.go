@@ -37,7 +37,7 @@ func nodes() []*node {
 			}}},
 		},
 		{
-			name: "mi300x-1", profile: "mi300x", seed: 4,
+			name: "mi300x-1", profile: "mi300x", fields: "etc/amd-counters.csv", seed: 4,
 			phases: []phase{{pods: []*v1.PodResources{
 				kubelets.Pod("research", "train-moe-0", kubelets.Container("main", kubelets.Devices("amd.com/gpu", "0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0"))),
 				kubelets.Pod("serving", "chat-amd-0", kubelets.Container("server", kubelets.Devices("amd.com/gpu", "0000:9d:00.0", "0000:c3:00.0"))),

@@ -26,7 +26,7 @@ export function configure(frames: DataFrame[], panel: Panel, theme: GrafanaTheme
     for (const field of frame.fields) {
       if (field.type === FieldType.number) {
         const mode = palette ? FieldColorModeId.PaletteClassic : FieldColorModeId.Thresholds;
-        field.config = { color: { mode }, ...defaults, ...field.config, custom: { ...lineDefaults, ...defaults.custom } };
+        field.config = { color: { mode }, ...defaults, links: undefined, ...field.config, custom: { ...lineDefaults, ...defaults.custom } };
         field.state = { seriesIndex: series++ };
       }
       override(field, frame, panel);
@@ -36,7 +36,8 @@ export function configure(frames: DataFrame[], panel: Panel, theme: GrafanaTheme
   return frames;
 }
 
-// override gives a column by name what only it has. The dashboards set widths.
+// override gives a column by name what only it has: a width, colours, the texts of values. Links
+// are for a mouse.
 function override(field: Field, frame: DataFrame, panel: Panel) {
   for (const { matcher, properties } of panel.fieldConfig?.overrides ?? []) {
     if (matcher.id !== 'byName') {
@@ -44,7 +45,11 @@ function override(field: Field, frame: DataFrame, panel: Panel) {
     }
     if (matcher.options === getFieldDisplayName(field, frame)) {
       for (const { id, value } of properties) {
-        field.config = { ...field.config, custom: { ...field.config.custom, [id.replace('custom.', '')]: value } };
+        if (id.startsWith('custom.')) {
+          field.config = { ...field.config, custom: { ...field.config.custom, [id.replace('custom.', '')]: value } };
+        } else if (id !== 'links') {
+          field.config = { ...field.config, [id]: value };
+        }
       }
     }
   }

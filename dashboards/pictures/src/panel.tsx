@@ -44,13 +44,13 @@ export function PanelOf(props: Props) {
   const { panel, frames, width, height } = props;
   return (
     <PanelChrome title={panel.title} description={panel.description} width={width} height={height}>
-      {(w, h) => (frames.length === 0 ? <Empty height={h} /> : <Content {...props} width={w} height={h} />)}
+      {(w, h) => (frames.length === 0 ? <Empty height={h} text={panel.fieldConfig?.defaults.noValue} /> : <Content {...props} width={w} height={h} />)}
     </PanelChrome>
   );
 }
 
-function Empty({ height }: { height: number }) {
-  return <div style={{ height, display: 'flex', alignItems: 'center', justifyContent: 'center', opacity: 0.6 }}>No data</div>;
+function Empty({ height, text }: { height: number; text?: string }) {
+  return <div style={{ height, display: 'flex', alignItems: 'center', justifyContent: 'center', opacity: 0.6 }}>{text ?? 'No data'}</div>;
 }
 
 function Content(props: Props) {

@@ -18,10 +18,11 @@ export function pictures(dir: string, from: number, to: number): Picture[] {
     width: 1500,
   });
   return [
-    picture('fleet', ours('fleet'), {}, [0, 43]),
+    picture('fleet', ours('fleet'), {}, [0, 52]),
     picture('node', ours('node'), { instance: 'dgx-1' }, [0, 34]),
     picture('gpu', ours('gpu'), { instance: 'dgx-1', gpu: '6' }, [0, 38]),
-    picture('workloads', ours('workloads'), {}, [0, 48]),
+    picture('gpu-amd', ours('gpu'), { instance: 'mi300x-1', gpu: '0' }, [19, 86]),
+    picture('workloads', ours('workloads'), {}, [0, 57]),
     picture('exporter', ours('exporter'), {}, [0, 43]),
     picture('12239', dashboard12239, { instance: 'dgx-1' }, [0, 32]),
   ];

@@ -1,10 +1,8 @@
 // Command generate writes what the chart holds of other parts of this repository
-// (rules, dashboards), the table of values in its README, and, where Helm is
-// installed and asked for, the plain manifests.
+// (rules, dashboards), and, if Helm is asked for, the plain manifests.
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -64,21 +62,7 @@ func chart(root, out string) error {
 			return err
 		}
 	}
-	table, err := valuesTable(filepath.Join(root, "deploy/helm/warpgauge/values.yaml"))
-	if err != nil {
-		return err
-	}
-	readme, err := os.ReadFile(filepath.Join(root, "deploy/helm/warpgauge/README.md"))
-	if err != nil {
-		return err
-	}
-	begin, end := []byte("<!-- values: made from values.yaml by make generate -->\n"), []byte("<!-- end of values -->")
-	head, rest, ok := bytes.Cut(readme, begin)
-	_, tail, ok2 := bytes.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("the chart's README lacks the marks %q and %q", begin, end)
-	}
-	return write(filepath.Join(out, "warpgauge/README.md"), bytes.Join([][]byte{head, begin, table, end, tail}, nil))
+	return nil
 }
 
 // replaceAll makes dir hold exactly the files that match pattern.

@@ -63,6 +63,25 @@ func (s *Service) List(context.Context, *emptypb.Empty) (*gpumetricssvc.GPUState
 	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
 }
 
+// LabelPrefix begins the labels that AMD's exporter gives to a node of Kubernetes, one for each
+// GPU that is unhealthy; LabelSuffix ends them (pkg/exporter/utils/node_labeller.go of
+// https://github.com/ROCm/device-metrics-exporter).
+const (
+	LabelPrefix = "metricsexporter.amd.com.gpu."
+	LabelSuffix = ".state"
+)
+
+// NodeLabels are those labels for the devices that owns says are AMD's.
+func NodeLabels(snapshot *health.Snapshot, owns func(*collector.Device) bool) map[string]string {
+	out := map[string]string{}
+	for _, g := range states(snapshot, owns) {
+		if g.Health == unhealthy {
+			out[LabelPrefix+g.ID+LabelSuffix] = unhealthy
+		}
+	}
+	return out
+}
+
 // GetGPUState implements gpumetricssvc.MetricsServiceServer.
 func (s *Service) GetGPUState(_ context.Context, asked *gpumetricssvc.GPUGetRequest) (*gpumetricssvc.GPUStateResponse, error) {
 	all, err := s.states()
@@ -75,12 +94,16 @@ func (s *Service) SetError(context.Context, *gpumetricssvc.GPUErrorRequest) (*gp
 	return nil, status.Error(codes.PermissionDenied, "errors cannot be simulated")
 }
 
-// states are the devices of which something is known, each once.
 func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 	snapshot := s.board.Load()
 	if snapshot.Version == 0 {
 		return nil, status.Error(codes.Unavailable, "nothing has been judged yet")
 	}
+	return states(snapshot, s.owns), nil
+}
+
+// states are the devices of which something is known, each once.
+func states(snapshot *health.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
 	of := make(map[string]health.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
 		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
@@ -90,7 +113,7 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 	for i := range snapshot.Verdicts {
 		d := &snapshot.Verdicts[i].Device
 		id := pluginID(d)
-		if id == "" || !s.owns(d) {
+		if id == "" || !owns(d) {
 			continue
 		}
 		before, seen := worst[id]
@@ -106,7 +129,7 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 			g.Health = unhealthy
 		}
 	}
-	return out, nil
+	return out
 }
 
 // pluginID is how the device plugin calls a device; "" if it does not know it.

@@ -188,6 +188,18 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestNodeLabels: docs/metrics/health.md of ROCm/gpu-operator has the label.
+func TestNodeLabels(t *testing.T) {
+	got := amdplugin.NodeLabels(node(), func(d *collector.Device) bool { return d.Model == "MI300X" })
+	want := map[string]string{}
+	for _, id := range []string{"3", "4.1", "5", "5.1"} {
+		want["metricsexporter.amd.com.gpu."+id+".state"] = "unhealthy"
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
 // replica is how plugins that share a GPU call the second and later users of it:
 // normalizeDeviceID in forks of ROCm/k8s-device-plugin.
 var replica = regexp.MustCompile(`^(.+)-[0-9]+$`)

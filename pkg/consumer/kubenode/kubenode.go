@@ -1,6 +1,6 @@
 // Package kubenode writes the health of this node's devices to its Node in Kubernetes: a
-// condition, and an event for each change of a device. It reads the health.Board and owns
-// nothing of the Node but that condition.
+// condition, an event for each change of a device, and labels. It reads the health.Board and
+// owns nothing of the Node but that condition, and labels with a prefix of theirs.
 //
 // The condition has node-problem-detector's form: type GPUProblem, True if a device has
 // failed, False if none has, Unknown if that cannot be said, because nothing is known of a
@@ -9,7 +9,8 @@
 //
 // What it needs: patch on nodes/status of its own node, and create on events in the
 // namespace default, in which events of nodes are. No get, list or watch: the answer of a
-// patch is not used, and a strategic merge patch leaves other writers' conditions alone.
+// patch is not used, and a strategic merge patch leaves other writers' conditions alone. For
+// labels it needs get and update on nodes, which AMD's operator gives to its exporter's account.
 package kubenode
 
 import (
@@ -17,6 +18,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,8 +51,15 @@ type Options struct {
 	Board             *health.Board
 	Node              string // its name in Kubernetes
 	Condition, Events bool   // which of the two is written
+	Labels            Labels
 	Config            *rest.Config
 	Log               *zap.Logger
+}
+
+// Labels of a Node that say something of its devices.
+type Labels struct {
+	Of             func(*health.Snapshot) map[string]string // nil: none are written
+	Prefix, Suffix string                                   // what labels with both are these
 }
 
 // Writer writes to one Node.
@@ -61,6 +70,7 @@ type Writer struct {
 	events events
 
 	written corev1.NodeCondition // the last one
+	labels  map[string]string    // the last ones; nil: not written yet
 	refused map[string]bool      // which writes failed the last time: logged once
 }
 
@@ -128,6 +138,9 @@ func (w *Writer) write(ctx context.Context, s *health.Snapshot) bool {
 		w.events.observe(s)
 		done = w.writeEvents(ctx) && done
 	}
+	if w.o.Labels.Of != nil && s.Version > 0 {
+		done = w.writeLabels(ctx, w.o.Labels.Of(s)) && done
+	}
 	return done
 }
 
@@ -169,6 +182,34 @@ func (w *Writer) patch(ctx context.Context, c corev1.NodeCondition) bool {
 		return false
 	}
 	w.written = c
+	return true
+}
+
+// writeLabels leaves a Node alone whose labels are those that are wanted. They stay when the
+// exporter stops: a device that has failed has not become better.
+func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool {
+	if w.labels != nil && maps.Equal(wanted, w.labels) {
+		return true
+	}
+	nodes := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	node, err := nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
+	if err == nil {
+		is := node.GetLabels()
+		next := maps.Clone(wanted)
+		for name, value := range is {
+			if !strings.HasPrefix(name, w.o.Labels.Prefix) || !strings.HasSuffix(name, w.o.Labels.Suffix) {
+				next[name] = value
+			}
+		}
+		if !maps.Equal(is, next) {
+			node.SetLabels(next)
+			_, err = nodes.Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
+		}
+	}
+	if !w.report("labels", err) {
+		return false
+	}
+	w.labels = wanted
 	return true
 }
 

@@ -39,6 +39,9 @@ type apiServer struct {
 	requests   int
 	conditions []map[string]any // of the Node, merged by type
 	events     []corev1.Event
+	labels     map[string]string // of the Node
+	version    int               // of the Node, which an update must name
+	changed    func()            // called after each answer to a get; nil: not
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -88,6 +91,25 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.events = append(s.events, e)
 		answer = e
+	case r.URL.Path == "/api/v1/nodes/"+node && s.labels != nil && (r.Method == "GET" || r.Method == "PUT"):
+		n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(s.version), Labels: s.labels}}
+		if r.Method == "PUT" {
+			var put corev1.Node
+			if err := json.NewDecoder(r.Body).Decode(&put); err != nil {
+				s.t.Error(err)
+			}
+			if put.ResourceVersion != n.ResourceVersion {
+				w.WriteHeader(http.StatusConflict)
+				answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}
+				break
+			}
+			s.version++
+			s.labels, n = put.Labels, put
+		}
+		answer = n
+		if s.changed != nil && r.Method == "GET" {
+			s.changed()
+		}
 	default:
 		s.t.Errorf("asked for more than it may: %s", what)
 		w.WriteHeader(http.StatusForbidden)
@@ -221,6 +243,60 @@ func want(t *testing.T, when string, got, want any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
+}
+
+// TestLabels: the labels are those that the devices want, others stay, and nothing is asked
+// while nothing changes.
+func TestLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(2)
+		s.labels = map[string]string{"zone": "a", "amd.gpu.7.state": "unhealthy", "amd.gpu.7.other": "x"}
+		of := func(s *health.Snapshot) map[string]string {
+			out := map[string]string{}
+			for _, v := range s.Verdicts {
+				if v.State == health.Failed {
+					out["amd.gpu."+v.Device.GPU+".state"] = "unhealthy"
+				}
+			}
+			return out
+		}
+		stop, log := run(t, Options{Board: &b.Board, Node: node, Config: s.config(), Labels: Labels{Of: of, Prefix: "amd.gpu.", Suffix: ".state"}})
+		others := func(more ...string) map[string]string {
+			out := map[string]string{"zone": "a", "amd.gpu.7.other": "x"}
+			for _, name := range more {
+				out[name] = "unhealthy"
+			}
+			return out
+		}
+		want(t, "of a GPU that is no longer there", s.labels, others())
+		after := func() {
+			t.Helper()
+			synctest.Wait()
+			time.Sleep(gap)
+			synctest.Wait()
+		}
+		b.set(1, health.Failed, "xid_79", health.ActionReboot)
+		after()
+		want(t, "failed", s.labels, others("amd.gpu.1.state"))
+		asked := s.requests
+		b.set(0, health.Degraded, "hot", health.ActionNone)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want(t, "requests while no label changes", s.requests, asked)
+
+		s.changed = func() { s.version++; s.changed = nil } // another writer is faster
+		b.set(0, health.Failed, "hot", health.ActionNone)
+		after()
+		time.Sleep(maxGap)
+		synctest.Wait()
+		want(t, "written in the end", s.labels, others("amd.gpu.0.state", "amd.gpu.1.state"))
+		want(t, "the log", len(log.TakeAll()), 2)
+		b.set(0, health.OK, "", health.ActionNone)
+		b.set(1, health.OK, "", health.ActionNone)
+		after()
+		want(t, "well again", s.labels, others())
+		stop()
+	})
 }
 
 func TestConditionAndEvents(t *testing.T) {

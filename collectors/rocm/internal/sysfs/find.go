@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -90,6 +91,11 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	}
 	slices.SortStableFunc(boards, func(a, b GPU) int { return cmp.Compare(a.PCI, b.PCI) })
 	f := Found{Driver: r.driverVersion(), Hidden: r.attach(boards)}
+	if virtual := r.virtual(); virtual {
+		for i := range boards {
+			boards[i].Virtual = true
+		}
+	}
 	f.GPUs, f.LeftOut = distinct(boards)
 	return f, nil
 }
@@ -182,7 +188,7 @@ func (r *Reader) board(card string) (GPU, bool) {
 		return GPU{}, false
 	}
 	b.UniqueID = uniqueID(dir)
-	b.Serial, b.VBIOS = text(dir, "serial_number"), text(dir, "vbios_version")
+	b.Serial, b.VBIOS, b.Number = text(dir, "serial_number"), text(dir, "vbios_version"), text(dir, "product_number")
 	b.Compute, b.Memory = text(dir, "current_compute_partition"), text(dir, "current_memory_partition")
 	b.Device = uint16(number(dir, "device"))
 	b.Model = r.model(dir, b.Device)
@@ -250,6 +256,19 @@ func (r *Reader) driverVersion() string {
 		return v
 	}
 	return text(filepath.Join("/", r.o.Root, "proc/sys/kernel"), "osrelease")
+}
+
+// virtual reports whether the node is a virtual machine, which the kernel says among the
+// flags of the first processor.
+func (r *Reader) virtual() bool {
+	f, err := os.Open(filepath.Join("/", r.o.Root, "proc/cpuinfo"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // read only
+	buf := make([]byte, 8192)
+	n, _ := io.ReadFull(f, buf) // less is no error: the file is shorter
+	return bytes.Contains(buf[:n], []byte(" hypervisor"))
 }
 
 // location is a PCI address in numbers.

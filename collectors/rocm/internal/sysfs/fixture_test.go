@@ -29,7 +29,7 @@ type fixture struct {
 // everything is each reading there is, of a board with some instances.
 func everything(instances int) []Reading {
 	indices := map[Kind]int{
-		Clock: int(Clocks), ClockMax: int(Clocks),
+		Clock: int(Clocks), ClockMax: int(Clocks), ClockMin: int(Clocks),
 		Temperature: int(Sensors), TemperatureCrit: int(Sensors), TemperatureStop: int(Sensors),
 		MemoryTotal: int(Memories), MemoryUsed: int(Memories),
 		Correctable: int(Blocks), Uncorrectable: int(Blocks), Deferred: int(Blocks),

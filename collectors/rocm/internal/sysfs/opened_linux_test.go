@@ -121,7 +121,7 @@ func TestSuspendedIsNotWoken(t *testing.T) {
 	}
 	// Of these the driver or PCI keeps the answers in memory.
 	harmless := []string{
-		"vendor", "device", "revision", "unique_id", "serial_number", "vbios_version", "product_name", "uevent", "version",
+		"vendor", "device", "revision", "unique_id", "serial_number", "vbios_version", "product_name", "product_number", "uevent", "version",
 		"current_compute_partition", "current_memory_partition", "name", "in1_label", "temp1_label", "temp2_label", "temp3_label",
 		"gpu_id", "properties", "runtime_status",
 	}

@@ -148,15 +148,33 @@ func ParseDPM(text []byte) float64 {
 
 // ParseDPMMax reads the highest level of the same file, NaN if there is none.
 func ParseDPMMax(text []byte) float64 {
-	highest := math.NaN()
+	_, highest := dpmRange(text)
+	return highest
+}
+
+// ParseDPMMin reads the lowest level, which that of a sleeping domain is not.
+func ParseDPMMin(text []byte) float64 {
+	lowest, _ := dpmRange(text)
+	return lowest
+}
+
+func dpmRange(text []byte) (lowest, highest float64) {
+	lowest, highest = math.NaN(), math.NaN()
 	for len(text) > 0 {
 		var line []byte
 		line, text = cutLine(text)
-		if mhz, _ := dpmLevel(line); !(mhz <= highest) && !math.IsNaN(mhz) {
+		mhz, _ := dpmLevel(line)
+		if math.IsNaN(mhz) {
+			continue
+		}
+		if !(mhz <= highest) {
 			highest = mhz
 		}
+		if asleep := trim(line)[0] == 'S'; !asleep && !(mhz >= lowest) {
+			lowest = mhz
+		}
 	}
-	return highest
+	return lowest, highest
 }
 
 // dpmLevel reads one line of a list of clocks.

@@ -55,6 +55,8 @@ func TestReadMI250X(t *testing.T) {
 	f.want(InstanceTotal, 0, 68702699520)
 	f.want(ClockMax, ClockGraphics, 1700)
 	f.want(ClockMax, ClockVideo, 1200)
+	f.want(ClockMin, ClockGraphics, 500)
+	f.want(ClockMin, ClockVideo, 29)
 	sent, received, err := f.h.Bus()
 	if err != nil || !f.h.HasBus() || sent != float64(g.State.PCIeSent*256) || received != float64(g.State.PCIeReceived*256) {
 		t.Errorf("Bus = %v, %v, %v", sent, received, err)

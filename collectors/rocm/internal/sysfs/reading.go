@@ -21,6 +21,7 @@ const (
 	MemoryBusy                  // percent; mem_busy_percent
 	Clock                       // MHz, Index a Clock…; pp_dpm_*, the line with *
 	ClockMax                    // MHz, Index a Clock…; pp_dpm_*, the highest line
+	ClockMin                    // MHz, Index a Clock…; pp_dpm_*, the lowest line
 	Temperature                 // °C, Index a Sensor…; hwmon tempN_input
 	TemperatureCrit             // °C, Index a Sensor…; hwmon tempN_crit
 	TemperatureStop             // °C, Index a Sensor…; hwmon tempN_emergency
@@ -140,6 +141,8 @@ type GPU struct {
 	UniqueID uint64 // 0: the board has none
 	Serial   string // of the package: two dies of one share it
 	Model    string // market name, or what comes closest
+	Number   string // of the model: product_number
+	Virtual  bool   // the node is a virtual machine
 	VBIOS    string
 
 	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" where boards have none

@@ -86,6 +86,8 @@ func originOf(r Reading) (origin, meaning) {
 		return clock(r.Index), meaning{parse: ParseDPM}
 	case ClockMax:
 		return clock(r.Index), meaning{parse: ParseDPMMax}
+	case ClockMin:
+		return clock(r.Index), meaning{parse: ParseDPMMin}
 	case Temperature: // boards whose memory has no sensor say 0
 		return sensor(r.Index, "tempN_input"), meaning{parse: ParseFloat, scale: milli, blank0: r.Index == SensorMemory}
 	case TemperatureCrit:

@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "warpgauge.needsAPI" -}}
 {{- $health := .Values.health }}
-{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) $health.nodeCondition $health.nodeEvents .Values.remote.annotatePod }}true{{ end }}
+{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) $health.nodeCondition $health.nodeLabels $health.nodeEvents .Values.remote.annotatePod }}true{{ end }}
 {{- end }}
 
 {{/* Lists come from a server. YAML reads a bare off as false. */}}
@@ -192,6 +192,11 @@ http{{ if $v.tlsServerConfig.enabled }}s{{ end }}://{{ include "warpgauge.fullna
 {{- with .root.Values.config }}
 {{- if and .enabled (eq $.vendor "nvidia") }}{{ .name | default (printf "%s-config" (include "warpgauge.fullname" $.root)) }}{{ end }}
 {{- end }}
+{{- end }}
+
+{{/* The configuration of AMD's exporter, for AMD's pods. */}}
+{{- define "warpgauge.amdConfigMap" -}}
+{{- if eq .vendor "amd" }}{{ .config.config.name }}{{ end }}
 {{- end }}
 
 {{- define "warpgauge.yamlConfig" -}}

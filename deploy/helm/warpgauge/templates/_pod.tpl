@@ -10,7 +10,8 @@
 {{- with $.config.port }}
 {{- $address = regexReplaceAll ":[0-9]+$" $address (printf ":%v" .) }}
 {{- end }}
-{{- if ne $address ":9400" }}
+{{- /* config.json may name a port, which the flag beats. */}}
+{{- if or (ne $address ":9400") (include "warpgauge.amdConfigMap" $) }}
 - --address={{ $address }}
 {{- end }}
 {{- end }}
@@ -21,6 +22,9 @@
 {{- end }}
 {{- if include "warpgauge.yamlConfigMap" . }}
 - --config-file=/etc/warpgauge/config/{{ $v.config.key }}
+{{- end }}
+{{- if include "warpgauge.amdConfigMap" . }}
+- --amd-config=/etc/warpgauge/amd/{{ .config.config.key }}
 {{- end }}
 {{- with $v.collectInterval }}
 - --collect-interval={{ . }}
@@ -77,6 +81,9 @@
 {{- end }}
 {{- if $v.hpcJobMapping.enabled }}
 - --hpc-job-mapping-dir={{ $v.hpcJobMapping.directory }}
+{{- with $v.hpcJobMapping.labels }}
+- --hpc-job-labels={{ join "," . }}
+{{- end }}
 {{- end }}
 {{- if eq .vendor "nvidia" }}
 {{- with $v.dcgm.remoteHostEngine }}
@@ -124,6 +131,9 @@
 {{- end }}
 {{- if .nodeCondition }}
 - --health-node-condition
+{{- end }}
+{{- if and .nodeLabels (eq $.vendor "amd") }}
+- --health-node-labels
 {{- end }}
 {{- if .nodeEvents }}
 - --health-node-events
@@ -189,6 +199,9 @@
 {{- if include "warpgauge.yamlConfigMap" . }}
 - { name: config, mountPath: /etc/warpgauge/config, readOnly: true }
 {{- end }}
+{{- if include "warpgauge.amdConfigMap" . }}
+- { name: amd-config, mountPath: /etc/warpgauge/amd, readOnly: true }
+{{- end }}
 {{- if include "warpgauge.webSecret" .root }}
 - { name: web-config, mountPath: /etc/warpgauge/web, readOnly: true }
 {{- end }}
@@ -253,6 +266,10 @@
 {{- end }}
 {{- with include "warpgauge.yamlConfigMap" . }}
 - name: config
+  configMap: { name: {{ . }} }
+{{- end }}
+{{- with include "warpgauge.amdConfigMap" . }}
+- name: amd-config
   configMap: { name: {{ . }} }
 {{- end }}
 {{- with include "warpgauge.webSecret" .root }}
@@ -384,6 +401,23 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if $all }}{{ $one = true }}{{ end }}
 {{- end }}
 {{- if and $matches $one }}true{{ end }}
+{{- end }}
+
+{{/* The first taint of a node that keeps a DaemonSet's pods away, as KEY=VALUE:EFFECT. Those of node.kubernetes.io they tolerate by themselves. */}}
+{{- define "warpgauge.keptAway" -}}
+{{- $tolerations := .tolerations }}
+{{- $first := "" }}
+{{- range .taints }}
+{{- $taint := . }}
+{{- $away := and (ne .effect "PreferNoSchedule") (not (hasPrefix "node.kubernetes.io/" .key)) }}
+{{- range $tolerations }}
+{{- $key := or (eq (.key | default "") $taint.key) (and (not .key) (eq .operator "Exists")) }}
+{{- $value := or (eq (.operator | default "Equal") "Exists") (eq (.value | default "") ($taint.value | default "")) }}
+{{- if and $key $value (or (not .effect) (eq .effect $taint.effect)) }}{{ $away = false }}{{ end }}
+{{- end }}
+{{- if and $away (not $first) }}{{ $first = printf "%s=%s:%s" .key (.value | default "") .effect }}{{ end }}
+{{- end }}
+{{- $first }}
 {{- end }}
 
 {{/* As tight as the features allow; podSecurityContext and securityContext are merged over it. */}}

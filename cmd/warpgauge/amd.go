@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+// relax leaves out flags in front of any command that are unknown, if AMD's GPU Operator has
+// started this: its exporter warns of them and runs. A word behind one is taken for its value.
+func (a *app) relax(args []string, known []cli.Flag) []string {
+	if !config.Relaxed(a.lookup) || len(args) == 0 {
+		return args
+	}
+	out := args[:1:1]
+	for i := 1; i < len(args); i++ {
+		word := args[i]
+		if !strings.HasPrefix(word, "-") || word == "-" || word == "--" {
+			return append(out, args[i:]...)
+		}
+		name, _, whole := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		at := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		needs := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-")
+		switch {
+		case at < 0:
+			a.unknown = append(a.unknown, word)
+		case needs:
+			b, ok := known[at].(interface{ IsBoolFlag() bool })
+			needs = !ok || !b.IsBoolFlag()
+			fallthrough
+		default:
+			out = append(out, word)
+			if needs {
+				out = append(out, args[i+1])
+			}
+		}
+		if needs {
+			i++
+		}
+	}
+	return out
+}
+
+// standsIn says that this runs in place of AMD's exporter, and what of its configuration is
+// not as there.
+func (a *app) standsIn(cfg *config.Config, log *zap.Logger) {
+	o := &cfg.Operator
+	for _, word := range a.unknown {
+		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+	}
+	if o.Detected {
+		log.Info("runs as AMD's GPU Operator starts its exporter: defaults are those of AMD's exporter",
+			zap.String("address", cfg.Web.Address), zap.String("names", cfg.FieldNames), zap.String("config", o.File),
+			zap.String("health_socket", cfg.Health.AMDSocket), zap.String("jobs", cfg.HPCJobDir), zap.Bool("kubernetes", cfg.Kubernetes.Enabled))
+	}
+	if o.Failed != nil {
+		log.Error("the configuration of AMD's exporter is not used", zap.Error(o.Failed))
+	}
+}
+
+// namedAsAMD gives a list that has AMD's names those that the configuration of AMD's exporter
+// asks for; nil: the last one. The problems say what of it cannot be served.
+func (c *counters) namedAsAMD(list field.List, a *config.AMD) (field.List, []field.Problem) {
+	if a = cmp.Or(a, c.amd); list.AMD == nil || a == nil {
+		return list, nil
+	}
+	wanted := a.Names
+	wanted.InPlace = list.AMD.InPlace
+	list, why := list.WithAMD(wanted)
+	var out []field.Problem
+	for _, text := range append(together(why), a.Problems...) {
+		out = append(out, field.Problem{File: c.cfg.Operator.File, Severity: field.Warning, Message: text})
+	}
+	return list, out
+}
+
+// together joins lines of the form NAME: REASON that have the same reason.
+func together(lines []string) (out []string) {
+	const shown = 5
+	names := map[string][]string{}
+	var reasons []string
+	for _, line := range lines {
+		name, reason, ok := strings.Cut(line, ": ")
+		if !ok {
+			name, reason = "", line
+		}
+		if names[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		names[reason] = append(names[reason], name)
+	}
+	for _, reason := range reasons {
+		of := names[reason]
+		more := ""
+		if len(of) > shown {
+			of, more = of[:shown], fmt.Sprintf(" and %d more", len(of)-shown)
+		}
+		out = append(out, strings.TrimPrefix(strings.Join(of, ", ")+more+": "+reason, ": "))
+	}
+	return out
+}
+
+// takeAMD notes the configuration of AMD's exporter that a list was made with, and gives the
+// log its level.
+func (c *counters) takeAMD(a *config.AMD, log *zap.Logger) {
+	was := c.amd
+	if a == nil || a == was {
+		return
+	}
+	c.amd = a
+	log = log.With(zap.String("file", c.cfg.Operator.File))
+	if len(a.Unused) > 0 && (was == nil || !slices.Equal(a.Unused, was.Unused)) {
+		log.Info("configuration of AMD's exporter: these keys have no meaning here", zap.Strings("keys", a.Unused))
+	}
+	if later := a.Restart(c.cfg.Operator.Start); len(later) > 0 {
+		log.Warn("configuration of AMD's exporter: these keys take effect at the next start", zap.Strings("keys", later))
+	}
+	if c.level != nil && !c.cfg.Log.Debug && c.cfg.Source("log-level") <= config.FromFile {
+		if level, err := zapcore.ParseLevel(cmp.Or(a.Level, "info")); err == nil {
+			c.level.SetLevel(level)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/internal/testkit/pages"
+	"warpgauge/pkg/config"
+)
+
+// TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
+// exist, and it does what it can do on simulated GPUs.
+func TestCommandsOfPages(t *testing.T) {
+	a := &app{streams: streams{out: os.Stderr, err: os.Stderr}, build: readBuild()}
+	a.flags = config.NewSet(a.lookup)
+	root := a.root()
+	checked, ran := 0, map[string]bool{}
+	for path, text := range pages.Read(t, "../..") {
+		for _, words := range pages.Commands(text, "warpgauge", "bin/warpgauge") {
+			line, args := path+": "+strings.Join(words, " "), words[1:]
+			if slices.Contains(args, "…") || len(args) > 0 && strings.HasPrefix(args[0], "(") {
+				continue // not a whole command, or what one prints
+			}
+			cmd := root
+			for _, w := range args {
+				if sub := cmd.Command(w); sub != nil && cmd == root {
+					cmd = sub
+				}
+				name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
+				if strings.HasPrefix(w, "-") && w != "-" && !hasFlag(root, name) && !hasFlag(cmd, name) {
+					t.Errorf("%s: there is no %s", line, w)
+				}
+			}
+			checked++
+			if args = runnable(t, cmd.Name, args); args == nil || ran[strings.Join(args, " ")] {
+				continue
+			}
+			ran[strings.Join(args, " ")] = true
+			o := execute(t, environment{"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_DCGM": "false",
+				"WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false"}, args...)
+			if o.code != 0 || o.out == "" {
+				t.Errorf("%s: exit code %d\noutput: %s\nerrors: %s", line, o.code, o.out, o.err)
+			}
+		}
+	}
+	if t.Logf("%d commands, %d run", checked, len(ran)); checked < 40 || len(ran) < 8 {
+		t.Errorf("only %d commands found, %d of them run", checked, len(ran))
+	}
+}
+
+func hasFlag(cmd *cli.Command, name string) bool {
+	return name == "help" || name == "h" || name == "version" || slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+}
+
+// runnable returns the command with the lists of this repository, for those that neither serve, write
+// files nor ask an exporter; nil for others.
+func runnable(t *testing.T, command string, args []string) []string {
+	t.Helper()
+	switch command {
+	case "check", "fields", "devices", "once", "version":
+	default:
+		return nil
+	}
+	out := slices.Clone(args)
+	for i, w := range out {
+		if strings.Contains(w, "://") {
+			return nil
+		}
+		if strings.HasSuffix(w, ".csv") {
+			out[i] = filepath.Join("../../etc", filepath.Base(w))
+			if _, err := os.Stat(out[i]); err != nil {
+				out[i] = "../../etc/default-counters.csv" // a list of the reader's
+			}
+		}
+	}
+	if command == "devices" || command == "once" {
+		out = append(out, "--url=none")
+	}
+	return out
+}

@@ -1,0 +1,263 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/consumer/amdplugin/gpumetricssvc"
+	kubelet "warpgauge/pkg/kube/kubetest"
+)
+
+// metricsExporter are the settings of spec.metricsExporter in a DeviceConfig of AMD's GPU
+// Operator that reach the container. The rest are the image, its resources, the Service, the
+// ServiceMonitor, tolerations, hostNetwork and the container of kube-rbac-proxy, with which
+// Kubernetes does what it does with any image.
+type metricsExporter struct {
+	port   int32
+	proxy  bool              // rbacConfig.enable
+	config string            // config.json in the ConfigMap that config.name names; "": none
+	jobs   map[string]string // what Slurm's prolog has written on the node
+	args   []string          // none are the operator's
+}
+
+// container is what the operator makes of them at 6df13c1788c9, in August 2026:
+// internal/metricsexporter/metricsexporter.go of https://github.com/ROCm/gpu-operator.
+func (m metricsExporter) container(t *testing.T, tree *rocmtest.Tree, k *kubelet.Server) contained {
+	t.Helper()
+	port := m.port
+	if port == 0 {
+		port = 5000
+	}
+	c := contained{
+		env: map[string]string{
+			"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true",
+			"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // the kubelet's, in every pod
+		},
+		mounts: map[string]string{
+			"/sys":                           filepath.Join(tree.Root, "sys"),
+			"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()),
+			"/var/lib/amd-metrics-exporter":  t.TempDir(),
+			"/var/run/exporter":              t.TempDir(),
+		},
+		writable: []string{"/var/lib/amd-metrics-exporter"},
+		args:     m.args,
+	}
+	if m.proxy { // which has the port; the exporter has the one below, here any that is free
+		c.args = append(c.args, "--bind=127.0.0.1")
+		port, c.listens = 0, true
+	}
+	c.env["METRICS_EXPORTER_PORT"] = strconv.Itoa(int(port))
+	if m.config != "" {
+		c.mounts["/etc/metrics"] = configMap(t, m.config)
+	}
+	for name, text := range m.jobs {
+		write(t, filepath.Join(c.mounts["/var/run/exporter"], name), text)
+	}
+	return c
+}
+
+// configMap is a directory as the kubelet makes it of a ConfigMap with the key config.json.
+func configMap(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink("..data/config.json", filepath.Join(dir, "config.json")); err != nil {
+		t.Fatal(err)
+	}
+	updateConfigMap(t, dir, "..1", text)
+	return dir
+}
+
+func updateConfigMap(t *testing.T, dir, version, text string) {
+	t.Helper()
+	link := filepath.Join(dir, "..data_tmp")
+	err := errors.Join(os.Mkdir(filepath.Join(dir, version), 0o755), os.WriteFile(filepath.Join(dir, version, "config.json"), []byte(text), 0o644),
+		os.Symlink(version, link), os.Rename(link, filepath.Join(dir, "..data")))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_PARTITION": "mi300", "SLURM_CLUSTER_NAME": "c1", "CUDA_VISIBLE_DEVICES": "1" }` + "\n"
+
+// TestE2EAMDGPUOperator runs the real binary over simulated GPUs as AMD's operator runs its
+// exporter.
+func TestE2EAMDGPUOperator(t *testing.T) {
+	mountNamespace(t)
+	exe := build(t)
+	const detected = "runs as AMD's GPU Operator starts its exporter"
+	for name, c := range map[string]struct {
+		spec   metricsExporter
+		prefix string
+		log    []string // in it, next to detected
+	}{
+		"defaults":         {spec: metricsExporter{jobs: map[string]string{"1": amdJob}}},
+		"behind the proxy": {spec: metricsExporter{port: 5050, proxy: true}},
+		"an older operator's flags": {
+			spec: metricsExporter{args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"}},
+			log:  []string{"--agent-grpc-port has no effect: there is no agent", `flag is unknown and has no effect {"flag": "--some-flag"}`},
+		},
+		"a wrong configuration": {
+			spec: metricsExporter{config: "{"},
+			log:  []string{"the configuration of AMD's exporter is not used", "line 1, character 1: it is no JSON"},
+		},
+		"a configuration": {
+			spec: metricsExporter{config: `{"ServerPort": 1, "CommonConfig": {"MetricsFieldPrefix": "amd_", "Logging": {"Level": "info", "MaxBackups": 3}},
+				"GPUConfig": {"Fields": ["GPU_PACKAGE_POWER", "GPU_JUNCTION_TEMPERATURE", "GPU_HEALTH", "GPU_PROF_SM_ACTIVE"], "CustomLabels": {"CLUSTER_NAME": "c9"}}, "NICConfig": {}}`},
+			prefix: "amd_",
+			log:    []string{`"GPU_PROF_SM_ACTIVE": the profiler allows one client at a time`, "NICConfig: network cards are not read", "MaxBackups: the log goes to standard error"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := kubelet.At(t, kubelet.SocketPath(t))
+			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 2})
+			k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", tree.GPUs[0].PCI))))
+			k.Serve()
+			made := c.spec.container(t, tree, k)
+			e := made.run(t, exe)
+			gauge := c.prefix + "gpu_junction_temperature"
+			eventually.OK(t, "the page of a node of the operator", func() error {
+				p := e.scrape(t, acceptText)
+				_, err := p.one(gauge, "gpu_id", "0", "hostname", "worker-7", "pod", "train-0", "namespace", "ml", "container", "main")
+				_, ours := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "hostname", "worker-7", "pod", "train-0")
+				err = errors.Join(err, ours, p.want(1, c.prefix+"gpu_health", "gpu_id", "1"))
+				if c.spec.jobs != nil {
+					_, job := p.one(gauge, "gpu_id", "1", "job_id", "4711", "job_user", "anna", "job_partition", "mi300", "pod", "")
+					err = errors.Join(err, job)
+				}
+				if all := len(p.family(c.prefix + "gpu_power_usage")); (all == 0) != (c.prefix != "") {
+					err = errors.Join(err, fmt.Errorf("%d series of gpu_power_usage", all))
+				}
+				return err
+			})
+			conn := socketClient(t, filepath.Join(made.mounts["/var/lib/amd-metrics-exporter"], "amdgpu_device_metrics_exporter_grpc.socket"))
+			eventually.OK(t, "the device plugin's answer", func() error {
+				var answer gpumetricssvc.GPUStateResponse
+				err := conn.Invoke(t.Context(), "/metricssvc.MetricsService/List", &emptypb.Empty{}, &answer)
+				if n := len(answer.GetGPUState()); err == nil && (n != 2 || answer.GetGPUState()[0].GetHealth() != "healthy") {
+					err = fmt.Errorf("%d GPUs: %v", n, &answer)
+				}
+				return err
+			})
+			eventually.OK(t, "what amdgpuhealth reads", func() error { return e.gpuMetrics(t, gauge) })
+			for _, want := range append(c.log, detected) {
+				if n := strings.Count(e.Output(), want); n != 1 {
+					t.Errorf("%q is %d times in the log:\n%s", want, n, e.Output())
+				}
+			}
+			if dir := made.mounts["/etc/metrics"]; dir != "" {
+				e.updates(t, dir, c.prefix)
+			}
+			e.Signal(t, syscall.SIGTERM)
+			if code := e.ExitCode(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// gpuMetrics reads /gpumetrics as amdgpuhealth does, and compares it with the page. Names and
+// types are those of what AMD's agent describes a GPU with, as far as the plugin reads them:
+// GPUStats and others in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
+func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
+	t.Helper()
+	client := newClient(t)
+	if a, err := client.Get(e.url + "/inbandraserrors?severity=CPER_SEVERITY_FATAL"); err == nil {
+		_ = a.Body.Close()
+		t.Errorf("errors of RAS are not known, and amdgpuhealth takes %s for none", a.Status)
+	}
+	a, err := client.Get(e.url + "/gpumetrics")
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() //nolint:errcheck // it was read
+	var said struct {
+		Response []struct {
+			Status *struct {
+				ClockStatus []struct{ Frequency uint32 }
+				PCIeStatus  struct {
+					Speed, MaxSpeed uint32
+					Bandwidth       uint64
+				}
+				VRAMStatus struct{ Size uint64 }
+			}
+			Stats *struct {
+				Temperature struct {
+					EdgeTemperature, JunctionTemperature, MemoryTemperature float32
+					HBMTemperature                                          []float32
+				}
+				EnergyConsumed            float64
+				UMCUncorrectableErrors    *uint64
+				XGMIWAFLCorrectableErrors *uint64
+				XGMILinkStats             []struct{ DataRead, DataWrite uint64 }
+				Usage                     struct {
+					GFXActivity               uint32
+					VCNActivity, JPEGActivity []uint32
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(a.Body).Decode(&said); err != nil {
+		t.Fatal(err)
+	}
+	if len(said.Response) != 2 || said.Response[0].Status == nil || said.Response[1].Stats == nil {
+		return fmt.Errorf("not two GPUs: %+v", said)
+	}
+	g := said.Response[0].Stats
+	if at, err := e.scrape(t, acceptText).one(gauge, "gpu_id", "0"); err != nil || float64(g.Temperature.JunctionTemperature) != math.Round(at) {
+		return fmt.Errorf("temperature %v, on the page %v %w", g.Temperature.JunctionTemperature, at, err)
+	}
+	if g.UMCUncorrectableErrors == nil || g.XGMIWAFLCorrectableErrors == nil {
+		return errors.New("no ECC errors of blocks")
+	}
+	if strings.HasPrefix(gauge, "gpu_") { // all fields
+		s := said.Response[0].Status
+		if len(s.ClockStatus) < 9 || s.ClockStatus[0].Frequency == 0 || s.VRAMStatus.Size == 0 || len(g.XGMILinkStats) == 0 || len(g.Usage.JPEGActivity) == 0 || g.EnergyConsumed == 0 {
+			return fmt.Errorf("values are missing: %+v %+v", s, g)
+		}
+	}
+	return nil
+}
+
+// updates changes the ConfigMap: a good one is in service, a bad one changes nothing.
+func (e *exporter) updates(t *testing.T, dir, prefix string) {
+	t.Helper()
+	updateConfigMap(t, dir, "..2", `{"GPUConfig": {"Fields": ["GPU_POWER_USAGE"]}, "CommonConfig": {"MetricsFieldPrefix": "new_", "Logging": {"Level": "debug"}}, "ServerPort": 2}`)
+	only := func(p page) error {
+		_, err := p.one("new_gpu_power_usage", "gpu_id", "0")
+		if n := len(p.family(prefix+"gpu_junction_temperature")) + len(p.family("new_gpu_health")); n > 0 {
+			err = errors.Join(err, fmt.Errorf("%d series of what is no longer asked for", n))
+		}
+		_, ours := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0")
+		return errors.Join(err, ours)
+	}
+	eventually.OK(t, "another configuration", func() error { return only(e.scrape(t, acceptText)) })
+	e.Await(t, "what a reload cannot change, in the log", func() error {
+		if !strings.Contains(e.Output(), "these keys take effect at the next start") || !strings.Contains(e.Output(), "ServerPort") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	updateConfigMap(t, dir, "..3", `{"GPUConfig": {"Fields": "GPU_HEALTH"}}`)
+	e.Await(t, "the error in the log", func() error {
+		if !strings.Contains(e.Output(), "GPUConfig.Fields: write a list of names") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err := only(e.scrape(t, acceptText)); err != nil {
+		t.Errorf("after a bad configuration: %v", err)
+	}
+}

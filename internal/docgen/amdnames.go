@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
+
+const amdNamesHead = `# AMD's names
+
+What ` + "`--field-names=amd`" + ` shows of AMD's GPUs: the metrics of AMD's
+[device-metrics-exporter](https://github.com/ROCm/device-metrics-exporter) v1.5.2, all gauges, with its labels and units.
+` + "`as-written,amd`" + ` has them next to ours, from the same readings; other vendors' devices keep their names. A metric is absent if a board does not have its reading.
+
+- ` + "`gpu_id`" + ` numbers partitions, too, as AMD's exporter does. What belongs to a whole board is shown under ` + "`gpu_partition_id=\"0\"`" + `; what partitions have
+  themselves is shown for each, and nothing is a 0 that nobody measured.
+- ` + "`gpu_uuid`" + ` is that of AMD SMI. ` + "`gpu_health`" + ` is 0 if [a rule](health.md) says that the GPU has failed, and absent if nothing is known.
+- ` + "`gpu_min_clock`" + ` and ` + "`gpu_max_clock`" + ` have each type of clock once, under its first ` + "`clock_index`" + `.
+
+| metric | unit | is | labels |
+|---|---|---|---|
+`
+
+// writeAMDNames writes what of AMD's exporter is served and what is not.
+func writeAMDNames(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(amdNamesHead)
+	blocks, seen := []string{}, false
+	for _, n := range field.AMDNames() {
+		if len(n.Of) == 1 && n.Of[0].ID == field.AMDRASErrors {
+			if rest, is := strings.CutPrefix(n.Field, "GPU_ECC_CORRECT_"); is {
+				blocks = append(blocks, "`"+strings.ToLower(rest)+"`")
+			}
+			if !seen {
+				b.WriteString("| `gpu_ecc_correct_BLOCK`, `gpu_ecc_uncorrect_BLOCK`, `gpu_ecc_deferred_BLOCK` | | `amd_gpu_ras_errors_total` of a block; `bif` is `pcie_bif` | |\n")
+			}
+			seen = true
+			continue
+		}
+		if n.Absent == "" {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", n.Metric(""), n.Unit, amdOf(&n), amdAdded(&n))
+		}
+	}
+	fmt.Fprintf(&b, "\nBlocks: %s.\n\n## Absent\n\n| metric | why |\n|---|---|\n", strings.Join(blocks, ", "))
+	var why []string
+	names := map[string][]string{}
+	for _, n := range field.AMDNames() {
+		if n.Absent == "" {
+			continue
+		}
+		if names[n.Absent] == nil {
+			why = append(why, n.Absent)
+		}
+		names[n.Absent] = append(names[n.Absent], "`"+n.Metric("")+"`")
+	}
+	for _, reason := range why {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[reason], ", "), reason)
+	}
+	b.WriteString("| metrics of network cards (NIC, IFOE) | GPUs only |\n| label `kfd_process_id` | each process would make new series |\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// amdOf names the readings of a metric.
+func amdOf(n *field.AMDName) string {
+	switch n.Field {
+	case field.AMDNodes:
+		return "GPUs of the node, partitions each as one"
+	case field.AMDHealth:
+		return "the verdict on the GPU: 1 healthy, 0 not"
+	}
+	var all []string
+	for _, s := range n.Of {
+		d, _ := field.ByID(s.ID)
+		text := "`" + d.Name
+		for i, l := range s.Where {
+			text += cmp.Or(map[bool]string{true: "{"}[i == 0], ",") + l.Name + `="` + l.Value + `"`
+		}
+		if s.Index.Prefix != "" {
+			text += `{` + s.Index.From + `="` + s.Index.Prefix + `…"}`
+		} else if len(s.Where) > 0 {
+			text += "}"
+		}
+		text += "`"
+		switch {
+		case s.Scale > 1:
+			text += " × " + strconv.FormatFloat(s.Scale, 'f', -1, 64)
+		case s.Scale < 1:
+			text += " ÷ " + strconv.FormatFloat(1/s.Scale, 'f', 0, 64)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// amdAdded names the labels that distinguish series of one device.
+func amdAdded(n *field.AMDName) string {
+	var all []string
+	for _, s := range n.Of {
+		for _, l := range append(slices.Clone(s.Add), field.NameValue{Name: s.Index.To}) {
+			if name := "`" + l.Name + "`"; l.Name != "" && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,108 @@
+// Package pages reads the Markdown files of the repository for tests that keep them true:
+// those of docs on links, names and words, those of cmd on commands.
+package pages
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Read returns every Markdown file below root, which is the repository, by its path from there.
+func Read(t testing.TB, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
+			return filepath.SkipDir // .git, .tools, others' pages
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		out[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 10 {
+		t.Fatalf("found %d pages only", len(out))
+	}
+	return out
+}
+
+var (
+	fenced   = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
+	indented = regexp.MustCompile(`(?m)^(?:    .*\n?)+`)
+)
+
+// Code returns the fenced and indented blocks of a page.
+func Code(text string) []string {
+	var out []string
+	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
+}
+
+// Commands returns the words of each command in a page's blocks: lines that begin with
+// one of the programs, up to a pipe, a redirection, a comment or the next command.
+func Commands(text string, programs ...string) [][]string {
+	var out [][]string
+	for _, block := range Code(text) {
+		for line := range strings.SplitSeq(strings.ReplaceAll(block, "\\\n", " "), "\n") {
+			words := split(strings.TrimPrefix(strings.TrimSpace(line), "$ "))
+			for _, p := range programs {
+				if len(words) > 0 && words[0] == p {
+					out = append(out, words)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// split is what a shell makes of a simple command.
+func split(line string) []string {
+	var (
+		words  []string
+		word   strings.Builder
+		quote  rune
+		inside bool // of a word
+	)
+	end := func() {
+		if inside {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		inside = false
+	}
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, inside = r, true
+		case quote == 0 && (r == ' ' || r == '\t'):
+			end()
+		case quote == 0 && (strings.ContainsRune("|>;&", r) || r == '#' && !inside):
+			end()
+			return words
+		default:
+			word.WriteRune(r)
+			inside = true
+		}
+	}
+	end()
+	return words
+}

@@ -1,0 +1,15 @@
+package pages
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCommands(t *testing.T) {
+	page := "Run `x no`:\n\n    x a 'b c' \\\n      --d=\"e | f\" | y g   # h\n    z i\n\n```console\n$ x j >k\nx '' #l\n```\n"
+	want := [][]string{{"x", "j"}, {"x", ""}, {"x", "a", "b c", "--d=e | f"}}
+	if diff := cmp.Diff(want, Commands(page, "x")); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,100 @@
+package owner
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/file"
+)
+
+// aboutPrefix begins the name of a file that says more of a job: .job-17, with lines such as
+// user=anna. Readers of dcgm-exporter's job files take none that begins with a dot.
+const aboutPrefix = ".job-"
+
+// maxAbout bounds such a file.
+const maxAbout = 4 << 10
+
+// about says what a label of a job is called in a file of ours, and in one that the prolog of
+// AMD's exporter writes, one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
+var about = []struct{ label, ours, amd string }{
+	{"cluster_name", "cluster", "SLURM_CLUSTER_NAME"},
+	{jobPartition, "partition", "SLURM_JOB_PARTITION"},
+	{jobUser, "user", "SLURM_JOB_USER"},
+}
+
+// Labels of jobs that Options.JobLabels can ask for, behind their prefix.
+const (
+	jobPrefix    = "job_"
+	jobPartition = jobPrefix + "partition"
+	jobUser      = jobPrefix + "user"
+)
+
+// describe adds what is known of a file's jobs.
+func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
+	for _, id := range f.jobs {
+		if _, done := of[id]; done {
+			continue
+		}
+		labels := f.about
+		if labels == nil {
+			labels = readAbout(root, id)
+		}
+		if len(labels) > 0 {
+			of[id] = labels
+		}
+	}
+}
+
+// parseAMDJob reads a file of AMD's prolog: one JSON object with texts. One that ends too early
+// is being written.
+func parseAMDJob(text []byte) content {
+	var said map[string]string
+	if json.Unmarshal(text, &said) != nil {
+		return content{reason: ReasonBadContent, whole: true}
+	}
+	c, id := content{about: []collector.Label{}}, strings.TrimSpace(said["SLURM_JOB_ID"])
+	if c.add(id); len(c.jobs) == 0 || id[0] == '{' {
+		return content{reason: ReasonBadContent, whole: true}
+	}
+	for _, a := range about {
+		if v := aboutText(said[a.amd]); v != "" {
+			c.about = append(c.about, collector.Label{Name: a.label, Value: v})
+		}
+	}
+	return c
+}
+
+// readAbout reads what the prolog of this project says of a job; nothing if there is no file.
+func readAbout(root *os.Root, id string) (out []collector.Label) {
+	if strings.ContainsRune(id, os.PathSeparator) {
+		return nil
+	}
+	text, err := file.ReadIn(root, aboutPrefix+id, maxAbout)
+	if err != nil {
+		return nil // without the labels
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		said[name] = value
+	}
+	for _, a := range about {
+		if v := aboutText(said[a.ours]); v != "" {
+			out = append(out, collector.Label{Name: a.label, Value: v})
+		}
+	}
+	return out
+}
+
+// aboutText is a text that can be the value of a label; "" if it cannot.
+func aboutText(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) > maxJobID || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,79 @@
+package owner
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+)
+
+// TestAMDJobFiles: what AMD's prolog writes (example/slurm of ROCm/device-metrics-exporter):
+// one line, as the shell's echo joins its words, one file for each GPU of the job.
+func TestAMDJobFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := func(id, user, partition, gpus string) string {
+		return `{ "SLURM_JOB_ID": "` + id + `", "SLURM_JOB_USER": "` + user + `", "SLURM_JOB_PARTITION": "` + partition +
+			`", "SLURM_CLUSTER_NAME": "c1", "SLURM_JOB_GPUS": "` + gpus + `", "CUDA_VISIBLE_DEVICES": "` + gpus + `", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd" }` + "\n"
+	}
+	write("0", job("17", "anna", "mi300", "0,1"))
+	write("1", job("17", "anna", "mi300", "0,1"))
+	write("2", job("18", "bert", "", "2"))
+	write("3", "19\n20\n") // as dcgm-exporter has it
+	write(".job-19", "user=cleo\npartition=debug\n")
+	write("4", strings.TrimSuffix(job("21", "dora", "mi300", "4"), " }\n")) // still being written
+	write("5", "{}\n")
+	j := NewJobDirectory(JobOptions{Dir: dir})
+	now := time.Now()
+	j.read(now)
+	said := j.Snapshot()
+	if diff := cmp.Diff(map[string][]string{"0": {"17"}, "1": {"17"}, "2": {"18"}, "3": {"19", "20"}}, said.ByDevice); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+	want := map[string][]collector.Label{
+		"17": {{Name: "cluster_name", Value: "c1"}, {Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}},
+		"18": {{Name: "cluster_name", Value: "c1"}, {Name: "job_user", Value: "bert"}},
+		"19": {{Name: "job_partition", Value: "debug"}, {Name: "job_user", Value: "cleo"}},
+	}
+	if diff := cmp.Diff(want, said.About); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+
+	// A file that is cut short keeps its job; one that says another user is a change.
+	write("0", `{ "SLURM_JOB_ID": "17", "SLU`)
+	write("2", job("18", "bertha", "", "2"))
+	j.read(now.Add(time.Second))
+	if next := j.Snapshot(); next.Version != said.Version+1 || len(next.ByDevice["0"]) != 1 || next.About["18"][1].Value != "bertha" {
+		t.Errorf("version %d after %d, jobs %v, labels %v", next.Version, said.Version, next.ByDevice, next.About)
+	}
+
+	// Names of AMD's exporter have what is known; ours what is asked for.
+	r := &renderer{about: said.About, jobLabels: []string{"user"}}
+	want2 := []exposition.Owner{
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, AMD: want["17"]},
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
+	}
+	if diff := cmp.Diff(want2, r.owners(nil, []string{"17", "20"})); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+}
+
+// TestAboutText: what cannot be the value of a label is left out.
+func TestAboutText(t *testing.T) {
+	for in, want := range map[string]string{" anna ": "anna", "\x1b[0m": "", "a\x00": "", "\xff": "", strings.Repeat("u", maxJobID+1): "", "léa": "léa"} {
+		if got := aboutText(in); got != want {
+			t.Errorf("aboutText(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
