@@ -24,7 +24,7 @@ func Read(t testing.TB, root string) map[string]string {
 		case filepath.Ext(path) != ".md":
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(path) //nolint:gosec // files of the repository, in tests
 		if err != nil {
 			return err
 		}
