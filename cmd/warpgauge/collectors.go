@@ -70,7 +70,7 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 		{
 			name: rocm.Name, setting: cfg.ROCm, names: kube.AMD(),
 			environment: []string{"ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_"},
-			isolated:    cfg.ROCmSource == config.ROCmSMI,
+			isolated:    cfg.ROCmSource == config.ROCmSMI || cfg.ROCmSource == config.ROCmAMDSMI,
 			present: func() (string, bool) {
 				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")
 			},

@@ -175,6 +175,9 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			return st
 		},
 	}
+	if cfg.Operator.File != "" {
+		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
+	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
 			o.API = answers

@@ -196,6 +196,8 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 		return g.amdErrors()
 	case field.AMDBadPages:
 		return named("state", "retired", "pending", "failed")(never)
+	case field.AMDRecordAge: // records of 15 hours ago are no news
+		return named("severity", "fatal", "non_fatal_corrected")(cell{op: constant, a: 54000})
 	case field.AMDUnread:
 		return named("what", "gpu_metrics", "attributes", "partitions")(never)
 	}

@@ -62,17 +62,21 @@ type binder struct {
 	slots   map[sysfs.Reading]int // of those that the reader has
 	metrics *gpumetrics.Metrics   // as read at Open, or nil: could have anything
 	bus     bool                  // there is pcie_bw
+	added   *added                // nil: not used
+	family  family
 }
 
 // cell is a column's terms.
 type cell struct {
-	terms   []bound
-	whole   bool // the field is an integer
-	slots   []int
-	metrics bool // needs gpu_metrics
-	bus     bool
-	growth  bool    // needs two samples
-	blank   float64 // stands for no value, see explain
+	terms               []bound
+	whole               bool // the field is an integer
+	slots               []int
+	metrics             bool // needs gpu_metrics
+	bus                 bool
+	growth              bool // needs two samples
+	added               bool // needs libamd_smi: its records, its violation status
+	records, violations bool
+	blank               float64 // stands for no value, see explain
 }
 
 // absentSlot stands for a reading that a term does without.
@@ -98,6 +102,10 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.slots = append(c.slots, made.slots...)
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
+		if t.op == opAdded || t.op == opAge {
+			c.added = len(c.terms) == 0
+			c.records, c.violations = t.first < addedViolation, t.first >= addedViolation && t.first < addedMemory
+		}
 		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.op == opMoved || t.op == opMovedReasons
 		c.terms = append(c.terms, made)
 	}
@@ -154,6 +162,8 @@ func (b *binder) possible(t term) (term, bool) {
 		return t, true
 	case opBus:
 		return t, b.bus
+	case opAdded, opAge:
+		return t, b.why(t.first) == ""
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/collectors/rocm/internal/amdsmi"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
@@ -14,10 +15,15 @@ import (
 
 // units are the devices of a GPU: itself, its partitions if it has several,
 // its XGMI links.
-func (n node) units(g *sysfs.GPU, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n)
 	words := texts(g, board, driver)
+	for id, text := range addedTexts(more) {
+		if words[id] == "" {
+			words[id] = text
+		}
+	}
 	board.Facts, board.AMD = facts(fields, words, specs), collector.AMDLabels(fields, words)
 	out := []unit{{board, specs}}
 	if g.Partitioned() {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -16,12 +15,14 @@ type blanks struct {
 	suspended float64
 	second    float64 // of a rate
 	revision  float64
+	silent    float64 // of what libamd_smi adds
 }
 
 func (s *source) newBlanks() blanks {
 	return blanks{
 		suspended: s.Blank(collector.ReasonBlank, "the GPU is suspended and is not woken to be read"),
 		second:    s.Blank(collector.ReasonNotDue, "a rate, which takes a second sample"),
+		silent:    s.Blank(collector.ReasonBlank, "AMD SMI has not started or has not answered in time: the log says more"),
 		revision:  s.Blank(collector.ReasonUnsupported, "gpu_metrics has a revision that is not known; amd_gpu_unread counts it"),
 	}
 }
@@ -38,6 +39,10 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 	switch {
 	case c.metrics && s.files.MetricsDenied():
 		return s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
+	case c.records:
+		return s.Blank(collector.ReasonBlank, "the driver keeps no such record, or AMD SMI may not read them: they are in /sys/kernel/debug, for root")
+	case c.added:
+		return s.Blank(collector.ReasonBlank, "AMD SMI has no value of it")
 	case c.bus:
 		return s.Blank(collector.ReasonBlank, "the driver has given no text in pcie_bw, or not yet")
 	case c.metrics && len(c.slots) == 0:
@@ -54,7 +59,11 @@ func sources(p *spec) []string {
 }
 
 // lacks says why a board does not have a spec.
-func lacks(p *spec, m *gpumetrics.Metrics) collector.Explanation {
+func (b *binder) lacks(p *spec) collector.Explanation {
+	m := b.metrics
+	if t := &p.terms[0]; t.op == opAdded || t.op == opAge {
+		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: b.why(t.first)}
+	}
 	files := sources(p)
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
 	if slices.Contains(files, "gpu_metrics") && m != nil {
@@ -87,6 +96,8 @@ func (s *source) explain(c *cell, v float64) float64 {
 	switch {
 	case !math.IsNaN(v):
 		return v
+	case c.added && s.frame.added == nil:
+		return s.blanks.silent
 	case c.metrics && s.frame.unread[unreadMetrics] == 1:
 		return s.blanks.revision
 	case c.growth && !s.sampled:

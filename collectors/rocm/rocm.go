@@ -28,15 +28,16 @@ import (
 
 // Sources of the values.
 const (
-	SourceSysfs = "sysfs" // from /sys, in this process; no library is loaded
-	SourceSMI   = "smi"   // through ROCm SMI, which may end or block the process
+	SourceSysfs  = "sysfs"  // from /sys, in this process; no library is loaded
+	SourceSMI    = "smi"    // through ROCm SMI, which may end or block the process
+	SourceAMDSMI = "amdsmi" // from /sys, and through AMD SMI what /sys does not have
 )
 
 // Options change what the collector reads and how.
 type Options struct {
 	Root    string      // directory that holds /sys; "" means "/"
-	Source  string      // SourceSMI; anything else means SourceSysfs
-	Library string      // file or soname of librocm_smi64; "" means the usual ones
+	Source  string      // SourceSMI, SourceAMDSMI; anything else means SourceSysfs
+	Library string      // file or soname of librocm_smi64 or libamd_smi; "" means the usual ones
 	Log     *zap.Logger // nil: none
 }
 
@@ -48,7 +49,8 @@ func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Pre
 type Collector struct {
 	o       Options
 	files   *sysfs.Reader
-	smi     *smi // nil: not used
+	smi     *smi   // nil: not used
+	added   *added // nil: not used
 	sources []*source
 	found   []sysfs.GPU
 	leftOut int // cards
@@ -77,6 +79,8 @@ func (*Collector) Name() string { return Name }
 // in it.
 // Errors: collector.ErrNotLoaded (no driver, or no library with SourceSMI),
 // collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
+//
+// Of AMD SMI only that it can be loaded is needed: see added.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	found, err := find(ctx, c.files, c.o)
 	if err != nil {
@@ -87,6 +91,11 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 			return nil, fmt.Errorf("start ROCm SMI, which --rocm-source=smi asks for: %w", err)
 		}
 		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.path))
+	}
+	if c.o.Source == SourceAMDSMI {
+		if c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); err != nil {
+			return nil, fmt.Errorf("start AMD SMI, which --rocm-source=amdsmi asks for: %w", err)
+		}
 	}
 	if found.Hidden > 0 {
 		c.o.Log.Warn("compute devices are hidden: the device control group of this process may not use their render nodes; "+
@@ -99,6 +108,9 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		s := c.source(node{i, len(gpus)}, &gpus[i], &found, fields, metrics)
 		c.sources = append(c.sources, s)
 		out[i] = s
+	}
+	if c.added != nil {
+		c.added.begin(ctx)
 	}
 	// peekAll returns early when ctx ends. That is right at a deadline, which a GPU
 	// that hangs may have used up.
@@ -185,12 +197,12 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	s.frame.unread[unreadPartitions] = hiddenPartitions(g, found, m)
 	s.time.reset()
-	units := want(n.units(g, found.Driver, fields, m), fields)
+	units := want(n.units(g, c.added.of(g.PCI), found.Driver, fields, m), fields)
 	wanted := readings(units)
 	s.files = c.files.Open(g, wanted)
 	s.reader = c.reader(s.files, g, wanted)
 	s.due, s.frame.values = make([]bool, len(wanted)), make([]float64, len(wanted))
-	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus()}
+	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus(), added: c.added, family: familyOf(g.Device)}
 	for i, has := range s.reader.Has() {
 		s.frame.values[i] = math.NaN()
 		if has {
@@ -199,25 +211,29 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	denied := s.files.Denied()
 	s.blanks = s.newBlanks()
-	bus := false
+	bus, records, violations := false, false, false
 	for _, u := range units {
 		device := len(s.devices)
 		s.devices = append(s.devices, u.device)
 		for i := range u.specs {
 			cell, ok := b.bind(&u.specs[i])
 			if !ok {
-				s.Note(device, u.specs[i].field, lacks(&u.specs[i], m))
+				s.Note(device, u.specs[i].field, b.lacks(&u.specs[i]))
 				continue
 			}
 			cell.blank = s.blankOf(&cell, &u.specs[i], wanted, denied)
 			s.columns = append(s.columns, collector.Column{Device: device, Field: u.specs[i].field, Labels: u.specs[i].labels})
 			s.cells = append(s.cells, cell)
 			bus = bus || cell.bus
+			records, violations = records || cell.records, violations || cell.violations
 		}
 	}
 	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)
 	if bus {
 		s.bus = startBus(s.files, busInterval(fields))
+	}
+	if c.added != nil {
+		s.added = c.added.add(g, s.files, records, violations)
 	}
 	return s
 }
@@ -277,6 +293,10 @@ func sameGPU(a, b sysfs.GPU) bool {
 // Close ends all goroutines, closes all files and ends the library.
 func (c *Collector) Close() error {
 	c.peeks.Wait()
+	if c.added != nil { // it uses the sources' files
+		c.added.close()
+		c.added = nil
+	}
 	var errs []error
 	for _, s := range c.sources {
 		errs = append(errs, s.close())

@@ -66,7 +66,7 @@ const _ = -(uint(smiSignatures) ^ C.SIGNATURES)
 func loadSMI(names []string) (*smiLibrary, error) {
 	l, err := dl.Open(names)
 	if err != nil {
-		return nil, notLoaded(names, err)
+		return nil, notLoaded("ROCm SMI", names, err)
 	}
 	lib := &smiLibrary{path: l.Path()}
 	for f, d := range smiFunctionTable {

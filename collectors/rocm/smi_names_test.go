@@ -28,7 +28,7 @@ func TestSMINames(t *testing.T) {
 	}
 	f := func(named string, want ...string) {
 		t.Helper()
-		got := smiNames(named, dir)
+		got := libraryNames(named, dir, smiSonames(), "lib", "lib64")
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], dir+"/")
 		}
@@ -44,7 +44,7 @@ func TestSMINames(t *testing.T) {
 		"rocm-5.7.1/lib/librocm_smi64.so.5",
 	)
 	f("/some/librocm_smi64.so", "/some/librocm_smi64.so")
-	if got := smiNames("", filepath.Join(dir, "nowhere")); !slices.Equal(got, smiSonames()) {
+	if got := libraryNames("", filepath.Join(dir, "nowhere"), smiSonames(), "lib"); !slices.Equal(got, smiSonames()) {
 		t.Errorf("without /opt: %q", got)
 	}
 }

@@ -27,7 +27,7 @@ type smi struct {
 // which takes seconds if another process holds a lock and may hang.
 // Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
 func startSMI(library string) (*smi, error) {
-	lib, err := loadSMI(smiNames(library, "/opt"))
+	lib, err := loadSMI(libraryNames(library, "/opt", smiSonames(), "lib", "lib64"))
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ type source struct {
 	files  *sysfs.Handle // gpu_metrics, pcie_bw and the power state, whatever the reader
 	due    []bool        // by reading
 	bus    *bus          // nil: not wanted
+	added  *addedGPU     // nil: not used
 
 	collector.Absences
 	blanks  blanks
@@ -138,6 +139,10 @@ func (s *source) read(metrics bool) error {
 	}
 	if s.bus != nil {
 		f.bus = s.bus.latest()
+	}
+	if s.added != nil {
+		f.wall = time.Now()
+		f.added = s.added.row(f.wall)
 	}
 	if !slices.Contains(s.due, true) {
 		return nil
@@ -231,6 +236,9 @@ func (s *source) say(about int, what string) {
 func (s *source) Calls() []collector.CallCost {
 	if m, ok := s.reader.(collector.CallMeter); ok {
 		return m.Calls()
+	}
+	if s.added != nil {
+		return s.added.calls()
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ const (
 	opHeld                   // nanoseconds: Σ of the largest share of residencies in all cycles × time
 	opBus                    // pcie_bw, 0 sent, 1 received
 	opUnread                 // what of the GPU is there and not read: first is one of unread…
+	opAdded                  // what libamd_smi adds: first is the index in its row
+	opAge                    // seconds since the time that it adds
 	opFixed                  // scale
 )
 

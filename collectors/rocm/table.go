@@ -35,11 +35,14 @@ const (
 // residencyFields are in the order of moved and of the reasons' names.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
+// throttleReasons are the names of residencyFields.
+var throttleReasons = []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} //nolint:gochecknoglobals // a constant
+
 // boardSpecs are the columns that a GPU can have.
 func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(),
 	)
 }
 
@@ -243,7 +246,7 @@ func memorySpecs() []spec {
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
-	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly()))
+	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly(), fromAdded(addedMemory+1, 1)))
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
 			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
@@ -345,10 +348,10 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
 		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
-	for i, reason := range []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} {
+	for i, reason := range throttleReasons {
 		out = append(out,
 			spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}},
-			spec{field.AMDThrottleShare, label("reason", reason), []term{part(residencyFields[i], 0)}})
+			spec{field.AMDThrottleShare, label("reason", reason), []term{part(residencyFields[i], 0), fromAdded(addedViolation+i, fromPercent)}})
 	}
 	return out
 }
@@ -445,16 +448,16 @@ func engineSpecs(partition int) []spec {
 		out = append(out,
 			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
 			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
-		for _, r := range []struct {
+		for n, r := range []struct { // all but the last as AMD SMI has them
 			name string
 			f    gm.Field
 		}{
-			{"host_limit", gm.XCPBelowHostLimit}, {"power", gm.XCPBelowLimitPPT}, {"thermal", gm.XCPBelowLimitThm},
-			{"low_utilization", gm.XCPLowUtilization}, {"any", gm.XCPBelowLimitTotal},
+			{"power", gm.XCPBelowLimitPPT}, {"thermal", gm.XCPBelowLimitThm}, {"low_utilization", gm.XCPLowUtilization},
+			{"any", gm.XCPBelowLimitTotal}, {"host_limit", gm.XCPBelowHostLimit},
 		} {
 			labels := []collector.Label{{Name: "reason", Value: r.name}, xcc}
 			out = append(out, spec{field.AMDBelowLimit, labels, []term{metric(r.f, at, 1)}},
-				spec{field.AMDBelowLimitShare, labels, []term{part(r.f, at)}})
+				spec{field.AMDBelowLimitShare, labels, append([]term{part(r.f, at)}, addedShare(n, at)...)})
 		}
 	}
 	return out

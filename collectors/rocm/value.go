@@ -2,6 +2,7 @@ package rocm
 
 import (
 	"math"
+	"time"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
@@ -12,6 +13,8 @@ type frame struct {
 	metrics gpumetrics.Metrics
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
+	added   *addedRow  // nil: none, or an old one
+	wall    time.Time  // with added
 	// now is the time of the counters in gpu_metrics. Differences count within
 	// one era only: a new one begins where the time base changes or the GPU came
 	// back.
@@ -76,11 +79,24 @@ func (b *bound) compute(f *frame) float64 {
 		return f.bus[b.first]
 	case opUnread:
 		return f.unread[b.first]
+	case opAdded, opAge:
+		return b.fromAdded(f)
 	case opFixed:
 		return 1
 	default:
 		return b.throttling(f)
 	}
+}
+
+// fromAdded is a value of libamd_smi's row, or how long ago it was.
+func (b *bound) fromAdded(f *frame) float64 {
+	switch {
+	case f.added == nil:
+		return math.NaN()
+	case b.op == opAge:
+		return max(float64(f.wall.UnixMilli())/1e3-f.added.values[b.first], 0)
+	}
+	return f.added.values[b.first]
 }
 
 func positive(v float64) float64 {

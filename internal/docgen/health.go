@@ -74,6 +74,8 @@ func when(r *health.Rule) string {
 		out = "state of the device or its collector"
 	case health.AtLeast:
 		out = reading + " is " + threshold + " or more"
+	case health.AtMost:
+		out = reading + " is " + threshold + " or less"
 	case health.Equal:
 		out = reading + " is " + threshold
 	case health.Rises:

@@ -45,7 +45,7 @@ type Config struct {
 	DCGM, NVML, ROCm Tristate
 	Require          string // RequireNone, or of which vendor a GPU must be there to be ready
 	NVMLSource       NVMLSource
-	ROCmSource       string // ROCmSysfs, ROCmSMI, or ROCmAuto, which means ROCmSysfs
+	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
 	Isolation        string // see IsolateVendors and IsolateFake
 	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
@@ -192,6 +192,7 @@ type Log struct {
 const (
 	ROCmAuto         = "auto"
 	ROCmSMI          = "smi"
+	ROCmAMDSMI       = "amdsmi"
 	ROCmSysfs        = "sysfs"
 	IsolationNone    = "none"
 	IsolationProcess = "process"

@@ -82,12 +82,12 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "auto|true|false", Usage: "Read AMD GPUs (--rocm-source)." + vendor,
 		},
 		{
-			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAuto),
-			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; smi: through ROCm SMI, in a child process; auto: the same as sysfs.",
+			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto),
+			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; amdsmi: the same, and what only AMD SMI has, in a child process; smi: through ROCm SMI (up to ROCm 9), in a child process; auto: the same as sysfs.",
 		},
 		{
 			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
-			Metavar: "FILE", Usage: "The librocm_smi64 to load; none: that of the loader or of /opt/rocm.",
+			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
 			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, value: oneOf(&c.Require, false, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),

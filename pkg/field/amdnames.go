@@ -25,6 +25,14 @@ const (
 // Metric returns the name of the metric.
 func (n *AMDName) Metric(prefix string) string { return prefix + strings.ToLower(n.Field) }
 
+// Text returns the help text, with the unit.
+func (n *AMDName) Text() string {
+	if n.Unit == "" {
+		return n.Help
+	}
+	return n.Help + " (" + n.Unit + ")"
+}
+
 // AMDSource is a reading that is shown under a name of AMD's: those of its columns that have
 // exactly the labels Where and Index.
 type AMDSource struct {
@@ -78,6 +86,12 @@ func clockLimits(id ID) []AMDSource {
 		clock(id, "gfx", "system", "0"), clock(id, "mem", "memory", "8"), clock(id, "video", "video", "9"),
 		clock(id, "decode", "data", "13"), clock(id, "fabric", "fabric", "17"), clock(id, "soc", "soc", "18"),
 	}
+}
+
+func afids(severity string) AMDSource {
+	s := reading(AMDAFID, 1).where("severity", severity).index("index", "afid_index")
+	s.Add = []NameValue{{"severity", severity}}
+	return s
 }
 
 func of(sources ...AMDSource) []AMDSource { return sources }
@@ -199,7 +213,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 		add("GPU_VIOLATION_"+t.Name+"_ACCUMULATED", "cycles", "Firmware cycles with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimit, 1).where("reason", t.Value).index("xcc", "xcc_index"))
 		add("GPU_VIOLATION_"+t.Name+"_PERCENTAGE", "%", "Time with a chiplet's clock below the host's limit: "+t.Value, reading(AMDBelowLimitShare, 100).where("reason", t.Value).index("xcc", "xcc_index"))
 	}
-	none("GPU_AFID_ERRORS", "AMD field identifiers of the last RAS event", "the firmware's records (CPER) are not in sysfs; amd_gpu_ras_errors_total counts errors by block")
+	add("GPU_AFID_ERRORS", "", "AMD field identifiers of the last record of errors, with --rocm-source=amdsmi", afids("fatal"), afids("non_fatal_uncorrected"), afids("non_fatal_corrected"))
 	none("GPU_PROF_*", "Counters of the profiler", amdProfiler)
 	return out
 })

@@ -42,7 +42,7 @@ type tables struct {
 // index is built once, at first use, and read-only from then on.
 var index = sync.OnceValue(func() *tables {
 	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target)}
-	for _, part := range [][]Descriptor{dcgmFields[:], exporterFields[:], nvidiaFields[:], amdFields[:]} {
+	for _, part := range [][]Descriptor{dcgmFields[:], exporterFields[:], nvidiaFields[:], amdFields[:], amdSMIFields[:]} {
 		for i := range part {
 			t.all = append(t.all, &part[i])
 			t.byID[part[i].ID] = &part[i]

@@ -44,6 +44,7 @@ const (
 	Observed Test = iota // there is no reading
 	OfState              // of a device or its collector, as sessions have it
 	AtLeast              // the value is the threshold or more
+	AtMost               // an age is the threshold or less; without one it ends as what is Observed does
 	Equal                // the value is the threshold
 	Rises                // the counter has grown by the threshold or more Within a time
 	Falls                // the value is below the threshold, and was not before
@@ -71,6 +72,7 @@ const (
 	linkFields   = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
 	linkFabric   = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
 	linkRAS      = "https://docs.kernel.org/gpu/amdgpu/ras.html"
+	linkCPER     = "https://github.com/ROCm/device-metrics-exporter/pull/507"
 	linkXGMI     = "https://rocm.docs.amd.com/projects/amdsmi/en/latest/doxygen/docBin/html/group__tagXGMI.html"
 	linkRmInit   = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"
 	linkAER      = "https://docs.kernel.org/PCI/pcieaer-howto.html"
@@ -124,6 +126,8 @@ var rules = []Rule{
 	xid(48, Failed, ActionReset, "a double-bit ECC error"),
 	xid(95, Failed, ActionReset, "an uncontained memory error"),
 	xid(140, Failed, ActionReset, "an ECC error that was not recovered from"),
+	{Name: "cper_fatal", State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRecordAge}, Label: collector.Label{Name: "severity", Value: "fatal"},
+		Test: AtMost, Threshold: 3600, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
 	{Name: rasRule, State: Failed, Action: ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
 		Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
 	kernel("ras_error", Failed, ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),

@@ -265,6 +265,8 @@ func (t *tap) judge(v float64, now time.Time) outcome {
 	switch r := t.rule; r.Test {
 	case AtLeast:
 		bad = v >= t.least
+	case AtMost:
+		bad = v <= r.Threshold
 	case Equal:
 		bad = v == r.Threshold
 	case Falls:

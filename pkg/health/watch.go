@@ -155,7 +155,7 @@ func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, Evidence{})
-	case c.rule.Test == Observed:
+	case c.rule.Test == Observed, c.rule.Test == AtMost:
 		t.expire(c, now)
 	}
 }

@@ -26,17 +26,28 @@ const (
 // Built is a compiled fake, of which tests take copies.
 type Built struct{ file string }
 
+// AMDSMI is a release of AMD SMI whose structures a fake has: those of ROCm 6.1, 6.2, 6.3, 6.4, and
+// 7.1 to 10.1.
+type AMDSMI int
+
+// AMDSMIReleases are all of them.
+func AMDSMIReleases() []AMDSMI { return []AMDSMI{2405, 2406, 2407, 2502, 2601} }
+
+// CompileAMD builds the fake of AMD SMI with the C compiler, which it needs.
+func CompileAMD(tb testing.TB, release AMDSMI) Built {
+	tb.Helper()
+	return build(tb, &simulated.Library{
+		Name: "AMD SMI", File: "libamd_smi.so", Compile: []string{"-DAMDSMI=" + strconv.Itoa(int(release))},
+		Link: []string{"-Wl,-soname,libamd_smi-simulated.so"},
+	})
+}
+
 // Compile builds the fake with the C compiler, which it needs. With asserts it
 // imports what aborts a process, as Debian's build of the real one does.
 func Compile(tb testing.TB, abi ABI, asserts bool) Built {
 	tb.Helper()
-	programtest.Find(tb, "cc")
-	sources, err := fs.Sub(source, "fake")
-	if err != nil {
-		tb.Fatal(err)
-	}
 	lib := simulated.Library{
-		Name: "ROCm SMI", File: "librocm_smi64.so.1", Sources: sources,
+		Name: "ROCm SMI", File: "librocm_smi64.so.1",
 		Compile: []string{"-DABI=" + strconv.Itoa(int(abi))},
 		// Who asks for the installed one by its soname must not get a fake that is loaded.
 		Link: []string{"-Wl,-soname,librocm_smi64-simulated.so"},
@@ -44,6 +55,17 @@ func Compile(tb testing.TB, abi ABI, asserts bool) Built {
 	if asserts {
 		lib.Compile = append(lib.Compile, "-DASSERTS")
 	}
+	return build(tb, &lib)
+}
+
+func build(tb testing.TB, lib *simulated.Library) Built {
+	tb.Helper()
+	programtest.Find(tb, "cc")
+	sources, err := fs.Sub(source, "fake")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lib.Sources = sources
 	file, err := lib.Build(nil)
 	if err != nil {
 		tb.Fatal(err)

@@ -18,7 +18,7 @@ import (
 )
 
 // Fake is one copy with answers of its own. Its keys and actions are described
-// at the top of fake/rocm_smi64.c.
+// at the top of fake/answer.h, fake/rocm_smi64.c and fake/amd_smi.c.
 type Fake struct {
 	Path  string
 	dir   string
@@ -62,6 +62,12 @@ func (f *Fake) Unset(tb testing.TB, key string) {
 	f.write(tb)
 }
 
+// SetRecords decides what a device has of records: bytes of CPER.
+func (f *Fake) SetRecords(tb testing.TB, device int, records []byte) {
+	tb.Helper()
+	f.file(tb, fmt.Sprintf("records.%d", device), records)
+}
+
 // Release ends all hangs, those of later calls too.
 func (f *Fake) Release(tb testing.TB) {
 	tb.Helper()
@@ -78,10 +84,15 @@ func (f *Fake) write(tb testing.TB) {
 	for _, k := range slices.Sorted(maps.Keys(f.lines)) {
 		fmt.Fprintf(&b, "%s %s\n", k, f.lines[k])
 	}
+	f.file(tb, "state", []byte(b.String()))
+}
+
+func (f *Fake) file(tb testing.TB, name string, text []byte) {
+	tb.Helper()
 	next := filepath.Join(f.dir, "next")
-	err := os.WriteFile(next, []byte(b.String()), 0o600)
+	err := os.WriteFile(next, text, 0o600)
 	if err == nil {
-		err = os.Rename(next, filepath.Join(f.dir, "state"))
+		err = os.Rename(next, filepath.Join(f.dir, name))
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -138,6 +149,7 @@ func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 		if _, err := os.Stat(g.Path("")); err != nil {
 			continue
 		}
+		f.Set(tb, fmt.Sprintf("amdsmi_get_gpu_device_bdf.%d", n), fmt.Sprintf("ok %d", domain<<16|bus<<8|device<<3|function))
 		f.Set(tb, fmt.Sprintf("rsmi_dev_pci_id_get.%d", n), fmt.Sprintf("ok %d", domain<<32|bus<<8|device<<3|function))
 		n++
 	}

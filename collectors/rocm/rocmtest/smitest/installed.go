@@ -3,6 +3,7 @@ package smitest
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
@@ -14,15 +15,33 @@ import (
 // the test skips, or fails if WARPGAUGE_REQUIRE names rocm-smi.
 func Installed(tb testing.TB) string {
 	tb.Helper()
-	l, err := dl.Open([]string{
-		"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
-		"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so",
-	})
+	return installed(tb, "rocm-smi", "librocm_smi64 (Debian: apt-get install librocm-smi64-1)",
+		"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so")
+}
+
+// InstalledAMD is Installed of libamd_smi, amd-smi.
+func InstalledAMD(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "amd-smi", "libamd_smi (AMD's packages)",
+		"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
+}
+
+// files are the libraries that were found. The loader is asked once for each: it answers with a
+// patched copy, which has the same soname, while a test has that loaded.
+var files sync.Map
+
+func installed(tb testing.TB, require, what string, names ...string) string {
+	tb.Helper()
+	if file, known := files.Load(require); known {
+		return file.(string)
+	}
+	l, err := dl.Open(names)
 	if err == nil {
 		defer l.Close() //nolint:errcheck // only its path is wanted
+		files.Store(require, l.Path())
 		return l.Path()
 	}
-	programtest.Missing(tb, "rocm-smi", "librocm_smi64 (Debian: apt-get install librocm-smi64-1): %v", err)
+	programtest.Missing(tb, require, "%s: %v", what, err)
 	return ""
 }
 
@@ -39,12 +58,23 @@ type Real struct {
 // Dir: Enter does that for a test.
 func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
 	tb.Helper()
-	text, err := os.ReadFile(Installed(tb))
+	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1", without)
+}
+
+// NewRealAMD is NewReal of libamd_smi.
+func NewRealAMD(tb testing.TB, tree *rocmtest.Tree) *Real {
+	tb.Helper()
+	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1", nil)
+}
+
+func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []string) *Real {
+	tb.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	dir := tb.TempDir()
-	r := &Real{Path: filepath.Join(dir, "librocm_smi64.so.1"), Dir: dir, Locks: "wg" + lockName(dir)}
+	r := &Real{Path: filepath.Join(dir, name), Dir: dir, Locks: "wg" + lockName(dir)}
 	patches := []struct{ old, next string }{
 		{"/sys/class/", "fsys/class/"},
 		{"/sys/module/", "fsys/module/"},

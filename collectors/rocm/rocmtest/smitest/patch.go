@@ -3,12 +3,13 @@ package smitest
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
 // hide renames a symbol in the text of a library, so that the loader does not
 // find it under its name any more.
 func hide(text []byte, symbol string) ([]byte, error) {
-	hidden := []byte("RSMI" + symbol[len("rsmi"):])
+	hidden := []byte(strings.ToUpper(symbol[:4]) + symbol[4:])
 	return replace(text, []byte("\x00"+symbol+"\x00"), append(append([]byte{0}, hidden...), 0))
 }
 

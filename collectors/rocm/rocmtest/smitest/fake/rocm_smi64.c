@@ -8,38 +8,17 @@
 //   ABI=52|62|78   which ROCm's symbols and layouts (5.2, 6.2, 7.8)
 //   ASSERTS        imports __assert_fail, as builds without NDEBUG do
 //
-// A line of state: KEY ACTION [NUMBER or WORD …]. KEY is the function's name,
-// then a device, then an argument, each after a dot and each optional; the longest
-// that fits is taken, and a function without a line answers "not supported".
-//   ok V …         success; outputs are the numbers or the word
-//   status N       that status, outputs untouched
-//   keep           success, outputs untouched
-//   hang           waits until a file "release" is next to the library, then fails
-//   late           the same, then success
-//   abort          ends the process
+// Its keys and actions are described in answer.h.
 // Keys that are no functions: "devices ok N", "stale ok 1" (the last holder of the
 // devices' locks was killed).
-#define _GNU_SOURCE
-#include <assert.h>
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#ifndef AMDSMI
+#include "answer.h"
 
 #ifndef ABI
 #define ABI 52
 #endif
 
-enum { OK = 0, INVALID_ARGS = 1, NOT_SUPPORTED = 2, INIT_ERROR = 8, INSUFFICIENT_SIZE = 11, MOST = 64, VALUES = 4 };
+enum { INVALID_ARGS = 1, INIT_ERROR = 8, INSUFFICIENT_SIZE = 11, MOST = 64 };
 
 #if ABI >= 60
 typedef struct {
@@ -65,12 +44,6 @@ typedef struct {
 } page_record;
 _Static_assert(sizeof(page_record) == 24, "rsmi_retired_page_record_t");
 
-typedef struct {
-	char action[16], word[128];
-	uint64_t v[VALUES];
-	int n;
-} answer;
-
 #if ABI >= 61
 // What a library that knows the flag for locks between threads carries as text.
 static const char rsmi_fake_environment[] = "RSMI_MUTEX_THREAD_ONLY";
@@ -81,87 +54,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t devices;
 static int references;
 static bool cleared; // what a killed process held has been released
-
-static void next_to(char *path, const char *name) {
-	Dl_info self;
-	if (!dladdr((void *)next_to, &self))
-		abort();
-	snprintf(path, PATH_MAX, "%s", self.dli_fname);
-	char *slash = strrchr(path, '/');
-	snprintf(slash + 1, PATH_MAX - (size_t)(slash + 1 - path), "%s", name);
-}
-
-static void journal(const char *text, uint64_t device, uint64_t argument) {
-	char path[PATH_MAX], line[256];
-	next_to(path, "calls");
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	int n = snprintf(line, sizeof line, "%s %llu %llu %ld\n", text, (unsigned long long)device,
-		(unsigned long long)argument, syscall(SYS_gettid));
-	if (fd < 0 || write(fd, line, (size_t)n) != n)
-		abort();
-	close(fd);
-}
-
-static void die(const char *why, uint64_t device) {
-	journal(why, device, 0);
-	abort();
-}
-
-// find looks for a key and reads its line.
-static bool find(const char *key, answer *a) {
-	char path[PATH_MAX], line[512], k[128];
-	next_to(path, "state");
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return false;
-	bool found = false;
-	while (!found && fgets(line, sizeof line, f)) {
-		int at = 0;
-		if (sscanf(line, "%127s %15s%n", k, a->action, &at) != 2 || strcmp(k, key) != 0)
-			continue;
-		found = true;
-		a->n = 0;
-		char *s = line + at;
-		s += strspn(s, " ");
-		s[strcspn(s, "\n")] = 0;
-		snprintf(a->word, sizeof a->word, "%s", s);
-		for (char *end; a->n < VALUES; s = end) {
-			uint64_t v = strtoull(s, &end, 0);
-			if (end == s)
-				break;
-			a->v[a->n++] = v;
-		}
-	}
-	fclose(f);
-	return found;
-}
-
-static void wait_for_release(void) {
-	char path[PATH_MAX];
-	next_to(path, "release");
-	struct stat st;
-	while (stat(path, &st) != 0)
-		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-}
-
-// act does what the answer says and returns the status.
-static int act(answer *a, bool found) {
-	if (!found)
-		return NOT_SUPPORTED;
-	if (strcmp(a->action, "status") == 0)
-		return (int)a->v[0];
-	if (strcmp(a->action, "abort") == 0)
-		die("abort", 0);
-	if (strcmp(a->action, "hang") == 0) {
-		wait_for_release();
-		return NOT_SUPPORTED;
-	}
-	if (strcmp(a->action, "late") == 0)
-		wait_for_release();
-	if (strcmp(a->action, "ok") != 0)
-		a->n = 0;
-	return OK;
-}
 
 static void make_locks(void) {
 	pthread_mutexattr_t attr;
@@ -394,4 +286,5 @@ int rsmi_dev_power_get(uint32_t device, uint64_t *power, uint32_t *type) {
 
 #ifdef ASSERTS
 void rsmi_fake_check(int value) { assert(value >= 0); }
+#endif
 #endif

@@ -1,0 +1,471 @@
+//go:build linux && cgo
+
+package rocm
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
+)
+
+// amdVersions are the words that the version of each release is.
+var amdVersions = map[smitest.AMDSMI][]string{
+	2405: {"24 5 3 0"}, 2406: {"24 6 3 0"}, 2407: {"24 7 1 0", "25 1 0 0"}, 2502: {"25 25 2 0"}, 2601: {"26 1 0", "26 5 0", "27 0 0", "27 1 0"},
+}
+
+// amdFake is a fake of AMD SMI for a tree; all functions but those of records answer.
+func amdFake(t testing.TB, tree *rocmtest.Tree, release smitest.AMDSMI, version string, without ...string) *smitest.Fake {
+	t.Helper()
+	f := smitest.CompileAMD(t, release).New(t, without...)
+	f.SetDevices(t, tree)
+	f.Set(t, "version", "ok "+version)
+	for _, name := range []string{"amdsmi_get_gpu_board_info", "amdsmi_get_gpu_vbios_info", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status"} {
+		f.Set(t, name, "ok")
+	}
+	return f
+}
+
+// withAMD opens a tree with the library.
+func withAMD(t *testing.T, tree *rocmtest.Tree, fake *smitest.Fake) *simulated {
+	t.Helper()
+	return &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: fake.Path}, collectortest.Fields()), tree}
+}
+
+func (s *simulated) fact(name string) string {
+	for _, l := range s.sources[0].Devices()[0].Facts {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return ""
+}
+
+func (s *simulated) reason(name string) string {
+	s.t.Helper()
+	return collectortest.ReasonOf(s.t, s.sources[0], s.rows[0], 0, name)
+}
+
+// futureMetrics gives the GPUs a revision of gpu_metrics that is not known.
+func futureMetrics(t *testing.T, tree *rocmtest.Tree) {
+	t.Helper()
+	for _, g := range tree.GPUs {
+		g.Set(t, "gpu_metrics", "\x40\x00\x01\x63"+strings.Repeat("\x00", 60))
+	}
+}
+
+// Each release's structures give the same facts, as far as it has them. The fake checks that
+// one thread makes all calls.
+func TestAMDReleases(t *testing.T) {
+	for _, release := range smitest.AMDSMIReleases() {
+		for _, version := range amdVersions[release] {
+			t.Run(version, func(t *testing.T) {
+				tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"})
+				futureMetrics(t, tree)
+				s := withAMD(t, tree, amdFake(t, tree, release, version))
+				s.sample()
+				for name, want := range map[string]string{
+					"amd_gpu_board_manufacturer": "AMD", "amd_gpu_board_fru_id": "113-AMDG302110C",
+					"amd_gpu_vbios_name": "AMD MI300X_HW_SRIOV_CVS_1VF", "amd_gpu_vbios_build_date": "2024/06/05 12:13", "amd_gpu_vbios_part_number": "113-M3000100-102",
+					"amd_gpu_memory_type": "HBM3", "amd_gpu_memory_vendor": "Hynix",
+				} {
+					if got := s.fact(name); got != want {
+						t.Errorf("%s is %q, want %q", name, got, want)
+					}
+				}
+				width, bandwidth, ppt, third := 8192.0, 5300e9, 0.11, 0.43
+				if release < 2407 {
+					width, ppt = nan, nan
+				}
+				if release < 2502 {
+					bandwidth = nan
+				}
+				if release < 2601 {
+					third = nan
+				}
+				s.want(1, "amd_gpu_memory_bus_width_bits", "", width)
+				s.want(1, "amd_gpu_memory_max_bandwidth_bytes_per_second", "", bandwidth)
+				s.want(1, "amd_gpu_throttle_ratio", "reason=ppt", ppt)
+				s.want(1, "amd_gpu_gfxclk_below_limit_ratio", "reason=low_utilization,xcc=3", third)
+				s.want(1, "amd_gpu_cper_records", "severity=fatal", nan)
+				s.want(1, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
+				// What /sys has still comes from there.
+				s.want(1, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[1].State.Util))
+			})
+		}
+	}
+}
+
+// No structure of a release whose headers are not known is read; its records are.
+func TestAMDUnknownReleases(t *testing.T) {
+	for version, shown := range map[string]string{"28 0 0": "28.0", "25 3 0": "25.3", "26 0 0": "26.0", "23 4 0 0": "23.4", "": "of unknown version"} {
+		t.Run(shown, func(t *testing.T) {
+			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+			futureMetrics(t, tree)
+			fake := amdFake(t, tree, 2601, version)
+			fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
+			s := withAMD(t, tree, fake)
+			s.sample()
+			s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
+			s.want(0, "amd_gpu_throttle_ratio", "reason=ppt", nan)
+			if got, want := s.reason("amd_gpu_memory_bus_width_bits"), "the structures of libamd_smi "+shown+" are not known: those of 24.5 to 27.1 are, in part"; !strings.Contains(got, want) {
+				t.Errorf("reason %q, want %q", got, want)
+			}
+			if got := s.fact("amd_gpu_board_manufacturer"); got != "" {
+				t.Errorf("the manufacturer is %q", got)
+			}
+			for _, c := range fake.Calls(t) {
+				if strings.HasSuffix(c.Function, "_info") || c.Function == "amdsmi_get_violation_status" {
+					t.Errorf("%s was called", c.Function)
+				}
+			}
+		})
+	}
+}
+
+// 26.4 ends the process in amdsmi_get_gpu_cper_entries.
+func TestAMDRecordsCrash(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+	fake := amdFake(t, tree, 2601, "26 4 0")
+	fake.Set(t, "amdsmi_get_gpu_cper_entries", "abort")
+	s := withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
+	if got, want := s.reason("amd_gpu_cper_records"), "no_symbol: reading records with libamd_smi 26.4 ends the process"; !strings.HasPrefix(got, want) {
+		t.Errorf("reason %q, want %q", got, want)
+	}
+}
+
+func TestAMDLibraryWithoutSymbols(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+	for _, symbol := range []string{"amdsmi_init", "amdsmi_shut_down", "amdsmi_get_socket_handles", "amdsmi_get_processor_handles", "amdsmi_get_processor_type", "amdsmi_get_gpu_device_bdf"} {
+		fake := amdFake(t, tree, 2601, "26 5 0", symbol)
+		c := New(Options{Root: tree.Root, Source: SourceAMDSMI, Library: fake.Path})
+		if _, err := c.Open(t.Context(), collectortest.Fields()); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), symbol) ||
+			!strings.HasPrefix(err.Error(), "start AMD SMI, which --rocm-source=amdsmi asks for: load AMD SMI: ") {
+			t.Errorf("without %s: Open = %v", symbol, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status", "amdsmi_get_gpu_board_info"))
+	s.sample()
+	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits"} {
+		if got := s.reason(name); !strings.HasPrefix(got, "no_symbol: this libamd_smi has no amdsmi_get_") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := s.fact("amd_gpu_vbios_build_date"); got != "2024/06/05 12:13" {
+		t.Errorf("the date of the VBIOS is %q", got)
+	}
+	c := New(Options{Root: tree.Root, Source: SourceAMDSMI, Library: "/nowhere/libamd_smi.so"})
+	if _, err := c.Open(t.Context(), collectortest.Fields()); !errors.Is(err, collector.ErrNotLoaded) {
+		t.Errorf("without a library: Open = %v", err)
+	}
+}
+
+// Records: how many, when the newest was, and what it means.
+func TestAMDRecords(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+	fake := amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
+	fake.Set(t, "amdsmi_get_afids_from_cper", "ok 30 24")
+	now := time.Now()
+	fatal := now.Add(-15 * time.Hour).Truncate(time.Second)
+	fake.SetRecords(t, 0, slices.Concat(
+		rocmtest.CPER(rocmtest.CPERCorrected, now.Add(-time.Hour)), rocmtest.CPER(rocmtest.CPERFatal, fatal.Add(-time.Hour)),
+		rocmtest.CPER(rocmtest.CPERFatal, fatal), rocmtest.CPER(rocmtest.CPERCorrected, now.Add(time.Hour)),
+	))
+	s := withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_cper_records", "severity=fatal", 2)
+	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_corrected", 2)
+	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_uncorrected", 0)
+	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=fatal", float64(fatal.Unix()))
+	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_uncorrected", nan)
+	s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", 30)
+	s.want(0, "amd_gpu_cper_afid", "index=1,severity=fatal", 24)
+	s.want(0, "amd_gpu_cper_afid", "index=2,severity=fatal", nan)
+	// One of the future does not hide the one before it.
+	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_corrected", float64(now.Add(-time.Hour).Unix()))
+	age, _ := s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_age_seconds", "severity=fatal")
+	if since := time.Since(fatal).Seconds(); age > since || age < since-60 {
+		t.Errorf("age %v, want about %v", age, since)
+	}
+}
+
+// Records that are no records: nothing is read beyond what there is, and what is before counts.
+func TestAMDAbsurdRecords(t *testing.T) {
+	at := time.Now().Add(-time.Minute)
+	good := rocmtest.CPER(rocmtest.CPERFatal, at)
+	with := func(offset int, v uint32) []byte {
+		b := slices.Clone(good)
+		binary.LittleEndian.PutUint32(b[offset:], v)
+		return b
+	}
+	for name, c := range map[string]struct {
+		records []byte
+		answer  string
+		want    float64
+		afids   float64
+	}{
+		"nothing":             {nil, "ok", 0, nan},
+		"cut":                 {slices.Concat(good, good[:300]), "ok", 1, 19},
+		"cut header":          {slices.Concat(good, good[:100]), "ok", 1, 19},
+		"garbage":             {slices.Repeat([]byte{0xee}, 4000), "ok", 0, nan},
+		"length of 0":         {slices.Concat(good, with(20, 0)), "ok", 1, 19},
+		"length of 4 GiB":     {slices.Concat(good, with(20, math.MaxUint32)), "ok", 1, 19},
+		"65,535 sections":     {with(10, 0x1ffff), "ok", 1, nan},
+		"section beyond":      {with(128, 1<<31), "ok", 1, nan},
+		"severity 10":         {slices.Concat(with(12, 10), good), "ok", 1, 19},
+		"more than room":      {good, "ok 18446744073709551615", 1, 19},
+		"less than a header":  {good, "ok 127", 0, nan},
+		"no time":             {with(16, 0), "ok", 1, 19},
+		"failed":              {good, "status 14", nan, nan},
+		"not supported":       {good, "status 2", nan, nan},
+		"a thousand in a row": {slices.Repeat(good, 1000), "ok", 1000, 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+			fake := amdFake(t, tree, 2601, "27 0 0")
+			fake.Set(t, "amdsmi_get_gpu_cper_entries", c.answer)
+			fake.Set(t, "amdsmi_get_afids_from_cper", "ok 19")
+			fake.SetRecords(t, 0, c.records)
+			s := withAMD(t, tree, fake)
+			s.sample()
+			s.want(0, "amd_gpu_cper_records", "severity=fatal", c.want)
+			s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", c.afids)
+			if _, _ = s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_age_seconds", "severity=fatal"); name == "no time" {
+				s.want(0, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
+			}
+		})
+	}
+	t.Run("more field ids than there is room for", func(t *testing.T) {
+		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+		fake := amdFake(t, tree, 2601, "27 0 0")
+		fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
+		fake.Set(t, "amdsmi_get_afids_from_cper", "ok 19")
+		fake.Set(t, "afids", "ok 4000000000")
+		fake.SetRecords(t, 0, good)
+		s := withAMD(t, tree, fake)
+		s.sample()
+		s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", 19)
+	})
+}
+
+// A library that hangs, at its start or in a call, delays no value of /sys; what it adds is blank.
+func TestAMDHangs(t *testing.T) {
+	for _, function := range []string{"amdsmi_init", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_cper_entries"} {
+		t.Run(function, func(t *testing.T) {
+			t.Parallel() // each waits for startPatience
+			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+			fake := amdFake(t, tree, 2601, "26 5 0")
+			fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
+			fake.Set(t, function, "late")
+			s := withAMD(t, tree, fake)
+			t.Cleanup(func() { fake.Release(t) }) // before Close
+			s.sample()
+			s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[0].State.Util))
+			s.want(0, "amd_gpu_cper_records", "severity=fatal", nan)
+			if got, want := s.reason("amd_gpu_cper_records"), "blank: AMD SMI has not started or has not answered in time"; !strings.HasPrefix(got, want) {
+				t.Errorf("reason %q, want %q", got, want)
+			}
+			fake.Release(t)
+			eventually.True(t, "records after the library has answered", func() bool {
+				s.sample()
+				v, _ := s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_records", "severity=fatal")
+				return v == 0
+			})
+		})
+	}
+}
+
+// What the library said three turns ago is not shown.
+func TestAMDSilence(t *testing.T) {
+	g := &addedGPU{all: &added{every: 30 * time.Second}}
+	now := time.Now()
+	if g.row(now) != nil {
+		t.Error("a row before the first")
+	}
+	g.latest.Store(&addedRow{at: now})
+	if g.row(now.Add(90*time.Second)) == nil {
+		t.Error("no row after three turns")
+	}
+	if g.row(now.Add(96*time.Second)) != nil {
+		t.Error("a row that is older than three turns")
+	}
+}
+
+// A library that does not start is tried again; one that does not list a GPU adds nothing to it.
+func TestAMDStartFails(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
+	fake := amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_init", "status 6")
+	s := withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[0].State.Util))
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+
+	fake = amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_get_gpu_device_bdf.0", "ok 0")                    // as without DRM
+	fake.Set(t, "amdsmi_get_processor_handles", "ok 4000000000")          // more than there are
+	fake.Set(t, "amdsmi_get_gpu_device_bdf.2", "ok 18446744073709551615") // no address
+	s = withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
+
+	fake = amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_get_gpu_device_bdf", "status 6")
+	for i, id := range []string{"ok 0x10004100", "ok 0x4900"} { // the first is a partition
+		fake.Unset(t, "amdsmi_get_gpu_device_bdf."+strconv.Itoa(i))
+		fake.Set(t, "amdsmi_get_gpu_bdf_id."+strconv.Itoa(i), id)
+	}
+	s = withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
+}
+
+// The violation status is asked of MI300 and later alone, if gpu_metrics does not have it, and a
+// suspended board is not asked.
+func TestAMDAsksNoMore(t *testing.T) {
+	tree := radeons(t, 2)
+	futureMetrics(t, tree)
+	tree.GPUs[1].Set(t, "power/runtime_status", "suspended\n")
+	fake := amdFake(t, tree, 2601, "26 5 0")
+	fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
+	s := withAMD(t, tree, fake)
+	s.sample()
+	s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
+	for _, c := range fake.Calls(t) {
+		if c.Function == "amdsmi_get_violation_status" || c.Function == "amdsmi_get_gpu_cper_entries" && c.Device == 1 {
+			t.Errorf("%s was called for GPU %d", c.Function, c.Device)
+		}
+	}
+	tree = rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"})
+	fake = amdFake(t, tree, 2601, "26 5 0")
+	withAMD(t, tree, fake).sample()
+	if n := fake.Count(t, "amdsmi_get_violation_status"); n != 0 {
+		t.Errorf("the violation status, which gpu_metrics has, was asked for %d times", n)
+	}
+	calls := s.sources[0].(collector.CallMeter).Calls()
+	if !slices.ContainsFunc(calls, func(c collector.CallCost) bool {
+		return c.Call == "amdsmi_get_gpu_cper_entries" && c.Count > 0 && c.Time > 0
+	}) {
+		t.Errorf("calls %v", calls)
+	}
+}
+
+// TestAMDPartitionsChange: the mode of a GPU changes while it is sampled, with both sources: the
+// session is to end, and the next one has the new partitions.
+func TestAMDPartitionsChange(t *testing.T) {
+	for _, source := range []string{SourceSysfs, SourceAMDSMI} {
+		t.Run(source, func(t *testing.T) {
+			of := rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8", GPUs: 1}
+			before := rocmtest.NewTree(t, of)
+			of.Partition = "CPX"
+			after := rocmtest.NewTree(t, of)
+			fake := amdFake(t, before, 2601, "26 5 0")
+			o := Options{Root: before.Root, Source: source, Library: fake.Path}
+			s := &simulated{mustOpen(t, o, collectortest.Fields()), before}
+			s.sample()
+			before.GPUs[0].Set(t, "gpu_metrics", readFile(t, after.GPUs[0].Path("gpu_metrics")))
+			row := slices.Clone(s.rows[0])
+			if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
+				t.Errorf("Sample = %v, want ErrColumnsChanged", err)
+			}
+			if err := errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())); err != nil {
+				t.Fatal(err)
+			}
+			if changed, err := s.Rescan(t.Context()); !changed || err != nil {
+				t.Errorf("Rescan = %v, %v, want a change", changed, err)
+			}
+			if err := s.Close(); err != nil { // a session ends before the next one begins
+				t.Fatal(err)
+			}
+			next := &simulated{mustOpen(t, o, collectortest.Fields()), before}
+			next.sample()
+			devices := next.sources[0].Devices()
+			if n := len(slices.DeleteFunc(slices.Clone(devices), func(d collector.Device) bool { return d.Level != field.Instance })); n != 8 {
+				t.Errorf("%d partitions, want 8", n)
+			}
+			if source == SourceAMDSMI {
+				next.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
+			}
+		})
+	}
+}
+
+// The whole suite, with a library that answers everything.
+func TestConformanceWithAMD(t *testing.T) {
+	collectortest.Run(t, collectortest.Harness{Name: "rocm", New: func(tb testing.TB) collectortest.Rig {
+		tb.Helper()
+		of := rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"}
+		tree := rocmtest.NewTree(tb, of)
+		fake := amdFake(tb, tree, 2601, "27 1 0")
+		fake.Set(tb, "amdsmi_get_gpu_cper_entries", "ok")
+		fake.Set(tb, "amdsmi_get_afids_from_cper", "ok 30")
+		for i := range tree.GPUs {
+			fake.SetRecords(tb, i, rocmtest.CPER(rocmtest.CPERFatal, time.Now().Add(-15*time.Hour)))
+		}
+		return rigOn(tb, tree, of, Options{Source: SourceAMDSMI, Library: fake.Path})
+	}})
+}
+
+// The installed library over a simulated tree: it lists the GPUs and answers, and what /sys has is as
+// without it.
+func TestRealAMDLibrary(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
+	library := smitest.NewRealAMD(t, tree).Enter(t)
+	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library.Path}, collectortest.Fields()), tree}
+	files := mustOpen(t, Options{Root: tree.Root}, collectortest.Fields())
+	s.sample()
+	files.sample()
+	for i := range tree.GPUs {
+		for j, c := range files.sources[i].Columns() {
+			d, _ := field.ByID(c.Field)
+			device := files.sources[i].Devices()[c.Device].ID
+			if got, ok := s.value(device, d.Name, text(c.Labels)); !ok || !same(got, files.rows[i][j]) {
+				t.Errorf("%s{%s} of %s is %v, %v, want %v as in /sys", d.Name, text(c.Labels), device, got, ok, files.rows[i][j])
+			}
+		}
+	}
+	if v := s.added.lib.Version(); v.Major < 24 || !s.added.lib.Lists(tree.GPUs[1].PCI) {
+		t.Errorf("version %v; lists the second GPU: %v", v, s.added.lib.Lists(tree.GPUs[1].PCI))
+	}
+	t.Logf("libamd_smi %v: %v", s.added.lib.Version(), s.sources[0].(collector.CallMeter).Calls())
+}
+
+// Both layouts of installed releases are found, the newest first.
+func TestAMDNames(t *testing.T) {
+	dir := t.TempDir()
+	want := amdSMISonames()
+	for _, file := range []string{
+		"rocm/lib/libamd_smi.so.27", "rocm/core-10.1/lib/libamd_smi.so.27", "rocm/core-10.0/share/amd_smi/amdsmi/libamd_smi.so",
+		"rocm-6.4.1/lib/libamd_smi.so.25", "rocm-6.3.0/share/amd_smi/amdsmi/libamd_smi.so",
+	} {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, path)
+	}
+	if got := libraryNames("", dir, amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi"); !slices.Equal(got, want) {
+		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,354 @@
+// Package amdsmi calls libamd_smi for what /sys does not have: records of errors (CPER) with
+// AMD's field ids (AFID), violation status, and facts about boards. All calls of a Library
+// are made by one goroutine that keeps its thread, as libraries before ROCm 6.1.1 bind locks
+// to the thread that starts them.
+//
+// Structures grow from release to release, without a new soname: layout.go has those of the
+// releases that are known, and nothing of another is read. Records are bytes with a format
+// of their own (UEFI, appendix N) and are read from every release.
+package amdsmi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"warpgauge/pkg/collector"
+)
+
+// function is a function of the library.
+type function uint8
+
+const (
+	fnInit function = iota
+	fnShutDown
+	fnVersion
+	fnSockets
+	fnProcessors
+	fnKind
+	fnAddress
+	fnAddressID
+	fnRecords
+	fnAFIDs
+	fnBoard
+	fnVBIOS
+	fnVRAM
+	fnViolation
+	functionCount
+)
+
+// signature is what a function takes; numbers are those of native_linux.go.
+type signature uint8
+
+const (
+	sigNone signature = iota
+	sigFlags
+	sigOut
+	sigOf
+	sigList
+	sigRecords
+	sigAFIDs
+	signatures
+)
+
+// functions has the library's names.
+var functions = [functionCount]struct {
+	name      string
+	signature signature
+	required  bool
+}{
+	fnInit:       {"amdsmi_init", sigFlags, true},
+	fnShutDown:   {"amdsmi_shut_down", sigNone, true},
+	fnVersion:    {"amdsmi_get_lib_version", sigOut, false},
+	fnSockets:    {"amdsmi_get_socket_handles", sigOf, true},
+	fnProcessors: {"amdsmi_get_processor_handles", sigList, true},
+	fnKind:       {"amdsmi_get_processor_type", sigOf, true},
+	fnAddress:    {"amdsmi_get_gpu_device_bdf", sigOf, true},
+	fnAddressID:  {"amdsmi_get_gpu_bdf_id", sigOf, false},
+	fnRecords:    {"amdsmi_get_gpu_cper_entries", sigRecords, false},
+	fnAFIDs:      {"amdsmi_get_afids_from_cper", sigAFIDs, false},
+	fnBoard:      {"amdsmi_get_gpu_board_info", sigOf, false},
+	fnVBIOS:      {"amdsmi_get_gpu_vbios_info", sigOf, false},
+	fnVRAM:       {"amdsmi_get_gpu_vram_info", sigOf, false},
+	fnViolation:  {"amdsmi_get_violation_status", sigOf, false},
+}
+
+// status is amdsmi_status_t.
+type status int32
+
+const (
+	success     status = 0
+	unsupported status = 2
+	noPerm      status = 10
+	fileError   status = 14
+	moreData    status = 39
+)
+
+func (s status) Error() string {
+	name, known := map[status]string{
+		1: "INVAL", unsupported: "NOT_SUPPORTED", 3: "NOT_YET_IMPLEMENTED", 4: "FAIL_LOAD_MODULE", 5: "FAIL_LOAD_SYMBOL", 6: "DRM_ERROR", 7: "API_FAILED",
+		8: "TIMEOUT", 9: "RETRY", noPerm: "NO_PERM", 12: "IO", fileError: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
+		18: "INIT_ERROR", 30: "BUSY", 31: "NOT_FOUND", 32: "NOT_INIT", 34: "DRIVER_NOT_LOADED", moreData: "MORE_DATA", 40: "NO_DATA", 43: "UNEXPECTED_DATA",
+	}[s]
+	if known {
+		return fmt.Sprintf("AMDSMI_STATUS_%s [code %d]", name, int(s))
+	}
+	return fmt.Sprintf("AMD SMI status %d", int(s))
+}
+
+// Bounds of what is believed.
+const (
+	maxHandles = 256     // sockets, and processors of a socket
+	ringSize   = 1 << 20 // of the driver's records of a GPU (CPER_MAX_RING_SIZE)
+	maxHeaders = 4096    // records in one answer
+	maxAnswers = 64      // until all records are there
+	maxRecord  = 1 << 16
+	// The library writes the serial number into each of the sections that a record says it
+	// has, 65,535 at most, wherever that is; its decoder reads beyond a record that is cut.
+	slack = 65536 * sectionSize
+)
+
+// memory is what the library writes to.
+type memory struct {
+	number  [8]uint64
+	sockets [maxHandles]uintptr
+	handles [maxHandles]uintptr
+	headers [maxHeaders]uintptr
+	afids   [512]uint64
+	info    [1 << 16]byte // a structure, larger than any
+	record  [maxRecord + 4096]byte
+	records [ringSize + slack]byte
+}
+
+func at[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+
+// Library is a loaded libamd_smi. One goroutine uses it, but for Calls and Version.
+type Library struct {
+	n       *native
+	gpus    map[string]uintptr // by PCI address
+	started bool
+	version atomic.Pointer[Version]
+
+	count, nanos [functionCount]atomic.Uint64
+}
+
+// Load loads the first of names and looks its functions up. It calls none.
+// Errors: that of dl.Open; collector.ErrNotLoaded if it lacks what nothing works without.
+func Load(names []string) (*Library, error) {
+	n, err := loadNative(names)
+	if err != nil {
+		return nil, err
+	}
+	return &Library{n: n}, nil
+}
+
+// Path is the file that was loaded.
+func (l *Library) Path() string { return l.n.path }
+
+// Version is known after Start; before, and if the library does not say, it is the zero one.
+func (l *Library) Version() Version {
+	if v := l.version.Load(); v != nil {
+		return *v
+	}
+	return Version{}
+}
+
+// Calls returns what the calls have cost.
+func (l *Library) Calls() (out []collector.CallCost) {
+	for f := range functionCount {
+		if n := l.count[f].Load(); n > 0 {
+			out = append(out, collector.CallCost{Call: functions[f].name, Count: n, Time: time.Duration(l.nanos[f].Load())})
+		}
+	}
+	return out
+}
+
+// call makes one call.
+func (l *Library) call(f function, a ...uint64) status {
+	if !l.n.has(f) {
+		return unsupported
+	}
+	var all [7]uint64
+	copy(all[:], a)
+	begin := time.Now()
+	s := l.n.call(f, all)
+	l.count[f].Add(1)
+	l.nanos[f].Add(uint64(time.Since(begin)))
+	return s
+}
+
+// must is call with an error.
+func (l *Library) must(f function, a ...uint64) error {
+	if s := l.call(f, a...); s != success {
+		return fmt.Errorf("call %s: %w", functions[f].name, s)
+	}
+	return nil
+}
+
+// Start starts the library and lists its GPUs. It may take seconds, or hang.
+func (l *Library) Start() error {
+	const amdGPUs = 1 << 1 // AMDSMI_INIT_AMD_GPUS
+	if err := l.must(fnInit, amdGPUs); err != nil {
+		return err
+	}
+	l.started = true
+	m := l.n.memory
+	clear(m.number[:])
+	if l.call(fnVersion, at(&m.number)) == success {
+		v := versionOf((*[4]uint32)(unsafe.Pointer(&m.number)))
+		l.version.Store(&v)
+	}
+	l.gpus = map[string]uintptr{}
+	m.number[0] = maxHandles
+	if err := l.must(fnSockets, at(&m.number), at(&m.sockets)); err != nil {
+		return errors.Join(err, l.Stop())
+	}
+	for _, socket := range m.sockets[:min(uint32(m.number[0]), maxHandles)] {
+		m.number[0] = maxHandles
+		if l.call(fnProcessors, uint64(socket), at(&m.number), at(&m.handles)) != success {
+			continue
+		}
+		for _, h := range m.handles[:min(uint32(m.number[0]), maxHandles)] {
+			l.list(h)
+		}
+	}
+	return nil
+}
+
+// list keeps the handle of a GPU by its address. A partition has an address whose function is its
+// number; the first of a GPU, and of two with one address, counts.
+func (l *Library) list(h uintptr) {
+	const gpu = 1
+	m := l.n.memory
+	clear(m.number[:])
+	if h == 0 || l.call(fnKind, uint64(h), at(&m.number)) != success || uint32(m.number[0]) != gpu {
+		return
+	}
+	m.number[0] = 0
+	s := l.call(fnAddress, uint64(h), at(&m.number))
+	id, domain := m.number[0], m.number[0]>>16
+	if s != success || id == 0 { // as without /dev/dri: the address that it has from /sys
+		if s = l.call(fnAddressID, uint64(h), at(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
+			return
+		}
+		id, domain = m.number[0], m.number[0]>>32
+	}
+	pci := fmt.Sprintf("%04x:%02x:%02x.%x", domain, id>>8&0xff, id>>3&0x1f, id&7)
+	if _, twice := l.gpus[pci]; !twice {
+		l.gpus[pci] = h
+	}
+}
+
+// Stop ends the library. It may be called without Start, and ends a Library.
+func (l *Library) Stop() error {
+	var err error
+	if l.started {
+		l.started, l.gpus = false, nil
+		err = l.must(fnShutDown)
+	}
+	return err
+}
+
+// Free releases the memory that the library writes to. No call may be in progress.
+func (l *Library) Free() { l.n.free() }
+
+// Lists reports whether the library lists the GPU.
+func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
+
+// RefusesRecords says why Records is not asked, "" if it is. Of a library that has not said its
+// version everything is asked for that it has a function for: Start may yet say it.
+func (l *Library) RefusesRecords() string { return l.refusal(fnRecords) }
+
+// RefusesViolations is the same of Violations.
+func (l *Library) RefusesViolations() string { return l.refusal(fnViolation) }
+
+// RefusesMemory is the same of Facts.MemoryWidth and MemoryBandwidth.
+func (l *Library) RefusesMemory() string { return l.refusal(fnVRAM) }
+
+func (l *Library) refusal(f function) string {
+	v := l.version.Load()
+	switch {
+	case !l.n.has(f):
+		return "this libamd_smi has no " + functions[f].name
+	case v == nil:
+		return ""
+	case f == fnRecords && recordsCrash(*v):
+		return "reading records with libamd_smi " + v.String() + " ends the process; 26.5 (ROCm 7.14) does not"
+	case f < fnBoard:
+		return ""
+	case layoutOf(*v) == nil || f == fnViolation && layoutOf(*v).violation == 0:
+		return fmt.Sprintf("the structures of libamd_smi %v are not known: those of %v to %v are, in part", v, layouts[0].first, layouts[len(layouts)-1].last)
+	}
+	return ""
+}
+
+// structure asks for a structure of a GPU, and returns its bytes.
+func (l *Library) structure(f function, pci string, size int) ([]byte, error) {
+	m := l.n.memory
+	clear(m.info[:])
+	if err := l.must(f, uint64(l.gpus[pci]), at(&m.info)); err != nil {
+		return nil, err
+	}
+	return m.info[:size], nil
+}
+
+// Facts are what does not change.
+type Facts struct {
+	Number, FRU, Manufacturer        string // of the board
+	VBIOSName, VBIOSDate, PartNumber string
+	MemoryKind, MemoryMaker          string
+	MemoryWidth, MemoryBandwidth     float64 // bits; bytes per second; NaN: not known
+}
+
+// Facts asks for the facts of a GPU. What the library does not give is empty.
+func (l *Library) Facts(pci string) Facts {
+	f := Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
+	known := layoutOf(l.Version())
+	if known == nil || !l.Lists(pci) {
+		return f
+	}
+	if b, err := l.structure(fnBoard, pci, known.board); err == nil {
+		f.Number, f.FRU, f.Manufacturer = known.number.of(b), known.fru.of(b), known.manufacturer.of(b)
+	}
+	if b, err := l.structure(fnVBIOS, pci, known.vbios); err == nil {
+		f.VBIOSName, f.VBIOSDate, f.PartNumber = known.vbiosName.of(b), known.vbiosDate.of(b), known.partNo.of(b)
+	}
+	b, err := l.structure(fnVRAM, pci, known.vram)
+	if err != nil {
+		return f
+	}
+	f.MemoryKind = memoryKinds[binary.NativeEndian.Uint32(b)]
+	if f.MemoryMaker = known.maker.of(b); known.makerNumber {
+		f.MemoryMaker = ""
+		if i := binary.NativeEndian.Uint32(b[known.maker.at:]); f.MemoryKind != "" && int64(i) < int64(len(memoryMakers)) {
+			f.MemoryMaker = memoryMakers[i]
+		}
+	}
+	if v := uint32(0); known.width > 0 {
+		if v = binary.NativeEndian.Uint32(b[known.width:]); v != 0 && v != math.MaxUint32 {
+			f.MemoryWidth = float64(v)
+		}
+	}
+	if known.bandwidth > 0 {
+		if v := binary.NativeEndian.Uint64(b[known.bandwidth:]); v != 0 && v < 1<<32-1 {
+			f.MemoryBandwidth = float64(v) * 1e9
+		}
+	}
+	return f
+}
+
+// of returns the text, without what is no text. A number stands for a name that is not known.
+func (t text) of(b []byte) string {
+	s, _, _ := bytes.Cut(b[t.at:t.at+t.size], []byte{0})
+	out := strings.TrimSpace(strings.ToValidUTF8(string(s), ""))
+	if out == "N/A" || strings.HasPrefix(out, "0x") {
+		return ""
+	}
+	return out
+}

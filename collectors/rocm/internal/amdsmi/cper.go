@@ -1,0 +1,177 @@
+package amdsmi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Severity of a record, as AMD numbers it (amdsmi_cper_sev_t, cper_error_severity in the
+// kernel).
+type Severity uint32
+
+// Severities.
+const (
+	Uncorrected Severity = iota // and not fatal
+	Fatal
+	Corrected
+	Severities
+)
+
+func (s Severity) String() string {
+	return [...]string{"non_fatal_uncorrected", "fatal", "non_fatal_corrected"}[s]
+}
+
+// Sizes and offsets of a record: UEFI's, appendix N, all without padding.
+const (
+	headerSize  = 128
+	sectionSize = 72 // a section's descriptor
+
+	atSections  = 10
+	atSeverity  = 12
+	atValid     = 16
+	atLength    = 20
+	atTimestamp = 24
+
+	validTimestamp = 1 << 1
+)
+
+// record is one record of a ring.
+type record struct {
+	severity Severity
+	time     time.Time // zero: it has none, or one that is none
+	bytes    []byte
+}
+
+// split takes records that lie one after the other apart. What is no record ends it: all
+// that is known of what follows is where it is not.
+func split(b []byte) (out []record, err error) {
+	for len(b) > 0 {
+		r, err := parse(b)
+		if err != nil {
+			return out, fmt.Errorf("record %d: %w", len(out)+1, err)
+		}
+		if b = b[len(r.bytes):]; r.severity < Severities {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func parse(b []byte) (record, error) {
+	if len(b) < headerSize || !bytes.HasPrefix(b, []byte("CPER")) || binary.LittleEndian.Uint32(b[6:]) != 0xffffffff {
+		return record{}, errors.New("no header")
+	}
+	length := binary.LittleEndian.Uint32(b[atLength:])
+	if length < headerSize || uint64(length) > uint64(len(b)) {
+		return record{}, fmt.Errorf("%d bytes, of %d that are there", length, len(b))
+	}
+	r := record{severity: Severity(binary.LittleEndian.Uint32(b[atSeverity:])), bytes: b[:length]}
+	if binary.LittleEndian.Uint32(b[atValid:])&validTimestamp != 0 {
+		r.time = timestamp(b[atTimestamp:])
+	}
+	return r, nil
+}
+
+// timestamp is the time of a record: seconds, minutes, hours, a flag, day, month, year of the
+// century and the century, in UTC. The kernel writes plain numbers (amdgpu_cper_get_timestamp),
+// not UEFI's decimal digits, and AMD's other products count the century from 1, so it
+// is not used.
+func timestamp(b []byte) time.Time {
+	second, minute, hour, day, month, year := int(b[0]), int(b[1]), int(b[2]), int(b[4]), int(b[5]), int(b[6])
+	t := time.Date(2000+year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	if year > 99 || t.Second() != second || t.Minute() != minute || t.Hour() != hour || t.Day() != day || int(t.Month()) != month {
+		return time.Time{}
+	}
+	return t
+}
+
+// sound reports whether a record's sections are within it, so that the library's decoder,
+// which does not check that, reads nothing else.
+func (r *record) sound() bool {
+	n := int(binary.LittleEndian.Uint16(r.bytes[atSections:]))
+	if len(r.bytes) > maxRecord || headerSize+n*sectionSize > len(r.bytes) {
+		return false
+	}
+	for i := range n {
+		d := r.bytes[headerSize+i*sectionSize:]
+		begin, size := uint64(binary.LittleEndian.Uint32(d)), uint64(binary.LittleEndian.Uint32(d[4:]))
+		if begin+size > uint64(len(r.bytes)) {
+			return false
+		}
+	}
+	return true
+}
+
+// MaxAFIDs is how many field ids of a record are kept: no record of the kernel has more.
+const MaxAFIDs = 12
+
+// Records are the records of one severity that the driver keeps of a GPU.
+type Records struct {
+	Count int
+	Time  time.Time // of the newest; zero: not known
+	AFIDs []uint64  // of the newest
+}
+
+// Records asks for the records of a GPU, by severity. With an error there are those that
+// could be read before it; nil if there was no answer.
+func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, error) {
+	if why := l.refusal(fnRecords); why != "" {
+		return nil, errors.New(why)
+	}
+	out := new([Severities]Records)
+	var err error
+	var newest [Severities]*record
+	for cursor, answer := uint64(0), 0; answer < maxAnswers; answer++ {
+		m := l.n.memory
+		m.number = [8]uint64{ringSize, maxHeaders, cursor}
+		s := l.call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
+			at(&m.records), at(&m.number[0]), at(&m.headers), at(&m.number[1]), at(&m.number[2]))
+		if s != success && s != moreData {
+			return nil, fmt.Errorf("call %s: %w", functions[fnRecords].name, s)
+		}
+		found, bad := split(m.records[:min(m.number[0], ringSize)])
+		for i := range found {
+			r := &found[i]
+			if r.time.After(now.Add(maxAhead)) {
+				r.time = time.Time{}
+			}
+			out[r.severity].Count++
+			// They are in order of time. One without a time does not hide one that has it.
+			if n := newest[r.severity]; n == nil || n.time.IsZero() || !r.time.Before(n.time) {
+				r.bytes = bytes.Clone(r.bytes)
+				newest[r.severity] = r
+			}
+		}
+		if err = errors.Join(err, bad); s == success || bad != nil || m.number[2] <= cursor {
+			break
+		}
+		cursor = m.number[2]
+	}
+	for i, r := range newest {
+		if r != nil {
+			out[i].Time, out[i].AFIDs = r.time, l.afids(r)
+		}
+	}
+	return out, err
+}
+
+// maxAhead is how far in the future a record may be, for clocks that are set.
+const maxAhead = time.Minute
+
+// afids asks which of AMD's field ids a record means; none if it is not sound.
+func (l *Library) afids(r *record) []uint64 {
+	m := l.n.memory
+	if !r.sound() || !l.n.has(fnAFIDs) {
+		return nil
+	}
+	clear(m.record[copy(m.record[:], r.bytes):])
+	m.number[0] = uint64(len(m.afids)) / 2
+	if l.call(fnAFIDs, at(&m.record), uint64(len(r.bytes)), at(&m.afids), at(&m.number[0])) != success {
+		return nil
+	}
+	n := min(uint32(m.number[0]), MaxAFIDs) // some releases count more than they write
+	return append([]uint64(nil), m.afids[:n]...)
+}

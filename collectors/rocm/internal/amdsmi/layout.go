@@ -1,0 +1,114 @@
+package amdsmi
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Version is that of a library. Until ROCm 6.3 its first number was a year.
+type Version struct{ Major, Minor uint32 }
+
+func (v Version) String() string {
+	if v == (Version{}) {
+		return "of unknown version"
+	}
+	return fmt.Sprintf("%d.%d", v.Major, v.Minor)
+}
+
+func (v Version) compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Major, o.Major), cmp.Compare(v.Minor, o.Minor))
+}
+
+// versionOf takes an amdsmi_version_t: year, major, minor, release; without the year from
+// 25.3 on. 25.2 says "25 25 2".
+func versionOf(word *[4]uint32) Version {
+	if word[0] == word[1] {
+		return Version{word[1], word[2]}
+	}
+	return Version{word[0], word[1]}
+}
+
+// text is a text of a structure: where it begins, and its room.
+type text struct{ at, size int }
+
+// layout is what is read of the structures of some releases. Sizes and offsets are those
+// that the C compiler gives with amdsmi.h of the release (github.com/ROCm/amdsmi, and
+// projects/amdsmi of ROCm/rocm-systems, for x86-64 and arm64), and none is read beyond.
+// A size of 0 says that the release does not have it.
+type layout struct {
+	rocm        string
+	first, last Version
+
+	board                        int // amdsmi_board_info_t
+	number, fru, manufacturer    text
+	vbios                        int // amdsmi_vbios_info_t
+	vbiosName, vbiosDate, partNo text
+	vram                         int // amdsmi_vram_info_t: the kind is a number at 0
+	maker                        text
+	makerNumber                  bool // the maker is a number, not a text
+	width, bandwidth             int  // 0: not there
+	violation                    int  // amdsmi_violation_status_t
+	percent                      int  // five of 64 bits: Violations
+	xccPercent                   int  // four arrays of [8][8] of 64 bits: XCCViolations; 0: not there
+}
+
+// layouts are by version. Between 25.2 and 26.1 the headers of no release were found: nothing
+// that has a layout is read with these.
+var layouts = [...]layout{
+	{
+		rocm: "6.1", first: Version{24, 5}, last: Version{24, 5},
+		board: 384, number: text{0, 32}, fru: text{64, 32}, manufacturer: text{224, 32},
+		vbios: 256, vbiosName: text{0, 64}, vbiosDate: text{64, 32}, partNo: text{96, 64},
+		vram: 16, maker: text{4, 4}, makerNumber: true,
+	},
+	{
+		rocm: "6.2", first: Version{24, 6}, last: Version{24, 6},
+		board: 768, number: text{0, 256}, fru: text{288, 32}, manufacturer: text{576, 64},
+		vbios: 256, vbiosName: text{0, 64}, vbiosDate: text{64, 32}, partNo: text{96, 64},
+		vram: 64, maker: text{4, 4}, makerNumber: true,
+	},
+	{
+		rocm: "6.3", first: Version{24, 7}, last: Version{25, 1},
+		board: 768, number: text{0, 256}, fru: text{288, 32}, manufacturer: text{576, 64},
+		vbios: 256, vbiosName: text{0, 64}, vbiosDate: text{64, 32}, partNo: text{96, 64},
+		vram: 64, maker: text{4, 4}, makerNumber: true, width: 16,
+		violation: 352, percent: 64,
+	},
+	{
+		rocm: "6.4", first: Version{25, 2}, last: Version{25, 2},
+		board: 1536, number: text{0, 256}, fru: text{512, 256}, manufacturer: text{1024, 256},
+		vbios: 1056, vbiosName: text{0, 256}, vbiosDate: text{256, 32}, partNo: text{288, 256},
+		vram: 64, maker: text{4, 4}, makerNumber: true, width: 16, bandwidth: 24,
+		violation: 152, percent: 72,
+	},
+	{
+		rocm: "7.1 to 7.14, 10.0, 10.1", first: Version{26, 1}, last: Version{27, 1},
+		board: 1792, number: text{0, 256}, fru: text{512, 256}, manufacturer: text{1024, 256},
+		vbios: 1568, vbiosName: text{0, 256}, vbiosDate: text{256, 256}, partNo: text{512, 256},
+		vram: 584, maker: text{4, 256}, width: 272, bandwidth: 280,
+		violation: 6016, percent: 72, xccPercent: 2176,
+	},
+}
+
+// layoutOf returns nil for a version that is not known.
+func layoutOf(v Version) *layout {
+	for i := range layouts {
+		if l := &layouts[i]; v.compare(l.first) >= 0 && v.compare(l.last) <= 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+// recordsCrash reports whether amdsmi_get_gpu_cper_entries ends the process: 26.4 frees
+// memory that it did not take (https://github.com/ROCm/device-metrics-exporter/pull/532).
+func recordsCrash(v Version) bool { return v == Version{26, 4} }
+
+// memoryKinds are amdsmi_vram_type_t; the numbers have never moved.
+var memoryKinds = map[uint32]string{
+	1: "HBM", 2: "HBM2", 3: "HBM2E", 4: "HBM3", 5: "HBM3E", 10: "DDR2", 11: "DDR3", 12: "DDR4", 13: "DDR5",
+	17: "GDDR1", 18: "GDDR2", 19: "GDDR3", 20: "GDDR4", 21: "GDDR5", 22: "GDDR6", 23: "GDDR7", 30: "LPDDR4", 31: "LPDDR5",
+}
+
+// memoryMakers are amdsmi_vram_vendor_type_t of 24.5 to 25.2.
+var memoryMakers = []string{"Samsung", "Infineon", "Elpida", "Etron", "Nanya", "Hynix", "Mosel", "Winbond", "ESMT", "Micron"}
