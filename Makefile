@@ -53,6 +53,9 @@ KUBE          := $(addprefix $(KUBE_DIR)/,kube-apiserver kube-controller-manager
 ADAPTER_TOOLS := test/tools/prometheus-adapter
 ADAPTER       := .tools/prometheus-adapter-$(shell awk '$$2 == "sigs.k8s.io/prometheus-adapter" { print $$3 }' $(ADAPTER_TOOLS)/go.mod)/adapter
 ETCD          := .tools/etcd-server/etcd
+
+VICTORIA_TOOLS := test/tools/victoriametrics
+VICTORIA       := .tools/victoriametrics-$(shell awk '$$1 == "github.com/VictoriaMetrics/VictoriaMetrics" { print $$2; exit }' $(VICTORIA_TOOLS)/go.mod)
 OPERATOR_CRDS := prometheus-operator/prometheus-operator@$(shell sed -n 's|.*/prometheus-operator", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)/example/prometheus-operator-crd
 
 SUPPLY        := test/tools/supply
@@ -233,6 +236,10 @@ bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
 chart: tools-chart ## Check the Helm chart: lint, render, schemas, unit tests, manifests
 	WARPGAUGE_REQUIRE=helm,kubeconform,helm-unittest $(GO) test -count=1 ./deploy/helm/...
 
+.PHONY: victoriametrics-test
+victoriametrics-test: build $(VICTORIA)/vmalert ## Run rules, their tests and all panels with the real VictoriaMetrics (2 minutes, once built)
+	cd $(VICTORIA_TOOLS) && VICTORIAMETRICS_PROGRAMS=$(abspath $(VICTORIA)) WARPGAUGE_BINARY=$(abspath $(BIN)) $(GO) test -count=1 -v .
+
 .PHONY: chart-server
 chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes each variant of the chart
 	@test -n "$(KUBECONFIG)" || { echo "make chart-server needs KUBECONFIG" >&2; exit 1; }
@@ -389,6 +396,11 @@ $(KUBE) &: $(CLUSTER)/go.sum
 
 $(ADAPTER): $(ADAPTER_TOOLS)/go.sum
 	@CGO_ENABLED=0 $(GO) build -C $(ADAPTER_TOOLS) -ldflags "-s -w" -o $(abspath $@) sigs.k8s.io/prometheus-adapter/cmd/adapter && touch $@
+
+$(VICTORIA)/vmalert: $(VICTORIA_TOOLS)/go.sum
+	@echo "build VictoriaMetrics into .tools (some 30 s of CPU time, once)"
+	@mkdir -p $(VICTORIA) && CGO_ENABLED=0 $(GO) build -C $(VICTORIA_TOOLS) -ldflags "-s -w" -o $(abspath $(VICTORIA))/ \
+		$(addprefix github.com/VictoriaMetrics/VictoriaMetrics/app/,victoria-metrics vmalert vmalert-tool) && touch $@
 
 # Debian's, from its package without installing it; otherwise the one on PATH.
 $(ETCD):

@@ -114,8 +114,10 @@ var othersFlags = map[string]bool{
 	"config.custom-plugin-monitor": true,                                                  // node-problem-detector
 	"dir":                          true, "preset": true, "reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
-	"query-gpu": true, // nvidia-smi
-	"now":       true, // systemctl
+	"query-gpu":      true, // nvidia-smi
+	"now":            true, // systemctl
+	"logs":           true, // helm test
+	"ignore-missing": true, // sha256sum
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in

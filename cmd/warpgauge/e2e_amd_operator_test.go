@@ -1,8 +1,10 @@
 package main_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -149,6 +151,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 				}
 				return err
 			})
+			eventually.OK(t, "what amdgpuhealth reads", func() error { return e.gpuMetrics(t, gauge) })
 			for _, want := range append(c.log, detected) {
 				if n := strings.Count(e.Output(), want); n != 1 {
 					t.Errorf("%q is %d times in the log:\n%s", want, n, e.Output())
@@ -163,6 +166,69 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			}
 		})
 	}
+}
+
+// gpuMetrics reads /gpumetrics as amdgpuhealth does, and compares it with the page. Names and
+// types are those of what AMD's agent describes a GPU with, as far as the plugin reads them:
+// GPUStats and others in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
+func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
+	t.Helper()
+	client := newClient(t)
+	if a, err := client.Get(e.url + "/inbandraserrors?severity=CPER_SEVERITY_FATAL"); err == nil {
+		_ = a.Body.Close()
+		t.Errorf("errors of RAS are not known, and amdgpuhealth takes %s for none", a.Status)
+	}
+	a, err := client.Get(e.url + "/gpumetrics")
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() //nolint:errcheck // it was read
+	var said struct {
+		Response []struct {
+			Status *struct {
+				ClockStatus []struct{ Frequency uint32 }
+				PCIeStatus  struct {
+					Speed, MaxSpeed uint32
+					Bandwidth       uint64
+				}
+				VRAMStatus struct{ Size uint64 }
+			}
+			Stats *struct {
+				Temperature struct {
+					EdgeTemperature, JunctionTemperature, MemoryTemperature float32
+					HBMTemperature                                          []float32
+				}
+				EnergyConsumed            float64
+				UMCUncorrectableErrors    *uint64
+				XGMIWAFLCorrectableErrors *uint64
+				XGMILinkStats             []struct{ DataRead, DataWrite uint64 }
+				Usage                     struct {
+					GFXActivity               uint32
+					VCNActivity, JPEGActivity []uint32
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(a.Body).Decode(&said); err != nil {
+		t.Fatal(err)
+	}
+	if len(said.Response) != 2 || said.Response[0].Status == nil || said.Response[1].Stats == nil {
+		return fmt.Errorf("not two GPUs: %+v", said)
+	}
+	g := said.Response[0].Stats
+	if at, err := e.scrape(t, acceptText).one(gauge, "gpu_id", "0"); err != nil || float64(g.Temperature.JunctionTemperature) != math.Round(at) {
+		return fmt.Errorf("temperature %v, on the page %v %w", g.Temperature.JunctionTemperature, at, err)
+	}
+	if g.UMCUncorrectableErrors == nil || g.XGMIWAFLCorrectableErrors == nil {
+		return errors.New("no ECC errors of blocks")
+	}
+	if strings.HasPrefix(gauge, "gpu_") { // all fields
+		s := said.Response[0].Status
+		if len(s.ClockStatus) < 9 || s.ClockStatus[0].Frequency == 0 || s.VRAMStatus.Size == 0 || len(g.XGMILinkStats) == 0 || len(g.Usage.JPEGActivity) == 0 || g.EnergyConsumed == 0 {
+			return fmt.Errorf("values are missing: %+v %+v", s, g)
+		}
+	}
+	return nil
 }
 
 // updates changes the ConfigMap: a good one is in service, a bad one changes nothing.

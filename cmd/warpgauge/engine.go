@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -27,10 +28,10 @@ type engine struct {
 	collectors []*supervisor.Supervisor
 	readers    []processReader // of processes on devices
 	board      *view.Board
-	failover   *supervisor.Failover        // between DCGM and NVML; nil unless both are wanted
-	processes  *view.Board                 // of readers; nil if there are none
-	listed     func(field.List) field.List // a list with what is read in addition
-	takenOver  func(collector string)      // hears of failovers; set before Run, nil for nothing
+	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
+	processes  *view.Board                                   // of readers; nil if there are none
+	listed     func(name string, list field.List) field.List // a collector's list, with what is read in addition
+	takenOver  func(collector string)                        // hears of failovers; set before Run, nil for nothing
 }
 
 // processReader reads the processes on a collector's devices. It is released and
@@ -46,7 +47,12 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 	var page, processes view.Merger
 	e := &engine{board: page.Board()}
 	start := time.Now()
-	e.listed = func(list field.List) field.List { return withHealth(cfg, list) }
+	e.listed = func(name string, list field.List) field.List {
+		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.names.Name == kube.NVIDIA().Name }) {
+			list.AMD = nil // it has no device of AMD's
+		}
+		return withHealth(cfg, list)
+	}
 	publish := e.publishers(cfg, all, &page, reg, log)
 	add := func(v *vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
 		o := supervisor.Options{
@@ -68,7 +74,7 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 		return supervisor.New(w, o)
 	}
 	for _, v := range all {
-		s := add(&v, v.name, v.open, supervisor.Wanted{List: e.listed(list)}, publish[v.name])
+		s := add(&v, v.name, v.open, supervisor.Wanted{List: e.listed(v.name, list)}, publish[v.name])
 		register(reg, s)
 		e.collectors = append(e.collectors, s)
 		if v.processes != nil {
@@ -207,7 +213,7 @@ func each(all []*supervisor.Supervisor, f func(*supervisor.Supervisor) error) er
 // Reload gives all collectors the new list at once.
 func (e *engine) Reload(ctx context.Context, list field.List) error {
 	return each(e.collectors, func(s *supervisor.Supervisor) error {
-		return s.Want(ctx, func(w *supervisor.Wanted) { w.List = e.listed(list) })
+		return s.Want(ctx, func(w *supervisor.Wanted) { w.List = e.listed(s.Name(), list) })
 	})
 }
 

@@ -105,3 +105,49 @@ func TestListsOfBothGenerations(t *testing.T) {
 	same("the old list under both", both, pageOf(counters48, "both"))
 	same("the new list under both", both, pageOf(counters49, "both"))
 }
+
+// TestAMDNamesOfANode: AMD's names come next to ours, which stay as they are, or in their place;
+// a node without AMD's GPUs has none.
+func TestAMDNamesOfANode(t *testing.T) {
+	pageOf := func(profile, names string) (ours, amds []string) {
+		t.Helper()
+		cfg := config.Default()
+		cfg.FieldNames = names
+		list, err := (&counters{cfg: cfg}).list(&config.Content{CSV: etc.DefaultCounters(), Name: "list.csv"}, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _, _ := simulate(t, factory, list, func(int) {})
+			for line := range strings.Lines(string(text)) {
+				switch {
+				case strings.HasPrefix(line, "gpu_"), strings.HasPrefix(line, "pcie_"):
+					amds = append(amds, line)
+				case line[0] != '#':
+					ours = append(ours, line)
+				}
+			}
+		})
+		return ours, amds
+	}
+	ours, none := pageOf("mi300x", "as-written")
+	beside, amds := pageOf("mi300x", "as-written,amd")
+	left, alone := pageOf("mi300x", "amd")
+	if len(none) > 0 || len(amds) < 300 || len(ours) == 0 {
+		t.Fatalf("%d and %d lines of AMD's names, %d of ours", len(none), len(amds), len(ours))
+	}
+	for what, diff := range map[string]string{
+		"ours next to AMD's": cmp.Diff(ours, beside), "AMD's without ours": cmp.Diff(amds, alone), "ours in AMD's place": cmp.Diff([]string(nil), left),
+	} {
+		if diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	if _, amds := pageOf("dgx-h100", "both,amd"); len(amds) > 0 {
+		t.Errorf("GPUs of NVIDIA under AMD's names: %q", amds)
+	}
+}

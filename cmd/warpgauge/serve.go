@@ -43,7 +43,7 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	a.standsIn(cfg, log)
+	standsIn(a, cfg, log)
 	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err
@@ -174,6 +174,9 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			}
 			return st
 		},
+	}
+	if cfg.Operator.File != "" {
+		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {

@@ -85,14 +85,27 @@ func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
 	for _, s := range sets {
 		args = append(args, "--set-json", s)
 	}
+	key := strings.Join(args, "\x00")
+	if r, ok := renderings[key]; ok {
+		return bytes.Clone(r.out), r.err
+	}
 	cmd := exec.Command(helm(t), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return stderr.Bytes(), err
+		out = stderr.Bytes()
 	}
-	return out, nil
+	renderings[key] = rendering{out, err}
+	return bytes.Clone(out), err
+}
+
+// renderings are what Helm has made: most tests want the same. No test of this package is parallel.
+var renderings = map[string]rendering{}
+
+type rendering struct {
+	out []byte
+	err error
 }
 
 // objects is a rendered chart by kind, strictly decoded: a field that Kubernetes does

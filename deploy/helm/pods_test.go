@@ -3,6 +3,8 @@ package helm_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +150,15 @@ func TestPods(t *testing.T) {
 			Args: []string{
 				"--kubernetes", "--remote-config=apply", "--remote-url=opamp+https://gpu-warpgauge-fleet.monitoring.svc:4320/v1/opamp", "--remote-directory=/var/lib/warpgauge-remote",
 				"--node-label=pool=training", "--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
+			},
+		}},
+		{"amd-exporter", "amd", pod{
+			Kinds: roles, Rules: []string{"nodes: get update"}, Token: true,
+			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, "/var/run/exporter", "privileged"},
+			Args: []string{
+				"--address=:5000", "--collectors=/etc/warpgauge/amd-counters.csv", "--amd-config=/etc/warpgauge/amd/config.json", "--kubernetes",
+				"--hpc-job-mapping-dir=/var/run/exporter", "--hpc-job-labels=user,partition",
+				"--health-amd-socket=/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket", "--health-node-labels",
 			},
 		}},
 		{"counters", "amd", pod{
@@ -332,15 +343,29 @@ func TestRecordings(t *testing.T) {
 // TestTheExporterTakesTheFlags: each is in its table, has an effect, and its file is in
 // the image or mounted.
 func TestTheExporterTakesTheFlags(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(empty, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	all := []string{`debugDump.enabled=true`, `collectInterval=100`, `logLevel="debug"`, `logFormat="json"`, `hostnameLabel="Hostname"`, `service.port=9401`, `kubernetes.resourceNames=["a.b/c","d.e/f"]`}
 	for _, v := range variants(t) {
 		for component, d := range render(t, v, all...).daemonSets {
-			cfg, err := parse(t, container(t, d).Args)
+			args := slices.Clone(container(t, d).Args)
+			for i, a := range args {
+				if strings.HasPrefix(a, "--amd-config=") {
+					args[i] = "--amd-config=" + empty // the ConfigMap is the user's
+				}
+			}
+			cfg, err := parse(t, args)
 			if err != nil {
 				t.Errorf("%q, %s: %v", v, component, err)
 				continue
 			}
-			if cfg.Web.Address != ":9401" {
+			port := int32(9401)
+			if v == "amd-exporter" {
+				port = 5000
+			}
+			if cfg.Web.Address != fmt.Sprintf(":%d", port) || container(t, d).Ports[0].ContainerPort != port {
 				t.Errorf("%q, %s: address %q", v, component, cfg.Web.Address)
 			}
 			name, inImage := strings.CutPrefix(cfg.Collectors, "/etc/warpgauge/")

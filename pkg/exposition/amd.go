@@ -9,6 +9,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
 )
 
 // amdNode is what the names of AMD's exporter need to know of all sources: it numbers GPUs
@@ -18,177 +19,149 @@ type amdNode struct {
 	id    map[string]int               // gpu_id of a board, which is that of its first partition
 	first map[string]*collector.Device // of a divided board, its first partition
 	parts map[string]map[field.ID]bool // of a divided board, what its partitions have themselves
-	node  string                       // ID of the board whose sources show what the node has
-	count int
+	ours  map[string]bool              // names of families that are not AMD's
+	node  string                       // ID of the board whose source shows what the node has
+	count float64
 }
 
-// newAMDNode returns nil if no list asks for AMD's names.
+// newAMDNode returns nil if no list asks for AMD's names, or no board has them.
 func (b *builder) newAMDNode() *amdNode {
-	n := &amdNode{id: map[string]int{}, first: map[string]*collector.Device{}, parts: map[string]map[field.ID]bool{}}
+	n := &amdNode{id: map[string]int{}, first: map[string]*collector.Device{}, parts: map[string]map[field.ID]bool{}, ours: map[string]bool{}}
 	var boards []*collector.Device
-	parts, asked := map[string]int{}, false
+	parts := map[string]int{}
 	for _, s := range b.layout.view.Sources {
-		asked = asked || s.Fields.AMD != nil
 		for i := range s.Devices {
-			d := &s.Devices[i]
-			switch {
-			case len(d.AMD) == 0:
+			switch d := &s.Devices[i]; {
+			case !isAMD(&s.Fields, d):
 			case d.Level == field.GPU && !slices.ContainsFunc(boards, func(o *collector.Device) bool { return o.ID == d.ID }):
 				boards = append(boards, d)
 			case d.Level == field.Instance:
-				parts[d.Parent] = max(parts[d.Parent], partition(d)+1)
-				if partition(d) == 0 {
+				parts[d.Parent] = max(parts[d.Parent], number(d.Instance.ID)+1)
+				if n.parts[d.Parent] == nil {
+					n.parts[d.Parent] = map[field.ID]bool{}
+				}
+				if number(d.Instance.ID) == 0 {
 					n.first[d.Parent] = d
 				}
 			}
 		}
 		for i := range s.Columns {
-			c := &s.Columns[i]
-			if c.Device < 0 || c.Device >= len(s.Devices) || s.Devices[c.Device].Level != field.Instance {
-				continue
+			if c := &s.Columns[i]; c.Device >= 0 && c.Device < len(s.Devices) && n.parts[s.Devices[c.Device].Parent] != nil {
+				n.parts[s.Devices[c.Device].Parent][c.Field] = true
 			}
-			of := s.Devices[c.Device].Parent
-			if n.parts[of] == nil {
-				n.parts[of] = map[field.ID]bool{}
-			}
-			n.parts[of][c.Field] = true
 		}
 	}
-	if !asked || len(boards) == 0 {
+	if len(boards) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(boards, func(x, y *collector.Device) int { return cmp.Compare(index(x), index(y)) })
+	slices.SortStableFunc(boards, func(x, y *collector.Device) int { return cmp.Compare(number(x.GPU), number(y.GPU)) })
 	for at, d := range boards {
-		if at == 0 || index(d) > index(boards[at-1])+1 { // boards that are not selected have numbers, too
-			n.count = max(n.count, index(d)*max(parts[d.ID], 1))
+		of := max(parts[d.ID], 1)
+		if at == 0 || number(d.GPU) > number(boards[at-1].GPU)+1 { // boards that are not selected have numbers, too
+			n.count = max(n.count, float64(number(d.GPU)*of))
 		}
-		n.id[d.ID] = n.count
-		n.count += max(parts[d.ID], 1)
+		n.id[d.ID] = int(n.count)
+		n.count += float64(of)
 	}
 	n.node = boards[0].ID
+	for name := range b.families {
+		n.ours[name] = true
+	}
 	return n
 }
 
-func index(d *collector.Device) int {
-	i, _ := strconv.Atoi(d.GPU)
-	return i
-}
-
-func partition(d *collector.Device) int {
-	i, _ := strconv.Atoi(d.Instance.ID)
-	return i
-}
-
-// gpuID is the number of a device.
-func (n *amdNode) gpuID(d *collector.Device) int {
-	if d.Level == field.Instance {
-		return n.id[d.Parent] + partition(d)
-	}
-	return n.id[d.ID]
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
 }
 
 // shown is the device under which the series of one are shown.
 func (n *amdNode) shown(d *collector.Device) *collector.Device {
-	if first := n.first[d.ID]; first != nil && d.Level == field.GPU {
+	if first := n.first[d.ID]; first != nil {
 		return first
 	}
 	return d
 }
 
 // isAMD reports whether a device of the list is shown under AMD's names.
-func isAMD(list *field.List, d *collector.Device) bool {
-	return list.AMD != nil && len(d.AMD) > 0
-}
+func isAMD(list *field.List, d *collector.Device) bool { return list.AMD != nil && len(d.AMD) > 0 }
 
 // inPlace reports whether it has no other names.
 func inPlace(list *field.List, d *collector.Device) bool { return isAMD(list, d) && list.AMD.InPlace }
 
+// amdSeries is a field under a name of AMD's, and what it is made from.
+type amdSeries struct {
+	field.Field
+	of *field.AMDSource
+}
+
 // addAMD adds the series of a source under AMD's names, all gauges.
-func (b *builder) addAMD(source int) {
-	s := b.layout.view.Sources[source]
-	labels := &amdLabels{b: b, list: s.Fields.AMD}
+func (b *builder) addAMD(source int, s *view.Source) {
 	by := map[field.ID][]amdSeries{}
-	for _, n := range labels.list.Names() {
-		name := n.Metric(labels.list.Prefix)
-		fam := b.families[name]
-		switch {
-		case fam == nil:
-			fam = &family{name: name, help: amdHelp(n), kind: gauge, amd: true}
-			b.families[name] = fam
-		case !fam.amd: // a prefix made it the name of another field
+	known := map[string]*field.Field{}
+	for _, n := range s.Fields.AMD.Names() {
+		f := field.Field{Name: n.Metric(s.Fields.AMD.Prefix), Type: field.Gauge, Help: n.Text(), Scale: 1}
+		if b.amd.ours[f.Name] { // a prefix made it the name of another field
 			b.layout.stats.misfits++
 			continue
 		}
+		known[n.Field] = &f
 		for i := range n.Of {
-			by[n.Of[i].ID] = append(by[n.Of[i].ID], amdSeries{&n.Of[i], fam})
+			f.Scale = n.Of[i].Scale
+			by[n.Of[i].ID] = append(by[n.Of[i].ID], amdSeries{f, &n.Of[i]})
 		}
-		b.addKnown(n, fam, source, labels)
+	}
+	labels := b.newDeviceLabels()
+	labels.amd, labels.names = s.Fields.AMD, s.Fields.AMD.LabelNames()
+	for i := range s.Devices {
+		if d := &s.Devices[i]; isAMD(&s.Fields, d) && d.Level != field.Link {
+			b.addKnown(known, d, labels, b.snap.roster.devices[source]+int32(i))
+		}
 	}
 	for i := range s.Columns {
 		c := &s.Columns[i]
-		if c.Device < 0 || c.Device >= len(s.Devices) {
-			continue // counted in addSource
+		if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 {
+			continue
 		}
 		d := &s.Devices[c.Device]
-		if !isAMD(&s.Fields, d) || c.Buffer > 0 || d.Level == field.GPU && b.amd.parts[d.ID][c.Field] {
+		if !isAMD(&s.Fields, d) || b.amd.parts[d.ID][c.Field] {
 			continue
 		}
 		at, device := b.snap.roster.at(source, i, c.Device)
-		for _, as := range by[c.Field] {
-			if more, ok := amdColumn(as.source, c.Labels); ok {
-				b.addGauge(as.family, labels.of(d, more), field.NewScale(as.source.Scale), &b.snap.cells[at], device)
+		for _, f := range by[c.Field] {
+			if more, ok := amdColumn(f.of, c.Labels); ok {
+				b.addCell(&f.Field, labels.of(d, 0, more, false), false, at, device)
 			}
 		}
 	}
 }
 
-type amdSeries struct {
-	source *field.AMDSource
-	family *family
-}
-
-func amdHelp(n *field.AMDName) string {
-	if n.Unit == "" {
-		return n.Help
-	}
-	return n.Help + " (" + n.Unit + ")"
-}
-
-// addKnown adds what the exporter knows without a reading.
-func (b *builder) addKnown(n *field.AMDName, fam *family, source int, labels *amdLabels) {
-	s := b.layout.view.Sources[source]
-	for i := range s.Devices {
-		d := &s.Devices[i]
-		if !isAMD(&s.Fields, d) || d.Level != field.GPU && d.Level != field.Instance {
-			continue
+// addKnown adds what the exporter knows of a device without a reading.
+func (b *builder) addKnown(known map[string]*field.Field, d *collector.Device, labels *deviceLabels, device int32) {
+	if f := known[field.AMDNodes]; f != nil && d.ID == b.amd.node {
+		pairs := []collector.Label{{Name: "hostname", Value: b.o.Hostname}}
+		for _, l := range labels.amd.Custom {
+			pairs = append(slices.DeleteFunc(pairs, func(p collector.Label) bool { return p.Name == l.Name }), collector.Label(l))
 		}
-		_, device := b.snap.roster.at(source, 0, i)
-		switch n.Field {
-		case field.AMDNodes:
-			if d.ID == b.amd.node {
-				count := float64(b.amd.count)
-				b.addGauge(fam, []*labelSet{labels.ofNode()}, field.NewScale(1), &count, b.snap.roster.event(device))
-			}
-		case field.AMDHealth:
-			if b.o.Health != nil && b.amd.shown(d) == d {
-				b.addGauge(fam, labels.of(d, nil), field.NewScale(1), &b.snap.health[device], device)
-			}
+		b.addShare(f, labels.fixedSet(pairs), &b.amd.count, b.snap.roster.event(device))
+	}
+	if f := known[field.AMDHealth]; f != nil && b.o.Health != nil && b.amd.shown(d) == d {
+		for _, set := range labels.of(d, 0, nil, false) {
+			b.addShare(f, set, &b.snap.health[device], device)
 		}
 	}
 }
 
-func (b *builder) addGauge(fam *family, sets []*labelSet, scale field.Scale, value *float64, device int32) {
-	for _, set := range sets {
-		if b.claim(fam, set, device) {
-			fam.samples = append(fam.samples, sampleSeries{labels: set, scale: scale, value: value, device: device})
-		}
-	}
+// AMDColumn returns the further labels that a column with these labels has under a name of
+// AMD's, false if it is not shown there.
+func AMDColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
+	return amdColumn(s, column)
 }
 
 // amdColumn returns the labels that a column has under a name of AMD's, false if it is not
 // shown there.
 func amdColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
-	if want := len(s.Where) + min(len(s.Index.From), 1); len(column) != want {
+	if len(column) != len(s.Where)+min(len(s.Index.From), 1) {
 		return nil, false
 	}
 	for _, w := range s.Where {
@@ -199,72 +172,28 @@ func amdColumn(s *field.AMDSource, column []collector.Label) (more []collector.L
 	for _, l := range s.Add {
 		more = append(more, collector.Label(l))
 	}
-	if s.Index.From == "" {
-		return more, true
-	}
 	for _, l := range column {
 		digits, has := strings.CutPrefix(l.Value, s.Index.Prefix)
-		if number, err := strconv.Atoi(digits); l.Name == s.Index.From && has && err == nil {
-			return append(more, collector.Label{Name: s.Index.To, Value: strconv.Itoa(number + s.Index.Plus)}), true
+		if n, err := strconv.Atoi(digits); l.Name == s.Index.From && has && err == nil {
+			return append(more, collector.Label{Name: s.Index.To, Value: strconv.Itoa(n + s.Index.Plus)}), true
 		}
 	}
-	return nil, false
+	return more, s.Index.From == ""
 }
 
-// amdLabels makes the label sets of one device after the other. All labels are there, be
-// they empty, as AMD's exporter has them.
-type amdLabels struct {
-	b      *builder
-	list   *field.AMD
-	names  []string
-	device *collector.Device
-	owners []Owner
-	bare   []*labelSet // of columns without labels
-}
-
-func (l *amdLabels) of(d *collector.Device, more []collector.Label) []*labelSet {
-	if d = l.b.amd.shown(d); l.device != d {
-		l.device, l.owners, l.bare = d, l.b.o.owners(d), nil
-		if len(l.owners) == 0 {
-			l.owners = []Owner{{}}
-		}
-	}
-	if len(more) > 0 {
-		return l.make(more)
-	}
-	if l.bare == nil {
-		l.bare = l.make(nil)
-	}
-	return l.bare
-}
-
-func (l *amdLabels) make(more []collector.Label) []*labelSet {
-	if l.names == nil {
-		l.names = l.list.LabelNames()
-	}
-	sets := make([]*labelSet, 0, len(l.owners))
-	for i := range l.owners {
-		pairs := slices.Clone(more)
+// amdSet are the labels of a series under AMD's names. All are there, be they empty, as in
+// AMD's exporter.
+func (l *deviceLabels) amdSet(o *Owner, more []collector.Label) *labelSet {
+	if l.user != o {
+		l.user, l.base = o, l.base[:0]
 		for _, name := range l.names {
-			pairs = append(pairs, collector.Label{Name: name, Value: l.value(name, &l.owners[i])})
-		}
-		if set := l.set(pairs); !slices.Contains(sets, set) { // owners with the same labels are one
-			sets = append(sets, set)
+			l.base = append(l.base, collector.Label{Name: name, Value: l.amdValue(name, o)})
 		}
 	}
-	return sets
+	return l.fixedSet(slices.Concat(l.base, more))
 }
 
-// ofNode are the labels of what belongs to the node.
-func (l *amdLabels) ofNode() *labelSet {
-	pairs := []collector.Label{{Name: "hostname", Value: l.b.o.Hostname}}
-	for _, c := range l.list.Custom {
-		pairs = append(slices.DeleteFunc(pairs, func(p collector.Label) bool { return p.Name == c.Name }), collector.Label(c))
-	}
-	return l.set(pairs)
-}
-
-func (l *amdLabels) set(pairs []collector.Label) *labelSet {
+func (l *deviceLabels) fixedSet(pairs []collector.Label) *labelSet {
 	slices.SortFunc(pairs, func(x, y collector.Label) int { return strings.Compare(x.Name, y.Name) })
 	labels := labelsOf{fixed: pairs}
 	set := l.b.intern(labels.set())
@@ -272,57 +201,38 @@ func (l *amdLabels) set(pairs []collector.Label) *labelSet {
 	return set
 }
 
-// value is that of a label of the device with an owner.
-func (l *amdLabels) value(name string, o *Owner) string {
-	if v, custom := l.list.CustomValue(name); custom {
+// amdValue is that of a label of the device with an owner.
+func (l *deviceLabels) amdValue(name string, o *Owner) string {
+	if v, custom := l.amd.CustomValue(name); custom {
 		return v
 	}
+	part := number(l.device.Instance.ID)
 	switch name {
 	case "gpu_id":
-		return strconv.Itoa(l.b.amd.gpuID(l.device))
+		return strconv.Itoa(l.b.amd.id[cmp.Or(l.device.Parent, l.device.ID)] + part)
 	case "gpu_partition_id":
-		return strconv.Itoa(partition(l.device))
+		return strconv.Itoa(part)
 	case "hostname":
 		return l.b.o.Hostname
 	}
-	for _, all := range [][]collector.Label{l.device.AMD, o.AMD} {
-		for _, p := range all {
-			if p.Name == name {
-				return p.Value
-			}
-		}
-	}
-	for _, p := range o.Labels {
-		if amdOwner(p.Name) == name {
+	// Of a device, of an owner for AMD's names only, of an owner by our name, by that of
+	// before dcgm-exporter 2.0.
+	ours := map[string]string{"job_id": "hpc_job", "pod_uuid": "pod_uid"}
+	for _, p := range slices.Concat(l.device.AMD, o.AMD, o.Labels) {
+		if p.Name == name || p.Name == ours[name] || p.Name == name+"_name" || p.Name == "pod_"+name {
 			return p.Value
 		}
 	}
 	return ""
 }
 
-// amdOwner is how AMD's exporter calls a label of an owner.
-func amdOwner(name string) string {
-	switch name {
-	case "pod_name", "pod_namespace", "container_name": // of before dcgm-exporter 2.0
-		return map[string]string{"pod_name": "pod", "pod_namespace": "namespace", "container_name": "container"}[name]
-	case "hpc_job":
-		return "job_id"
-	case "pod_uid":
-		return "pod_uuid"
-	}
-	return name
-}
-
 // readHealth takes what is known of the health of AMD's devices: 1, 0, or NaN.
 func (s *snapshot) readHealth(of func(*collector.Device) float64) {
-	if of == nil {
-		return
-	}
 	device := 0
 	for _, source := range s.view.Sources {
 		for i := range source.Devices {
 			s.health[device] = math.NaN()
-			if isAMD(&source.Fields, &source.Devices[i]) {
+			if of != nil && isAMD(&source.Fields, &source.Devices[i]) {
 				s.health[device] = of(&source.Devices[i])
 			}
 			device++

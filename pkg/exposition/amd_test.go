@@ -81,7 +81,7 @@ func TestAMDInPlace(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "gpu_health") {
-		t.Errorf("health without anybody who knows:\n%s", page)
+		t.Errorf("health without a source of it:\n%s", page)
 	}
 }
 
@@ -227,39 +227,44 @@ func TestAMDAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkRenderAMD renders eight GPUs with 60 readings under our names, and under AMD's, too.
+// BenchmarkRenderAMD renders all readings that AMD's names need of eight GPUs, under our names,
+// under AMD's, and under both.
 func BenchmarkRenderAMD(b *testing.B) {
-	for _, names := range []string{"ours", "both"} {
+	for _, names := range []string{"ours", "amd", "both"} {
 		b.Run(names, func(b *testing.B) {
 			b.ReportAllocs()
-			var readings []field.ID
-			list := amdList(b, amdCounters, field.AMD{})
-			for _, r := range list.Readings() {
-				if len(readings) < 60 && r.Desc.ID < field.FirstAMD {
-					readings = append(readings, r.Desc.ID)
-				}
-			}
-			for i := field.FirstAMD; len(readings) < 60; i++ {
-				readings = append(readings, i)
-			}
+			list := amdList(b, amdCounters, field.AMD{InPlace: names == "amd"})
 			list.Fields = nil
-			var columns []collector.Column
-			var devices []collector.Device
+			seen := map[string]bool{}
+			f := newFeed(list, nil, nil)
 			for d := range 8 {
-				devices = append(devices, amdGPU(d))
-				for _, id := range readings {
-					columns = append(columns, collector.Column{Device: d, Field: id})
-				}
+				f.Devices = append(f.Devices, amdGPU(d))
 			}
-			for _, id := range readings {
-				if desc, ok := field.ByID(id); ok {
-					list.Fields = append(list.Fields, field.Field{Desc: desc, Name: desc.Name, Type: field.Gauge, Scale: 1})
+			for _, n := range list.AMD.Names() {
+				for _, s := range n.Of {
+					var labels []collector.Label
+					for _, w := range s.Where {
+						labels = append(labels, collector.Label(w))
+					}
+					if s.Index.From != "" {
+						labels = append(labels, collector.Label{Name: s.Index.From, Value: s.Index.Prefix + "0"})
+					}
+					if key := fmt.Sprint(s.ID, labels); seen[key] {
+						continue
+					} else if seen[key] = true; !seen[fmt.Sprint(s.ID)] {
+						seen[fmt.Sprint(s.ID)] = true
+						desc, _ := field.ByID(s.ID)
+						list.Fields = append(list.Fields, field.Field{Desc: desc, Name: desc.Name, Type: field.Gauge, Scale: 1})
+					}
+					for d := range f.Devices {
+						f.Columns = append(f.Columns, collector.Column{Device: d, Field: s.ID, Labels: labels})
+					}
 				}
 			}
 			if names == "ours" {
 				list.AMD = nil
 			}
-			benchRender(b, newFeed(list, devices, columns), Text, false)
+			benchRender(b, newFeed(list, f.Devices, f.Columns), Text, false)
 		})
 	}
 }

@@ -41,7 +41,6 @@ type family struct {
 	name string
 	help string // printable
 	kind kind
-	amd  bool // the name is one of AMD's
 
 	samples    []sampleSeries
 	xids       []sampleSeries // with err_code and err_msg

@@ -69,9 +69,7 @@ func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Serie
 	b.addShares(shares)
 	if b.amd = b.newAMDNode(); b.amd != nil {
 		for i, s := range v.Sources {
-			if s.Fields.AMD != nil {
-				b.addAMD(i)
-			}
+			b.addAMD(i, s)
 		}
 	}
 	return b.finish()

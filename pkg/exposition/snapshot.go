@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -199,7 +198,7 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))
 	s.health = make([]float64, len(r.first))
-	s.readHealth(func(*collector.Device) float64 { return math.NaN() })
+	s.readHealth(nil)
 }
 
 // floor is the least that a counter shows after a change of the View.

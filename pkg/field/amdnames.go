@@ -25,6 +25,14 @@ const (
 // Metric returns the name of the metric.
 func (n *AMDName) Metric(prefix string) string { return prefix + strings.ToLower(n.Field) }
 
+// Text returns the help text, with the unit.
+func (n *AMDName) Text() string {
+	if n.Unit == "" {
+		return n.Help
+	}
+	return n.Help + " (" + n.Unit + ")"
+}
+
 // AMDSource is a reading that is shown under a name of AMD's: those of its columns that have
 // exactly the labels Where and Index.
 type AMDSource struct {

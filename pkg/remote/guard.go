@@ -187,6 +187,7 @@ var perDevice = map[field.ID]int{
 	field.AMDTemperature: 16, field.AMDBusySeconds: 4, field.AMDVCNBusy: 8, field.AMDJPEGBusy: 40, field.AMDXCCBusy: 8, field.AMDXCCBusySeconds: 8,
 	field.AMDClock: 16, field.AMDXCCClock: 8, field.AMDVoltage: 4, field.AMDMemoryUsed: 3, field.AMDMemorySize: 3, field.AMDXGMIBytes: 16, field.AMDXGMILinkUp: 8,
 	field.AMDPCIeNAKs: 2, field.AMDThrottleResidency: 8, field.AMDThrottleActive: 16, field.AMDBelowLimit: 64, field.AMDRASErrors: 60, field.AMDBadPages: 3, field.AMDUnread: 8,
+	field.AMDMemoryFree: 3, field.AMDEngineClock: 8, field.AMDClockMin: 8, field.AMDClockMax: 8, field.AMDThrottleShare: 8, field.AMDBelowLimitShare: 64,
 	field.AMDRecords: 3, field.AMDRecordTime: 3, field.AMDRecordAge: 3, field.AMDAFID: 36,
 }
 

@@ -58,6 +58,9 @@ type Options struct {
 	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
+	// GPUMetrics and RASErrors answer /gpumetrics and /inbandraserrors, as AMD's exporter has
+	// them; nil: they are not served.
+	GPUMetrics, RASErrors http.HandlerFunc
 	// Page answers / and everything below /page/; nil: they are not served.
 	Page http.Handler
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -332,14 +333,15 @@ func TestInputOfAChild(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
-	if _, err := w.Write(inputOf(fieldsOf(t, temperature), sent)); err != nil {
+	given, _ := fieldsOf(t, temperature).WithAMD(field.AMD{Prefix: "amd_", Fields: []string{"GPU_CLOCK"}, Labels: []string{"GPU_UUID"}, InPlace: true})
+	if _, err := w.Write(inputOf(given, sent)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	list, until, err := ReadInput(r)
-	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) {
+	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.AMD, given.AMD) {
 		t.Errorf("got %v, %v, %v", list, until, err)
 	}
 }

@@ -403,6 +403,23 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if and $matches $one }}true{{ end }}
 {{- end }}
 
+{{/* The first taint of a node that keeps a DaemonSet's pods away, as KEY=VALUE:EFFECT. Those of node.kubernetes.io they tolerate by themselves. */}}
+{{- define "warpgauge.keptAway" -}}
+{{- $tolerations := .tolerations }}
+{{- $first := "" }}
+{{- range .taints }}
+{{- $taint := . }}
+{{- $away := and (ne .effect "PreferNoSchedule") (not (hasPrefix "node.kubernetes.io/" .key)) }}
+{{- range $tolerations }}
+{{- $key := or (eq (.key | default "") $taint.key) (and (not .key) (eq .operator "Exists")) }}
+{{- $value := or (eq (.operator | default "Equal") "Exists") (eq (.value | default "") ($taint.value | default "")) }}
+{{- if and $key $value (or (not .effect) (eq .effect $taint.effect)) }}{{ $away = false }}{{ end }}
+{{- end }}
+{{- if and $away (not $first) }}{{ $first = printf "%s=%s:%s" .key (.value | default "") .effect }}{{ end }}
+{{- end }}
+{{- $first }}
+{{- end }}
+
 {{/* As tight as the features allow; podSecurityContext and securityContext are merged over it. */}}
 {{- define "warpgauge.podSecurityContext" -}}
 {{- $out := dict "seccompProfile" (dict "type" "RuntimeDefault") }}
