@@ -39,9 +39,11 @@ func value(title string) column { return column{"Value", title, 130} }
 // order. A label that no series has makes no column. The largest values, or the
 // first names, come first.
 func (b *builder) table(w int, title, description, unit, expr string, columns ...column) *panel {
-	sorted := columns[0]
+	sorted := []map[string]any{{"displayName": columns[0].title, "desc": false}}
 	if last := columns[len(columns)-1]; last.label == "Value" {
-		sorted = last
+		sorted[0] = map[string]any{"displayName": last.title, "desc": true}
+	} else if slices.Contains(columns, gpuColumn) {
+		sorted = append(sorted, map[string]any{"displayName": gpuColumn.title, "desc": false})
 	}
 	names, order, titles := []string{}, map[string]int{}, map[string]string{}
 	var overrides []override
@@ -57,7 +59,7 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 			{ID: "filterFieldsByName", Options: map[string]any{"include": map[string]any{"names": names}}},
 			{ID: "organize", Options: map[string]any{"excludeByName": map[string]bool{}, "indexByName": order, "renameByName": titles}},
 		},
-		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": []map[string]any{{"displayName": sorted.title, "desc": sorted.label == "Value"}}},
+		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": sorted},
 	}, w, 9)
 	p.FieldConfig.Defaults.Unit = unit
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, overrides...)

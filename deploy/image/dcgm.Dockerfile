@@ -12,7 +12,7 @@ ARG PACKAGES=docker.io/library/ubuntu:22.04
 
 FROM ${PACKAGES} AS dcgm
 ARG TARGETARCH
-ARG DCGM
+ARG DCGM=
 ARG REPOSITORY=https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204
 RUN set -eu; export DEBIAN_FRONTEND=noninteractive; \
     case "$TARGETARCH" in amd64) cpu=x86_64 ;; arm64) cpu=sbsa ;; *) echo "NVIDIA has no DCGM for $TARGETARCH" >&2; exit 1 ;; esac; \

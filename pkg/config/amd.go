@@ -39,6 +39,7 @@ type amdKey struct {
 }
 
 const (
+	noNetwork  = "network cards are not read"
 	noProfiler = "the profiler is not read"
 	noLogFile  = "the log goes to standard error"
 	noCPERAge  = "old records of the firmware (CPER) make no GPU unhealthy"
@@ -75,8 +76,8 @@ var amdKeys = []amdKey{
 	{name: "GPUConfig.HealthThresholds", want: "names with numbers, and GPU_CPER_MAX_AGE with a duration", take: taken((*AMD).thresholds)},
 	{name: "GPUConfig.ProfilerMetrics", none: noProfiler},
 	{name: "GPUConfig.ProfilerConfig", none: noProfiler},
-	{name: "NICConfig", none: "network cards are not read"},
-	{name: "IFOEConfig", none: "network cards are not read"},
+	{name: "NICConfig", none: noNetwork},
+	{name: "IFOEConfig", none: noNetwork},
 }
 
 // taken makes a take of what stores a value of a type.

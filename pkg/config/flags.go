@@ -301,7 +301,7 @@ func (s *Set) Notices() []Notice {
 	if n, ok := s.config.ownMetricsNotice(); ok {
 		out = append(out, n)
 	}
-	out = append(out, s.config.amdNotices()...)
+	out = append(out, s.bindNotice()...)
 	lists := "" // the flag that names the list
 	switch c := s.config; {
 	case c.ConfigMap != "":
@@ -330,6 +330,9 @@ var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
 // dcgm-exporter.
 var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
 
+// ofUnit is the variable of which deploy/systemd's unit makes arguments.
+const ofUnit = "WARPGAUGE_FLAGS"
+
 // UnknownVariables lists the variables of an environment, as os.Environ returns it, whose
 // names begin as those of flags do, but that no flag has.
 func (s *Set) UnknownVariables(environ []string) []Notice {
@@ -341,7 +344,7 @@ func (s *Set) UnknownVariables(environ []string) []Notice {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-		if !ours || slices.Contains(known, name) || ofService.MatchString(name) {
+		if !ours || name == ofUnit || slices.Contains(known, name) || ofService.MatchString(name) {
 			continue
 		}
 		text := "environment variable " + name + " is unknown and has no effect"
