@@ -138,41 +138,6 @@ func TestFields(t *testing.T) {
 	}
 }
 
-var (
-	subcommand  = regexp.MustCompile("(?m)(?:^ *|`|bin/)warpgauge ([a-z][a-z-]*)")
-	helpCommand = regexp.MustCompile(`(?m)Name: +"([a-z-]+)"`)
-)
-
-// TestSubcommands checks that each `warpgauge COMMAND` in a page is one.
-func TestSubcommands(t *testing.T) {
-	known := map[string]bool{}
-	sources, err := filepath.Glob("../cmd/warpgauge/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range sources {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range helpCommand.FindAllStringSubmatch(string(text), -1) {
-			known[m[1]] = true
-		}
-	}
-	if !known["check"] || !known["once"] {
-		t.Fatalf("commands found: %v", known)
-	}
-	for path, text := range every(t) {
-		for _, block := range pages.Code(text) {
-			for _, m := range subcommand.FindAllStringSubmatch(block, -1) {
-				if !known[m[1]] {
-					t.Errorf("%s: there is no `warpgauge %s`", path, m[1])
-				}
-			}
-		}
-	}
-}
-
 // TestIndex checks that docs/README.md links to each page of docs/.
 func TestIndex(t *testing.T) {
 	all := every(t)

@@ -16,7 +16,7 @@ import (
 
 // relax leaves out flags in front of any command that are unknown, if AMD's GPU Operator has
 // started this: its exporter warns of them and runs. A word behind one is taken for its value.
-func (a *app) relax(args []string, known []cli.Flag) []string {
+func relax(a *app, args []string, known []cli.Flag) []string {
 	if !config.Relaxed(a.lookup) || len(args) == 0 {
 		return args
 	}
@@ -28,22 +28,18 @@ func (a *app) relax(args []string, known []cli.Flag) []string {
 		}
 		name, _, whole := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		at := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-		needs := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-")
-		switch {
-		case at < 0:
+		takes := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") // the next word
+		if at < 0 {
 			a.unknown = append(a.unknown, word)
-		case needs:
-			b, ok := known[at].(interface{ IsBoolFlag() bool })
-			needs = !ok || !b.IsBoolFlag()
-			fallthrough
-		default:
-			out = append(out, word)
-			if needs {
-				out = append(out, args[i+1])
+			if takes {
+				i++
 			}
+			continue
 		}
-		if needs {
+		out = append(out, word)
+		if b, ok := known[at].(interface{ IsBoolFlag() bool }); takes && !(ok && b.IsBoolFlag()) {
 			i++
+			out = append(out, args[i])
 		}
 	}
 	return out
@@ -51,7 +47,7 @@ func (a *app) relax(args []string, known []cli.Flag) []string {
 
 // standsIn says that this runs in place of AMD's exporter, and what of its configuration is
 // not as there.
-func (a *app) standsIn(cfg *config.Config, log *zap.Logger) {
+func standsIn(a *app, cfg *config.Config, log *zap.Logger) {
 	o := &cfg.Operator
 	for _, word := range a.unknown {
 		log.Warn("flag is unknown and has no effect", zap.String("flag", word))

@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, s streams, environ []string, defaul
 	a.flags = config.NewSet(a.lookup)
 	defer a.log.flush()
 	root := a.root()
-	err := root.Run(ctx, a.relax(args, root.Flags))
+	err := root.Run(ctx, relax(a, args, root.Flags))
 	if err == nil {
 		return 0
 	}

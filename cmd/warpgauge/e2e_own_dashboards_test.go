@@ -368,7 +368,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 	for _, view := range dashboardViews {
 		d := readDashboard(t, view.file)
 		chosen := strings.NewReplacer("$__rate_interval", "10s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
-			"$cluster", ".*", "$job", ".*", "$model", ".*", "$namespace", ".*", "$pod", ".*")
+			"$cluster", "test", "$job", "warpgauge", "$model", ".*", "$namespace", ".*", "$pod", ".*")
 		for _, p := range d.Panels {
 			if p.Type == "row" {
 				continue

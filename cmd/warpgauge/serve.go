@@ -43,7 +43,7 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	a.standsIn(cfg, log)
+	standsIn(a, cfg, log)
 	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err

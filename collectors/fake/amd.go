@@ -182,16 +182,20 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 		return named("reason", "prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")(never, held, never)
 	case field.AMDThrottleShare:
 		return named("reason", "prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")(never, cell{op: capped}, never)
-	case field.AMDBelowLimitShare:
-		return belowLimit(cell{op: capped})
-	case field.AMDDeferred:
-		return one(never)
 	case field.AMDAccumulationCycles:
 		return one(cell{op: worked, c: amdCycles})
 	case field.AMDThrottleActive:
 		return named("reason", "power", "thermal", "prochot")(cell{op: capped}, never)
-	case field.AMDBelowLimit:
-		return belowLimit(held)
+	case field.AMDBelowLimit, field.AMDBelowLimitShare:
+		if d.ID == field.AMDBelowLimitShare {
+			held = cell{op: capped}
+		}
+		var out []amdColumn
+		for _, c := range numbered("xcc", amdXCCs, held) {
+			c.labels = append(labelOf("reason", "host_limit"), c.labels...)
+			out = append(out, c)
+		}
+		return out
 	case field.AMDRASErrors:
 		return g.amdErrors()
 	case field.AMDBadPages:
@@ -204,27 +208,11 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 	return nil
 }
 
-// belowLimit is a column for each reason and chiplet: the load's limit is that of power.
-func belowLimit(held cell) []amdColumn {
-	var out []amdColumn
-	for _, reason := range []string{"host_limit", "power", "thermal", "low_utilization", "any"} {
-		c := held
-		if reason == "thermal" || reason == "low_utilization" {
-			c = cell{op: constant}
-		}
-		for _, c := range numbered("xcc", amdXCCs, c) {
-			c.labels = append(labelOf("reason", reason), c.labels...)
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // amdErrors: the corrected ones of the memory controller are those of ECC.
 func (g *gpu) amdErrors() []amdColumn {
 	var out []amdColumn
 	for _, block := range []string{"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl"} {
-		for _, severity := range []string{"ce", "de", "ue"} {
+		for _, severity := range []string{"ce", "ue"} {
 			c := cell{op: constant}
 			if d, ok := field.ByID(310); ok && block == "umc" && severity == "ce" {
 				c, _ = g.errors(d)

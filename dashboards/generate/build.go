@@ -111,10 +111,7 @@ func (p *panel) limits(steps ...step) *panel {
 }
 
 // empty is what a panel without data says: why there is none.
-func (p *panel) empty(reason string) *panel {
-	p.FieldConfig.Defaults.NoValue = reason
-	return p
-}
+func (p *panel) empty(reason string) { p.FieldConfig.Defaults.NoValue = reason }
 
 // stat is one number, coloured by thresholds from green on.
 func (b *builder) stat(w int, title, description, unit, expr string, steps ...step) *panel {

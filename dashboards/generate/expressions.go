@@ -16,8 +16,9 @@ const (
 	sel      = `{` + ofGPUs + `}`
 )
 
-// perDevice are the labels by which a device is one.
-const perDevice = `cluster, job, instance, gpu, UUID, GPU_I_ID, GPU_I_PROFILE`
+// perDevice are the labels by which a device is one: two vendors on a node have the same numbers
+// and other models. Prometheus sorts by labels, UUIDs would come first.
+const perDevice = `cluster, job, instance, gpu, modelName, GPU_I_ID, GPU_I_PROFILE`
 
 // byDevice is one series per device: where several pods share it each has a copy of
 // its series, and the device's own value is the largest of those with its name.

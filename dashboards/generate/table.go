@@ -39,17 +39,17 @@ func value(title string) column { return column{"Value", title, 130} }
 // order. A label that no series has makes no column. The largest values, or the
 // first names, come first.
 func (b *builder) table(w int, title, description, unit, expr string, columns ...column) *panel {
-	sorted := columns[0]
+	sorted := []map[string]any{{"displayName": columns[0].title, "desc": false}}
 	if last := columns[len(columns)-1]; last.label == "Value" {
-		sorted = last
+		sorted[0] = map[string]any{"displayName": last.title, "desc": true}
+	} else if slices.Contains(columns, gpuColumn) {
+		sorted = append(sorted, map[string]any{"displayName": gpuColumn.title, "desc": false})
 	}
 	names, order, titles := []string{}, map[string]int{}, map[string]string{}
 	var overrides []override
 	for i, c := range columns {
 		names, order[c.label], titles[c.label] = append(names, c.label), i, c.title
-		if properties := c.properties(names); len(properties) > 0 {
-			overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: properties})
-		}
+		overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: c.properties(names, unit)})
 	}
 	p := b.place(&panel{
 		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
@@ -57,9 +57,8 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 			{ID: "filterFieldsByName", Options: map[string]any{"include": map[string]any{"names": names}}},
 			{ID: "organize", Options: map[string]any{"excludeByName": map[string]bool{}, "indexByName": order, "renameByName": titles}},
 		},
-		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": []map[string]any{{"displayName": sorted.title, "desc": sorted.label == "Value"}}},
+		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": sorted},
 	}, w, 9)
-	p.FieldConfig.Defaults.Unit = unit
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, overrides...)
 	return p
 }
@@ -74,12 +73,17 @@ func (p *panel) coloured(title string, steps ...step) *panel {
 }
 
 // properties are what only this column has, after those with the names: a node leads to its
-// dashboard, a GPU in the row of a node to its own, a state has its colour.
-func (c column) properties(names []string) (out []property) {
+// dashboard, a GPU in the row of a node to its own, a state has its colour. Only the number has the
+// unit, which Grafana would give to a GPU's index, too; a cell without a text has not that of a panel
+// without data.
+func (c column) properties(names []string, unit string) (out []property) {
+	out = append(out, property{"noValue", ""})
 	if c.width > 0 {
 		out = append(out, property{"custom.width", c.width})
 	}
 	switch {
+	case c.label == "Value":
+		out = append(out, property{"unit", unit})
 	case c.label == nodeColumn.label:
 		out = append(out, property{"links", []dataLink{toNode("${__value.raw}")}})
 	case c.label == gpuColumn.label && slices.Contains(names, nodeColumn.label):

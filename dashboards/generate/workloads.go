@@ -6,7 +6,7 @@ func workloads() *builder {
 	pod := choice("pod", "Pod", "pod", `pod:gpu_share:ratio{cluster=~"$cluster", job=~"$job", namespace=~"$namespace"}`)
 	const (
 		scope   = `cluster=~"$cluster", job=~"$job"`
-		device  = `job, instance, UUID, GPU_I_ID`
+		device  = `cluster, job, instance, UUID, GPU_I_ID`
 		share   = `pod:gpu_share:ratio{` + scope + `, namespace=~"$namespace", pod=~"$pod"}`
 		ofOwner = `{` + scope + `, owner_namespace=~"$namespace", owner_pod=~"$pod", owner_pod!=""}`
 		util    = `max by (` + device + `) (gpu:utilization:ratio{` + scope + `})`
@@ -20,11 +20,11 @@ func workloads() *builder {
 	b.lines("Utilisation of what is allocated", "Mean over the devices that a namespace has, by their shares; of a shared device the device's, of a MIG instance its engine's.", "percentunit",
 		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (` + device + `) group_left () ` + util + `) / sum by (namespace) (` + share + ` and on (` + device + `) ` + util + `)`}).empty(needsRules)
 	b.stacked("Power", "Of a GPU's power each owner has its share; the part of slices without an owner is left out.", "watt",
-		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (job, instance, UUID) group_left () max by (job, instance, UUID) (gpu:power:watts{` + scope + `}))`}).empty(needsRules)
+		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (cluster, job, instance, UUID) group_left () max by (cluster, job, instance, UUID) (gpu:power:watts{` + scope + `}))`}).empty(needsRules)
 	b.lines("GPU-hours in the last hour", "Of all jobs of Prometheus. Idle: the device was below 1 % for half an hour.", "h",
-		query{"{{namespace}}", `namespace:gpu_hours:sum1h{cluster=~"$cluster", namespace=~"$namespace"}`},
-		query{"{{namespace}} idle", `namespace:gpu_hours_idle:sum1h{cluster=~"$cluster", namespace=~"$namespace"}`}).empty(needsRules)
-	b.table(12, "Energy in the last hour", "", "joule", `topk(20, pod:gpu_energy:joules1h{cluster=~"$cluster", namespace=~"$namespace", pod=~"$pod"})`,
+		query{"{{namespace}}", `sum by (namespace) (namespace:gpu_hours:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`},
+		query{"{{namespace}} idle", `sum by (namespace) (namespace:gpu_hours_idle:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`}).empty(needsRules)
+	b.table(12, "Energy in the last hour", "", "joule", `topk(20, sum by (namespace, pod) (pod:gpu_energy:joules1h{cluster=~"$cluster", namespace=~"$namespace", pod=~"$pod"}))`,
 		column{"namespace", "Namespace", 0}, column{"pod", "Pod", 0}, value("Energy")).empty(needsRules)
 	b.table(12, "Allocated and idle", "Below 1 % in every sample of the last half hour. GPUs is how much of one is idle.", "short",
 		share+` * on (`+device+`) group_left () max by (`+device+`) (gpu:idle_allocated:bool{`+scope+`} == 1)`,
@@ -39,7 +39,7 @@ func workloads() *builder {
 	b.table(24, "Who has what", "", "short", `warpgauge_device_owner`+ofOwner, owners()...).empty("No pod has a device.")
 
 	b.row("Jobs")
-	b.lines("GPUs by job", "From --hpc-job-mapping-dir.", "short", query{"job {{hpc_job}}", `hpc_job:gpus_allocated:sum{cluster=~"$cluster"}`}).empty("No job has a device, or the rules of deploy/prometheus are missing.")
+	b.lines("GPUs by job", "From --hpc-job-mapping-dir.", "short", query{"job {{hpc_job}}", `sum by (hpc_job) (hpc_job:gpus_allocated:sum{cluster=~"$cluster"})`}).empty("No job has a device, or the rules of deploy/prometheus are missing.")
 	b.lines("Utilisation by job", "Mean over the job's devices.", "percentunit",
 		query{"job {{hpc_job}}", `avg by (hpc_job) (` + ofJobs + ` * on (` + device + `) group_left () ` + util + `)`}).empty("No job has a device.")
 
@@ -54,7 +54,7 @@ func workloads() *builder {
 func ofPods(metric, unit string) string {
 	const by = `max by (cluster, job, instance, gpu, UUID, GPU_I_ID, namespace, pod) `
 	part := func(series string) string {
-		return by + `(` + series + `)` + unit + ` and on (job, instance, UUID, GPU_I_ID, namespace, pod) pod:gpu_share:ratio`
+		return by + `(` + series + `)` + unit + ` and on (cluster, job, instance, UUID, GPU_I_ID, namespace, pod) pod:gpu_share:ratio`
 	}
 	renamed := `(` + metric + `{cluster=~"$cluster", job=~"$job", exported_namespace=~"$namespace", exported_pod=~"$pod", exported_pod!=""})`
 	for _, label := range []string{"namespace", "pod"} {

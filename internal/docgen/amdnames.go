@@ -18,7 +18,7 @@ What ` + "`--field-names=amd`" + ` shows of AMD's GPUs: the metrics of AMD's
 ` + "`as-written,amd`" + ` has them next to ours, from the same readings; other vendors' devices keep their names. A metric is absent if a board does not have its reading.
 
 - ` + "`gpu_id`" + ` numbers partitions, too, as AMD's exporter does. What belongs to a whole board is shown under ` + "`gpu_partition_id=\"0\"`" + `; what partitions have
-  themselves is shown for each, and nothing is a 0 that nobody measured.
+  themselves is shown for each. No value is a 0 that was not measured.
 - ` + "`gpu_uuid`" + ` is that of AMD SMI. ` + "`gpu_health`" + ` is 0 if [a rule](health.md) says that the GPU has failed, and absent if nothing is known.
 - ` + "`gpu_min_clock`" + ` and ` + "`gpu_max_clock`" + ` have each type of clock once, under its first ` + "`clock_index`" + `.
 

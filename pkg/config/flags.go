@@ -301,7 +301,7 @@ func (s *Set) Notices() []Notice {
 	if n, ok := s.config.ownMetricsNotice(); ok {
 		out = append(out, n)
 	}
-	out = append(out, s.config.amdNotices()...)
+	out = append(out, s.bindNotice()...)
 	lists := "" // the flag that names the list
 	switch c := s.config; {
 	case c.ConfigMap != "":

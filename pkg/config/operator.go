@@ -23,7 +23,7 @@ type Operator struct {
 	Detected bool   // the environment is that of AMD's operator
 	File     string // of AMD's exporter's configuration; "": none
 	Start    *AMD   // what it said at start; nil: none, or it is wrong
-	Failed   error  // why a file that nobody named is not used
+	Failed   error  // why the default file is not used
 
 	bind             string
 	gpus, pods, jobs bool
@@ -62,16 +62,10 @@ func NodeName(lookup func(string) (string, bool)) string {
 // --switch-devices here.
 func amdFlags(c *Config) []Flag {
 	o := &c.Operator
-	off := func(name, usage, why string) Flag {
-		return Flag{Name: name, Group: GroupAMD, value: boolean(new(false)), Usage: usage, NoEffect: why}
+	without := func(name, metavar string, v value, usage, why string) Flag {
+		return Flag{Name: name, Group: GroupAMD, value: v, Metavar: metavar, Usage: usage, NoEffect: why}
 	}
-	nic := off("monitor-nic", "Read network cards.", "network cards are not read")
-	ifoe := off("monitor-ifoe", "Read IFOE network cards.", "network cards are not read")
-	sriov := off("sriov-enable", "Read GPUs of a host of virtual machines.", "only GPUs with the amdgpu driver are read")
-	agent := off("exit-on-agent-down", "Exit if the agent does not answer.", "there is no agent; what fails is tried again")
-	rocpctl := off("exit-on-rocpctl-error", "Exit if the profiler does not answer.", noProfiler)
-	k8s := Flag{Name: "enable-k8s", Group: GroupAMD, value: boolean(new(true)), Usage: "Use the API server of Kubernetes.", NoEffect: "it is asked only for what other flags want of it"}
-	cri := Flag{Name: "enable-cri", Group: GroupAMD, value: boolean(new(true)), Usage: "Ask the container runtime.", NoEffect: "network cards are not read; see --container-runtime-socket"}
+	off := func(name, usage, why string) Flag { return without(name, "", boolean(new(false)), usage, why) }
 	return []Flag{
 		{
 			Name: flagBind, Group: GroupAMD, value: text(&o.bind),
@@ -90,15 +84,15 @@ func amdFlags(c *Config) []Flag {
 			Name: "enable-slurm-scl", Group: GroupAMD, value: boolean(&o.jobs),
 			Usage: "false: --hpc-job-mapping-dir is not set by AMD's operator.",
 		},
-		nic, ifoe, sriov, agent, rocpctl, k8s, cri,
-		{
-			Name: "agent-grpc-port", Group: GroupAMD, value: integer(new(0)), Metavar: "PORT",
-			Usage: "Port of the agent.", NoEffect: "there is no agent",
-		},
-		{
-			Name: "log-file-path", Group: GroupAMD, value: text(new("/var/log/exporter.log")), Metavar: "FILE",
-			Usage: "Where to write the log.", NoEffect: noLogFile,
-		},
+		off("monitor-nic", "Read network cards.", noNetwork),
+		off("monitor-ifoe", "Read IFOE network cards.", noNetwork),
+		off("sriov-enable", "Read GPUs of a host of virtual machines.", "only GPUs with the amdgpu driver are read"),
+		off("exit-on-agent-down", "Exit if the agent does not answer.", "there is no agent; what fails is tried again"),
+		off("exit-on-rocpctl-error", "Exit if the profiler does not answer.", noProfiler),
+		without("enable-k8s", "", boolean(new(true)), "Use the API server of Kubernetes.", "it is asked only for what other flags want of it"),
+		without("enable-cri", "", boolean(new(true)), "Ask the container runtime.", noNetwork+"; see --container-runtime-socket"),
+		without("agent-grpc-port", "PORT", integer(new(0)), "Port of the agent.", "there is no agent"),
+		without("log-file-path", "FILE", text(new("/var/log/exporter.log")), "Where to write the log.", noLogFile),
 	}
 }
 
@@ -177,8 +171,8 @@ func (k *Kubernetes) usable() bool {
 	return err == nil
 }
 
-// readAMD reads the configuration of AMD's exporter. That nobody has named may be missing, and
-// if it is wrong, this does not prevent the start: it is read again when it changes.
+// readAMD reads the configuration of AMD's exporter. The default file may be missing, and if it is
+// wrong, this does not prevent the start: it is read again when it changes.
 func (s *Set) readAMD() error {
 	o := &s.config.Operator
 	if o.File == "" {
@@ -220,7 +214,7 @@ func (s *Set) listenAs(port string) error {
 		own = amdPort
 	}
 	if src := c.Source(flagBind); src != FromDefault {
-		host, from = strings.Trim(c.Operator.bind, "[]"), src
+		host, from = c.Operator.host(), src
 	}
 	if address := net.JoinHostPort(host, own); address != c.Web.Address {
 		return s.setDefault("address", address, from)
@@ -238,11 +232,14 @@ func (o *Operator) PodsOf() (labels []field.NameValue, needed bool) {
 	return n.PodLabels, len(n.PodLabels) > 0 || slices.ContainsFunc(n.Labels, func(l string) bool { return strings.EqualFold(l, "POD_UUID") })
 }
 
-// amdNotices are what an operator should know at start.
-func (c *Config) amdNotices() (out []Notice) {
-	o := &c.Operator
-	if src := c.Source(flagBind); src != FromDefault && c.Source("address") >= src && !strings.HasPrefix(c.Web.Address, net.JoinHostPort(strings.Trim(o.bind, "[]"), "")) {
-		out = append(out, Notice{flagBind, src, "--bind is not used: --address is " + c.Web.Address})
+// bindNotice says that --bind is not used, if it is not.
+func (s *Set) bindNotice() (out []Notice) {
+	c := s.config
+	src := c.Source(flagBind)
+	if host, _, err := net.SplitHostPort(c.Web.Address); src == FromDefault || err == nil && host == c.Operator.host() {
+		return nil
 	}
-	return out
+	return []Notice{{flagBind, src, "--bind is not used: --address is " + c.Web.Address}}
 }
+
+func (o *Operator) host() string { return strings.Trim(o.bind, "[]") }

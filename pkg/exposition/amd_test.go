@@ -81,7 +81,7 @@ func TestAMDInPlace(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "gpu_health") {
-		t.Errorf("health without anybody who knows:\n%s", page)
+		t.Errorf("health without a source of it:\n%s", page)
 	}
 }
 

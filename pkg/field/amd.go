@@ -89,21 +89,17 @@ func (a *AMD) LabelNames() (out []string) {
 			out = append(out, strings.ToLower(l.name))
 		}
 	}
-	for _, more := range [][]NameValue{a.PodLabels, a.Custom} {
-		for _, l := range more {
-			if name := strings.ToLower(l.Name); a.labelProblem(l.Name) == "" && !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
+	for _, l := range slices.Concat(a.PodLabels, a.Custom) {
+		out = append(out, l.Name)
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // CustomValue returns the value that the configuration gives to a label.
 func (a *AMD) CustomValue(name string) (string, bool) {
 	for _, l := range a.Custom {
-		if strings.EqualFold(l.Name, name) {
+		if l.Name == name {
 			return l.Value, true
 		}
 	}
@@ -137,7 +133,7 @@ const (
 	mostPodLabels    = 20
 )
 
-// legalName is the form of names of metrics and labels, colons aside.
+// legalName is the form of names of metrics and labels, without the colon of metrics.
 var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // check returns an AMD without what cannot be served, and says why of each.
@@ -165,10 +161,9 @@ func (a AMD) check() (_ AMD, why []string) {
 
 func keep(all []string, problem func(string) string, say func(string, ...any)) (kept []string) {
 	for _, name := range all {
-		switch p := problem(name); {
-		case p != "":
+		if p := problem(name); p != "" {
 			say("%s: %s", quoted(name), p)
-		case !listed(kept, name):
+		} else if !listed(kept, name) {
 			kept = append(kept, strings.ToUpper(name))
 		}
 	}
@@ -177,12 +172,10 @@ func keep(all []string, problem func(string) string, say func(string, ...any)) (
 
 func fieldProblem(name string) string {
 	for i := range AMDNames() {
-		if n := &AMDNames()[i]; strings.EqualFold(n.Field, name) {
+		n := &AMDNames()[i]
+		if prefix, all := strings.CutSuffix(n.Field, "*"); strings.EqualFold(n.Field, name) || all && strings.HasPrefix(strings.ToUpper(name), prefix) {
 			return n.Absent
 		}
-	}
-	if strings.HasPrefix(strings.ToUpper(name), "GPU_PROF_") {
-		return amdProfiler
 	}
 	return "AMD's exporter has no field of that name"
 }
@@ -198,17 +191,19 @@ func optionalProblem(name string) string {
 
 func (a *AMD) keepLabels(kind string, all []NameValue, most int, say func(string, ...any)) (kept []NameValue) {
 	for _, l := range all {
-		twice := slices.ContainsFunc(kept, func(k NameValue) bool { return strings.EqualFold(k.Name, l.Name) })
-		switch p := a.labelProblem(l.Name); {
+		l.Name = strings.ToLower(l.Name)
+		p := a.labelProblem(l.Name)
+		switch {
 		case p != "":
-			say("%s %v: %s", kind, quoted(l.Name), p)
-		case twice:
-			say("%s %v is there twice", kind, quoted(l.Name))
+		case slices.ContainsFunc(kept, func(k NameValue) bool { return k.Name == l.Name }):
+			p = "it is there twice"
 		case len(kept) == most:
-			say("%s %v is one more than the %d that are allowed", kind, quoted(l.Name), most)
+			p = fmt.Sprintf("it is one more than the %d that are allowed", most)
 		default:
-			kept = append(kept, NameValue{strings.ToLower(l.Name), l.Value})
+			kept = append(kept, l)
+			continue
 		}
+		say("%s %v: %s", kind, quoted(l.Name), p)
 	}
 	return kept
 }
@@ -216,20 +211,19 @@ func (a *AMD) keepLabels(kind string, all []NameValue, most int, say func(string
 // labelProblem says why a configuration cannot add a label of that name. AMD's exporter
 // forbids those of its labels that identify a GPU.
 func (a *AMD) labelProblem(name string) string {
-	small := strings.ToLower(name)
 	switch {
 	case !legalName.MatchString(name):
 		return "it is no name of a label: letters, digits and underscores, and no digit first"
 	case strings.HasPrefix(name, "__"):
 		return "names with two underscores first are Prometheus' own"
-	case small == "le" || small == "quantile":
+	case name == "le" || name == "quantile":
 		return "Prometheus gives it another meaning"
 	case slices.ContainsFunc(amdLabels, func(l amdLabel) bool { return l.gpu && strings.EqualFold(l.name, name) }):
 		return "it says which GPU a series is of"
 	}
 	for i := range AMDNames() {
 		for _, s := range AMDNames()[i].Of {
-			if s.Index.To == small || slices.ContainsFunc(s.Add, func(l NameValue) bool { return l.Name == small }) {
+			if s.Index.To == name || slices.ContainsFunc(s.Add, func(l NameValue) bool { return l.Name == name }) {
 				return "series of " + AMDNames()[i].Metric("") + " are distinguished by it"
 			}
 		}

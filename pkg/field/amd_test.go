@@ -183,7 +183,7 @@ func TestWithAMD(t *testing.T) {
 	f(AMD{Prefix: "9-"}, all, always, `prefix "9-" cannot begin the name of a metric: names have none`)
 	f(AMD{Custom: []NameValue{{"Rack", "a"}, {"RACK", "b"}, {"gpu_id", "c"}, {"clock_type", "d"}, {"ra ck", "e"}, {"__x", "f"}, {"le", "g"}, {"cluster_name", "h"}, {"hostname", "i"}}},
 		all, strings.Replace(strings.Replace(always, "card_model", "card_model cluster_name", 1), "serial", "rack serial", 1),
-		`custom label "RACK" is there twice`, `custom label "gpu_id": it says which GPU a series is of`,
+		`custom label "rack": it is there twice`, `custom label "gpu_id": it says which GPU a series is of`,
 		`custom label "clock_type": series of gpu_clock are distinguished by it`,
 		`custom label "ra ck": it is no name of a label: letters, digits and underscores, and no digit first`,
 		`custom label "__x": names with two underscores first are Prometheus' own`, `custom label "le": Prometheus gives it another meaning`)

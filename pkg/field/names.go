@@ -25,32 +25,15 @@ const (
 
 // AllNames returns every way to name fields.
 func AllNames() []string {
-	nvidia := []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth}
-	var out []string
-	for _, n := range nvidia {
-		out = append(out, string(n))
-	}
-	out = append(out, string(NamesAMD))
-	for _, n := range nvidia {
-		out = append(out, string(n+andAMD))
-	}
-	return out
+	return []string{"as-written", "old", "new", "both", "amd", "as-written,amd", "old,amd", "new,amd", "both,amd"}
 }
 
-// ParseNames reads one of the Names. Blanks after the comma are allowed, and amd may come first.
+// ParseNames reads one of the Names.
 func ParseNames(s string) (Names, error) {
-	words := strings.Split(s, ",")
-	for i := range words {
-		words[i] = strings.TrimSpace(words[i])
-	}
-	if len(words) == 2 && words[0] == string(NamesAMD) {
-		slices.Reverse(words)
-	}
-	n := strings.Join(words, ",")
-	if !slices.Contains(AllNames(), n) {
+	if !slices.Contains(AllNames(), s) {
 		return "", fmt.Errorf("bad names %v; write as-written, old, new or both, or amd, alone or behind one of these: new,amd", quoted(s))
 	}
-	return Names(n), nil
+	return Names(s), nil
 }
 
 // parseNVIDIA reads those of the Names that a line can have.

@@ -115,8 +115,18 @@ func (s *sharer) pod(u User) (kube.PodName, bool) {
 	if c, known := s.runtime.container(u.ContainerID); known {
 		return c.Pod, true
 	}
-	name, known := s.runtime.pods[u.PodUID]
-	return name, known && u.PodUID != ""
+	if u.PodUID == "" {
+		return kube.PodName{}, false
+	}
+	if name, known := s.runtime.pods[u.PodUID]; known {
+		return name, true
+	}
+	for name, uid := range s.people.uids { // one that the API server has deleted and the kubelet still lists
+		if uid == u.PodUID {
+			return name, true
+		}
+	}
+	return kube.PodName{}, false
 }
 
 // pods adds the series of one pod: one per container if the runtime names them.

@@ -98,6 +98,23 @@ func TestSharesOfPods(t *testing.T) {
 	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 
+// TestSharesOfAPodLeaveWithItsMapping: the API server deletes a pod before the kubelet no longer lists it.
+func TestSharesOfAPodLeaveWithItsMapping(t *testing.T) {
+	a := proc("uid-a", "c1", 30, 100*mib)
+	r := twoPods().use(uuid(0), true, a)
+	f := func(when string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, r.use(uuid(0), true, a).shown(uuid(0))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	f("both know it", ofA+": 30 100", ofB+": 0 0")
+	r.know("ml/b uid-b")
+	f("the API server has deleted it", ofA+": 30 100", ofB+": 0 0")
+	r.give("ml/b/main: nvidia.com/gpu " + uuid(0) + "::1")
+	f("the kubelet no longer lists it")
+}
+
 // TestSharesWithoutNames: a pod whose uid is not known has no values, and a 0 least
 // of all.
 func TestSharesWithoutNames(t *testing.T) {

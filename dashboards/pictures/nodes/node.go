@@ -47,7 +47,7 @@ func (n *node) start(ctx context.Context, all *processes, o *options) (string, e
 		return "", err
 	}
 	args := append([]string{
-		"--address=" + address, "--collectors=" + fields, "--process-values=false",
+		"--address=" + address, "--collectors=" + fields, "--process-values=false", "--exporter-metrics=full",
 		"--enable-fake", "--fake-profile=" + n.profile, "--fake-spec=" + script, fmt.Sprintf("--fake-seed=%d", n.seed),
 		"--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false",
 	}, n.flags...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,7 @@ func Read(t testing.TB, root string) map[string]string {
 		case filepath.Ext(path) != ".md":
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(path) //nolint:gosec // files of the repository, in tests
 		if err != nil {
 			return err
 		}
@@ -55,15 +56,20 @@ func Code(text string) []string {
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
 }
 
-// Commands returns the words of each command in a page's blocks: lines that begin with
-// one of the programs, up to a pipe, a redirection, a comment or the next command.
+// Commands returns the words of each command of a page's blocks that runs one of the programs, also by
+// sudo or behind the -- of another program.
 func Commands(text string, programs ...string) [][]string {
 	var out [][]string
 	for _, block := range Code(text) {
 		for line := range strings.SplitSeq(strings.ReplaceAll(block, "\\\n", " "), "\n") {
-			words := split(strings.TrimPrefix(strings.TrimSpace(line), "$ "))
-			for _, p := range programs {
-				if len(words) > 0 && words[0] == p {
+			for _, words := range split(line) {
+				if i := slices.Index(words, "--"); i >= 0 {
+					words = words[i+1:]
+				}
+				for len(words) > 0 && (words[0] == "$" || words[0] == "sudo") {
+					words = words[1:]
+				}
+				if len(words) > 0 && slices.Contains(programs, words[0]) {
 					out = append(out, words)
 				}
 			}
@@ -72,13 +78,14 @@ func Commands(text string, programs ...string) [][]string {
 	return out
 }
 
-// split is what a shell makes of a simple command.
-func split(line string) []string {
+// split is what a shell makes of a line: commands between pipes, redirections, ; and &, up to a comment.
+func split(line string) [][]string {
 	var (
-		words  []string
-		word   strings.Builder
-		quote  rune
-		inside bool // of a word
+		commands [][]string
+		words    []string
+		word     strings.Builder
+		quote    rune
+		inside   bool // of a word
 	)
 	end := func() {
 		if inside {
@@ -95,14 +102,17 @@ func split(line string) []string {
 			quote, inside = r, true
 		case quote == 0 && (r == ' ' || r == '\t'):
 			end()
-		case quote == 0 && (strings.ContainsRune("|>;&", r) || r == '#' && !inside):
+		case quote == 0 && strings.ContainsRune("|>;&", r):
 			end()
-			return words
+			commands, words = append(commands, words), nil
+		case quote == 0 && r == '#' && !inside:
+			end()
+			return append(commands, words)
 		default:
 			word.WriteRune(r)
 			inside = true
 		}
 	}
 	end()
-	return words
+	return append(commands, words)
 }
