@@ -44,18 +44,23 @@ func amdNode(b *testing.B, mode string) (*rocmtest.Tree, rocm.Options) {
 	b.Helper()
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X, GPUs: amdGPUs})
 	o := rocm.Options{Root: tree.Root, Source: mode}
-	if mode == rocm.SourceSMI {
-		library := smitest.NewReal(b, tree)
-		b.Chdir(library.Dir) // its paths are relative
-		o.Library = library.Path
+	if mode == rocm.SourceSysfs {
+		return tree, o
 	}
+	library := smitest.NewReal(b, tree)
+	if mode == rocm.SourceAMDSMI {
+		library = smitest.NewRealAMD(b, tree)
+	}
+	b.Chdir(library.Dir) // its paths are relative
+	o.Library = library.Path
 	return tree, o
 }
 
 // BenchmarkAMDTick samples eight GPUs once: what is fast each time, what is slow
-// every thirtieth time, as at a tick of a second.
+// every thirtieth time, as at a tick of a second. With AMD SMI a tick has the values of /sys, and
+// what the library has said in its own goroutine, whose calls are counted apart.
 func BenchmarkAMDTick(b *testing.B) {
-	for _, mode := range []string{rocm.SourceSysfs, rocm.SourceSMI} {
+	for _, mode := range []string{rocm.SourceSysfs, rocm.SourceSMI, rocm.SourceAMDSMI} {
 		b.Run(mode, func(b *testing.B) {
 			_, o := amdNode(b, mode)
 			c := rocm.New(o)
@@ -90,6 +95,13 @@ func BenchmarkAMDTick(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(columns), "columns")
+			if mode == rocm.SourceAMDSMI {
+				sum := time.Duration(0)
+				for _, c := range sources[0].(collector.CallMeter).Calls() {
+					sum += c.Time
+				}
+				b.ReportMetric(sum.Seconds()*1e3, "ms-of-calls")
+			}
 			if math.IsNaN(rows[0][0]) {
 				b.Error("no value")
 			}

@@ -68,5 +68,14 @@ func textFiles() map[field.ID]string {
 		dcgmVBIOS: "vbios_version", field.AMDUniqueID: "unique_id", field.AMDComputePartition: "current_compute_partition",
 		field.AMDMemoryPartition: "current_memory_partition", field.AMDModelNumber: "product_number", field.AMDVendor: "AMD", field.AMDUUID: "unique_id, device and the partition", field.AMDDeployment: "/proc/cpuinfo and device",
 		field.AMDCard: "drm/card*", field.AMDRenderNode: "drm/renderD*",
+		field.AMDManufacturer: boardInfo, field.AMDFRU: boardInfo, field.AMDVBIOSName: vbiosInfo, field.AMDVBIOSDate: vbiosInfo, field.AMDVBIOSPart: vbiosInfo,
+		field.AMDMemoryKind: memoryInfo, field.AMDMemoryMaker: memoryInfo,
 	}
 }
+
+// Where texts are from that AMD SMI alone has.
+const (
+	boardInfo  = "AMD SMI: amdsmi_get_gpu_board_info"
+	vbiosInfo  = "AMD SMI: amdsmi_get_gpu_vbios_info"
+	memoryInfo = "AMD SMI: amdsmi_get_gpu_vram_info"
+)

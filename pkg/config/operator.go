@@ -23,7 +23,7 @@ type Operator struct {
 	Detected bool   // the environment is that of AMD's operator
 	File     string // of AMD's exporter's configuration; "": none
 	Start    *AMD   // what it said at start; nil: none, or it is wrong
-	Failed   error  // why a file that nobody named is not used
+	Failed   error  // why the default file is not used
 
 	bind             string
 	gpus, pods, jobs bool
@@ -171,8 +171,8 @@ func (k *Kubernetes) usable() bool {
 	return err == nil
 }
 
-// readAMD reads the configuration of AMD's exporter. That nobody has named may be missing, and
-// if it is wrong, this does not prevent the start: it is read again when it changes.
+// readAMD reads the configuration of AMD's exporter. The default file may be missing, and if it is
+// wrong, this does not prevent the start: it is read again when it changes.
 func (s *Set) readAMD() error {
 	o := &s.config.Operator
 	if o.File == "" {
