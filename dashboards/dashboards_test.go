@@ -158,6 +158,9 @@ func TestExpressions(t *testing.T) {
 			if len(p.Targets) == 0 {
 				t.Errorf("%s: panel %q asks for nothing", file, p.Title)
 			}
+			if p.Type == "table" && p.FieldConfig.Defaults.Unit != "" {
+				t.Errorf("%s: table %q has a unit, which Grafana would give to the numbers of GPUs, too", file, p.Title)
+			}
 			if p.Datasource.UID != "${datasource}" {
 				t.Errorf("%s: panel %q has the data source %q, not the one that is chosen", file, p.Title, p.Datasource.UID)
 			}

@@ -46,7 +46,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 			out = append(out, socket)
 		case cfg.Source("health-amd-socket") > config.FromOperator:
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
-		default: // nobody asked for it
+		default: // no flag asked for it
 			log.Error("AMD's device plugin is not answered", zap.Error(err))
 		}
 	}

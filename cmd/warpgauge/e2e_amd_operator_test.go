@@ -182,7 +182,7 @@ func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() //nolint:errcheck // it was read
+	defer a.Body.Close()
 	var said struct {
 		Response []struct {
 			Status *struct {

@@ -49,9 +49,7 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 	var overrides []override
 	for i, c := range columns {
 		names, order[c.label], titles[c.label] = append(names, c.label), i, c.title
-		if properties := c.properties(names); len(properties) > 0 {
-			overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: properties})
-		}
+		overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: c.properties(names, unit)})
 	}
 	p := b.place(&panel{
 		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
@@ -61,7 +59,6 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 		},
 		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": sorted},
 	}, w, 9)
-	p.FieldConfig.Defaults.Unit = unit
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, overrides...)
 	return p
 }
@@ -76,12 +73,17 @@ func (p *panel) coloured(title string, steps ...step) *panel {
 }
 
 // properties are what only this column has, after those with the names: a node leads to its
-// dashboard, a GPU in the row of a node to its own, a state has its colour.
-func (c column) properties(names []string) (out []property) {
+// dashboard, a GPU in the row of a node to its own, a state has its colour. Only the number has the
+// unit, which Grafana would give to a GPU's index, too; a cell without a text has not that of a panel
+// without data.
+func (c column) properties(names []string, unit string) (out []property) {
+	out = append(out, property{"noValue", ""})
 	if c.width > 0 {
 		out = append(out, property{"custom.width", c.width})
 	}
 	switch {
+	case c.label == "Value":
+		out = append(out, property{"unit", unit})
 	case c.label == nodeColumn.label:
 		out = append(out, property{"links", []dataLink{toNode("${__value.raw}")}})
 	case c.label == gpuColumn.label && slices.Contains(names, nodeColumn.label):

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"warpgauge/pkg/field"
 )
@@ -42,7 +43,6 @@ const (
 	noNetwork  = "network cards are not read"
 	noProfiler = "the profiler is not read"
 	noLogFile  = "the log goes to standard error"
-	noCPERAge  = "old records of the firmware (CPER) make no GPU unhealthy"
 )
 
 // amdKeys are all keys that AMD's exporter or its documentation has.
@@ -187,7 +187,7 @@ func sortedPairs(of map[string]string) (out []field.NameValue) {
 
 const eccThreshold = "GPU_ECC_UNCORRECT_"
 
-// thresholds become those of the rule ras_uncorrected. AMD's are the most errors that a block
+// thresholds become those of the rules ras_uncorrected and cper_fatal. AMD's are the most errors that a block
 // may have; those of a rule the fewest that are too many.
 func (a *AMD) thresholds(all map[string]json.RawMessage) {
 	rules := []string{}
@@ -196,10 +196,14 @@ func (a *AMD) thresholds(all map[string]json.RawMessage) {
 		most, err := strconv.ParseUint(string(all[name]), 10, 32)
 		switch {
 		case strings.EqualFold(name, "GPU_CPER_MAX_AGE"):
-			if age := strings.Trim(string(all[name]), `"`); age != "" && age != "0" {
-				a.Unused = append(a.Unused, "GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: "+noCPERAge)
+			age, err := cperAge(all[name])
+			switch {
+			case err != nil:
+				a.problem("GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: write a duration such as 1h")
+			case age > 0:
+				rules = append(rules, "cper_fatal="+strconv.FormatFloat(age.Seconds(), 'f', -1, 64))
 			}
-		case !ok:
+		case !ok || block == "TOTAL" || !slices.ContainsFunc(field.AMDNames(), func(n field.AMDName) bool { return strings.EqualFold(n.Field, name) }):
 			a.problem("key %q is unknown and has no effect", "GPUConfig.HealthThresholds."+name)
 		case err != nil:
 			a.problem("GPUConfig.HealthThresholds.%s: write a whole number that is not negative", name)
@@ -210,6 +214,19 @@ func (a *AMD) thresholds(all map[string]json.RawMessage) {
 	if len(rules) > 0 {
 		a.flags["health-rules"] = strings.Join(rules, ",")
 	}
+}
+
+// cperAge is an age of the firmware's records; 0: it was not said.
+func cperAge(data []byte) (time.Duration, error) {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil || text == "" {
+		return 0, err
+	}
+	age, err := time.ParseDuration(text)
+	if err == nil && age < 0 {
+		err = strconv.ErrRange
+	}
+	return age, err
 }
 
 // amdBlock is what the kernel calls a block of a GPU.

@@ -46,9 +46,13 @@ func TestAMDConfig(t *testing.T) {
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_SDMA": 0}}}`:                            {},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_UMC": 5, "GPU_ECC_UNCORRECT_BIF": 1}}}`: {flags: map[string]string{"health-rules": "ras_uncorrected.pcie_bif=2,ras_uncorrected.umc=6"}},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_UMC": -1}}}`:                            {Problems: []string{"GPUConfig.HealthThresholds.GPU_ECC_UNCORRECT_UMC: write a whole number that is not negative"}},
+		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_A,b": 1}}}`:                             {Problems: []string{`key "GPUConfig.HealthThresholds.GPU_ECC_UNCORRECT_A,b" is unknown and has no effect`}},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_HEAT": 1}}}`:                                          {Problems: []string{`key "GPUConfig.HealthThresholds.GPU_HEAT" is unknown and has no effect`}},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": ""}}}`:                                 {},
-		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": "1h"}}}`:                               {Unused: []string{"GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: " + noCPERAge}},
+		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": "1h30m"}}}`:                            {flags: map[string]string{"health-rules": "cper_fatal=5400"}},
+		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": "0"}}}`:                                {},
+		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": "-1h"}}}`:                              {Problems: []string{"GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: write a duration such as 1h"}},
+		`{"GPUConfig": {"HealthThresholds": {"GPU_CPER_MAX_AGE": 1}}}`:                                  {Problems: []string{"GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: write a duration such as 1h"}},
 		`{"GPUConfig": {"ProfilerMetrics": {"all": true}}}`:                                             {Unused: []string{"GPUConfig.ProfilerMetrics: the profiler is not read"}},
 		`{"GPUConfig": {"ProfilerConfig": {"SamplingInterval": 1}}}`:                                    {Unused: []string{"GPUConfig.ProfilerConfig: the profiler is not read"}},
 		`{"NICConfig": {"Fields": ["NIC_TOTAL"]}}`:                                                      {Unused: []string{"NICConfig: network cards are not read"}},
@@ -171,6 +175,7 @@ func TestOperatorDefaults(t *testing.T) {
 	f("the file's port", with(func(r *row) { r.address = ":5001" }), true, env(operatorPort, ""))
 	f("the file alone", row{":5001", "as-written,amd", "", "", "warn", "g:1"}, false, environment{}, "--amd-config", file)
 	f("AMD's name of the flag", row{":5001", "as-written,amd", "", "", "warn", "g:1"}, false, environment{}, "--amd-metrics-config", file)
+	f("a Service's variable", row{":9400", "as-written", "", "", "info", "f"}, false, environment{operatorPort: "tcp://10.96.0.7:5000"})
 	f("none of it", row{":9400", "as-written", "", "", "info", "f"}, false, environment{operatorNode: "node-7"})
 	write(`{"CommonConfig": {"HealthService": {"Enable": false}}}`)
 	f("AMD's port", row{":5000", "as-written,amd", "", amdJobs, "info", "f"}, true, env(operatorPort, ""))
@@ -215,7 +220,7 @@ func TestOperatorDefaults(t *testing.T) {
 	}
 }
 
-// TestOperatorsFile: the file that nobody named may come later; once it was good it stays.
+// TestOperatorsFile: the default file may come later; once it was good it stays.
 func TestOperatorsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	_, c, err := operatorConfig(t, environment{operatorPort: "0"})

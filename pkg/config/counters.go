@@ -158,7 +158,7 @@ func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
 	return out, nil
 }
 
-// readAMD reads the configuration of AMD's exporter. One that nobody named need not be there
+// readAMD reads the configuration of AMD's exporter. The default file need not be there
 // until it was, and need not be good at start, which Operator.Failed reports.
 func (c *Counters) readAMD(ctx context.Context, out *Content) error {
 	if c.amd == "" {

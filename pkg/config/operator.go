@@ -23,7 +23,7 @@ type Operator struct {
 	Detected bool   // the environment is that of AMD's operator
 	File     string // of AMD's exporter's configuration; "": none
 	Start    *AMD   // what it said at start; nil: none, or it is wrong
-	Failed   error  // why a file that nobody named is not used
+	Failed   error  // why the default file is not used
 
 	bind             string
 	gpus, pods, jobs bool
@@ -122,6 +122,9 @@ func (s *Set) setDefault(name, text string, from Source) error {
 func (s *Set) standIn() error {
 	o := &s.config.Operator
 	port, _ := s.lookup(operatorPort)
+	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
+		port = ""
+	}
 	o.Detected = port != "" || Relaxed(s.lookup)
 	if !o.gpus {
 		if err := s.setDefault("enable-rocm", "false", FromCommandLine); err != nil {
@@ -171,8 +174,8 @@ func (k *Kubernetes) usable() bool {
 	return err == nil
 }
 
-// readAMD reads the configuration of AMD's exporter. That nobody has named may be missing, and
-// if it is wrong, this does not prevent the start: it is read again when it changes.
+// readAMD reads the configuration of AMD's exporter. The default file may be missing, and if it is
+// wrong, this does not prevent the start: it is read again when it changes.
 func (s *Set) readAMD() error {
 	o := &s.config.Operator
 	if o.File == "" {

@@ -91,9 +91,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.events = append(s.events, e)
 		answer = e
-	case r.URL.Path == "/api/v1/nodes/"+node && s.labels != nil && (r.Method == "GET" || r.Method == "PUT"):
+	case r.URL.Path == "/api/v1/nodes/"+node && s.labels != nil && (r.Method == http.MethodGet || r.Method == http.MethodPut):
 		n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(s.version), Labels: s.labels}}
-		if r.Method == "PUT" {
+		if r.Method == http.MethodPut {
 			var put corev1.Node
 			if err := json.NewDecoder(r.Body).Decode(&put); err != nil {
 				s.t.Error(err)
@@ -107,7 +107,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.labels, n = put.Labels, put
 		}
 		answer = n
-		if s.changed != nil && r.Method == "GET" {
+		if s.changed != nil && r.Method == http.MethodGet {
 			s.changed()
 		}
 	default:
