@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,47 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
+}
+
+var mention = regexp.MustCompile(`(https?://\S+/)?\b((?:docs/[a-z-]+|README|SECURITY|CONTRIBUTING|ARCHITECTURE)\.md)(?:#([a-z0-9-]+))?`)
+
+// TestMentions checks the pages that messages, comments, values and rules name: they are there,
+// and have the heading.
+func TestMentions(t *testing.T) {
+	all, found := every(t), 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "dist", "bin", "testdata"}, d.Name())):
+			return filepath.SkipDir
+		case !slices.Contains([]string{".go", ".yaml", ".yml", ".tpl", ".txt", ".tmpl", ".csv", ".json", ".service", ".proto"}, filepath.Ext(path)):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range mention.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if page, ok := all[m[2]]; m[1] == "" && (!ok || m[3] != "" && !anchors(page)[m[3]]) && !elsewhere[m[0]] {
+				t.Errorf("%s names %s, which is not there", strings.TrimPrefix(path, "../"), m[0])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 100 {
+		t.Errorf("found %d mentions only", found)
+	}
+}
+
+// elsewhere are pages of other projects and of tests.
+var elsewhere = map[string]bool{
+	"docs/a.md":                 true,
+	"docs/driver-attributes.md": true, // ROCm/k8s-gpu-dra-driver
 }
 
 // anchors are the names that headings get on the common hosting sites.

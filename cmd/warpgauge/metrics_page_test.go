@@ -108,7 +108,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 	node, err := fake.Factory(fake.Options{Devices: 2, Spec: &fake.Spec{
 		Profile: "dgx-a100-mig", // so that there are instances
-		Faults: []fake.Fault{{Kind: fake.Lost, GPUs: []fake.Span{{First: 1, Last: 1}}}},
+		Faults:  []fake.Fault{{Kind: fake.Lost, GPUs: []fake.Span{{First: 1, Last: 1}}}},
 	}})
 	if err != nil {
 		return nil, err

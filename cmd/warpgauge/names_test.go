@@ -135,13 +135,13 @@ func TestAMDNamesOfANode(t *testing.T) {
 		return ours, amds
 	}
 	ours, none := pageOf("mi300x", "as-written")
-	beside, amds := pageOf("mi300x", "as-written,amd")
+	next, amds := pageOf("mi300x", "as-written,amd")
 	left, alone := pageOf("mi300x", "amd")
 	if len(none) > 0 || len(amds) < 300 || len(ours) == 0 {
 		t.Fatalf("%d and %d lines of AMD's names, %d of ours", len(none), len(amds), len(ours))
 	}
 	for what, diff := range map[string]string{
-		"ours next to AMD's": cmp.Diff(ours, beside), "AMD's without ours": cmp.Diff(amds, alone), "ours in AMD's place": cmp.Diff([]string(nil), left),
+		"ours next to AMD's": cmp.Diff(ours, next), "AMD's without ours": cmp.Diff(amds, alone), "ours in AMD's place": cmp.Diff([]string(nil), left),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)

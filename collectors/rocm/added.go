@@ -29,8 +29,8 @@ const (
 	addedWidth     = addedMemory + 2
 )
 
-// startPatience is how long Open waits for the library, whose facts become labels. It goes
-// on without it then.
+// startPatience is how long Open waits for the library, whose facts become labels; it continues
+// without it then.
 const startPatience = 5 * time.Second
 
 // added is libamd_smi next to /sys. Only its goroutine calls the library, so that one that
@@ -246,7 +246,7 @@ func (a *added) say(g *addedGPU, about int, err error) {
 	}
 }
 
-// of returns the facts of a GPU, none if the library had not started when Open went on.
+// of returns the facts of a GPU, none if the library had not started in time for Open.
 func (a *added) of(pci string) amdsmi.Facts {
 	if a != nil {
 		select {

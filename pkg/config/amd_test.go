@@ -175,6 +175,7 @@ func TestOperatorDefaults(t *testing.T) {
 	f("the file's port", with(func(r *row) { r.address = ":5001" }), true, env(operatorPort, ""))
 	f("the file alone", row{":5001", "as-written,amd", "", "", "warn", "g:1"}, false, environment{}, "--amd-config", file)
 	f("AMD's name of the flag", row{":5001", "as-written,amd", "", "", "warn", "g:1"}, false, environment{}, "--amd-metrics-config", file)
+	f("a Service's variable", row{":9400", "as-written", "", "", "info", "f"}, false, environment{operatorPort: "tcp://10.96.0.7:5000"})
 	f("none of it", row{":9400", "as-written", "", "", "info", "f"}, false, environment{operatorNode: "node-7"})
 	write(`{"CommonConfig": {"HealthService": {"Enable": false}}}`)
 	f("AMD's port", row{":5000", "as-written,amd", "", amdJobs, "info", "f"}, true, env(operatorPort, ""))

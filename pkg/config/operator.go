@@ -122,6 +122,9 @@ func (s *Set) setDefault(name, text string, from Source) error {
 func (s *Set) standIn() error {
 	o := &s.config.Operator
 	port, _ := s.lookup(operatorPort)
+	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
+		port = ""
+	}
 	o.Detected = port != "" || Relaxed(s.lookup)
 	if !o.gpus {
 		if err := s.setDefault("enable-rocm", "false", FromCommandLine); err != nil {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"warpgauge/pkg/collector"
 )
@@ -85,15 +84,13 @@ type status int32
 const (
 	success     status = 0
 	unsupported status = 2
-	noPerm      status = 10
-	fileError   status = 14
-	moreData    status = 39
+	moreData    status = 39 //nolint:errname // an answer, as in the header
 )
 
 func (s status) Error() string {
 	name, known := map[status]string{
 		1: "INVAL", unsupported: "NOT_SUPPORTED", 3: "NOT_YET_IMPLEMENTED", 4: "FAIL_LOAD_MODULE", 5: "FAIL_LOAD_SYMBOL", 6: "DRM_ERROR", 7: "API_FAILED",
-		8: "TIMEOUT", 9: "RETRY", noPerm: "NO_PERM", 12: "IO", fileError: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
+		8: "TIMEOUT", 9: "RETRY", 10: "NO_PERM", 12: "IO", 14: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
 		18: "INIT_ERROR", 30: "BUSY", 31: "NOT_FOUND", 32: "NOT_INIT", 34: "DRIVER_NOT_LOADED", moreData: "MORE_DATA", 40: "NO_DATA", 43: "UNEXPECTED_DATA",
 	}[s]
 	if known {
@@ -125,8 +122,6 @@ type memory struct {
 	record  [maxRecord + 4096]byte
 	records [ringSize + slack]byte
 }
-
-func at[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
 // Library is a loaded libamd_smi. One goroutine uses it, but for Calls and Version.
 type Library struct {
@@ -201,7 +196,8 @@ func (l *Library) Start() error {
 	m := l.n.memory
 	clear(m.number[:])
 	if l.call(fnVersion, at(&m.number)) == success {
-		v := versionOf((*[4]uint32)(unsafe.Pointer(&m.number)))
+		a, b := m.number[0], m.number[1] // two words each
+		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
 	l.gpus = map[string]uintptr{}
@@ -330,8 +326,8 @@ func (l *Library) Facts(pci string) Facts {
 			f.MemoryMaker = memoryMakers[i]
 		}
 	}
-	if v := uint32(0); known.width > 0 {
-		if v = binary.NativeEndian.Uint32(b[known.width:]); v != 0 && v != math.MaxUint32 {
+	if known.width > 0 {
+		if v := binary.NativeEndian.Uint32(b[known.width:]); v != 0 && v != math.MaxUint32 {
 			f.MemoryWidth = float64(v)
 		}
 	}

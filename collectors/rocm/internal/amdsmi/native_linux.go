@@ -76,6 +76,9 @@ func loadNative(names []string) (*native, error) {
 	return n, nil
 }
 
+// at is the address of C's memory.
+func at[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+
 func (n *native) has(f function) bool { return n.function[f] != nil }
 
 func (n *native) call(f function, a [7]uint64) status {

@@ -12,6 +12,8 @@ type native struct {
 
 func loadNative([]string) (*native, error) { return nil, dl.ErrUnavailable }
 
+func at[T any](*T) uint64 { return 0 }
+
 func (*native) has(function) bool               { return false }
 func (*native) call(function, [7]uint64) status { return unsupported }
 func (*native) free()                           {}
