@@ -70,7 +70,7 @@ func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Con
 	case address == noURL:
 		return false, nil
 	case !named && here != "":
-		note(a, "%s is set: read the devices themselves", here)
+		note(a, "%s is set, so the devices are read here", here)
 		return false, nil
 	case !named && local == "":
 		return false, nil
@@ -90,7 +90,7 @@ func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Con
 	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
 	}
-	note(a, "%v: read the devices themselves", err)
+	note(a, "%v, so the devices are read here", err)
 	return false, nil
 }
 

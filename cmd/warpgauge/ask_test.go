@@ -65,7 +65,7 @@ func TestAskedExporter(t *testing.T) {
 	}
 
 	// What the exporter knows nothing of, and --url=none, are read here.
-	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set: read the devices themselves\n", "--url=none": ""} {
+	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set, so the devices are read here\n", "--url=none": ""} {
 		o := execute(t, here, "devices", args)
 		if o.want(t, 0, "fake       up     gpu"); o.err != why {
 			t.Errorf("%s: standard error %q, want %q", args, o.err, why)
@@ -79,7 +79,7 @@ func TestNoExporterAnswers(t *testing.T) {
 	closed.Close()
 	why := "warpgauge: no exporter answers at " + closed.URL + ": connection refused"
 	here := simulatedEnvironment(strings.TrimPrefix(closed.URL, "http://"))
-	if o := execute(t, here, "devices"); o.code != 0 || o.err != why+": read the devices themselves\n" || strings.Count(o.out, " gpu ") != 8 {
+	if o := execute(t, here, "devices"); o.code != 0 || o.err != why+", so the devices are read here\n" || strings.Count(o.out, " gpu ") != 8 {
 		t.Errorf("devices: exit code %d, standard error %q", o.code, o.err)
 	}
 	execute(t, here, "once").want(t, 0, why, "\nDCGM_FI_DEV_GPU_TEMP{")
@@ -99,7 +99,7 @@ func TestNoExporterAnswers(t *testing.T) {
 	}))
 	defer older.Close()
 	here = simulatedEnvironment(strings.TrimPrefix(older.URL, "http://"))
-	execute(t, here, "once").want(t, 0, "it has no JSON API", ": read the devices themselves\n", "\nDCGM_FI_DEV_GPU_TEMP{")
+	execute(t, here, "once").want(t, 0, "it has no JSON API", ", so the devices are read here\n", "\nDCGM_FI_DEV_GPU_TEMP{")
 	execute(t, nil, "once", "--url="+older.URL).want(t, 0, "an older page\n")
 	execute(t, nil, "devices", "--url="+older.URL).want(t, 1, "it has no JSON API")
 

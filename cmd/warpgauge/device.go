@@ -46,12 +46,15 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 			return err
 		}
 		err = supplied(ctx, a, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report, _ *view.View) error {
-			found, err = readFields(&r, which, patterns)
-			return err
+			found = readFields(&r, which, patterns)
+			return nil
 		})
 		if err != nil {
 			return err
 		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
 	err = writeOutput(a.out, cmd.String("output"), output{
@@ -95,10 +98,6 @@ func shortAddress(text string) string {
 	return "0:" + strings.TrimSuffix(text, ".0")
 }
 
-func noSuchDevice(which string) error {
-	return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
-}
-
 // askFields asks an exporter.
 func askFields(ctx context.Context, c *api.Client, which string, patterns []string) ([]deviceFields, error) {
 	all, err := c.Devices(ctx)
@@ -112,7 +111,7 @@ func askFields(ctx context.Context, c *api.Client, which string, patterns []stri
 		}
 	}
 	if len(of) == 0 {
-		return nil, noSuchDevice(which)
+		return nil, nil
 	}
 	var ids []string
 	if which != allDevices {
@@ -132,7 +131,7 @@ func askFields(ctx context.Context, c *api.Client, which string, patterns []stri
 }
 
 // readFields takes them from a Report.
-func readFields(r *absence.Report, which string, patterns []string) ([]deviceFields, error) {
+func readFields(r *absence.Report, which string, patterns []string) []deviceFields {
 	var out []deviceFields
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -150,10 +149,7 @@ func readFields(r *absence.Report, which string, patterns []string) ([]deviceFie
 			out = append(out, of)
 		}
 	}
-	if len(out) == 0 {
-		return nil, noSuchDevice(which)
-	}
-	return out, nil
+	return out
 }
 
 // apiFields are a field in the form of the API: one for each series.

@@ -167,6 +167,10 @@ B         -      -     no_symbol: driver 470 lacks it
 		}
 	}
 	execute(t, nil, "devices", "--url="+s.URL, "5").want(t, 1, `no device is "5"`)
+	// Its answer holds: the devices are not opened as well.
+	if o := execute(t, simulatedEnvironment(strings.TrimPrefix(s.URL, "http://")), "devices", "5"); o.code != 1 || strings.Contains(o.err, "read here") {
+		t.Errorf("devices 5: exit code %d, standard error %q", o.code, o.err)
+	}
 }
 
 // The metric is on the page only if it is asked for.

@@ -278,7 +278,7 @@ func testNVMLOnce(t *testing.T, n *nvmlNode) {
 		{[]string{"once", "--url=" + n.url}, "warpgauge: asked the exporter at " + n.url + "\n", 1},
 		{[]string{"devices", "--url=" + n.url}, "\nnvml       up     gpu ", 8},
 		{append([]string{"once"}, here...), "\nDCGM_FI_PROF_SM_ACTIVE{", 8},
-		{append([]string{"once"}, here...), "read the devices themselves\n", 1},
+		{append([]string{"once"}, here...), "the devices are read here\n", 1},
 	} {
 		if code, out := runToEnd(t, n.exe, c.args...); code != 0 || strings.Count(out, c.want) != c.n {
 			t.Errorf("%q: exit code %d, want 0 and %d times %q:\n%s", c.args, code, c.n, c.want, out)

@@ -17,7 +17,7 @@ func TestTopOnce(t *testing.T) {
 	if strings.Count(o.out, "H100") != 8 || strings.Contains(o.out, "\x1b") {
 		t.Errorf("table:\n%q", o.out)
 	}
-	execute(t, nil, simulated("top", "--once")...).want(t, 0, "--enable-dcgm is set: read the devices themselves", "H100")
+	execute(t, nil, simulated("top", "--once")...).want(t, 0, "--enable-dcgm is set, so the devices are read here", "H100")
 	var got top.Report
 	if err := json.Unmarshal([]byte(execute(t, nil, simulated("top", "--url=none", "--output=json", "--fake-profile=dgx-a100-mig")...).out), &got); err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func (n *node) placement() (text string, err error) {
 			return err
 		})
 	}
-	notes, err := n.helm(namespace, "--create-namespace")
+	notes, err := n.helm(namespace, "--create-namespace", "--set", "lookup=true")
 	if err != nil {
 		return "", err
 	}
@@ -144,10 +144,10 @@ func (n *node) placement() (text string, err error) {
 	if _, err := n.kubectl("", "--namespace", namespace, "create", "rolebinding", "installer", "--clusterrole=admin", "--user=installer"); err != nil {
 		return "", err
 	}
-	if _, err := n.helm(namespace, "--kube-as-user", "installer"); err == nil || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
+	if _, err := n.helm(namespace, "--kube-as-user", "installer", "--set", "lookup=true"); err == nil || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
 		return "", fmt.Errorf("a user who may not list nodes installs with notes that list them: %w", err)
 	}
-	if _, err := n.helm(namespace, "--kube-as-user", "installer", "--set", "lookup=false"); err != nil {
+	if _, err := n.helm(namespace, "--kube-as-user", "installer", "--reset-values"); err != nil {
 		return "", err
 	}
 	if _, err := n.helm(namespace, "--set", "nodeSelector.pool=gpu"); err != nil {
