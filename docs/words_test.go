@@ -8,7 +8,7 @@ import (
 
 // mostWords is how many words all pages together may have, without those that are made of
 // tables in the code: a page that grows makes room elsewhere. find . -name '*.md' | xargs wc -w counts the same.
-const mostWords = 61_800
+const mostWords = 62_200
 
 // generated are the pages that go generate writes and that are tables.
 var generated = []string{

@@ -21,36 +21,57 @@ import (
 // gpuMetrics answers what amdgpuhealth asks AMD's exporter at /gpumetrics: AMD's plugin for
 // node-problem-detector (tools/amd-gpu-health of https://github.com/ROCm/device-metrics-exporter).
 // Only what that reads is there, of GPUs whose values are new enough: without any, it says that
-// it cannot tell. A single value that is missing is 0 to it.
+// it cannot tell. A single value that is missing is 0 to it. Who asks often gets the same answer
+// for a moment, so that scrapes do not suffer.
 func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.HandlerFunc {
+	var mu sync.Mutex
+	var body []byte
+	var made time.Time
+	answer := func() []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(made) > 200*time.Millisecond {
+			body, _ = json.Marshal(map[string]any{"Response": amdTrees(current(), staleAfter)}) // numbers only
+			made = time.Now()
+		}
+		return body
+	}
 	return func(w http.ResponseWriter, _ *http.Request) {
-		var row ring.Row
-		gpus := map[string]amdValues{}
-		var order []string
-		for _, s := range current().Sources {
-			if !s.Ring.Latest(&row) || len(row.Cells) != len(s.Columns) || len(row.Stamps) != len(s.Devices) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(answer()) // the client is gone
+	}
+}
+
+// amdTrees are the GPUs of a view.
+func amdTrees(v *view.View, staleAfter time.Duration) []map[string]any {
+	var row ring.Row
+	gpus := map[string]amdValues{}
+	var order []string
+	for _, s := range v.Sources {
+		if !s.Ring.Latest(&row) || len(row.Cells) != len(s.Columns) || len(row.Stamps) != len(s.Devices) {
+			continue
+		}
+		for i := range s.Columns {
+			c := &s.Columns[i]
+			if c.Device < 0 || c.Device >= len(s.Devices) {
 				continue
 			}
-			for i := range s.Columns {
-				c := &s.Columns[i]
-				d := &s.Devices[c.Device]
-				if len(d.AMD) == 0 || c.Buffer > 0 || time.Since(time.Unix(0, row.Stamps[c.Device])) > staleAfter {
-					continue
-				}
-				if gpus[d.ID] == nil {
-					gpus[d.ID] = amdValues{}
-					order = append(order, d.ID)
-				}
-				gpus[d.ID].take(c, row.Cells[i])
+			d := &s.Devices[c.Device]
+			if len(d.AMD) == 0 || c.Buffer > 0 || time.Since(time.Unix(0, row.Stamps[c.Device])) > staleAfter {
+				continue
 			}
+			if gpus[d.ID] == nil {
+				gpus[d.ID] = amdValues{}
+				order = append(order, d.ID)
+			}
+			gpus[d.ID].take(c, row.Cells[i])
 		}
-		out := []map[string]any{}
-		for _, id := range order {
-			out = append(out, gpus[id].tree())
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"Response": out}) // the client is gone
 	}
+	out := []map[string]any{}
+	for _, id := range order {
+		out = append(out, gpus[id].tree())
+	}
+	return out
 }
 
 // noRASErrors ends the connection: amdgpuhealth takes any answer without records of errors,

@@ -82,43 +82,29 @@ type asker func(h *handle, arg [3]uint32, out []float64) nvml.Return
 // The calls. The drivers are those whose nvml.h has the name first, by the versions
 // that go-nvml kept (CUDA 11.0 of driver 450 to CUDA 13.3).
 var (
-	getFieldValues = &call{{"nvmlDeviceGetFieldValues", 1, 0, 0, nil}} // arguments are field and scope; see device.values
-	getTemperature = &call{{"nvmlDeviceGetTemperature", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetTemperature(nvml.TemperatureSensors(a))
-	})}}
-	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetTemperatureThreshold(nvml.TemperatureThresholds(a))
-	})}}
-	getMarginTemperature = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		m, code := h.GetMarginTemperature()
+	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, 0, nil}} // arguments are field and scope; see device.values
+	getTemperature          = &call{{"nvmlDeviceGetTemperature", 1, 1, 0, byArg(nvml.Device.GetTemperature)}}
+	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, 0, byArg(nvml.Device.GetTemperatureThreshold)}}
+	getMarginTemperature    = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, 570, into(nvml.Device.GetMarginTemperature, func(m nvml.MarginTemperature, out []float64) {
 		out[0] = float64(m.MarginTemperature)
-		return code
-	}}}
+	})}}
 	getPowerUsage         = &call{{"nvmlDeviceGetPowerUsage", 1, 0, 0, one(nvml.Device.GetPowerUsage)}}
 	getPowerLimit         = &call{{"nvmlDeviceGetPowerManagementLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementLimit)}}
 	getPowerDefaultLimit  = &call{{"nvmlDeviceGetPowerManagementDefaultLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementDefaultLimit)}}
 	getPowerLimitRange    = &call{{"nvmlDeviceGetPowerManagementLimitConstraints", 2, 0, 0, two(nvml.Device.GetPowerManagementLimitConstraints)}}
 	getEnforcedPowerLimit = &call{{"nvmlDeviceGetEnforcedPowerLimit", 1, 0, 0, one(nvml.Device.GetEnforcedPowerLimit)}}
 	getTotalEnergy        = &call{{"nvmlDeviceGetTotalEnergyConsumption", 1, 0, 0, long(nvml.Device.GetTotalEnergyConsumption)}}
-	getClockInfo          = &call{{"nvmlDeviceGetClockInfo", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetClockInfo(nvml.ClockType(a))
-	})}}
-	getMaxClockInfo = &call{{"nvmlDeviceGetMaxClockInfo", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetMaxClockInfo(nvml.ClockType(a))
-	})}}
-	getApplicationsClock = &call{{"nvmlDeviceGetApplicationsClock", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetApplicationsClock(nvml.ClockType(a))
-	})}}
-	getClockEventReasons = &call{
+	getClockInfo          = &call{{"nvmlDeviceGetClockInfo", 1, 1, 0, byArg(nvml.Device.GetClockInfo)}}
+	getMaxClockInfo       = &call{{"nvmlDeviceGetMaxClockInfo", 1, 1, 0, byArg(nvml.Device.GetMaxClockInfo)}}
+	getApplicationsClock  = &call{{"nvmlDeviceGetApplicationsClock", 1, 1, 0, byArg(nvml.Device.GetApplicationsClock)}}
+	getClockEventReasons  = &call{
 		{"nvmlDeviceGetCurrentClocksEventReasons", 1, 0, 535, long(nvml.Device.GetCurrentClocksEventReasons)},
 		{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, 0, 0, long(nvml.Device.GetCurrentClocksThrottleReasons)},
 	}
 	getAutoBoost   = &call{{"nvmlDeviceGetAutoBoostedClocksEnabled", 2, 0, 0, two(nvml.Device.GetAutoBoostedClocksEnabled)}}
-	getUtilization = &call{{"nvmlDeviceGetUtilizationRates", 2, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		u, code := h.GetUtilizationRates()
+	getUtilization = &call{{"nvmlDeviceGetUtilizationRates", 2, 0, 0, into(nvml.Device.GetUtilizationRates, func(u nvml.Utilization, out []float64) {
 		out[0], out[1] = known32(u.Gpu), known32(u.Memory)
-		return code
-	}}}
+	})}}
 	getEncoderUtilization = &call{{"nvmlDeviceGetEncoderUtilization", 2, 0, 0, two(nvml.Device.GetEncoderUtilization)}}
 	getDecoderUtilization = &call{{"nvmlDeviceGetDecoderUtilization", 2, 0, 0, two(nvml.Device.GetDecoderUtilization)}}
 	getJPGUtilization     = &call{{"nvmlDeviceGetJpgUtilization", 2, 0, 535, two(nvml.Device.GetJpgUtilization)}}
@@ -132,22 +118,16 @@ var (
 		{"nvmlDeviceGetGraphicsRunningProcesses_v2", 1, 0, 0, countOf("nvmlDeviceGetGraphicsRunningProcesses_v2")},
 	}
 	getMemoryInfo = &call{
-		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, 510, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			m, code := h.GetMemoryInfo_v2()
+		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, 510, into(nvml.Device.GetMemoryInfo_v2, func(m nvml.Memory_v2, out []float64) {
 			out[0], out[1], out[2], out[3] = known64(m.Total), known64(m.Free), known64(m.Used), known64(m.Reserved)
-			return code
-		}},
-		{"nvmlDeviceGetMemoryInfo", 3, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			m, code := h.GetMemoryInfo()
+		})},
+		{"nvmlDeviceGetMemoryInfo", 3, 0, 0, into(nvml.Device.GetMemoryInfo, func(m nvml.Memory, out []float64) {
 			out[0], out[1], out[2] = known64(m.Total), known64(m.Free), known64(m.Used)
-			return code
-		}},
+		})},
 	}
-	getBAR1Info = &call{{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		m, code := h.GetBAR1MemoryInfo()
+	getBAR1Info = &call{{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, 0, into(nvml.Device.GetBAR1MemoryInfo, func(m nvml.BAR1Memory, out []float64) {
 		out[0], out[1], out[2] = known64(m.Bar1Total), known64(m.Bar1Free), known64(m.Bar1Used)
-		return code
-	}}}
+	})}}
 	getFanSpeed        = &call{{"nvmlDeviceGetFanSpeed", 1, 0, 0, one(nvml.Device.GetFanSpeed)}}
 	getPState          = &call{{"nvmlDeviceGetPerformanceState", 1, 0, 0, one(nvml.Device.GetPerformanceState)}}
 	getComputeMode     = &call{{"nvmlDeviceGetComputeMode", 1, 0, 0, one(nvml.Device.GetComputeMode)}}
@@ -160,23 +140,19 @@ var (
 		out[0] = known64(n)
 		return code
 	}}}
-	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		s, code := h.GetSramEccErrorStatus()
+	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550, into(nvml.Device.GetSramEccErrorStatus, func(s nvml.EccSramErrorStatus, out []float64) {
 		out[0] = yes(s.BThresholdExceeded != 0)
-		return code
-	}}}
+	})}}
 	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := countRetiredPages(h.lib, h.Device, a[0])
 		out[0] = float64(n)
 		return code
 	}}}
-	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		v, code := h.GetRowRemapperHistogram()
+	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, into(nvml.Device.GetRowRemapperHistogram, func(v nvml.RowRemapperHistogramValues, out []float64) {
 		for i, n := range [...]uint32{v.Max, v.High, v.Partial, v.Low, v.None} {
 			out[i] = known32(n)
 		}
-		return code
-	}}}
+	})}}
 	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		unrepairable, code := unrepairableMemory(h.lib, h.Device)
 		out[0] = yes(unrepairable)
@@ -187,14 +163,10 @@ var (
 	getPCIeWidth      = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
 	getPCIeMaxGen     = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
 	getPCIeMaxWidth   = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
-	getPCIeThroughput = &call{{"nvmlDeviceGetPcieThroughput", 1, 1, 0, byArg(func(d nvml.Device, a uint32) (uint32, nvml.Return) {
-		return d.GetPcieThroughput(nvml.PcieUtilCounter(a))
-	})}}
-	getPCIInfo = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		p, code := h.GetPciInfo()
+	getPCIeThroughput = &call{{"nvmlDeviceGetPcieThroughput", 1, 1, 0, byArg(nvml.Device.GetPcieThroughput)}}
+	getPCIInfo        = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
 		out[0], out[1] = float64(p.PciDeviceId), float64(p.PciSubSystemId)
-		return code
-	}}}
+	})}}
 	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := h.GetNvLinkErrorCounter(int(a[0]), nvml.NvLinkErrorCounter(a[1]))
 		out[0] = known64(n)
@@ -206,11 +178,9 @@ var (
 			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
 			return code
 		}},
-		{"nvmlDeviceGetGpuFabricInfo", 3, 0, 525, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			f, code := h.GetGpuFabricInfo()
+		{"nvmlDeviceGetGpuFabricInfo", 3, 0, 525, into(nvml.Device.GetGpuFabricInfo, func(f nvml.GpuFabricInfo, out []float64) {
 			out[0], out[1], out[2] = float64(f.State), float64(f.Status), float64(f.CliqueId)
-			return code
-		}},
+		})},
 	}
 	// its third version
 	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
@@ -227,16 +197,14 @@ var (
 		}
 		return code
 	}}}
-	getGridLicence = &call{{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		l, code := h.GetGridLicensableFeatures()
+	getGridLicence = &call{{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, 0, into(nvml.Device.GetGridLicensableFeatures, func(l nvml.GridLicensableFeatures, out []float64) {
 		out[0] = 0
 		for i, f := range l.GridLicensableFeatures {
 			if l.IsGridLicenseSupported != 0 && uint32(i) < l.LicensableFeaturesCount && f.FeatureCode == uint32(nvml.GRID_LICENSE_FEATURE_CODE_VGPU) {
 				out[0] = yes(f.FeatureState != 0)
 			}
 		}
-		return code
-	}}}
+	})}}
 	getVirtualizationMode = &call{{"nvmlDeviceGetVirtualizationMode", 1, 0, 0, one(nvml.Device.GetVirtualizationMode)}}
 	getIndex              = &call{{"nvmlDeviceGetIndex", 1, 0, 0, one(nvml.Device.GetIndex)}}
 	getMinorNumber        = &call{{"nvmlDeviceGetMinorNumber", 1, 0, 0, one(nvml.Device.GetMinorNumber)}}
@@ -258,11 +226,9 @@ var (
 		}
 		return code
 	}}}
-	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		s, code := h.GpmQueryDeviceSupport()
+	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, into(nvml.Device.GpmQueryDeviceSupport, func(s nvml.GpmSupport, out []float64) {
 		out[0] = yes(s.IsSupportedDevice != 0)
-		return code
-	}}}
+	})}}
 	getVGPUMemory = &call{{"nvmlVgpuInstanceGetFbUsage", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		n, code := h.vgpu.GetFbUsage()
 		out[0] = known64(n)
@@ -341,13 +307,23 @@ func yes(is bool) float64 {
 	return 0
 }
 
-// one asks for a number of 32 bits.
-func one[T uint32s](f func(nvml.Device) (T, nvml.Return)) asker {
+// into asks for something, of which write makes the results.
+func into[T any](f func(nvml.Device) (T, nvml.Return), write func(v T, out []float64)) asker {
 	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		v, code := f(h.Device)
-		out[0] = known32(v)
+		write(v, out)
 		return code
 	}
+}
+
+// one asks for a number of 32 bits.
+func one[T uint32s](f func(nvml.Device) (T, nvml.Return)) asker {
+	return into(f, func(v T, out []float64) { out[0] = known32(v) })
+}
+
+// long asks for a number of 64 bits.
+func long(f func(nvml.Device) (uint64, nvml.Return)) asker {
+	return into(f, func(v uint64, out []float64) { out[0] = known64(v) })
 }
 
 // two asks for two numbers of 32 bits.
@@ -359,19 +335,10 @@ func two[T uint32s](f func(nvml.Device) (T, T, nvml.Return)) asker {
 	}
 }
 
-// long asks for a number of 64 bits.
-func long(f func(nvml.Device) (uint64, nvml.Return)) asker {
-	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		v, code := f(h.Device)
-		out[0] = known64(v)
-		return code
-	}
-}
-
 // byArg asks for a number of 32 bits that the first argument chooses.
-func byArg(f func(nvml.Device, uint32) (uint32, nvml.Return)) asker {
+func byArg[A uint32s](f func(nvml.Device, A) (uint32, nvml.Return)) asker {
 	return func(h *handle, arg [3]uint32, out []float64) nvml.Return {
-		v, code := f(h.Device, arg[0])
+		v, code := f(h.Device, A(arg[0]))
 		out[0] = known32(v)
 		return code
 	}

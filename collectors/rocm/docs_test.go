@@ -134,7 +134,7 @@ log says why. It is asked every 30 seconds, or as often as the shortest ` + "`in
 
 | Values | Function | Releases |
 |---|---|---|
-| records of errors (CPER) by severity: how many the driver keeps, time and age of the newest, AMD's field ids (AFID) of it | ` + "`amdsmi_get_gpu_cper_entries`" + `, ` + "`amdsmi_get_afids_from_cper`" + ` | ROCm 7.0 and later; not with libamd_smi 26.4, which it would end |
+| records of errors (CPER) by severity: how many the driver keeps, time and age of the newest, AMD's field ids (AFID) of it | ` + "`amdsmi_get_gpu_cper_entries`" + `, ` + "`amdsmi_get_afids_from_cper`" + ` | libraries that have both functions; not libamd_smi 26.4, which it would end |
 | VBIOS: name, date, part number | ` + "`amdsmi_get_gpu_vbios_info`" + ` | 6.1 to 6.3, 7.1 to 10.1 |
 | memory: kind, manufacturer; width of its bus | ` + "`amdsmi_get_gpu_vram_info`" + ` | the same; width from 6.3 on |
 | board: manufacturer, FRU id, number if ` + "`/sys`" + ` has none | ` + "`amdsmi_get_gpu_board_info`" + ` | the same |
@@ -276,7 +276,7 @@ func sourcesOf(s *spec) string {
 		from = append(from, text)
 		for _, r := range t.raw {
 			if q, ok := smiAskFor(r); ok {
-				functions = append(functions, "`"+q.function.String()+"`")
+				functions = append(functions, "`"+smiFunctions[q.function].Name+"`")
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -33,10 +32,8 @@ var (
 const (
 	dialTimeout      = 3 * time.Second
 	answerTimeout    = 15 * time.Second // from the request to the last byte of an answer
-	streamSilence    = time.Minute      // between two parts of a stream; the exporter sends comments in between
 	maxReceived      = 64 << 20         // bytes of JSON
 	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
-	maxEventReceived = 16 << 20         // bytes of an event of a stream
 	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
 	jsonType         = "application/json"
 )
@@ -239,91 +236,6 @@ func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, 
 		return nil, c.errorf("read /api/v1/%s: %w", name, err)
 	}
 	return out, nil
-}
-
-// StreamQuery says what Stream asks for: as Fields, and how often rows come. No interval
-// is the exporter's.
-type StreamQuery struct {
-	Devices, Patterns []string
-	Interval          time.Duration
-}
-
-// Stream calls f for each event until ctx ends, f returns an error, which it returns, or
-// the exporter ends it. An event is a *StreamColumns, *StreamRows, *Device or *Event.
-func (c *Client) Stream(ctx context.Context, s StreamQuery, f func(event any) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	limit := streamSilence + 2*s.Interval
-	watch := time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing came for %v", limit)) })
-	defer watch.Stop()
-	q := url.Values{"device": s.Devices, "field": s.Patterns}
-	if s.Interval > 0 {
-		q.Set("interval", strconv.FormatFloat(s.Interval.Seconds(), 'f', -1, 64))
-	}
-	body, err := c.get(ctx, "api/v1/stream", q, "text/event-stream")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }() // it was only read
-	var kind string
-	var data []byte
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxEventReceived)
-	for lines.Scan() {
-		watch.Reset(limit)
-		line := lines.Bytes()
-		name, value, _ := bytes.Cut(line, []byte{':'})
-		value = bytes.TrimPrefix(value, []byte{' '})
-		switch {
-		case len(line) == 0:
-			if len(data) > 0 {
-				if err := c.event(kind, data, f); err != nil {
-					return err
-				}
-			}
-			kind, data = "", data[:0]
-		case string(name) == "event":
-			kind = string(value)
-		case string(name) == "data" && len(data)+len(value) > maxEventReceived:
-			return c.errorf("an event of the stream has more than %d MiB", maxEventReceived>>20)
-		case string(name) == "data":
-			data = append(append(data, value...), '\n')
-		}
-	}
-	err = lines.Err()
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case err == nil:
-		err = io.ErrUnexpectedEOF
-	}
-	return c.errorf("the stream has ended: %w", err)
-}
-
-// event calls f with an event of a stream, unless it is of a kind that this version does not know.
-func (c *Client) event(kind string, data []byte, f func(any) error) error {
-	var v any
-	switch kind {
-	case "columns":
-		v = new(StreamColumns)
-	case "rows":
-		v = new(StreamRows)
-	case "devices":
-		v = new(Device)
-	case "event":
-		v = new(Event)
-	case "problem":
-		v = new(Problem)
-	default:
-		return nil
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return c.errorf("read an event %q of the stream: %w", kind, err)
-	}
-	if p, ended := v.(*Problem); ended {
-		return c.errorf("the stream has ended: %w", p)
-	}
-	return f(v)
 }
 
 // get returns the body of an answer with code 200, or why there is none.

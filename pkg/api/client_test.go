@@ -250,7 +250,7 @@ func TestClientStream(t *testing.T) {
 			"event: devices\ndata: {\"id\":\"GPU-1\",\"state\":\"lost\"}\n\nid: 1\nevent: event\ndata: {\"kind\":\"xid\"}\n\nevent: rows\ndata: {"))
 	})
 	var got []any
-	err := c.Stream(t.Context(), StreamQuery{Patterns: []string{"A"}, Interval: 500 * time.Millisecond}, func(v any) error {
+	err := c.stream(t.Context(), streamQuery{Patterns: []string{"A"}, Interval: 500 * time.Millisecond}, func(v any) error {
 		got = append(got, v)
 		return nil
 	})
@@ -270,20 +270,8 @@ func TestClientStream(t *testing.T) {
 		t.Errorf("asked with %q", asked)
 	}
 	stop := errors.New("stop")
-	if err := c.Stream(t.Context(), StreamQuery{}, func(any) error { return stop }); !errors.Is(err, stop) {
+	if err := c.stream(t.Context(), streamQuery{}, func(any) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("f's error: got %v", err)
 	}
 }
 
-func TestClientStreamEnds(t *testing.T) {
-	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("event: event\ndata: {}\n\n"))
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	err := c.Stream(ctx, StreamQuery{}, func(any) error { cancel(); return nil })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of its context: error %v", err)
-	}
-}

@@ -332,7 +332,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				t.Error(err)
 				return
 			}
-			q := StreamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
+			q := streamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
 			rows, columns := 0, 0
 			take := func(event any) error {
 				switch e := event.(type) {
@@ -351,9 +351,9 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				}
 				return nil
 			}
-			err = c.Stream(ctx, q, take)
+			err = c.stream(ctx, q, take)
 			for errors.Is(err, ErrNoAnswer) && columns == 0 { // a busy machine takes longer to connect than the server waits
-				err = c.Stream(ctx, q, take)
+				err = c.stream(ctx, q, take)
 			}
 			if !errors.Is(err, errEnough) {
 				t.Errorf("client %d: %v", i, err)

@@ -127,10 +127,12 @@ func (a *AMD) Card(texts map[ID]string) (out []NameValue) {
 	return out
 }
 
-// Most labels of each kind that a configuration can add, as in AMD's exporter.
+// Most labels of each kind that a configuration can add, as in AMD's exporter, and how long
+// what each series repeats can be.
 const (
 	mostCustomLabels = 10
 	mostPodLabels    = 20
+	longestText      = 256
 )
 
 // legalName is the form of names of metrics and labels, without the colon of metrics.
@@ -139,7 +141,7 @@ var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 // check returns an AMD without what cannot be served, and says why of each.
 func (a AMD) check() (_ AMD, why []string) {
 	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	if a.Prefix != "" && !legalName.MatchString(a.Prefix) {
+	if a.Prefix != "" && !legalName.MatchString(a.Prefix) || len(a.Prefix) > longestText {
 		say("prefix %v cannot begin the name of a metric: names have none", quoted(a.Prefix))
 		a.Prefix = ""
 	}
@@ -171,11 +173,16 @@ func keep(all []string, problem func(string) string, say func(string, ...any)) (
 }
 
 func fieldProblem(name string) string {
+	var known []string
 	for i := range AMDNames() {
 		n := &AMDNames()[i]
+		known = append(known, n.Field)
 		if prefix, all := strings.CutSuffix(n.Field, "*"); strings.EqualFold(n.Field, name) || all && strings.HasPrefix(strings.ToUpper(name), prefix) {
 			return n.Absent
 		}
+	}
+	if near, ok := Nearest(name, known); ok {
+		return "AMD's exporter has no field of that name; did you mean " + near + "?"
 	}
 	return "AMD's exporter has no field of that name"
 }
@@ -197,6 +204,8 @@ func (a *AMD) keepLabels(kind string, all []NameValue, most int, say func(string
 		case p != "":
 		case slices.ContainsFunc(kept, func(k NameValue) bool { return k.Name == l.Name }):
 			p = "it is there twice"
+		case len(l.Name) > longestText || len(l.Value) > longestText:
+			p = fmt.Sprintf("it is longer than %d bytes", longestText)
 		case len(kept) == most:
 			p = fmt.Sprintf("it is one more than the %d that are allowed", most)
 		default:

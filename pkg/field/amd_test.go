@@ -175,7 +175,7 @@ func TestWithAMD(t *testing.T) {
 	f(AMD{Fields: []string{"GPU_CLOCK", "gpu_clock", "GPU_PROF_SM_ACTIVE", "PCIE_RX", "GPU_CLOK"}}, 1, always,
 		`"GPU_PROF_SM_ACTIVE": the profiler allows one client at a time; it is not used`,
 		`"PCIE_RX": AMD's exporter does not fill it either`,
-		`"GPU_CLOK": AMD's exporter has no field of that name`)
+		`"GPU_CLOK": AMD's exporter has no field of that name; did you mean GPU_CLOCK?`)
 	f(AMD{Fields: []string{"GPU_PROF_SM_ACTIVE"}}, all, always,
 		`"GPU_PROF_SM_ACTIVE": the profiler allows one client at a time; it is not used`, "no field is left: all are served")
 	f(AMD{Labels: []string{"gpu_uuid", "POD", "KFD_PROCESS_ID", "RACK"}}, all, strings.Replace(always, "hostname", "gpu_uuid hostname", 1),
@@ -189,4 +189,9 @@ func TestWithAMD(t *testing.T) {
 		`custom label "__x": names with two underscores first are Prometheus' own`, `custom label "le": Prometheus gives it another meaning`)
 	f(AMD{PodLabels: []NameValue{{"Team", "team"}, {"rack", "x"}}, Custom: []NameValue{{"rack", "a"}}}, all, strings.Replace(always, "serial_number", "rack serial_number team", 1),
 		`label "rack": the custom label of that name is shown, not the pod's`)
+	long := strings.Repeat("a", 300)
+	_, why := List{}.WithAMD(AMD{Prefix: long, Custom: []NameValue{{"x", long}, {long, "x"}}})
+	if got := strings.Join(why, "\n"); len(why) != 3 || strings.Count(got, "it is longer than 256 bytes") != 2 {
+		t.Errorf("texts that each series would repeat: %s", got)
+	}
 }

@@ -83,7 +83,7 @@ func TestBrokenFiles(t *testing.T) {
 		{"mem_info_vram_used", []int{f.at(MemoryUsed, MemoryVRAM)}, true},
 		{"hwmon/temp2_input", []int{f.at(Temperature, SensorJunction)}, true},
 		{"pp_dpm_sclk", []int{f.at(Clock, ClockGraphics), f.at(ClockMax, ClockGraphics), f.at(ClockMin, ClockGraphics)}, false},
-		{"ras/gfx_err_count", []int{f.at(Correctable, BlockGFX), f.at(Uncorrectable, BlockGFX), f.at(Deferred, BlockGFX)}, false},
+		{"ras/gfx_err_count", []int{f.at(Correctable, block("gfx")), f.at(Uncorrectable, block("gfx")), f.at(Deferred, block("gfx"))}, false},
 		{"ras/gpu_vram_bad_pages", []int{f.at(BadPages, 0), f.at(BadPages, 1), f.at(BadPages, 2)}, false},
 	} {
 		for name, text := range map[string]string{

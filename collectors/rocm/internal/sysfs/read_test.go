@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,13 +31,13 @@ func TestReadMI250X(t *testing.T) {
 		f.want(PowerAverage, 0, float64(g.State.Watts))
 		f.want(PowerInput, 0, nan)
 		f.want(MemoryBusy, 0, float64(g.State.MemUtil))
-		f.want(Correctable, BlockUMC, float64(g.State.Correctable))
-		f.want(Uncorrectable, BlockUMC, float64(g.State.Uncorrectable))
-		f.want(Deferred, BlockUMC, float64(g.State.Deferred))
+		f.want(Correctable, block("umc"), float64(g.State.Correctable))
+		f.want(Uncorrectable, block("umc"), float64(g.State.Uncorrectable))
+		f.want(Deferred, block("umc"), float64(g.State.Deferred))
 	}
-	f.want(Correctable, BlockSDMA, 0)
-	f.want(Deferred, BlockSDMA, nan)
-	f.want(Correctable, BlockMPIO, nan)
+	f.want(Correctable, block("sdma"), 0)
+	f.want(Deferred, block("sdma"), nan)
+	f.want(Correctable, block("mpio"), nan)
 	f.want(TemperatureCrit, SensorMemory, 100)
 	f.want(TemperatureStop, SensorJunction, 105)
 	f.want(PowerCap, 0, 560)
@@ -120,7 +121,7 @@ func TestReadRadeonAndAPU(t *testing.T) {
 	f.common(f.tree.GPUs[0])
 	f.want(FanRPM, 0, float64(s.FanRPM))
 	f.want(FanDuty, 0, float64(s.FanPWM)/255)
-	f.want(Correctable, BlockUMC, nan)
+	f.want(Correctable, block("umc"), nan)
 	f.want(BadPages, PageRetired, nan)
 	f.want(Temperature, SensorEdge, float64(s.EdgeC))
 
@@ -146,7 +147,7 @@ func TestHas(t *testing.T) {
 		want  bool
 	}{
 		{Busy, 0, true}, {PowerAverage, 0, true}, {PowerInput, 0, false}, {FanRPM, 0, false},
-		{Correctable, BlockUMC, true}, {Deferred, BlockUMC, true}, {Correctable, BlockVCN, false},
+		{Correctable, block("umc"), true}, {Deferred, block("umc"), true}, {Correctable, block("vcn"), false},
 		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true}, {Processes, Whole, true},
 		{InstanceTotal, 0, true}, {Clock, ClockGraphics, true},
 	} {
@@ -250,3 +251,6 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("without the file: %v", err)
 	}
 }
+
+// block is the index of a block of RAS.
+func block(name string) uint8 { return uint8(slices.Index(blockNames[:], name)) }

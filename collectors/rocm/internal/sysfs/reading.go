@@ -41,9 +41,9 @@ const (
 	LinkWidth                   // lanes; current_link_width
 	LinkSpeedMax                // GT/s; max_link_speed
 	LinkWidthMax                // lanes; max_link_width
-	Correctable                 // RAS errors, Index a Block…; ras/*_err_count, ce
-	Uncorrectable               // RAS errors, Index a Block…; ras/*_err_count, ue
-	Deferred                    // RAS errors, Index a Block…; ras/*_err_count, de (newer kernels)
+	Correctable                 // RAS errors, Index a block; ras/*_err_count, ce
+	Uncorrectable               // RAS errors, Index a block; ras/*_err_count, ue
+	Deferred                    // RAS errors, Index a block; ras/*_err_count, de (newer kernels)
 	BadPages                    // pages, Index a Page…; ras/gpu_vram_bad_pages
 	Processes                   // processes with memory, queues or waves there, Index an instance or Whole; kfd/proc
 	ProcessMemory               // bytes, sum of their vram_ID, Index the same; kfd/proc
@@ -91,37 +91,16 @@ const (
 	Pages
 )
 
-// Blocks of RAS. Those that ROCm SMI knows come first.
-const (
-	BlockUMC uint8 = iota
-	BlockSDMA
-	BlockGFX
-	BlockMMHub
-	BlockPCIeBIF
-	BlockHDP
-	BlockXGMI
-	BlockATHub
-	BlockDF
-	BlockSMN
-	BlockSEM
-	BlockMP0
-	BlockMP1
-	BlockFuse
-	BlockMCA
-	BlockVCN
-	BlockJPEG
-	BlockIH
-	BlockMPIO
-	Blocks
-)
+// Blocks is how many blocks of a GPU report RAS errors.
+const Blocks = uint8(len(blockNames))
+
+var blockNames = [...]string{
+	"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl", "athub", "df", "smn",
+	"sem", "mp0", "mp1", "fuse", "mca", "vcn", "jpeg", "ih", "mpio",
+}
 
 // BlockName is the block's name in ras/<name>_err_count.
-func BlockName(block uint8) string {
-	return [Blocks]string{
-		"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl", "athub", "df", "smn",
-		"sem", "mp0", "mp1", "fuse", "mca", "vcn", "jpeg", "ih", "mpio",
-	}[block]
-}
+func BlockName(block uint8) string { return blockNames[block] }
 
 // Reading is one number of one GPU.
 type Reading struct {

@@ -215,7 +215,7 @@ func TestWitnessTables(t *testing.T) {
 
 	gpus := find(t, tree)
 	wanted := []Reading{
-		{Kind: Correctable, Index: BlockUMC}, {Kind: Uncorrectable, Index: BlockUMC},
+		{Kind: Correctable, Index: block("umc")}, {Kind: Uncorrectable, Index: block("umc")},
 		{Kind: BadPages, Index: PageRetired}, {Kind: Processes}, {Kind: ProcessMemory},
 	}
 	h := New(Options{Root: tree.Root}).Open(&gpus[1], wanted)
