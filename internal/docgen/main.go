@@ -6,8 +6,8 @@
 //
 // It is not part of the exporter. It is not under pkg because it imports the collectors,
 // which pkg must not.
-// Tests write the other generated pages: docs/nvml.md and docs/rocm.md those of their
-// collectors, docs/metrics.md that of cmd/warpgauge from a running exporter.
+// Tests write the other generated pages: those of the collectors theirs, docs/metrics.md that
+// of cmd/warpgauge from a running exporter.
 package main
 
 //go:generate go run . ../../docs
@@ -31,7 +31,6 @@ func pages() []page {
 		{"flags.md", writeFlags},
 		{"fields.md", writeFields},
 		{"migration-names.md", writeMigration},
-		{"dcgm.md", writeDCGM},
 		{"health-rules.md", writeHealthRules},
 		{"amd-names.md", writeAMDNames},
 	}
