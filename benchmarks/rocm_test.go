@@ -28,7 +28,7 @@ const amdGPUs = 8
 // amdFields is the default list and the one for AMD.
 func amdFields(b *testing.B) field.List {
 	b.Helper()
-	amd, err := etc.File("amd-counters.csv")
+	amd, err := etc.Files().ReadFile("amd-counters.csv")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,11 +3,7 @@
 // what an image or package installs; users copy and change them.
 package etc
 
-import (
-	"embed"
-	"fmt"
-	"io/fs"
-)
+import "embed"
 
 //go:embed *.csv
 var files embed.FS
@@ -24,21 +20,5 @@ func DefaultCounters() []byte {
 	return b
 }
 
-// File returns one of the files by its name without a folder. The error wraps
-// fs.ErrNotExist for any other name. The bytes are the caller's.
-func File(name string) ([]byte, error) {
-	b, err := files.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read built-in counters file %q: %w", name, err)
-	}
-	return b, nil
-}
-
-// Names returns the names of all files in alphabetical order.
-func Names() []string {
-	names, err := fs.Glob(files, "*.csv")
-	if err != nil {
-		panic(err) // the pattern is good
-	}
-	return names
-}
+// Files are all of them, by name.
+func Files() embed.FS { return files }

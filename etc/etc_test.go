@@ -2,8 +2,6 @@ package etc_test
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -61,12 +59,12 @@ func TestFiles(t *testing.T) {
 		"recommended-counters.csv":      {50, 50},
 		"1.x-compatibility-metrics.csv": {20, 20 + 19},
 	}
-	if got := etc.Names(); len(got) != len(rows) {
-		t.Errorf("files are %v", got)
+	if got, err := etc.Files().ReadDir("."); err != nil || len(got) != len(rows) {
+		t.Errorf("files are %v, %v", got, err)
 	}
 	for name, want := range rows {
 		t.Run(name, func(t *testing.T) {
-			text, err := etc.File(name)
+			text, err := etc.Files().ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,18 +106,12 @@ func TestDefaultRows(t *testing.T) {
 	if diff := cmp.Diff(want, names(parse(t, etc.Default, etc.DefaultCounters()))); diff != "" {
 		t.Errorf("default rows (-want +got):\n%s", diff)
 	}
-	dcp, err := etc.File("dcp-metrics-included.csv")
+	dcp, err := etc.Files().ReadFile("dcp-metrics-included.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, names(parse(t, "dcp", dcp))); diff != "" {
 		t.Errorf("rows of the profiling file (-want +got):\n%s", diff)
-	}
-}
-
-func TestNoSuchFile(t *testing.T) {
-	if _, err := etc.File("../go.mod"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestTypes(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^(?:# *)?([A-Za-z]\w*), *(gauge|counter|label),`)
 	used := map[field.ID]map[string]bool{}
 	for _, file := range []string{"default-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv", "recommended-counters.csv", "amd-counters.csv"} {
-		text, err := etc.File(file)
+		text, err := etc.Files().ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}

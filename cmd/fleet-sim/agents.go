@@ -68,7 +68,7 @@ func newAgents(o options) (*agents, error) {
 		}
 		a.token = strings.TrimSpace(string(text))
 	}
-	own, err := etc.File(o.counters)
+	own, err := etc.Files().ReadFile(o.counters)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -55,8 +56,9 @@ const loadSets = 8
 func readCounters(name string) (field.List, error) {
 	text, err := file.NewReader(field.MaxFileBytes).Read(context.Background(), name)
 	if errors.Is(err, os.ErrNotExist) {
-		if text, err = etc.File(name); err != nil {
-			return field.List{}, fmt.Errorf("%w; there are %s", err, strings.Join(etc.Names(), ", "))
+		if text, err = etc.Files().ReadFile(name); err != nil {
+			names, _ := fs.Glob(etc.Files(), "*.csv") // the pattern is good
+			return field.List{}, fmt.Errorf("read built-in counters file: %w; there are %s", err, strings.Join(names, ", "))
 		}
 	}
 	if err != nil {

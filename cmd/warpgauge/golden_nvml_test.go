@@ -85,7 +85,7 @@ func countersList(t *testing.T, files ...[]byte) field.List {
 
 func shipped(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := etc.File(name)
+	b, err := etc.Files().ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}

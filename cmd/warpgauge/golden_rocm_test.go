@@ -48,7 +48,7 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 // everyRow parses a built-in file with the rows switched on that are commented out.
 func everyRow(t *testing.T, name string) field.List {
 	t.Helper()
-	text, err := etc.File(name)
+	text, err := etc.Files().ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestEarlySigns(t *testing.T) {
 // recommended list reads, has no verdict other than ok and no sign, except that one GPU of each
 // has an XID 94 now and then, on purpose.
 func TestSimulatedNodesAreWell(t *testing.T) {
-	csv, err := etc.File("recommended-counters.csv")
+	csv, err := etc.Files().ReadFile("recommended-counters.csv")
 	must(t, err)
 	for _, profile := range fake.Profiles() {
 		t.Run(profile, func(t *testing.T) {

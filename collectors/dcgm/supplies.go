@@ -1,52 +1,34 @@
 package dcgm
 
-import (
-	"warpgauge/pkg/field"
-)
+import "warpgauge/pkg/field"
 
-// Supply is how the collector supplies a field.
-type Supply int
+// Supplies reports whether the collector supplies a field, for some entity. A name in base units
+// is the same reading as the field that it is derived from, and is none.
+func Supplies(d *field.Descriptor) bool { return isPart(d) || isLabel(d) || isReading(d) }
 
-const (
-	NotSupplied Supply = iota
-	AsReading          // a number that the engine reads of some kind of entity
-	AsLabel            // a text that is a label
-	AsPart             // events, health, peers: not one number of the engine
-)
-
-// SupplyOf says how the collector supplies a field. A name in base units is the same
-// reading as the field that it is derived from, and is not listed here.
-func SupplyOf(d *field.Descriptor) Supply {
+// isPart reports whether a field is events, health or peers: not one number of the engine.
+func isPart(d *field.Descriptor) bool {
 	switch d.ID {
 	case field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus:
-		return AsPart
+		return true
 	}
-	if d.Factor != 0 || d.ID >= field.FirstExporter {
-		return NotSupplied
-	}
-	if d.Kind == field.String && d.Level != field.VGPU {
-		return AsLabel
-	}
-	for k := kindGPU; askable(d) && k <= kindConnectX; k++ {
-		if askedOf(d, k) {
-			return AsReading
-		}
-	}
-	return NotSupplied
+	return false
 }
 
-// Supplies reports whether DCGM has the field, for some entity.
-func Supplies(d *field.Descriptor) bool { return SupplyOf(d) != NotSupplied }
+// isLabel reports whether a field is a text that is a label.
+func isLabel(d *field.Descriptor) bool {
+	return d.Kind == field.String && d.Level != field.VGPU && d.Factor == 0 && d.ID < field.FirstExporter
+}
 
-// Levels are those of fields that an entity of a kind is asked for. Kinds have
-// DCGM's names: "GPU", "GPU instance", "link".
-func Levels(kind string) (out []field.Level) {
+// isReading reports whether a field is a number that the engine reads of some kind of entity.
+func isReading(d *field.Descriptor) bool {
+	if d.Factor != 0 || d.ID >= field.FirstExporter || isLabel(d) || !askable(d) {
+		return false
+	}
 	for k := kindGPU; k <= kindConnectX; k++ {
-		for l := field.Global; k.String() == kind && l <= field.ConnectX; l++ {
-			if serves(l, k) {
-				out = append(out, l)
-			}
+		if askedOf(d, k) {
+			return true
 		}
 	}
-	return out
+	return false
 }

@@ -276,7 +276,7 @@ func sourcesOf(s *spec) string {
 		from = append(from, text)
 		for _, r := range t.raw {
 			if q, ok := smiAskFor(r); ok {
-				functions = append(functions, "`"+q.function.String()+"`")
+				functions = append(functions, "`"+smiFunctions[q.function].Name+"`")
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -63,15 +64,16 @@ func TestChild(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
-	lib, err := loadSMI([]string{f[1]})
+	lib, err := native.Load([]string{f[1]}, smiFunctions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := lib.start(0); s != smiSuccess {
+	c := lib.NewCaller()
+	if s := smiStatus(c.Call(smiInit, 0)); s != smiSuccess {
 		t.Fatal(s)
 	}
 	fmt.Fprintln(os.Stdout, "asking")
-	status := lib.call(0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, new([2]uint64))
+	status := smiCall(c, 0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, native.New[[2]uint64]())
 	fmt.Fprintln(os.Stdout, "answered", status)
 }
 

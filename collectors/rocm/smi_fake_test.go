@@ -184,9 +184,9 @@ func TestSMIStatuses(t *testing.T) {
 		actions = append(actions, fmt.Sprintf("status %d", s))
 	}
 	for _, action := range actions {
-		for _, f := range smiFunctionTable {
-			if strings.HasPrefix(f.name, "rsmi_dev_") && f.name != "rsmi_dev_pci_id_get" {
-				fake.Set(t, f.name, action)
+		for _, f := range smiFunctions {
+			if strings.HasPrefix(f.Name, "rsmi_dev_") && f.Name != "rsmi_dev_pci_id_get" {
+				fake.Set(t, f.Name, action)
 			}
 		}
 		for i, v := range mustRead(t, r) {
@@ -213,13 +213,13 @@ func TestSMIMissingSymbols(t *testing.T) {
 	if !slices.Contains(complete, true) {
 		t.Fatal("a complete library is asked for nothing")
 	}
-	for f, d := range smiFunctionTable {
-		t.Run(d.name, func(t *testing.T) {
-			fake := fakeFor(t, tree, built, d.name)
-			if slices.Contains(smiRequired(), smiFunction(f)) {
+	for f, d := range smiFunctions {
+		t.Run(d.Name, func(t *testing.T) {
+			fake := fakeFor(t, tree, built, d.Name)
+			if d.Required {
 				_, err := startSMI(fake.Path)
-				if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), d.name) {
-					t.Errorf("startSMI = %v, want ErrNotLoaded that names %s", err, d.name)
+				if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), d.Name) {
+					t.Errorf("startSMI = %v, want ErrNotLoaded that names %s", err, d.Name)
 				}
 				if len(fake.Calls(t)) != 0 {
 					t.Errorf("called %v", fake.Calls(t))
@@ -228,8 +228,8 @@ func TestSMIMissingSymbols(t *testing.T) {
 			}
 			for i, got := range asked(t, fake) {
 				q, _ := smiAskFor(all[i])
-				if want := complete[i] && q.function != smiFunction(f); got != want {
-					t.Errorf("without %s: asked for %+v = %v, want %v", d.name, all[i], got, want)
+				if want := complete[i] && q.function != f; got != want {
+					t.Errorf("without %s: asked for %+v = %v, want %v", d.Name, all[i], got, want)
 				}
 			}
 		})
@@ -317,9 +317,9 @@ func TestSMIWithoutSensors(t *testing.T) {
 	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm5, false))
 	s := mustStart(t, tree, fake.Path)
 	mustRead(t, s.reader(t, boards(t, tree)[0], everything()...))
-	for _, f := range []smiFunction{smiTemperature, smiPowerAverage, smiPowerCap, smiPowerCapRange, smiFanRPM, smiFanSpeed, smiVoltage} {
-		if n := fake.Count(t, f.String()); n != 0 {
-			t.Errorf("%s called %d times", f, n)
+	for _, f := range []int{smiTemperature, smiPowerAverage, smiPowerCap, smiPowerCapRange, smiFanRPM, smiFanSpeed, smiVoltage} {
+		if n := fake.Count(t, smiFunctions[f].Name); n != 0 {
+			t.Errorf("%s called %d times", smiFunctions[f].Name, n)
 		}
 	}
 }

@@ -3,16 +3,16 @@ package rocm
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 )
 
-// smiFunction is a function of ROCm SMI.
-type smiFunction uint8
-
+// The functions of ROCm SMI.
 const (
-	smiInit smiFunction = iota
+	smiInit = iota
 	smiShutDown
 	smiNumDevices
 	smiPCIID
@@ -26,59 +26,36 @@ const (
 	smiFanRPM
 	smiFanSpeed
 	smiVoltage
-	smiFunctionCount
 )
 
-// smiSignature is what a function for a device takes and returns; numbers are
-// those of smi_linux.go.
-type smiSignature uint8
-
-const (
-	smiU32     smiSignature = iota // f(device, uint32_t *)
-	smiU64                         // f(device, uint64_t *)
-	smiU64Of                       // f(device, which, uint64_t *)
-	smiU64x2Of                     // f(device, which, uint64_t *, uint64_t *)
-	smiMetric                      // f(device, which, metric, int64_t *)
-	smiSignatures
-)
-
-// smiFunctionTable has the library's names.
-var smiFunctionTable = [smiFunctionCount]struct { //nolint:gochecknoglobals // a constant
-	name      string
-	signature smiSignature
-}{
-	smiInit:          {name: "rsmi_init"},
-	smiShutDown:      {name: "rsmi_shut_down"},
-	smiNumDevices:    {name: "rsmi_num_monitor_devices"},
-	smiPCIID:         {"rsmi_dev_pci_id_get", smiU64},
-	smiTemperature:   {"rsmi_dev_temp_metric_get", smiMetric},
-	smiPowerAverage:  {"rsmi_dev_power_ave_get", smiU64Of},
-	smiPowerCap:      {"rsmi_dev_power_cap_get", smiU64Of},
-	smiPowerCapRange: {"rsmi_dev_power_cap_range_get", smiU64x2Of},
-	smiMemoryBusy:    {"rsmi_dev_memory_busy_percent_get", smiU32},
-	smiMemoryTotal:   {"rsmi_dev_memory_total_get", smiU64Of},
-	smiPCIReplay:     {"rsmi_dev_pci_replay_counter_get", smiU64},
-	smiFanRPM:        {"rsmi_dev_fan_rpms_get", smiU64Of},
-	smiFanSpeed:      {"rsmi_dev_fan_speed_get", smiU64Of},
-	smiVoltage:       {"rsmi_dev_volt_metric_get", smiMetric},
+// smiFunctions has the library's names. Nothing works without those that start and end the
+// library, and those that return which GPU an index means.
+var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
+	smiInit:          {Name: "rsmi_init", Required: true},
+	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
+	smiNumDevices:    {Name: "rsmi_num_monitor_devices", Required: true},
+	smiPCIID:         {Name: "rsmi_dev_pci_id_get", Required: true},
+	smiTemperature:   {Name: "rsmi_dev_temp_metric_get"},
+	smiPowerAverage:  {Name: "rsmi_dev_power_ave_get"},
+	smiPowerCap:      {Name: "rsmi_dev_power_cap_get"},
+	smiPowerCapRange: {Name: "rsmi_dev_power_cap_range_get"},
+	smiMemoryBusy:    {Name: "rsmi_dev_memory_busy_percent_get"},
+	smiMemoryTotal:   {Name: "rsmi_dev_memory_total_get"},
+	smiPCIReplay:     {Name: "rsmi_dev_pci_replay_counter_get"},
+	smiFanRPM:        {Name: "rsmi_dev_fan_rpms_get"},
+	smiFanSpeed:      {Name: "rsmi_dev_fan_speed_get"},
+	smiVoltage:       {Name: "rsmi_dev_volt_metric_get"},
 }
 
-// smiRequired are the functions that nothing works without: those that start and
-// end the library, and those that return which GPU an index means.
-func smiRequired() []smiFunction {
-	return []smiFunction{smiInit, smiShutDown, smiNumDevices, smiPCIID}
-}
-
-func (f smiFunction) String() string {
-	if f < smiFunctionCount {
-		return smiFunctionTable[f].name
-	}
-	return fmt.Sprintf("function %d", uint8(f))
+// smiTakes is how many numbers a function takes between the device and its outputs. None has a
+// struct, whose layout would differ by release.
+var smiTakes = [...]int{ //nolint:gochecknoglobals // a constant
+	smiTemperature: 2, smiPowerAverage: 1, smiPowerCap: 1, smiPowerCapRange: 1, smiMemoryTotal: 1, smiFanRPM: 1, smiFanSpeed: 1, smiVoltage: 2,
 }
 
 // smiAsk is how the library is asked for a reading.
 type smiAsk struct {
-	function smiFunction
+	function int    // smiTemperature …
 	a, b     uint32 // which sensor or memory, and which metric of a sensor
 	second   bool   // the reading is the second output
 }
@@ -141,9 +118,8 @@ type smiStatusError struct{ status smiStatus }
 func (e smiStatusError) Error() string { return e.status.String() }
 
 const (
-	smiSuccess     smiStatus = 0
-	smiUnsupported smiStatus = 2
-	smiInitError   smiStatus = 8
+	smiSuccess   smiStatus = 0
+	smiInitError smiStatus = 8
 )
 
 func (s smiStatus) String() string {
@@ -159,12 +135,30 @@ func (s smiStatus) String() string {
 	return fmt.Sprintf("ROCm SMI status %d", int(s))
 }
 
+// smiCall makes one call for a device. out, of native.New, keeps smiUnset if the function writes
+// nothing. It allocates nothing.
+func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) smiStatus {
+	const none = math.MaxUint32
+	*out = [2]uint64{smiUnset, smiUnset}
+	if q.function == smiMemoryBusy { // the one that writes 32 bits
+		out[0] = none
+	}
+	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
+	n := 1 + smiTakes[q.function]
+	args[n], args[n+1] = native.Address(&out[0]), native.Address(&out[1])
+	status := smiStatus(c.Call(q.function, args[:n+2]...))
+	if q.function == smiMemoryBusy && out[0] == none {
+		out[0] = smiUnset
+	}
+	return status
+}
+
 // smiFailed is the error of a call's status, nil for success.
-func smiFailed(f smiFunction, s smiStatus) error {
+func smiFailed(f int, s smiStatus) error {
 	if s == smiSuccess {
 		return nil
 	}
-	return fmt.Errorf("call %s: %w", f, smiStatusError{s})
+	return fmt.Errorf("call %s: %w", smiFunctions[f].Name, smiStatusError{s})
 }
 
 // smiSonames are the names of the library, in order of preference. AMD's

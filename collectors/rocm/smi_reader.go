@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync/atomic"
-	"time"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 )
@@ -19,7 +18,8 @@ const maxSMIDevices = 256
 // smi is a started librocm_smi64. Its list of GPUs is that of the last rsmi_init:
 // indices never shift before the next one, which is that of another collector.
 type smi struct {
-	lib   *smiLibrary
+	*native.Caller
+	lib   *native.Library
 	index map[string]uint32 // by PCI address
 }
 
@@ -27,11 +27,12 @@ type smi struct {
 // which takes seconds if another process holds a lock and may hang.
 // Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
 func startSMI(library string) (*smi, error) {
-	lib, err := loadSMI(libraryNames(library, "/opt", smiSonames(), "lib", "lib64"))
+	names := libraryNames(library, "/opt", smiSonames(), "lib", "lib64")
+	lib, err := native.Load(names, smiFunctions)
 	if err != nil {
-		return nil, err
+		return nil, notLoaded("ROCm SMI", names, err)
 	}
-	s := &smi{lib: lib}
+	s := &smi{Caller: lib.NewCaller(), lib: lib}
 	started := make(chan error)
 	go func() {
 		// After an error the thread ends with this goroutine: it may own device
@@ -57,28 +58,29 @@ func (s *smi) start() error {
 	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks that other processes do not see, so
 	// that none of theirs, alive or dead, can hold up ours.
 	const threadOnly = 0x400000000000000
-	if smiThreadLocks(s.lib.path) {
-		if err := explainInit(s.lib.start(threadOnly)); err != nil {
+	if smiThreadLocks(s.lib.Path()) {
+		if err := s.init(threadOnly); err != nil {
 			return err
 		}
 		return s.list()
 	}
-	if err := explainInit(s.lib.start(0)); err != nil {
+	if err := s.init(0); err != nil {
 		return err
 	}
-	if st := s.lib.stop(); st != smiSuccess {
-		return smiFailed(smiShutDown, st)
+	if err := s.close(); err != nil {
+		return err
 	}
-	if err := explainInit(s.lib.start(0)); err != nil {
+	if err := s.init(0); err != nil {
 		return err
 	}
 	return s.list()
 }
 
-// explainInit adds the causes of the one status that has several.
-func explainInit(st smiStatus) error {
-	err := smiFailed(smiInit, st)
-	if st != smiInitError {
+// init is rsmi_init, which may take seconds, or hang. It adds the causes of the one status that has several.
+func (s *smi) init(flags uint64) error {
+	status := smiStatus(s.Call(smiInit, flags))
+	err := smiFailed(smiInit, status)
+	if status != smiInitError {
 		return err
 	}
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
@@ -87,14 +89,14 @@ func explainInit(st smiStatus) error {
 // list asks which GPU each index means. Of two indices for one address the first
 // counts.
 func (s *smi) list() error {
-	n, st := s.lib.devices()
-	if st != smiSuccess {
-		return errors.Join(smiFailed(smiNumDevices, st), smiFailed(smiShutDown, s.lib.stop()))
+	out := native.New[[2]uint64]()
+	defer native.Free(out)
+	if status := smiStatus(s.Call(smiNumDevices, native.Address(out))); status != smiSuccess {
+		return errors.Join(smiFailed(smiNumDevices, status), s.close())
 	}
 	s.index = map[string]uint32{}
-	out := new([2]uint64)
-	for i := range min(n, maxSMIDevices) {
-		if s.lib.call(i, smiAsk{function: smiPCIID}, out) != smiSuccess {
+	for i := range min(uint32(out[0]), maxSMIDevices) {
+		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != smiSuccess {
 			continue // it left while the list was made
 		}
 		if pci, part := splitPCIID(out[0]); part == 0 {
@@ -113,13 +115,13 @@ func splitPCIID(id uint64) (pci string, partition int) {
 }
 
 // close is rsmi_shut_down. All readers must be closed.
-func (s *smi) close() error { return smiFailed(smiShutDown, s.lib.stop()) }
+func (s *smi) close() error { return smiFailed(smiShutDown, smiStatus(s.Call(smiShutDown))) }
 
 // smiReader reads one GPU: through the library what that is asked for and the
 // driver has a file of, the rest from files.
 type smiReader struct {
+	*native.Caller
 	files   *sysfs.Handle
-	lib     *smiLibrary
 	device  uint32
 	sensors string // directory of the sensors that the library reads
 
@@ -127,8 +129,6 @@ type smiReader struct {
 	cells []smiCell
 	rest  []bool // due ones that are read from files
 	out   *[2]uint64
-
-	count, nanos [smiFunctionCount]atomic.Uint64
 }
 
 // smiCell is a reading that is asked of the library.
@@ -146,12 +146,12 @@ func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*
 	if !ok {
 		return nil, false
 	}
-	r := &smiReader{files: files, lib: s.lib, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: new([2]uint64)}
+	r := &smiReader{Caller: s.lib.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: native.New[[2]uint64]()}
 	// A function for a sensor that is not there follows a null pointer before
 	// ROCm 6: only readings that have a file are asked for.
 	r.sensors = files.Sensors()
 	for i, w := range wanted {
-		if ask, ok := smiAskFor(w); ok && r.has[i] && s.lib.has(ask.function) {
+		if ask, ok := smiAskFor(w); ok && r.has[i] && s.lib.Has(ask.function) {
 			r.cells = append(r.cells, smiCell{i, w, ask})
 		}
 	}
@@ -198,10 +198,7 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 		if !due[c.cell] {
 			continue
 		}
-		begin := time.Now()
-		status := r.lib.call(r.device, c.ask, r.out)
-		r.count[c.ask.function].Add(1)
-		r.nanos[c.ask.function].Add(uint64(time.Since(begin)))
+		status := smiCall(r.Caller, r.device, c.ask, r.out)
 		asked, answered = true, answered || status == smiSuccess
 		values[c.cell] = c.value(status, r.out)
 	}
@@ -217,7 +214,7 @@ func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
 	if c.ask.second {
 		v = out[1]
 	}
-	signed := smiFunctionTable[c.ask.function].signature == smiMetric
+	signed := c.ask.function == smiTemperature || c.ask.function == smiVoltage
 	if status != smiSuccess || v == smiUnset || !signed && v == math.MaxUint64 {
 		return math.NaN()
 	}
@@ -227,16 +224,9 @@ func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
 	return c.reading.Convert(float64(v))
 }
 
-// Calls returns what the calls have cost since Open.
-func (r *smiReader) Calls() []collector.CallCost {
-	var calls []collector.CallCost
-	for f := range smiFunctionCount {
-		if n := r.count[f].Load(); n > 0 {
-			calls = append(calls, collector.CallCost{Call: f.String(), Count: n, Time: time.Duration(r.nanos[f].Load())})
-		}
-	}
-	return calls
+// Close closes the files. Nothing is read after it.
+func (r *smiReader) Close() error {
+	native.Free(r.out)
+	r.out = nil
+	return r.files.Close()
 }
-
-// Close closes the files.
-func (r *smiReader) Close() error { return r.files.Close() }

@@ -370,7 +370,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 			}
 			name, inImage := strings.CutPrefix(cfg.Collectors, "/etc/warpgauge/")
 			if inImage && !strings.Contains(name, "/") {
-				if _, err := etc.File(name); err != nil {
+				if _, err := etc.Files().ReadFile(name); err != nil {
 					t.Errorf("%q, %s: %v", v, component, err)
 				}
 			}
@@ -383,7 +383,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 			continue
 		}
 		if name := strings.TrimPrefix(cfg.Collectors, "/etc/warpgauge/"); preset != "default" {
-			if _, err := etc.File(name); err != nil {
+			if _, err := etc.Files().ReadFile(name); err != nil {
 				t.Errorf("preset %s: %v", preset, err)
 			}
 		}

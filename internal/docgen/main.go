@@ -6,8 +6,8 @@
 //
 // It is not part of the exporter. It is not under pkg because it imports the collectors,
 // which pkg must not.
-// docs/metrics.md is the only generated page that is not written here: a test of
-// cmd/warpgauge writes it from a running exporter.
+// Tests write the other generated pages: those of the collectors theirs, docs/metrics.md that
+// of cmd/warpgauge from a running exporter.
 package main
 
 //go:generate go run . ../../docs
@@ -31,8 +31,6 @@ func pages() []page {
 		{"flags.md", writeFlags},
 		{"fields.md", writeFields},
 		{"migration-names.md", writeMigration},
-		{"nvml.md", writeNVML},
-		{"dcgm.md", writeDCGM},
 		{"health-rules.md", writeHealthRules},
 		{"amd-names.md", writeAMDNames},
 	}

@@ -150,7 +150,7 @@ func shippedRows() ([]shippedRow, error) {
 	var out []shippedRow
 	at := map[field.ID]int{}
 	for _, file := range []string{"default-counters.csv", "dcp-metrics-included.csv"} {
-		text, err := etc.File(file)
+		text, err := etc.Files().ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

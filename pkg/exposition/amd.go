@@ -131,7 +131,7 @@ func (b *builder) addAMD(source int, s *view.Source) {
 		}
 		at, device := b.snap.roster.at(source, i, c.Device)
 		for _, f := range by[c.Field] {
-			if more, ok := amdColumn(f.of, c.Labels); ok {
+			if more, ok := AMDColumn(f.of, c.Labels); ok {
 				b.addCell(&f.Field, labels.of(d, 0, more, false), false, at, device)
 			}
 		}
@@ -154,15 +154,9 @@ func (b *builder) addKnown(known map[string]*field.Field, d *collector.Device, l
 	}
 }
 
-// AMDColumn returns the further labels that a column with these labels has under a name of
-// AMD's, false if it is not shown there.
-func AMDColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
-	return amdColumn(s, column)
-}
-
-// amdColumn returns the labels that a column has under a name of AMD's, false if it is not
+// AMDColumn returns the further labels that a column has under a name of AMD's, false if it is not
 // shown there.
-func amdColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
+func AMDColumn(s *field.AMDSource, column []collector.Label) (more []collector.Label, ok bool) {
 	if len(column) != len(s.Where)+min(len(s.Index.From), 1) {
 		return nil, false
 	}

@@ -16,16 +16,13 @@ import (
 	"math"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"warpgauge/pkg/collector"
+	"warpgauge/collectors/rocm/internal/native"
 )
 
-// function is a function of the library.
-type function uint8
-
+// The functions of the library.
 const (
-	fnInit function = iota
+	fnInit = iota
 	fnShutDown
 	fnVersion
 	fnSockets
@@ -42,40 +39,22 @@ const (
 	functionCount
 )
 
-// signature is what a function takes; numbers are those of native_linux.go.
-type signature uint8
-
-const (
-	sigNone signature = iota
-	sigFlags
-	sigOut
-	sigOf
-	sigList
-	sigRecords
-	sigAFIDs
-	signatures
-)
-
 // functions has the library's names.
-var functions = [functionCount]struct {
-	name      string
-	signature signature
-	required  bool
-}{
-	fnInit:       {"amdsmi_init", sigFlags, true},
-	fnShutDown:   {"amdsmi_shut_down", sigNone, true},
-	fnVersion:    {"amdsmi_get_lib_version", sigOut, false},
-	fnSockets:    {"amdsmi_get_socket_handles", sigOf, true},
-	fnProcessors: {"amdsmi_get_processor_handles", sigList, true},
-	fnKind:       {"amdsmi_get_processor_type", sigOf, true},
-	fnAddress:    {"amdsmi_get_gpu_device_bdf", sigOf, true},
-	fnAddressID:  {"amdsmi_get_gpu_bdf_id", sigOf, false},
-	fnRecords:    {"amdsmi_get_gpu_cper_entries", sigRecords, false},
-	fnAFIDs:      {"amdsmi_get_afids_from_cper", sigAFIDs, false},
-	fnBoard:      {"amdsmi_get_gpu_board_info", sigOf, false},
-	fnVBIOS:      {"amdsmi_get_gpu_vbios_info", sigOf, false},
-	fnVRAM:       {"amdsmi_get_gpu_vram_info", sigOf, false},
-	fnViolation:  {"amdsmi_get_violation_status", sigOf, false},
+var functions = []native.Function{
+	fnInit:       {Name: "amdsmi_init", Required: true},
+	fnShutDown:   {Name: "amdsmi_shut_down", Required: true},
+	fnVersion:    {Name: "amdsmi_get_lib_version"},
+	fnSockets:    {Name: "amdsmi_get_socket_handles", Required: true},
+	fnProcessors: {Name: "amdsmi_get_processor_handles", Required: true},
+	fnKind:       {Name: "amdsmi_get_processor_type", Required: true},
+	fnAddress:    {Name: "amdsmi_get_gpu_device_bdf", Required: true},
+	fnAddressID:  {Name: "amdsmi_get_gpu_bdf_id"},
+	fnRecords:    {Name: "amdsmi_get_gpu_cper_entries"},
+	fnAFIDs:      {Name: "amdsmi_get_afids_from_cper"},
+	fnBoard:      {Name: "amdsmi_get_gpu_board_info"},
+	fnVBIOS:      {Name: "amdsmi_get_gpu_vbios_info"},
+	fnVRAM:       {Name: "amdsmi_get_gpu_vram_info"},
+	fnViolation:  {Name: "amdsmi_get_violation_status"},
 }
 
 // status is amdsmi_status_t.
@@ -125,26 +104,26 @@ type memory struct {
 
 // Library is a loaded libamd_smi. One goroutine uses it, but for Calls and Version.
 type Library struct {
-	n       *native
+	*native.Caller
+	lib     *native.Library
+	memory  *memory
 	gpus    map[string]uintptr // by PCI address
 	started bool
 	version atomic.Pointer[Version]
-
-	count, nanos [functionCount]atomic.Uint64
 }
 
 // Load loads the first of names and looks its functions up. It calls none.
-// Errors: that of dl.Open; collector.ErrNotLoaded if it lacks what nothing works without.
+// Errors: those of native.Load.
 func Load(names []string) (*Library, error) {
-	n, err := loadNative(names)
+	n, err := native.Load(names, functions)
 	if err != nil {
 		return nil, err
 	}
-	return &Library{n: n}, nil
+	return &Library{Caller: n.NewCaller(), lib: n, memory: native.New[memory]()}, nil
 }
 
 // Path is the file that was loaded.
-func (l *Library) Path() string { return l.n.path }
+func (l *Library) Path() string { return l.lib.Path() }
 
 // Version is known after Start; before, and if the library does not say, it is the zero one.
 func (l *Library) Version() Version {
@@ -154,34 +133,18 @@ func (l *Library) Version() Version {
 	return Version{}
 }
 
-// Calls returns what the calls have cost.
-func (l *Library) Calls() (out []collector.CallCost) {
-	for f := range functionCount {
-		if n := l.count[f].Load(); n > 0 {
-			out = append(out, collector.CallCost{Call: functions[f].name, Count: n, Time: time.Duration(l.nanos[f].Load())})
-		}
-	}
-	return out
-}
-
-// call makes one call.
-func (l *Library) call(f function, a ...uint64) status {
-	if !l.n.has(f) {
+// call makes one call, if the library has the function.
+func (l *Library) call(f int, a ...uint64) status {
+	if !l.lib.Has(f) {
 		return unsupported
 	}
-	var all [7]uint64
-	copy(all[:], a)
-	begin := time.Now()
-	s := l.n.call(f, all)
-	l.count[f].Add(1)
-	l.nanos[f].Add(uint64(time.Since(begin)))
-	return s
+	return status(l.Call(f, a...))
 }
 
 // must is call with an error.
-func (l *Library) must(f function, a ...uint64) error {
+func (l *Library) must(f int, a ...uint64) error {
 	if s := l.call(f, a...); s != success {
-		return fmt.Errorf("call %s: %w", functions[f].name, s)
+		return fmt.Errorf("call %s: %w", functions[f].Name, s)
 	}
 	return nil
 }
@@ -193,21 +156,21 @@ func (l *Library) Start() error {
 		return err
 	}
 	l.started = true
-	m := l.n.memory
+	m := l.memory
 	clear(m.number[:])
-	if l.call(fnVersion, at(&m.number)) == success {
+	if l.call(fnVersion, native.Address(&m.number)) == success {
 		a, b := m.number[0], m.number[1] // two words each
 		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
 	l.gpus = map[string]uintptr{}
 	m.number[0] = maxHandles
-	if err := l.must(fnSockets, at(&m.number), at(&m.sockets)); err != nil {
+	if err := l.must(fnSockets, native.Address(&m.number), native.Address(&m.sockets)); err != nil {
 		return errors.Join(err, l.Stop())
 	}
 	for _, socket := range m.sockets[:min(uint32(m.number[0]), maxHandles)] {
 		m.number[0] = maxHandles
-		if l.call(fnProcessors, uint64(socket), at(&m.number), at(&m.handles)) != success {
+		if l.call(fnProcessors, uint64(socket), native.Address(&m.number), native.Address(&m.handles)) != success {
 			continue
 		}
 		for _, h := range m.handles[:min(uint32(m.number[0]), maxHandles)] {
@@ -221,16 +184,16 @@ func (l *Library) Start() error {
 // number; the first of a GPU, and of two with one address, counts.
 func (l *Library) list(h uintptr) {
 	const gpu = 1
-	m := l.n.memory
+	m := l.memory
 	clear(m.number[:])
-	if h == 0 || l.call(fnKind, uint64(h), at(&m.number)) != success || uint32(m.number[0]) != gpu {
+	if h == 0 || l.call(fnKind, uint64(h), native.Address(&m.number)) != success || uint32(m.number[0]) != gpu {
 		return
 	}
 	m.number[0] = 0
-	s := l.call(fnAddress, uint64(h), at(&m.number))
+	s := l.call(fnAddress, uint64(h), native.Address(&m.number))
 	id, domain := m.number[0], m.number[0]>>16
 	if s != success || id == 0 { // as without /dev/dri: the address that it has from /sys
-		if s = l.call(fnAddressID, uint64(h), at(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
+		if s = l.call(fnAddressID, uint64(h), native.Address(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
 			return
 		}
 		id, domain = m.number[0], m.number[0]>>32
@@ -252,7 +215,7 @@ func (l *Library) Stop() error {
 }
 
 // Free releases the memory that the library writes to. No call may be in progress.
-func (l *Library) Free() { l.n.free() }
+func (l *Library) Free() { native.Free(l.memory) }
 
 // Lists reports whether the library lists the GPU.
 func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
@@ -267,11 +230,11 @@ func (l *Library) RefusesViolations() string { return l.refusal(fnViolation) }
 // RefusesMemory is the same of Facts.MemoryWidth and MemoryBandwidth.
 func (l *Library) RefusesMemory() string { return l.refusal(fnVRAM) }
 
-func (l *Library) refusal(f function) string {
+func (l *Library) refusal(f int) string {
 	v := l.version.Load()
 	switch {
-	case !l.n.has(f):
-		return "this libamd_smi has no " + functions[f].name
+	case !l.lib.Has(f):
+		return "this libamd_smi has no " + functions[f].Name
 	case v == nil:
 		return ""
 	case f == fnRecords && recordsCrash(*v):
@@ -285,10 +248,10 @@ func (l *Library) refusal(f function) string {
 }
 
 // structure asks for a structure of a GPU, and returns its bytes.
-func (l *Library) structure(f function, pci string, size int) ([]byte, error) {
-	m := l.n.memory
+func (l *Library) structure(f int, pci string, size int) ([]byte, error) {
+	m := l.memory
 	clear(m.info[:])
-	if err := l.must(f, uint64(l.gpus[pci]), at(&m.info)); err != nil {
+	if err := l.must(f, uint64(l.gpus[pci]), native.Address(&m.info)); err != nil {
 		return nil, err
 	}
 	return m.info[:size], nil

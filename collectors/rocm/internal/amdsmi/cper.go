@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"warpgauge/collectors/rocm/internal/native"
 )
 
 // Severity of a record, as AMD numbers it (amdsmi_cper_sev_t, cper_error_severity in the
@@ -125,12 +127,12 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 	var err error
 	var newest [Severities]*record
 	for cursor, answer := uint64(0), 0; answer < maxAnswers; answer++ {
-		m := l.n.memory
+		m := l.memory
 		m.number = [8]uint64{ringSize, maxHeaders, cursor}
 		s := l.call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
-			at(&m.records), at(&m.number[0]), at(&m.headers), at(&m.number[1]), at(&m.number[2]))
+			native.Address(&m.records), native.Address(&m.number[0]), native.Address(&m.headers), native.Address(&m.number[1]), native.Address(&m.number[2]))
 		if s != success && s != moreData {
-			return nil, fmt.Errorf("call %s: %w", functions[fnRecords].name, s)
+			return nil, fmt.Errorf("call %s: %w", functions[fnRecords].Name, s)
 		}
 		found, bad := split(m.records[:min(m.number[0], ringSize)])
 		for i := range found {
@@ -163,13 +165,13 @@ const maxAhead = time.Minute
 
 // afids asks which of AMD's field ids a record means; none if it is not sound.
 func (l *Library) afids(r *record) []uint64 {
-	m := l.n.memory
-	if !r.sound() || !l.n.has(fnAFIDs) {
+	m := l.memory
+	if !r.sound() || !l.lib.Has(fnAFIDs) {
 		return nil
 	}
 	clear(m.record[copy(m.record[:], r.bytes):])
 	m.number[0] = uint64(len(m.afids)) / 2
-	if l.call(fnAFIDs, at(&m.record), uint64(len(r.bytes)), at(&m.afids), at(&m.number[0])) != success {
+	if l.call(fnAFIDs, native.Address(&m.record), uint64(len(r.bytes)), native.Address(&m.afids), native.Address(&m.number[0])) != success {
 		return nil
 	}
 	n := min(uint32(m.number[0]), MaxAFIDs) // some releases count more than they write

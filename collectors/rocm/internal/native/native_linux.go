@@ -1,0 +1,70 @@
+//go:build cgo && (amd64 || arm64)
+
+package native
+
+/*
+#cgo CFLAGS: -std=c11 -Wall -Wextra
+#include <stdint.h>
+#include <stdlib.h>
+
+// Each argument has a word. On x86-64 and arm64 a function takes numbers of 32 and 64 bits and pointers
+// from there alike, and leaves alone what it has no parameter for. So no prototype, and no header
+// of ROCm, is needed to build this.
+static int native_call(void *f, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h) {
+	return ((int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))f)(a, b, c, d, e, g, h);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"warpgauge/pkg/dl"
+)
+
+// Library is a loaded library and the functions found in it. It is never unloaded: loading the
+// same file again yields the same copy, and C++ libraries do not survive dlclose reliably.
+type Library struct {
+	path      string
+	functions []Function
+	address   []unsafe.Pointer // by function; nil: the library lacks it
+}
+
+// Load loads the first of names and looks every function up. It calls none.
+// Errors: that of dl.Open; that of a required function that is not there.
+func Load(names []string, functions []Function) (*Library, error) {
+	l, err := dl.Open(names)
+	if err != nil {
+		return nil, err
+	}
+	out := &Library{l.Path(), functions, make([]unsafe.Pointer, len(functions))}
+	for i, f := range functions {
+		p, err := l.Lookup(f.Name)
+		if err == nil {
+			out.address[i] = p
+		} else if f.Required {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return out, nil
+}
+
+// Has reports whether the library has the function.
+func (l *Library) Has(f int) bool { return l.address[f] != nil }
+
+func (l *Library) call(f int, a *[maxArgs]uint64) int32 {
+	return int32(C.native_call(l.address[f], C.uint64_t(a[0]), C.uint64_t(a[1]), C.uint64_t(a[2]), C.uint64_t(a[3]),
+		C.uint64_t(a[4]), C.uint64_t(a[5]), C.uint64_t(a[6])))
+}
+
+// New returns memory of C's, zeroed, which a library may write to and keep pointers into.
+func New[T any]() *T {
+	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(*new(T))))) // calloc does not return if there is none
+}
+
+// Free releases memory of New. No call may be in progress that has its address.
+func Free[T any](p *T) { C.free(unsafe.Pointer(p)) }
+
+// Address is an argument that points to memory of New.
+func Address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
