@@ -274,4 +274,3 @@ func TestClientStream(t *testing.T) {
 		t.Errorf("f's error: got %v", err)
 	}
 }
-
