@@ -5,6 +5,7 @@ package rocm
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -153,15 +157,9 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	for _, symbol := range []string{"amdsmi_init", "amdsmi_shut_down", "amdsmi_get_socket_handles", "amdsmi_get_processor_handles", "amdsmi_get_processor_type", "amdsmi_get_gpu_device_bdf"} {
 		fake := amdFake(t, tree, 2601, "26 5 0", symbol)
-		c := New(Options{Root: tree.Root, Source: SourceAMDSMI, Library: fake.Path})
-		if _, err := c.Open(t.Context(), collectortest.Fields()); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), symbol) ||
-			!strings.HasPrefix(err.Error(), "start AMD SMI, which --rocm-source=amdsmi asks for: load AMD SMI: ") {
-			t.Errorf("without %s: Open = %v", symbol, err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		unused(t, tree, fake.Path, symbol)
 	}
+	unused(t, tree, "/nowhere/libamd_smi.so", "the loader finds no")
 	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status", "amdsmi_get_gpu_board_info"))
 	s.sample()
 	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits"} {
@@ -172,9 +170,19 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 	if got := s.fact("amd_gpu_vbios_build_date"); got != "2024/06/05 12:13" {
 		t.Errorf("the date of the VBIOS is %q", got)
 	}
-	c := New(Options{Root: tree.Root, Source: SourceAMDSMI, Library: "/nowhere/libamd_smi.so"})
-	if _, err := c.Open(t.Context(), collectortest.Fields()); !errors.Is(err, collector.ErrNotLoaded) {
-		t.Errorf("without a library: Open = %v", err)
+}
+
+// unused wants the values of /sys with a library that cannot be loaded, and one line why.
+func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library, Log: zap.New(core)}, collectortest.Fields()), tree}
+	s.sample()
+	if v, ok := s.value(uuidOf(tree.GPUs[0]), "DCGM_FI_DEV_GPU_TEMP", ""); !ok || !(v > 0) {
+		t.Errorf("%s: temperature %v", library, v)
+	}
+	if all := logs.All(); len(all) != 1 || !strings.Contains(all[0].Message, "AMD SMI is not used") || !strings.Contains(fmt.Sprint(all[0].ContextMap()["error"]), why) {
+		t.Errorf("log %v, want one line with %q", all, why)
 	}
 }
 

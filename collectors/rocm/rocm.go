@@ -80,7 +80,7 @@ func (*Collector) Name() string { return Name }
 // Errors: collector.ErrNotLoaded (no driver, or no library with SourceSMI),
 // collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
 //
-// Of AMD SMI only that it can be loaded is needed: see added.
+// Without AMD SMI there are the values of /sys: see added.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	found, err := find(ctx, c.files, c.o)
 	if err != nil {
@@ -93,7 +93,10 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.Path()))
 	}
 	if c.o.Source == SourceAMDSMI {
-		if c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); err != nil {
+		switch c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); {
+		case errors.Is(err, collector.ErrNotLoaded):
+			c.o.Log.Warn("AMD SMI is not used: what it adds to the values of /sys is missing", zap.Error(err))
+		case err != nil:
 			return nil, fmt.Errorf("start AMD SMI, which --rocm-source=amdsmi asks for: %w", err)
 		}
 	}

@@ -281,6 +281,7 @@ func TestRefusedWithWhatToDo(t *testing.T) {
 		{[]string{`config={"enabled":true,"create":false}`, `tlsServerConfig={"key":"k"}`}, []string{"config.name: empty", "tlsServerConfig.key, cert, ca:.*existingSecret"}},
 		{[]string{`config={"enabled":true,"data":{"version":2,"metrics":{"fields":[{"name":"a"}]}}}`, `customMetrics="b"`}, []string{"config.data: metrics.fields.*keep one"}},
 		{[]string{`config={"enabled":true,"data":"a: ["}`}, []string{"config.data: .*yaml"}},
+		{[]string{`nvidia.enabled=false`, `amd.enabled=false`}, []string{"nvidia.enabled, amd.enabled: .*set one of them"}},
 		{
 			[]string{`arguments=["-m","gpus:fields"]`, `customMetrics="DCGM_FI_DEV_GPU_TEMP, gauge, T."`, `amd.counters.csv="a"`, `image={"variant":"dcgm","digest":"sha256:` + strings.Repeat("ab", 32) + `"}`},
 			[]string{"arguments: -m names a list, and nvidia.counters or customMetrics is another.*keep one", "arguments: -m names a list, and amd.counters is another", "image.variant: image.digest names one image.*name the digest of the one with DCGM"},
