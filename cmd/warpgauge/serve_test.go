@@ -174,7 +174,7 @@ func TestLeanSet(t *testing.T) {
 }
 
 func TestServeFlagsReachTheirPart(t *testing.T) {
-	s := startServe(t, environment{"DCGM_EXPORTER_CONTAINER_LABELS": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "--drop-capabilities", "--watch-max-keep-samples=3")
+	s := startServe(t, environment{"DCGM_EXPORTER_CONTAINER_LABELS": "true"}, "-c", "50", "--enable-pprof", "--log-format=json", "--enable-exporter-metrics=false", "--isolation=process", "--watch-max-keep-samples=3")
 	if status, _, _ := s.do(http.MethodGet, "/debug/pprof/"); status != http.StatusOK {
 		t.Errorf("GET /debug/pprof/ with --enable-pprof: %d, want 200", status)
 	}
@@ -183,7 +183,7 @@ func TestServeFlagsReachTheirPart(t *testing.T) {
 		t.Error("own metrics on the page in spite of --enable-exporter-metrics=false")
 	}
 	log := s.log.String()
-	for _, want := range []string{`"msg":"--container-labels has no effect: `, `"source":"environment"`, `--watch-max-keep-samples has no effect: `, `--drop-capabilities has no effect: `} {
+	for _, want := range []string{`"msg":"--container-labels has no effect: `, `"source":"environment"`, `--watch-max-keep-samples has no effect: `} {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
 		}

@@ -52,6 +52,15 @@ type Instance struct {
 	UUID string
 }
 
+// Ownable reports whether a device can have users or inherit some.
+func (d *Device) Ownable() bool {
+	switch d.Level {
+	case field.Switch, field.CPU, field.Core, field.ConnectX:
+		return false
+	}
+	return true
+}
+
 // Label returns the value of one of the device's Labels, "" if it has none of that name.
 func (d *Device) Label(name string) string {
 	for _, l := range d.Labels {

@@ -106,11 +106,6 @@ func ownCollectors(c *Config) []Flag {
 			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, value: duration(&c.RestartMax),
 			Metavar: "DURATION", Usage: "Longest pause before a child process that has died is started again.",
 		},
-		{
-			Name: "drop-capabilities", Env: "WARPGAUGE_DROP_CAPABILITIES", Group: GroupCollectors, value: boolean(new(false)),
-			Usage:    "Formerly: lower this process's effective capabilities once it listens.",
-			NoEffect: "a process can raise again what it lowered; take capabilities from it before it starts: securityContext in Kubernetes, --cap-drop ALL in Docker, CapabilityBoundingSet= in systemd (SECURITY.md, Privileges)",
-		},
 	}
 }
 

@@ -62,7 +62,7 @@ func (o *Options) model(d *collector.Device) string {
 // owners returns who uses a device. What no job can be given (switches, CPUs,
 // cores, network adapters) has no owner.
 func (o *Options) owners(d *collector.Device) []Owner {
-	if o.Owners == nil || !ownable(d) {
+	if o.Owners == nil || !d.Ownable() {
 		return nil
 	}
 	return o.Owners.Owners(d)
@@ -70,15 +70,7 @@ func (o *Options) owners(d *collector.Device) []Owner {
 
 // split reports whether a reading of the device is split per user.
 func (o *Options) split(d *collector.Device, f field.ID) bool {
-	return o.Owners != nil && ownable(d) && o.Owners.Split(d, f)
-}
-
-func ownable(d *collector.Device) bool {
-	switch d.Level {
-	case field.Switch, field.CPU, field.Core, field.ConnectX:
-		return false
-	}
-	return true
+	return o.Owners != nil && d.Ownable() && o.Owners.Split(d, f)
 }
 
 // deviceLabels makes the label sets of one device after the other.

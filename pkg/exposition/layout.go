@@ -287,7 +287,7 @@ func (b *builder) addSharesOf(index int, s *view.Source, shares *Shares, of map[
 	byReading := metricsByReading(s)
 	labels := b.newDeviceLabels()
 	for d := range s.Devices {
-		if !ownable(&s.Devices[d]) || inPlace(&s.Fields, &s.Devices[d]) {
+		if !s.Devices[d].Ownable() || inPlace(&s.Fields, &s.Devices[d]) {
 			continue
 		}
 		_, device := b.snap.roster.at(index, 0, d)

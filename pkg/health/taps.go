@@ -130,7 +130,7 @@ func (s *tapped) judge(t *tracked, c *condition) {
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
 		if c.Field == id && r.Test > OfState {
-			return (r.Label.Name == "" || has(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
+			return (r.Label.Name == "" || slices.Contains(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}
 	return false
@@ -144,15 +144,6 @@ func (r *Rule) threshold(c *collector.Column) float64 {
 		}
 	}
 	return r.Threshold
-}
-
-func has(labels []collector.Label, l collector.Label) bool {
-	for _, x := range labels {
-		if x == l {
-			return true
-		}
-	}
-	return false
 }
 
 // nameOf is a reading as evidence names it.

@@ -94,14 +94,13 @@ type State struct {
 	Failing string        // reason of the last failure; empty after an answer
 	Problem error         // the last failure; nil after an answer
 	Age     time.Duration // of the last answer
-	Had     bool          // there was an answer
 }
 
 // State returns the state now.
 func (h *Health) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return State{Name: h.name, Tried: h.tried, Failing: h.reason, Problem: h.err, Age: h.age(), Had: !h.success.IsZero()}
+	return State{Name: h.name, Tried: h.tried, Failing: h.reason, Problem: h.err, Age: h.age()}
 }
 
 // age wants mu held.

@@ -48,7 +48,7 @@ func newDevices(v *view.View, vendors kube.Vendors) *devices {
 // add adds a device unless one with its id is there; several collectors may know
 // one device, and some of them its further names.
 func (n *devices) add(d *collector.Device) {
-	if d.ID == "" || !ownable(d) {
+	if d.ID == "" || !d.Ownable() {
 		return
 	}
 	if n.byID[d.ID] == nil {
@@ -82,15 +82,6 @@ func first(to map[string]*collector.Device, key string, d *collector.Device) {
 	if _, taken := to[key]; !taken && key != "" {
 		to[key] = d
 	}
-}
-
-// ownable reports whether a device can have users or inherit some.
-func ownable(d *collector.Device) bool {
-	switch d.Level {
-	case field.Switch, field.CPU, field.Core, field.ConnectX:
-		return false
-	}
-	return true
 }
 
 func isInstance(d *collector.Device) bool {
