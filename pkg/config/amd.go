@@ -104,7 +104,7 @@ func parseAMD(data []byte, name string) (*AMD, error) {
 			before := data[:min(int(syntax.Offset), len(data))]
 			where = fmt.Sprintf("line %d, character %d: ", bytes.Count(before, []byte{'\n'})+1, len(before)-bytes.LastIndexByte(before, '\n')-1)
 		}
-		return nil, fmt.Errorf("configuration file %q: %sit is no JSON: %w; correct it, and it is read again", name, where, err)
+		return nil, fmt.Errorf("configuration file %q: %sit is no JSON: %w", name, where, err)
 	}
 	if err := a.object("", whole); err != nil {
 		return nil, fmt.Errorf("configuration file %q: %w", name, err)

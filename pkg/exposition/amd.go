@@ -55,12 +55,14 @@ func (b *builder) newAMDNode() *amdNode {
 		return nil
 	}
 	slices.SortStableFunc(boards, func(x, y *collector.Device) int { return cmp.Compare(number(x.GPU), number(y.GPU)) })
+	next := 0
 	for at, d := range boards {
 		of := max(parts[d.ID], 1)
 		if at == 0 || number(d.GPU) > number(boards[at-1].GPU)+1 { // boards that are not selected have numbers, too
-			n.count = max(n.count, float64(number(d.GPU)*of))
+			next = max(next, number(d.GPU)*of)
 		}
-		n.id[d.ID] = int(n.count)
+		n.id[d.ID] = next
+		next += of
 		n.count += float64(of)
 	}
 	n.node = boards[0].ID

@@ -149,7 +149,7 @@ func TestAMDParts(t *testing.T) {
 	want := []string{
 		`gpu_gfx_activity{gpu_id="8",gpu_partition_id="0",serial_number="S4"} 400`,
 		`gpu_gfx_activity{gpu_id="6",gpu_partition_id="0",job_id="7",pod="a",serial_number="S3",team="blue"} 300`,
-		`gpu_nodes_total{hostname="n"} 9`,
+		`gpu_nodes_total{hostname="n"} 3`,
 		`gpu_total_vram{gpu_id="8",gpu_partition_id="0",serial_number="S4"} 401`,
 		`gpu_total_vram{gpu_id="6",gpu_partition_id="0",job_id="7",pod="a",serial_number="S3",team="blue"} 302`,
 		`gpu_total_vram{gpu_id="7",gpu_partition_id="1",pod="b",serial_number="S3"} 303`,

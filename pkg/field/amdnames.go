@@ -18,7 +18,7 @@ type AMDName struct {
 
 // The fields that are no readings.
 const (
-	AMDNodes  = "GPU_NODES_TOTAL" // how many GPUs, or partitions, the node has; by hostname only
+	AMDNodes  = "GPU_NODES_TOTAL" // how many GPUs, or partitions, are reported; by hostname only
 	AMDHealth = "GPU_HEALTH"      // 1 healthy, 0 not
 )
 
@@ -135,7 +135,7 @@ var amdNames = sync.OnceValue(func() (out []AMDName) {
 	hbm.Index.Prefix = "hbm"
 	const toMB = 1.0 / (1 << 20)
 
-	add(AMDNodes, "", "GPUs of the node, partitions each as one")
+	add(AMDNodes, "", "GPUs that are reported, partitions each as one")
 	add(AMDHealth, "", "Health of the GPU: 1 healthy, 0 unhealthy")
 	add("GPU_EDGE_TEMPERATURE", "celsius", "Edge temperature", reading(AMDTemperature, 1).where("sensor", "edge"))
 	add("GPU_JUNCTION_TEMPERATURE", "celsius", "Junction (hotspot) temperature", reading(AMDTemperature, 1).where("sensor", "junction"))
