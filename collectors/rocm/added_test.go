@@ -176,7 +176,7 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
-	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library, Log: zap.New(core)}, collectortest.Fields()), tree}
+	s := &simulated{opened: mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library, Log: zap.New(core)}, collectortest.Fields())}
 	s.sample()
 	if v, ok := s.value(uuidOf(tree.GPUs[0]), "DCGM_FI_DEV_GPU_TEMP", ""); !ok || !(v > 0) {
 		t.Errorf("%s: temperature %v", library, v)
@@ -390,7 +390,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 			after := rocmtest.NewTree(t, of)
 			fake := amdFake(t, before, 2601, "26 5 0")
 			o := Options{Root: before.Root, Source: source, Library: fake.Path}
-			s := &simulated{mustOpen(t, o, collectortest.Fields()), before}
+			s := &simulated{opened: mustOpen(t, o, collectortest.Fields())}
 			s.sample()
 			before.GPUs[0].Set(t, "gpu_metrics", readFile(t, after.GPUs[0].Path("gpu_metrics")))
 			row := slices.Clone(s.rows[0])
@@ -440,7 +440,7 @@ func TestConformanceWithAMD(t *testing.T) {
 func TestRealAMDLibrary(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
 	library := smitest.NewRealAMD(t, tree).Enter(t)
-	s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library.Path}, collectortest.Fields()), tree}
+	s := &simulated{opened: mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library.Path}, collectortest.Fields())}
 	files := mustOpen(t, Options{Root: tree.Root}, collectortest.Fields())
 	s.sample()
 	files.sample()

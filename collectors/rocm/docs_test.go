@@ -93,7 +93,7 @@ at every sample: a value that is missing now may be there later.
 | ` + "`amdsmi`" + ` | the same from ` + "`/sys`" + `; [what AMD SMI alone has](#what-amd-smi-adds) through ` + "`libamd_smi`" + `, in a child process | 6.1 to 10.1 |
 | ` + "`smi`" + ` | the functions of ROCm SMI in the last column, in a child process; all else from ` + "`/sys`" + ` | 5.0 to 9 |
 
-ROCm SMI gives the same columns and values as ` + "`/sys`" + `, several times slower. ` + "`--rocm-smi-library`" + ` names the library of ` + "`smi`" + ` or ` + "`amdsmi`" + `; without it the collector does not start.
+ROCm SMI gives the same columns and values as ` + "`/sys`" + `, several times slower. ` + "`--rocm-smi-library`" + ` names the library of ` + "`smi`" + ` or ` + "`amdsmi`" + `; without it the collector does not start with ` + "`smi`" + `, and has the values of ` + "`/sys`" + ` with ` + "`amdsmi`" + `.
 
 Files are below ` + "`/sys/class/drm/cardN/device/`" + `, or below ` + "`/sys/class/kfd/`" + ` if they begin with ` + "`kfd/`" + `. ` + "`gpu_metrics`" + ` is decoded by the exporter, at most once a
 tick, in the revisions 1.0 to 1.9, 2.0 to 2.4 and 3.0. Of several sources in a row the first that has a value counts; those behind *else* only serve boards that
@@ -129,7 +129,7 @@ and no capability is needed.
 
 ## What AMD SMI adds
 
-With ` + "`--rocm-source=amdsmi`" + `. The library only adds: one that does not start, hangs or fails takes nothing of ` + "`/sys`" + ` away. What it adds is blank then, and the
+With ` + "`--rocm-source=amdsmi`" + `. The library only adds: one that is missing, does not start, hangs or fails takes nothing of ` + "`/sys`" + ` away. What it adds is absent then, and the
 log says why. It is asked every 30 seconds, or as often as the shortest ` + "`interval=`" + ` of these rows says, on one thread.
 
 | Values | Function | Releases |

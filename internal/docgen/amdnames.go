@@ -70,7 +70,7 @@ func writeAMDNames(w io.Writer) error {
 func amdOf(n *field.AMDName) string {
 	switch n.Field {
 	case field.AMDNodes:
-		return "GPUs of the node, partitions each as one"
+		return "GPUs that are reported, partitions each as one"
 	case field.AMDHealth:
 		return "the verdict on the GPU: 1 healthy, 0 not"
 	}

@@ -10,8 +10,10 @@ package native
 // Each argument has a word. On x86-64 and arm64 a function takes numbers of 32 and 64 bits and pointers
 // from there alike, and leaves alone what it has no parameter for. So no prototype, and no header
 // of ROCm, is needed to build this.
+typedef int function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h);
+
 static int native_call(void *f, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h) {
-	return ((int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))f)(a, b, c, d, e, g, h);
+	return ((function *)f)(a, b, c, d, e, g, h);
 }
 */
 import "C"
