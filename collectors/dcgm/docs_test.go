@@ -1,38 +1,22 @@
 package dcgm
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/field"
 )
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
-
-var update = flag.Bool("update", false, "write docs/dcgm.md")
 
 // TestMarkdownIsCurrent: docs/dcgm.md is what the tables give, and names each field once: as a
 // reading, as a label, as a part, or with the reason why it is missing. Rewrite it with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/dcgm.md"
 	want := markdown(t)
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/dcgm.md is out of date, run go generate ./collectors/dcgm (-file +generated):\n%s", diff)
-	}
+	golden.Check(t, path, want)
 	_, text, _ := strings.Cut(want, "\n| Id |")
 	for _, d := range field.All() {
 		want := 1

@@ -3,41 +3,25 @@
 package nvml
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
-var update = flag.Bool("update", false, "write docs/nvml.md")
-
 // TestMarkdownIsCurrent: docs/nvml.md is what the tables give, and names each number of the
 // catalogue. Rewrite it with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/nvml.md"
 	want := markdown()
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/nvml.md is out of date, run go generate ./collectors/nvml (-file +generated):\n%s", diff)
-	}
+	golden.Check(t, path, want)
 	for _, d := range field.All() {
 		number := d.Kind == field.Int64 || d.Kind == field.Double
 		if number && d.Factor == 0 && !strings.Contains(want, "`"+d.Name+"`") {

@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -112,25 +111,8 @@ func TestAMDPages(t *testing.T) {
 					"GPU_PACKAGE_POWER", "GPU_CLOCK", "GPU_ECC_CORRECT_TOTAL", "GPU_XGMI_LINK_RX", "GPU_VIOLATION_LOW_UTILIZATION_ACCUMULATED"}
 			}
 			page := amdPage(t, o, field.NamesAsWritten, amd)
-			golden(t, "amd-"+name+".txt", compact(t, familiesOf(t, page)))
+			golden.Check(t, filepath.Join("testdata", "amd-"+name+".txt"), compact(t, familiesOf(t, page)))
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("page differs from %s (-want +got), rewrite with -update:\n%s", path, diff)
 	}
 }
 

@@ -3,10 +3,8 @@ package rocm
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,31 +12,19 @@ import (
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
-var update = flag.Bool("update", false, "write docs/rocm.md")
-
 // TestMarkdownIsCurrent generates docs/rocm.md from the tables that the collector
 // binds. Rewrite with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/rocm.md"
 	want := markdown()
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/rocm.md is not what the tables say: run go generate ./collectors/rocm")
-	}
+	golden.Check(t, path, want)
 	for line := range strings.Lines(want) {
 		if strings.Contains(line, "``") || strings.Contains(line, "gpu_metrics: `") || strings.Contains(line, "gpu_metrics: []") {
 			t.Errorf("a source without a name: %s", line)

@@ -2,14 +2,12 @@ package api
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/health"
@@ -28,8 +26,6 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // fewRules are those of the tests' world: what a rule more would change is not of the API.
 var fewRules = slices.DeleteFunc(health.Table(), func(r health.Rule) bool {
@@ -277,24 +273,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name+".json", string(got)+"\n")
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), rewrite with -update:\n%s", path, diff)
+		golden.Check(t, filepath.Join("testdata", name+".json"), string(got)+"\n")
 	}
 }
 

@@ -3,10 +3,12 @@ package exposition
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -57,9 +59,9 @@ func TestAMDFormats(t *testing.T) {
 	f.tick(time.Now())
 	health := map[string]float64{f.Devices[0].ID: 0, f.Devices[1].ID: math.NaN()}
 	r := New(boardOf(f), Options{Hostname: "node-1", HostnameLabel: "Hostname", Health: func(d *collector.Device) float64 { return health[d.ID] }})
-	golden(t, "amd.prom", pageOf(t, r, Text))
-	golden(t, "amd.openmetrics", pageOf(t, r, OpenMetrics))
-	golden(t, "amd.protobuf.txt", describe(t, pageOf(t, r, Protobuf)))
+	golden.Check(t, filepath.Join("testdata", "amd.prom"), pageOf(t, r, Text))
+	golden.Check(t, filepath.Join("testdata", "amd.openmetrics"), pageOf(t, r, OpenMetrics))
+	golden.Check(t, filepath.Join("testdata", "amd.protobuf.txt"), describe(t, pageOf(t, r, Protobuf)))
 	if got := r.layout.stats; got.duplicates+got.misfits+got.labels > 0 {
 		t.Errorf("left out: %+v", got)
 	}

@@ -1,48 +1,29 @@
 package exposition
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden pages")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("page differs from %s (-want +got), rewrite with -update:\n%s", path, diff)
-	}
-}
 
 func TestGolden(t *testing.T) {
 	r := newNode(t)
-	golden(t, "node.prom", pageOf(t, r, Text))
-	golden(t, "node.openmetrics", pageOf(t, r, OpenMetrics))
-	golden(t, "node.protobuf.txt", describe(t, pageOf(t, r, Protobuf)))
+	golden.Check(t, filepath.Join("testdata", "node.prom"), pageOf(t, r, Text))
+	golden.Check(t, filepath.Join("testdata", "node.openmetrics"), pageOf(t, r, OpenMetrics))
+	golden.Check(t, filepath.Join("testdata", "node.protobuf.txt"), describe(t, pageOf(t, r, Protobuf)))
 
 	old := newNode(t, func(o *Options) {
 		o.OldNamespace, o.ReplaceBlanksInModel, o.HostnameLabel = true, true, "Hostname"
 	})
-	golden(t, "old-namespace.prom", pageOf(t, old, Text))
-	golden(t, "no-hostname.prom", pageOf(t, newNode(t, func(o *Options) { o.Hostname = "" }), Text))
+	golden.Check(t, filepath.Join("testdata", "old-namespace.prom"), pageOf(t, old, Text))
+	golden.Check(t, filepath.Join("testdata", "no-hostname.prom"), pageOf(t, newNode(t, func(o *Options) { o.Hostname = "" }), Text))
 }
 
 // describe prints a protobuf page, one metric per line, in a form that does not

@@ -1,10 +1,12 @@
 package exposition
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -54,7 +56,7 @@ func TestFieldNames(t *testing.T) {
 		}
 		f.tick(time.Now())
 		r := New(boardOf(f), Options{Hostname: "node-1"})
-		golden(t, "names-"+string(names)+".prom", pageOf(t, r, Text))
+		golden.Check(t, filepath.Join("testdata", "names-"+string(names)+".prom"), pageOf(t, r, Text))
 		if got := r.layout.stats; got.duplicates+got.misfits+got.labels > 0 {
 			t.Errorf("%s: left out: %+v", names, got)
 		}

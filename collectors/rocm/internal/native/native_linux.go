@@ -62,7 +62,9 @@ func (l *Library) call(f int, a *[maxArgs]uint64) int32 {
 
 // New returns memory of C's, zeroed, which a library may write to and keep pointers into.
 func New[T any]() *T {
-	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(*new(T))))) // calloc does not return if there is none
+	p := (*T)(C.malloc(C.size_t(unsafe.Sizeof(*new(T))))) // does not return if there is none
+	*p = *new(T)
+	return p
 }
 
 // Free releases memory of New. No call may be in progress that has its address.
