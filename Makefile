@@ -134,7 +134,7 @@ race: race-packages race-e2e ## All tests under the race detector
 # Apart, since CI has a stage for each: tests of the real binary are TestE2E….
 .PHONY: race-packages race-e2e
 race-packages:
-	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./pkg/...
+	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./extensions/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
@@ -306,13 +306,13 @@ pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prom
 
 .PHONY: live-pictures
 live-pictures: build ## Draw docs/pictures/live-… of the live page with simulated GPUs (Chromium; two minutes)
-	$(GO) test -count=1 -run '^TestBrowserPictures$$' ./pkg/page -pictures=$(abspath $(BIN))
+	$(GO) test -count=1 -run '^TestBrowserPictures$$' ./extensions/live/page -pictures=$(abspath $(BIN))
 
 AXE := axe-core-4.14.1
 
 .PHONY: live-axe
 live-axe: .tools/$(AXE)/axe.min.js ## Have axe-core look at the accessibility of the live page (npm, Chromium; two minutes)
-	$(GO) test -count=1 -run '^TestBrowserAxe$$' ./pkg/page -axe=$(abspath $<)
+	$(GO) test -count=1 -run '^TestBrowserAxe$$' ./extensions/live/page -axe=$(abspath $<)
 
 .tools/$(AXE)/axe.min.js:
 	@mkdir -p $(dir $@) && cd $(dir $@) && npm pack --silent $(subst core-,core@,$(AXE)) >/dev/null && tar -xzf $(AXE).tgz --strip-components=1 package/axe.min.js && touch axe.min.js

@@ -164,7 +164,7 @@ var othersFlags = map[string]bool{
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
 // metrics.md, which is generated from a running exporter, or in fleet.md, which a test of
-// pkg/fleet compares with a server. Names that end in a
+// extensions/remote/fleet compares with a server. Names that end in a
 // suffix of a histogram belong to the histogram.
 func TestMetrics(t *testing.T) {
 	all := every(t)

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/etc"
-	"warpgauge/pkg/opamp"
-	"warpgauge/pkg/remote"
+	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/opamp"
 )
 
 // agentOptions are those of agents, which are nodes without GPUs to sample: only what an OpAMP

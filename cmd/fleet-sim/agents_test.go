@@ -24,10 +24,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	rollouts "warpgauge/extensions/remote/fleet"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/file"
-	rollouts "warpgauge/pkg/fleet"
 )
 
 // The figures of docs/fleet.md:

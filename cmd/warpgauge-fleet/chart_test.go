@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"warpgauge/pkg/fleet"
+	"warpgauge/extensions/remote/fleet"
 )
 
 // TestChart: the chart's flags are those of the program, which takes the

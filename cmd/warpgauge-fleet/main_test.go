@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"warpgauge/extensions/remote/fleet"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/pkg/fleet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

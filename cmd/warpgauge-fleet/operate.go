@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/common/config"
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/fleet"
+	"warpgauge/extensions/remote/fleet"
 )
 
 // clientFlags are those of all commands that ask a server.

@@ -20,9 +20,9 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/extensions/remote/fleet"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
-	"warpgauge/pkg/fleet"
 )
 
 func serveCommand(errs io.Writer) *cli.Command {

@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/kube"
-	"warpgauge/pkg/remote"
 )
 
 // annotationStage writes which list is in service into the exporter's own pod.

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/remote"
 )
 
 // TestAnnotationsOfLists: the list in service, and what was wrong with a later one of a file or a server.

@@ -7,13 +7,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/recorder"
 )
 
 // newAPI joins the API with what it answers from, and the flight recorder with the API.

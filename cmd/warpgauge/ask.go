@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
 )
 
 // answering is an exporter that answers: a GPU with two users, and a page.

@@ -16,11 +16,11 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/remote"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )

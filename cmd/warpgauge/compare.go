@@ -26,7 +26,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/field"
 )
 

@@ -6,13 +6,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/consumer/amdplugin"
+	"warpgauge/extensions/health/consumer/kubenode"
+	"warpgauge/extensions/health/grpcsocket"
+	"warpgauge/extensions/health/healthrpc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/consumer/amdplugin"
-	"warpgauge/pkg/consumer/kubenode"
-	"warpgauge/pkg/grpcsocket"
-	"warpgauge/pkg/health"
-	"warpgauge/pkg/healthrpc"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
 )

@@ -14,8 +14,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/absence"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"

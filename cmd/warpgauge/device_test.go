@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
 )
 
 const reasonsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, t

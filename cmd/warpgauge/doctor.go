@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/api"
+	"warpgauge/cmd/warpctl/doctor"
+	"warpgauge/cmd/warpctl/top"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/doctor"
 	"warpgauge/pkg/file"
-	"warpgauge/pkg/top"
 )
 
 func doctorCommand(a *app) *cli.Command {

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/consumer/amdplugin/gpumetricssvc"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
+	"warpgauge/extensions/health/healthrpc/healthv1"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/consumer/amdplugin/gpumetricssvc"
-	"warpgauge/pkg/healthrpc/healthv1"
 )
 
 // socketClient connects to a socket of the real binary.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/programtest/prometheustest"
-	"warpgauge/pkg/api"
 )
 
 const recorderCSV = `DCGM_FI_DEV_POWER_USAGE, gauge, Power

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/api"
 )
 
 const witnessCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.\n"

@@ -15,9 +15,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/view"
 )
 

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 )
 
 // newHealth makes what judges the devices.

@@ -14,11 +14,11 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 )
 
 // judgedNode is a simulated node in a synctest bubble whose health is judged.

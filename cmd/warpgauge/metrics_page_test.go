@@ -19,11 +19,11 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/extensions/health/kernellog"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kernellog"
-	"warpgauge/pkg/remote"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"

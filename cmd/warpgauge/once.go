@@ -12,8 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/absence"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"warpgauge/pkg/opamp"
-	"warpgauge/pkg/remote"
+	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/opamp"
 )
 
 // opampSource is the agent of an OpAMP server at u, whose scheme begins with opamp+.

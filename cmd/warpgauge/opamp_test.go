@@ -15,9 +15,9 @@ import (
 	"github.com/open-telemetry/opamp-go/server"
 	"github.com/open-telemetry/opamp-go/server/types"
 
+	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/opamp"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/opamp"
-	"warpgauge/pkg/remote"
 )
 
 // opampServer is opamp-go's server, with a list that it offers.

@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/remote"
 )
 
 // reloadTimeout bounds one reload by signal or file change. What is not done by

@@ -16,11 +16,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/absence"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/remote"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )

@@ -18,10 +18,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/remote"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/remote"
 	"warpgauge/pkg/server"
 )
 

@@ -16,12 +16,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/history"
+	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/history"
-	"warpgauge/pkg/recorder"
 )
 
 // recordingOf is a recording of one GPU and what became of it in 10 s: an event, a blank,

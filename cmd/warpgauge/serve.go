@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/page"
 	"warpgauge/pkg/server"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"warpgauge/pkg/signs"
+	"warpgauge/extensions/health/signs"
 )
 
 // newSigns makes what computes early signs. What crosses a threshold is an observation of

@@ -11,11 +11,11 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/signs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/signs"
 	"warpgauge/pkg/view"
 )
 

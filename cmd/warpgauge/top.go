@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/api"
+	"warpgauge/cmd/warpctl/top"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/top"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/doctor"
-	"warpgauge/pkg/top"
+	"warpgauge/cmd/warpctl/doctor"
+	"warpgauge/cmd/warpctl/top"
 )
 
 func TestTopOnce(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/api"
-	"warpgauge/pkg/health"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/api"
 )
 
 // lineForm is an output of one line of at most longestLine bytes, which is what

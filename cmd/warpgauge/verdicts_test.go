@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"warpgauge/pkg/api"
-	"warpgauge/pkg/consumer/kubenode"
+	"warpgauge/extensions/health/consumer/kubenode"
+	"warpgauge/extensions/live/api"
 )
 
 // verdicts is an exporter that has judged devices.

@@ -10,18 +10,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/signs"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/history"
+	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
-	"warpgauge/pkg/history"
-	"warpgauge/pkg/recorder"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/signs"
 )
 
 // samplerStop is how long the sampler waits for library calls at the end. With

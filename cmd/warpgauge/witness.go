@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/kernellog"
+	"warpgauge/extensions/health/pci"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
-	"warpgauge/pkg/kernellog"
-	"warpgauge/pkg/pci"
 	"warpgauge/pkg/session"
 )
 

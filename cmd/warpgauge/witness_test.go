@@ -14,14 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/collectors/fake"
-	"warpgauge/pkg/api"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/kernellog"
+	"warpgauge/extensions/health/pci"
+	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
-	"warpgauge/pkg/kernellog"
 	"warpgauge/pkg/kube"
-	"warpgauge/pkg/pci"
 	"warpgauge/pkg/session"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/extensions/health"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 )
 
 type ruleFile struct {

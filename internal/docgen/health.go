@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/health"
 )
 
 const healthHead = `# Reasons of health

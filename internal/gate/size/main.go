@@ -41,7 +41,7 @@ const (
 )
 
 // fleet is the reference server. Without comments and blank lines it has about 2,500.
-func fleet() []string { return []string{"cmd/warpgauge-fleet", "pkg/fleet"} }
+func fleet() []string { return []string{"cmd/warpgauge-fleet", "extensions/remote/fleet"} }
 
 func main() {
 	if err := run(os.Stdout); err != nil {

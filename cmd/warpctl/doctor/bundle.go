@@ -1,0 +1,177 @@
+package doctor
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"warpgauge/extensions/live/api"
+)
+
+// Bounds of a bundle.
+const (
+	maxFile       = 8 << 20   // bytes of a file
+	maxRecordings = 128 << 20 // bytes of all recordings
+	mostRecorded  = 8         // files, the newest
+)
+
+// Recorder is an exporter with a flight recorder, as an *api.Client is.
+type Recorder interface {
+	Recordings(ctx context.Context) (*api.Recordings, error)
+	Recording(ctx context.Context, name string, w io.Writer) error
+}
+
+// BundleOptions say what is in a bundle.
+type BundleOptions struct {
+	NoRedact   bool
+	Recordings Recorder // nil: none. They cannot be redacted
+}
+
+const bundleReadme = `What warpgauge doctor has found, for those who help.
+
+report.txt, report.json   findings, and what to do
+facts.json                kernel, drivers, libraries, device nodes and their permissions, sockets
+settings.txt              flags that are set
+exporter/*.json           what the exporter says: devices with their states, fields with values or
+                          reasons for their absence, health, field list, events
+exporter/own-metrics.txt  its metrics on itself
+log.txt                   the end of its log
+`
+
+const redactedReadme = `
+Names of pods, namespaces, containers, jobs, processes, users, hosts and domains, addresses and
+ids of pods are replaced, each by the same word everywhere (pod-1). Secrets are replaced by
+[redacted]. UUIDs, serial numbers and PCI addresses of devices are as they are. Names that have
+no place of their own in any source cannot be known: look through the files before you send them.
+`
+
+// Bundle writes a support bundle, a tar file compressed by gzip.
+func (r *Result) Bundle(ctx context.Context, w io.Writer, o BundleOptions) error {
+	if o.Recordings != nil && !o.NoRedact {
+		return errors.New("recordings cannot be redacted: add --no-redact, or leave them out")
+	}
+	redact := r.redactor.text
+	if o.NoRedact {
+		redact = func(s string) string { return s }
+	}
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	add := func(name, content string) error {
+		content = redact(content)
+		if len(content) > maxFile {
+			content = content[:maxFile] + "\n[cut off]\n"
+		}
+		h := &tar.Header{Name: "warpgauge-doctor/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: r.facts.Time}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err := io.WriteString(t, content)
+		return err
+	}
+	files, err := r.files(o)
+	if err != nil {
+		return err
+	}
+	// Each text can have names that others need: all are learned before any is written.
+	if !o.NoRedact {
+		for _, f := range files {
+			redact(f[1])
+		}
+	}
+	for _, f := range files {
+		if err := add(f[0], f[1]); err != nil {
+			return err
+		}
+	}
+	if o.Recordings != nil {
+		if err := record(ctx, t, o.Recordings, r.facts.Time); err != nil {
+			return err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// files are the names and contents of a bundle, but for recordings.
+func (r *Result) files(o BundleOptions) ([][2]string, error) {
+	var table strings.Builder
+	if err := r.Table(&table); err != nil {
+		return nil, err
+	}
+	readme := bundleReadme
+	if !o.NoRedact {
+		readme += redactedReadme
+	}
+	e := &r.facts.exporter
+	log := e.log
+	if e.logError != nil {
+		log = "not read: " + e.logError.Error() + "\n"
+	}
+	out := [][2]string{
+		{"README.txt", readme}, {"report.txt", table.String()}, {"settings.txt", strings.Join(r.facts.settings.Flags, "\n") + "\n"},
+		{"exporter/own-metrics.txt", e.own}, {"log.txt", tail(log, maxFile/2)},
+	}
+	for _, f := range []struct {
+		name  string
+		value any
+		there bool
+	}{
+		{"report.json", r, true}, {"facts.json", &r.facts, true},
+		{"exporter/devices.json", e.devices, e.devices != nil}, {"exporter/fields.json", e.fields, e.fields != nil},
+		{"exporter/health.json", e.health, e.health != nil}, {"exporter/list.json", e.list, e.list != nil}, {"exporter/events.json", e.events, e.events != nil},
+	} {
+		if !f.there {
+			continue
+		}
+		var b strings.Builder
+		j := json.NewEncoder(&b)
+		j.SetEscapeHTML(false)
+		j.SetIndent("", " ")
+		if err := j.Encode(f.value); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", f.name, err)
+		}
+		out = append(out, [2]string{f.name, b.String()})
+	}
+	return out, nil
+}
+
+// tail is the end of a text, from the beginning of a line.
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	_, s, _ = strings.Cut(s[len(s)-most:], "\n")
+	return s
+}
+
+// record adds the newest recordings as they are, as many as there is room for.
+func record(ctx context.Context, t *tar.Writer, from Recorder, now time.Time) error {
+	list, err := from.Recordings(ctx)
+	if err != nil {
+		return fmt.Errorf("list the recordings: %w", err)
+	}
+	left := maxRecordings
+	for _, r := range list.Recordings[:min(len(list.Recordings), mostRecorded)] {
+		file := limitedBuffer{limit: left}
+		if err := from.Recording(ctx, r.Name, &file); err != nil {
+			return err
+		}
+		left -= file.Len()
+		if err := t.WriteHeader(&tar.Header{Name: "warpgauge-doctor/recordings/" + path.Base(r.Name), Mode: 0o600, Size: int64(file.Len()), ModTime: now}); err != nil {
+			return err
+		}
+		if _, err := file.WriteTo(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,332 @@
+// Package doctor finds out what is wrong with an exporter and the machine below it, says
+// so in words with what to do, and makes a support bundle of what it has read. It works
+// without an exporter, without root and without GPUs: what it cannot read it names. It is
+// used by the command warpgauge doctor only.
+//
+// Every probe has a limit of time. One that hangs, as a driver or a file system can, is
+// abandoned and ends with the process.
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"warpgauge/extensions/live/api"
+)
+
+// Settings are those of the exporter's configuration that doctor checks.
+type Settings struct {
+	Flags         []string // that were set, as --name=value
+	KubeletSocket string   // "" if pods are not asked for
+	RuntimeSocket string   // "" if it is not asked
+	JobDirectory  string   // "" if it is not read
+	HostEngine    string   // address, "" if DCGM is embedded
+	DriverRoots   []string
+}
+
+// Exporter is what an *api.Client answers.
+type Exporter interface {
+	URL() string
+	Devices(ctx context.Context) (*api.Devices, error)
+	Fields(ctx context.Context, devices, patterns []string) (*api.Fields, error)
+	Health(ctx context.Context) (*api.Health, error)
+	List(ctx context.Context) (*api.List, error)
+	Events(ctx context.Context, since time.Time, limit int) (*api.Events, error)
+	Page(ctx context.Context, accept string, w io.Writer) error
+}
+
+// Options say what to examine.
+type Options struct {
+	Version  string
+	Settings Settings
+	Root     string   // of the file system; "" means /
+	Environ  []string // as os.Environ returns it
+	Exporter Exporter // nil: none is asked
+	// Sample calls f with what answers as an exporter does, from samples of this process.
+	// Nil: there is nothing to sample.
+	Sample func(ctx context.Context, f func(Exporter) error) error
+	Limit  time.Duration // of sampling; other probes have less
+
+	// For tests; nil means those of the system.
+	access  func(path string, open bool) error
+	journal func(context.Context) ([]byte, error)
+}
+
+// Result is all that was found.
+type Result struct {
+	Findings []Finding `json:"findings"`
+
+	facts    Facts
+	redactor *redactor
+}
+
+// Wrong reports whether something is wrong.
+func (r *Result) Wrong() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
+}
+
+const probeLimit = 5 * time.Second
+
+// Run makes all probes at a time, then all checks.
+func Run(ctx context.Context, o Options) *Result {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.access == nil {
+		o.access = access
+	}
+	if o.journal == nil {
+		o.journal = journal
+	}
+	s := &system{root: o.Root, access: o.access}
+	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC(), settings: o.Settings}, redactor: newRedactor()}
+	var passwd, resolv string
+	probes := []probe{
+		{"system", probeLimit, s.host},
+		{"clock", probeLimit, clock},
+		{"NVIDIA", probeLimit, s.nvidia(o.Settings.DriverRoots)},
+		{"AMD", probeLimit, s.amd},
+		{"exporter", o.Limit + 2*probeLimit, o.ask},
+		{"log", probeLimit, o.log(s)},
+		{"names", probeLimit, func(context.Context) (func(*Facts), error) {
+			users, domains := s.text("/etc/passwd"), s.text("/etc/resolv.conf")
+			host := s.text("/etc/hostname")
+			return func(*Facts) { passwd, resolv = users, domains; r.redactor.host(host) }, nil
+		}},
+	}
+	for _, socket := range []struct{ name, address string }{
+		{"kubelet", o.Settings.KubeletSocket}, {"container runtime", strings.TrimPrefix(o.Settings.RuntimeSocket, "unix://")}, {"DCGM host engine", o.Settings.HostEngine},
+	} {
+		if socket.address == "" {
+			continue
+		}
+		network, address := "unix", strings.TrimPrefix(socket.address, "unix://")
+		if !strings.HasPrefix(address, "/") {
+			network, address = "tcp", strings.TrimPrefix(address, "tcp://")
+			if !strings.Contains(address, ":") {
+				address += ":5555" // DCGM's port
+			}
+		}
+		probes = append(probes, probe{socket.name, probeLimit, s.dial(socket.name, network, address)})
+	}
+	if dir := o.Settings.JobDirectory; dir != "" {
+		probes = append(probes, probe{"job directory", probeLimit, s.directory(dir)})
+	}
+	applies := make([]func(*Facts), len(probes))
+	errs := make([]error, len(probes))
+	var wg sync.WaitGroup
+	for i := range probes {
+		wg.Go(func() { applies[i], errs[i] = probes[i].limited(ctx) })
+	}
+	wg.Wait()
+	for i := range probes {
+		if applies[i] != nil {
+			applies[i](&r.facts)
+		}
+		if errs[i] != nil {
+			r.facts.Unread = append(r.facts.Unread, Unread{probes[i].name, errs[i].Error()})
+		}
+	}
+	r.redactor.learn(&r.facts, o.Environ, passwd, resolv)
+	for _, c := range checks {
+		out := findings{check: c.name}
+		c.make(&r.facts, &out)
+		r.Findings = append(r.Findings, out.all...)
+	}
+	return r
+}
+
+// directory finds out whether a directory can be read.
+func (s *system) directory(name string) func(context.Context) (func(*Facts), error) {
+	return func(context.Context) (func(*Facts), error) {
+		out := Socket{Name: "job directory", Address: name}
+		entries, err := os.ReadDir(s.path(name))
+		if err != nil {
+			out.Error, out.missing = reason(err), errors.Is(err, fs.ErrNotExist)
+		}
+		_ = entries // their names are jobs'
+		return func(f *Facts) { f.Sockets = append(f.Sockets, out) }, nil
+	}
+}
+
+// ask asks the exporter, or what is sampled here if none answers.
+func (o *Options) ask(ctx context.Context) (func(*Facts), error) {
+	var e exporter
+	if o.Exporter != nil {
+		limited, cancel := context.WithTimeout(ctx, probeLimit)
+		e.url = o.Exporter.URL()
+		e.err = e.from(limited, o.Exporter)
+		if e.err != nil {
+			e.other = other(limited, o.Exporter)
+		}
+		cancel()
+	}
+	if e.devices == nil && o.Sample != nil {
+		e.sampled = true
+		if err := o.Sample(ctx, func(x Exporter) error { return e.from(ctx, x) }); err != nil {
+			return func(f *Facts) { keepLog(f, &e) }, fmt.Errorf("sample the devices: %w", err)
+		}
+	}
+	return func(f *Facts) { keepLog(f, &e) }, nil
+}
+
+// keepLog sets what the exporter says, but for its log, which another probe reads.
+func keepLog(f *Facts, e *exporter) {
+	e.log, e.logError = f.exporter.log, f.exporter.logError
+	f.exporter = *e
+}
+
+// from asks all that is asked of an exporter. Without an answer on its devices there is none.
+func (e *exporter) from(ctx context.Context, x Exporter) error {
+	devices, err := x.Devices(ctx)
+	if err != nil {
+		return err
+	}
+	e.devices = devices
+	// What fails from here on is absent from the bundle.
+	e.fields, _ = x.Fields(ctx, nil, nil)
+	e.health, _ = x.Health(ctx)
+	e.list, _ = x.List(ctx)
+	e.events, _ = x.Events(ctx, time.Time{}, 1000)
+	if !e.sampled {
+		page := limitedBuffer{limit: maxPage}
+		if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err == nil || page.Len() > 0 {
+			e.own = ownMetrics(page.String())
+		}
+	}
+	return nil
+}
+
+const maxPage = 64 << 20 // of /metrics, to find the own metrics in it
+
+// limitedBuffer keeps the first bytes.
+type limitedBuffer struct {
+	bytes.Buffer
+	limit int
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.limit {
+		return 0, errors.New("too long")
+	}
+	return b.Buffer.Write(p)
+}
+
+// ownMetrics are the exporter's own lines of a page.
+func ownMetrics(page string) string {
+	var b strings.Builder
+	for l := range strings.Lines(page) {
+		name := strings.TrimPrefix(strings.TrimPrefix(l, "# HELP "), "# TYPE ")
+		if strings.HasPrefix(name, "warpgauge_") || strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+			b.WriteString(l)
+		}
+	}
+	return b.String()
+}
+
+// other says what answers at the address of the exporter if that is another program; "": none does,
+// or it is warpgauge.
+func other(ctx context.Context, x Exporter) string {
+	page := limitedBuffer{limit: maxPage}
+	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err != nil {
+		if errors.Is(err, api.ErrNoPage) {
+			return "another program"
+		}
+		return ""
+	}
+	text := page.String()
+	switch {
+	case strings.Contains(text, "warpgauge_"):
+		return ""
+	case strings.Contains(text, "DCGM_FI_"):
+		return "dcgm-exporter"
+	case strings.Contains(text, "amd_gpu") || strings.Contains(text, "gpu_gfx_activity"):
+		return "AMD's device-metrics-exporter"
+	case strings.Contains(text, "node_exporter") || strings.Contains(text, "node_cpu_"):
+		return "node_exporter"
+	}
+	return "another program"
+}
+
+// log reads the end of the exporter's log.
+func (o *Options) log(s *system) func(context.Context) (func(*Facts), error) {
+	return func(ctx context.Context) (func(*Facts), error) {
+		var text []byte
+		var err error
+		if s.container() != "" {
+			err = errors.New("it is the container's standard error, which cannot be read from inside")
+		} else if text, err = o.journal(ctx); err == nil && len(bytes.TrimSpace(text)) == 0 {
+			err = errors.New("the journal has no line of the unit warpgauge that this user may read")
+		}
+		return func(f *Facts) { f.exporter.log, f.exporter.logError = string(text), err }, nil
+	}
+}
+
+// journal is the end of the log of the systemd unit.
+func journal(ctx context.Context) ([]byte, error) {
+	c := exec.CommandContext(ctx, "journalctl", "--unit=warpgauge", "--lines=2000", "--no-pager", "--quiet", "--output=short-iso-precise")
+	c.WaitDelay = time.Second
+	out := limitedBuffer{limit: maxFile}
+	c.Stdout = &out
+	if err := c.Run(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, errors.New("there is no journalctl here")
+		}
+		return nil, fmt.Errorf("journalctl: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Rows are the findings as CSV.
+func (r *Result) Rows() [][]string {
+	out := [][]string{{"check", "severity", "finding", "do"}}
+	for _, f := range r.Findings {
+		out = append(out, []string{f.Check, string(f.Severity), f.Finding, f.Do})
+	}
+	return out
+}
+
+// Table writes the findings for people.
+func (r *Result) Table(w io.Writer) error {
+	width, n := 0, 0
+	for _, f := range r.Findings {
+		width = max(width, len(f.Check))
+		if f.Severity == Problem {
+			n++
+		}
+	}
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, oneLine(f.Finding))
+		if f.Do != "" && f.Severity != OK {
+			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", oneLine(f.Do))
+		}
+	}
+	end := "nothing is wrong, as far as this could be found out"
+	if n > 0 {
+		end = counted(n, "problem")
+	}
+	fmt.Fprintf(&b, "\n%s\n", end)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// oneLine keeps a text of others from acting on the terminal.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x202e {
+			return ' '
+		}
+		return c
+	}, s)
+}

@@ -1,0 +1,421 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warpgauge/extensions/live/api"
+)
+
+// tree makes a root of a file system. A name with -> is a symbolic link.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		link, to, isLink := strings.Cut(name, " -> ")
+		path := filepath.Join(root, link)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if isLink {
+			err = os.Symlink(to, path)
+		} else {
+			err = os.WriteFile(path, []byte(content), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// with returns a tree with more files, or without those that begin with a -.
+func with(base map[string]string, more ...string) map[string]string {
+	out := map[string]string{}
+	for k, v := range base {
+		out[k] = v
+	}
+	for i := 0; i < len(more); i++ {
+		if name, ok := strings.CutPrefix(more[i], "-"); ok {
+			for k := range out {
+				if strings.HasPrefix(k, name) {
+					delete(out, k)
+				}
+			}
+			continue
+		}
+		out[more[i]] = more[i+1]
+		i++
+	}
+	return out
+}
+
+// healthy is a machine with an NVIDIA GPU and all that it needs.
+var healthy = map[string]string{
+	"proc/sys/kernel/osrelease":                            "6.8.0-45-generic\n",
+	"etc/os-release":                                       "NAME=Debian\nPRETTY_NAME=\"Debian GNU/Linux 13\"\n",
+	"proc/self/status":                                     "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGroups:\t44 992\nCapEff:\t0000000000000000\n",
+	"proc/self/cgroup":                                     "0::/system.slice/warpgauge.service\n",
+	"sys/bus/pci/devices/0000:3b:00.0/vendor":              "0x10de\n",
+	"sys/bus/pci/devices/0000:3b:00.0/class":               "0x030200\n",
+	"sys/bus/pci/devices/0000:3b:00.0/driver -> ../nvidia": "",
+	"sys/module/nvidia/version":                            "550.54.15\n",
+	"proc/driver/nvidia/version":                           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n",
+	"dev/nvidiactl":                                        "",
+	"dev/nvidia0":                                          "",
+	"dev/nvidia-uvm":                                       "",
+	"run/nvidia-persistenced/socket":                       "",
+	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15":   "",
+	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 -> libnvidia-ml.so.550.54.15": "",
+}
+
+// fakeExporter answers from made-up values.
+type fakeExporter struct {
+	devices *api.Devices
+	fields  *api.Fields
+	health  *api.Health
+	list    *api.List
+	events  *api.Events
+	page    string
+	err     error
+	hangs   bool
+}
+
+func (e *fakeExporter) URL() string { return "http://localhost:9400" }
+
+func answer[T any](ctx context.Context, e *fakeExporter, v *T) (*T, error) {
+	if e.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	if v == nil {
+		v = new(T)
+	}
+	return v, nil
+}
+
+func (e *fakeExporter) Devices(ctx context.Context) (*api.Devices, error) {
+	return answer(ctx, e, e.devices)
+}
+func (e *fakeExporter) Fields(ctx context.Context, _, _ []string) (*api.Fields, error) {
+	return answer(ctx, e, e.fields)
+}
+func (e *fakeExporter) Health(ctx context.Context) (*api.Health, error) {
+	return answer(ctx, e, e.health)
+}
+func (e *fakeExporter) List(ctx context.Context) (*api.List, error) { return answer(ctx, e, e.list) }
+func (e *fakeExporter) Events(ctx context.Context, _ time.Time, _ int) (*api.Events, error) {
+	return answer(ctx, e, e.events)
+}
+func (e *fakeExporter) Page(_ context.Context, _ string, w io.Writer) error {
+	if e.page == "" {
+		return errors.New("connection refused")
+	}
+	_, err := io.WriteString(w, e.page)
+	return err
+}
+
+// serving is an exporter with one GPU that is up.
+func serving() *fakeExporter {
+	return &fakeExporter{
+		devices: &api.Devices{
+			Hostname: "node", Version: "1.0", Collectors: []api.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Cause: "not_loaded", Reason: "no AMD GPU"}},
+			Devices: []api.Device{{ID: "GPU-1", Kind: "gpu", State: "up", GPU: "0"}},
+		},
+		fields: &api.Fields{Devices: []api.DeviceFields{{ID: "GPU-1", Fields: []api.Field{{Name: "DCGM_FI_DEV_GPU_TEMP"}}}}},
+		health: &api.Health{State: "ok", Ready: true, Devices: []api.DeviceHealth{{ID: "GPU-1", State: "ok"}}},
+		list:   &api.List{Source: "built in", Fields: make([]api.ListField, 30)},
+		page:   "# HELP warpgauge_build_info x\nwarpgauge_build_info 1\nDCGM_FI_DEV_GPU_TEMP 40\n",
+	}
+}
+
+func examine(t *testing.T, files map[string]string, change func(*Options)) *Result {
+	t.Helper()
+	o := Options{
+		Version: "1.0", Root: tree(t, files), Exporter: serving(), Limit: time.Second,
+		access:  func(string, bool) error { return nil },
+		journal: func(context.Context) ([]byte, error) { return []byte("2026-01-01 INFO started\n"), nil },
+	}
+	if change != nil {
+		change(&o)
+	}
+	return Run(t.Context(), o)
+}
+
+// want checks that one finding of the check has all texts, and returns it.
+func want(t *testing.T, what string, r *Result, check string, s Severity, texts ...string) {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Check == check && f.Severity == s && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(f.Finding+" "+f.Do, text) }) {
+			if s == Problem && f.Do == "" {
+				t.Errorf("%s: %q does not say what to do", what, f.Finding)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: no finding %q of %s with %q in\n%s", what, s, check, texts, table(t, r))
+}
+
+func table(t *testing.T, r *Result) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestHealthy(t *testing.T) {
+	r := examine(t, healthy, nil)
+	if r.Wrong() {
+		t.Errorf("something is wrong with a healthy machine:\n%s", table(t, r))
+	}
+	want(t, "healthy", r, "NVIDIA driver", OK, "1 NVIDIA GPU, kernel module nvidia 550.54.15")
+	want(t, "healthy", r, "NVIDIA device nodes", OK, "device nodes of 1 NVIDIA GPU can be opened")
+	want(t, "healthy", r, "NVIDIA library", OK, "libnvidia-ml.so.550.54.15 is of the loaded driver")
+	want(t, "healthy", r, "exporter", OK, "version 1.0")
+	want(t, "healthy", r, "devices", OK, "1 GPU, all devices are up")
+	want(t, "healthy", r, "field list", OK, "30 fields from built in")
+	if h := r.facts.Host; h.Kernel != "6.8.0-45-generic" || h.OS != "Debian GNU/Linux 13" || h.User != "1000" || !slices.Equal(h.Groups, []string{"44", "992"}) {
+		t.Errorf("host: %+v", h)
+	}
+	if !strings.Contains(table(t, r), "nothing is wrong") {
+		t.Errorf("the end of the table:\n%s", table(t, r))
+	}
+}
+
+// Each fault that users have is found, by its name and with what to do.
+func TestFaults(t *testing.T) {
+	f := func(what string, files map[string]string, change func(*Options), check string, s Severity, texts ...string) {
+		t.Helper()
+		r := examine(t, files, change)
+		want(t, what, r, check, s, texts...)
+		if r.Wrong() != slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem }) || s == Problem && !r.Wrong() {
+			t.Errorf("%s: Wrong is %v", what, r.Wrong())
+		}
+	}
+	denied := func(err error, of string) func(*Options) {
+		return func(o *Options) {
+			o.access = func(path string, _ bool) error {
+				if strings.HasSuffix(path, of) {
+					return err
+				}
+				return nil
+			}
+		}
+	}
+	exporter := func(change func(*fakeExporter)) func(*Options) {
+		return func(o *Options) {
+			e := serving()
+			change(e)
+			o.Exporter = e
+		}
+	}
+	device := func(state, cause, reason string) func(*Options) {
+		return exporter(func(e *fakeExporter) {
+			d := &e.devices.Devices[0]
+			d.State, d.Cause, d.Reason = state, cause, reason
+		})
+	}
+	collector := func(c api.Collector) func(*Options) {
+		return exporter(func(e *fakeExporter) { e.devices.Collectors = []api.Collector{c} })
+	}
+	absent := func(reason, detail string) func(*Options) {
+		return exporter(func(e *fakeExporter) {
+			e.fields.Devices[0].Fields = []api.Field{{Name: "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Absent: &api.Absence{Reason: reason, Detail: detail}}}
+		})
+	}
+	bare := with(healthy, "-sys/module/nvidia", "-proc/driver", "-dev/nvidia", "-sys/bus/pci/devices/0000:3b:00.0/driver")
+	f("driver not loaded", bare, nil, "NVIDIA driver", Problem, "1 NVIDIA GPU on the PCI bus, but the kernel module nvidia is not loaded", "modprobe nvidia")
+	f("nouveau", with(bare, "sys/module/nouveau/x", ""), nil, "NVIDIA driver", Problem, "nouveau", "blacklist")
+	f("no device nodes", with(healthy, "-dev/nvidia"), nil, "NVIDIA device nodes", Problem, "there is no /dev/nvidiactl", "nvidia-modprobe")
+	f("container without GPUs", with(healthy, "-dev/nvidia", "run/.containerenv", ""), nil, "NVIDIA device nodes", Problem, "this container has no /dev/nvidiactl", "--gpus all")
+	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no /dev/nvidia0")
+	f("no permission", healthy, denied(unix.EACCES, "nvidia0"), "NVIDIA device nodes", Problem, "user 1000 cannot open /dev/nvidia0: permission denied", "SupplementaryGroups=")
+	f("device control group", healthy, denied(unix.EPERM, "nvidiactl"), "NVIDIA device nodes", Problem, "cannot open /dev/nvidiactl: operation not permitted", "device control group")
+	f("device control group of version 1", with(healthy, "sys/fs/cgroup/devices/devices.list", "c 1:3 rwm\n", ".dockerenv", ""), nil, "container", Problem, "does not allow NVIDIA's devices")
+	f("no library", with(healthy, "-usr/lib"), nil, "NVIDIA library", Problem, "libnvidia-ml.so.1 is not in any", "NVIDIA_DRIVER_CAPABILITIES")
+	f("other library", with(healthy, "sys/module/nvidia/version", "535.104.05\n"), nil, "NVIDIA library", Problem, "the kernel module is 535.104.05 and the library another", "libnvidia-ml.so.550.54.15", "restart the machine")
+	f("library of a driver container", with(healthy, "-usr/lib", "run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15", ""), nil, "NVIDIA library", OK, "/run/nvidia/driver/usr/lib")
+	f("no persistence daemon", with(healthy, "-run/nvidia-persistenced"), nil, "NVIDIA persistence", Note, "nvidia-persistenced does not run")
+	f("persistence mode off", healthy, exporter(func(e *fakeExporter) {
+		e.fields.Devices[0].Fields = []api.Field{{Name: "DCGM_FI_DEV_PERSISTENCE_MODE", Value: new(float64)}}
+	}), "NVIDIA persistence", Note, "persistence mode is off on 1 GPU")
+
+	amd := with(healthy, "-sys/bus/pci", "-sys/module/nvidia", "-proc/driver", "-dev/nvidia",
+		"sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002", "sys/bus/pci/devices/0000:c1:00.0/class", "0x120000", "dev/kfd", "", "dev/dri/renderD128", "")
+	f("amdgpu not loaded", amd, nil, "AMD driver", Problem, "1 AMD GPU, none with the driver amdgpu", "modprobe amdgpu")
+	loaded := with(amd, "sys/bus/pci/devices/0000:c1:00.0/driver -> ../amdgpu", "", "sys/module/amdgpu/version", "6.10.5\n")
+	f("amdgpu", loaded, nil, "AMD driver", OK, "1 AMD GPU, amdgpu 6.10.5")
+	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
+
+	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = api.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge")
+	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = api.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
+	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = api.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
+	f("other version", healthy, exporter(func(e *fakeExporter) { e.devices.Version = "0.9" }), "exporter", Note, "is version 0.9, doctor 1.0")
+	f("exporter hangs", healthy, exporter(func(e *fakeExporter) { e.err, e.page = context.DeadlineExceeded, "" }), "exporter", Problem, "context deadline exceeded")
+
+	f("collector in error", healthy, collector(api.Collector{Name: "nvml", Cause: "error", Reason: "cannot open: Unknown Error"}), "collectors", Problem, "nvml does not work: cannot open")
+	f("nothing loaded although there is a GPU", healthy, collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
+	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
+	besideNVML := func(reason string) func(*Options) {
+		return exporter(func(e *fakeExporter) {
+			e.devices.Collectors = []api.Collector{{Name: "nvml", Up: true}, {Name: "dcgm", Cause: "not_loaded", Reason: reason}}
+		})
+	}
+	f("a host engine without DCGM's library", healthy, besideNVML(`host engine "nvidia-dcgm:5555" is not used: no libdcgm.so.4`),
+		"collectors", Problem, `the DCGM host engine is not in use: host engine "nvidia-dcgm:5555"`, "image.variant=dcgm")
+	f("no DCGM, and none asked for", healthy, besideNVML("no libdcgm.so.4"), "collectors", OK, "dcgm is not in use")
+	f("other versions of DCGM", healthy, collector(api.Collector{Name: "dcgm", Cause: "version_mismatch", Reason: "4.2 and 4.4"}), "collectors", Problem, "4.2 and 4.4", "same version")
+	f("profiling taken", healthy, collector(api.Collector{Name: "dcgm", Cause: "error", Reason: "watch profiling fields: in use [DCGM -33]"}), "collectors", Problem, "another program has the profiling hardware", "Nsight")
+	f("standby", healthy, collector(api.Collector{Name: "nvml", Cause: "standby", Reason: "dcgm supplies the GPUs"}), "collectors", Note, "dcgm supplies the GPUs")
+
+	f("hung call", healthy, device("stalled", "hung_call", "a call has not returned for 35s"), "devices", Problem, "stalled: GPU 0: a call has not returned for 35s", "kernel log")
+	f("hung child", healthy, device("stalled", "child_stuck", "the process does not end"), "devices", Problem, "does not end", "restart the machine")
+	f("lost", healthy, device("lost", "lost", "GPU is lost"), "devices", Problem, "XID 79")
+	f("released", healthy, device("released", "released", "released by an operator"), "devices", Note, "released by an operator")
+	f("all stalled", healthy, exporter(func(e *fakeExporter) {
+		e.devices.Devices = []api.Device{{ID: "a", Kind: "gpu", State: "stalled", GPU: "0"}, {ID: "b", Kind: "gpu", State: "stalled", GPU: "1"}}
+	}), "devices", Problem, "all 2 GPUs are stalled")
+	f("no device", healthy, exporter(func(e *fakeExporter) { e.devices.Devices = nil }), "devices", Problem, "no device, although the PCI bus has 1 GPU")
+	f("simulated", healthy, exporter(func(e *fakeExporter) { e.devices.Simulated = true }), "devices", OK, "1 GPU (simulated)")
+
+	f("bad health", healthy, exporter(func(e *fakeExporter) {
+		e.health.Devices[0].State, e.health.Devices[0].Text, e.health.Devices[0].Action = "failed", "a row", "replace"
+	}), "health", Problem, "GPU GPU-1 is failed: a row", "action: replace")
+	f("not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"no GPU that is required"} }), "health", Problem, "not ready: no GPU")
+	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
+	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")
+
+	delivered := func(r api.RemoteList) func(*Options) {
+		return exporter(func(e *fakeExporter) { e.list.Remote = &r })
+	}
+	f("refused list", healthy, delivered(api.RemoteList{Status: "refused", Text: "the list is refused", Refused: []api.Refusal{{Line: 3, Text: "too short"}}}), "field list", Problem, "the list is refused; line 3: too short", "check --guard")
+	f("list that fails", healthy, delivered(api.RemoteList{Status: "failed", Text: "no session"}), "field list", Problem, "no session", "log of the exporter")
+	f("server of lists away", healthy, delivered(api.RemoteList{Status: "unreachable", Unreachable: "connection refused"}), "field list", Problem, "connection refused", "--remote-url")
+	f("list that is not kept", healthy, delivered(api.RemoteList{Status: "applied", Unkept: "disk full"}), "field list", Problem, "disk full", "--remote-directory")
+
+	f("permission", healthy, absent("permission", "NVML refuses it to this user"), "absent values", Problem, "NVML refuses it", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "CAP_SYS_ADMIN")
+	f("old driver", healthy, absent("no_symbol", "driver 470.1 lacks GPM"), "absent values", Note, "driver 470.1 lacks GPM", "upgrade the driver")
+	f("profiling field taken", healthy, absent("permission", "in use [DCGM -33]"), "absent values", Problem, "Nsight")
+	f("as it should be", healthy, absent("unsupported", "no such sensor"), "absent values", OK)
+
+	socket := func(change func(*Settings)) func(*Options) { return func(o *Options) { change(&o.Settings) } }
+	f("kubelet's socket not mounted", healthy, socket(func(s *Settings) { s.KubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock" }), "kubelet and other servers", Problem, "there is no /var/lib/kubelet/pod-resources/kubelet.sock", "mount")
+	f("kubelet's socket dead", with(healthy, "k.sock", ""), socket(func(s *Settings) { s.KubeletSocket = "/k.sock" }), "kubelet and other servers", Problem, "kubelet at /k.sock does not answer: connection refused")
+	f("mapping down", healthy, exporter(func(e *fakeExporter) {
+		e.page += "warpgauge_mapping_up{mapping=\"pod_metadata\"} 0\nwarpgauge_mapping_up{mapping=\"processes\"} 1\n"
+	}),
+		"kubelet and other servers", Problem, "no answer for the mapping pod_metadata", "ClusterRole")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := closed.Addr().String()
+	f("host engine", healthy, socket(func(s *Settings) { s.HostEngine = address }), "kubelet and other servers", OK, "DCGM host engine at "+address+" answers")
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f("no host engine", healthy, socket(func(s *Settings) { s.HostEngine = address }), "kubelet and other servers", Problem, "DCGM host engine", "connection refused", "nvidia-dcgm")
+	f("no job directory", healthy, socket(func(s *Settings) { s.JobDirectory = "/jobs" }), "kubelet and other servers", Problem, "job directory: there is no /jobs", "prolog")
+	f("job directory", with(healthy, "jobs/0", "77"), socket(func(s *Settings) { s.JobDirectory = "/jobs" }), "kubelet and other servers", OK, "/jobs")
+
+	f("no journal", healthy, func(o *Options) {
+		o.journal = func(context.Context) ([]byte, error) { return nil, errors.New("there is no journalctl here") }
+	}, "log", Unknown, "there is no journalctl here", "kubectl logs")
+	f("log in a container", with(healthy, "run/.containerenv", ""), nil, "log", Unknown, "cannot be read from inside")
+	f("errors in the log", healthy, func(o *Options) {
+		o.journal = func(context.Context) ([]byte, error) {
+			return []byte("x ERROR nvml: first\ny ERROR nvml: second\n"), nil
+		}
+	}, "log", Note, "2 errors", "nvml: second")
+}
+
+func TestClockCheck(t *testing.T) {
+	no, yes := false, true
+	f := func(facts Facts, s Severity, text string) {
+		t.Helper()
+		out := findings{check: "clock"}
+		checkClock(&facts, &out)
+		if len(out.all) != 1 || out.all[0].Severity != s || !strings.Contains(out.all[0].Finding, text) {
+			t.Errorf("findings %+v, want %s with %q", out.all, s, text)
+		}
+	}
+	now := firstDay.AddDate(1, 0, 0)
+	f(Facts{Time: time.Unix(0, 0).UTC()}, Problem, "1970-01-01, which is in the past")
+	f(Facts{Time: now}, Unknown, "whether")
+	f(Facts{Time: now, Host: Host{Synchronized: &no}}, Note, "not synchronized")
+	f(Facts{Time: now, Host: Host{Synchronized: &yes}}, OK, "synchronized")
+}
+
+// Without an exporter doctor samples by itself, and says so.
+func TestSampled(t *testing.T) {
+	r := examine(t, healthy, func(o *Options) {
+		o.Exporter = &fakeExporter{err: api.ErrNoAnswer}
+		o.Sample = func(_ context.Context, f func(Exporter) error) error { return f(serving()) }
+	})
+	want(t, "sampled", r, "exporter", Note, "sampled by doctor itself, as user 1000")
+	want(t, "sampled", r, "exporter", Problem, "no exporter answers")
+	want(t, "sampled", r, "devices", OK, "1 GPU")
+	r = examine(t, healthy, func(o *Options) {
+		o.Exporter = nil
+		o.Sample = func(context.Context, func(Exporter) error) error { return errors.New("bad list") }
+	})
+	want(t, "cannot sample", r, "probes", Unknown, "sample the devices: bad list")
+}
+
+// Whatever hangs is abandoned, and named.
+func TestHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		began := time.Now()
+		r := examine(t, healthy, func(o *Options) {
+			o.access = func(string, bool) error { <-never; return nil }
+			o.journal = func(context.Context) ([]byte, error) { <-never; return nil, nil }
+			o.Exporter = &fakeExporter{hangs: true}
+			o.Sample = func(context.Context, func(Exporter) error) error { <-never; return nil }
+		})
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, name := range []string{"NVIDIA", "log", "exporter"} {
+			want(t, "hangs", r, "probes", Unknown, name+": it does not answer within")
+		}
+		close(never)
+		synctest.Wait()
+	})
+}
+
+func TestJSON(t *testing.T) {
+	text, err := json.Marshal(examine(t, with(healthy, "-dev/nvidia"), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Findings []Finding }
+	if err := json.Unmarshal(text, &got); err != nil || len(got.Findings) < 5 || strings.Contains(string(text), "acts") {
+		t.Errorf("JSON %s, error %v", text, err)
+	}
+}
+
+// Every check that is a problem says what to do, and a text of others cannot act on a terminal.
+func TestOneLine(t *testing.T) {
+	if got := oneLine("a\x1b[2J\u009bb\nc\u202e"); got != "a [2J b c " {
+		t.Errorf("%q", got)
+	}
+}

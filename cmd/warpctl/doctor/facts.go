@@ -1,0 +1,412 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warpgauge/extensions/live/api"
+)
+
+// Facts are what the probes have found. What could not be read is absent, and Unread
+// says why.
+type Facts struct {
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	Host    Host      `json:"host"`
+	NVIDIA  NVIDIA    `json:"nvidia"`
+	AMD     AMD       `json:"amd"`
+	Sockets []Socket  `json:"sockets,omitempty"`
+	Unread  []Unread  `json:"unread,omitempty"`
+
+	exporter exporter
+	settings Settings
+}
+
+// Unread is something that could not be read, and why.
+type Unread struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// Host is the machine, or the container, that doctor runs in.
+type Host struct {
+	Kernel       string   `json:"kernel,omitempty"`
+	OS           string   `json:"os,omitempty"`
+	Architecture string   `json:"architecture"`
+	User         string   `json:"user_id,omitempty"` // number
+	Groups       []string `json:"groups,omitempty"`  // numbers
+	Capabilities string   `json:"capabilities,omitempty"`
+	Container    string   `json:"container,omitempty"`    // what it runs in: Kubernetes, Docker …
+	DeviceRules  string   `json:"device_rules,omitempty"` // of cgroup v1
+	Synchronized *bool    `json:"clock_synchronized,omitempty"`
+}
+
+// NVIDIA is what the system has for NVIDIA's GPUs.
+type NVIDIA struct {
+	GPUs        []PCI    `json:"gpus,omitempty"`
+	Module      string   `json:"kernel_module,omitempty"` // version
+	Nouveau     bool     `json:"nouveau,omitempty"`
+	Nodes       []Node   `json:"device_nodes,omitempty"`
+	Libraries   []string `json:"libraries,omitempty"` // files of NVML
+	DCGM        []string `json:"dcgm_libraries,omitempty"`
+	Persistence bool     `json:"persistence_daemon,omitempty"`
+}
+
+// AMD is what the system has for AMD's GPUs.
+type AMD struct {
+	GPUs   []PCI  `json:"gpus,omitempty"`
+	Module string `json:"kernel_module,omitempty"` // version, or "loaded"
+	ROCm   string `json:"rocm,omitempty"`
+	Nodes  []Node `json:"device_nodes,omitempty"`
+}
+
+// PCI is a display controller.
+type PCI struct {
+	Address string `json:"address"`
+	Driver  string `json:"driver,omitempty"` // kernel module that it is bound to
+}
+
+// Node is a device node.
+type Node struct {
+	Path   string `json:"path"`
+	Mode   string `json:"mode"`
+	Owner  string `json:"owner,omitempty"` // user:group, numbers
+	Access string `json:"access"`          // "ok", or why this process may not open it
+}
+
+// Socket is a server on this machine that the exporter is a client of.
+type Socket struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Error   string `json:"error,omitempty"` // why it does not answer
+	missing bool
+}
+
+// exporter is what a running exporter says, or what was sampled here.
+type exporter struct {
+	url      string
+	err      error  // why none answers
+	other    string // what answers in its place
+	sampled  bool   // here, as none answers
+	devices  *api.Devices
+	fields   *api.Fields
+	health   *api.Health
+	list     *api.List
+	events   *api.Events
+	own      string // its own metrics
+	log      string
+	logError error
+}
+
+// probe finds something out. What it returns is applied to the facts by the caller, so
+// that one which is abandoned changes nothing.
+type probe struct {
+	name  string
+	limit time.Duration
+	run   func(context.Context) (func(*Facts), error)
+}
+
+// abandoned is why a probe has no result.
+var errAbandoned = errors.New("it does not answer")
+
+// limited runs p for no longer than its limit. A call that hangs is abandoned: it ends
+// with the process.
+func (p *probe) limited(ctx context.Context) (func(*Facts), error) {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	type result struct {
+		apply func(*Facts)
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		apply, err := p.run(ctx)
+		done <- result{apply, err}
+	}()
+	select {
+	case r := <-done:
+		return r.apply, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w within %v", errAbandoned, p.limit)
+	}
+}
+
+// system reads files below a root.
+type system struct {
+	root   string
+	access func(path string, open bool) error
+}
+
+func (s *system) path(name string) string { return filepath.Join(s.root, name) }
+
+const maxSmall = 64 << 10 // bytes of a file of /proc or /sys
+
+// text is the content of a small file, "" if it cannot be read.
+func (s *system) text(name string) string {
+	out, _ := s.read(name)
+	return out
+}
+
+func (s *system) read(name string) (string, error) {
+	f, err := os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	b := make([]byte, maxSmall)
+	total := 0
+	for err == nil && total < len(b) {
+		var n int
+		n, err = f.Read(b[total:])
+		total += n
+	}
+	return strings.TrimSpace(string(b[:total])), nil
+}
+
+func (s *system) exists(name string) bool {
+	_, err := os.Lstat(s.path(name))
+	return err == nil
+}
+
+// glob returns the names, without the root, that match any of the patterns, at most 512.
+func (s *system) glob(patterns ...string) (out []string) {
+	for _, p := range patterns {
+		found, _ := filepath.Glob(s.path(p)) // the patterns are ours
+		for _, f := range found {
+			if len(out) < 512 {
+				out = append(out, strings.TrimPrefix(f, strings.TrimSuffix(s.root, "/")))
+			}
+		}
+	}
+	return out
+}
+
+// host finds out where doctor runs.
+func (s *system) host(context.Context) (func(*Facts), error) {
+	h := Host{Architecture: runtime.GOARCH, Kernel: s.text("/proc/sys/kernel/osrelease")}
+	for l := range strings.Lines(s.text("/etc/os-release")) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(l), "PRETTY_NAME="); ok {
+			h.OS = strings.Trim(v, `"`)
+		}
+	}
+	for l := range strings.Lines(s.text("/proc/self/status")) {
+		name, v, _ := strings.Cut(l, ":")
+		switch parts := strings.Fields(v); name {
+		case "Uid":
+			if len(parts) > 1 {
+				h.User = parts[1] // the effective one
+			}
+		case "Groups":
+			h.Groups = parts
+		case "CapEff":
+			h.Capabilities = strings.TrimSpace(v)
+		}
+	}
+	h.Container = s.container()
+	h.DeviceRules = s.text("/sys/fs/cgroup/devices/devices.list")
+	return func(f *Facts) { h.Synchronized = f.Host.Synchronized; f.Host = h }, nil
+}
+
+func (s *system) container() string {
+	switch {
+	case s.exists("/var/run/secrets/kubernetes.io"):
+		return "Kubernetes"
+	case s.exists("/.dockerenv"):
+		return "Docker"
+	case s.exists("/run/.containerenv"):
+		return "Podman"
+	}
+	groups := s.text("/proc/self/cgroup") + s.text("/proc/1/cgroup")
+	for _, of := range [][2]string{{"kubepods", "Kubernetes"}, {"docker", "Docker"}, {"libpod", "Podman"}, {"lxc", "LXC"}} {
+		if strings.Contains(groups, of[0]) {
+			return of[1]
+		}
+	}
+	return ""
+}
+
+// gpus are the display controllers of a vendor.
+func (s *system) gpus(vendor string) (out []PCI) {
+	for _, dir := range s.glob("/sys/bus/pci/devices/*") {
+		if s.text(dir+"/vendor") != vendor || !strings.HasPrefix(s.text(dir+"/class"), "0x03") && !strings.HasPrefix(s.text(dir+"/class"), "0x12") {
+			continue
+		}
+		driver, _ := os.Readlink(s.path(dir + "/driver")) // none: it has none
+		if driver != "" {
+			driver = filepath.Base(driver)
+		}
+		out = append(out, PCI{filepath.Base(dir), driver})
+	}
+	return out
+}
+
+// nodes are the device nodes that match a pattern. Those that can be opened without an
+// effect are, because only that shows what a device control group forbids.
+func (s *system) nodes(patterns ...string) (out []Node) {
+	for _, name := range s.glob(patterns...) {
+		info, err := os.Stat(s.path(name))
+		if err != nil {
+			continue
+		}
+		if info.IsDir() {
+			continue
+		}
+		n := Node{Path: name, Mode: info.Mode().String(), Access: "ok"}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			n.Owner = fmt.Sprintf("%d:%d", st.Uid, st.Gid)
+		}
+		if err := s.access(s.path(name), filepath.Base(name) == "nvidiactl"); err != nil {
+			n.Access = reason(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// access is the access of this process to a device node.
+func access(path string, open bool) error {
+	if err := unix.Access(path, unix.R_OK|unix.W_OK); err != nil || !open {
+		return err
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	return err
+}
+
+// reason is an error of the system in words, without the path.
+func reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return err.Error()
+}
+
+// Where distributions and containers have libraries.
+var libraryFolders = []string{
+	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/lib64",
+	"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib64/nvidia", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+}
+
+// Other places that a driver's files can be below. The first is the root itself.
+var driverRoots = []string{"", "/run/nvidia/driver", "/driver-root", "/host", "/usr/local/nvidia", "/home/kubernetes/bin/nvidia", "/opt/nvidia/current"}
+
+// libraries are the files of a library, with the name that has its version.
+func (s *system) libraries(name string, roots []string) (out []string) {
+	seen := map[string]bool{}
+	for _, root := range slices.Concat(roots, driverRoots) {
+		folders := append(slices.Clone(libraryFolders), "/lib64", "/lib")
+		for _, dir := range folders {
+			for _, f := range s.glob(root + dir + "/" + name + ".so*") {
+				if to, err := os.Readlink(s.path(f)); err == nil {
+					f = filepath.Join(filepath.Dir(f), filepath.Base(to))
+				}
+				if !seen[f] && s.exists(f) {
+					seen[f] = true
+					out = append(out, f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// versionOf is the version in the name of a library's file; "" if it has none.
+func versionOf(file string) string {
+	return versionInName.FindString(strings.TrimPrefix(filepath.Base(file), "libnvidia-ml.so."))
+}
+
+var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
+
+// nvidia finds out what there is for NVIDIA's GPUs.
+func (s *system) nvidia(roots []string) func(context.Context) (func(*Facts), error) {
+	return func(context.Context) (func(*Facts), error) {
+		n := NVIDIA{
+			GPUs:        s.gpus("0x10de"),
+			Module:      s.text("/sys/module/nvidia/version"),
+			Nouveau:     s.exists("/sys/module/nouveau"),
+			Nodes:       s.nodes("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg"),
+			Libraries:   s.libraries("libnvidia-ml", roots),
+			DCGM:        s.libraries("libdcgm", nil),
+			Persistence: s.exists("/run/nvidia-persistenced/socket") || s.exists("/var/run/nvidia-persistenced/socket"),
+		}
+		if n.Module == "" {
+			n.Module = moduleVersion.FindString(s.text("/proc/driver/nvidia/version"))
+		}
+		return func(f *Facts) { f.NVIDIA = n }, nil
+	}
+}
+
+var moduleVersion = regexp.MustCompile(`[0-9]{3,}\.[0-9]+(\.[0-9]+)*`)
+
+// amd finds out what there is for AMD's GPUs.
+func (s *system) amd(context.Context) (func(*Facts), error) {
+	a := AMD{
+		GPUs:   s.gpus("0x1002"),
+		Module: s.text("/sys/module/amdgpu/version"),
+		ROCm:   s.text("/opt/rocm/.info/version"),
+		Nodes:  s.nodes("/dev/kfd", "/dev/dri/*"),
+	}
+	if a.Module == "" && s.exists("/sys/module/amdgpu") {
+		a.Module = "loaded"
+	}
+	return func(f *Facts) { f.AMD = a }, nil
+}
+
+// clock finds out whether the system's clock is set.
+func clock(context.Context) (func(*Facts), error) {
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	if err != nil {
+		return nil, err
+	}
+	set := state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
+	return func(f *Facts) { f.Host.Synchronized = &set }, nil
+}
+
+// dial finds out whether a server answers.
+func (s *system) dial(name, network, address string) func(context.Context) (func(*Facts), error) {
+	return func(ctx context.Context) (func(*Facts), error) {
+		out := Socket{Name: name, Address: address}
+		to := address
+		var err error
+		if network == "unix" {
+			to = s.path(address)
+			_, err = os.Stat(to)
+			out.missing = errors.Is(err, fs.ErrNotExist)
+		}
+		if err == nil {
+			var c net.Conn
+			if c, err = new(net.Dialer).DialContext(ctx, network, to); err == nil {
+				err = c.Close()
+			}
+		}
+		if err != nil {
+			var op *net.OpError
+			if errors.As(err, &op) {
+				err = op.Err
+			}
+			var call *os.SyscallError
+			if errors.As(err, &call) {
+				err = call.Err
+			}
+			out.Error = reason(err)
+		}
+		return func(f *Facts) { f.Sockets = append(f.Sockets, out) }, nil
+	}
+}

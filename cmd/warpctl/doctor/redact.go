@@ -1,0 +1,346 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"warpgauge/extensions/live/api"
+)
+
+// redactor replaces names by pseudonyms, the same name always by the same one, so that
+// lines stay comparable. Secrets are replaced by nothing that could be compared.
+//
+// It knows names from where they have a place of their own: answers of the API, the
+// system's files, keys of log lines. Then it replaces them wherever they stand as a
+// word. What no source has as a name and no pattern describes, it cannot know.
+type redactor struct {
+	names  map[string]string // lower case → pseudonym
+	others []string          // names that are no word, the longest first
+	counts map[string]int
+}
+
+func newRedactor() *redactor { return &redactor{names: map[string]string{}, counts: map[string]int{}} }
+
+// public are names that say nothing, and would make texts hard to read.
+var public = map[string]bool{
+	"": true, "-": true, "root": true, "warpgauge": true, "default": true, "kube-system": true, "gpu-operator": true, "localhost": true,
+	"true": true, "false": true, "null": true, "none": true, "unknown": true, "nvidia": true, "nvml": true, "dcgm": true, "rocm": true, "fake": true, "kubelet": true,
+	"self": true, "gauge": true, "counter": true, "nvidia-smi": true,
+	// what pseudonyms begin with
+	"pod": true, "namespace": true, "container": true, "job": true, "user": true, "host": true, "domain": true, "process": true, "uid": true, "id": true, "ip": true, "mac": true, "email": true,
+}
+
+// name returns the pseudonym of a name of that kind.
+func (r *redactor) name(kind, name string) string {
+	key := strings.ToLower(strings.TrimSpace(name))
+	if public[key] {
+		return name
+	}
+	if known, ok := r.names[key]; ok {
+		return known
+	}
+	r.counts[kind]++
+	out := fmt.Sprintf("%s-%d", kind, r.counts[kind])
+	r.names[key] = out
+	if strings.IndexFunc(key, func(c rune) bool { return !inWord(c) }) >= 0 {
+		r.others = append(r.others, strings.TrimSpace(name))
+		if text, err := json.Marshal(name); err == nil && string(text) != `"`+name+`"` {
+			escaped := strings.Trim(string(text), `"`) // as files in JSON have it
+			r.names[strings.ToLower(escaped)] = out
+			r.others = append(r.others, escaped)
+		}
+		slices.SortFunc(r.others, func(a, b string) int { return len(b) - len(a) })
+	}
+	return out
+}
+
+// host learns a host's name, in full and without its domain, and the domain.
+func (r *redactor) host(name string) {
+	if _, err := netip.ParseAddr(name); err == nil || name == "" {
+		return
+	}
+	name = strings.Trim(name, ".")
+	first, domain, full := strings.Cut(name, ".")
+	of := r.name("host", first)
+	if full && !public[strings.ToLower(name)] {
+		r.names[strings.ToLower(name)] = of
+		r.name("domain", domain)
+	}
+}
+
+// learn takes the names of the facts.
+func (r *redactor) learn(f *Facts, environ []string, passwd, resolv string) {
+	e := &f.exporter
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		switch name {
+		case "NODE_NAME", "HOSTNAME", "HOST":
+			r.host(value)
+		case "POD_NAME":
+			r.name("pod", value)
+		case "POD_NAMESPACE":
+			r.name("namespace", value)
+		case "USER", "LOGNAME", "SUDO_USER":
+			r.name("user", value)
+		}
+	}
+	for l := range strings.Lines(passwd) {
+		if p := strings.Split(l, ":"); len(p) > 2 && len(p[2]) >= 4 && p[2] != "65534" { // from 1000, which persons have
+			r.name("user", p[0])
+		}
+	}
+	for l := range strings.Lines(resolv) {
+		if p := strings.Fields(l); len(p) > 1 && (p[0] == "search" || p[0] == "domain") {
+			for _, d := range p[1:] {
+				if d = strings.Trim(d, "."); strings.Contains(d, ".") && !strings.HasSuffix(d, "cluster.local") {
+					r.name("domain", d)
+				}
+			}
+		}
+	}
+	if e.list != nil {
+		r.names[strings.ToLower(e.list.Hash)] = e.list.Hash // it is the same for all who have the list
+	}
+	if d := e.devices; d != nil {
+		r.host(d.Hostname)
+		for i := range d.Devices {
+			r.device(&d.Devices[i])
+		}
+	}
+	if f := e.fields; f != nil {
+		for i := range f.Devices {
+			for j := range f.Devices[i].Fields {
+				r.labels(f.Devices[i].Fields[j].Labels)
+			}
+		}
+	}
+}
+
+func (r *redactor) device(d *api.Device) {
+	for _, u := range d.Users {
+		r.name("pod", u.Pod)
+		r.name("namespace", u.Namespace)
+		r.name("container", u.Container)
+		r.name("job", u.Job)
+		r.name("uid", u.PodUID)
+	}
+	for _, p := range d.Processes {
+		r.name("process", p.Name)
+		r.name("job", p.Job)
+		for i, part := range strings.SplitN(p.Pod, "/", 3) {
+			r.name([]string{"namespace", "pod", "container"}[i], part)
+		}
+	}
+	r.labels(d.Labels)
+	r.labels(d.Facts)
+}
+
+func (r *redactor) labels(labels map[string]string) {
+	for name, value := range labels {
+		if kind := kindOf(name); kind != "" {
+			r.name(kind, value)
+		}
+	}
+}
+
+// kindOf is the kind of name that a key of that name has; "" if it is another.
+func kindOf(key string) string {
+	key = strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(key, "-", "_")), "exported_")
+	switch key {
+	case "pod", "pod_name", "podname":
+		return "pod"
+	case "namespace", "pod_namespace":
+		return "namespace"
+	case "container", "container_name":
+		return "container"
+	case "container_id", "pod_uid", "poduid":
+		return "uid"
+	case "job", "hpc_job", "job_id", "jobid", "slurm_job_id", "slurm_jobid":
+		return "job"
+	case "user", "username", "user_name", "login":
+		return "user"
+	case "host", "hostname", "node", "nodename", "node_name":
+		return "host"
+	case "process", "process_name", "comm", "command", "exe":
+		return "process"
+	}
+	return ""
+}
+
+const gone = "[redacted]"
+
+// Patterns of what is never kept, in the order in which they are replaced.
+var secrets = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|\z)`), gone},
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "${1}" + gone + "@"},
+	{regexp.MustCompile(`(?i)((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)(?:[A-Za-z]+\s+)?[^\s"'\\,]+`), "${1}" + gone},
+	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`), "${1} " + gone},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_=-]{6,}(\.[A-Za-z0-9_=-]+)*`), gone},
+	{regexp.MustCompile(`\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{20,}`), gone},
+	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{12,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bglpat-[A-Za-z0-9_-]{16,}|\bxox[a-z]-[A-Za-z0-9-]{10,}|\bhf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}`), gone},
+	{regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|cookie)[A-Za-z0-9_.-]*\\?["']?\s*[:=]\s*)(\\?"[^"\\]*\\?"|'[^']*'|[^\s,;}&]+)`), "${1}" + gone},
+	{regexp.MustCompile(`(?i)(--?[a-z-]*(?:password|secret|token|key|credential)[a-z-]*[ =])("[^"]*"|\S+)`), "${1}" + gone},
+}
+
+var (
+	// keyed is a key with its value, as in JSON, in logs and in labels. Quotation marks may be escaped.
+	keyed   = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*)(\\?"\s*:\s*|=)(\\?"(?:[^"\\]*)\\?"|[^\s"',;{}\[\]()]+)`)
+	spoken  = regexp.MustCompile(`(?i)\b(pod|job|user|host|node|container|namespace)( (?:id )?\\?["']?)([A-Za-z0-9._/-]*[0-9][A-Za-z0-9._/-]*|\\?"[^"\\]+\\?")`)
+	home    = regexp.MustCompile(`(/home/|/Users/)([^/\s"':]+)`)
+	email   = regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+`)
+	mac     = regexp.MustCompile(`\b([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b`)
+	lookup  = regexp.MustCompile(`(\blookup |\bhost \\?"|://)([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)`)
+	uuid    = regexp.MustCompile(`(?i)((?:GPU|MIG)-)?[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}`)
+	longID  = regexp.MustCompile(`\b[0-9a-f]{64}\b`) // of containers; and sums, which are public
+	address = regexp.MustCompile(`[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f.]*[0-9A-Fa-f]?|\b[0-9]{1,3}(\.[0-9]{1,3}){3}\b`)
+	slurm   = regexp.MustCompile(`(?i)\b(job|uid)_([0-9]+)`)
+)
+
+// text replaces what is private in a text.
+func (r *redactor) text(s string) string {
+	for _, p := range secrets {
+		s = p.pattern.ReplaceAllString(s, p.with)
+	}
+	s = email.ReplaceAllStringFunc(s, func(m string) string { return r.name("email", m) })
+	s = home.ReplaceAllStringFunc(s, func(m string) string {
+		p := home.FindStringSubmatch(m)
+		return p[1] + r.name("user", p[2])
+	})
+	s = keyed.ReplaceAllStringFunc(s, func(m string) string {
+		p := keyed.FindStringSubmatch(m)
+		kind := kindOf(p[1])
+		value := strings.Trim(p[3], `\"`)
+		if kind == "" || value == "" || strings.Contains(value, gone) {
+			return m
+		}
+		return p[1] + p[2] + strings.Replace(p[3], value, r.parts(kind, value), 1)
+	})
+	s = spoken.ReplaceAllStringFunc(s, func(m string) string {
+		p := spoken.FindStringSubmatch(m)
+		kind, value := kindOf(p[1]), strings.Trim(p[3], `\"`)
+		if kind != "job" && kind != "pod" && strings.Trim(value, "0123456789") == "" {
+			return m // the number of a user
+		}
+		return p[1] + p[2] + strings.Replace(p[3], value, r.parts(kind, value), 1)
+	})
+	s = slurm.ReplaceAllStringFunc(s, func(m string) string {
+		p := slurm.FindStringSubmatch(m)
+		return p[1] + "_" + r.name(map[bool]string{true: "job", false: "user"}[!strings.EqualFold(p[1], "uid")], p[2])
+	})
+	s = lookup.ReplaceAllStringFunc(s, func(m string) string {
+		p := lookup.FindStringSubmatch(m)
+		if _, err := netip.ParseAddr(p[2]); err != nil && !known(p[2]) {
+			r.host(p[2])
+		}
+		return m // the words are replaced below
+	})
+	s = mac.ReplaceAllStringFunc(s, func(m string) string { return r.name("mac", m) })
+	s = uuid.ReplaceAllStringFunc(s, func(m string) string {
+		if len(m) > 36 { // of a GPU
+			return m
+		}
+		return r.name("uid", strings.ReplaceAll(m, "_", "-"))
+	})
+	s = longID.ReplaceAllStringFunc(s, func(m string) string { return r.name("id", m) })
+	s = address.ReplaceAllStringFunc(s, func(m string) string {
+		a, err := netip.ParseAddr(m)
+		if err != nil || a.IsLoopback() || a.IsUnspecified() {
+			return m
+		}
+		return r.name("ip", a.String())
+	})
+	for _, o := range r.others {
+		s = strings.ReplaceAll(s, o, r.names[strings.ToLower(o)])
+	}
+	return r.words(s)
+}
+
+// known are hosts of public documentation.
+func known(host string) bool {
+	return slices.Contains([]string{"github.com", "docs.nvidia.com", "prometheus.io", "pkg.go.dev"}, host) || public[host]
+}
+
+// parts replaces each part of namespace/pod/container.
+func (r *redactor) parts(kind, value string) string {
+	p := strings.Split(value, "/")
+	if len(p) == 1 || kind == "process" || kind == "user" || kind == "host" {
+		if kind == "host" {
+			r.host(value)
+		}
+		return r.name(kind, value)
+	}
+	kinds := []string{"namespace", "pod", "container"}
+	for i := range p {
+		if i < len(kinds) {
+			p[i] = r.name(kinds[i], p[i])
+		}
+	}
+	return strings.Join(p, "/")
+}
+
+func inWord(c rune) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '.' || c == '_'
+}
+
+// words replaces names where they stand as a word, or as the part of one that -, . or _
+// separate. Short numbers are jobs only next to a key.
+func (r *redactor) words(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		end := strings.IndexFunc(s, func(c rune) bool { return !inWord(c) })
+		if end < 0 {
+			end = len(s)
+		}
+		r.word(&b, s[:end])
+		s = s[end:]
+		next := strings.IndexFunc(s, inWord)
+		if next < 0 {
+			next = len(s)
+		}
+		b.WriteString(s[:next])
+		s = s[next:]
+	}
+	return b.String()
+}
+
+// maxParts is how many parts of a word, separated by -, . or _, a name can have that is looked for in it.
+const maxParts = 64
+
+func (r *redactor) word(b *strings.Builder, w string) {
+	low := strings.ToLower(w) // of the same length: it is ASCII
+	for len(w) > 0 {
+		var ends [maxParts]int // of the first parts
+		n := 0
+		for i := 1; i <= len(w) && n < maxParts; i++ {
+			if i == len(w) || isAlnum(w[i-1]) != isAlnum(w[i]) {
+				ends[n] = i
+				n++
+			}
+		}
+		used := ends[0]
+		for n > 0 {
+			n--
+			if p, ok := r.names[low[:ends[n]]]; ok && !shortNumber(w[:ends[n]]) {
+				b.WriteString(p)
+				w, low, used = w[ends[n]:], low[ends[n]:], 0
+				break
+			}
+		}
+		b.WriteString(w[:used])
+		w, low = w[used:], low[used:]
+	}
+}
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// shortNumber reports whether a word is a number that could be a value as well.
+func shortNumber(s string) bool { return len(s) < 5 && strings.Trim(s, "0123456789") == "" }

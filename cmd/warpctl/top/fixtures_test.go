@@ -1,0 +1,192 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/extensions/live/api"
+)
+
+// noon is when the tests' nodes answer.
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) *time.Time {
+	t := noon.Add(time.Duration(seconds * float64(time.Second)))
+	return &t
+}
+
+func value(v float64) *float64 { return &v }
+
+// fakeNode answers from made-up values. Its methods copy what they return, as those of a client do.
+type fakeNode struct {
+	devices api.Devices
+	fields  api.Fields
+	health  api.Health
+	events  api.Events
+	samples map[string]api.Samples // by field
+	err     error
+	asked   []string
+}
+
+func (n *fakeNode) Devices(context.Context) (*api.Devices, error) {
+	return copied(n.devices), n.ask("devices")
+}
+
+func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*api.Fields, error) {
+	f := api.Fields{Time: noon}
+	for _, d := range n.fields.Devices {
+		if len(devices) == 0 || slices.Contains(devices, d.ID) {
+			d.Fields = slices.DeleteFunc(slices.Clone(d.Fields), func(f api.Field) bool {
+				return len(patterns) > 0 && !slices.Contains(patterns, f.Name)
+			})
+			f.Devices = append(f.Devices, d)
+		}
+	}
+	return copied(f), n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
+}
+
+func (n *fakeNode) Health(context.Context) (*api.Health, error) {
+	return copied(n.health), n.ask("health")
+}
+
+func (n *fakeNode) Samples(_ context.Context, q api.SamplesQuery) (*api.Samples, error) {
+	s, ok := n.samples[q.Field]
+	if !ok {
+		return nil, errors.New("no history")
+	}
+	return copied(s), n.ask(fmt.Sprintf("samples of %s in %d points", q.Field, q.Points))
+}
+
+func (n *fakeNode) Events(context.Context, time.Time, int) (*api.Events, error) {
+	return copied(n.events), n.ask("events")
+}
+
+// copied returns a copy that shares nothing, as one over HTTP.
+func copied[T any](v T) *T {
+	out := new(T)
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func (n *fakeNode) ask(what string) error {
+	n.asked = append(n.asked, what)
+	return n.err
+}
+
+func reading(name, unit string, v float64) api.Field {
+	return api.Field{Name: name, Type: "gauge", Unit: unit, Interval: 1, Value: value(v), Age: value(0.4)}
+}
+
+// hopper is a node with eight GPUs, of which one is lost and one does not answer.
+func hopper() *fakeNode {
+	n := &fakeNode{
+		devices: api.Devices{Time: noon, Hostname: "node-7", Version: "1.0", Simulated: true, Collectors: []api.Collector{{Name: "nvml", Up: true}}},
+		health:  api.Health{State: "failed", Reasons: []string{"GPU 6 is lost"}},
+		events: api.Events{Events: []api.Event{
+			{Time: noon.Add(-90 * time.Second), Kind: "device_state", Device: "GPU-6", Text: "GPU 6 is lost", Bad: true},
+			{Time: noon.Add(-30 * time.Second), Kind: "xid", Device: "GPU-0", Text: "XID 13: graphics engine exception", Bad: true},
+		}},
+	}
+	for i := range 8 {
+		d := api.Device{
+			ID: fmt.Sprintf("GPU-%d", i), Kind: "gpu", Collector: "nvml", State: "up", LastSample: at(-0.4), Interval: 1, GPU: fmt.Sprint(i),
+			UUID: fmt.Sprintf("GPU-%d", i), PCIBusID: fmt.Sprintf("00000000:%d0:00.0", i), Node: fmt.Sprintf("nvidia%d", i), Model: "NVIDIA H100 80GB HBM3", Simulated: true,
+		}
+		f := []api.Field{
+			reading("DCGM_FI_DEV_GPU_UTIL", "%", float64(97-12*i)),
+			reading("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "ratio", 0.62-0.07*float64(i)),
+			reading("DCGM_FI_PROF_DRAM_ACTIVE", "ratio", 0.4),
+			reading("DCGM_FI_DEV_FB_USED", "MiB", float64(61000-5000*i)),
+			reading("DCGM_FI_DEV_FB_FREE", "MiB", float64(20000+5000*i)),
+			reading("DCGM_FI_DEV_FB_RESERVED", "MiB", 559),
+			reading("DCGM_FI_DEV_POWER_USAGE", "W", float64(612-50*i)),
+			reading("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "W", 700),
+			reading("DCGM_FI_DEV_GPU_TEMP", "celsius", float64(64-i)),
+			reading("DCGM_FI_DEV_SM_CLOCK", "MHz", 1980),
+			reading("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", 4),
+		}
+		switch i {
+		case 0:
+			d.Users = []api.User{{Namespace: "train", Pod: "llm-0", Container: "main"}}
+			d.Processes = []api.Process{{PID: 4242, Name: "python3", Memory: value(60 << 30), Busy: value(96), Pod: "train/llm-0/main"}}
+			f = append(f, api.Field{Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: "gauge", Unit: "celsius", Absent: &api.Absence{Reason: "unsupported", Detail: "the GPU has no such sensor"}})
+		case 1:
+			d.Users = []api.User{{Job: "77"}}
+		case 5:
+			d.State, d.Cause, d.Reason, d.LastSample = "stalled", "hung_call", "a call has not returned for 35s", at(-35)
+			for j := range f {
+				f[j].Age = value(35)
+			}
+		case 6:
+			d.State, d.Cause, d.Reason, d.LastSample, f = "lost", "lost", "GPU is lost", at(-90), nil
+		}
+		n.devices.Devices = append(n.devices.Devices, d)
+		n.fields.Devices = append(n.fields.Devices, api.DeviceFields{ID: d.ID, Fields: f})
+	}
+	link := api.Device{ID: "GPU-0/link0", Parent: "GPU-0", Kind: "link", Collector: "nvml", State: "up", GPU: "0", Labels: map[string]string{"nvlink": "0"}}
+	n.devices.Devices = append(n.devices.Devices, link)
+	return n
+}
+
+// sources gives a model the answers of nodes, without a fleet's goroutines.
+type sources struct {
+	nodes  []Node
+	last   []*state
+	looked *look
+}
+
+func (s *sources) states() []*state { return slices.Clone(s.last) }
+func (s *sources) look(l *look)     { s.looked = l }
+
+// poll asks all nodes at a time.
+func (s *sources) poll(now time.Time) {
+	for i, n := range s.nodes {
+		p := &poller{target: Target{Node: n}}
+		if s.looked != nil && s.looked.node == i {
+			p.look.Store(s.looked)
+		}
+		p.last.Store(&state{name: fmt.Sprintf("10.0.0.%d:9400", i)})
+		if s.last[i] != nil {
+			p.last.Store(s.last[i])
+		}
+		p.poll(context.Background())
+		l := *p.last.Load()
+		if l.err == "" {
+			l.answered = now
+		} else {
+			l.silent = noon
+		}
+		s.last[i] = &l
+	}
+}
+
+func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
+	t.Helper()
+	s := &sources{nodes: nodes, last: make([]*state, len(nodes))}
+	s.poll(noon)
+	m := newModel(s, blocks, true, time.Second, "")
+	m.width, m.height = width, height
+	m.Update(tick(noon))
+	return m, s
+}
+
+// text is the screen without colours.
+func text(m *model) string {
+	var b strings.Builder
+	for _, l := range m.frame() {
+		b.WriteString(strings.TrimRight(strip(l), " ") + "\n")
+	}
+	return b.String()
+}

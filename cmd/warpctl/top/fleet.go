@@ -1,0 +1,347 @@
+package top
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/extensions/live/api"
+)
+
+// Node answers questions about one node, as an *api.Client does. What it returns is
+// the caller's.
+type Node interface {
+	Devices(ctx context.Context) (*api.Devices, error)
+	Fields(ctx context.Context, devices, patterns []string) (*api.Fields, error)
+	Health(ctx context.Context) (*api.Health, error)
+}
+
+// Recorder is a Node that also knows what was. Without it plots have what top has seen.
+type Recorder interface {
+	Samples(ctx context.Context, s api.SamplesQuery) (*api.Samples, error)
+	Events(ctx context.Context, since time.Time, limit int) (*api.Events, error)
+}
+
+// Target is a node to watch.
+type Target struct {
+	Name string // until it says its host name: the address
+	Node Node
+}
+
+const (
+	pollTimeout = 5 * time.Second
+	longestWait = 10 * time.Second // between two tries of a node that does not answer
+	mostEvents  = 20               // of a device, in its details
+	eventSpan   = time.Hour
+)
+
+// fleet asks each node again and again, one question at a time, so that each has one
+// connection.
+type fleet struct {
+	nodes    []*poller
+	interval time.Duration
+}
+
+// newFleet returns a fleet that asks each node every interval, once run runs.
+func newFleet(targets []Target, interval time.Duration) *fleet {
+	f := &fleet{interval: interval}
+	for _, t := range targets {
+		p := &poller{target: t, wake: make(chan struct{}, 1)}
+		p.last.Store(&state{name: clean(t.Name)})
+		f.nodes = append(f.nodes, p)
+	}
+	return f
+}
+
+// run asks until ctx ends.
+func (f *fleet) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, p := range f.nodes {
+		wg.Go(func() { p.run(ctx, f.interval) })
+	}
+	wg.Wait()
+}
+
+// once asks each node once.
+func (f *fleet) once(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, p := range f.nodes {
+		wg.Go(func() { p.poll(ctx) })
+	}
+	wg.Wait()
+}
+
+// states are the newest answers of all nodes.
+func (f *fleet) states() []*state {
+	out := make([]*state, len(f.nodes))
+	for i, p := range f.nodes {
+		out[i] = p.last.Load()
+	}
+	return out
+}
+
+// look has the details of a device asked for in addition, and of no other. Nil: of none.
+func (f *fleet) look(at *look) {
+	for i, p := range f.nodes {
+		l := at
+		if at != nil && at.node != i {
+			l = nil
+		}
+		if p.look.Swap(l) != l && l != nil {
+			select {
+			case p.wake <- struct{}{}:
+			default: // it will be seen
+			}
+		}
+	}
+}
+
+// look is what the detail view shows.
+type look struct {
+	key
+	span   time.Duration       // of the plots
+	points int                 // of a plot
+	plots  map[quantity]string // names of the fields to plot
+}
+
+// state is what a node said last. It is immutable.
+type state struct {
+	name     string // host name, or the address before the first answer
+	polls    int    // answers, so that each is used once
+	answered time.Time
+	silent   time.Time // since when it does not answer; zero: it does
+	err      string    // why it does not
+	devices  *api.Devices
+	health   *api.Health
+	rows     []row // of devices, in the same order
+	details  *details
+}
+
+// details are those of one device.
+type details struct {
+	look
+	fields  []api.Field
+	samples map[quantity]*api.Samples // nil if the node does not have them
+	events  []api.Event               // the newest first
+}
+
+// poller asks one node. Only its goroutine writes last.
+type poller struct {
+	target Target
+	last   atomic.Pointer[state]
+	look   atomic.Pointer[look]
+	wake   chan struct{}
+}
+
+func (p *poller) run(ctx context.Context, interval time.Duration) {
+	wait := interval
+	for {
+		began := time.Now()
+		if p.poll(ctx) {
+			wait = interval
+		} else {
+			wait = min(2*wait, max(longestWait, interval))
+		}
+		timer := time.NewTimer(max(wait-time.Since(began), interval/10))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-p.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// poll asks what is shown now and reports whether the node answers.
+func (p *poller) poll(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	former := p.last.Load()
+	s := &state{name: former.name, polls: former.polls, answered: former.answered}
+	err := p.ask(limited, s, former)
+	if ctx.Err() != nil {
+		return true
+	}
+	if err != nil {
+		failed := *former
+		failed.err = clean(err.Error())
+		if failed.silent.IsZero() {
+			failed.silent = time.Now()
+		}
+		p.last.Store(&failed)
+		return false
+	}
+	p.last.Store(s)
+	return true
+}
+
+// healthEvery is how many polls there are for each question about health.
+const healthEvery = 5
+
+func (p *poller) ask(ctx context.Context, s, former *state) error {
+	n := p.target.Node
+	devices, err := n.Devices(ctx)
+	if err != nil {
+		return err
+	}
+	fields, err := n.Fields(ctx, nil, names())
+	if err != nil {
+		return err
+	}
+	s.health = former.health
+	if s.polls%healthEvery == 0 || former.err != "" {
+		if s.health, err = n.Health(ctx); err != nil {
+			return err
+		}
+		cleanAll(s.health)
+	}
+	cleanAll(devices)
+	s.devices, s.answered, s.polls = devices, time.Now(), s.polls+1
+	if devices.Hostname != "" {
+		s.name = devices.Hostname
+	}
+	s.rows = rowsOf(devices, fields)
+	if l := p.look.Load(); l != nil {
+		s.details = p.details(ctx, l)
+	}
+	return nil
+}
+
+func rowsOf(devices *api.Devices, fields *api.Fields) []row {
+	byID := make(map[string][]api.Field, len(fields.Devices))
+	for i := range fields.Devices {
+		byID[clean(fields.Devices[i].ID)] = fields.Devices[i].Fields
+	}
+	rows := make([]row, len(devices.Devices))
+	for i := range rows {
+		d := &devices.Devices[i]
+		rows[i].Device = d
+		rows[i].take(byID[d.ID], d.Interval)
+		if d.State != "up" && d.State != "stalled" { // what it had is no longer true
+			rows[i].reset()
+		}
+	}
+	return rows
+}
+
+// details asks for all of one device. What fails is left out: the next poll asks again.
+func (p *poller) details(ctx context.Context, l *look) *details {
+	d := &details{look: *l}
+	if f, err := p.target.Node.Fields(ctx, []string{l.device}, nil); err == nil {
+		cleanAll(f)
+		for i := range f.Devices {
+			d.fields = append(d.fields, f.Devices[i].Fields...)
+		}
+	}
+	r, ok := p.target.Node.(Recorder)
+	if !ok {
+		return d
+	}
+	now := time.Now()
+	for q, name := range l.plots {
+		s, err := r.Samples(ctx, api.SamplesQuery{Device: l.device, Field: name, Since: now.Add(-l.span), Points: l.points})
+		if err != nil {
+			d.samples = nil
+			break // an exporter without history
+		}
+		if d.samples == nil {
+			d.samples = map[quantity]*api.Samples{}
+		}
+		d.samples[q] = s
+	}
+	if e, err := r.Events(ctx, now.Add(-eventSpan), 0); err == nil {
+		cleanAll(e)
+		for i := len(e.Events) - 1; i >= 0 && len(d.events) < mostEvents; i-- {
+			if e.Events[i].Device == l.device || e.Events[i].Device == "" {
+				d.events = append(d.events, e.Events[i])
+			}
+		}
+	}
+	return d
+}
+
+// history is what top has seen of a device, for plots.
+type history struct {
+	times  []time.Time
+	values [][quantities]float32
+}
+
+// mostHistory is how many polls are remembered of each device.
+const mostHistory = 300
+
+func (h *history) add(t time.Time, v *values) {
+	if len(h.times) == mostHistory {
+		copy(h.times, h.times[1:])
+		copy(h.values, h.values[1:])
+		h.times, h.values = h.times[:mostHistory-1], h.values[:mostHistory-1]
+	}
+	var of [quantities]float32
+	for i, value := range v.of {
+		of[i] = float32(value)
+	}
+	h.times, h.values = append(h.times, t), append(h.values, of)
+}
+
+// points are the largest values of a quantity in n equal parts of the span until now,
+// NaN where there are none. A value lasts until the next one, but not over a gap.
+func (h *history) points(q quantity, now time.Time, span, gap time.Duration, n int) []float64 {
+	out := gaps(n)
+	if h == nil {
+		return out
+	}
+	for i, t := range h.times {
+		until := t.Add(gap)
+		if i+1 < len(h.times) && h.times[i+1].Before(until) {
+			until = h.times[i+1]
+		}
+		place(out, now.Sub(t), now.Sub(until), span, float64(h.values[i][q]))
+	}
+	return out
+}
+
+// pointsOf does the same for samples that the node has kept.
+func pointsOf(s *api.Samples, factor float64, now time.Time, span time.Duration, n int) []float64 {
+	out := gaps(n)
+	if len(s.Series) == 0 {
+		return out
+	}
+	from := s.Series[0].Max
+	if from == nil {
+		from = s.Series[0].Values
+	}
+	for i, ms := range s.Series[0].Times {
+		if i < len(from) && from[i] != nil {
+			age := now.Sub(time.UnixMilli(ms))
+			place(out, age, age-time.Duration(s.Step)*time.Millisecond, span, *from[i]*factor)
+		}
+	}
+	return out
+}
+
+// gaps are n points without a value.
+func gaps(n int) []float64 {
+	out := make([]float64, max(n, 0))
+	for i := range out {
+		out[i] = math.NaN()
+	}
+	return out
+}
+
+// place puts a value of that age, which lasts until another age, into its points.
+func place(points []float64, age, until, span time.Duration, v float64) {
+	if math.IsNaN(v) {
+		return
+	}
+	n := len(points)
+	at := func(age time.Duration) float64 { return float64(n) * (1 - float64(age)/float64(span)) }
+	first := min(int(math.Floor(at(age))), n-1)
+	for i := first; i == first || i < min(int(math.Ceil(at(until))), n); i++ {
+		if i >= 0 && !(points[i] > v) {
+			points[i] = v
+		}
+	}
+}

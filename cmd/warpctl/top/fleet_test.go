@@ -1,0 +1,186 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/internal/testkit/eventually"
+)
+
+// server serves a node's answers as an exporter does.
+type server struct {
+	*httptest.Server
+	connections, requests atomic.Int64
+}
+
+func serve(t *testing.T, n *fakeNode) *server {
+	t.Helper()
+	s := &server{}
+	mux := http.NewServeMux()
+	fields, _ := n.Fields(t.Context(), nil, names())
+	for path, v := range map[string]any{"devices": n.devices, "fields": fields, "health": n.health} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
+			s.requests.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(text[:1]) // the client may have left
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(text[1:]) // in chunks, of which the last is empty
+		})
+	}
+	s.Server = httptest.NewUnstartedServer(mux)
+	s.Config.ConnState = func(_ net.Conn, c http.ConnState) {
+		if c == http.StateNew {
+			s.connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func target(t *testing.T, url string) Target {
+	t.Helper()
+	c, err := api.NewClient(url, api.ClientOptions{UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Target{Name: c.URL(), Node: c}
+}
+
+// A hundred nodes are asked again and again over one connection each.
+func TestHundredNodes(t *testing.T) {
+	var servers []*server
+	var targets []Target
+	for i := range 100 {
+		n := amd()
+		n.devices.Hostname = fmt.Sprintf("node-%02d", i)
+		servers = append(servers, serve(t, n))
+		targets = append(targets, target(t, servers[i].URL))
+	}
+	f := newFleet(targets, 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { f.run(ctx); close(done) }()
+	eventually.True(t, "each node was asked three times", func() bool {
+		return !slices.ContainsFunc(f.states(), func(s *state) bool { return s.polls < 3 })
+	})
+	m := newModel(f, blocks, true, time.Second, "")
+	press(m, "end")
+	if got := text(m); !strings.Contains(got, "100 nodes, 100 GPUs") || !strings.Contains(got, "> node-99") {
+		t.Errorf("the screen is\n%s", got)
+	}
+	cancel()
+	<-done
+	for i, s := range servers {
+		if n := s.connections.Load(); n != 1 {
+			t.Errorf("node %d has had %d connections for %d requests, want 1", i, n, s.requests.Load())
+		}
+	}
+}
+
+// A node that does not answer shows since when, has no values, is asked less and less often,
+// and delays no other. When it answers again all is as before.
+func TestSilentNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := hopper(), &hanging{fakeNode: hopper()}
+		f := newFleet([]Target{{"good:9400", good}, {"bad:9400", bad}}, time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		var done = make(chan struct{})
+		go func() { f.run(ctx); close(done) }()
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		if s := f.states()[1]; s.polls != 11 || s.err != "" {
+			t.Fatalf("after 10 s: %d polls, error %q", s.polls, s.err)
+		}
+		bad.hangs.Store(true)
+		began := time.Now()
+		time.Sleep(time.Minute)
+		s := f.states()
+		if s[0].polls != 71 || !s[0].silent.IsZero() {
+			t.Errorf("the other node was asked %d times", s[0].polls)
+		}
+		if since := s[1].silent.Sub(began); since < 5*time.Second || since > 6*time.Second {
+			t.Errorf("silent since %v after it began to hang, want the end of the first wait", since)
+		}
+		if !strings.Contains(s[1].err, context.DeadlineExceeded.Error()) {
+			t.Errorf("error %q", s[1].err)
+		}
+		if n := bad.calls.Load(); n < 4 || n > 8 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		m := newModel(f, blocks, false, time.Second, "")
+		press(m, "g", "end")
+		if got := text(m); !strings.Contains(got, "silent       -") || !strings.Contains(got, "node-7 has not answered since "+s[1].silent.Format(time.TimeOnly)) {
+			t.Errorf("the screen is\n%s", got)
+		}
+		bad.hangs.Store(false)
+		time.Sleep(15 * time.Second)
+		if s := f.states()[1]; !s.silent.IsZero() || s.err != "" {
+			t.Errorf("it answers again, but: %q since %v", s.err, s.silent)
+		}
+		cancel()
+		<-done
+	})
+}
+
+type hanging struct {
+	*fakeNode
+	hangs atomic.Bool
+	calls atomic.Int64
+}
+
+func (h *hanging) Devices(ctx context.Context) (*api.Devices, error) {
+	if h.hangs.Load() {
+		h.calls.Add(1)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.fakeNode.Devices(ctx)
+}
+
+func TestOnce(t *testing.T) {
+	s := serve(t, hopper())
+	away := httptest.NewServer(http.NotFoundHandler())
+	defer away.Close()
+	r := Once(t.Context(), []Target{target(t, s.URL), target(t, away.URL), {Name: "gone:9400", Node: &fakeNode{err: errors.New("no route")}}})
+	if !r.Silent() || len(r.Nodes) != 3 || len(r.Devices) != 8 {
+		t.Fatalf("%d nodes, %d devices, silent: %v", len(r.Nodes), len(r.Devices), r.Silent())
+	}
+	var b strings.Builder
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")
+	for _, want := range []string{"train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API", "gone:9400 does not answer: no route\n", "node-7: GPU 5 is stalled: a call has not returned for 35s\n", "node-7 (simulated)\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the table lacks %q:\n%s", want, got)
+		}
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"utilization_percent":97`, `"memory_total_bytes":85520809984`, `"users":["train/llm-0"]`, `"error":"no route"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("JSON lacks %s:\n%s", want, text)
+		}
+	}
+	if rows := r.Rows(); len(rows) != 9 || rows[1][7] != "97" || rows[6][7] != "" || len(rows[0]) != len(rows[1]) {
+		t.Errorf("CSV rows: %q", rows)
+	}
+}

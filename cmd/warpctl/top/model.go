@@ -1,0 +1,454 @@
+package top
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"warpgauge/extensions/live/api"
+)
+
+// screen is one of the views.
+type screen uint8
+
+const (
+	nodesScreen screen = iota
+	devicesScreen
+	processesScreen
+	detailScreen
+	helpScreen
+	screens
+)
+
+// spans are those that plots can have.
+var spans = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
+
+// refresh is how often the screen shows what has come.
+const refresh = 250 * time.Millisecond
+
+type tick time.Time
+
+// source is where a model gets its answers from: a fleet.
+type source interface {
+	states() []*state
+	look(*look)
+}
+
+// model is the state of the terminal. Update and View do nothing but change and show it.
+type model struct {
+	from     source
+	glyphs   *glyphs
+	color    bool
+	notice   string        // of the whole, in the second line
+	interval time.Duration // of polls
+
+	now           time.Time
+	states        []*state
+	rows          []row // of all nodes; without values if their node is silent
+	seen          []int // polls of each node that are in histories
+	histories     map[key]*history
+	looking       *look
+	width, height int
+
+	screen  screen
+	back    []screen
+	only    int // node whose devices and processes are listed; -1: all
+	chosen  [screens]string
+	at      [screens]int // of the chosen line, should it go
+	top     int          // first field of the details that is shown
+	device  key          // of the details
+	sort    [screens]string
+	reverse bool
+	filter  [screens]string
+	typing  bool
+	all     bool // other devices than GPUs and instances, too
+	frozen  bool
+	span    int
+}
+
+func newModel(from source, g *glyphs, color bool, interval time.Duration, notice string) *model {
+	m := &model{from: from, glyphs: g, color: color, interval: interval, notice: clean(notice), only: -1, histories: map[key]*history{}, width: 80, height: 24}
+	m.take(time.Now())
+	if len(m.states) == 1 {
+		m.screen = devicesScreen
+	}
+	return m
+}
+
+// Init begins the ticks.
+func (m *model) Init() tea.Cmd { return next() }
+
+func next() tea.Cmd { return tea.Tick(refresh, func(t time.Time) tea.Msg { return tick(t) }) }
+
+// Update changes the model by a key, a new size or a tick.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tick:
+		m.take(time.Time(msg))
+		return m, next()
+	case tea.PasteMsg:
+		if m.typing {
+			m.setFilter(m.filtered() + msg.Content)
+		}
+	case tea.KeyPressMsg:
+		if m.typing {
+			m.typed(msg)
+			return m, nil
+		}
+		return m, m.pressed(msg.String())
+	}
+	return m, nil
+}
+
+// take takes the newest answers, unless the screen is frozen.
+func (m *model) take(now time.Time) {
+	if m.frozen {
+		return
+	}
+	m.now, m.states, m.rows = now, m.from.states(), m.rows[:0]
+	if m.seen == nil {
+		m.seen = make([]int, len(m.states))
+	}
+	present := map[key]bool{}
+	for i, s := range m.states {
+		for j := range s.rows {
+			r := s.rows[j]
+			r.node = i
+			if !s.silent.IsZero() {
+				r.reset()
+			}
+			m.rows = append(m.rows, r)
+			if r.part() {
+				continue
+			}
+			present[r.key()] = true
+			if s.polls != m.seen[i] {
+				h := m.histories[r.key()]
+				if h == nil {
+					h = &history{}
+					m.histories[r.key()] = h
+				}
+				h.add(s.answered, &r.values)
+			}
+		}
+		m.seen[i] = s.polls
+	}
+	maps.DeleteFunc(m.histories, func(k key, _ *history) bool { return !present[k] })
+	m.lookAgain()
+}
+
+// lookAgain has the details of the device asked for that is shown.
+func (m *model) lookAgain() {
+	var l *look
+	if r := m.row(m.device); m.screen == detailScreen && r != nil {
+		l = &look{key: m.device, span: spans[m.span], points: m.plotWidth(), plots: map[quantity]string{}}
+		for _, p := range plots {
+			if r.field[p.quantity] != "" {
+				l.plots[p.quantity] = r.field[p.quantity]
+			}
+		}
+		if old := m.looking; old != nil && old.key == l.key && old.span == l.span && old.points == l.points {
+			if len(l.plots) == 0 || maps.Equal(old.plots, l.plots) {
+				return
+			}
+		}
+	} else if m.looking == nil {
+		return
+	}
+	m.looking = l
+	m.from.look(l)
+}
+
+// row is a device, nil if it is gone.
+func (m *model) row(k key) *row {
+	for i := range m.rows {
+		if m.rows[i].key() == k {
+			return &m.rows[i]
+		}
+	}
+	return nil
+}
+
+// typed changes the filter.
+func (m *model) typed(k tea.KeyPressMsg) {
+	switch k.String() {
+	case "enter":
+		m.typing = false
+	case "esc", "alt+esc", "ctrl+c":
+		m.typing = false
+		m.setFilter("")
+	case "backspace":
+		if r := []rune(m.filtered()); len(r) > 0 {
+			m.setFilter(string(r[:len(r)-1]))
+		}
+	case "ctrl+u":
+		m.setFilter("")
+	default:
+		m.setFilter(m.filtered() + k.Text)
+	}
+}
+
+// filtered is the filter of the screen.
+func (m *model) filtered() string { return m.filter[m.screen] }
+
+func (m *model) setFilter(text string) { m.filter[m.screen] = clean(text) }
+
+// pressed does what a key asks for.
+func (m *model) pressed(name string) tea.Cmd {
+	switch name {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	case "esc", "alt+esc", "backspace", "left": // alt: pressed twice
+		m.leave()
+	case "enter", "right":
+		m.open()
+	case "n":
+		m.only = -1
+		m.enter(nodesScreen)
+	case "g":
+		m.enter(devicesScreen)
+	case "p":
+		m.enter(processesScreen)
+	case "?", "h", "f1":
+		m.enter(helpScreen)
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "pgup", "ctrl+b":
+		m.move(-m.page())
+	case "pgdown", "ctrl+f":
+		m.move(m.page())
+	case "home":
+		m.move(math.MinInt32)
+	case "end", "G":
+		m.move(math.MaxInt32)
+	case "s":
+		m.resort(1)
+	case "S":
+		m.resort(-1)
+	case "r":
+		m.reverse = !m.reverse
+	case "/":
+		m.typing = true
+	case "a":
+		m.all = !m.all
+	case "space":
+		m.frozen = !m.frozen
+	case "+", "=":
+		m.span = min(m.span+1, len(spans)-1)
+	case "-":
+		m.span = max(m.span-1, 0)
+	}
+	m.lookAgain()
+	return nil
+}
+
+// enter shows another screen and remembers this one, unless the other was shown before.
+func (m *model) enter(s screen) {
+	if s == m.screen {
+		return
+	}
+	if i := slices.Index(m.back, s); i >= 0 {
+		m.back = m.back[:i]
+	} else {
+		m.back = append(m.back, m.screen)
+	}
+	m.screen, m.top = s, 0
+}
+
+// leave removes the filter, or else goes back.
+func (m *model) leave() {
+	if m.filtered() != "" {
+		m.setFilter("")
+		return
+	}
+	n := len(m.back)
+	if n == 0 {
+		return
+	}
+	m.screen, m.back, m.top = m.back[n-1], m.back[:n-1], 0
+	if m.screen == nodesScreen {
+		m.only = -1
+	}
+}
+
+// open shows more of the chosen line.
+func (m *model) open() {
+	l := m.list()
+	if m.screen > processesScreen || len(l.ids) == 0 {
+		return
+	}
+	at := m.cursor(l.ids)
+	if m.screen == nodesScreen {
+		m.only = l.keys[at].node
+		m.enter(devicesScreen)
+		return
+	}
+	m.device = l.keys[at]
+	m.enter(detailScreen)
+}
+
+// cursor is the index of the chosen line. If that is gone, it is the one in its place.
+func (m *model) cursor(ids []string) int {
+	if i := slices.Index(ids, m.chosen[m.screen]); i >= 0 && m.chosen[m.screen] != "" {
+		return i
+	}
+	return max(min(m.at[m.screen], len(ids)-1), 0)
+}
+
+func (m *model) move(by int) {
+	if m.screen >= detailScreen {
+		m.top = max(m.top+by, 0)
+		if by == math.MaxInt32 {
+			m.top = m.most()
+		}
+		m.top = min(m.top, m.most())
+		return
+	}
+	ids := m.list().ids
+	if len(ids) == 0 {
+		return
+	}
+	at := min(max(m.cursor(ids)+by, 0), len(ids)-1)
+	m.at[m.screen], m.chosen[m.screen] = at, ids[at]
+}
+
+// resort sorts by the next column, or by none after the last.
+func (m *model) resort(by int) {
+	titles := append([]string{""}, m.list().titles...)
+	at := max(slices.Index(titles, m.sort[m.screen]), 0)
+	m.sort[m.screen] = titles[(at+by+len(titles))%len(titles)]
+}
+
+// listing is a table of the screen, in order.
+type listing struct {
+	ids    []string // of the lines, the same as long as they are of the same thing
+	keys   []key    // what they are of
+	lines  []string
+	head   string
+	titles []string // of the columns
+	about  string   // the chosen line, in words
+}
+
+// list makes the table of the screen.
+func (m *model) list() listing {
+	switch m.screen {
+	case nodesScreen:
+		var items []nodeRow
+		for i, s := range m.states {
+			if n := newNodeRow(i, s); matches(m.filtered(), s.name, n.condition(), n.trouble(), n.simulated()) {
+				items = append(items, n)
+			}
+		}
+		l := listOf(m, nodeColumns(), items, func(n *nodeRow) (string, key) { return m.states[n.index].name, key{node: n.index} })
+		if len(items) > 0 {
+			s := m.states[l.keys[m.cursor(l.ids)].node]
+			l.about = join(": ", s.name+s.simulated()+" "+s.condition(), s.trouble())
+		}
+		return l
+	case processesScreen:
+		var items []process
+		for i := range m.rows {
+			r := &m.rows[i]
+			for j := range r.Processes {
+				p := &r.Processes[j]
+				if m.listed(r) && matches(m.filtered(), m.states[r.node].name, p.Name, p.Pod, p.Job, "gpu "+r.number()) {
+					items = append(items, process{p, r})
+				}
+			}
+		}
+		return listOf(m, processColumns(m.states), items, func(p *process) (string, key) {
+			return p.on.ID + " " + exact(float64(p.PID)), p.on.key()
+		})
+	case detailScreen:
+		var items []api.Field
+		if d := m.details(); d != nil {
+			for i := range d.fields {
+				f := d.fields[i]
+				if matches(m.filtered(), fieldName(&f), f.Help) {
+					items = append(items, f)
+				}
+			}
+		}
+		return listOf(m, fieldColumns(), items, func(f *api.Field) (string, key) { return fieldName(f), m.device })
+	}
+	var items []row
+	for i := range m.rows {
+		r := &m.rows[i]
+		if m.listed(r) && matches(m.filtered(), m.states[r.node].name, "gpu "+r.number(), r.Model, r.model(), stateOf(m.states, r), r.users(), r.UUID, r.PCIBusID, r.Reason) {
+			items = append(items, *r)
+		}
+	}
+	recent := column[row]{title: "UTIL, LAST MINUTE", width: 20, rank: 11, text: func(r *row) string {
+		return m.glyphs.plot(m.histories[r.key()].points(util, m.now, time.Minute, m.gap(), 20), 0, 100, 1)[0]
+	}}
+	l := listOf(m, append(deviceColumns(m.states), recent), items, func(r *row) (string, key) { return r.ID, r.key() })
+	if len(items) > 0 {
+		l.about = m.about(m.row(l.keys[m.cursor(l.ids)]))
+	}
+	return l
+}
+
+// listed reports whether the device is one of those that are listed.
+func (m *model) listed(r *row) bool {
+	return (m.all || !r.part()) && (m.only < 0 || r.node == m.only)
+}
+
+// about says in words what the state of a device means.
+func (m *model) about(r *row) string {
+	if s := m.states[r.node]; !s.silent.IsZero() {
+		return join(": ", s.name+" has not answered since "+s.silent.Format(time.TimeOnly), s.err)
+	}
+	out := "GPU " + r.number()
+	if r.part() {
+		out = r.number()
+	}
+	out += " is " + r.State
+	if r.State != "up" && r.LastSample != nil {
+		out += ", last sampled " + short(m.now.Sub(*r.LastSample)) + " ago"
+	}
+	return join(": ", out, r.Reason)
+}
+
+// gap is the time after which a value no longer stands for what came after it.
+func (m *model) gap() time.Duration { return 2*m.interval + time.Second }
+
+// details are those of the device that is shown, nil until they have come.
+func (m *model) details() *details {
+	if d := m.states[m.device.node].details; d != nil && d.key == m.device {
+		return d
+	}
+	return nil
+}
+
+func listOf[T any](m *model, columns []column[T], items []T, id func(*T) (string, key)) (l listing) {
+	order(items, columns, m.sort[m.screen], m.reverse)
+	w := widths(columns, m.width-2)
+	for i := range columns {
+		if w[i] > 0 {
+			l.titles = append(l.titles, columns[i].title)
+		}
+	}
+	l.head = "  " + line(m.glyphs, columns, w, func(c *column[T]) string { return c.title })
+	for i := range items {
+		text, k := id(&items[i])
+		l.ids = append(l.ids, exact(float64(k.node))+" "+text)
+		l.keys = append(l.keys, k)
+		l.lines = append(l.lines, line(m.glyphs, columns, w, func(c *column[T]) string { return c.text(&items[i]) }))
+	}
+	return l
+}
+
+// join leaves out empty texts.
+func join(with string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), with)
+}

@@ -1,0 +1,317 @@
+package top
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/extensions/live/api"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden frames")
+
+func strip(s string) string { return ansi.Strip(s) }
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got, -update writes it):\n%s", path, diff)
+	}
+}
+
+// press gives the model keys, each by its name or as text.
+func press(m *model, keys ...string) {
+	codes := map[string]tea.Key{
+		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "down": {Code: tea.KeyDown}, "up": {Code: tea.KeyUp}, "space": {Code: tea.KeySpace, Text: " "},
+		"end": {Code: tea.KeyEnd}, "home": {Code: tea.KeyHome}, "pgdown": {Code: tea.KeyPgDown}, "backspace": {Code: tea.KeyBackspace},
+	}
+	for _, name := range keys {
+		k, ok := codes[name]
+		if !ok {
+			k = tea.Key{Code: []rune(name)[0], Text: name}
+		}
+		m.Update(tea.KeyPressMsg(k))
+	}
+}
+
+func TestFrames(t *testing.T) {
+	for _, size := range [][2]int{{80, 24}, {120, 40}, {40, 12}} {
+		f := func(name string, keys ...string) {
+			t.Helper()
+			m, s := watch(t, size[0], size[1], hopper())
+			press(m, keys...)
+			for i := range 90 { // so that plots have something
+				now := noon.Add(time.Duration(i) * time.Second)
+				s.poll(now)
+				m.Update(tick(now))
+			}
+			golden(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), text(m))
+		}
+		f("devices")
+		f("detail", "enter")
+		f("lost", "end", "up", "enter")
+		f("processes", "p")
+		f("help", "?")
+
+		silent := hopper()
+		m, s := watch(t, size[0], size[1], hopper(), silent, nvidiaNewNames(), amd())
+		golden(t, fmt.Sprintf("nodes-%dx%d", size[0], size[1]), text(m))
+		silent.err = errors.New("no exporter answers at http://10.0.0.1:9400: connection refused")
+		s.poll(noon.Add(time.Minute))
+		m.Update(tick(noon.Add(time.Minute)))
+		golden(t, fmt.Sprintf("silent-%dx%d", size[0], size[1]), text(m))
+		press(m, "down", "enter")
+		golden(t, fmt.Sprintf("silent-devices-%dx%d", size[0], size[1]), text(m))
+	}
+}
+
+// nvidiaNewNames has one MIG GPU by the names of newer DCGM versions.
+func nvidiaNewNames() *fakeNode {
+	n := &fakeNode{devices: api.Devices{Hostname: "node-new"}, health: api.Health{State: "ok"}}
+	gpu := api.Device{ID: "G", Kind: "gpu", Collector: "dcgm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "NVIDIA B200"}
+	mig := gpu
+	mig.ID, mig.Parent, mig.Kind, mig.Instance = "G/3", "G", "instance", &api.Instance{Profile: "1g.23gb", ID: "3"}
+	n.devices.Devices = []api.Device{gpu, mig}
+	n.fields.Devices = []api.DeviceFields{
+		{ID: "G", Fields: []api.Field{
+			reading("DCGM_FI_DEV_GPU_UTIL_RATIO", "ratio", 0.5), reading("DCGM_FI_DEV_FB_USED_BYTES", "bytes", 90<<30), reading("DCGM_FI_DEV_FB_CAPACITY_BYTES", "bytes", 180<<30),
+			reading("DCGM_FI_DEV_BOARD_POWER_WATTS", "W", 900), reading("DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS", "W", 1000),
+			reading("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "celsius", 55), reading("DCGM_FI_DEV_SM_CLOCK_HERTZ", "Hz", 1.8e9),
+		}},
+		{ID: "G/3", Fields: []api.Field{reading("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ratio", 0.25)}},
+	}
+	return n
+}
+
+// amd has one GPU by AMD's own names, which have labels.
+func amd() *fakeNode {
+	n := &fakeNode{devices: api.Devices{Hostname: "node-amd"}, health: api.Health{State: "ok"}}
+	n.devices.Devices = []api.Device{{ID: "A", Kind: "gpu", Collector: "rocm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "AMD Instinct MI300X"}}
+	labelled := func(f api.Field, name, v string) api.Field {
+		f.Labels = map[string]string{name: v}
+		return f
+	}
+	n.fields.Devices = []api.DeviceFields{{ID: "A", Fields: []api.Field{
+		reading("DCGM_FI_DEV_GPU_UTIL", "%", 80),
+		labelled(reading("amd_gpu_memory_used_bytes", "bytes", 1), "memory", "gtt"),
+		labelled(reading("amd_gpu_memory_used_bytes", "bytes", 100<<30), "memory", "vram"),
+		labelled(reading("amd_gpu_memory_size_bytes", "bytes", 192<<30), "memory", "vram"),
+		reading("DCGM_FI_DEV_POWER_USAGE", "W", 700), reading("DCGM_FI_DEV_POWER_MGMT_LIMIT", "W", 750),
+		labelled(reading("amd_gpu_temperature_celsius", "celsius", 71), "sensor", "junction"),
+		labelled(reading("amd_gpu_clock_hertz", "Hz", 2.1e9), "clock", "gfx"),
+	}}}
+	return n
+}
+
+// Names of all vendors and generations, and what is derived.
+func TestQuantities(t *testing.T) {
+	f := func(n *fakeNode, device int, want map[quantity]float64) {
+		t.Helper()
+		s, err := n.Fields(t.Context(), nil, names())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rowsOf(&n.devices, s)[device]
+		for q := range quantities {
+			if v, ok := want[q]; ok && !near(r.of[q], v) || !ok && r.of[q] == r.of[q] {
+				t.Errorf("%s: quantity %d is %v, want %v (known: %v)", n.devices.Hostname, q, r.of[q], v, ok)
+			}
+		}
+	}
+	f(nvidiaNewNames(), 0, map[quantity]float64{util: 50, memoryUsed: 90 << 30, memoryTotal: 180 << 30, power: 900, powerLimit: 1000, temperature: 55, smClock: 1800})
+	f(nvidiaNewNames(), 1, map[quantity]float64{util: 25})
+	f(amd(), 0, map[quantity]float64{util: 80, memoryUsed: 100 << 30, memoryTotal: 192 << 30, power: 700, powerLimit: 750, temperature: 71, smClock: 2100})
+	f(hopper(), 0, map[quantity]float64{
+		util: 97, tensor: 62, dram: 40, memoryUsed: 61000 << 20, memoryFree: 20000 << 20, memoryReserved: 559 << 20, memoryTotal: 81559 << 20,
+		power: 612, powerLimit: 700, temperature: 64, smClock: 1980, throttle: 4,
+	})
+	f(hopper(), 5, nil) // read 35 s ago
+	f(hopper(), 6, nil) // lost
+}
+
+func near(a, b float64) bool { return a == b || (a-b)/b < 1e-6 && (b-a)/b < 1e-6 }
+
+func TestKeys(t *testing.T) {
+	m, s := watch(t, 100, 30, hopper(), amd())
+	chosen := func() string {
+		for _, l := range strings.Split(text(m), "\n") {
+			if strings.HasPrefix(l, "> ") {
+				return strings.Join(strings.Fields(l), " ")
+			}
+		}
+		return ""
+	}
+	want := func(what, begins string) {
+		t.Helper()
+		if got := chosen(); !strings.HasPrefix(got, "> "+begins) {
+			t.Errorf("%s: chosen %q, want %q\n%s", what, got, begins, text(m))
+		}
+	}
+	want("at first", "node-7")
+	press(m, "down")
+	want("down", "node-amd")
+	press(m, "enter")
+	want("GPUs of a node", "node-amd")
+	if strings.Contains(text(m), "node-7") {
+		t.Errorf("another node is listed:\n%s", text(m))
+	}
+	press(m, "esc", "up", "g", "end")
+	want("all GPUs", "node-amd")
+	press(m, "home", "down", "down")
+	want("third", "node-7 2")
+	for range 20 { // util is the fourth column that can be sorted by
+		if m.sort[devicesScreen] == "UTIL" {
+			break
+		}
+		press(m, "s")
+	}
+	want("it stays chosen when sorted", "node-7 2")
+	press(m, "home")
+	want("the largest first", "node-7 0")
+	press(m, "r", "home")
+	want("the smallest first, what is not known last", "node-7 7")
+	press(m, "/")
+	for _, r := range "gpu llm" {
+		press(m, string(r))
+	}
+	if !strings.Contains(text(m), "filter: gpu llm_") {
+		t.Errorf("the filter is not shown:\n%s", text(m))
+	}
+	press(m, "enter")
+	want("filtered", "node-7 0")
+	press(m, "/", "x", "enter")
+	if !strings.Contains(text(m), "nothing matches the filter gpu llmx") {
+		t.Errorf("an empty list does not say why:\n%s", text(m))
+	}
+	press(m, "/", "esc", "r", "p")
+	want("processes", "node-7 0 4242")
+	press(m, "enter")
+	if m.screen != detailScreen || m.device.device != "GPU-0" {
+		t.Errorf("enter on a process shows %v", m.device)
+	}
+	s.poll(noon)
+	m.Update(tick(noon))
+	if s.looked == nil || s.looked.device != "GPU-0" || s.looked.plots[util] != "DCGM_FI_DEV_GPU_UTIL" {
+		t.Errorf("details are asked of %+v", s.looked)
+	}
+	press(m, "+", "+", "+")
+	if s.looked.span != 15*time.Minute {
+		t.Errorf("span is %v", s.looked.span)
+	}
+	press(m, "end", "pgdown")
+	if !strings.Contains(text(m), "no such sensor") {
+		t.Errorf("the last field is not shown:\n%s", text(m))
+	}
+	press(m, "esc")
+	if s.looked != nil {
+		t.Error("details are still asked for")
+	}
+	press(m, "space")
+	s.nodes[0].(*fakeNode).devices.Devices[0].GPU = "changed"
+	s.poll(noon.Add(time.Second))
+	m.Update(tick(noon.Add(time.Second)))
+	if strings.Contains(text(m), "changed") || !strings.Contains(text(m), "frozen at") {
+		t.Errorf("frozen, but:\n%s", text(m))
+	}
+	press(m, "space")
+	m.Update(tick(noon.Add(time.Second)))
+	if strings.Contains(text(m), "frozen at") {
+		t.Error("still frozen")
+	}
+	if _, cmd := m.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); cmd == nil {
+		t.Error("q does not quit")
+	} else if _, ok := cmd().(tea.QuitMsg); !ok {
+		t.Error("q does something else")
+	}
+}
+
+// No size makes a line too long, a line too many, or a panic.
+func TestSizes(t *testing.T) {
+	for _, keys := range [][]string{nil, {"n"}, {"p"}, {"enter"}, {"?"}, {"a"}, {"/", "x"}, {"enter", "/", "q"}} {
+		m, s := watch(t, 80, 24, hopper())
+		press(m, keys...)
+		s.poll(noon)
+		for _, g := range []*glyphs{blocks, plain} {
+			m.glyphs = g
+			for width := 0; width < 90; width += 1 + width/12 {
+				for height := 0; height < 45; height += 1 + height/12 {
+					m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+					lines := m.frame()
+					if len(lines) > height {
+						t.Fatalf("%v at %dx%d has %d lines", keys, width, height, len(lines))
+					}
+					for _, l := range lines {
+						if n := ansi.StringWidth(l); n > width {
+							t.Fatalf("%v at %dx%d: line of %d cells %q", keys, width, height, n, l)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A GPU that goes leaves the screen without harm to what shows it.
+func TestGone(t *testing.T) {
+	n := hopper()
+	m, s := watch(t, 80, 24, n)
+	press(m, "down", "enter")
+	n.devices.Devices = n.devices.Devices[2:]
+	s.poll(noon.Add(time.Second))
+	m.Update(tick(noon.Add(time.Second)))
+	if !strings.Contains(text(m), "the device is gone") {
+		t.Errorf("a GPU that has gone:\n%s", text(m))
+	}
+	press(m, "down", "esc")
+	if !strings.Contains(text(m), "> 3 ") { // the second of those that are left
+		t.Errorf("the list without it:\n%s", text(m))
+	}
+	if len(m.histories) != 6 {
+		t.Errorf("histories of %d GPUs are kept, want 6", len(m.histories))
+	}
+	n.devices.Devices = nil
+	n.devices.Collectors = []api.Collector{{Name: "nvml", Reason: "no NVIDIA GPU"}}
+	s.poll(noon.Add(2 * time.Second))
+	m.Update(tick(noon.Add(2 * time.Second)))
+	if !strings.Contains(text(m), "no device; collector nvml: no NVIDIA GPU") {
+		t.Errorf("a node without GPUs:\n%s", text(m))
+	}
+}
+
+// The plots are of what the node has kept, if it has.
+func TestKeptSamples(t *testing.T) {
+	n := hopper()
+	n.samples = map[string]api.Samples{}
+	for _, f := range n.fields.Devices[0].Fields {
+		n.samples[f.Name] = api.Samples{Until: noon.UnixMilli(), Step: 30_000, Series: []api.SampledSeries{{Times: []int64{at(-60).UnixMilli(), at(-30).UnixMilli()}, Max: []*float64{value(0), value(100)}}}}
+	}
+	m, s := watch(t, 57, 24, n)
+	press(m, "enter")
+	s.poll(noon)
+	m.Update(tick(noon))
+	if want := "UTIL        97%  " + strings.Repeat("▁", 20) + strings.Repeat("█", 20); !strings.Contains(text(m), want) {
+		t.Errorf("want %q in\n%s", want, text(m))
+	}
+	if got := fmt.Sprint(n.asked); !strings.Contains(got, "samples of DCGM_FI_DEV_GPU_UTIL in 40 points") {
+		t.Errorf("asked %v", got)
+	}
+}

@@ -1,0 +1,433 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/pkg/field"
+)
+
+// column is a column of a table of T.
+type column[T any] struct {
+	title string
+	width int  // the least
+	grow  bool // it takes what is left over
+	right bool
+	rank  int // the highest are left out first if there is no room; 0 never is
+	text  func(*T) string
+	value func(*T) float64 // to sort by, the largest first; nil: by the text
+}
+
+// widths are those of the columns in a line of that width, 0 for those left out.
+func widths[T any](columns []column[T], width int) []int {
+	out := make([]int, len(columns))
+	left, shown := width+1, len(columns)
+	for i, c := range columns {
+		out[i] = c.width
+		left -= c.width + 1
+	}
+	for left < 0 && shown > 1 {
+		drop := 0
+		for i, c := range columns {
+			if out[i] > 0 && c.rank > 0 && (out[drop] == 0 || columns[drop].rank <= c.rank) {
+				drop = i
+			}
+		}
+		if columns[drop].rank == 0 {
+			break
+		}
+		left += out[drop] + 1
+		out[drop], shown = 0, shown-1
+	}
+	for i, c := range columns {
+		if out[i] > 0 && c.grow && left > 0 {
+			others := 0
+			for j := i; j < len(columns); j++ {
+				if out[j] > 0 && columns[j].grow {
+					others++
+				}
+			}
+			out[i] += left / others
+			left -= left / others
+		}
+	}
+	return out
+}
+
+// line writes the cells of a row; text gives that of a column.
+func line[T any](g *glyphs, columns []column[T], w []int, text func(*column[T]) string) string {
+	var b strings.Builder
+	for i := range columns {
+		if w[i] == 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(g.fit(text(&columns[i]), w[i], columns[i].right))
+	}
+	return b.String()
+}
+
+// order sorts items by the column of that title, in place; none leaves them as they are.
+// What is not known comes last.
+func order[T any](items []T, columns []column[T], title string, reverse bool) {
+	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == title })
+	if at < 0 {
+		if reverse {
+			slices.Reverse(items)
+		}
+		return
+	}
+	c := &columns[at]
+	sign := 1
+	if reverse {
+		sign = -1
+	}
+	slices.SortStableFunc(items, func(a, b T) int {
+		if c.value == nil {
+			return sign * cmp.Compare(c.text(&a), c.text(&b))
+		}
+		x, y := c.value(&a), c.value(&b)
+		if math.IsNaN(x) || math.IsNaN(y) {
+			return cmp.Compare(y, x) // NaN is less than any
+		}
+		return sign * cmp.Compare(y, x)
+	})
+}
+
+// matches reports whether each word of the filter is in one of the texts.
+func matches(filter string, texts ...string) bool {
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	for _, word := range strings.Fields(strings.ToLower(filter)) {
+		if !strings.Contains(all, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// The tables. Most columns of devices are narrow, so that all that matters fits 80.
+
+func deviceColumns(states []*state) []column[row] {
+	of := func(q quantity) func(*row) float64 { return func(r *row) float64 { return r.of[q] } }
+	whole := func(q quantity, unit string) func(*row) string {
+		return func(r *row) string { return number(r.of[q], 0, unit) }
+	}
+	out := []column[row]{
+		{title: "GPU", width: 4, text: (*row).number},
+		{title: "MODEL", width: 9, grow: true, rank: 8, text: (*row).model},
+		{title: "STATE", width: 8, text: func(r *row) string { return stateOf(states, r) }},
+		{title: "UTIL", width: 5, right: true, text: whole(util, "%"), value: of(util)},
+		{title: "TENSOR", width: 6, right: true, rank: 4, text: whole(tensor, "%"), value: of(tensor)},
+		{title: "DRAM", width: 5, right: true, rank: 9, text: whole(dram, "%"), value: of(dram)},
+		{title: "MEMORY", width: 9, right: true, rank: 1, text: memoryText, value: of(memoryUsed)},
+		{title: "POWER", width: 8, right: true, rank: 2, text: powerText, value: of(power)},
+		{title: "TEMP", width: 4, right: true, rank: 3, text: whole(temperature, "C"), value: of(temperature)},
+		{title: "MHZ", width: 4, right: true, rank: 6, text: whole(smClock, ""), value: of(smClock)},
+		{title: "USER", width: 8, grow: true, rank: 5, text: (*row).users},
+		{title: "HELD DOWN BY", width: 14, rank: 10, text: func(r *row) string { return reasons(r.of[throttle]) }},
+	}
+	if len(states) > 1 {
+		node := column[row]{title: "NODE", width: 10, grow: true, text: func(r *row) string { return states[r.node].name }}
+		out = slices.Insert(out, 0, node)
+	}
+	return out
+}
+
+// stateOf is a device's state in one word.
+func stateOf(states []*state, r *row) string {
+	if !states[r.node].silent.IsZero() {
+		return "silent"
+	}
+	return r.State
+}
+
+// memoryText is the memory in use, of all, in GiB.
+func memoryText(r *row) string {
+	if math.IsNaN(r.of[memoryTotal]) {
+		return gigabytes(r.of[memoryUsed])
+	}
+	return gigabytes(r.of[memoryUsed]) + "/" + gigabytes(r.of[memoryTotal])
+}
+
+func powerText(r *row) string {
+	if math.IsNaN(r.of[powerLimit]) {
+		return number(r.of[power], 0, "W")
+	}
+	return number(r.of[power], 0, "") + "/" + number(r.of[powerLimit], 0, "W")
+}
+
+// reasons are the names of the bits of a mask of clock event reasons.
+func reasons(mask float64) string {
+	if math.IsNaN(mask) || mask < 0 || mask >= 1<<53 {
+		return "-"
+	}
+	var out []string
+	for bit := range 53 {
+		if uint64(mask)>>bit&1 == 0 {
+			continue
+		}
+		name, ok := field.ClockReason(bit)
+		if !ok {
+			name = "bit " + strconv.Itoa(bit)
+		}
+		out = append(out, strings.ReplaceAll(name, "_", " "))
+	}
+	return cmp.Or(strings.Join(out, ", "), "nothing")
+}
+
+// nodeRow is a node with sums over its GPUs.
+type nodeRow struct {
+	*state
+	index             int
+	gpus, up          int
+	util, used, total sum
+	power             sum
+	hottest           float64
+}
+
+// sum adds what is known.
+type sum struct {
+	of      float64
+	n       int
+	lacking bool // one of those that are up has no value
+}
+
+func (s *sum) add(v float64) {
+	if math.IsNaN(v) {
+		s.lacking = true
+		return
+	}
+	s.of += v
+	s.n++
+}
+
+// text is the sum, with > in front if more is not known.
+func (s *sum) text(format func(float64) string) string {
+	switch {
+	case s.n == 0:
+		return "-"
+	case s.lacking:
+		return ">" + format(s.of)
+	}
+	return format(s.of)
+}
+
+// value is the sum, NaN if nothing is known.
+func (s *sum) value() float64 {
+	if s.n == 0 {
+		return math.NaN()
+	}
+	return s.of
+}
+
+func newNodeRow(i int, s *state) nodeRow {
+	n := nodeRow{state: s, index: i, hottest: math.NaN()}
+	for j := range s.rows {
+		r := &s.rows[j]
+		if r.Kind != "gpu" {
+			continue
+		}
+		n.gpus++
+		if r.State != "up" || !s.silent.IsZero() {
+			continue
+		}
+		n.up++
+		n.util.add(r.of[util])
+		n.used.add(r.of[memoryUsed])
+		n.total.add(r.of[memoryTotal])
+		n.power.add(r.of[power])
+		if t := r.of[temperature]; !(n.hottest >= t) && !math.IsNaN(t) {
+			n.hottest = t
+		}
+	}
+	return n
+}
+
+func (n *nodeRow) mean() float64 { return n.util.value() / float64(n.util.n) }
+
+// condition is the node's state in words.
+func (s *state) condition() string {
+	switch {
+	case !s.silent.IsZero():
+		return "no answer since " + s.silent.Format(time.TimeOnly)
+	case s.devices == nil:
+		return "not asked yet"
+	case s.health != nil:
+		return s.health.State
+	}
+	return "answers"
+}
+
+// trouble is what is wrong with the node, in words; empty: nothing.
+func (s *state) trouble() string {
+	if !s.silent.IsZero() {
+		return s.err
+	}
+	if s.devices == nil {
+		return ""
+	}
+	if len(s.rows) == 0 {
+		for _, c := range s.devices.Collectors {
+			if !c.Up {
+				return fmt.Sprintf("no device; collector %s: %s", c.Name, c.Reason)
+			}
+		}
+		return "no device"
+	}
+	for i := range s.rows {
+		if r := &s.rows[i]; !r.part() && r.State != "up" {
+			return fmt.Sprintf("GPU %s is %s: %s", r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
+		}
+	}
+	if s.health == nil {
+		return ""
+	}
+	for _, h := range s.health.Devices {
+		if h.State != "degraded" && h.State != "failed" {
+			continue
+		}
+		text := fmt.Sprintf("GPU %s is %s: %s", cmp.Or(h.GPU, h.ID), h.State, cmp.Or(h.Text, h.Reason, "no reason is known"))
+		if h.Action != "" && h.Action != "none" {
+			text += "; action: " + h.Action
+		}
+		return text
+	}
+	if len(s.health.Reasons) > 0 {
+		return s.health.Reasons[0]
+	}
+	return ""
+}
+
+func (s *state) simulated() string {
+	if s.devices != nil && s.devices.Simulated {
+		return " (simulated)"
+	}
+	return ""
+}
+
+func nodeColumns() []column[nodeRow] {
+	up := func(n *nodeRow) string {
+		if n.devices == nil || !n.silent.IsZero() {
+			return "-"
+		}
+		return fmt.Sprintf("%d/%d", n.up, n.gpus)
+	}
+	memory := func(n *nodeRow) string {
+		if n.used.n == 0 || n.total.n == 0 {
+			return n.used.text(gigabytes)
+		}
+		return n.used.text(gigabytes) + "/" + n.total.text(gigabytes)
+	}
+	return []column[nodeRow]{
+		{title: "NODE", width: 12, grow: true, text: func(n *nodeRow) string { return n.name + n.simulated() }},
+		{title: "STATE", width: 9, text: (*nodeRow).stateText},
+		{title: "UP", width: 5, right: true, rank: 1, text: up, value: func(n *nodeRow) float64 { return float64(n.up) }},
+		{title: "UTIL", width: 5, right: true, text: func(n *nodeRow) string { return number(n.mean(), 0, "%") }, value: (*nodeRow).mean},
+		{title: "MEMORY", width: 10, right: true, rank: 2, text: memory, value: func(n *nodeRow) float64 { return n.used.value() }},
+		{title: "POWER", width: 7, right: true, rank: 3, text: func(n *nodeRow) string {
+			return n.power.text(func(v float64) string { return number(v, 0, "W") })
+		}, value: func(n *nodeRow) float64 { return n.power.value() }},
+		{title: "HOTTEST", width: 7, right: true, rank: 4, text: func(n *nodeRow) string { return number(n.hottest, 0, "C") }, value: func(n *nodeRow) float64 { return n.hottest }},
+		{title: "WHAT IS WRONG", width: 12, grow: true, rank: 5, text: func(n *nodeRow) string { return cmp.Or(n.trouble(), "-") }},
+	}
+}
+
+// stateText is short, because the column is narrow.
+func (n *nodeRow) stateText() string {
+	if !n.silent.IsZero() {
+		return "silent"
+	}
+	if n.devices == nil {
+		return "-"
+	}
+	return n.condition()
+}
+
+// process is a process on a device.
+type process struct {
+	*api.Process
+	on *row
+}
+
+func processColumns(states []*state) []column[process] {
+	value := func(p *float64) float64 {
+		if p == nil {
+			return math.NaN()
+		}
+		return *p
+	}
+	memory := func(p *process) float64 { return value(p.Memory) }
+	busy := func(p *process) float64 { return value(p.Busy) }
+	out := []column[process]{
+		{title: "GPU", width: 4, text: func(p *process) string { return p.on.number() }},
+		{title: "PID", width: 8, right: true, text: func(p *process) string { return strconv.Itoa(p.PID) }, value: func(p *process) float64 { return float64(p.PID) }},
+		{title: "NAME", width: 10, grow: true, text: func(p *process) string { return cmp.Or(p.Name, "-") }},
+		{title: "MEMORY", width: 7, right: true, rank: 2, text: func(p *process) string { return gigabytes(memory(p)) }, value: memory},
+		{title: "BUSY", width: 5, right: true, rank: 3, text: func(p *process) string { return number(busy(p), 0, "%") }, value: busy},
+		{title: "OWNER", width: 10, grow: true, rank: 1, text: func(p *process) string {
+			owner := p.Pod
+			if owner == "" && p.Job != "" {
+				owner = "job " + p.Job
+			}
+			return cmp.Or(owner, "-")
+		}},
+	}
+	if len(states) > 1 {
+		out = slices.Insert(out, 0, column[process]{title: "NODE", width: 10, grow: true, text: func(p *process) string { return states[p.on.node].name }})
+	}
+	return out
+}
+
+// fieldColumns are those of the fields of one device.
+func fieldColumns() []column[api.Field] {
+	age := func(f *api.Field) float64 {
+		if f.Age == nil {
+			return math.NaN()
+		}
+		return *f.Age
+	}
+	return []column[api.Field]{
+		{title: "FIELD", width: 24, grow: true, text: fieldName},
+		{title: "VALUE", width: 12, right: true, text: func(f *api.Field) string {
+			if f.Value == nil {
+				return "-"
+			}
+			return exact(*f.Value)
+		}, value: func(f *api.Field) float64 {
+			if f.Value == nil {
+				return math.NaN()
+			}
+			return *f.Value
+		}},
+		{title: "UNIT", width: 7, rank: 2, text: func(f *api.Field) string { return f.Unit }},
+		{title: "AGE", width: 6, right: true, rank: 1, text: func(f *api.Field) string {
+			if f.Age == nil {
+				return "-"
+			}
+			return short(time.Duration(*f.Age * float64(time.Second)))
+		}, value: age},
+		{title: "WHY ABSENT", width: 16, grow: true, rank: 3, text: func(f *api.Field) string {
+			if f.Absent == nil {
+				return ""
+			}
+			return cmp.Or(f.Absent.Detail, strings.ReplaceAll(f.Absent.Reason, "_", " "))
+		}},
+	}
+}
+
+func fieldName(f *api.Field) string {
+	out := f.Name
+	for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
+		out += " " + name + "=" + f.Labels[name]
+	}
+	return out
+}

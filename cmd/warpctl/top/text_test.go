@@ -1,0 +1,202 @@
+package top
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"warpgauge/extensions/live/api"
+)
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"llm-0":                   "llm-0",
+		"日本 é":                    "日本 é",
+		"\x1b]0;title\a\x1b[2Jx":  "?]0;title??[2Jx",
+		"a\u009b31mb":             "a?31mb", // CSI as one character
+		"a\u202eb\u200bc":         "a?b?c",  // right to left, zero width
+		"a\r\nb\tc\x7f":           "a??b?c?",
+		"a\xffb":                  "a?b",
+		strings.Repeat("x", 5000): strings.Repeat("x", maxText),
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("clean(%.40q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Whatever an answer has in whichever of its texts, nothing of it reaches the terminal
+// that is not a character to show.
+func TestEscapeSequences(t *testing.T) {
+	const evil = "\x1b]52;c;ZXZpbA==\a\x1b[31mevil\u009b2J\u202e"
+	n := hopper()
+	d := &n.devices.Devices[0]
+	n.devices.Hostname, n.devices.Collectors[0].Reason = evil, evil
+	d.Reason, d.GPU, d.UUID, d.PCIBusID, d.Node, d.Model, d.State = evil, evil, evil, evil, evil, evil, "stalled"
+	d.Labels, d.Facts = map[string]string{evil: evil}, map[string]string{evil: evil}
+	d.Instance = &api.Instance{Profile: evil, ID: evil, UUID: evil}
+	d.Users = []api.User{{Namespace: evil, Pod: evil, Container: evil, Job: evil}}
+	d.Processes = []api.Process{{PID: 1, Name: evil, Pod: evil}}
+	d.ID = evil
+	n.fields.Devices[0].ID = evil
+	n.fields.Devices[0].Fields[0].Absent = &api.Absence{Reason: evil, Detail: evil}
+	n.fields.Devices[0].Fields[0].Unit = evil
+	n.fields.Devices[0].Fields[1].Labels = map[string]string{evil: evil}
+	n.health.Reasons = []string{evil}
+	n.events.Events[0].Device, n.events.Events[0].Kind, n.events.Events[0].Text = clean(evil), evil, evil
+	check := func(what string, lines ...string) {
+		t.Helper()
+		for _, l := range lines {
+			for _, code := range []string{bold, alarm, reverse, off} {
+				l = strings.ReplaceAll(l, code, "")
+			}
+			if clean(l) != l {
+				t.Errorf("%s: %q", what, l)
+			}
+		}
+	}
+	for _, width := range []int{40, 80, 200} {
+		m, s := watch(t, width, 40, n)
+		for _, keys := range []string{"g", "p", "a", "n", "?"} {
+			press(m, keys)
+			check("key "+keys, m.frame()...)
+		}
+		press(m, "g", "home", "enter")
+		s.poll(noon)
+		m.Update(tick(noon))
+		check("details", m.frame()...)
+		if !strings.Contains(text(m), "evil") {
+			t.Error("the details do not show the device")
+		}
+	}
+	n.err = &evilError{evil}
+	m, s := watch(t, 80, 24, n)
+	s.poll(noon)
+	m.Update(tick(noon))
+	check("error", m.frame()...)
+	var b strings.Builder
+	r := Once(t.Context(), []Target{{Name: evil, Node: n}})
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	n.err = nil
+	r = Once(t.Context(), []Target{{Name: evil, Node: n}})
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	check("table", strings.Split(b.String(), "\n")...)
+	check("CSV", slices.Concat(r.Rows()...)...)
+}
+
+type evilError struct{ text string }
+
+func (e *evilError) Error() string { return e.text }
+
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		width int
+		right bool
+		want  string
+	}{
+		{"abc", 5, false, "abc  "},
+		{"abc", 5, true, "  abc"},
+		{"abcdef", 4, false, "abc…"},
+		{"日本語", 4, false, "日… "},
+		{"abc", 0, false, ""},
+		{"", 2, true, "  "},
+	} {
+		if got := blocks.fit(c.in, c.width, c.right); got != c.want {
+			t.Errorf("fit(%q, %d) is %q, want %q", c.in, c.width, got, c.want)
+		}
+	}
+	if got := plain.fit("abcdef", 4, false); got != "abc~" {
+		t.Errorf("without UTF-8: %q", got)
+	}
+}
+
+func TestPlot(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		g     *glyphs
+		lines int
+		want  string
+	}{
+		{blocks, 1, " ▁▄█▁█"},
+		{plain, 1, " .=#.#"},
+		{blocks, 2, "   █ █| ▁██▁█"},
+	} {
+		got := strings.Join(c.g.plot([]float64{nan, 0, 50, 100, -5, 200}, 0, 100, c.lines), "|")
+		if got != c.want {
+			t.Errorf("%d lines: %q, want %q", c.lines, got, c.want)
+		}
+	}
+}
+
+// Plots have the largest value of each point, a value lasts until the next, and a gap
+// stays a gap.
+func TestPoints(t *testing.T) {
+	h := &history{}
+	for _, p := range []struct{ at, v float64 }{{-10, 1}, {-9, 5}, {-8, 2}, {-3, 7}} {
+		var v values
+		v.reset()
+		v.of[util] = p.v
+		h.add(*at(p.at), &v)
+	}
+	got := h.points(util, noon, 10*time.Second, 2*time.Second, 5)
+	if want := []float64{5, 2, 0, 7, 7}; !same(got, want) {
+		t.Errorf("points are %v, want %v (0 is a gap)", got, want)
+	}
+	if got := (*history)(nil).points(util, noon, time.Minute, time.Second, 2); !same(got, []float64{0, 0}) {
+		t.Errorf("without a history: %v", got)
+	}
+	for range 2 * mostHistory {
+		h.add(noon, &values{})
+	}
+	if len(h.times) != mostHistory || len(h.values) != mostHistory {
+		t.Errorf("%d samples are kept, want %d", len(h.times), mostHistory)
+	}
+	s := &api.Samples{Step: 2000, Series: []api.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
+	if got := pointsOf(s, 100, noon, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
+		t.Errorf("kept samples: %v", got)
+	}
+}
+
+// same compares points, of which 0 stands for a gap.
+func same(got, want []float64) bool {
+	return slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && b == 0 })
+}
+
+func TestCharacters(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		want    *glyphs
+	}{
+		{nil, plain},
+		{[]string{"LANG=C"}, plain},
+		{[]string{"LANG=de_DE.UTF-8"}, blocks},
+		{[]string{"LANG=C.utf8", "LC_ALL=C"}, plain},
+		{[]string{"LANG=C", "LC_CTYPE=C.UTF-8"}, blocks},
+	} {
+		if got := characters(c.environ); got != c.want {
+			t.Errorf("%v: %v", c.environ, got)
+		}
+	}
+	for _, l := range append(help(), keysOf()...) {
+		if n := ansi.StringWidth(l); n > 80 || strings.IndexFunc(l, func(r rune) bool { return r > 126 }) >= 0 {
+			t.Errorf("%d columns, or not ASCII: %q", n, l)
+		}
+	}
+}
+
+func keysOf() (out []string) {
+	m := &model{}
+	for m.screen = range screens {
+		out = append(out, m.keys())
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+// Package amdplugin answers AMD's device plugin for Kubernetes, which asks AMD's exporter
+// on a Unix socket which GPUs must not be given to pods. It reads the health.Board and
+// nothing else.
+//
+// The plugin compares the field Device with its own ids: the PCI address as the kernel
+// writes it, or the platform device of a partition but the first. Since June 2026
+// (ROCm/k8s-device-plugin cb9116fc) only "unhealthy" counts; before, and in plugins made
+// from it, everything but "healthy" did. A device that is not in the list is left to the
+// plugin's own check in all of them. So a device of which nothing is known is not in the
+// list, and one that works is healthy even if something is wrong with it.
+package amdplugin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+//go:generate go run -C ../../../../test/tools/proto . ../../../extensions/health/consumer/amdplugin/gpumetricssvc/gpumetricssvc.proto gpumetricssvc.proto
+
+// olderName is that of the service in the device plugin. The messages are the same.
+const olderName = "metricssvc.MetricsService"
+
+// What the field Health says.
+const (
+	healthy   = "healthy"
+	unhealthy = "unhealthy"
+)
+
+// Service answers calls.
+type Service struct {
+	gpumetricssvc.UnimplementedMetricsServiceServer
+	board *health.Board
+	owns  func(*collector.Device) bool
+}
+
+// New returns a Service for the devices that owns says are AMD's.
+func New(board *health.Board, owns func(*collector.Device) bool) *Service {
+	return &Service{board: board, owns: owns}
+}
+
+// Register adds the service to a server, under both of its names.
+func (s *Service) Register(to grpc.ServiceRegistrar) {
+	gpumetricssvc.RegisterMetricsServiceServer(to, s)
+	older := gpumetricssvc.MetricsService_ServiceDesc
+	older.ServiceName = olderName
+	to.RegisterService(&older, s)
+}
+
+// List implements gpumetricssvc.MetricsServiceServer.
+func (s *Service) List(context.Context, *emptypb.Empty) (*gpumetricssvc.GPUStateResponse, error) {
+	all, err := s.states()
+	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
+}
+
+// LabelPrefix begins the labels that AMD's exporter gives to a node of Kubernetes, one for each
+// GPU that is unhealthy; LabelSuffix ends them (pkg/exporter/utils/node_labeller.go of
+// https://github.com/ROCm/device-metrics-exporter).
+const (
+	LabelPrefix = "metricsexporter.amd.com.gpu."
+	LabelSuffix = ".state"
+)
+
+// NodeLabels are those labels for the devices that owns says are AMD's.
+func NodeLabels(snapshot *health.Snapshot, owns func(*collector.Device) bool) map[string]string {
+	out := map[string]string{}
+	for _, g := range states(snapshot, owns) {
+		if g.Health == unhealthy {
+			out[LabelPrefix+g.ID+LabelSuffix] = unhealthy
+		}
+	}
+	return out
+}
+
+// GetGPUState implements gpumetricssvc.MetricsServiceServer.
+func (s *Service) GetGPUState(_ context.Context, asked *gpumetricssvc.GPUGetRequest) (*gpumetricssvc.GPUStateResponse, error) {
+	all, err := s.states()
+	all = slices.DeleteFunc(all, func(g *gpumetricssvc.GPUState) bool { return !slices.Contains(asked.GetID(), g.GetID()) })
+	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
+}
+
+// SetError implements gpumetricssvc.MetricsServiceServer.
+func (s *Service) SetError(context.Context, *gpumetricssvc.GPUErrorRequest) (*gpumetricssvc.GPUErrorResponse, error) {
+	return nil, status.Error(codes.PermissionDenied, "errors cannot be simulated")
+}
+
+func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
+	snapshot := s.board.Load()
+	if snapshot.Version == 0 {
+		return nil, status.Error(codes.Unavailable, "nothing has been judged yet")
+	}
+	return states(snapshot, s.owns), nil
+}
+
+// states are the devices of which something is known, each once.
+func states(snapshot *health.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
+	of := make(map[string]health.State, len(snapshot.Verdicts)) // by collector.Device.ID
+	for i := range snapshot.Verdicts {
+		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
+	}
+	worst := map[string]health.State{} // by Device; of a GPU and its first partition
+	var out []*gpumetricssvc.GPUState
+	for i := range snapshot.Verdicts {
+		d := &snapshot.Verdicts[i].Device
+		id := pluginID(d)
+		if id == "" || !owns(d) {
+			continue
+		}
+		before, seen := worst[id]
+		worst[id] = max(before, of[d.ID], of[d.Parent]) // a part is no better than its GPU
+		if !seen {
+			out = append(out, &gpumetricssvc.GPUState{ID: index(d), UUID: d.UUID, Device: id})
+		}
+	}
+	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == health.Unknown })
+	for _, g := range out {
+		g.Health = healthy
+		if worst[g.Device] == health.Failed {
+			g.Health = unhealthy
+		}
+	}
+	return out
+}
+
+// pluginID is how the device plugin calls a device; "" if it does not know it.
+func pluginID(d *collector.Device) string {
+	if d.Level != field.GPU && d.Level != field.Instance {
+		return ""
+	}
+	return cmp.Or(d.Alias, d.SysfsPCI())
+}
+
+// index is the number of a GPU, with that of the partition if there are several.
+func index(d *collector.Device) string {
+	if d.Level == field.Instance && d.Alias != "" {
+		return d.GPU + "." + d.Instance.ID
+	}
+	return d.GPU
+}

@@ -1,0 +1,110 @@
+package kubenode
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"warpgauge/extensions/health"
+)
+
+// Events in an hour, and at once.
+const (
+	eventsAnHour = 60
+	eventsBurst  = 20
+)
+
+// events makes an event of each change of a device between ok, degraded and failed, and
+// holds the newest of each device until it is written. Unknown is no change: a release or a
+// restart of a driver is not news.
+type events struct {
+	node    string
+	start   time.Time
+	told    map[string]told // by device
+	waiting map[string]*corev1.Event
+	now     string // device of the event that next returned
+	limit   *rate.Limiter
+}
+
+// told is what the last event of a device said.
+type told struct {
+	state  health.State
+	reason string
+}
+
+func newEvents(node string, start time.Time) events {
+	return events{node: node, start: start, told: map[string]told{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
+}
+
+// observe takes a snapshot. Of a fault that is older than this process an event was written before.
+func (e *events) observe(s *health.Snapshot) {
+	present := make(map[string]bool, len(s.Verdicts))
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		present[v.Device.ID] = true
+		before, known := e.told[v.Device.ID]
+		after := told{v.State, v.Reason}
+		if v.State == health.Unknown || known && after == before {
+			continue
+		}
+		e.told[v.Device.ID] = after
+		if known || v.State != health.OK && v.Since.After(e.start) {
+			e.waiting[v.Device.ID] = e.event(v)
+		}
+	}
+	gone := func(id string) bool { return !present[id] }
+	maps.DeleteFunc(e.told, func(id string, _ told) bool { return gone(id) })
+	maps.DeleteFunc(e.waiting, func(id string, _ *corev1.Event) bool { return gone(id) })
+}
+
+// event has the node's name as its uid, as the kubelet's events have: kubectl describe node
+// finds both.
+func (e *events) event(v *health.Verdict) *corev1.Event {
+	kind, reason := corev1.EventTypeWarning, "GPUFailed"
+	switch v.State {
+	case health.Degraded:
+		reason = "GPUDegraded"
+	case health.OK:
+		kind, reason = corev1.EventTypeNormal, "GPURecovered"
+	}
+	at := metav1.NewTime(v.Since)
+	return &corev1.Event{
+		TypeMeta:            metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: e.node + "."},
+		InvolvedObject:      corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.node, UID: types.UID(e.node)},
+		Reason:              reason,
+		Message:             fmt.Sprintf("%s (%s)", brief(v), v.Device.ID),
+		Source:              corev1.EventSource{Component: component, Host: e.node},
+		FirstTimestamp:      at,
+		LastTimestamp:       at,
+		Count:               1,
+		Type:                kind,
+		ReportingController: component,
+		ReportingInstance:   e.node,
+	}
+}
+
+// next is an event that waits, the same again until written is called; nil: none, or it
+// must wait.
+func (e *events) next(now time.Time) *corev1.Event {
+	if e.waiting[e.now] == nil {
+		ids := slices.Sorted(maps.Keys(e.waiting))
+		if len(ids) == 0 || !e.limit.AllowN(now, 1) {
+			return nil
+		}
+		e.now = ids[0]
+	}
+	return e.waiting[e.now]
+}
+
+// written forgets the event that next returned.
+func (e *events) written() {
+	delete(e.waiting, e.now)
+	e.now = ""
+}

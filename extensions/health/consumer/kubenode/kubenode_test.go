@@ -1,0 +1,468 @@
+package kubenode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"warpgauge/extensions/health"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+const node = "node-1"
+
+// apiServer speaks as much of the Kubernetes API as the Writer may use, over pipes, so that
+// it can be in a bubble of synctest. Everything else is an error of the test.
+type apiServer struct {
+	t      *testing.T
+	accept chan net.Conn
+	closed chan struct{}
+
+	mu         sync.Mutex
+	answer     int // a status code in place of what was asked for; 0: none
+	requests   int
+	conditions []map[string]any // of the Node, merged by type
+	events     []corev1.Event
+	labels     map[string]string // of the Node
+	version    int               // of the Node, which an update must name
+	changed    func()            // called after each answer to a get; nil: not
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{t: t, accept: make(chan net.Conn), closed: make(chan struct{}), conditions: []map[string]any{{"type": "Ready", "status": "True"}}}
+	server := &http.Server{Handler: s}
+	go func() { _ = server.Serve(s) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+func (s *apiServer) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.accept:
+		return c, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *apiServer) Close() error   { close(s.closed); return nil }
+func (s *apiServer) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (s *apiServer) config() *rest.Config {
+	return &rest.Config{Host: "http://api.test", Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		s.accept <- theirs
+		return ours, nil
+	}}
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	w.Header().Set("Content-Type", "application/json")
+	var answer any
+	switch what := r.Method + " " + r.URL.Path; {
+	case s.answer != 0:
+		w.WriteHeader(s.answer)
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Message: "no leave", Code: int32(s.answer)}
+	case what == "PATCH /api/v1/nodes/"+node+"/status":
+		answer = s.patch(r)
+	case what == "POST /api/v1/namespaces/default/events":
+		var e corev1.Event
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			s.t.Error(err)
+		}
+		s.events = append(s.events, e)
+		answer = e
+	case r.URL.Path == "/api/v1/nodes/"+node && s.labels != nil && (r.Method == http.MethodGet || r.Method == http.MethodPut):
+		n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(s.version), Labels: s.labels}}
+		if r.Method == http.MethodPut {
+			var put corev1.Node
+			if err := json.NewDecoder(r.Body).Decode(&put); err != nil {
+				s.t.Error(err)
+			}
+			if put.ResourceVersion != n.ResourceVersion {
+				w.WriteHeader(http.StatusConflict)
+				answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}
+				break
+			}
+			s.version++
+			s.labels, n = put.Labels, put
+		}
+		answer = n
+		if s.changed != nil && r.Method == http.MethodGet {
+			s.changed()
+		}
+	default:
+		s.t.Errorf("asked for more than it may: %s", what)
+		w.WriteHeader(http.StatusForbidden)
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// patch is a strategic merge of conditions, whose key is the type.
+func (s *apiServer) patch(r *http.Request) any {
+	if got := r.Header.Get("Content-Type"); got != "application/strategic-merge-patch+json" {
+		s.t.Errorf("content type %q", got)
+	}
+	var body struct {
+		Status struct {
+			Conditions []map[string]any `json:"conditions"`
+		} `json:"status"`
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil {
+		s.t.Errorf("the patch has more than conditions: %v", err)
+	}
+	for _, c := range body.Status.Conditions {
+		i := slices.IndexFunc(s.conditions, func(old map[string]any) bool { return old["type"] == c["type"] })
+		if i < 0 {
+			s.conditions = append(s.conditions, c)
+		} else {
+			s.conditions[i] = c
+		}
+	}
+	return map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": map[string]any{"name": node}}
+}
+
+func (s *apiServer) set(answer int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// condition is ours; the zero one if there is none.
+func (s *apiServer) condition() (out corev1.NodeCondition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conditions[0]["type"] != "Ready" || len(s.conditions) > 2 {
+		s.t.Errorf("conditions of others have changed: %v", s.conditions)
+	}
+	if len(s.conditions) == 2 {
+		text, err := json.Marshal(s.conditions[1])
+		if err == nil {
+			err = json.Unmarshal(text, &out)
+		}
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+	return out
+}
+
+// short is status and reason of the condition.
+func (s *apiServer) short() string {
+	c := s.condition()
+	return fmt.Sprint(c.Status, " ", c.Reason)
+}
+
+// told takes the events that came since the last call.
+func (s *apiServer) told() (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.InvolvedObject != (corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: node}) || e.Source.Component != "warpgauge" || e.FirstTimestamp.IsZero() {
+			s.t.Errorf("event %+v", e)
+		}
+		out = append(out, fmt.Sprint(e.Type, " ", e.Reason, ": ", e.Message))
+	}
+	s.events = nil
+	return out
+}
+
+// board is a node with GPUs whose states a test sets.
+type board struct {
+	health.Board
+	verdicts []health.Verdict
+	version  uint64
+}
+
+func newBoard(gpus int) *board {
+	b := &board{}
+	for i := range gpus {
+		id := fmt.Sprint(i)
+		b.verdicts = append(b.verdicts, health.Verdict{Device: collector.Device{ID: "GPU-" + id, GPU: id, Level: field.GPU}, Action: health.ActionNone, Since: time.Now()})
+	}
+	b.store()
+	return b
+}
+
+func (b *board) store() {
+	b.version++
+	b.Store(&health.Snapshot{Version: b.version, Time: time.Now(), Verdicts: slices.Clone(b.verdicts)})
+}
+
+func (b *board) set(gpu int, s health.State, reason string, a health.Action) {
+	v := &b.verdicts[gpu]
+	v.State, v.Reason, v.Text, v.Action, v.Since = s, reason, strings.ReplaceAll(reason, "_", " "), a, time.Now()
+	b.store()
+}
+
+// run runs a Writer until the function that it returns is called.
+func run(t *testing.T, o Options) (stop func(), log *observer.ObservedLogs) {
+	t.Helper()
+	core, log := observer.New(zap.InfoLevel)
+	o.Log = zap.New(core)
+	w, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}, log
+}
+
+func want(t *testing.T, when string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// TestLabels: the labels are those that the devices want, others stay, and nothing is asked
+// while nothing changes.
+func TestLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(2)
+		s.labels = map[string]string{"zone": "a", "amd.gpu.7.state": "unhealthy", "amd.gpu.7.other": "x"}
+		of := func(s *health.Snapshot) map[string]string {
+			out := map[string]string{}
+			for _, v := range s.Verdicts {
+				if v.State == health.Failed {
+					out["amd.gpu."+v.Device.GPU+".state"] = "unhealthy"
+				}
+			}
+			return out
+		}
+		stop, log := run(t, Options{Board: &b.Board, Node: node, Config: s.config(), Labels: Labels{Of: of, Prefix: "amd.gpu.", Suffix: ".state"}})
+		others := func(more ...string) map[string]string {
+			out := map[string]string{"zone": "a", "amd.gpu.7.other": "x"}
+			for _, name := range more {
+				out[name] = "unhealthy"
+			}
+			return out
+		}
+		want(t, "of a GPU that is no longer there", s.labels, others())
+		after := func() {
+			t.Helper()
+			synctest.Wait()
+			time.Sleep(gap)
+			synctest.Wait()
+		}
+		b.set(1, health.Failed, "xid_79", health.ActionReboot)
+		after()
+		want(t, "failed", s.labels, others("amd.gpu.1.state"))
+		asked := s.requests
+		b.set(0, health.Degraded, "hot", health.ActionNone)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want(t, "requests while no label changes", s.requests, asked)
+
+		s.changed = func() { s.version++; s.changed = nil } // another writer is faster
+		b.set(0, health.Failed, "hot", health.ActionNone)
+		after()
+		time.Sleep(maxGap)
+		synctest.Wait()
+		want(t, "written in the end", s.labels, others("amd.gpu.0.state", "amd.gpu.1.state"))
+		want(t, "the log", len(log.TakeAll()), 2)
+		b.set(0, health.OK, "", health.ActionNone)
+		b.set(1, health.OK, "", health.ActionNone)
+		after()
+		want(t, "well again", s.labels, others())
+		stop()
+	})
+}
+
+func TestConditionAndEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(4)
+		begin := time.Now()
+		stop, log := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
+		c := s.condition()
+		want(t, "all well", s.short(), "False NoGPUProblem")
+		want(t, "its transition", c.LastTransitionTime.Time.UTC(), begin.UTC().Truncate(time.Second))
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want(t, "the heartbeat's age", time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat, true)
+		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
+
+		step := func(when string, gpu int, state health.State, reason string, a health.Action, condition string, events ...string) {
+			t.Helper()
+			b.set(gpu, state, reason, a)
+			synctest.Wait()
+			time.Sleep(gap)
+			synctest.Wait()
+			want(t, when, s.short(), condition)
+			want(t, when+": events", s.told(), events)
+		}
+		step("failed", 2, health.Failed, "xid_79", health.ActionReboot, "True GPUFailed",
+			"Warning GPUFailed: GPU 2 is failed: xid 79 (xid_79), recommended: reboot (GPU-2)")
+		want(t, "the message", s.condition().Message, "GPU 2 is failed: xid 79 (xid_79), recommended: reboot")
+		failed := s.condition().LastTransitionTime
+		step("degraded, another", 1, health.Degraded, "corrected_errors", health.ActionNone, "True GPUFailed",
+			"Warning GPUDegraded: GPU 1 is degraded: corrected errors (corrected_errors), recommended: none (GPU-1)")
+		want(t, "the transition of a condition that stays", s.condition().LastTransitionTime, failed)
+		step("released", 2, health.Unknown, "released", health.ActionNone, "Unknown GPUStateUnknown")
+		step("failed as before", 2, health.Failed, "xid_79", health.ActionReboot, "True GPUFailed")
+		step("recovered", 2, health.OK, "", health.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
+		step("both", 1, health.OK, "", health.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
+		want(t, "the log", log.Len(), 0)
+		stop()
+		want(t, "after the end", s.short(), "Unknown ExporterStopped")
+	})
+}
+
+// TestOldFault: an exporter that starts again says nothing twice.
+func TestOldFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(2)
+		b.set(1, health.Failed, "xid_79", health.ActionReboot)
+		since := metav1.NewTime(b.verdicts[1].Since.Truncate(time.Second))
+		time.Sleep(time.Hour)
+		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
+		defer stop()
+		want(t, "the condition", s.short(), "True GPUFailed")
+		want(t, "its transition", s.condition().LastTransitionTime.Time.UTC(), since.UTC())
+		want(t, "events", s.told(), []string(nil))
+		time.Sleep(gap)
+		b.set(1, health.OK, "", health.ActionNone)
+		synctest.Wait()
+		want(t, "events of the recovery", s.told(), []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"})
+	})
+}
+
+// TestNoLeave: without the rights, or without an API server, it asks less and less often,
+// logs once, and writes what is true then when it can.
+func TestNoLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(2)
+		s.set(http.StatusForbidden)
+		stop, log := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
+		b.set(0, health.Failed, "xid_79", health.ActionReboot)
+		time.Sleep(10 * time.Minute)
+		b.set(0, health.OK, "", health.ActionNone)
+		b.set(1, health.Degraded, "hot", health.ActionNone)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if most := 2 * (20 + 5); s.requests > most {
+			t.Errorf("%d requests in 20 minutes, at most %d", s.requests, most)
+		}
+		want(t, "lines in the log", log.Len(), 2) // of each kind one
+		s.set(0)
+		time.Sleep(maxGap)
+		synctest.Wait()
+		want(t, "the condition", s.short(), "False GPUDegraded")
+		want(t, "events", s.told(), []string{
+			"Normal GPURecovered: GPU 0 is ok (GPU-0)", "Warning GPUDegraded: GPU 1 is degraded: hot (hot), recommended: none (GPU-1)",
+		})
+		want(t, "lines in the log, with those of the recovery", log.Len(), 4)
+		s.set(http.StatusInternalServerError)
+		stop()
+	})
+}
+
+// TestFlapping: what changes all the time does not become load on the API server.
+func TestFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(8)
+		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
+		const hours = 2
+		for i := range hours * 3600 {
+			b.set(i%8, health.State(i/8%4), fmt.Sprint("reason_", i), health.ActionNone)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		events := len(s.told())
+		if most := eventsBurst + hours*eventsAnHour; events > most || events < hours*eventsAnHour {
+			t.Errorf("%d events in %d hours, at most %d", events, hours, most)
+		}
+		if writes, most := s.requests-events, hours*3600/int(gap/time.Second)+1; writes > most {
+			t.Errorf("the condition was written %d times in %d hours, at most %d", writes, hours, most)
+		}
+		stop()
+	})
+}
+
+func TestWhatIsAskedFor(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		gpus              int
+		condition, events bool
+		want              string
+		told              int
+	}{
+		{"both", 1, true, true, "True GPUFailed", 1},
+		{"only the condition", 1, true, false, "True GPUFailed", 0},
+		{"only events", 1, false, true, " ", 1},
+		{"a node without devices", 0, true, true, " ", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, b := newAPIServer(t), newBoard(tt.gpus)
+				stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: tt.condition, Events: tt.events, Config: s.config()})
+				if tt.gpus > 0 {
+					time.Sleep(gap)
+					b.set(0, health.Failed, "xid_79", health.ActionReboot)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				want(t, "the condition", s.short(), tt.want)
+				want(t, "events", len(s.told()), tt.told)
+				stop()
+				if !tt.condition || tt.gpus == 0 {
+					want(t, "the condition after the end", s.short(), " ")
+				}
+			})
+		})
+	}
+	if _, err := New(Options{Board: &health.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+		t.Errorf("without a node's name: %v", err)
+	}
+}
+
+// TestDevicesGone: devices that are no longer found are not healthy.
+func TestDevicesGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newAPIServer(t), newBoard(50)
+		for i := range b.verdicts {
+			b.set(i, health.Failed, "missing", health.ActionReboot)
+		}
+		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
+		if m := s.condition().Message; !strings.HasSuffix(m, " more") || len(m) > longestMessage {
+			t.Errorf("the message of 50 devices has %d bytes: %q", len(m), m)
+		}
+		time.Sleep(gap)
+		b.verdicts = nil
+		b.store()
+		synctest.Wait()
+		want(t, "the condition", s.short(), "Unknown NoGPUFound")
+		stop()
+	})
+}

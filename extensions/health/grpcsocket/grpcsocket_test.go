@@ -1,0 +1,247 @@
+package grpcsocket_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/grpcsocket"
+	"warpgauge/extensions/health/healthrpc"
+	"warpgauge/extensions/health/healthrpc/healthv1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// directory is a short one: a socket's path has 107 bytes at most.
+func directory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // the test's own can be too long
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func options(path string, board *health.Board) grpcsocket.Options {
+	return grpcsocket.Options{Path: path, Mode: 0o660, Register: healthrpc.New(healthrpc.Options{Board: board}).Register, Log: zap.NewNop()}
+}
+
+// serve serves until the function that it returns is called.
+func serve(t *testing.T, o grpcsocket.Options) (stop func()) {
+	t.Helper()
+	s := grpcsocket.New(o)
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
+func client(t *testing.T, path string) healthv1.HealthServiceClient {
+	t.Helper()
+	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return healthv1.NewHealthServiceClient(c)
+}
+
+func TestServe(t *testing.T) {
+	dir := directory(t)
+	path := filepath.Join(dir, "made", "health.sock")
+	var board health.Board
+	board.Store(&health.Snapshot{Version: 1})
+	o := options(path, &board)
+	o.Group = fmt.Sprint(os.Getegid())
+	defer syscall.Umask(syscall.Umask(0o077)) // as in the systemd unit
+	stop := serve(t, o)
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the directory is %v, %v", info, err)
+	}
+	info, err = os.Lstat(path)
+	if err != nil || info.Mode() != fs.ModeSocket|0o660 || int(info.Sys().(*syscall.Stat_t).Gid) != os.Getegid() {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "made", ".w*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	watch, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := watch.Recv(); err != nil || m.GetSnapshot().GetVersion() != 1 {
+		t.Errorf("received %v, %v", m, err)
+	}
+	stop()
+	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ended with %v, want Unavailable", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// TestSlowClient: clients that read nothing keep no other waiting, and cost what one
+// connection may buffer.
+func TestSlowClient(t *testing.T) {
+	path := filepath.Join(directory(t), "s")
+	var board health.Board
+	big := func(version uint64) *health.Snapshot {
+		return &health.Snapshot{Version: version, Verdicts: make([]health.Verdict, 500)}
+	}
+	board.Store(big(1))
+	defer serve(t, options(path, &board))()
+	slow, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = 200
+	for v := uint64(1); v <= last; v++ {
+		board.Store(big(v))
+		if m, err := quick.Recv(); err != nil || m.GetSnapshot().GetVersion() != v {
+			t.Fatalf("the quick client received %v, %v, want version %d", m.GetSnapshot().GetVersion(), err, v)
+		}
+	}
+	got, n := uint64(0), 0
+	for ; got < last; n++ {
+		m, err := slow.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = m.GetSnapshot().GetVersion()
+	}
+	if n > last/2 {
+		t.Errorf("%d of %d snapshots were kept for the client that read nothing", n, last)
+	}
+}
+
+func TestListen(t *testing.T) {
+	var board health.Board
+	tests := []struct {
+		name    string
+		prepare func(t *testing.T, path string)
+		options func(*grpcsocket.Options)
+		want    string // of the error; "": none
+	}{
+		{name: "what a process has left", prepare: func(t *testing.T, path string) {
+			l := listen(t, path)
+			l.SetUnlinkOnClose(false)
+			_ = l.Close()
+		}},
+		{name: "another process serves", prepare: func(t *testing.T, path string) { listen(t, path) }, want: "another process serves on it"},
+		{name: "a file", prepare: func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "it is there and not a socket"},
+		{name: "a link to a socket", prepare: func(t *testing.T, path string) {
+			if err := os.Symlink("elsewhere", path); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "it is there and not a socket"},
+		{name: "others can write in the directory", prepare: func(t *testing.T, path string) {
+			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}, want: "other users can write"},
+		{name: "a sticky directory", prepare: func(t *testing.T, path string) {
+			if err := os.Chmod(filepath.Dir(path), 0o777|fs.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "no such group", options: func(o *grpcsocket.Options) { o.Group = "no such group" }, want: `group "no such group"`},
+		{name: "a path that is too long", options: func(o *grpcsocket.Options) { o.Path += strings.Repeat("x", 100) }, want: "the path is too long"},
+		{name: "no directory", options: func(o *grpcsocket.Options) { o.Path = "/nonexistent/directory/s" }, want: "no such file or directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(directory(t), "s")
+			if tt.prepare != nil {
+				tt.prepare(t, path)
+			}
+			o := options(path, &board)
+			if tt.options != nil {
+				tt.options(&o)
+			}
+			before, _ := os.Lstat(path)
+			s := grpcsocket.New(o)
+			err := s.Listen()
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := s.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+			after, _ := os.Lstat(path)
+			if before != nil && (after == nil || !os.SameFile(before, after)) {
+				t.Error("what was at the path is gone")
+			}
+		})
+	}
+}
+
+func listen(t *testing.T, path string) *net.UnixListener {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// TestReplaced: the socket of a process that came after this one stays.
+func TestReplaced(t *testing.T) {
+	path := filepath.Join(directory(t), "s")
+	var board health.Board
+	stop := serve(t, options(path, &board))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	later := listen(t, path)
+	stop()
+	c, err := net.DialTimeout("unix", path, time.Minute)
+	if err != nil {
+		t.Fatalf("the socket of the later process is gone: %v", err)
+	}
+	_, _ = c.Close(), later.Close()
+}

@@ -1,0 +1,317 @@
+package kernellog
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"warpgauge/extensions/health/pci"
+)
+
+// Kind says what a line reports. The texts are labels.
+type Kind string
+
+// Kinds.
+const (
+	XID            Kind = "xid"
+	SXidFatal      Kind = "sxid_fatal" // of an NVSwitch
+	SXidNonFatal   Kind = "sxid_non_fatal"
+	FellOffBus     Kind = "fell_off_bus" // as a line of its own; mostly there is an XID 79, too
+	RmInitFailed   Kind = "rm_init_failed"
+	GSPTimeout     Kind = "gsp_timeout"
+	NVLinkError    Kind = "nvlink_error"
+	AERCorrected   Kind = "aer_corrected"
+	AERUncorrected Kind = "aer_uncorrected"
+	AERFatal       Kind = "aer_fatal"
+	AMDReset       Kind = "amdgpu_reset" // begins
+	AMDResetDone   Kind = "amdgpu_reset_succeeded"
+	AMDResetFailed Kind = "amdgpu_reset_failed"
+	AMDRingTimeout Kind = "amdgpu_ring_timeout"
+	AMDInitFailed  Kind = "amdgpu_init_failed"
+	AMDLost        Kind = "amdgpu_device_lost"
+	AMDVRAMLost    Kind = "amdgpu_vram_lost"
+	RASCorrected   Kind = "ras_corrected"
+	RASUncorrected Kind = "ras_uncorrected"
+	RASPoison      Kind = "ras_poison"
+	XGMIError      Kind = "xgmi_error"
+)
+
+// Event is a line that reports something of a device. What it does not say is zero.
+type Event struct {
+	Time    time.Time
+	Kind    Kind
+	Address pci.Address // zero: the line names no device
+	Code    int         // of an XID or SXid
+	Cause   int         // the XID that this one follows, if the line says so
+	PID     int
+	Process string
+	Channel string
+	Unit    string // "GPC 1, TPC 0, SM 0"
+	Link    string // number of an NVLink
+	Block   string // of RAS
+	// Count is how many errors the line says that there are; Total, that these are all since
+	// the driver was loaded: the line is repeated whenever they are read.
+	Count int
+	Total bool
+	Text  string // the line, of which control characters and what is too long are gone
+}
+
+// maxText bounds Event.Text, maxWord other texts of a line.
+const (
+	maxText = 256
+	maxWord = 64
+)
+
+// marks are what all lines of interest contain. They are searched for before anything is
+// parsed: almost every line of a kernel's log has none.
+var marks = [][]byte{[]byte("NVRM: "), []byte("amdgpu"), []byte("SXid ("), []byte("Bus Error: severity="), []byte("VRAM is lost")}
+
+// relevant reports whether a record can be of interest.
+func relevant(record []byte) bool {
+	for _, m := range marks {
+		if bytes.Contains(record, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// parser reads lines. It remembers the GPU that a line has named for those that follow it:
+// NVIDIA's driver writes "The NVIDIA GPU 0000:b3:00.0 (PCI ID: …) installed in this system has
+// fallen off the bus" in three lines, of which some kernels make records of their own.
+type parser struct {
+	named pci.Address
+	left  int // lines of the driver that can still be about it
+}
+
+// parse reads a line of the kernel's log, without its prefix. device is what the kernel says in
+// addition, "+pci:0000:3b:00.0", or "". ok is false for lines that say nothing of faults of a GPU
+// or NVSwitch.
+func (p *parser) parse(line, device string) (e Event, ok bool) {
+	switch {
+	case strings.HasPrefix(line, "NVRM: Xid ("):
+		ok = e.xid(line[len("NVRM: Xid ("):])
+	case strings.HasPrefix(line, "NVRM: "):
+		ok = e.say(line, nvidiaPhrases)
+	case strings.Contains(line, "SXid ("):
+		ok = e.sxid(line)
+	case strings.Contains(line, "Bus Error: severity="):
+		ok = e.aer(line)
+	case strings.HasPrefix(line, "amdgpu") || strings.HasPrefix(line, "[drm"):
+		ok = e.say(line, amdPhrases) || e.ras(line)
+	}
+	if p.left--; strings.HasPrefix(line, "NVRM: The NVIDIA GPU ") {
+		p.left = 2
+		p.named, _ = pci.Find(line)
+	}
+	if !ok {
+		return Event{}, false
+	}
+	if e.Address == (pci.Address{}) && e.Kind == FellOffBus && p.left >= 0 {
+		e.Address = p.named
+	}
+	if e.Address == (pci.Address{}) {
+		if at, found := strings.CutPrefix(device, "+pci:"); found {
+			e.Address, _ = pci.Parse(at)
+		}
+	}
+	e.Text = shorten(line, maxText)
+	return e, true
+}
+
+// xid reads what follows "NVRM: Xid (": PCI:0000:3b:00): 13, pid=1, name=python, Ch 00000008, …
+func (e *Event) xid(rest string) (ok bool) {
+	e.Kind = XID
+	at, rest, _ := strings.Cut(rest, "): ")
+	if e.Address, ok = pci.Parse(at); !ok {
+		return false
+	}
+	if e.Code, rest, ok = number(rest); !ok || e.Code == 0 {
+		return false
+	}
+	rest = strings.TrimPrefix(rest, ", ")
+	if pid, after, found := field(rest, "pid="); found {
+		e.PID, _, _ = number(strings.Trim(pid, "'"))
+		rest = after
+	}
+	if name, after, found := field(rest, "name="); found {
+		if name = strings.Trim(name, "'"); name != "<unknown>" {
+			e.Process = shorten(name, maxWord)
+		}
+		rest = after
+	}
+	e.Channel = word(after(rest, "Ch ", "Channel ID ", "Channel ", "ChID ", " channel 0x"))
+	if unit, _, found := strings.Cut(after(rest, "(GPC "), ")"); found {
+		e.Unit = shorten("GPC "+unit, maxWord)
+	}
+	e.Cause, _, _ = number(after(rest, "caused by previous Xid "))
+	e.link(rest)
+	return true
+}
+
+// phrase is what a line of a kind contains, in this order.
+type phrase struct {
+	kind  Kind
+	first string
+	then  string
+}
+
+// Phrases of NVIDIA's driver, in lines that are no XIDs, and of amdgpu.
+var (
+	nvidiaPhrases = []phrase{
+		{FellOffBus, "fallen off the bus", ""},
+		{RmInitFailed, "RmInitAdapter failed!", ""},
+		{GSPTimeout, "GSP Timeout", ""},
+		{GSPTimeout, "Heartbeat timed out", ""},
+		{GSPTimeout, "Timeout waiting for RPC from GSP", ""},
+		{NVLinkError, "nvlink", "fail"},
+	}
+	amdPhrases = []phrase{
+		{AMDRingTimeout, "ring ", " timeout, signaled seq="},
+		{AMDReset, "GPU reset begin!", ""},
+		{AMDResetDone, "GPU reset(", ") succeeded"},
+		{AMDResetFailed, "GPU reset(", ") failed"},
+		{AMDResetFailed, "GPU reset end with ret = -", ""},
+		{AMDInitFailed, "Fatal error during GPU init", ""},
+		{AMDLost, "device lost from bus", ""},
+		{AMDVRAMLost, "VRAM is lost", ""},
+		{XGMIError, "XGMI PCS ", " detected"},
+		{XGMIError, "WAFL PCS ", " detected"},
+		{RASUncorrected, "uncorrectable hardware error(", ""},
+		{RASPoison, "poison is consumed", ""},
+		{RASPoison, "RAS poison consumption", ""},
+	}
+)
+
+// say finds the phrase of a line, and the device that it names.
+func (e *Event) say(line string, phrases []phrase) bool {
+	for i := range phrases {
+		if _, rest, ok := strings.Cut(line, phrases[i].first); ok && strings.Contains(rest, phrases[i].then) {
+			e.Kind = phrases[i].kind
+			e.Address, _ = pci.Find(line)
+			return true
+		}
+	}
+	return false
+}
+
+// sxid reads nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 … Lines with
+// further data of the same error are none of their own.
+func (e *Event) sxid(line string) (ok bool) {
+	at, rest, _ := strings.Cut(after(line, "SXid ("), "): ")
+	if e.Address, ok = pci.Parse(at); !ok || !strings.HasPrefix(line, "nvidia-nvswitch") {
+		return false
+	}
+	e.Code, rest, ok = number(rest)
+	if e.Kind = SXidNonFatal; strings.HasPrefix(rest, ", Fatal") {
+		e.Kind = SXidFatal
+	} else if !strings.HasPrefix(rest, ", Non-fatal") {
+		return false
+	}
+	e.link(rest)
+	return ok
+}
+
+// aer reads nvidia 0000:03:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=…. Of the
+// lines of an error it is the only one that the device has that has found it.
+func (e *Event) aer(line string) bool {
+	before, severity, _ := strings.Cut(line, "PCIe Bus Error: severity=")
+	e.Address, _ = pci.Find(before)
+	switch {
+	case strings.HasPrefix(severity, "Correct"):
+		e.Kind = AERCorrected
+	case !strings.HasPrefix(severity, "Uncorrect"):
+		return false
+	case strings.Contains(severity, "(Fatal)"):
+		e.Kind = AERFatal
+	default:
+		e.Kind = AERUncorrected
+	}
+	return true
+}
+
+// rasPhrases come after a number. Lines that say "in total" repeat what others have said.
+var rasPhrases = []phrase{
+	{RASUncorrected, " uncorrectable hardware errors detected in ", " block"},
+	{RASCorrected, " correctable hardware errors detected in ", " block"},
+	{RASPoison, " deferred hardware errors detected in ", " block"},
+	{RASPoison, " poison consumption detected in ", " block"},
+}
+
+// ras reads "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
+func (e *Event) ras(line string) bool {
+	if strings.Contains(line, "detected in total") || !e.say(line, rasPhrases) {
+		return false
+	}
+	before, block, _ := strings.Cut(line, " detected in ")
+	e.Block, e.Total = word(block), !strings.Contains(before, " new ")
+	for _, w := range strings.Fields(before) { // the last number is the count
+		if n, rest, ok := number(w); ok && rest == "" {
+			e.Count = n
+		}
+	}
+	// Counters that read all ones on a GPU that sleeps make 1048560 of every block.
+	return e.Count > 0 && e.Count%0xffff0 != 0
+}
+
+// link reads "Link 13", "link 5".
+func (e *Event) link(text string) {
+	if v, _, ok := number(after(text, "Link ", "link ")); ok {
+		e.Link = strconv.Itoa(v)
+	}
+}
+
+// after is what follows the first mark that a text has.
+func after(text string, marks ...string) string {
+	for _, m := range marks {
+		if _, rest, found := strings.Cut(text, m); found {
+			return rest
+		}
+	}
+	return ""
+}
+
+// field reads "name=value, rest".
+func field(text, name string) (value, rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, name); !ok {
+		return "", text, false
+	}
+	value, rest, _ = strings.Cut(text, ", ")
+	return value, rest, true
+}
+
+// number reads the digits that a text begins with, at most nine.
+func number(text string) (n int, rest string, ok bool) {
+	i := 0
+	for i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9' {
+		i++
+	}
+	n, err := strconv.Atoi(text[:i])
+	return n, text[i:], err == nil
+}
+
+// word is what a text has up to its first character that is no letter, digit or underscore.
+func word(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	if end >= 0 {
+		text = text[:end]
+	}
+	return shorten(text, maxWord)
+}
+
+// shorten makes a text of a stranger's fit for labels and logs.
+func shorten(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return strings.TrimSpace(text)
+}

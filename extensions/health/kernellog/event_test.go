@@ -1,0 +1,205 @@
+package kernellog
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/extensions/health/pci"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// corpus returns the lines of public reports, without comments.
+func corpus(t testing.TB) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/lines.txt")
+	must(t, err)
+	source := false
+	for l := range strings.Lines(string(text)) {
+		l = strings.TrimSuffix(l, "\n")
+		switch {
+		case strings.HasPrefix(l, "#"):
+			source = source || strings.HasPrefix(l, "# https://")
+		case l != "":
+			if !source {
+				t.Errorf("%q has no source", l)
+			}
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// String is an event without what its line says anyway.
+func (e Event) String() string {
+	out := string(e.Kind)
+	v, kind := reflect.ValueOf(e), reflect.TypeOf(e)
+	for i := range v.NumField() {
+		name := kind.Field(i).Name
+		if name == "Kind" || name == "Text" || name == "Time" || v.Field(i).IsZero() {
+			continue
+		}
+		out += fmt.Sprintf(" %s=%v", strings.ToLower(name), v.Field(i).Interface())
+	}
+	return out
+}
+
+// TestCorpus: what lines of public reports are read as.
+func TestCorpus(t *testing.T) {
+	var got strings.Builder
+	var p parser
+	kinds := map[Kind]bool{}
+	for _, line := range corpus(t) {
+		read := "-"
+		if relevant([]byte(line)) {
+			if e, ok := p.parse(unescape([]byte(line)), ""); ok {
+				read = e.String()
+				kinds[e.Kind] = true
+			}
+		} else if e, ok := p.parse(unescape([]byte(line)), ""); ok {
+			t.Errorf("%q is an event (%v) that is not searched for", line, e)
+		}
+		fmt.Fprintf(&got, "%s\n    %s\n", line, read)
+	}
+	if *update {
+		must(t, os.WriteFile("testdata/golden.txt", []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile("testdata/golden.txt")
+	must(t, err)
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("lines are read otherwise, if that is right run with -update (-golden +got):\n%s", diff)
+	}
+	for _, k := range []Kind{
+		XID, SXidFatal, SXidNonFatal, FellOffBus, RmInitFailed, GSPTimeout, NVLinkError, AERCorrected, AERUncorrected, AERFatal, AMDReset, AMDResetDone,
+		AMDResetFailed, AMDRingTimeout, AMDInitFailed, AMDLost, AMDVRAMLost, RASCorrected, RASUncorrected, RASPoison, XGMIError,
+	} {
+		if !kinds[k] {
+			t.Errorf("no line of the corpus is %s", k)
+		}
+	}
+}
+
+// TestHostileLines: what programs can put into a line that the driver writes, and what is no line
+// of the driver.
+func TestHostileLines(t *testing.T) {
+	f := func(line, want string) {
+		t.Helper()
+		var p parser
+		e, ok := p.parse(line, "")
+		got := "-"
+		if ok {
+			got = e.String()
+		}
+		if got != want {
+			t.Errorf("%q is read as %s, want %s", line, got, want)
+		}
+	}
+	f("NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=a, b): 79, GPU has fallen off the bus", "xid address=00000000:01:00.0 code=13 pid=1 process=a")
+	f("NVRM: Xid (PCI:0000:01:00): 0, none", "-")
+	f("NVRM: Xid (PCI:0000:01:00): 99999999999999999999, x", "xid address=00000000:01:00.0 code=999999999")
+	f("NVRM: Xid (PCI:0000:zz:00): 79, x", "-")
+	f("NVRM: Xid (PCI:0000:01:00", "-")
+	f("NVRM: Xid (", "-")
+	f("program NVRM: Xid (PCI:0000:01:00): 79, x", "-")
+	f("bad[1]: segfault NVRM: fallen off the bus", "-")
+	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
+	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
+	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
+	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // of a GPU that sleeps
+	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32)+" channel=1")
+}
+
+// TestDevice: a line that names no device has the one that the kernel says.
+func TestDevice(t *testing.T) {
+	var p parser
+	e, ok := p.parse("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "+pci:0000:2d:00.0")
+	if want := (pci.Address{Bus: 0x2d}); !ok || e.Address != want {
+		t.Errorf("address %v, %v, want %v", e.Address, ok, want)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, l := range corpus(f) {
+		f.Add(l, "")
+	}
+	f.Add("[drm] VRAM is lost", "+pci:0000:03:00.0")
+	f.Fuzz(func(t *testing.T, line, device string) {
+		var p parser
+		e, ok := p.parse(line, device)
+		if !ok {
+			if e != (Event{}) {
+				t.Errorf("%q is no event and has %+v", line, e)
+			}
+			return
+		}
+		if !relevant([]byte(line)) {
+			t.Errorf("%q is an event that is not searched for", line)
+		}
+		if e.Kind == "" || e.Kind == XID && e.Code == 0 || e.Code < 0 || e.PID < 0 || e.Count < 0 {
+			t.Errorf("%q is read as %+v", line, e)
+		}
+		for _, text := range []string{e.Text, e.Process, e.Channel, e.Unit, e.Link, e.Block} {
+			if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+				t.Errorf("%q has the text %q", line, text)
+			}
+		}
+	})
+}
+
+// BenchmarkLines reads a log of which one line in a thousand is of interest: this package, and a
+// regular expression on each line.
+func BenchmarkLines(b *testing.B) {
+	const plain = "4,%d,5140900123,-;docker0: port 3(veth1a2b3c4) entered forwarding state after 15 seconds, and so on"
+	var lines [][]byte
+	for i := range 1000 {
+		lines = append(lines, fmt.Appendf(nil, plain, i))
+	}
+	lines[500] = []byte("3,500,5140900900,-;NVRM: Xid (PCI:0000:43:00): 31, pid=1797828, name=pt_main_thread, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS")
+	rate := func(b *testing.B) {
+		b.ReportMetric(float64(len(lines)*b.N)/b.Elapsed().Seconds(), "lines/s")
+	}
+	b.Run("kernellog", func(b *testing.B) {
+		n := 0
+		l := newTestLog("", "", func(Event) { n++ })
+		for b.Loop() {
+			l.last = -1
+			for _, line := range lines {
+				l.line(line)
+			}
+		}
+		rate(b)
+		if n != b.N {
+			b.Errorf("%d events of %d", n, b.N)
+		}
+	})
+	b.Run("regexp", func(b *testing.B) {
+		re := regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),(?: pid=([^,]+),)?(?: name=([^,]+),)?|SXid.*?: (\d+),|fallen off the bus|severity=(\w+)`)
+		n := 0
+		for b.Loop() {
+			for _, line := range lines {
+				if re.FindSubmatch(line) != nil {
+					n++
+				}
+			}
+		}
+		rate(b)
+		if n != b.N {
+			b.Errorf("%d events of %d", n, b.N)
+		}
+	})
+}

@@ -1,0 +1,227 @@
+// Package signs computes, from every sampled row, what tends to come before a fault: corrected
+// memory errors, library calls that take longer than they did, spare rows that run out, errors
+// of links, throttling, and a GPU that is out of line with its peers. docs/health.md says how
+// each is computed, whose figures the thresholds are, and when a healthy device shows it.
+//
+// Signs follows the rings as any reader of them does: no sampler waits for it. In the steady
+// state it allocates nothing. A sign of which the readings are missing has no value.
+package signs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/extensions/health"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+// Options of New.
+type Options struct {
+	Board *view.Board
+	// Observe gets each sign that begins or ends. It must not block.
+	Observe func(health.Observation)
+	Owners  Owners // nil: it is not known who uses a device
+	// Calls reports, for each source of all collectors, how many samples it has taken and for
+	// how long they were in the library. nil: it is not known.
+	Calls      func(report func(collector, source string, count uint64, seconds float64))
+	Registerer prometheus.Registerer // nil: none
+}
+
+// Owners says who uses a device; owner.Keeper does.
+type Owners interface {
+	Version() uint64
+	Users(*collector.Device) []owner.Owner
+}
+
+const (
+	// interval is how often rings are read. The fastest, of 10 ms ticks, holds 10 s.
+	interval = time.Second
+	// forget is after how long the state of a device that is gone is dropped.
+	forget = int64(24 * time.Hour)
+)
+
+// Signs computes the signs of all devices. Run does the work.
+type Signs struct {
+	o Options
+
+	mu      sync.Mutex // guards all that follows: held for computing only
+	now     int64      // of the last Sync, Unix ns
+	view    *view.View
+	follows []*follow
+	row     ring.Row
+	devices map[string]*device // by ID, those that are gone included
+	present []*device          // those of the View
+	peers   peers
+	asked   int64 // when Calls was, Unix ns
+}
+
+// New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
+func New(o Options) *Signs {
+	s := &Signs{o: o, devices: make(map[string]*device)}
+	o.Board.AddReader()
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(s)
+	}
+	return s
+}
+
+// Run computes until ctx ends.
+func (s *Signs) Run(ctx context.Context) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		s.Sync(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Sync takes every row that is new on the board and decides which signs hold. It is called by
+// one goroutine at a time: Run, or in its place one that has a clock of its own.
+func (s *Signs) Sync(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now.UnixNano()
+	s.read() // of rings that leave, too
+	if v := s.o.Board.Load(); v != s.view {
+		for _, next := range v.After(s.view) {
+			s.bind(next)
+			s.read()
+		}
+	}
+	s.peers.sync(s)
+	s.judge()
+}
+
+// bind replaces the follows by those of v. A ring that stays is read on from where it was.
+func (s *Signs) bind(v *view.View) {
+	old := make(map[*ring.Ring]*follow, len(s.follows))
+	for _, f := range s.follows {
+		old[f.source.Ring] = f
+	}
+	s.view, s.follows, s.present, s.peers.grouped = v, s.follows[:0:0], s.present[:0:0], false
+	claimed := make(map[string]bool) // a device is that of the first source that has it
+	for _, src := range v.Sources {
+		if !src.WellFormed() {
+			continue
+		}
+		f := newFollow(src)
+		if o := old[src.Ring]; o != nil {
+			f.rows = o.rows
+		}
+		for i := range src.Devices {
+			id := src.Devices[i].ID
+			if claimed[id] {
+				continue
+			}
+			claimed[id] = true
+			d := s.devices[id]
+			if d == nil {
+				d = newDevice()
+				s.devices[id] = d
+			}
+			d.Device, d.bound, d.every, d.divided = src.Devices[i], s.now, int64(src.IntervalOf(i)), false
+			f.devices[i].device = d
+			s.present = append(s.present, d)
+		}
+		f.connect()
+		f.bindCalls()
+		s.follows = append(s.follows, f)
+	}
+	for id, d := range s.devices {
+		if !claimed[id] && s.now-d.bound > forget {
+			delete(s.devices, id)
+		}
+	}
+	for _, d := range s.present {
+		if d.gpu = s.devices[d.Parent]; d.gpu != nil && !d.isLink() {
+			d.gpu.divided = true
+		}
+	}
+}
+
+// read takes the new rows of the rings that are followed.
+func (s *Signs) read() {
+	for _, f := range s.follows {
+		// A writer that is faster than us cannot keep us here.
+		for limit := 2 * f.source.Ring.Rows(); limit > 0 && f.rows.Next(&s.row); limit-- {
+			f.take(&s.row)
+		}
+	}
+}
+
+// judge decides which signs of devices hold.
+func (s *Signs) judge() {
+	for _, d := range s.present {
+		d.links.worst = nil
+	}
+	for _, d := range s.present {
+		if d.links.known {
+			d.links.sum(s.now)
+			d.worseLink(d)
+			if d.gpu != nil {
+				d.gpu.worseLink(d)
+			}
+		}
+	}
+	for _, d := range s.present {
+		if d.fresh(s.now) && !d.isLink() {
+			s.judgeDevice(d)
+		}
+	}
+	if s.o.Calls == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
+		return
+	}
+	s.asked = s.now
+	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
+		if d := s.devices[source]; d != nil && d.calls.collector == collector {
+			d.calls.take(count, seconds)
+			d.calls.judge(s, d)
+		}
+	})
+}
+
+func (s *Signs) judgeDevice(d *device) {
+	for i := range d.throttled {
+		d.throttled[i].advance(s.now)
+	}
+	if d.corrected.used {
+		d.corrected.advance(s.now)
+		d.bucket.add(0, s.now)
+		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= mostCorrected/2)
+		d.bucket.full = false
+	}
+	if d.none >= 0 {
+		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
+	}
+	if d.slowed.used {
+		d.slowed.advance(s.now)
+		s.update(d, alarmThrottled, d.slowed.total >= mostSlowed, d.slowed.total <= mostSlowed/3)
+	}
+	if worst := d.links.worst; worst != nil {
+		s.update(d, alarmLinks, worst.links.share >= 1, worst.links.share <= 0.5)
+	}
+}
+
+// update updates an alarm of a device and tells the change.
+func (s *Signs) update(d *device, n int, beyond, calm bool) {
+	if a := &d.alarms[n]; a.update(s.now, beyond, calm, alarmTimes[n]) {
+		s.tell(d, alarmNames[n], d.describe(n), !a.holds)
+	}
+}
+
+// tell reports a sign of a device that begins, holds or is over.
+func (s *Signs) tell(d *device, sign, text string, over bool) {
+	s.o.Observe(health.Observation{
+		Reason: sign, Device: d.ID, PCIBusID: d.PCIBusID, Time: time.Unix(0, s.now), Source: "early signs", Text: text, Over: over,
+	})
+}

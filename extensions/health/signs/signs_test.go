@@ -1,0 +1,379 @@
+package signs
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/extensions/health"
+	"warpgauge/pkg/field"
+)
+
+var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// rig is Signs on a node, and what it has told.
+type rig struct {
+	*node
+	*Signs
+	told []health.Observation
+}
+
+func newRig(k kind, seed uint64) *rig {
+	r := &rig{node: newNode(k, seed, midnight)}
+	r.restart()
+	return r
+}
+
+// restart is a new process.
+func (r *rig) restart() {
+	r.Signs = New(Options{Board: &r.board, Owners: r.node, Calls: r.callTimes, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
+}
+
+// later is how old rows are when they are judged: no row is of the time of its judgement.
+const later = 700 * time.Millisecond
+
+func (r *rig) run(d time.Duration) {
+	for end := r.node.now.Add(d); r.node.now.Before(end); {
+		r.tick()
+		r.Sync(r.node.now.Add(later))
+	}
+}
+
+// begun are the signs that began to hold since the last call, by device.
+func (r *rig) begun() map[string]int {
+	out := map[string]int{}
+	for _, o := range r.told {
+		if !o.Over {
+			out[o.Reason+" "+o.Device]++
+		}
+	}
+	r.told = nil
+	return out
+}
+
+func (r *rig) over() map[string]int {
+	out := map[string]int{}
+	for _, o := range r.told {
+		if o.Over {
+			out[o.Reason+" "+o.Device]++
+		}
+	}
+	r.told = nil
+	return out
+}
+
+// TestSigns injects each fault into a healthy node and wants its sign, of that device alone, and
+// its end when the fault is gone.
+func TestSigns(t *testing.T) {
+	for _, c := range []struct {
+		name, sign string
+		kind       kind
+		fault      func(n *node, g *gpu)
+		within     time.Duration
+		end        time.Duration // until it is over
+	}{
+		{"5,000 corrected errors a second", "corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }, step, 12*time.Hour + time.Minute},
+		{"30,000 corrected errors an hour", "corrected_errors", mi300x, func(n *node, g *gpu) { g.sbe += n.happens(30_000) }, 2 * time.Hour, 13 * time.Hour},
+		{"a bank without spare rows", "spare_rows_low", a100, func(_ *node, g *gpu) { g.none = 1 }, 2 * time.Minute, 11 * time.Minute},
+		{"a link that replays", "nvlink_errors", h100, func(n *node, g *gpu) { g.links[5][2] += n.happens(200) }, 30 * time.Minute, 2 * time.Hour},
+		{"a link that recovers", "nvlink_errors", a100, func(n *node, g *gpu) { g.links[3][3] += n.happens(40) }, 30 * time.Minute, 2 * time.Hour},
+		{"200 CRC errors a second", "nvlink_errors", h100, func(_ *node, g *gpu) { g.links[0][0] += 200 * step.Seconds() }, 32 * time.Minute, 2 * time.Hour},
+		{"a bit error rate of 1e-9", "nvlink_errors", h100, func(_ *node, g *gpu) { g.ber = 1e-9 }, 2 * time.Minute, 11 * time.Minute},
+		{"heat", "throttled", h100, func(_ *node, g *gpu) { g.mask = 1 << 6 }, 16 * time.Minute, 2 * time.Hour},
+		{"half the clock", "straggler", h100, func(_ *node, g *gpu) { g.clock /= 2 }, 30 * time.Minute, 40 * time.Minute},
+		{"a slow library", "slow_calls", h100, func(_ *node, g *gpu) { g.seconds += 2 }, 5 * time.Minute, 15 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(c.kind, 7)
+			r.shape = training
+			r.use("train", 0, 1, 2, 3, 4, 5, 6, 7)
+			r.run(time.Hour)
+			if got := r.begun(); len(got) > 0 {
+				t.Fatalf("a healthy node has %v", got)
+			}
+			bad := r.gpus[5]
+			healthy := *bad
+			r.fault = func(g *gpu) {
+				if g == bad {
+					c.fault(r.node, g)
+				}
+			}
+			r.run(c.within)
+			if got := r.begun(); len(got) != 1 || got[c.sign+" "+bad.ID] == 0 {
+				t.Fatalf("after %v: %v, want %s of %s alone", c.within, got, c.sign, bad.ID)
+			}
+			r.fault, bad.none, bad.ber = nil, healthy.none, healthy.ber
+			r.run(c.end)
+			if got := r.over(); got[c.sign+" "+bad.ID] != 1 {
+				t.Errorf("%v after its end: over are %v, want %s of %s once", c.end, got, c.sign, bad.ID)
+			}
+			if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+				t.Errorf("%v after its end %d signs hold", c.end, got)
+			}
+		})
+	}
+}
+
+// TestEndAfterRestart: what the process before has told ends although this one never saw it,
+// when there was none of it for as long as it counts. A restart alone ends nothing.
+func TestEndAfterRestart(t *testing.T) {
+	r := newRig(h100, 1)
+	r.shape = training
+	at, start := map[string]time.Duration{}, r.node.now
+	for r.node.now.Sub(start) < 13*time.Hour {
+		r.run(time.Minute)
+		for sign := range r.over() {
+			if sign, of, _ := strings.Cut(sign, " "); of == "GPU-2" {
+				at[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
+			}
+		}
+	}
+	want := map[string]time.Duration{
+		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
+		"straggler": 20 * time.Minute, "slow_calls": 40 * time.Minute,
+	}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Errorf("ends that are told after the start, as long after it (-want +got):\n%s", diff)
+	}
+
+	r.restart()
+	r.fault = func(g *gpu) { // a library that is slow from the beginning
+		g.seconds += 2
+	}
+	r.run(3 * time.Hour)
+	if got := r.over(); got["slow_calls GPU-2"] > 0 {
+		t.Error("slow_calls ends after a restart although the library is as slow as before")
+	}
+}
+
+// TestAbsent: a sign of which the readings are missing has no series.
+func TestAbsent(t *testing.T) {
+	r := newRig(geForce, 3)
+	r.run(time.Hour)
+	for name, want := range map[string]int{
+		"warpgauge_sign_active": 0, "warpgauge_sign_corrected_errors_per_hour": 0, "warpgauge_sign_banks_short_of_spare_rows": 0,
+		"warpgauge_sign_link_error_budget_used_ratio": 0, "warpgauge_sign_throttled_seconds": 0, "warpgauge_sign_deviation_ratio": 0,
+		"warpgauge_sign_call_slowdown_ratio": geForce.gpus,
+	} {
+		if got := testutil.CollectAndCount(r.Signs, name); got != want {
+			t.Errorf("%s of an idle GeForce has %d series, want %d", name, got, want)
+		}
+	}
+	r.close(true) // its devices are gone
+	r.run(2 * time.Minute)
+	if got := testutil.CollectAndCount(r.Signs); got != 0 {
+		t.Errorf("%d series of devices that are gone", got)
+	}
+}
+
+// TestSeries are those of a node with one fault of each kind.
+func TestSeries(t *testing.T) {
+	r := newRig(h100, 3)
+	r.kind.corrected, r.kind.linkCRC, r.kind.linkReplays = 0, 0, 0
+	r.shape = func(*gpu, time.Duration) float64 { return 0.6 }
+	r.run(2 * time.Hour)
+	r.fault = func(g *gpu) {
+		if g.n == 2 {
+			g.sbe, g.links[4][2], g.none, g.low = 20_000, 90, 1, 2
+		}
+	}
+	r.run(2 * time.Minute)
+	want := `# HELP warpgauge_sign_active 1 while an early sign holds; it is an observation of the rule of that name.
+# TYPE warpgauge_sign_active gauge
+warpgauge_sign_active{device="GPU-2",gpu="2",sign="corrected_errors"} 1
+warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
+warpgauge_sign_active{device="GPU-2",gpu="2",sign="spare_rows_low"} 1
+# HELP warpgauge_sign_link_error_budget_used_ratio Errors of a link within the last hour as a share of what is acceptable. Absent without errors.
+# TYPE warpgauge_sign_link_error_budget_used_ratio gauge
+warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4"} 1.5
+`
+	if err := testutil.CollectAndCompare(r.Signs, strings.NewReader(want), "warpgauge_sign_active", "warpgauge_sign_link_error_budget_used_ratio"); err != nil {
+		t.Error(err)
+	}
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
+		t.Errorf("%d deviations, want clock, power and activity of each GPU", got)
+	}
+	if problems, err := testutil.CollectAndLint(r.Signs); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+	if err := prometheus.NewPedanticRegistry().Register(r.Signs); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAllocations: the steady state has none.
+func TestAllocations(t *testing.T) {
+	r := newRig(h100, 1)
+	r.Signs.o.Calls = nil // which is asked once a minute and gathers metrics
+	r.shape = training
+	r.run(30 * time.Minute)
+	if got := testing.AllocsPerRun(500, func() { r.tick(); r.Sync(r.node.now) }); got != 0 {
+		t.Errorf("%v allocations in a tick", got)
+	}
+}
+
+// BenchmarkSync is a tick of eight GPUs with 18 links each.
+func BenchmarkSync(b *testing.B) {
+	r := newRig(h100, 1)
+	r.shape = training
+	r.run(30 * time.Minute)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		r.tick()
+		b.StartTimer()
+		r.Sync(r.node.now)
+	}
+}
+
+// TestPeers: who is compared with whom.
+func TestPeers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		kind  kind
+		users map[string][]int
+		fault func(g *gpu)
+		want  string // the straggler
+	}{
+		{"two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, func(g *gpu) {
+			if g.n > 3 {
+				g.clock = 900
+			}
+		}, ""},
+		{"the same without owners", h100, nil, func(g *gpu) {
+			if g.n > 4 {
+				g.clock = 900
+			}
+		}, "GPU-5 GPU-6 GPU-7"},
+		{"one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, "GPU-2"},
+		{"an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, func(g *gpu) {
+			if g.n == 2 {
+				g.clock = 900
+			}
+		}, ""},
+		{"one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
+			if g.n == 2 {
+				g.load, g.clock = 0.7, 900
+			}
+		}, ""},
+		{"of 20 % less", h100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock *= 0.8
+			}
+		}, ""},
+		{"divided GPUs", a100, nil, func(g *gpu) {
+			if g.n == 2 {
+				g.clock /= 2
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(c.kind, 5)
+			r.shape, r.fault = training, c.fault
+			for pod, gpus := range c.users {
+				r.use(pod, gpus...)
+			}
+			r.run(time.Hour)
+			var got []string
+			for sign := range r.begun() {
+				got = append(got, strings.TrimPrefix(sign, "straggler "))
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, " "); got != c.want {
+				t.Errorf("stragglers %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCountedOnce: what the rings of two sessions have in common counts once, what happened
+// between them counts, and a driver that counts from 0 again takes nothing away.
+func TestCountedOnce(t *testing.T) {
+	r := newRig(h100, 1)
+	r.kind.corrected = 0
+	errors := func(n float64) {
+		for _, g := range r.gpus {
+			g.sbe += n
+		}
+	}
+	want := func(n float64) {
+		t.Helper()
+		r.run(step)
+		if got := r.devices["GPU-3"].corrected.total; got != n {
+			t.Errorf("%v errors, want %v", got, n)
+		}
+	}
+	errors(50)
+	want(0) // of before
+	errors(7)
+	want(7)
+	r.close(false)
+	r.open()
+	r.sample(r.gpus[3]) // the instant that the former ring has, too
+	errors(5)
+	want(12)
+	r.close(true)
+	r.run(time.Minute)
+	r.open()
+	want(12)
+	errors(3)
+	want(15)
+}
+
+// TestMad: rows of a process gone mad, and a clock that is set, do no lasting harm.
+func TestMad(t *testing.T) {
+	r := newRig(h100, 1)
+	r.shape = training
+	r.run(time.Hour)
+	for _, id := range []field.ID{100, 150, 155, 203, 310, 389, 1001, 1004, field.ClockEventReasons} {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300} {
+			r.gpus[1].values[id] = v
+			r.run(step)
+		}
+		delete(r.gpus[1].values, id)
+	}
+	r.node.now = r.node.now.Add(-48 * time.Hour)
+	r.run(time.Hour)
+	r.node.now = r.node.now.Add(72 * time.Hour)
+	r.told = nil
+	r.run(26 * time.Hour)
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
+		t.Errorf("%d signs hold", got)
+	}
+	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
+		t.Errorf("%d deviations, want those of all GPUs", got)
+	}
+}
+
+// TestMeans: a mean is of samples that follow each other, however far apart they are taken.
+func TestMeans(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Millisecond, time.Second, 2 * time.Minute} {
+		var m means
+		at := midnight.UnixNano()
+		for d := time.Duration(0); d < time.Hour; d += interval {
+			at += int64(interval)
+			m.take(meanClock, 1000, at, int64(interval))
+		}
+		if got := time.Duration(m.last - m.since); got < time.Hour-interval {
+			t.Errorf("every %v: the mean is of %v, want an hour", interval, got)
+		}
+		m.take(meanClock, 2000, at+int64(interval), int64(interval))
+		if got := m.value[meanClock]; got <= 1000 || got > 1300 {
+			t.Errorf("every %v: one other value makes the mean %v", interval, got)
+		}
+		m.take(meanClock, 2000, at+int64(time.Hour), int64(interval))
+		if got := m.value[meanClock]; got != 2000 {
+			t.Errorf("every %v: after a gap the mean is %v, want that of what came since", interval, got)
+		}
+	}
+}

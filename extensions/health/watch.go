@@ -1,0 +1,378 @@
+package health
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/health/pci"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+const (
+	interval     = time.Second // in which devices are judged
+	refreshEvery = time.Minute // in which it is published that a condition was seen again
+	maxDevices   = 4096
+	// maxObservations is how many wait for the next time; of more, the newest are dropped.
+	maxObservations = 1024
+)
+
+// Options of New. View and Status are needed.
+type Options struct {
+	View   func() *view.View
+	Status func() []session.CollectorStatus // in order of priority
+	Rules  Rules
+	// Changed hears of each verdict with another state or reason. It must not block. nil:
+	// nothing does.
+	Changed func(*Verdict)
+	// Directory is where conditions are kept; "": in memory only.
+	Directory string
+	BootID    string // of the kernel; "": not known
+	// Scope says which devices are selected: with another one, devices that were seen before
+	// are not missing.
+	Scope  string
+	Logger *zap.Logger
+}
+
+// Watch judges devices. Run does the work; Board, Observe and those of prometheus.Collector
+// can be called by any goroutine.
+type Watch struct {
+	o     Options
+	log   *zap.Logger
+	board Board
+
+	mu       sync.Mutex
+	observed []Observation // since the last time
+	dropped  uint64
+
+	// Of the goroutine of Run.
+	devices  []*tracked
+	byID     map[string]*tracked
+	byPCI    map[pci.Address]*tracked // boards
+	order    map[string]int           // of rules, by name
+	view     *view.View
+	bound    bool // to view, with all devices
+	sources  []*tapped
+	supplied map[supplied]bool // what sources have devices
+	row      ring.Row
+	round    uint64
+	hearing  []Observation
+	refresh  time.Time // when it was last published that conditions were seen again
+	unsaved  bool
+}
+
+// supplied is a device of a collector.
+type supplied struct{ collector, device string }
+
+// New returns a Watch that does not run yet. It panics if a rule is there twice.
+func New(o Options) *Watch {
+	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	for i := range o.Rules {
+		if _, twice := w.order[o.Rules[i].Name]; twice {
+			panic("health: two rules " + o.Rules[i].Name)
+		}
+		w.order[o.Rules[i].Name] = i
+	}
+	return w
+}
+
+// Board is where verdicts are published.
+func (w *Watch) Board() *Board { return &w.board }
+
+// Observe takes what a witness says. It waits for nothing but other callers.
+func (w *Watch) Observe(o Observation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.observed) == maxObservations {
+		w.dropped++
+		return
+	}
+	w.observed = append(w.observed, o)
+}
+
+// Once judges by what is known now, without what was before.
+func Once(o Options, now time.Time) *Snapshot {
+	w := New(o)
+	w.Sync(now)
+	return w.board.Load()
+}
+
+// Run judges once a second until ctx ends. What is kept on disk is written by another
+// goroutine, which ends first: a disk that hangs delays no verdict.
+func (w *Watch) Run(ctx context.Context) error {
+	files := w.open(time.Now())
+	var writer sync.WaitGroup
+	if files != nil {
+		writer.Go(func() { w.write(files) })
+	} else {
+		w.log.Info("health of devices is kept in memory only: it is forgotten when the exporter restarts", zap.String("flag", "--health-directory"))
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		w.Sync(time.Now())
+		w.save(files, time.Now(), false)
+		select {
+		case <-ctx.Done():
+			w.save(files, time.Now(), true)
+			writer.Wait()
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
+// Run, or in its place one that has a clock of its own.
+func (w *Watch) Sync(now time.Time) {
+	w.round++
+	w.meet(w.o.Status(), now)
+	if v := w.o.View(); v != w.view || !w.bound {
+		w.bind(v)
+	}
+	for _, s := range w.sources {
+		s.read(&w.row, now)
+	}
+	w.hear(now)
+	for _, t := range w.devices {
+		for _, c := range t.conditions {
+			w.wait(t, c, now)
+		}
+	}
+	w.conclude(now)
+}
+
+// wait brings a condition that no reading decides to now.
+func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
+	switch {
+	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
+		t.see(c, now, Evidence{})
+	case c.rule.Test == Observed, c.rule.Test == AtMost:
+		t.expire(c, now)
+	}
+}
+
+// bind connects rules with the cells of a View.
+func (w *Watch) bind(v *view.View) {
+	before := map[*ring.Ring]*tapped{}
+	for _, s := range w.sources {
+		before[s.source.Ring] = s
+	}
+	w.view, w.bound, w.sources, w.supplied = v, true, nil, map[supplied]bool{}
+	for _, s := range v.Sources {
+		if !s.WellFormed() {
+			continue
+		}
+		for i := range s.Devices {
+			w.supplied[supplied{s.Collector, s.Devices[i].ID}] = true
+		}
+		next := bind(s, w.o.Rules, func(d *collector.Device) *tracked { return w.boardOf(s, d) })
+		if old := before[s.Ring]; old != nil { // growth continues
+			next.inherit(old)
+		}
+		w.sources = append(w.sources, next)
+	}
+}
+
+// inherit continues where a former binding of the same ring was.
+func (s *tapped) inherit(old *tapped) {
+	for i := range s.taps {
+		t := &s.taps[i]
+		j := slices.IndexFunc(old.taps, func(o tap) bool { return o.cell == t.cell && o.condition == t.condition })
+		if j >= 0 {
+			t.base, t.begun = old.taps[j].base, old.taps[j].begun
+		}
+	}
+	if len(old.stamps) == len(s.stamps) {
+		copy(s.stamps, old.stamps)
+		s.head = old.head
+	}
+}
+
+// boardOf returns the device that a device of a source is part of, as far as it is judged.
+func (w *Watch) boardOf(s *view.Source, d *collector.Device) *tracked {
+	for range 4 { // a link of a compute instance of an instance of a GPU, at most
+		if d.Parent == "" {
+			return w.byID[d.ID]
+		}
+		i := slices.IndexFunc(s.Devices, func(x collector.Device) bool { return x.ID == d.Parent })
+		if i < 0 {
+			return w.byID[d.Parent]
+		}
+		d = &s.Devices[i]
+	}
+	return nil
+}
+
+// hear takes what was observed.
+func (w *Watch) hear(now time.Time) {
+	w.mu.Lock()
+	w.hearing, w.observed = w.observed, w.hearing[:0]
+	dropped := w.dropped
+	w.dropped = 0
+	w.mu.Unlock()
+	if dropped > 0 {
+		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
+	}
+	for i := range w.hearing {
+		w.take(&w.hearing[i], now)
+	}
+	clear(w.hearing)
+}
+
+// take applies one Observation.
+func (w *Watch) take(o *Observation, now time.Time) {
+	at := o.Time
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	rule := w.o.Rules.find(o.Reason, o.Code)
+	t := w.boardNamed(o, rule != nil && !o.Over)
+	switch {
+	case t == nil:
+	case o.Reason == ReasonReset:
+		if at.After(t.reset) {
+			t.wasReset(at, false)
+		}
+	case rule == nil:
+	case o.Over:
+		if c := t.has(rule.Name); c != nil && rule.End == WhenTold {
+			t.end(c)
+		}
+	case rule.End == AfterReset && !at.After(t.reset):
+		// It was before the reset.
+	default:
+		text := o.Text
+		if text == "" {
+			text = rule.Text
+		}
+		t.see(t.condition(rule), at, Evidence{at, o.Source, text})
+	}
+}
+
+// boardNamed returns the board that an Observation is about. One that no collector knows is
+// made, if that is wanted: the driver may not serve it any more.
+func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
+	at := address(o.PCIBusID)
+	t := w.byID[o.Device]
+	if t == nil {
+		t = w.byPCI[at]
+	}
+	for t != nil && t.device.Parent != "" && w.byID[t.device.Parent] != nil {
+		t = w.byID[t.device.Parent]
+	}
+	if t != nil || at == (pci.Address{}) || !wanted {
+		return t
+	}
+	if t = w.add(&collector.Device{ID: "pci:" + at.String(), Level: field.GPU, PCIBusID: at.String()}, ""); t != nil {
+		w.byPCI[at] = t
+	}
+	return t
+}
+
+// conclude makes the verdicts that have changed, and publishes them.
+func (w *Watch) conclude(now time.Time) {
+	before := w.board.Load()
+	changed, seen := len(before.Verdicts) != len(w.devices), false
+	for _, t := range w.devices {
+		seen = seen || t.touched
+		if t.dirty && t.device.Parent == "" {
+			for _, part := range w.devices { // which is as ill as its board
+				part.dirty = part.dirty || part.device.Parent != "" && w.top(part) == t
+			}
+		}
+	}
+	again := seen && (now.Sub(w.refresh) >= refreshEvery || now.Before(w.refresh))
+	for _, t := range w.devices {
+		if !t.dirty && !(again && t.touched) {
+			continue
+		}
+		parent := w.top(t)
+		if parent == t {
+			parent = nil
+		}
+		t.judge(now, parent, func(r *Rule) int { return w.order[r.Name] })
+		changed = true
+		w.report(t)
+	}
+	if !changed {
+		return
+	}
+	if again {
+		w.refresh = now
+	}
+	next := &Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]Verdict, 0, len(w.devices))}
+	for _, t := range w.devices {
+		next.Verdicts = append(next.Verdicts, t.verdict)
+	}
+	w.board.Store(next)
+	w.unsaved = true
+}
+
+// top returns the board of a device.
+func (w *Watch) top(t *tracked) *tracked {
+	for range 4 {
+		up := w.byID[t.device.Parent]
+		if t.device.Parent == "" || up == nil {
+			break
+		}
+		t = up
+	}
+	return t
+}
+
+// report logs a verdict that has another state or reason than what was last said of the
+// device. That a device has no values yet, or is well when it is first seen, is no news.
+func (w *Watch) report(t *tracked) {
+	is := told{t.verdict.State, t.verdict.Reason}
+	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
+		return
+	}
+	before, v := t.told, &t.verdict
+	t.told = is
+	fields := []zap.Field{
+		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
+		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
+	}
+	if t.device.Parent == "" { // parts have what their board has
+		if v.State >= Degraded {
+			w.log.Warn("health of a device has changed", fields...)
+		} else {
+			w.log.Info("health of a device has changed", fields...)
+		}
+		if w.o.Changed != nil {
+			w.o.Changed(v)
+		}
+	}
+}
+
+// address is that of a board; the zero one for what is none.
+func address(id string) pci.Address {
+	at, _ := pci.Parse(id)
+	return at.Board()
+}
+
+var descHealth = prometheus.NewDesc("warpgauge_device_health",
+	"1, labelled with the verdict on the device: its state (ok, degraded, failed, unknown), the reason code, and what to do.",
+	[]string{"collector", "device", "gpu", "state", "reason", "action"}, nil)
+
+// Describe sends the description of the metric.
+func (w *Watch) Describe(ch chan<- *prometheus.Desc) { ch <- descHealth }
+
+// Collect sends a series for each device.
+func (w *Watch) Collect(ch chan<- prometheus.Metric) {
+	s := w.board.Load()
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		ch <- prometheus.MustNewConstMetric(descHealth, prometheus.GaugeValue, 1,
+			v.Collector, v.Device.ID, v.Device.GPU, v.State.String(), v.Reason, string(v.Action))
+	}
+}

@@ -1,0 +1,384 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed" // openapi.json
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/history"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Prefix is where the API lies. Every path in Paths begins with it.
+const Prefix = "/api/v1/"
+
+//go:embed openapi.json
+var openAPI []byte
+
+// Options are where the answers come from. All functions are called by many goroutines
+// and must not block. View and Status are needed; what is nil is not known.
+type Options struct {
+	Hostname, Version string
+	Recording         string // name of the recording that is replayed; "": it is now
+
+	View   func() *view.View                // method value of a view.Board
+	Status func() []session.CollectorStatus // in order of priority
+	// Health are the verdicts on devices; nil: none are made.
+	Health func() *health.Snapshot
+	// NotReady says why /readyz answers 503, in words; none: it is ready.
+	NotReady func() []string
+	// List is the field list in service, without its Fields.
+	List func() List
+	// Fields is the same list's fields.
+	Fields func() field.List
+	// Interval is how often a reading is taken.
+	Interval func(field.Reading) time.Duration
+	// Counts are the series that the exporter counts from what happens.
+	Counts func() []exposition.Count
+	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
+	// if names are to be left out.
+	Users     func(*collector.Device) []User
+	Processes func(*collector.Device) []Process
+	// Viewed is called when a client asks for processes, about once a second as long as there
+	// is a stream.
+	Viewed func()
+	// Events is the log of what has happened. Nil: there are no events.
+	Events *Log
+	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
+	History    History
+	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge
+	Recorder   Recorder
+
+	StaleAfter time.Duration    // values of a device that was sampled longer ago are left out; 0 means 30 s
+	Now        func() time.Time // of a replay, the time that is shown; nil means time.Now
+	Logger     *zap.Logger      // nil logs nothing
+}
+
+func (o Options) withDefaults() Options {
+	if o.Health == nil {
+		o.Health = func() *health.Snapshot { return &health.Snapshot{} }
+	}
+	if o.NotReady == nil {
+		o.NotReady = func() []string { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Users == nil {
+		o.Users = func(*collector.Device) []User { return nil }
+	}
+	if o.Viewed == nil {
+		o.Viewed = func() {}
+	}
+	if o.Processes == nil {
+		o.Processes = func(*collector.Device) []Process { return nil }
+	}
+	if o.Counts == nil {
+		o.Counts = func() []exposition.Count { return nil }
+	}
+	if o.Interval == nil {
+		o.Interval = func(r field.Reading) time.Duration { return r.Interval }
+	}
+	if o.Events == nil {
+		o.Events = NewLog(o.Now)
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	o.HistoryAge = cmp.Or(o.HistoryAge, history.DefaultAge)
+	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)
+	return o
+}
+
+// API answers HTTP requests. It is an http.Handler for all paths below Prefix.
+type API struct {
+	o     Options
+	log   *zap.Logger
+	mux   http.ServeMux
+	paths []string
+	zips  sync.Pool // of *gzip.Writer
+
+	building chan struct{} // holds a token for each answer that is being made
+	waiting  atomic.Int64  // requests that want to make one
+	streams  streams
+	sending  atomic.Int64 // bytes of the answers that are being sent
+}
+
+// Bounds of what all clients together can have of this process.
+const (
+	maxQuery    = 8 << 10  // bytes
+	maxValues   = 256      // of a parameter
+	maxBuilding = 2        // answers that are made at a time
+	maxWaiting  = 64       // requests that wait for that
+	maxSending  = 64 << 20 // bytes of answers that are being sent
+	maxAnswer   = 32 << 20 // bytes of one answer
+	sendTimeout = 10 * time.Second
+	minGzip     = 1 << 10 // bytes of an answer that is worth to be compressed
+)
+
+// New returns an API.
+func New(o Options) *API {
+	o = o.withDefaults()
+	a := &API{o: o, log: o.Logger.Named("api"), building: make(chan struct{}, maxBuilding)}
+	a.zips.New = func() any {
+		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+		if err != nil {
+			panic(fmt.Sprintf("api: make compressor: %v", err)) // only for an illegal level
+		}
+		return w
+	}
+	a.streams = streams{api: a, feeds: map[string]*feed{}}
+	files := recordings{recorder: o.Recorder}
+	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
+	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return newNode(&a.o).fields(q) })
+	a.answer("health", nil, func(*query) (any, error) { return a.Health(), nil })
+	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
+	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
+	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return samples(&a.o, q) })
+	a.answer("recordings", nil, func(*query) (any, error) { return files.list() })
+	a.handle("recordings/{name}", nil, files.serve)
+	a.handle("stream", []string{"device", "field", "interval"}, a.streams.serve)
+	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
+	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
+	})
+	return a
+}
+
+// Devices is the answer of /api/v1/devices.
+func (a *API) Devices() *Devices { return newNode(&a.o).devicesAnswer() }
+
+// Health is the answer of /api/v1/health.
+func (a *API) Health() *Health { return a.o.health() }
+
+// ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Close ends all streams. The server calls it before it waits for requests under way.
+func (a *API) Close() { a.streams.close() }
+
+// Paths are those that are answered.
+func (a *API) Paths() []string { return slices.Clone(a.paths) }
+
+// answer serves a path whose answer is the JSON of what f returns.
+func (a *API) answer(name string, parameters []string, f func(*query) (any, error)) {
+	a.handle(name, parameters, func(w http.ResponseWriter, r *http.Request, q *query) error {
+		return a.writeJSON(w, r, func() (any, error) { return f(q) })
+	})
+}
+
+// handle serves a path. It refuses what no path takes.
+func (a *API) handle(name string, parameters []string, f func(http.ResponseWriter, *http.Request, *query) error) {
+	path := Prefix + name
+	a.paths = append(a.paths, path)
+	a.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Vary", "Accept-Encoding")
+		q, err := parseQuery(r, parameters)
+		if err == nil {
+			err = f(w, r, q)
+		}
+		var p *Problem
+		switch {
+		case err == nil:
+		case errors.As(err, &p):
+			writeProblem(w, r, p)
+		case r.Context().Err() != nil: // the client has gone
+		default:
+			a.log.Error("cannot answer", zap.String("path", path), zap.Error(err))
+			writeProblem(w, r, &Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+		}
+	})
+}
+
+// query is what a client asks for.
+type query struct{ url.Values }
+
+// parseQuery refuses other methods, pages of other sites in a browser, and what a person
+// has misspelt.
+func parseQuery(r *http.Request, known []string) (*query, error) {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return nil, &Problem{Status: http.StatusMethodNotAllowed, Detail: "the API changes nothing: use GET or HEAD"}
+	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+		// A browser would not show it the answer; it is not to cost anything either.
+		return nil, &Problem{Status: http.StatusForbidden, Detail: "a page of another site asked: open this address itself"}
+	case len(r.URL.RawQuery) > maxQuery:
+		return nil, &Problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("the query has more than %d bytes: ask for fewer devices or fields, or leave them out for all", maxQuery)}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badQuery("the query cannot be read: %v", err)
+	}
+	for _, name := range slices.Sorted(mapKeys(values)) {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			return nil, badQuery("unknown parameter %q: this path takes none", name)
+		case !slices.Contains(known, name):
+			return nil, badQuery("unknown parameter %q: this path takes %s", name, strings.Join(known, ", "))
+		case len(values[name]) > maxValues:
+			return nil, badQuery("%d times %q: at most %d", len(values[name]), name, maxValues)
+		case slices.Contains(values[name], ""):
+			return nil, badQuery("give %q a value, or leave it out", name)
+		}
+	}
+	return &query{values}, nil
+}
+
+func mapKeys(m url.Values) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// one returns the value of a parameter that can be given once; "": it was not given.
+func (q *query) one(name string) (string, error) {
+	if n := len(q.Values[name]); n > 1 {
+		return "", badQuery("%d times %q: give it once", n, name)
+	}
+	return q.Get(name), nil
+}
+
+// Error makes a Problem an error.
+func (p *Problem) Error() string { return p.Detail }
+
+// complete sets what follows from the status.
+func (p *Problem) complete() { p.Type, p.Title = "about:blank", http.StatusText(p.Status) }
+
+func badQuery(format string, args ...any) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
+}
+
+// busy is the answer to a client that should come again.
+func busy(detail string) *Problem {
+	return &Problem{Status: http.StatusServiceUnavailable, Detail: detail}
+}
+
+// writeProblem answers with an error.
+func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
+	p.complete()
+	h := w.Header()
+	switch p.Status {
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", "GET, HEAD")
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic("api: encode a problem: " + err.Error()) // it has texts only
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(body, '\n')) // an error says that the client went away
+	}
+}
+
+// begin waits for the turn to make an answer, so that clients of the API leave the other
+// processors to scrapes.
+func (a *API) begin(ctx context.Context) (end func(), err error) {
+	defer a.waiting.Add(-1)
+	if a.waiting.Add(1) > maxWaiting {
+		return nil, busy("too many requests at a time: ask again in a second")
+	}
+	select {
+	case a.building <- struct{}{}:
+		return func() { <-a.building }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// writeJSON answers with the JSON of what f returns, compressed if the client takes that.
+func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, error)) error {
+	zip := exposition.AcceptsGzip(strings.Join(r.Header["Accept-Encoding"], ","))
+	body, zipped, err := a.encode(r.Context(), zip, f)
+	if err != nil {
+		return err
+	}
+	if zipped {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return a.send(w, r, body)
+}
+
+func (a *API) encode(ctx context.Context, zip bool, f func() (any, error)) (body []byte, zipped bool, err error) {
+	end, err := a.begin(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer end()
+	v, err := f()
+	if err != nil {
+		return nil, false, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // under nosniff no browser takes it for HTML
+	if err := e.Encode(v); err != nil {
+		return nil, false, err
+	}
+	if b.Len() > maxAnswer {
+		return nil, false, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the answer has more than %d MiB: ask for fewer devices or fields", maxAnswer>>20)}
+	}
+	if !zip || b.Len() < minGzip {
+		return b.Bytes(), false, nil
+	}
+	var out bytes.Buffer
+	z, _ := a.zips.Get().(*gzip.Writer) // New makes nothing else
+	defer a.zips.Put(z)
+	z.Reset(&out)
+	if _, err := z.Write(b.Bytes()); err != nil {
+		return nil, false, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, false, err
+	}
+	return out.Bytes(), true, nil
+}
+
+// send writes an answer within the time limit.
+func (a *API) send(w http.ResponseWriter, r *http.Request, body []byte) error {
+	defer a.sending.Add(-int64(len(body)))
+	if a.sending.Add(int64(len(body))) > maxSending {
+		return busy("too many answers are being sent: ask again in a second")
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // an error says that the client went away
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"warpgauge/extensions/health"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// node is what is known at one time: the devices of all collectors, each once.
+type node struct {
+	now        time.Time
+	view       *view.View
+	collectors []session.CollectorStatus
+	devices    []device
+	byID       map[string]int // in devices
+	o          *Options
+}
+
+// device is a device with what supplies its values.
+type device struct {
+	*session.DeviceStatus
+	collector *session.CollectorStatus
+	source    *view.Source // nil: none is on the board
+	index     int          // in source.Devices
+}
+
+// rank says which of two collectors' words on a device count: that of the one which
+// supplies values, of these the one for which it is up.
+func (d *device) rank() int {
+	rank := 0
+	if d.source != nil {
+		rank += 2
+	}
+	if d.State == session.Up {
+		rank++
+	}
+	return rank
+}
+
+func newNode(o *Options) *node {
+	n := &node{now: o.Now(), view: o.View(), collectors: o.Status(), byID: map[string]int{}, o: o}
+	type cell struct{ source, index int }
+	type key struct{ collector, id string }
+	shown := map[key]cell{}
+	for i, s := range n.view.Sources {
+		for j := range s.Devices {
+			k := key{s.Collector, s.Devices[j].ID}
+			if _, taken := shown[k]; !taken {
+				shown[k] = cell{i, j}
+			}
+		}
+	}
+	for i := range n.collectors {
+		c := &n.collectors[i]
+		for j := range c.Devices {
+			d := device{DeviceStatus: &c.Devices[j], collector: c}
+			if at, there := shown[key{c.Name, d.Device.ID}]; there {
+				d.source, d.index = n.view.Sources[at.source], at.index
+			}
+			at, known := n.byID[d.Device.ID]
+			switch {
+			case !known:
+				n.byID[d.Device.ID] = len(n.devices)
+				n.devices = append(n.devices, d)
+			case d.rank() > n.devices[at].rank():
+				n.devices[at] = d
+			}
+		}
+	}
+	return n
+}
+
+// devicesAnswer makes the answer of /api/v1/devices.
+func (n *node) devicesAnswer() *Devices {
+	out := &Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
+		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+	for i := range n.collectors {
+		c := &n.collectors[i]
+		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
+	}
+	for i := range n.devices {
+		d := n.device(&n.devices[i])
+		out.Simulated = out.Simulated || d.Simulated
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// simulated reports whether a device is invented: simulated GPUs say so in their model.
+func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
+
+func (n *node) device(d *device) Device {
+	dev := &d.Device
+	out := Device{
+		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.collector.Name,
+		State: d.State.String(), Cause: string(d.Cause), Reason: d.Reason,
+		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
+		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
+	}
+	if since, seen := n.o.Events.since(d.collector.Name, dev.ID, d.State); seen {
+		out.Since = known(since)
+	}
+	if d.source != nil {
+		out.Interval = d.source.IntervalOf(d.index).Seconds()
+	}
+	if dev.Level == field.Link { // of 36 links each would repeat its GPU
+		return out
+	}
+	out.UUID, out.PCIBusID, out.Node, out.Model = dev.UUID, dev.PCIBusID, dev.Node, dev.Model
+	if i := dev.Instance; i != (collector.Instance{}) {
+		out.Instance = &Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
+	}
+	out.Users, out.Processes = n.o.Users(dev), n.o.Processes(dev)
+	return out
+}
+
+// health makes the answer of /api/v1/health.
+func (o *Options) health() *Health {
+	s := o.Health()
+	out := &Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]DeviceHealth, 0, len(s.Verdicts))}
+	out.Ready = len(out.Reasons) == 0
+	worst := health.OK
+	if len(s.Verdicts) == 0 {
+		worst = health.Unknown
+	}
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		worst = max(worst, v.State)
+		out.Devices = append(out.Devices, deviceHealth(v))
+	}
+	out.State = worst.String()
+	return out
+}
+
+func deviceHealth(v *health.Verdict) DeviceHealth {
+	out := DeviceHealth{
+		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
+	}
+	for i := range v.Conditions {
+		c := &v.Conditions[i]
+		to := HealthCondition{Reason: c.Reason, State: c.State.String(), Action: string(c.Action), Text: c.Text, Since: timeOf(c.Since), Last: timeOf(c.Last)}
+		for _, e := range c.Evidence {
+			to.Evidence = append(to.Evidence, HealthEvidence{Time: timeOf(e.Time), Source: e.Source, Text: e.Text})
+		}
+		out.Conditions = append(out.Conditions, to)
+	}
+	for _, u := range v.Unjudged {
+		out.Unjudged = append(out.Unjudged, HealthUnjudged{Rule: u.Rule, Why: string(u.Why)})
+	}
+	return out
+}
+
+// list makes the answer of /api/v1/list.
+func (o *Options) list() (*List, error) {
+	if o.List == nil || o.Fields == nil {
+		return nil, &Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
+	}
+	out := o.List()
+	list := o.Fields()
+	out.Fields = make([]ListField, 0, len(list.Fields))
+	intervals := o.intervals(list)
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		l := ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
+		if f.Type != field.Label {
+			l.Metric = f.Name
+		}
+		out.Fields = append(out.Fields, l)
+	}
+	return &out, nil
+}
+
+// timeOf is a time as answers have it.
+func timeOf(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// known is a time of an answer; nil if it is zero.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = timeOf(t)
+	return &t
+}
+
+// pairs are labels as answers have them.
+func pairs(in []collector.Label) map[string]string {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for _, l := range in {
+		if l.Value != "" {
+			out[l.Name] = l.Value
+		}
+	}
+	return out
+}

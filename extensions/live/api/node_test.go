@@ -1,0 +1,301 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/history"
+	"warpgauge/internal/testkit/golden"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// fewRules are those of the tests' world: what a rule more would change is not of the API.
+var fewRules = slices.DeleteFunc(health.Table(), func(r health.Rule) bool {
+	return !slices.Contains([]string{"lost", "stalled", "released", "starting", "row_remap_pending", "row_remap_failed"}, r.Name)
+})
+
+// start is when the clock of the simulated node stands at first.
+var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+
+// gpuSource is a source under a test's control.
+type gpuSource struct {
+	*view.Source
+	stamps []int64
+	row    []float64
+}
+
+// tick appends the row, with every device sampled now.
+func (f *gpuSource) tick(now time.Time) {
+	for i := range f.stamps {
+		f.stamps[i] = now.UnixNano()
+	}
+	f.Ring.Append(now.UnixNano(), f.stamps, f.row)
+}
+
+// world is a simulated node whose clock the test moves.
+type world struct {
+	now     time.Time
+	clock   func() time.Time // now, or that of a synctest bubble
+	board   view.Board
+	gpus    []*gpuSource
+	mu      sync.Mutex // of states
+	states  []session.CollectorStatus
+	log     *Log
+	list    field.List
+	history *history.History
+	options Options
+}
+
+func listOf(t testing.TB, csv string) field.List {
+	t.Helper()
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
+	if err != nil {
+		t.Fatalf("parse the list: %v %v", err, problems)
+	}
+	return list
+}
+
+const testList = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
+DCGM_FI_DEV_POWER_USAGE, gauge, Power.
+DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge, Clock.
+DCGM_FI_DEV_XID_ERRORS, gauge, Last XID.
+DCGM_FI_DEV_ROW_REMAP_PENDING, gauge, Pending.
+DCGM_FI_DEV_MEMORY_TEMP, gauge, Temperature of the memory.
+DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs.
+DCGM_FI_DRIVER_VERSION, label, Driver.
+`
+
+// newWorld has n GPUs with so many links each.
+func newWorld(t testing.TB, n, links int) *world {
+	t.Helper()
+	w := &world{now: start, list: listOf(t, testList)}
+	w.clock = func() time.Time { return w.now }
+	clock := func() time.Time { return w.clock() }
+	w.log = NewLog(clock)
+	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
+	v := &view.View{Version: 1}
+	for i := range n {
+		f := newGPU(w.list, i, links)
+		for _, d := range f.Devices {
+			all.Devices = append(all.Devices, session.DeviceStatus{Device: d, State: session.Up, LastSample: start})
+		}
+		w.gpus = append(w.gpus, f)
+		v.Sources = append(v.Sources, f.Source)
+	}
+	w.board.Store(v)
+	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
+	w.history = history.New(history.Options{Board: &w.board})
+	w.log.note(w.states)
+	w.options = Options{
+		Hostname: "node-1", Version: "1.2.3",
+		View: w.board.Load, Status: w.status,
+		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
+		Fields:   func() field.List { return w.list },
+		Interval: session.Options{}.IntervalOf,
+		Health: func() *health.Snapshot {
+			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
+		},
+		Users: func(d *collector.Device) []User {
+			if d.GPU != "0" {
+				return nil
+			}
+			return []User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
+		},
+		Processes: func(d *collector.Device) []Process {
+			if d.GPU != "0" {
+				return nil
+			}
+			return []Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
+		},
+		Events: w.log, History: w.history, Now: clock, StaleAfter: 30 * time.Second,
+	}
+	w.tick(time.Second)
+	return w
+}
+
+func newGPU(list field.List, i, links int) *gpuSource {
+	uuid := fmt.Sprintf("GPU-%08d-7c2f-0e33-89ac-dedf8d7bb611", i)
+	gpu := collector.Device{
+		ID: uuid, Level: field.GPU, GPU: fmt.Sprint(i), UUID: uuid, PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i), Node: fmt.Sprintf("nvidia%d", i),
+		Model: "NVIDIA H100 80GB HBM3 (simulated)", Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "550.54.15"}},
+	}
+	s := &view.Source{Collector: "fake", Fields: list, Interval: time.Second, Devices: []collector.Device{gpu}}
+	for l := range links {
+		s.Devices = append(s.Devices, collector.Device{
+			ID: fmt.Sprintf("%s/link%d", uuid, l), Parent: uuid, Level: field.Link, GPU: gpu.GPU, UUID: uuid, PCIBusID: gpu.PCIBusID,
+			Node: gpu.Node, Model: gpu.Model, Labels: []collector.Label{{Name: "nvlink", Value: fmt.Sprint(l)}},
+		})
+	}
+	for _, id := range []field.ID{150, 155, 100, field.XIDErrors, 396} {
+		s.Columns = append(s.Columns, collector.Column{Field: id})
+	}
+	s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported, Detail: "the board has no sensor"}}
+	s.Absent = []collector.Absence{{Field: 140}}
+	s.Ring = ring.Make(64, len(s.Devices), len(s.Columns))
+	return &gpuSource{s, make([]int64, len(s.Devices)), []float64{60 + float64(i), 312.5, 1980, 0, 0}}
+}
+
+// tick moves the clock and samples every GPU.
+func (w *world) tick(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.sample()
+}
+
+// live makes the clock that of time.Now.
+func (w *world) live() { w.clock = time.Now }
+
+// sample samples every GPU now.
+func (w *world) sample() {
+	now := w.clock()
+	for _, f := range w.gpus {
+		f.tick(now)
+	}
+	w.mu.Lock()
+	for i := range w.states {
+		for j := range w.states[i].Devices {
+			w.states[i].Devices[j].LastSample = now
+		}
+	}
+	w.mu.Unlock()
+	w.history.Sync(now)
+}
+
+// status is a copy of the states.
+func (w *world) status() []session.CollectorStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := slices.Clone(w.states)
+	for i := range out {
+		out[i].Devices = slices.Clone(out[i].Devices)
+	}
+	return out
+}
+
+// set changes the state of a device of the first collector.
+func (w *world) set(device int, state session.State, cause session.Cause, reason string) {
+	w.mu.Lock()
+	d := &w.states[0].Devices[device]
+	d.State, d.Cause, d.Reason = state, cause, reason
+	w.mu.Unlock()
+	w.log.note(w.status())
+}
+
+// get answers one request, and checks what all answers have.
+func get(t testing.TB, h http.Handler, target string) *httptest.ResponseRecorder {
+	t.Helper()
+	return send(t, h, httptest.NewRequest(http.MethodGet, target, nil))
+}
+
+func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s %s: no nosniff", r.Method, r.URL)
+	}
+	if w.Code != http.StatusOK {
+		var p Problem
+		err := json.Unmarshal(w.Body.Bytes(), &p)
+		if r.Method != http.MethodHead && (err != nil || p.Status != w.Code || p.Title == "" || p.Detail == "" || p.Type != "about:blank") ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s answers %d with %q, no problem: %v", r.Method, r.URL, w.Code, w.Body, err)
+		}
+	}
+	return w
+}
+
+func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var p Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("%q: %v", w.Body, err)
+	}
+	return p.Detail
+}
+
+func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
+	t.Helper()
+	out := new(T)
+	d := json.NewDecoder(w.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(out); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("code %d, %v: %s", w.Code, err, w.Body)
+	}
+	return out
+}
+
+// eventful has something of everything.
+func eventful(t testing.TB) *world {
+	w := newWorld(t, 2, 1)
+	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1
+	w.log.XID(&w.gpus[0].Devices[0], 79, w.now, "fake", "")
+	w.log.ClockEvent(&w.gpus[1].Devices[0], "hw_thermal", w.now)
+	w.tick(time.Second)
+	w.gpus[1].row[1] = math.NaN()
+	w.tick(time.Second)
+	w.set(0, session.Lost, session.CauseLost, "GPU is lost")
+	w.options.Recorder = recorder{}
+	return w
+}
+
+func TestGolden(t *testing.T) {
+	w := eventful(t)
+	a := New(w.options)
+	id := w.gpus[0].Devices[0].ID
+	for name, target := range map[string]string{
+		"devices": "devices", "fields": "fields", "health": "health", "list": "list", "events": "events", "recordings": "recordings",
+		"samples": "samples?device=" + id + "&field=DCGM_FI_DEV_SM_CLOCK_HERTZ", "points": "samples?device=" + id + "&field=DCGM_FI_DEV_GPU_TEMP&since=4s&points=2",
+		"problem": "samples?device=" + id,
+	} {
+		var indented any
+		if err := json.Unmarshal(get(t, a, Prefix+target).Body.Bytes(), &indented); err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.MarshalIndent(indented, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, filepath.Join("testdata", name+".json"), string(got)+"\n")
+	}
+}
+
+// recorder has one recording.
+type recorder struct{}
+
+const recorded = "20261122T165000Z-xid.wgr"
+
+func (recorder) Recordings() ([]Recording, error) {
+	return []Recording{
+		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
+		{Name: recorded, Time: start, Cause: "xid", Device: "GPU-0", From: start.Add(-time.Minute), Until: start.Add(30 * time.Second), Bytes: 7},
+	}, nil
+}
+
+func (recorder) Open(name string) (io.ReadSeekCloser, error) {
+	if name != recorded {
+		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
+	}
+	return nopCloser{strings.NewReader("content")}, nil
+}
+
+type nopCloser struct{ io.ReadSeeker }
+
+func (nopCloser) Close() error { return nil }

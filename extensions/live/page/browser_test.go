@@ -1,0 +1,606 @@
+package page
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/internal/testkit/browser"
+	"warpgauge/internal/testkit/eventually"
+)
+
+// TestBrowserModules runs testdata/modules.js.
+func TestBrowserModules(t *testing.T) {
+	p := browser.Open(t).Page(t, 800, 600)
+	url := h100(1).serve(t, "")
+	p.Open(url + "test/modules.html")
+	p.Wait("globalThis.results")
+	var results struct {
+		Wrong []string
+		Ran   int
+	}
+	p.Eval("results", &results)
+	for _, w := range results.Wrong {
+		t.Error(w)
+	}
+	if results.Ran < 10 {
+		t.Errorf("%d tests ran", results.Ran)
+	}
+	for _, problem := range p.Problems(url) {
+		t.Error(problem)
+	}
+}
+
+// shown is a node and what a user sees of it.
+type shown struct {
+	name  string
+	node  func() *node
+	tiles int
+	want  []string
+	no    []string
+}
+
+var views = []shown{
+	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.jsonl.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
+	{"sixteen", func() *node { return h100(16) }, 16, []string{"16 up", "GPU 15"}, []string{"NaN", "undefined", "null"}},
+	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
+	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "▲ power", "7 links, ■ 1 down"}, []string{"Tensor", "NaN", "undefined", "null"}},
+	{"lost", func() *node {
+		n := h100(8).past()
+		n.changed = make(chan struct{})
+		n.lose(3)
+		return n
+	}, 8, []string{"7 of 8 up", "GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", "■ lost"}, []string{"NaN", "undefined"}},
+}
+
+// ready is true when tiles have values and charts are drawn.
+const ready = `globalThis.warpgauge?.model.rows > 0 && !warpgauge.queue.length && !warpgauge.fetching && warpgauge.links.found !== undefined
+	&& warpgauge.first && [...warpgauge.loop.charts].some((c) => c.draws > 0)`
+
+// TestBrowserViews: each kind of node in both themes and both widths.
+func TestBrowserViews(t *testing.T) {
+	b := browser.Open(t)
+	for _, v := range views {
+		t.Run(v.name, func(t *testing.T) {
+			url := v.node().serve(t, "/gpus/node-17")
+			p := b.Page(t, 1440, 2400)
+			p.Open(url)
+			p.Wait(ready)
+			var tiles int
+			p.Eval("document.querySelectorAll('.tile').length", &tiles)
+			if tiles != v.tiles {
+				t.Errorf("%d tiles, want %d", tiles, v.tiles)
+			}
+			for _, want := range v.want {
+				p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
+			}
+			for _, dark := range []bool{false, true} {
+				p.Dark(dark)
+				for _, width := range []int{1440, 360} {
+					p.Resize(width, 2400)
+					p.Wait(fmt.Sprintf("innerWidth === %d", width))
+					check(t, p, fmt.Sprintf("%d wide, dark %v", width, dark), v.no)
+				}
+			}
+			for _, problem := range p.Problems(url) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// check looks for what is wrong in any view: text that should not be there, elements wider than
+// the window, and what makes a page hard to use without a mouse, without colours or without sight.
+func check(t *testing.T, p *browser.Page, what string, no []string) {
+	t.Helper()
+	var text string
+	p.Eval("document.body.innerText", &text)
+	for _, n := range no {
+		if strings.Contains(text, n) {
+			t.Errorf("%s: the page has %q", what, n)
+		}
+	}
+	var wrong []string
+	p.Eval("("+audit+")()", &wrong)
+	for _, w := range wrong {
+		t.Errorf("%s: %s", what, w)
+	}
+	headings := false
+	for _, n := range p.Accessible() {
+		if n.Ignored {
+			continue
+		}
+		headings = headings || n.Role == "heading"
+		switch n.Role {
+		case "button", "link", "checkbox", "slider", "combobox", "searchbox", "image", "img", "dialog", "region", "table", "article":
+			if strings.TrimSpace(n.Name) == "" {
+				t.Errorf("%s: a %s has no name for assistive technology", what, n.Role)
+			}
+		}
+	}
+	if !headings {
+		t.Errorf("%s: no headings in the accessibility tree", what)
+	}
+}
+
+// audit returns breaches of WCAG that can be counted: contrast of text below 4.5 to 1 (3 to 1
+// for large text), duplicate ids, skipped levels of headings, targets smaller than 24 pixels,
+// controls that cannot be reached by the keyboard, and text outside of the window.
+const audit = `() => {
+	const wrong = [], rgb = (c) => {
+		const x = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+		x.fillStyle = c; x.fillRect(0, 0, 1, 1);
+		return [...x.getImageData(0, 0, 1, 1).data];
+	}, memo = new Map(), parse = (c) => { if (!memo.has(c)) memo.set(c, rgb(c)); return memo.get(c); };
+	const luminance = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const background = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+	const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length;
+	const say = (what, e) => wrong.push(what + ': ' + (e.id || e.className || e.tagName) + ' "' + e.textContent.trim().slice(0, 40) + '"');
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walker.nextNode()) {
+		const e = walker.currentNode.parentElement;
+		if (!walker.currentNode.data.trim() || !visible(e) || e.closest('.hidden, script, option, .skip')) continue;
+		const style = getComputedStyle(e), a = luminance(parse(style.color)), b = luminance(background(e)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+		if (ratio < (large ? 3 : 4.5)) say('contrast of ' + ratio.toFixed(2), e);
+		const box = e.getBoundingClientRect();
+		if (box.right > innerWidth + 1 && !e.closest('.scroll') && style.overflow !== 'hidden') say('text outside of the window', e);
+	}
+	if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page is ' + document.documentElement.scrollWidth + ' wide in a window of ' + innerWidth);
+	const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+	for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i))) wrong.push('two elements have the id ' + id);
+	let before = 0;
+	for (const e of document.querySelectorAll('h1, h2, h3, h4')) {
+		if (!visible(e) || e.closest('dialog')) continue;
+		const n = Number(e.tagName[1]);
+		if (n > before + 1) say('a level of headings is skipped', e);
+		before = n;
+	}
+	for (const e of document.querySelectorAll('button, a[href], input, select, summary')) {
+		if (!visible(e) || e.classList.contains('skip')) continue;
+		const box = (e.closest('label') || e).getBoundingClientRect();
+		if (box.height < 20 && !e.closest('p, li, dd, dt, td')) say('a target of ' + box.height + ' pixels', e);
+		if (e.tabIndex < 0) say('not reached by the keyboard', e);
+	}
+	for (const e of document.querySelectorAll('[aria-labelledby]')) if (!document.getElementById(e.getAttribute('aria-labelledby')) && visible(e)) say('labelled by what is not there', e);
+	if (!document.documentElement.lang) wrong.push('no language');
+	return wrong;
+}`
+
+// TestBrowserUse presses keys and buttons: details, plot, freeze, zoom, comparison, help, themes.
+func TestBrowserUse(t *testing.T) {
+	n := h100(4).past()
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+
+	p.Key("j")
+	p.Key("j")
+	p.Wait(`document.activeElement.innerText === 'GPU 1'`)
+	p.Key("Enter")
+	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+	for _, want := range []string{"DCGM_FI_PROF_DRAM_ACTIVE", "the driver gave no value", "580.95.05", "PCI address", "NVIDIA H100", "training/llm-0/trainer", "Averaged over"} {
+		p.Wait(fmt.Sprintf("document.getElementById('detail').innerText.includes(%q)", want))
+	}
+	check(t, p, "details", []string{"NaN", "undefined", "null"})
+	p.Eval(`[...document.querySelectorAll('#detail button')].find((b) => b.ariaLabel === 'Plot DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL').click()`, nil)
+	p.Wait(`warpgauge.detail.box.lanes.some((l) => l.label === 'DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL' && l.lines[0].series()?.ring.length > 100)`)
+	p.Eval(`document.querySelector('#detail input').value = 'dram'; document.querySelector('#detail input').dispatchEvent(new Event('input'))`, nil)
+	p.Wait(`document.querySelectorAll('#detail tbody')[0].rows.length === 1`)
+	p.Key("Escape")
+	p.Wait(`!document.querySelector('dialog[open]') && document.activeElement.innerText === 'GPU 1' && !location.hash`)
+
+	p.Key("c")
+	p.Wait(`warpgauge.comparing && [...document.querySelectorAll('.legend li')].some((e) => e.innerText.includes('GPU 1'))`)
+	check(t, p, "comparison", []string{"NaN", "undefined"})
+
+	// Freeze: readings and charts are of then, also when the slider moves.
+	p.Key("l")
+	p.Eval("document.activeElement.blur()", nil)
+	p.Key(" ")
+	p.Wait(`warpgauge.view.end !== null && !document.getElementById('scrub').hidden && document.getElementById('freeze').getAttribute('aria-pressed') === 'true'`)
+	var end float64
+	p.Eval("warpgauge.view.end", &end)
+	p.Key("ArrowLeft")
+	p.Wait(fmt.Sprintf("warpgauge.view.end === %f - 30000", end))
+	check(t, p, "frozen", []string{"NaN", "undefined"})
+	p.Key("+")
+	p.Wait(`warpgauge.view.span === 150000`)
+	p.Key("Escape")
+	p.Wait(`warpgauge.view.end === null && document.getElementById('scrub').hidden`)
+	p.Key("2")
+	p.Wait(`warpgauge.view.span === 60000`)
+
+	// Drag over a chart.
+	var box struct{ X, Y, Width float64 }
+	p.Eval(`document.querySelector('.tile .plot').scrollIntoView()`, nil)
+	p.Eval(`document.querySelector('.tile .plot').getBoundingClientRect().toJSON()`, &box)
+	p.Mouse("mouseMoved", box.X+50, box.Y+30)
+	p.Wait(`[...document.querySelectorAll('.tip')].some((e) => !e.hidden && e.innerText.includes('Tensor'))`)
+	p.Mouse("mousePressed", box.X+50, box.Y+30)
+	p.Mouse("mouseMoved", box.X+box.Width/2, box.Y+30)
+	p.Mouse("mouseReleased", box.X+box.Width/2, box.Y+30)
+	p.Wait(`warpgauge.view.end !== null && warpgauge.view.span < 30000`)
+	p.Key("l")
+
+	p.Key("?")
+	p.Wait(`document.querySelector('#keys[open]')`)
+	check(t, p, "keys", nil)
+	p.Key("?")
+	p.Wait(`!document.querySelector('dialog[open]')`)
+
+	background := func() string {
+		var c string
+		p.Eval("getComputedStyle(document.body).backgroundColor", &c)
+		return c
+	}
+	p.Dark(false)
+	light := background()
+	p.Dark(true)
+	dark := background()
+	p.Key("t") // light
+	if got := background(); light == dark || got != light {
+		t.Errorf("background %s by the system, %s in the dark, %s after the switch to light", light, dark, got)
+	}
+	p.Wait(`document.documentElement.dataset.theme === 'light'`)
+	p.Key("t")
+	if got := background(); got != dark {
+		t.Errorf("background %s after the switch to dark, want %s", got, dark)
+	}
+	p.Open(url + "#device=GPU-fa4e0002")
+	p.Eval("location.reload()", nil)
+	p.Wait(`document.documentElement.dataset.theme === 'dark' && document.querySelector('#detail[open]')?.innerText.includes('GPU 2')`)
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserFocus: the keyboard reaches all controls of the page in their order.
+func TestBrowserFocus(t *testing.T) {
+	url := h100(2).serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	var got []string
+	for range 12 {
+		p.Key("Tab")
+		var name string
+		p.Eval("document.activeElement.ariaLabel || document.activeElement.innerText", &name)
+		got = append(got, name)
+	}
+	want := []string{"Skip to the GPUs", "30 s", "1 min", "5 min", "15 min", "Freeze", "Compare", "Colours: auto", "Help", "GPU 0", "GPU 1", "Processes"}
+	if !slices.Equal(got, want) {
+		t.Errorf("order of focus %q, want %q", got, want)
+	}
+}
+
+// TestBrowserLost: a GPU is lost while the page is watched.
+func TestBrowserLost(t *testing.T) {
+	n := h100(8)
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Wait(`[...document.querySelectorAll('.tile')][3].innerText.includes('● up')`)
+	n.lose(3)
+	p.Wait(`[...document.querySelectorAll('.tile')][3].innerText.includes('■ lost')`)
+	p.Wait(`document.getElementById('summary').innerText.includes('GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST')`)
+	p.Wait(`document.getElementById('events').innerText.includes('XID 79: GPU has fallen off the bus')`)
+	p.Wait(`document.title.startsWith('▲ 1')`)
+	// Its readings become unknown, not 0, and the others continue.
+	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.util dd').innerText === '–'`)
+	var rows float64
+	p.Eval("warpgauge.model.rows", &rows)
+	p.Wait(fmt.Sprintf("warpgauge.model.rows > %f && document.querySelectorAll('.tile')[2].querySelector('.util dd').innerText.includes('%%')", rows))
+	check(t, p, "a lost GPU", []string{"NaN", "undefined"})
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserReconnect: while the exporter does not answer, or a proxy answers for it, the page
+// says so and asks now and then; afterwards it fetches what it has missed.
+func TestBrowserReconnect(t *testing.T) {
+	b := browser.Open(t)
+	for name, proxied := range map[string]bool{"direct": false, "proxy": true} {
+		t.Run(name, func(t *testing.T) {
+			n := h100(2)
+			n.proxied = proxied
+			p := b.Page(t, 1440, 1600)
+			p.Open(n.serve(t, ""))
+			p.Wait(ready)
+			var asked int
+			n.change(func() { n.down, asked = true, n.requests })
+			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
+			p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`) // the last reading stays
+			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                      // some rows are missed
+			var last float64
+			p.Eval("warpgauge.model.newest", &last)
+			n.change(func() { n.down, asked = false, n.requests-asked })
+			if asked > 30 {
+				t.Errorf("%d requests in some seconds in which there was no answer", asked)
+			}
+			p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
+			p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
+			p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
+			p.Wait(fmt.Sprintf(noGap, last))
+		})
+	}
+}
+
+// TestBrowserHidden: a page that is not seen has no stream; when it is seen, it catches up
+// and does not take its own pause for the exporter's.
+func TestBrowserHidden(t *testing.T) {
+	n := h100(2)
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(n.serve(t, ""))
+	p.Wait(ready)
+	p.Eval("warpgauge.link.pause()", nil)
+	var last float64
+	p.Eval("warpgauge.model.newest", &last)
+	p.Wait(fmt.Sprintf("Date.now() > %f + 4000", last))
+	eventually.OK(t, "no stream", func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.streams > 0 {
+			return fmt.Errorf("%d streams", n.streams)
+		}
+		return nil
+	})
+	p.Eval(`new MutationObserver(() => { globalThis.alarmed ||= !document.getElementById('banner').hidden; }).observe(document.getElementById('banner'), { attributes: true }); warpgauge.link.resume()`, nil)
+	p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 6000 && !warpgauge.queue.length && !warpgauge.fetching", last))
+	p.Wait(fmt.Sprintf(noGap, last))
+	var alarmed bool
+	p.Eval("!!globalThis.alarmed", &alarmed)
+	if alarmed {
+		t.Error("the page says that the exporter does not answer")
+	}
+}
+
+// noGap is true if the samples since a little before a time have no gap.
+const noGap = `(() => {
+	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
+	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
+	return true;
+})()`
+
+// TestBrowserAnonymous: with --web-page=anonymous the API names no pods and processes; the
+// page then has none, and does not say that there are none.
+func TestBrowserAnonymous(t *testing.T) {
+	n := h100(2)
+	for i := range n.devices {
+		n.devices[i].Users, n.devices[i].Processes = nil, nil
+	}
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Wait(`document.getElementById('processes').innerText.includes('does not read or does not show them')`)
+	check(t, p, "anonymous", []string{"trainer", "training", "python3", "4700"})
+}
+
+// TestBrowserHostile: what others have named is shown as text.
+func TestBrowserHostile(t *testing.T) {
+	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
+	n := h100(2).past()
+	n.devices[0].Model, n.devices[0].State, n.devices[0].Reason = name, "stalled", name
+	n.devices[1].Users = []api.User{{Namespace: name, Pod: name}}
+	n.devices[1].Processes[0].Name = name
+	n.devices[1].Facts = map[string]string{name: name}
+	n.events[0].Text, n.recordings[0].Name, n.recordings[0].Cause = name, "../../"+name, name
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	p.Eval("warpgauge.openDetail(warpgauge.model.tiles()[1].id)", nil)
+	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+	for _, part := range []string{"summary", "processes", "events", "detail"} {
+		p.Wait(fmt.Sprintf("document.getElementById(%q).innerText.includes('<img src=x')", part))
+	}
+	var found int
+	p.Eval("document.querySelectorAll('img').length + document.scripts.length - 1 + (document.title.includes('taken') ? 1 : 0)", &found)
+	if found != 0 {
+		t.Error("a name became a part of the page")
+	}
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserReload: after a reload, the page shows what the other list has.
+func TestBrowserReload(t *testing.T) {
+	n := h100(2)
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	n.change(func() {
+		n.fields = slices.DeleteFunc(n.fields, func(f reading) bool { return strings.Contains(f.name, "TENSOR") })
+		n.events = append(n.events, api.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
+	})
+	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
+	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`)
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrowserTwoHours streams two hours in some seconds: the tab's memory stays what it
+// was after a quarter of an hour, which is what the page keeps.
+func TestBrowserTwoHours(t *testing.T) {
+	n := h100(8)
+	n.speed = 900
+	url := n.serve(t, "")
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(url)
+	p.Wait(ready)
+	seen := func(d time.Duration) int64 {
+		p.Wait(fmt.Sprintf("warpgauge.model.rows > %d", 8*int(d.Seconds())))
+		return p.Heap()
+	}
+	before := seen(30 * time.Minute)
+	after := seen(2 * time.Hour)
+	t.Logf("%d KiB after half an hour, %d KiB after two", before>>10, after>>10)
+	if after > before+before/5+1<<20 {
+		t.Errorf("%d bytes after half an hour, %d after two", before, after)
+	}
+	if got := p.Problems(url); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+var (
+	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")
+	axe      = flag.String("axe", "", "path of axe.min.js of axe-core")
+	frames   = flag.Bool("frames", false, "measure frames of 16 GPUs with 10 series each at 10 Hz")
+)
+
+// TestBrowserAxe has axe-core look at each kind of node: make live-axe.
+func TestBrowserAxe(t *testing.T) {
+	if *axe == "" {
+		t.Skip("needs axe-core, which npm has: make live-axe")
+	}
+	source, err := os.ReadFile(*axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browser.Open(t)
+	for _, v := range views {
+		t.Run(v.name, func(t *testing.T) {
+			p := b.Page(t, 1440, 2400)
+			p.Open(v.node().serve(t, ""))
+			p.Wait(ready)
+			p.Eval(string(source), nil)
+			for _, step := range []string{"", "warpgauge.freeze()", "document.getElementById('compare').click()", "warpgauge.openDetail(warpgauge.model.tiles()[0].id)"} {
+				p.Eval(step+";0", nil)
+				p.Wait(`!document.querySelector('dialog[open]') || document.querySelector('#detail tbody tr')`)
+				for _, dark := range []bool{false, true} {
+					p.Dark(dark)
+					var violations []string
+					p.Eval(`axe.run({ resultTypes: ['violations'] }).then((r) => r.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.help + ': ' + v.nodes.slice(0, 2).map((n) => n.html.slice(0, 150) + ' ' + (n.any[0]?.message || '')).join(' | ')))`, &violations)
+					for _, v := range violations {
+						t.Errorf("after %q, dark %v: %s", step, dark, v)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestBrowserFrames says how many frames a second there are; see docs/live.md.
+func TestBrowserFrames(t *testing.T) {
+	if !*frames {
+		t.Skip("measures only: go test -run TestBrowserFrames ./extensions/live/page -frames -v")
+	}
+	n := h100(16)
+	n.devices, n.fields, n.interval = n.devices[:16], slices.DeleteFunc(n.fields, func(f reading) bool {
+		return slices.Contains([]string{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_SLOWDOWN_TEMP", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, f.name)
+	})[:10], 100*time.Millisecond
+	for i := range n.devices {
+		n.devices[i].Interval = 0.1
+	}
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(n.serve(t, ""))
+	p.Wait(ready)
+	// Each tile gets all lanes, so that all ten series of each GPU are drawn and seen.
+	p.Eval(`(async () => {
+		const base = document.baseURI + 'page/', { ChartBox } = await import(base + 'chartbox.js'), { gapOf, lanesOf } = await import(base + 'tiles.js');
+		for (const tile of warpgauge.tiles.tiles.values()) {
+			const lanes = lanesOf(warpgauge, tile.id, true);
+			for (const l of lanes) l.height = 24;
+			tile.box.close();
+			tile.box = new ChartBox(warpgauge, { lanes, gap: gapOf(warpgauge), name: 'all' });
+			tile.element.lastChild.replaceChildren(tile.box.element);
+		}
+	})()`, nil)
+	for _, span := range []int{30, 300, 900} {
+		p.Eval(fmt.Sprintf("warpgauge.view.set(%d)", span*1000), nil)
+		var result struct {
+			Frames, PerSecond, Busy, Longest, Visible float64
+		}
+		p.Eval(`(async () => {
+			const { loop } = warpgauge, frames = loop.frames, busy = loop.busy, start = performance.now();
+			let longest = 0, before = start;
+			while (performance.now() < start + 10000) { await new Promise(requestAnimationFrame); const now = performance.now(); longest = Math.max(longest, now - before); before = now; }
+			const seconds = (performance.now() - start) / 1000;
+			return { frames: loop.frames - frames, persecond: (loop.frames - frames) / seconds, busy: (loop.busy - busy) / (loop.frames - frames), longest, visible: [...loop.charts].filter((c) => c.visible).length };
+		})()`, &result)
+		t.Logf("span %d s: %.1f frames/s, %.2f ms of drawing a frame, longest distance of frames %.0f ms, %.0f charts seen", span, result.PerSecond, result.Busy, result.Longest, result.Visible)
+	}
+}
+
+// TestBrowserPictures draws the pictures of docs/live.md: make live-pictures. The exporter is
+// the real one with simulated GPUs, of which one has an XID and another one is lost.
+func TestBrowserPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("draws pictures only: make live-pictures")
+	}
+	exporter, errExporter := filepath.Abs(*pictures)
+	out, errOut := filepath.Abs("../../../docs/pictures")
+	spec, python := filepath.Join(t.TempDir(), "spec.yaml"), filepath.Join(t.TempDir(), "python3")
+	err := errors.Join(errExporter, errOut, os.Symlink("/bin/sleep", python))
+	faults := "faults:\n  - {at: 40s, device: 2, kind: xid, xid: 31}\n  - {at: 60s, device: 5, kind: lost}\nprocesses:\n"
+	for i := range 4 {
+		job := exec.Command(python, "10m")
+		if err = errors.Join(err, job.Start()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = job.Process.Kill()
+			_ = job.Wait()
+		})
+		faults += fmt.Sprintf("  - {device: %d, pid: %d, memory: %d, busy: 93}\n", i, job.Process.Pid, 61474836480+i<<30)
+	}
+	if err := os.WriteFile(spec, []byte(faults), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const address = "127.0.0.1:19400"
+	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
+	cmd.Dir = "../.."
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	time.Sleep(75 * time.Second) // what the charts show
+	b := browser.Open(t)
+	for _, picture := range []struct {
+		name          string
+		width, height int
+		dark          bool
+		do            string
+	}{
+		{"live-node", 1440, 2240, false, ""},
+		{"live-detail", 1440, 1000, true, "warpgauge.openDetail(warpgauge.model.tiles()[2].id)"},
+		{"live-phone", 360, 900, true, ""},
+	} {
+		p := b.Page(t, picture.width, picture.height)
+		p.Dark(picture.dark)
+		p.Open("http://" + address + "/")
+		p.Wait(ready)
+		p.Eval("warpgauge.view.set(60000)", nil)
+		if picture.do != "" {
+			p.Eval(picture.do, nil)
+			p.Wait(`document.querySelector('#detail[open] tbody tr')`)
+			p.Eval("document.activeElement.blur()", nil)
+		}
+		p.Eval("new Promise((r) => setTimeout(r, 2500))", nil)
+		p.Screenshot(filepath.Join(out, picture.name+".webp"))
+		for _, problem := range p.Problems("http://" + address + "/") {
+			t.Errorf("%s: %s", picture.name, problem)
+		}
+	}
+}

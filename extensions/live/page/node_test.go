@@ -1,0 +1,499 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"warpgauge/extensions/live/api"
+)
+
+// reading is a field of the made-up node: its value for the nth device at a time in seconds.
+type reading struct {
+	name, unit, kind string // kind of device; "" is gpu
+	value            func(n int, t float64) float64
+	labels           []map[string]string
+}
+
+// node answers /api/v1/ with made-up values, and serves the page. Its time may pass faster.
+type node struct {
+	interval time.Duration
+	speed    float64
+	began    time.Time
+	fields   []reading
+	proxied  bool // while it is down, a proxy answers
+
+	mu         sync.Mutex
+	devices    []api.Device
+	health     []api.DeviceHealth
+	events     []api.Event
+	recordings []api.Recording
+	changed    chan struct{} // closed at each change
+	down       bool
+	streams    int
+	requests   int
+}
+
+// serve starts the node below a path prefix and returns its address, which ends with "/".
+func (n *node) serve(tb testing.TB, prefix string) string {
+	tb.Helper()
+	if n.speed == 0 {
+		n.speed = 1
+	}
+	if n.interval == 0 {
+		n.interval = time.Second
+	}
+	n.began, n.changed = time.Now(), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.Handle("/", Handler(Options{Version: "2.0.0-test", Live: true}))
+	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata"))))
+	for name, f := range map[string]func(*http.Request) any{
+		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer, "recordings": n.recordingsAnswer,
+	} {
+		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(f(r)) // an error says that the browser went away
+		})
+	}
+	mux.HandleFunc("GET /api/v1/stream", n.stream)
+	s := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.mu.Lock()
+		n.requests++
+		down := n.down
+		n.mu.Unlock()
+		switch {
+		case down && n.proxied:
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return
+		case down:
+			panic(http.ErrAbortHandler) // closes the connection without an answer
+		}
+		mux.ServeHTTP(w, r)
+	})))
+	tb.Cleanup(func() {
+		n.change(func() { n.down = true })
+		s.Close()
+	})
+	return s.URL + prefix + "/"
+}
+
+// change changes the node and wakes its streams.
+func (n *node) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *node) now() time.Time {
+	return n.began.Add(time.Duration(float64(time.Since(n.began)) * n.speed))
+}
+
+// has reports whether a device has a field.
+func (f *reading) has(d *api.Device) bool {
+	if f.kind == "" {
+		return d.Kind == "gpu"
+	}
+	return d.Kind == f.kind
+}
+
+func (f *reading) each() []map[string]string {
+	if f.labels == nil {
+		return []map[string]string{nil}
+	}
+	return f.labels
+}
+
+func (f *reading) at(device, series int, t time.Time) *float64 {
+	v := f.value(device*31+series, float64(t.UnixMilli())/1000)
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+func matches(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if ok, _ := path.Match(p, name); ok {
+			return true
+		}
+	}
+	return len(patterns) == 0
+}
+
+func (n *node) devicesAnswer(*http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
+		Collectors: []api.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
+}
+
+func (n *node) fieldsAnswer(r *http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := api.Fields{Time: n.now()}
+	age := 0.2
+	for i, d := range n.devices {
+		if !matches(r.URL.Query()["device"], d.ID) {
+			continue
+		}
+		fields := api.DeviceFields{ID: d.ID}
+		for _, f := range n.fields {
+			if !f.has(&d) || !matches(r.URL.Query()["field"], f.name) {
+				continue
+			}
+			for k, labels := range f.each() {
+				x := api.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
+				if x.Value = f.at(i, k, n.now()); x.Value == nil || d.State != "up" {
+					x.Value, x.Absent = nil, &api.Absence{Reason: "blank"}
+					if d.State != "up" {
+						x.Absent = &api.Absence{Reason: "device_lost", Detail: d.Reason}
+					}
+				} else {
+					x.Age = &age
+				}
+				fields.Fields = append(fields.Fields, x)
+			}
+		}
+		out.Devices = append(out.Devices, fields)
+	}
+	return out
+}
+
+func (n *node) samplesAnswer(r *http.Request) any {
+	q := r.URL.Query()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.now()
+	since, err := time.Parse(time.RFC3339, q.Get("since"))
+	if err != nil || now.Sub(since) > 15*time.Minute {
+		since = now.Add(-15 * time.Minute)
+	}
+	out := api.Samples{Device: q.Get("device"), Field: q.Get("field"), From: since.UnixMilli(), Until: now.UnixMilli()}
+	step := n.interval
+	if points, _ := strconv.Atoi(q.Get("points")); points > 0 {
+		step = max(now.Sub(since)/time.Duration(points), n.interval)
+		out.Step = step.Milliseconds()
+	}
+	for i, d := range n.devices {
+		for _, f := range n.fields {
+			if d.ID != out.Device || f.name != out.Field || !f.has(&d) {
+				continue
+			}
+			out.Unit = f.unit
+			for k, labels := range f.each() {
+				s := api.SampledSeries{Labels: labels}
+				for t := since.Truncate(step).Add(step); t.Before(now); t = t.Add(step) {
+					v := f.at(i, k, t)
+					s.Times = append(s.Times, t.UnixMilli())
+					if out.Step == 0 {
+						s.Values = append(s.Values, v)
+					} else {
+						s.Min, s.Max, s.Mean = append(s.Min, v), append(s.Max, v), append(s.Mean, v)
+					}
+				}
+				out.Series = append(out.Series, s)
+			}
+		}
+	}
+	return out
+}
+
+func (n *node) eventsAnswer(*http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Events{Events: append([]api.Event{}, n.events...)}
+}
+
+func (n *node) recordingsAnswer(*http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Recordings{Recordings: n.recordings}
+}
+
+func (n *node) healthAnswer(*http.Request) any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Health{Time: n.now(), State: "ok", Ready: true, Devices: n.health}
+}
+
+func (n *node) listAnswer(*http.Request) any {
+	out := api.List{Source: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Applied: n.began}
+	for _, f := range n.fields {
+		out.Fields = append(out.Fields, api.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit})
+	}
+	return out
+}
+
+// stream sends rows as the exporter does.
+func (n *node) stream(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	seconds, _ := strconv.ParseFloat(q.Get("interval"), 64)
+	every := time.Duration(math.Max(seconds, 0.1) * float64(time.Second))
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(kind string, data any) {
+		text, _ := json.Marshal(data)
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) // an error says that the browser went away
+	}
+	n.mu.Lock()
+	n.streams++
+	devices, events := append([]api.Device{}, n.devices...), len(n.events)
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.streams--
+		n.mu.Unlock()
+	}()
+	var columns api.StreamColumns
+	first := make([]int, len(devices))
+	for i, d := range devices {
+		first[i] = len(columns.Columns)
+		for _, f := range n.fields {
+			if f.has(&d) && matches(q["field"], f.name) {
+				for _, labels := range f.each() {
+					columns.Columns = append(columns.Columns, api.StreamColumn{Device: d.ID, Field: f.name, Unit: f.unit, Labels: labels})
+				}
+			}
+		}
+	}
+	send("columns", columns)
+	last := n.now().Truncate(n.interval)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		_ = http.NewResponseController(w).Flush()
+		n.mu.Lock()
+		changed := n.changed
+		n.mu.Unlock()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+			n.mu.Lock()
+			if n.down {
+				n.mu.Unlock()
+				return
+			}
+			for i, d := range n.devices {
+				if d.State != devices[i].State {
+					send("devices", d)
+				}
+			}
+			copy(devices, n.devices)
+			for _, e := range n.events[events:] {
+				send("event", e)
+			}
+			events = len(n.events)
+			n.mu.Unlock()
+		case <-ticker.C:
+			var rows api.StreamRows
+			for now := n.now(); !last.Add(n.interval).After(now); {
+				last = last.Add(n.interval)
+				for i, d := range devices {
+					if d.State != "up" {
+						continue
+					}
+					row := api.StreamRow{Time: last.UnixMilli(), First: first[i]}
+					for _, f := range n.fields {
+						if f.has(&d) && matches(q["field"], f.name) {
+							for k := range f.each() {
+								row.Values = append(row.Values, f.at(i, k, last))
+							}
+						}
+					}
+					rows.Rows = append(rows.Rows, row)
+				}
+			}
+			if rows.Rows != nil {
+				send("rows", rows)
+			}
+		}
+	}
+}
+
+// load is how busy device n is, 0 to 1: it trains, infers or idles.
+func load(n int, t float64) float64 {
+	noise := math.Sin(t*12.9898+float64(n)*78.233) * 43758.5453
+	noise -= math.Floor(noise)
+	switch n / 31 % 4 {
+	case 3:
+		return 0.3 + 0.25*math.Sin(t/23+float64(n)) + 0.2*noise
+	case 2:
+		return 0.02 * noise
+	default:
+		if math.Mod(t+float64(n), 61) < 5 {
+			return 0.05 + 0.05*noise
+		}
+		return 0.93 + 0.07*noise
+	}
+}
+
+func nvidiaReadings() []reading {
+	by := func(a, b float64) func(int, float64) float64 {
+		return func(n int, t float64) float64 { return a + b*load(n, t) }
+	}
+	whole := func(f func(int, float64) float64) func(int, float64) float64 {
+		return func(n int, t float64) float64 { return math.Round(f(n, t)) }
+	}
+	constant := func(v float64) func(int, float64) float64 { return func(int, float64) float64 { return v } }
+	return []reading{
+		{name: "DCGM_FI_DEV_GPU_UTIL", unit: "%", value: whole(by(0, 100))},
+		{name: "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", unit: "ratio", value: by(0, 0.62)},
+		{name: "DCGM_FI_PROF_DRAM_ACTIVE", unit: "ratio", value: by(0.01, 0.4)},
+		{name: "DCGM_FI_DEV_BOARD_POWER_WATTS", unit: "W", value: by(110, 588)},
+		{name: "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", unit: "W", value: constant(700)},
+		{name: "DCGM_FI_DEV_GPU_TEMP", unit: "celsius", value: whole(by(38, 31))},
+		{name: "DCGM_FI_DEV_MEMORY_TEMP", unit: "celsius", value: whole(by(44, 38))},
+		{name: "DCGM_FI_DEV_SLOWDOWN_TEMP", unit: "celsius", value: constant(87)},
+		{name: "DCGM_FI_DEV_SM_CLOCK", unit: "MHz", value: whole(by(1980, -165))},
+		{name: "DCGM_FI_DEV_MEM_CLOCK", unit: "MHz", value: constant(2619)},
+		{name: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", value: func(n int, t float64) float64 {
+			if load(n, t) > 0.9 {
+				return 4
+			}
+			return 0
+		}},
+		{name: "DCGM_FI_DEV_FB_USED", unit: "MiB", value: func(n int, _ float64) float64 { return float64(8000 + n%8*9000) }},
+		{name: "DCGM_FI_DEV_FB_TOTAL", unit: "MiB", value: constant(81559)},
+		{name: "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", unit: "MB/s", value: by(0, 240000)},
+		{name: "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", value: func(n int, _ float64) float64 {
+			if n/31 == 3 {
+				return 12
+			}
+			return 0
+		}},
+		{name: "DCGM_FI_DEV_ENC_UTIL", unit: "%", value: func(int, float64) float64 { return math.NaN() }},
+		{name: "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", unit: "MB/s", kind: "link", value: by(0, 6000)},
+	}
+}
+
+// gpus are n GPUs with pods and processes, the first two with links.
+func gpus(n int, model string) []api.Device {
+	var out []api.Device
+	session := time.Now().Add(-3 * time.Hour)
+	for i := range n {
+		d := api.Device{ID: fmt.Sprintf("GPU-fa4e%04d", i), Kind: "gpu", Collector: "nvml", State: "up", Interval: 1, GPU: strconv.Itoa(i), UUID: fmt.Sprintf("GPU-fa4e%04d-0000-0000", i),
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16+i), Node: fmt.Sprintf("nvidia%d", i), Model: model, Simulated: true, Session: &session, Since: &session,
+			Facts: map[string]string{"DCGM_FI_DRIVER_VERSION": "580.95.05"}}
+		if i%4 != 2 {
+			memory, busy := 61.5e9, 93.0
+			d.Users = []api.User{{Namespace: "training", Pod: fmt.Sprintf("llm-%d", i/4), Container: "trainer"}}
+			d.Processes = []api.Process{{PID: 4700 + i, Name: "python3", Memory: &memory, Busy: &busy, Pod: fmt.Sprintf("training/llm-%d/trainer", i/4)}}
+		}
+		out = append(out, d)
+	}
+	for i := range min(n, 2) {
+		for l := range 4 {
+			out = append(out, api.Device{ID: fmt.Sprintf("%s/link%d", out[i].ID, l), Parent: out[i].ID, Kind: "link", Collector: "nvml", State: "up", GPU: strconv.Itoa(i), Labels: map[string]string{"nvlink": strconv.Itoa(l)}})
+		}
+	}
+	return out
+}
+
+func h100(n int) *node {
+	return &node{devices: gpus(n, "NVIDIA H100 80GB HBM3 (simulated)"), fields: nvidiaReadings()}
+}
+
+// mig has two GPUs in MIG mode, of which utilisation is known for instances only.
+func mig() *node {
+	n := h100(4)
+	n.devices = n.devices[:4]
+	for g := range 2 {
+		parent := n.devices[g]
+		for i, profile := range []string{"3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"}[g:] {
+			n.devices = append(n.devices, api.Device{ID: fmt.Sprintf("%s/%d", parent.ID, i+1), Parent: parent.ID, Kind: "instance", Collector: "nvml", State: "up", Interval: 1, GPU: parent.GPU, UUID: parent.UUID,
+				Model: parent.Model, Simulated: true, Instance: &api.Instance{Profile: profile, ID: strconv.Itoa(i + 1), UUID: fmt.Sprintf("MIG-fa4e%d%d", g, i)},
+				Users: []api.User{{Namespace: "serving", Pod: fmt.Sprintf("chat-%d", i), Container: "server"}}})
+		}
+	}
+	for i, f := range n.fields {
+		if f.name == "DCGM_FI_DEV_GPU_UTIL" {
+			n.fields[i].value = func(d int, t float64) float64 {
+				if d/31 < 2 {
+					return math.NaN()
+				}
+				return f.value(d, t)
+			}
+		}
+	}
+	n.fields = append(n.fields,
+		reading{name: "DCGM_FI_PROF_GR_ENGINE_ACTIVE", unit: "ratio", kind: "instance", value: load},
+		reading{name: "DCGM_FI_PROF_DRAM_ACTIVE", unit: "ratio", kind: "instance", value: func(n int, t float64) float64 { return load(n, t) / 3 }},
+		reading{name: "DCGM_FI_DEV_FB_USED", unit: "MiB", kind: "instance", value: func(n int, _ float64) float64 { return 4000 }},
+		reading{name: "DCGM_FI_DEV_FB_TOTAL", unit: "MiB", kind: "instance", value: func(n int, _ float64) float64 { return 9984 }})
+	return n
+}
+
+// amd is a node with AMD's GPUs and XGMI.
+func amd() *node {
+	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")[:8]}
+	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true, "DCGM_FI_DEV_GPU_TEMP": true,
+		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_SM_CLOCK": true, "DCGM_FI_DEV_FB_USED": true, "DCGM_FI_DEV_FB_TOTAL": true}
+	for _, f := range nvidiaReadings() {
+		if keep[f.name] {
+			n.fields = append(n.fields, f)
+		}
+	}
+	var links, ends []map[string]string
+	for l := range 7 {
+		link := strconv.Itoa(l)
+		ends = append(ends, map[string]string{"link": link})
+		links = append(links, map[string]string{"link": link, "direction": "read"}, map[string]string{"link": link, "direction": "write"})
+	}
+	reasons := []map[string]string{{"reason": "power"}, {"reason": "thermal"}}
+	n.fields = append(n.fields,
+		reading{name: "DCGM_FI_DEV_POWER_MGMT_LIMIT", unit: "W", value: func(int, float64) float64 { return 750 }},
+		reading{name: "amd_gpu_throttle_active", unit: "bool", labels: reasons, value: func(d int, t float64) float64 {
+			if d%31 == 0 && load(d, t) > 0.9 {
+				return 1
+			}
+			return 0
+		}},
+		reading{name: "amd_gpu_xgmi_bytes_total", unit: "bytes", labels: links, value: func(d int, t float64) float64 { return math.Floor(t * 1e9 * float64(1+d%5)) }},
+		reading{name: "amd_gpu_xgmi_link_up", unit: "bool", labels: ends, value: func(d int, _ float64) float64 {
+			if d == 34 {
+				return 0
+			}
+			return 1
+		}})
+	return n
+}
+
+// lose takes a GPU away, with its XID.
+func (n *node) lose(i int) {
+	n.change(func() {
+		now, code := n.now(), 79
+		n.devices[i].State, n.devices[i].Cause, n.devices[i].Reason, n.devices[i].Since = "lost", "lost", "GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", &now
+		n.events = append(n.events,
+			api.Event{Time: now, Kind: "xid", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Code: &code, Text: "XID 79: GPU has fallen off the bus", Bad: true},
+			api.Event{Time: now, Kind: "device_state", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Text: "up to lost: GPU is lost", Bad: true})
+	})
+}
+
+// past gives the node some events from before.
+func (n *node) past() *node {
+	code := 31
+	for i, e := range []api.Event{
+		{Kind: "reload", Text: "field list reloaded: 38 fields"},
+		{Kind: "xid", Code: &code, Text: "XID 31: GPU memory page fault", Bad: true},
+		{Kind: "clock_event", Text: "power cap began"},
+	} {
+		if e.Kind != "reload" {
+			e.Device, e.GPU = n.devices[0].ID, "0"
+		}
+		e.Time = time.Now().Add(time.Duration(i*80-260) * time.Second)
+		n.events = append(n.events, e)
+	}
+	at := n.events[1].Time
+	n.recordings = []api.Recording{{Name: "recording-20261122-174000.000-xid.jsonl.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
+	return n
+}

@@ -1,0 +1,440 @@
+// Package recorder is the flight recorder: when something happens (an XID, a device that is
+// lost or stalled, an uncorrected ECC error, throttling, a burst of NVLink errors, or an
+// operator asks), it writes the history around it into one file: all series, events, states
+// and users of devices. A Recorder reads what others keep in memory, so that nothing waits
+// for its disk. Read reads such a file, of whatever origin.
+package recorder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/history"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
+	"warpgauge/pkg/view"
+)
+
+// Options of New.
+type Options struct {
+	Directory         string
+	Before, After     time.Duration // of the history around what happened
+	Files             int           // most files that are kept
+	Bytes             int64         // and their size together
+	Hostname, Version string
+
+	Board   *view.Board
+	History *history.History
+	Node    func() *api.Devices // states, users and processes of devices
+	Log     *api.Log            // what happens; recordings are added to it
+	Health  func() *api.Health  // verdicts on devices; nil: none
+
+	Registerer prometheus.Registerer // of the recorder's own metrics; nil: none
+	Logger     *zap.Logger
+}
+
+const (
+	interval = time.Second
+	catchUp  = 2 * time.Second // until what is sampled last is in the history
+	// A recording begins at most once in pause, and for the same cause and device once in
+	// samePause, so that what happens again and again does not push out what was before it.
+	pause     = time.Minute
+	samePause = 10 * time.Minute
+	// What has no sample any more is forgotten after so long.
+	forget = 2 * time.Hour
+	// leftover is how old a file is that a process which was killed had not finished.
+	leftover = 10 * time.Minute
+
+	prefix, suffix = "recording-", ".jsonl.zst"
+)
+
+var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.jsonl\.zst$`)
+
+// Recorder writes recordings. Run does the work; the other methods can be called by any
+// goroutine.
+type Recorder struct {
+	o         Options
+	log       *zap.Logger
+	directory file.Private
+	asked     chan chan error
+	list      atomic.Pointer[[]api.Recording]
+
+	written            *prometheus.CounterVec
+	failed, suppressed prometheus.Counter
+
+	// Of the goroutine of Run.
+	watch   watch
+	known   map[string]knownDevice // by ID
+	event   uint64                 // number of the last one seen
+	pending *pending
+	began   time.Time // of the last recording
+	started time.Time // of Run: there are no samples of before
+	last    map[[2]string]time.Time
+	headers map[string]api.Recording // of the files there are, by name
+	health  map[string]string        // verdicts on devices when they were last looked at
+}
+
+// pending is a recording that is waiting for the samples after what happened.
+type pending struct {
+	Trigger
+	began time.Time // with a monotonic clock
+}
+
+// Trigger is something that sets off a recording.
+type Trigger struct {
+	Cause  string // a short fixed word
+	Device string // its ID; "" if it is not about one
+	Text   string
+	Time   time.Time
+}
+
+// knownDevice is a device that was in a View.
+type knownDevice struct {
+	Device
+	list field.List
+	seen time.Time
+}
+
+// New returns a Recorder that does not run yet. It panics if o.Registerer has metrics of
+// another one.
+func New(o Options) *Recorder {
+	r := &Recorder{
+		o: o, log: o.Logger.Named("recorder"),
+		directory: file.Private{Path: o.Directory, Of: "recordings", Flag: "recorder-directory"},
+		asked:     make(chan chan error),
+		written: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "warpgauge_recordings_total", Help: "Recordings that were written, by what set them off.",
+		}, []string{"cause"}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "warpgauge_recording_failures_total", Help: "Recordings that could not be written.",
+		}),
+		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "warpgauge_recordings_suppressed_total", Help: "Causes of a recording for which none was begun, because the last one was too short a time ago.",
+		}),
+		watch: newWatch(), known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]api.Recording),
+	}
+	r.list.Store(&[]api.Recording{})
+	for _, c := range causes {
+		r.written.WithLabelValues(c)
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(r.written, r.failed, r.suppressed)
+	}
+	return r
+}
+
+// Run watches and writes until ctx ends. A recording that is waiting for more samples is
+// written then as it is.
+func (r *Recorder) Run(ctx context.Context) error {
+	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
+	if err := r.tidy(time.Now()); err != nil {
+		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
+	}
+	r.started = time.Now()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if r.pending != nil {
+				r.finish(time.Now())
+			}
+			return nil
+		case answer := <-r.asked:
+			answer <- r.begin(Trigger{Cause: causeOperator, Text: "an operator asked", Time: time.Now()}, time.Now())
+		case <-tick.C:
+			r.step(time.Now())
+		}
+	}
+}
+
+// Record begins a recording. If one is waiting already, that is the one.
+func (r *Recorder) Record(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case r.asked <- answer:
+	case <-ctx.Done():
+		return errors.New("the recorder is busy with the disk")
+	}
+	return <-answer
+}
+
+// Recordings returns what recordings there are, the newest first. There is no error.
+func (r *Recorder) Recordings() ([]api.Recording, error) { return slices.Clone(*r.list.Load()), nil }
+
+var _ api.Recorder = (*Recorder)(nil)
+
+// Open opens the file of a recording. An error that is fs.ErrNotExist says that there is none of
+// that name.
+func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
+	if !names.MatchString(name) {
+		return nil, fmt.Errorf("recording %q: %w", name, fs.ErrNotExist)
+	}
+	root, err := r.directory.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("recording %q is no file: %w", name, fs.ErrNotExist), err, f.Close())
+	}
+	return f, nil
+}
+
+// step looks at what has happened since the last one.
+func (r *Recorder) step(now time.Time) {
+	r.remember(now)
+	events, last := r.o.Log.After(r.event)
+	r.event = last
+	for i := range events {
+		if t, ok := triggerOf(&events[i]); ok {
+			_ = r.begin(t, now) // suppressed ones are counted
+		}
+	}
+	for _, t := range r.watch.scan(r.o.History, now) {
+		_ = r.begin(t, now)
+	}
+	r.judge(now)
+	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
+		r.finish(now)
+	}
+}
+
+// judge begins a recording when a device's health has become failed, unless that is in one
+// which has begun.
+func (r *Recorder) judge(now time.Time) {
+	if r.o.Health == nil {
+		return
+	}
+	verdicts := make(map[string]string, len(r.health))
+	for _, h := range r.o.Health().Devices {
+		verdicts[h.ID] = h.State
+		if before := r.health[h.ID]; h.State == "failed" && before != "" && before != "failed" && r.pending == nil {
+			_ = r.begin(Trigger{Cause: causeHealth, Device: h.ID, Text: cmp.Or(h.Text, h.Reason), Time: now}, now)
+		}
+	}
+	r.health = verdicts
+}
+
+// remember keeps what is known of devices, also of those that a later View lacks.
+func (r *Recorder) remember(now time.Time) {
+	for _, s := range r.o.Board.Load().Sources {
+		for i := range s.Devices {
+			d := &s.Devices[i]
+			if k, ok := r.known[d.ID]; ok && k.seen.Equal(now) {
+				continue // of a source that goes first
+			}
+			r.known[d.ID] = knownDevice{Device: Device{Collector: s.Collector, Interval: s.Interval, Device: *d}, list: s.Fields, seen: now}
+		}
+	}
+	maps.DeleteFunc(r.known, func(_ string, k knownDevice) bool { return now.Sub(k.seen) > forget })
+	maps.DeleteFunc(r.last, func(_ [2]string, t time.Time) bool { return now.Sub(t) > samePause })
+}
+
+// begin begins a recording, if the last one is long enough ago.
+func (r *Recorder) begin(t Trigger, now time.Time) error {
+	if r.pending != nil {
+		return nil // it is in that one
+	}
+	same := [2]string{t.Cause, t.Device}
+	if since := now.Sub(r.began); !r.began.IsZero() && since < pause {
+		r.suppressed.Inc()
+		return fmt.Errorf("the last recording began %v ago: at most one is made in %v", since.Round(time.Second), pause)
+	}
+	if _, ok := r.last[same]; ok && t.Cause != causeOperator {
+		r.suppressed.Inc()
+		return nil
+	}
+	if t.Time.After(now) || now.Sub(t.Time) > r.o.Before {
+		t.Time = now
+	}
+	r.began, r.last[same] = now, now
+	r.pending = &pending{Trigger: t, began: now}
+	r.log.Info("recording begins", zap.String("cause", t.Cause), zap.String("device", t.Device), zap.String("what", t.Text))
+	return nil
+}
+
+// finish writes the pending recording.
+func (r *Recorder) finish(now time.Time) {
+	p := r.pending
+	r.pending = nil
+	h, err := r.write(p, now)
+	if err != nil {
+		r.failed.Inc()
+		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
+		r.o.Log.Add(api.Event{Kind: api.KindRecording, Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
+	} else {
+		r.written.WithLabelValues(p.Cause).Inc()
+		r.log.Info("recording written", zap.String("file", h.Name))
+		r.o.Log.Add(api.Event{Kind: api.KindRecording, Device: p.Device, Text: "recorded: " + h.Name})
+	}
+	if err := r.tidy(now); err != nil {
+		r.log.Warn("old recordings cannot be removed", zap.Error(err))
+	}
+}
+
+// header returns what a recording of p is of, which began elapsed ago. If the clock was set
+// meanwhile, it reaches to now, from what was before the earlier of the two times.
+func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Header {
+	until := p.Time.Add(r.o.After)
+	from := p.Time
+	text := p.Text
+	if set := now.Round(0).Sub(p.began.Round(0)) - elapsed; set.Abs() > interval {
+		until, from = now, now.Add(-r.o.After)
+		if p.Time.Before(from) {
+			from = p.Time
+		}
+		text += fmt.Sprintf(" (the clock was set by %v after that)", set.Round(time.Millisecond))
+	}
+	from = from.Add(-r.o.Before)
+	if from.Before(r.started) && r.started.Before(p.Time) {
+		from = r.started
+	}
+	if oldest := until.Add(-maxSpan); from.Before(oldest) {
+		from = oldest
+	}
+	at := p.Time.UTC().Truncate(time.Millisecond)
+	h := &Header{
+		Format: format,
+		Recording: api.Recording{
+			Name: prefix + at.Format("20060102-150405.000") + "-" + p.Cause + suffix,
+			Time: at, Cause: p.Cause, Device: p.Device,
+			From: from.UTC().Truncate(time.Millisecond), Until: until.UTC().Truncate(time.Millisecond),
+		},
+		Text: text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Node: *r.o.Node(),
+	}
+	events, _ := r.o.Log.After(0)
+	for _, e := range events {
+		if !e.Time.Before(h.From) && e.Time.Before(h.Until) {
+			h.Events = append(h.Events, e)
+		}
+	}
+	return h
+}
+
+// addDevices adds the devices that have series, and their field lists.
+func (r *Recorder) addDevices(h *Header, all []history.Series) []history.Series {
+	lists, added := make(map[*field.Field]int), make(map[string]bool)
+	return slices.DeleteFunc(all, func(s history.Series) bool {
+		k, ok := r.known[s.Device]
+		if !ok || len(k.list.Fields) == 0 {
+			return true // gone for long
+		}
+		if added[s.Device] {
+			return false
+		}
+		added[s.Device] = true
+		at, ok := lists[&k.list.Fields[0]]
+		if !ok {
+			text := string(field.Format(k.list)) // which several sessions can have
+			if at = slices.Index(h.Lists, text); at < 0 {
+				at = len(h.Lists)
+				h.Lists = append(h.Lists, text)
+			}
+			lists[&k.list.Fields[0]] = at
+		}
+		d := k.Device
+		d.List = at
+		h.Devices = append(h.Devices, d)
+		return false
+	})
+}
+
+func (r *Recorder) write(p *pending, now time.Time) (*Header, error) {
+	h := r.header(p, now, now.Sub(p.began))
+	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
+	all := slices.DeleteFunc(r.o.History.Series(history.Match{}), func(s history.Series) bool { return s.Last < from })
+	all = r.addDevices(h, all)
+	root, err := r.directory.Open()
+	if err != nil {
+		return h, err
+	}
+	defer func() { _ = root.Close() }() // files are closed on their own
+	return h, file.WriteWhole(root, h.Name, func(w io.Writer) error {
+		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, all, func(s history.Series) iter.Seq2[int64, float64] {
+			return r.o.History.Samples(s, from, until)
+		})
+	})
+}
+
+// limited is a writer with a limit.
+type limited struct {
+	to   io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errors.New("the recording is larger than a file can be (--recorder-bytes)")
+	}
+	return l.to.Write(p)
+}
+
+// tidy removes the oldest recordings while there are too many, and lists the others.
+func (r *Recorder) tidy(now time.Time) error {
+	root, err := r.directory.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // files are closed on their own
+	files, err := file.List(root, prefix, now.Add(-leftover))
+	if files == nil && err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return !names.MatchString(f.Name()) })
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(b.Name(), a.Name()) }) // the newest first
+	list, total := []api.Recording{}, int64(0)
+	headers := make(map[string]api.Recording)
+	for i, f := range files {
+		if total += f.Size(); i >= r.o.Files || total > r.o.Bytes {
+			err = errors.Join(err, root.Remove(f.Name()))
+			continue
+		}
+		h, ok := r.headers[f.Name()]
+		if !ok || h.Bytes != f.Size() {
+			var e error
+			if h, e = headerOf(root, f); e != nil {
+				r.log.Warn("recording cannot be read", zap.String("file", f.Name()), zap.Error(e))
+				continue
+			}
+		}
+		headers[f.Name()] = h
+		list = append(list, h)
+	}
+	r.headers = headers
+	r.list.Store(&list)
+	return err
+}
+
+func headerOf(root *os.Root, info fs.FileInfo) (api.Recording, error) {
+	f, err := root.Open(info.Name())
+	if err != nil {
+		return api.Recording{}, err
+	}
+	h, err := ReadHeader(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return api.Recording{}, err
+	}
+	out := h.Recording
+	out.Name, out.Bytes = info.Name(), info.Size()
+	return out, nil
+}

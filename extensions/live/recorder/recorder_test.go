@@ -1,0 +1,537 @@
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/history"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+const counters = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, ECC
+DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, Reasons
+DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, counter, Replays
+`
+
+const (
+	power = iota
+	ecc
+	clocks
+	replays
+	width
+)
+
+// node is two GPUs whose rows a test writes.
+type node struct {
+	t       testing.TB
+	board   view.Board
+	history *history.History
+	log     *api.Log
+	src     *view.Source
+	row     []float64
+	verdict string // on GPU-0
+	*Recorder
+}
+
+func newNode(t testing.TB, directory string) *node {
+	list, _, err := field.Parse(strings.NewReader(counters), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
+	n.history = history.New(history.Options{Board: &n.board})
+	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
+	for gpu := range 2 {
+		n.src.Devices = append(n.src.Devices, collector.Device{ID: fmt.Sprint("GPU-", gpu), GPU: fmt.Sprint(gpu), Level: field.GPU})
+		for i := range list.Fields {
+			n.src.Columns = append(n.src.Columns, collector.Column{Device: gpu, Field: list.Fields[i].Desc.ID})
+		}
+	}
+	n.board.Store(&view.View{Sources: []*view.Source{n.src}})
+	n.Recorder = New(Options{
+		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
+		Board: &n.board, History: n.history, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+		Health: func() *api.Health {
+			return &api.Health{Devices: []api.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
+		},
+		Node: func() *api.Devices {
+			return &api.Devices{Hostname: "node", Devices: []api.Device{{ID: "GPU-0", State: "up"}}}
+		},
+	})
+	return n
+}
+
+// run samples for a time and lets the recorder work, a second at a time.
+func (n *node) run(seconds int, change func(second int)) {
+	for i := range seconds {
+		time.Sleep(time.Second)
+		for gpu := range 2 {
+			n.row[gpu*width+power] = 100 + rand.Float64()
+		}
+		if change != nil {
+			change(i)
+		}
+		now := time.Now().UnixNano()
+		n.src.Ring.Append(now, []int64{now, now}, n.row)
+		n.history.Sync(time.Now())
+		n.step(time.Now())
+	}
+}
+
+func (n *node) List() []api.Recording { return *n.list.Load() }
+
+// recorded are the causes and devices of the recordings there are, the oldest first.
+func (n *node) recorded() (out []string) {
+	for _, r := range slices.Backward(n.List()) {
+		out = append(out, r.Cause+" "+r.Device)
+	}
+	return out
+}
+
+func (n *node) read(name string) *Recording {
+	n.t.Helper()
+	f, err := n.Open(name)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := Read(f)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return r
+}
+
+func private(t testing.TB) string { return filepath.Join(t.TempDir(), "recordings") }
+
+func TestWhatSetsOffARecording(t *testing.T) {
+	f := func(name string, change func(n *node, second int), want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, private(t))
+			n.run(240, func(second int) { change(n, second) })
+			if diff := cmp.Diff(want, n.recorded()); diff != "" {
+				t.Errorf("%s: recordings (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+	add := func(e api.Event) func(*node, int) {
+		return func(n *node, second int) {
+			if second == 100 {
+				n.log.Add(e)
+			}
+		}
+	}
+	f("an XID", add(api.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true}), "xid GPU-0")
+	f("a lost device", add(api.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is lost", Bad: true}), "device_state GPU-1")
+	f("a device that is up again", add(api.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is up"}))
+	f("another event", add(api.Event{Kind: api.KindReload, Text: "reload failed", Bad: true}))
+	f("an ECC error", func(n *node, second int) { n.row[ecc] = float64(3 + second/100) }, "ecc GPU-0")
+	f("an ECC counter that begins again", func(n *node, second int) { n.row[ecc] = float64(300 - second) })
+	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
+	f("a power cap", func(n *node, second int) { n.row[clocks] = float64(4 * (second % 2)) })
+	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
+	f("link errors now and then", func(n *node, second int) { n.row[replays] = float64(second) })
+	f("a burst of link errors", func(n *node, second int) { n.row[replays] = float64(10 * max(0, second-120)) }, "nvlink_errors GPU-0")
+	f("failing health", func(n *node, second int) { n.verdict = []string{"ok", "degraded", "failed"}[second/80] }, "health GPU-0")
+	f("a clock that flaps", func(n *node, second int) { n.row[clocks], n.row[ecc] = float64(8*(second%2)), float64(second/100) },
+		"throttling GPU-0", "ecc GPU-0")
+}
+
+func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, private(t))
+		var at time.Time
+		n.run(140, func(second int) {
+			n.row[width+power] = math.Inf(1)
+			if second%7 != 0 {
+				n.row[power] = math.NaN()
+			}
+			if second == 100 {
+				at = time.Now()
+				n.log.Add(api.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true})
+			}
+		})
+		if len(n.List()) != 1 {
+			t.Fatalf("recordings: %v", n.List())
+		}
+		got := n.read(n.List()[0].Name)
+		from, until := at.Add(-time.Minute).UTC(), at.Add(30*time.Second).UTC()
+		want := api.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.jsonl.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
+		if diff := cmp.Diff(want, got.Recording); diff != "" {
+			t.Errorf("header (-want +got):\n%s", diff)
+		}
+		if len(got.Events) != 1 || len(got.Node.Devices) != 1 || len(got.Devices) != 2 || len(got.Fields) != 1 {
+			t.Errorf("%d events, %d states, %d devices, %d lists", len(got.Events), len(got.Node.Devices), len(got.Devices), len(got.Fields))
+		}
+		if diff := cmp.Diff(string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0]))); diff != "" {
+			t.Errorf("field list (-want +got):\n%s", diff)
+		}
+		all := n.history.Series(history.Match{})
+		if len(got.Series) != len(all) {
+			t.Fatalf("%d series, want %d", len(got.Series), len(all))
+		}
+		for i, s := range got.Series {
+			k := 0
+			for at, v := range n.history.Samples(all[i], from.UnixMilli(), until.UnixMilli()) {
+				if k >= len(s.Times) || s.Times[k] != at || math.Float64bits(s.Values[k]) != math.Float64bits(v) {
+					t.Fatalf("series %d: sample %d is not %v at %d", i, k, v, at)
+				}
+				k++
+			}
+			if k != 90 || len(s.Times) != k {
+				t.Errorf("series %d has %d samples, the history %d", i, len(s.Times), k)
+			}
+		}
+	})
+}
+
+func TestOperatorsAndTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, private(t))
+		n.run(10, nil)
+		done := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { done <- n.Run(ctx) }()
+		for range 2 { // the second one is the same
+			if err := n.Record(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		if err := n.Record(ctx); err == nil || !strings.Contains(err.Error(), "at most one is made in 1m0s") {
+			t.Errorf("40 s after the last one: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := n.Record(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel() // what is waiting is written
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"operator ", "operator "}, n.recorded()); diff != "" {
+			t.Errorf("recordings (-want +got):\n%s", diff)
+		}
+		if err := n.Record(ctx); err == nil {
+			t.Error("no error after the end")
+		}
+	})
+}
+
+func TestTheOldestAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory := private(t)
+		n := newNode(t, directory)
+		xid := func(second int) {
+			if second%200 == 100 {
+				n.log.Add(api.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+			}
+		}
+		must(t, os.MkdirAll(directory, 0o700))
+		for _, other := range []string{"notes.txt", "recording-of-mine", "recording-19990101-000000.000-xid.jsonl.zst", ".recording-19990101-000001.000-xid.jsonl.zst"} {
+			must(t, os.WriteFile(filepath.Join(directory, other), []byte("x"), 0o600))
+		}
+		must(t, os.Chtimes(filepath.Join(directory, ".recording-19990101-000001.000-xid.jsonl.zst"), time.Now(), time.Now().Add(-time.Hour)))
+		n.run(200*7, xid)
+		files, err := filepath.Glob(filepath.Join(directory, "*"))
+		hidden, _ := filepath.Glob(filepath.Join(directory, ".*"))
+		if len(n.List()) != 5 || len(files) != 7 || len(hidden) != 0 || err != nil {
+			t.Errorf("%d recordings are listed, files %v %v, %v", len(n.List()), files, hidden, err)
+		}
+		size := n.List()[0].Bytes
+		n.o.Bytes = size*3 + size/2
+		must(t, n.tidy(time.Now()))
+		if len(n.List()) != 3 {
+			t.Errorf("%d recordings of %d bytes within %d", len(n.List()), size, n.o.Bytes)
+		}
+		next := newNode(t, directory)
+		must(t, next.tidy(time.Now()))
+		if diff := cmp.Diff(n.List(), next.List()); diff != "" {
+			t.Errorf("the next process lists (-want +got):\n%s", diff)
+		}
+		n.o.Bytes = 100
+		n.run(200, xid)
+		if files, _ := filepath.Glob(filepath.Join(directory, "*")); len(files) != 2 {
+			t.Errorf("files that are larger than the limit: %v", files)
+		}
+	})
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	directory := private(t)
+	n := newNode(t, directory)
+	must(t, n.tidy(time.Now()))
+	good := "recording-19990101-000000.000-xid.jsonl.zst"
+	must(t, os.WriteFile(filepath.Join(directory, "..", good), nil, 0o600))
+	must(t, os.Symlink("../"+good, filepath.Join(directory, "recording-19990101-000000.001-xid.jsonl.zst")))
+	must(t, os.Mkdir(filepath.Join(directory, "recording-19990101-000000.002-xid.jsonl.zst"), 0o700))
+	for _, name := range []string{
+		"", ".", "..", "../" + good, "x/" + good, good + "\n", good, "." + good, strings.Replace(good, "xid", "../xid", 1),
+		"recording-19990101-000000.001-xid.jsonl.zst", "recording-19990101-000000.002-xid.jsonl.zst",
+	} {
+		if f, err := n.Open(name); err == nil {
+			t.Errorf("%q is opened: %v", name, f)
+		}
+	}
+	if _, err := n.Open(good); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a recording that is not there: %v", err)
+	}
+}
+
+func TestTheClockIsSetDuringARecording(t *testing.T) {
+	n := newNode(t, private(t))
+	at := time.Unix(1_700_000_000, 0)
+	f := func(set, from, until time.Duration, text string) {
+		t.Helper()
+		p := &pending{Trigger: Trigger{Cause: "xid", Text: "XID 79", Time: at}, began: at}
+		h := n.header(p, at.Add(32*time.Second+set), 32*time.Second)
+		if got := h.From.Sub(at); got != from {
+			t.Errorf("clock set by %v: from %v, want %v", set, got, from)
+		}
+		if got := h.Until.Sub(at); got != until {
+			t.Errorf("clock set by %v: until %v, want %v", set, got, until)
+		}
+		if h.Text != text {
+			t.Errorf("clock set by %v: %q", set, h.Text)
+		}
+	}
+	f(0, -time.Minute, 30*time.Second, "XID 79")
+	f(-time.Second, -time.Minute, 30*time.Second, "XID 79")
+	f(time.Hour, -time.Minute, time.Hour+32*time.Second, "XID 79 (the clock was set by 1h0m0s after that)")
+	f(-time.Hour, -time.Hour-58*time.Second, -time.Hour+32*time.Second, "XID 79 (the clock was set by -1h0m0s after that)")
+	f(10*24*time.Hour, 9*24*time.Hour+32*time.Second, 10*24*time.Hour+32*time.Second, "XID 79 (the clock was set by 240h0m0s after that)")
+}
+
+// failing fails after so many bytes, as a full disk does.
+type failing struct{ left int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(p), nil
+}
+
+// example is a recording of some size.
+func example(t testing.TB) (h *Header, all []history.Series, samples func(history.Series) iter.Seq2[int64, float64]) {
+	h = &Header{
+		Format: format, Recording: api.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
+		Lists: []string{counters}, Devices: []Device{{Interval: time.Second, Device: collector.Device{ID: "GPU-0"}}},
+	}
+	for i := range 20 {
+		all = append(all, history.Series{Device: "GPU-0", Field: 155, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}})
+	}
+	return h, all, func(s history.Series) iter.Seq2[int64, float64] {
+		r := rand.New(rand.NewPCG(uint64(len(s.Labels)), 1))
+		return func(yield func(int64, float64) bool) {
+			for at := int64(0); at < 1000_000 && yield(at, r.Float64()); at += 1000 {
+			}
+		}
+	}
+}
+
+func encoded(t testing.TB) []byte {
+	h, all, samples := example(t)
+	var b bytes.Buffer
+	must(t, write(&b, h, all, samples))
+	return b.Bytes()
+}
+
+func TestAFullDisk(t *testing.T) {
+	h, all, samples := example(t)
+	size := len(encoded(t))
+	for left := 0; left < size; left += 1 + size/50 {
+		if err := write(&failing{left}, h, all, samples); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("no room after %d of %d bytes: %v", left, size, err)
+		}
+	}
+}
+
+// TestAFullFileSystem writes to a file system that is too small, until one of several
+// recordings does not fit.
+func TestAFullFileSystem(t *testing.T) {
+	mount := t.TempDir()
+	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=32k,mode=0700"); err != nil {
+		t.Skip("no file system of a limited size can be mounted: ", err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(mount, 0)) })
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, filepath.Join(mount, "recordings"))
+		n.o.Files = 1000
+		n.run(200*12, func(second int) {
+			if second%200 == 100 {
+				n.log.Add(api.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+			}
+		})
+		files, err := os.ReadDir(filepath.Join(mount, "recordings"))
+		if err != nil || len(files) == 0 || len(files) >= 12 || len(files) != len(n.List()) {
+			t.Fatalf("%d files, %d recordings, %v", len(files), len(n.List()), err)
+		}
+		for _, f := range files {
+			n.read(f.Name())
+		}
+		events, _ := n.log.After(0)
+		if e := events[len(events)-1]; !e.Bad || !strings.Contains(e.Text, "no space left on device") {
+			t.Errorf("the last event is %q", e.Text)
+		}
+	})
+}
+
+// TestAKilledProcess starts processes that write recordings and kills them at random
+// instants: there are whole files and parts that the next process does not list.
+func TestAKilledProcess(t *testing.T) {
+	const variable = "WARPGAUGE_TEST_RECORD_INTO"
+	if directory := os.Getenv(variable); directory != "" {
+		n := newNode(t, directory)
+		n.o.Files = 1000
+		for i := range 1_000_000 {
+			now := time.Now()
+			n.src.Ring.Append(now.UnixNano(), []int64{now.UnixNano(), now.UnixNano()}, n.row)
+			n.history.Sync(now)
+			n.remember(now)
+			n.pending = &pending{Trigger: Trigger{Cause: "xid", Device: fmt.Sprint(i), Time: now}, began: now}
+			n.finish(now)
+		}
+		return
+	}
+	directory := private(t)
+	for range 15 {
+		c := exec.Command(os.Args[0], "-test.run=^TestAKilledProcess$")
+		c.Env = append(os.Environ(), variable+"="+directory)
+		must(t, c.Start())
+		time.Sleep(time.Duration(20+rand.IntN(100)) * time.Millisecond)
+		must(t, c.Process.Kill())
+		_ = c.Wait() // it was killed
+	}
+	files, err := os.ReadDir(directory)
+	must(t, err)
+	n := newNode(t, directory)
+	n.o.Files = len(files)
+	must(t, n.tidy(time.Now()))
+	whole := 0
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), ".") {
+			n.read(f.Name())
+			whole++
+		}
+	}
+	if whole == 0 || len(n.List()) != whole {
+		t.Errorf("%d whole files, %d are listed", whole, len(n.List()))
+	}
+	must(t, n.tidy(time.Now().Add(time.Hour)))
+	if files, err = os.ReadDir(directory); err != nil || len(files) != whole {
+		t.Errorf("after an hour there are %d files, %d were whole: %v", len(files), whole, err)
+	}
+}
+
+func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
+	whole := encoded(t)
+	if _, err := Read(bytes.NewReader(whole)); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
+		if r, err := Read(bytes.NewReader(whole[:n])); err == nil || !strings.Contains(err.Error(), "not whole") {
+			t.Errorf("%d of %d bytes: %v, %v", n, len(whole), r != nil, err)
+		}
+	}
+	lines := func(change func([]string) []string) []byte {
+		z, err := zstd.NewReader(bytes.NewReader(whole))
+		must(t, err)
+		text, err := io.ReadAll(z)
+		must(t, err)
+		var b bytes.Buffer
+		w, err := zstd.NewWriter(&b)
+		must(t, err)
+		_, err = io.WriteString(w, strings.Join(change(strings.SplitAfter(string(text), "\n")), ""))
+		must(t, errors.Join(err, w.Close()))
+		return b.Bytes()
+	}
+	replace := func(line int, from, to string) []byte {
+		return lines(func(l []string) []string {
+			l[line] = strings.Replace(l[line], from, to, 1)
+			return l
+		})
+	}
+	f := func(data []byte, want string) {
+		t.Helper()
+		if r, err := Read(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v; the error should say %q", r != nil, err, want)
+		}
+	}
+	f([]byte("# HELP x\n"), "the file is not one")
+	f(replace(0, `"format":1`, `"format":2`), "its format is 2")
+	f(replace(0, `"list":0`, `"list":1`), "has list 1")
+	f(replace(0, `"until":"1970-01-01T00:16:40Z"`, `"until":"1970-01-03T00:00:00Z"`), "is not what a recording can be")
+	f(replace(0, "DCGM_FI_DEV_POWER_USAGE, gauge", "DCGM_FI_DEV_POWER_USAGE, gouge"), "list 0 of the recording")
+	f(replace(1, `"GPU-0"`, `"GPU-1"`), `series of device "GPU-1"`)
+	f(replace(1, `"chunks":["`, `"chunks":["AA==","`), "decode chunk: it is damaged")
+	f(replace(1, `"chunks":["`, `"chunks":["_`), "line 2")
+	f(lines(func(l []string) []string { return slices.Delete(l, 3, 4) }), "there should be 20 series")
+	f(lines(func(l []string) []string { return l[:len(l)-2] }), "not whole")
+	f(lines(func([]string) []string { return []string{strings.Repeat("x", maxLine+1)} }), "larger than a recording can be")
+	f(lines(func(l []string) []string { l[1] = "{" + strings.Repeat(" ", maxLine) + "\n"; return l }), "larger than a recording can be")
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(encoded(f))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Read(bytes.NewReader(data))
+		if (r == nil) == (err == nil) {
+			t.Errorf("%v, %v", r != nil, err)
+		}
+	})
+}
+
+// FuzzLines is for what is within the compression.
+func FuzzLines(f *testing.F) {
+	z, err := zstd.NewReader(bytes.NewReader(encoded(f)))
+	must(f, err)
+	text, err := io.ReadAll(z)
+	must(f, err)
+	f.Add(text[:len(text)/10])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, err := zstd.NewWriter(nil)
+		must(t, err)
+		r, err := Read(bytes.NewReader(w.EncodeAll(data, nil)))
+		if (r == nil) == (err == nil) {
+			t.Errorf("%v, %v", r != nil, err)
+		}
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,253 @@
+package fleet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/open-telemetry/opamp-go/server/types"
+
+	"warpgauge/extensions/remote/opamp"
+)
+
+// UID is an agent's instance uid.
+type UID [16]byte
+
+// String returns the uid as hex.
+func (u UID) String() string { return hex.EncodeToString(u[:]) }
+
+// MarshalText returns the uid as hex.
+func (u UID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText reads a uid in hex.
+func (u *UID) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(u) {
+		return fmt.Errorf("%q is no uid", text)
+	}
+	_, err := hex.Decode(u[:], text)
+	return err
+}
+
+// Bounds of what is kept of one agent. What is longer is cut, what is more is dropped.
+const (
+	maxAttributes = 48
+	maxKey        = 64
+	maxValue      = 128
+	maxError      = 512
+	maxTroubles   = 8
+)
+
+// report is a message of an agent, checked and cut to what the server keeps.
+type report struct {
+	uid          UID
+	sequence     uint64
+	conn         types.Connection // of a WebSocket; nil: plain HTTP
+	leaving      bool
+	capabilities uint64
+	labels       map[string]string // and attributes; nil: as before
+	status       *listStatus       // nil: as before
+	health       *health           // nil: as before
+	effective    *List             // in service; nil: as before
+}
+
+// listStatus is what an agent says about the last list that it was offered.
+type listStatus struct {
+	hash  string // of that list
+	state protobufs.RemoteConfigStatuses
+	err   string
+}
+
+type health struct {
+	healthy  bool
+	listErr  string   // why the list is not in service although it was applied
+	numbers  Numbers  // missed ticks as a sum
+	troubles []string // groups of components that are not healthy, and why
+}
+
+// newReport takes from a message what the server keeps. It returns nil for one that has no uid.
+func newReport(m *protobufs.AgentToServer, conn types.Connection) *report {
+	if len(m.InstanceUid) != len(UID{}) || UID(m.InstanceUid) == (UID{}) {
+		return nil
+	}
+	r := &report{
+		uid: UID(m.InstanceUid), sequence: m.SequenceNum, conn: conn,
+		leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
+	}
+	if d := m.AgentDescription; d != nil {
+		r.labels = describe(d)
+	}
+	if s := m.RemoteConfigStatus; s != nil {
+		r.status = &listStatus{state: s.Status, err: cut(s.ErrorMessage, maxError)}
+		if len(s.LastRemoteConfigHash) <= sha256.Size {
+			r.status.hash = hex.EncodeToString(s.LastRemoteConfigHash)
+		}
+	}
+	if h := m.Health; h != nil {
+		r.health = examine(h)
+	}
+	files := m.EffectiveConfig.GetConfigMap().GetConfigMap()
+	if f := cmp.Or(files[opamp.ConfigName], files[""]); f != nil {
+		name := "effective"
+		if strings.Contains(f.ContentType, "yaml") {
+			name += ".yaml"
+		}
+		r.effective = newList(name, f.Body)
+	}
+	return r
+}
+
+func describe(in *protobufs.AgentDescription) map[string]string {
+	labels := map[string]string{}
+	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
+	for _, a := range all[:min(len(all), maxAttributes)] {
+		key, _ := strings.CutPrefix(a.Key, opamp.LabelPrefix)
+		labels[cut(key, maxKey)] = cut(text(a.Value), maxValue)
+	}
+	return labels
+}
+
+// text returns a value as text, an array with commas.
+func text(v *protobufs.AnyValue) string {
+	switch v := v.GetValue().(type) {
+	case *protobufs.AnyValue_StringValue:
+		return v.StringValue
+	case *protobufs.AnyValue_IntValue:
+		return strconv.FormatInt(v.IntValue, 10)
+	case *protobufs.AnyValue_ArrayValue:
+		var texts []string
+		for _, entry := range v.ArrayValue.GetValues() {
+			texts = append(texts, entry.GetStringValue())
+		}
+		return strings.Join(texts, ",")
+	}
+	return ""
+}
+
+// cut returns a copy of at most that many bytes, without half letters.
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.Clone(strings.ToValidUTF8(s, ""))
+}
+
+// examine reads the numbers of the gates and what is not healthy.
+func examine(in *protobufs.ComponentHealth) *health {
+	h := &health{healthy: in.Healthy, numbers: Numbers{}}
+	gates := in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap()
+	for name := range defaultLimits() {
+		if v, err := strconv.ParseFloat(gates[name].GetStatus(), 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
+			h.numbers[name] = v
+		}
+	}
+	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
+		h.listErr = cut(cmp.Or(l.LastError, l.Status), maxError)
+	}
+	// A group says which of its parts is not healthy.
+	for name, c := range in.ComponentHealthMap {
+		if c != nil && !c.Healthy && len(h.troubles) < maxTroubles {
+			h.troubles = append(h.troubles, cut(name+": "+cmp.Or(c.LastError, c.Status), maxValue))
+		}
+	}
+	slices.Sort(h.troubles)
+	return h
+}
+
+// agent is what the server knows about one. Only the core touches it.
+type agent struct {
+	uid          UID
+	conn         types.Connection // nil: it polls
+	sequence     uint64
+	capabilities uint64
+	seen         time.Time
+	left         bool              // said so
+	labels       map[string]string // and attributes
+	listStatus
+	effective string
+	health
+	refused, refusal string // hash of the last list that it has refused, and why
+	window           *window
+
+	cohort  *Cohort // nil: none matches
+	offered offer
+
+	// Of the rollout in progress.
+	breaches int    // reports in a row
+	failing  string // why; it stays for the stage
+}
+
+// offer is the last one that an agent has got.
+type offer struct {
+	hash  string
+	at    time.Time
+	count int
+}
+
+// take updates the agent by a report.
+func (a *agent) take(r *report, now time.Time) {
+	a.conn, a.sequence, a.capabilities = r.conn, r.sequence, r.capabilities
+	a.seen, a.left = now, r.leaving
+	if r.labels != nil {
+		a.labels = r.labels
+	}
+	if r.effective != nil {
+		a.effective = r.effective.Hash
+	}
+	if s := r.status; s != nil {
+		if s.hash != a.hash || s.state != a.state {
+			a.window.restart(now)
+		}
+		a.listStatus = *s
+	}
+	if h := r.health; h != nil {
+		a.health = *h
+		a.window.add(h.numbers, now)
+	}
+	if why := a.refuses(); why != "" {
+		a.refused, a.refusal = a.hash, why
+	}
+}
+
+func (a *agent) host() string { return a.labels["host.name"] }
+
+// accepts says whether the agent takes lists at all.
+func (a *agent) accepts() bool {
+	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
+}
+
+// refuses says why the list that the agent answers for is not in service; empty: it is, or that is not known yet.
+// An exporter can also withdraw a list later, which costs too much.
+func (a *agent) refuses() string {
+	switch {
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+		return cmp.Or(a.err, "it does not say why")
+	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+		return a.listErr
+	}
+	return ""
+}
+
+// observes says whether the agent only reports what it would do with a list.
+func (a *agent) observes() bool {
+	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
+}
+
+// judge compares what the agent reports with what it was before the change. One report can be of a
+// moment, so three in a row are too many.
+func (a *agent) judge(limits map[string]Limit, before Numbers, now time.Time) {
+	why := breach(limits, before, a.window.numbers(now))
+	if why == "" {
+		a.breaches = 0
+		return
+	}
+	if a.breaches++; a.breaches >= 3 {
+		a.failing = why
+	}
+}

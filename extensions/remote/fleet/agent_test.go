@@ -1,0 +1,167 @@
+package fleet
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/extensions/remote/opamp"
+)
+
+func keyValue(key, value string) *protobufs.KeyValue {
+	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
+}
+
+// What is kept of a hostile agent is bounded, whatever it sends.
+func TestHostileReport(t *testing.T) {
+	long := strings.Repeat("ü", 10_000)
+	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
+		ErrorMessage: long, LastRemoteConfigHash: make([]byte, 10_000),
+	}}
+	if newReport(m, nil) != nil {
+		t.Error("a uid of zeros was taken")
+	}
+	m.InstanceUid[3] = 1
+	deep := &protobufs.ComponentHealth{}
+	for range 1000 {
+		deep = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{long: deep}}
+	}
+	wide := &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{}}
+	for i := range 10_000 {
+		m.AgentDescription.NonIdentifyingAttributes = append(m.AgentDescription.NonIdentifyingAttributes, keyValue(fmt.Sprint(i, long), long))
+		wide.ComponentHealthMap[fmt.Sprint(i)] = &protobufs.ComponentHealth{LastError: long}
+	}
+	gates := map[string]*protobufs.ComponentHealth{}
+	for name, text := range map[string]string{opamp.GateStalled: "-1", opamp.GateLost: "NaN", opamp.GateSeries: "+Inf", opamp.GateAbsentFields: "7", "x": "1"} {
+		gates[name] = &protobufs.ComponentHealth{Status: text}
+	}
+	m.Health = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
+		"deep": deep, "wide": wide, "nil": nil, opamp.HealthGates: {ComponentHealthMap: gates},
+	}}
+	r := newReport(m, nil)
+	kept := len(r.status.err) + len(r.status.hash)
+	for key, value := range r.labels {
+		kept += len(key) + len(value)
+	}
+	for _, text := range r.health.troubles {
+		kept += len(text)
+	}
+	if most := maxAttributes*(maxKey+maxValue) + maxTroubles*maxValue + maxError; kept > most || kept == 0 {
+		t.Errorf("%d bytes are kept, at most %d may be", kept, most)
+	}
+	if diff := cmp.Diff(Numbers{opamp.GateAbsentFields: 7}, r.health.numbers); diff != "" {
+		t.Error("numbers (-want +got):\n" + diff)
+	}
+	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
+		t.Errorf("an agent takes %d bytes without its texts", size)
+	}
+}
+
+// Agents beyond the limit take the place of silent ones only.
+func TestAgentsLimit(t *testing.T) {
+	s := newSim(t, 0, "")
+	s.core.o.MaxAgents = 100
+	come := func(from, to int) (taken int) {
+		for i := from; i < to; i++ {
+			n := s.add(i)
+			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, s.now)
+			if a.ErrorResponse == nil {
+				taken++
+			}
+		}
+		return taken
+	}
+	if n := come(0, 1000); n != 100 || len(s.core.agents) != 100 {
+		t.Errorf("%d agents were taken, %d are kept", n, len(s.core.agents))
+	}
+	s.now = s.now.Add(silentAfter - time.Second)
+	for _, n := range s.nodes[:40] {
+		s.poll(n)
+	}
+	s.now = s.now.Add(2 * time.Second)
+	if n := come(1000, 2000); n != 60 || len(s.core.agents) != 100 {
+		t.Errorf("%d agents took the place of 60 silent ones, %d are kept", n, len(s.core.agents))
+	}
+	for _, n := range s.nodes[:40] {
+		if s.core.agents[n.uid] == nil {
+			t.Fatalf("agent %s is not silent and was forgotten", n.host)
+		}
+	}
+}
+
+// Two nodes with one uid: the second gets another, always the same one.
+func TestDuplicateUID(t *testing.T) {
+	s := newSim(t, 2, "    stages: [{percent: 100}]\n")
+	a, b := s.nodes[0], s.nodes[1]
+	b.uid = a.uid
+	uid := b.uid
+	s.run(2 * time.Minute)
+	if a.uid != uid { // the one that reports later gets another
+		a, b = b, a
+	}
+	if a.uid != uid || b.uid == uid || len(s.core.agents) != 2 || testutil.ToFloat64(s.core.totals.duplicates) != 1 {
+		t.Fatalf("uids %v and %v, %d agents", a.uid, b.uid, len(s.core.agents))
+	}
+	given := b.uid
+	b.uid, b.told, b.sequence = uid, false, 0 // it starts again and has forgotten
+	s.run(time.Minute)
+	if b.uid != given || len(s.core.agents) != 2 {
+		t.Errorf("uid %v, before %v, %d agents", b.uid, given, len(s.core.agents))
+	}
+	s.until("both have the list", 10*time.Minute, func() bool { return s.with(listA) == 2 })
+}
+
+// A message after one that was lost leaves out what the server has not seen: it asks for all.
+func TestLostMessage(t *testing.T) {
+	s := newSim(t, 1, "")
+	n := s.nodes[0]
+	s.poll(n)
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil {
+		t.Errorf("answer %v, want a request for all", a)
+	}
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); a.Flags == 0 {
+		t.Errorf("answer %v, want a request for all", a)
+	}
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
+		t.Errorf("an unknown agent that leaves got %v", a)
+	}
+}
+
+// An agent that does not answer for a list gets it again less and less often.
+func TestOffersBackOff(t *testing.T) {
+	s := newSim(t, 1, "    timeout: 24h\n    stages: [{percent: 100}]\n")
+	n := s.nodes[0]
+	n.handle = func(*node, string) *listStatus { return nil }
+	s.run(3 * time.Hour)
+	if got := n.got[hashOf(listA)]; got < 5 || got > 20 {
+		t.Errorf("the list was sent %d times in 3 h", got)
+	}
+}
+
+// Agents that flap, leave and come back are what they say last.
+func TestFlapping(t *testing.T) {
+	s := newSim(t, 1, "    stages: [{percent: 100}]\n")
+	n := s.nodes[0]
+	s.stable()
+	for range 100 {
+		n.sequence++
+		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, s.now)
+		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Silent {
+			t.Fatalf("an agent that left is %s", got)
+		}
+		n.told, n.sequence = false, 0
+		s.poll(n)
+		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Current {
+			t.Fatalf("an agent that came back is %s", got)
+		}
+	}
+	if len(n.got) != 0 || len(s.core.agents) != 1 {
+		t.Errorf("%d agents, offers %v", len(s.core.agents), n.got)
+	}
+}

@@ -1,0 +1,270 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/open-telemetry/opamp-go/server/types"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/remote/opamp"
+)
+
+// core is the whole state. One goroutine uses it.
+type core struct {
+	o       Options
+	log     *zap.Logger
+	store   *store
+	started time.Time
+
+	plan     *Plan     // empty: none was good yet
+	planTime time.Time // when it was taken
+	planErr  error     // of the last reading; the plan before is in use
+
+	agents  map[UID]*agent
+	cohorts map[string]*status
+	lists   map[string]*List
+	locals  map[string]*List // that agents had on their own, at most maxLocals
+	lastID  uint64
+	saveErr error // of the last write
+	ticked  time.Time
+	totals  totals
+}
+
+// Errors that an agent gets.
+var (
+	errFull    = errors.New("this server has as many agents as it may have")
+	errBusy    = errors.New("the server is busy")
+	errTooMuch = errors.New("more bytes than a message may have")
+)
+
+func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
+	return &core{
+		o: o, log: o.Log, store: st, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
+		locals: map[string]*List{}, lastID: s.last,
+	}
+}
+
+// maxLocals bounds the agents' own lists that are kept. A fleet has few, and the first rollout of a cohort
+// returns to them.
+const maxLocals = 64
+
+// silentAfter is when an agent that says nothing is no longer counted among those that are there.
+const silentAfter = 3 * time.Minute
+
+// report takes a message and returns the answer.
+func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
+	transport := "http"
+	if r.conn != nil {
+		transport = "websocket"
+	}
+	c.totals.messages.WithLabelValues(transport).Inc()
+	a := c.agents[r.uid]
+	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
+		c.totals.duplicates.Inc()
+		uid := another(r.uid, r.labels["host.name"])
+		return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: uid[:]}}
+	}
+	// What a message leaves out is as before, so the server must have seen all since the last whole one.
+	if r.labels == nil && (a == nil || r.sequence != a.sequence+1) {
+		if r.leaving {
+			return &protobufs.ServerToAgent{}
+		}
+		return &protobufs.ServerToAgent{Flags: uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)}
+	}
+	if a == nil {
+		if !c.room(now) {
+			c.totals.refused.WithLabelValues(refusedFull).Inc()
+			return unable(errFull)
+		}
+		a = &agent{uid: r.uid, window: newWindow()}
+		c.agents[r.uid] = a
+	}
+	if l := r.effective; l != nil && c.locals[l.Hash] == nil && len(c.locals) < maxLocals && len(l.Content) <= maxListBytes {
+		c.locals[l.Hash] = l
+	}
+	if a.conn != nil && a.conn != r.conn {
+		drop(a.conn) // the agent has another connection now
+	}
+	a.take(r, now)
+	if r.labels != nil {
+		c.assign(a)
+	}
+	s := c.statusOf(a)
+	if s == nil {
+		return &protobufs.ServerToAgent{}
+	}
+	if r := s.Rollout; r.has(a.uid) && a.hash == r.To && a.failing == "" {
+		a.judge(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
+	}
+	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s, now)}
+}
+
+// closed takes note that an agent's WebSocket is gone.
+func (c *core) closed(uid UID, conn types.Connection) {
+	if a := c.agents[uid]; a != nil && a.conn == conn {
+		a.conn = nil
+	}
+}
+
+// hangUp ends all WebSockets, which http.Server leaves open: their agents come back soon.
+func (c *core) hangUp() {
+	for _, a := range c.agents {
+		if a.conn != nil {
+			drop(a.conn)
+		}
+	}
+}
+
+// another returns the uid that the agent on a host gets in place of one that another host uses. It is
+// always the same, so that an agent which does not keep it makes no more of them.
+func another(uid UID, host string) (out UID) {
+	sum := sha256.Sum256(append(uid[:], host...))
+	copy(out[:], sum[:])
+	out[6] = out[6]&0x0f | 0x80 // version 8 of RFC 9562: of the server's own making
+	out[8] = out[8]&0x3f | 0x80
+	return out
+}
+
+// room makes room for another agent: the one that is silent for longest is forgotten.
+func (c *core) room(now time.Time) bool {
+	if len(c.agents) < c.o.MaxAgents {
+		return true
+	}
+	var oldest *agent
+	for _, a := range c.agents {
+		if oldest == nil || a.seen.Before(oldest.seen) {
+			oldest = a
+		}
+	}
+	if now.Sub(oldest.seen) <= silentAfter {
+		return false
+	}
+	delete(c.agents, oldest.uid)
+	return true
+}
+
+// assign finds the agent's cohort.
+func (c *core) assign(a *agent) {
+	a.cohort = nil
+	for _, cohort := range c.plan.Cohorts {
+		if cohort.Selector.matches(a.labels) {
+			a.cohort = cohort
+			return
+		}
+	}
+}
+
+func (c *core) statusOf(a *agent) *status {
+	if a.cohort == nil || !a.accepts() {
+		return nil
+	}
+	return c.cohorts[a.cohort.Name]
+}
+
+// Between two offers of the same list to an agent that does not answer for it.
+const (
+	offerAgain    = 20 * time.Second
+	maxOfferAgain = 20 * time.Minute
+)
+
+// offer returns the list that the agent should get now, nil if it needs none.
+func (c *core) offer(a *agent, s *status, now time.Time) *protobufs.AgentRemoteConfig {
+	hash := wanted(s, a.uid, a.hash)
+	if hash == "" || hash == a.hash {
+		return nil
+	}
+	if a.offered.hash != hash {
+		a.offered = offer{hash: hash}
+	}
+	if n := a.offered.count; n > 0 && now.Sub(a.offered.at) < min(offerAgain<<min(n-1, 10), maxOfferAgain) {
+		return nil
+	}
+	config := c.config(hash)
+	if config == nil {
+		return nil
+	}
+	a.offered.at = now
+	a.offered.count++
+	return config
+}
+
+// write appends lines to the file.
+func (c *core) write(lines ...line) error {
+	err := c.store.append(lines...)
+	if err == nil && c.store.full() {
+		err = c.store.compact(c.lines())
+	}
+	if err != nil && c.saveErr == nil {
+		c.log.Error("state not written, no stage begins until it is", zap.Error(err))
+	}
+	c.saveErr = err
+	return err
+}
+
+// save writes what could not be written before.
+func (c *core) save() {
+	for _, s := range c.cohorts {
+		if s.unsaved {
+			s.unsaved = c.write(line{Cohort: s}) != nil
+		}
+	}
+}
+
+// lines are all that a file needs.
+func (c *core) lines() (out []line) {
+	out = append(out, line{Format: stateFormat})
+	for _, hash := range slices.Sorted(maps.Keys(c.lists)) {
+		out = append(out, line{List: c.lists[hash]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.cohorts)) {
+		s := c.cohorts[name]
+		out = append(out, line{Cohort: s})
+		if r := s.Rollout; r != nil && len(r.members) > 0 {
+			out = append(out, line{Members: &memberLine{Cohort: name, Rollout: r.ID, Agents: r.members}})
+		}
+	}
+	return out
+}
+
+// config is what an agent gets for a list; nil if the list is not known.
+func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
+	l := c.lists[hash]
+	sum, err := hex.DecodeString(hash)
+	if l == nil || err != nil {
+		return nil
+	}
+	kind := "text/csv"
+	if l.YAML {
+		kind = "application/yaml"
+	}
+	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
+		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
+	}}
+}
+
+// waiting returns agents with a WebSocket that should get a list now.
+func (c *core) waiting(now time.Time, most int) (out []push) {
+	for _, a := range c.agents {
+		if len(out) == most {
+			break
+		}
+		if s := c.statusOf(a); s != nil && a.conn != nil {
+			if config := c.offer(a, s, now); config != nil {
+				out = append(out, push{a.conn, &protobufs.ServerToAgent{InstanceUid: a.uid[:], RemoteConfig: config}})
+			}
+		}
+	}
+	return out
+}
+
+// push is a message to an agent that did not ask.
+type push struct {
+	to      types.Connection
+	message *protobufs.ServerToAgent
+}

@@ -1,0 +1,75 @@
+package fleet
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/extensions/remote/opamp"
+)
+
+// Whatever agents send, the core answers, keeps to its bounds and offers only lists that it has.
+func FuzzMessages(f *testing.F) {
+	hash := newList("", []byte(listA)).Hash
+	seed, err := proto.Marshal(&protobufs.AgentToServer{
+		InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists,
+		AgentDescription:   &protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{keyValue("host.name", "a"), keyValue(opamp.LabelPrefix+"rack", "r1")}},
+		RemoteConfigStatus: &protobufs.RemoteConfigStatus{LastRemoteConfigHash: []byte(hash), Status: applied},
+		Health: &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
+			opamp.HealthGates: {ComponentHealthMap: map[string]*protobufs.ComponentHealth{opamp.GateStalled: {Status: "1"}}}, opamp.HealthList: {LastError: "x"},
+		}},
+		EffectiveConfig: &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{"": {Body: []byte(listB)}}}},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed, seed[:20])
+	f.Add([]byte{}, seed)
+	totals := newTotals(prometheus.NewRegistry())
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		now := time.Now()
+		plan := &Plan{Hash: "x", Cohorts: []*Cohort{{Name: "all", List: newList("a", []byte(listA)), Policy: Policy{Stages: []Stage{{Percent: 100}}, Timeout: time.Minute}}}}
+		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, totals, nil, &saved{lists: map[string]*List{hash: plan.Cohorts[0].List}, cohorts: map[string]*status{
+			"all": {Name: "all", Stable: hash},
+		}}, now)
+		c.plan = plan
+		for _, body := range [][]byte{a, b, a} {
+			var m protobufs.AgentToServer
+			if proto.Unmarshal(body, &m) != nil {
+				continue
+			}
+			r := newReport(&m, nil)
+			if r == nil {
+				continue
+			}
+			if out := c.report(r, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+				t.Errorf("offer %v", out.RemoteConfig)
+			}
+			c.fleet(now)
+			c.find("", "", now)
+			if len(c.agents) > 1 || len(c.locals) > maxLocals {
+				t.Errorf("%d agents, %d lists are kept", len(c.agents), len(c.locals))
+			}
+		}
+	})
+}
+
+// A state is read or is an error, and what was read once is read again.
+func FuzzState(f *testing.F) {
+	f.Add([]byte("{\"format\":1}\n{\"cohort\":{\"name\":\"a\",\"rollout\":{\"id\":1,\"stage\":0}}}\n{\"members\":{\"cohort\":\"a\",\"rollout\":1,\"agents\":{\"01000000000000000000000000000007\":{\"before\":{\"series\":1}}}}}\n"))
+	f.Add([]byte("{\"list\":{\"hash\":\"00\"}}\n{"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		_, good, err := readState(bytes.NewReader(content))
+		if err != nil {
+			return
+		}
+		if _, again, err := readState(bytes.NewReader(content[:good])); err != nil || again != good {
+			t.Errorf("%d good bytes are read as %d: %v", good, again, err)
+		}
+	})
+}

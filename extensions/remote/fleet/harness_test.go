@@ -1,0 +1,274 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/remote/opamp"
+	"warpgauge/pkg/file"
+)
+
+const (
+	applied  = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED
+	applying = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING
+	failed   = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED
+
+	stalled       = opamp.GateStalled
+	lost          = opamp.GateLost
+	sampleSeconds = opamp.GateSampleSeconds
+	missedTicks   = opamp.GateMissedTicks
+	absentFields  = opamp.GateAbsentFields
+	series        = opamp.GateSeries
+
+	takesLists = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig)
+)
+
+// node is an agent of a simulation.
+type node struct {
+	uid      UID
+	host     string
+	labels   map[string]string
+	own      *List // its own list; nil: it does not report it
+	sequence uint64
+	told     bool // the server knows all
+	away     bool
+
+	list    string // hash of the one in service
+	answer  *listStatus
+	numbers Numbers
+	trouble string         // of the list
+	got     map[string]int // offers by hash
+
+	// What the node does with a list; nil: it applies it.
+	handle func(n *node, hash string) *listStatus
+	// Numbers with a list; nil: as before.
+	suffer func(n *node)
+}
+
+// sim is a fleet without a network: a core, its store, its clock and its nodes.
+type sim struct {
+	t     *testing.T
+	dir   string // of the state
+	o     Options
+	core  *core
+	now   time.Time
+	nodes []*node
+	lists map[string]string // content by name
+	yaml  string
+}
+
+func newSim(t *testing.T, nodes int, policy string) *sim {
+	t.Helper()
+	s := &sim{t: t, dir: t.TempDir(), now: time.Now(), lists: map[string]string{"a.csv": listA}}
+	s.o = Options{Log: zap.NewNop(), MaxAgents: 20_000, Warmup: time.Minute}
+	s.yaml = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout:\n" + cmp.Or(policy, "    stages: [{percent: 1, soak: 2m}, {percent: 10, soak: 2m}, {percent: 100, soak: 2m}]\n")
+	for i := range nodes {
+		s.add(i)
+	}
+	s.open()
+	return s
+}
+
+func (s *sim) add(i int) *node {
+	n := &node{
+		uid: UID{0: 1, 12: byte(i >> 16), 13: byte(i >> 8), 14: byte(i), 15: 7}, host: fmt.Sprintf("node-%05d", i), labels: map[string]string{"rack": fmt.Sprintf("r%d", i%4)},
+		got: map[string]int{}, own: newList("effective", []byte(listOwn)),
+	}
+	n.list = n.own.Hash
+	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: 0, absentFields: 3, series: 500}
+	s.nodes = append(s.nodes, n)
+	return n
+}
+
+const (
+	listOwn = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
+	listA   = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+	listB   = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_POWER_USAGE, gauge, power\n"
+	listC   = "DCGM_FI_DEV_POWER_USAGE, gauge, power\n"
+)
+
+func hashOf(text string) string { return newList("", []byte(text)).Hash }
+
+// open starts the server, as after it was killed.
+func (s *sim) open() {
+	s.t.Helper()
+	if s.core != nil {
+		_ = s.core.store.close()
+	}
+	root, err := file.Private{Path: s.dir, Of: "the state"}.Open()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = root.Close() })
+	st, state, err := openStore(root)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = st.close() })
+	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)
+	s.take()
+}
+
+// write writes the directory and returns its path.
+func (s *sim) write() string {
+	dir := s.t.TempDir()
+	for name, text := range s.lists {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return dir
+}
+
+func (s *sim) take() {
+	s.t.Helper()
+	p, err := ReadDirectory(s.write(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.core.take(p, nil, s.now)
+}
+
+// offerList puts another list into the directory.
+func (s *sim) offerList(text string) {
+	s.t.Helper()
+	s.lists["a.csv"] = text
+	s.take()
+}
+
+// poll lets a node report.
+func (s *sim) poll(n *node) {
+	n.sequence++
+	r := &report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, status: n.answer}
+	r.health = &health{healthy: true, numbers: maps.Clone(n.numbers), listErr: n.trouble}
+	if !n.told {
+		r.labels = maps.Clone(n.labels)
+		r.labels["host.name"] = n.host
+		r.effective = n.own
+		if n.own != nil && n.list != n.own.Hash {
+			r.effective = s.core.lists[n.list]
+		}
+		n.told = true
+	}
+	a := s.core.report(r, s.now)
+	if id := a.AgentIdentification; id != nil {
+		n.uid, n.told = UID(id.NewInstanceUid), false
+	}
+	if a.Flags != 0 {
+		n.told = false
+		s.poll(n)
+		return
+	}
+	if a.RemoteConfig == nil {
+		return
+	}
+	hash := hex.EncodeToString(a.RemoteConfig.ConfigHash)
+	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body
+	if hashOf(string(body)) != hash {
+		s.t.Fatalf("offer with hash %s has another list", hash)
+	}
+	n.got[hash]++
+	if n.handle != nil {
+		n.answer = n.handle(n, hash)
+	} else {
+		n.answer = &listStatus{hash: hash, state: applied}
+	}
+	if n.answer != nil && n.answer.state == applied {
+		n.list = hash
+	}
+	if n.suffer != nil {
+		n.suffer(n)
+	}
+}
+
+// run lets time pass: nodes poll every 30 s, the server ticks each second.
+func (s *sim) run(d time.Duration) {
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.now = s.now.Add(time.Second)
+		s.core.tick(s.now)
+		for i, n := range s.nodes {
+			if !n.away && (s.now.Unix()+int64(i))%30 == 0 {
+				s.poll(n)
+			}
+		}
+	}
+}
+
+func (s *sim) until(what string, most time.Duration, done func() bool) {
+	s.t.Helper()
+	for end := s.now.Add(most); !done(); {
+		if s.now.After(end) {
+			s.t.Fatalf("not within %v: %s; rollout %+v, counts %+v", most, what, s.rollout(), s.core.cohorts["all"].counts)
+		}
+		s.run(time.Second)
+	}
+}
+
+func (s *sim) rollout() *Rollout { return s.core.cohorts["all"].Rollout }
+
+func (s *sim) state() State {
+	if r := s.rollout(); r != nil {
+		return r.State
+	}
+	return ""
+}
+
+// with returns how many nodes have a list in service.
+func (s *sim) with(text string) (n int) {
+	for _, node := range s.nodes {
+		if node.list == hashOf(text) {
+			n++
+		}
+	}
+	return n
+}
+
+// ever returns how many nodes were offered a list.
+func (s *sim) ever(text string) (n int) {
+	for _, node := range s.nodes {
+		if node.got[hashOf(text)] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// stable brings list A to all.
+func (s *sim) stable() {
+	s.t.Helper()
+	s.until("list A is stable", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listA) })
+	if n := s.with(listA); n != len(s.nodes) {
+		s.t.Fatalf("%d of %d nodes have list A", n, len(s.nodes))
+	}
+	for _, n := range s.nodes {
+		n.got = map[string]int{}
+	}
+}
+
+func (s *sim) command(verb string) {
+	s.t.Helper()
+	if err := s.core.command("all", verb, "test", s.now); err != nil {
+		s.t.Fatalf("%s: %v", verb, err)
+	}
+}
+
+func stall(n *node) {
+	if n.list == hashOf(listB) {
+		n.numbers[stalled] = 8
+	} else {
+		n.numbers[stalled] = 0
+	}
+}

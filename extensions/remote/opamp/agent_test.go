@@ -1,0 +1,338 @@
+package opamp
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/extensions/remote"
+)
+
+// statusText is a status in short.
+func statusText(s *protobufs.RemoteConfigStatus) string {
+	return string(s.GetLastRemoteConfigHash()) + " " + s.GetStatus().String()[len("RemoteConfigStatuses_"):]
+}
+
+func attributes(all []*protobufs.KeyValue) map[string]any {
+	m := map[string]any{}
+	for _, kv := range all {
+		switch v := kv.Value.Value.(type) {
+		case *protobufs.AnyValue_StringValue:
+			m[kv.Key] = v.StringValue
+		case *protobufs.AnyValue_IntValue:
+			m[kv.Key] = v.IntValue
+		case *protobufs.AnyValue_ArrayValue:
+			var texts []string
+			for _, e := range v.ArrayValue.Values {
+				texts = append(texts, e.GetStringValue())
+			}
+			m[kv.Key] = texts
+		}
+	}
+	return m
+}
+
+// flat is a tree of components as lines.
+func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) map[string]string {
+	sign := "+"
+	if !h.Healthy {
+		sign = "-"
+	}
+	into[prefix] = sign + h.Status
+	if h.LastError != "" {
+		into[prefix] += ": " + h.LastError
+	}
+	for name, c := range h.ComponentHealthMap {
+		flat(prefix+"/"+name, c, into)
+	}
+	return into
+}
+
+func TestServerLearnsWhatTheNodeIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{}
+		b := startPeer(t, scheme, p, nil)
+		elapse(spread)
+		m, n := p.view()
+		if n != 1 || p.fullAsks != 0 {
+			t.Errorf("after %s: %d messages and %d questions for all, want 1 and 0", spread, n, p.fullAsks)
+		}
+		d := m.AgentDescription
+		if diff := cmp.Diff(map[string]any{
+			"service.name": "warpgauge", "service.version": "1.2.3", "service.instance.id": uid,
+		}, attributes(d.IdentifyingAttributes)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(map[string]any{
+			"host.name": "node-7", "os.type": "linux", "warpgauge.node.rack": "r7", "warpgauge.node.zone": "z1",
+			"warpgauge.gpus": int64(2), "warpgauge.models": []string{"NVIDIA H200"}, "warpgauge.drivers": []string{"570.86.15"},
+		}, attributes(d.NonIdentifyingAttributes)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(map[string]string{
+			"": "+up", "/collectors": "+up", "/collectors/nvml": "+up", "/devices": "+up", "/devices/GPU-1": "+up", "/devices/GPU-2": "+up",
+			"/list": "+applied", "/list/hash": "+5ca1ab1e", "/list/origin": "+/etc/warpgauge/counters.csv", "/list/applied": "+1767225600",
+			"/gates": "+up", "/gates/stalled_devices": "+0", "/gates/lost_devices": "+0", "/gates/sample_seconds": "+0.015",
+			"/gates/missed_ticks": "+0", "/gates/absent_fields": "+0", "/gates/series": "+120",
+		}, flat("", m.Health, map[string]string{})); diff != "" {
+			t.Error(diff)
+		}
+		if f := m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName]; string(f.GetBody()) != csv || f.GetContentType() != "text/csv" {
+			t.Errorf("effective configuration: %v", f)
+		}
+		if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET {
+			t.Errorf("status before an offer: %v", m.RemoteConfigStatus)
+		}
+		if got := m.Capabilities; got != 0x3807 {
+			t.Errorf("capabilities %#x, want 0x3807: status, remote and effective configuration, health, heartbeat", got)
+		}
+		b.stop()
+		if m, _ := p.view(); m.AgentDisconnect == nil {
+			t.Error("the end of the agent was not reported")
+		}
+	})
+}
+
+// What a poll costs when nothing has changed, and how many there are in an hour.
+func TestOnlyWhatHasChangedIsSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{}
+		b := startPeer(t, scheme, p, nil)
+		elapse(time.Hour)
+		_, n := p.view()
+		if want := int(time.Hour / interval); n < want*19/20 || n > want*21/20 {
+			t.Errorf("%d messages in an hour, want about %d", n, want)
+		}
+		p.mu.Lock()
+		first, last := p.sizes[0], p.sizes[n-1]
+		p.mu.Unlock()
+		t.Logf("messages: %d, bytes of the first one: %d, of the last one: %d", n, first, last)
+		if last > 32 {
+			t.Errorf("a message without news has %d bytes", last)
+		}
+		// A sample takes a little longer: no news. Much longer, or a device that stalls: news soon.
+		b.change(func() {
+			b.facts.SampleSeconds = 0.018
+			b.facts.Devices[0].Since = time.Now() // of its last sample
+		})
+		elapse(2 * interval)
+		p.mu.Lock()
+		if got := p.got[len(p.got)-1]; got.Health != nil {
+			t.Errorf("another sample was reported: %v", got.Health)
+		}
+		p.mu.Unlock()
+		b.change(func() {
+			b.facts.SampleSeconds, b.facts.Series = -1, 0
+			b.facts.Devices = []remote.Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Status: "stalled", Error: "no answer for 30s"}}
+		})
+		elapse(changeDelay)
+		m, _ := p.view()
+		tree := flat("", m.Health, map[string]string{})
+		for path, want := range map[string]string{
+			"": "-impaired: devices: GPU-2: no answer for 30s", "/devices/GPU-2": "-stalled: no answer for 30s", "/devices/GPU-1": "+up", "/gates/sample_seconds": "", "/gates/series": "",
+		} {
+			if tree[path] != want {
+				t.Errorf("health of %q: got %q, want %q", path, tree[path], want)
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if got := p.got[len(p.got)-1]; got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
+			t.Errorf("more than the health was sent: %v", got)
+		}
+	})
+}
+
+func TestOfferIsAcknowledged(t *testing.T) {
+	running := "the list in service stays, SHA-256 ca11ab1e"
+	for name, c := range map[string]struct {
+		out  remote.Outcome
+		want string
+		text []string
+	}{
+		"applied":   {remote.Outcome{Status: remote.Applied}, "r1 APPLIED", nil},
+		"unchanged": {remote.Outcome{Status: remote.Unchanged}, "r1 APPLIED", nil},
+		"reported":  {remote.Outcome{Status: remote.Reported, Running: "ca11ab1e"}, "r1 FAILED", []string{ReportOnly, running}},
+		"failed": {
+			remote.Outcome{Status: remote.Failed, Running: "ca11ab1e", Err: errors.New("the guard refuses 1 line"), Refused: []remote.Refusal{{Line: 3, Text: "interval 1ms is too short"}}},
+			"r1 FAILED", []string{"the guard refuses 1 line", "line 3: interval 1ms is too short", running},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, scheme string) {
+				p := &peer{reply: offering(config("r1", ConfigName, "text/csv", csv))}
+				b := startPeer(t, scheme, p, nil)
+				b.decides(func(*remote.Offer) *remote.Outcome { time.Sleep(15 * time.Second); return &c.out })
+				elapse(spread + 2*time.Second)
+				if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLYING" {
+					t.Errorf("while it is delivered: status %v", m.RemoteConfigStatus)
+				}
+				elapse(interval)
+				m, n := p.view()
+				if got := statusText(m.RemoteConfigStatus); got != c.want {
+					t.Errorf("status %q, want %q", got, c.want)
+				}
+				mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, c.text...)
+				if len(c.text) == 0 && m.RemoteConfigStatus.ErrorMessage != "" {
+					t.Errorf("error message %q without an error", m.RemoteConfigStatus.ErrorMessage)
+				}
+				if n > 4 {
+					t.Errorf("%d messages for one offer", n)
+				}
+				if diff := cmp.Diff([]*remote.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A list that was applied before the exporter started is acknowledged in the first message.
+func TestRestartIsNoNewOffer(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{reply: offering(config("r1", "", "text/csv", csv))}
+		b := startPeer(t, scheme, p, func(o *Options) {
+			kept := &remote.Offer{Origin: "opamp+" + o.URL.String(), Revision: "7231", Content: []byte(csv)}
+			o.Node.Effective = func() *remote.Offer { return kept }
+		})
+		elapse(2 * interval)
+		m, _ := p.view()
+		if got := statusText(m.RemoteConfigStatus); got != "r1 APPLIED" || len(b.lists()) != 0 {
+			t.Errorf("status %q and lists %q, want r1 APPLIED and none", got, b.lists())
+		}
+		if got := flat("", m.Health, map[string]string{})["/list/revision"]; got != "+7231" {
+			t.Errorf("revision of the running list: %q", got)
+		}
+	})
+}
+
+func TestFullStateIsSentWhenAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{}
+		startPeer(t, scheme, p, nil)
+		elapse(10 * interval)
+		p.mu.Lock()
+		p.model = nil // the server has restarted and forgotten
+		before := len(p.got)
+		p.mu.Unlock()
+		elapse(interval + 10*time.Second)
+		m, n := p.view()
+		if m.AgentDescription == nil || m.Health == nil || m.EffectiveConfig == nil || m.RemoteConfigStatus == nil {
+			t.Errorf("after %d more messages the server has %v", n-before, m)
+		}
+		if p.fullAsks != 1 {
+			t.Errorf("the server had to ask %d times, want 1", p.fullAsks)
+		}
+		// One that never has enough gets no more than one additional message per interval.
+		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{Flags: 1}
+		})
+		_, before = p.view()
+		elapse(time.Hour)
+		if _, n := p.view(); n-before > 2*int(time.Hour/interval)+earlyBurst+10 {
+			t.Errorf("%d messages in an hour to a server that always asks for all", n-before)
+		}
+	})
+}
+
+func TestServerAssignsInstanceID(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		other := []byte("0123456789abcdef")
+		p := &peer{reply: func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			switch n {
+			case 1:
+				return &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: other}}
+			case 2:
+				return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: []byte("short")}}
+			}
+			return nil
+		}}
+		startPeer(t, scheme, p, nil)
+		elapse(3 * interval)
+		m, n := p.view()
+		if string(m.InstanceUid) != string(other) || n < 3 {
+			t.Errorf("after %d messages the id is %x, want %x", n, m.InstanceUid, other)
+		}
+		if got := attributes(m.AgentDescription.IdentifyingAttributes)["service.instance.id"]; got != "30313233-3435-3637-3839-616263646566" {
+			t.Errorf("service.instance.id %v", got)
+		}
+	})
+}
+
+func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{reply: func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			if n > 3 {
+				return nil
+			}
+			return &protobufs.ServerToAgent{
+				Command:           &protobufs.ServerToAgentCommand{},
+				PackagesAvailable: &protobufs.PackagesAvailable{Packages: map[string]*protobufs.PackageAvailable{"p": {Version: "2"}}, AllPackagesHash: []byte("h")},
+				ConnectionSettings: &protobufs.ConnectionSettingsOffers{
+					Opamp: &protobufs.OpAMPConnectionSettings{DestinationEndpoint: "https://evil.example", HeartbeatIntervalSeconds: 1},
+				},
+				CustomMessage: &protobufs.CustomMessage{Capability: "c", Data: []byte("d")},
+			}
+		}}
+		b := startPeer(t, scheme, p, nil)
+		elapse(10 * interval)
+		for _, name := range ignored {
+			if got := testutil.ToFloat64(b.ignored.WithLabelValues(name)); got != 3 {
+				t.Errorf("%s: counted %v times, want 3", name, got)
+			}
+		}
+		if got := b.logs.FilterMessage("the server offers what this agent does not take").Len(); got != len(ignored) {
+			t.Errorf("%d lines of log, want one of each of %d", got, len(ignored))
+		}
+		if _, n := p.view(); n > 12 || len(b.lists()) != 0 {
+			t.Errorf("%d messages and lists %q: the server has changed the agent", n, b.lists())
+		}
+	})
+}
+
+// A server without a use for the effective configuration does not get it again.
+func TestServerCapabilitiesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus)}
+		}}
+		b := startPeer(t, "http", p, nil)
+		elapse(2 * interval)
+		b.change(func() { b.effective = &remote.Offer{Content: []byte("other")} })
+		elapse(2 * interval)
+		if m, _ := p.view(); string(m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName].Body) != csv {
+			t.Error("the effective configuration was sent to a server that does not accept it")
+		}
+	})
+}
+
+// The exporter's end does not wait for a list that is being delivered longer than that does.
+func TestEndWhileAListIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{reply: offering(config("r1", ConfigName, "", csv))}
+		h, c := p.handler(t)
+		b := start(t, "http", h, c, nil)
+		ended := make(chan struct{})
+		b.decides(func(*remote.Offer) *remote.Outcome {
+			<-ended
+			return &remote.Outcome{Status: remote.Failed, Err: context.Canceled}
+		})
+		elapse(spread + soon)
+		stopped := make(chan struct{})
+		go func() { b.stop(); close(stopped) }()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("Run has ended before deliver")
+		default:
+		}
+		close(ended)
+		<-stopped
+	})
+}

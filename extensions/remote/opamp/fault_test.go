@@ -1,0 +1,491 @@
+package opamp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/extensions/remote"
+)
+
+// answer makes a handler of a message.
+func answer(t *testing.T, m *protobufs.ServerToAgent) http.HandlerFunc {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(b)
+	}
+}
+
+func status(code int, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+	}
+}
+
+// Each fault leaves the list in service alone and is named; the server is asked less often; and
+// when it is well again, its list is taken.
+func TestFaultsOfTheServer(t *testing.T) {
+	// The body is read first: only then does the server see that the client has gone.
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}
+	filled := func(n int) *protobufs.ServerToAgent {
+		m := config("many", "file0", "", csv)
+		for i := range n {
+			m.Config.ConfigMap[fmt.Sprintf("file%d", i)] = &protobufs.AgentConfigFile{}
+		}
+		return &protobufs.ServerToAgent{RemoteConfig: m}
+	}
+	var written atomic.Int64
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+		least   time.Duration // until the second request
+	}{
+		"hangs": {hang, "context deadline exceeded|timeout awaiting response headers", 0},
+		"hangs in answer": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			hang(w, r)
+		}, "context deadline exceeded", 0},
+		"drips": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			for r.Context().Err() == nil {
+				if _, err := w.Write([]byte{0x0a}); err != nil {
+					return
+				}
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Second)
+			}
+		}, "context deadline exceeded", 0},
+		"10 GB": {func(w http.ResponseWriter, _ *http.Request) {
+			n, _ := io.Copy(w, &endless{left: 10 << 30})
+			written.Store(max(written.Load(), n))
+		}, "the server's message is too long: more than 4194304 bytes", 0},
+		"128 KiB of header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 128<<10)) }, "server response headers exceeded", 0},
+		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
+			r := rand.NewChaCha8([32]byte{1})
+			_, _ = io.CopyN(w, r, 5000)
+		}, "no OpAMP message", 0},
+		"a web page": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html><body>Sign in</body></html>") }, "no OpAMP message", 0},
+		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "500")
+			_, _ = w.Write(make([]byte, 9))
+		}, "unexpected EOF", 0},
+		"text not UTF-8":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte{0x12, 3, 0x12, 1, 0xff}) }, "invalid UTF-8", 0},
+		"many files":        {answer(t, filled(1000)), "the configuration has more than 64 files", 0},
+		"error 500":         {status(500), "HTTP status 500", 0},
+		"no access":         {status(401), "check the token and the certificate", 0},
+		"too large for it":  {status(413), "HTTP status 413", 0},
+		"redirect":          {status(307, "Location", "http://evil.example/"), "redirects are not followed", 0},
+		"overloaded":        {status(503, "Retry-After", "1200"), "HTTP status 503", 20 * time.Minute},
+		"overloaded always": {status(429, "Retry-After", "999999999"), "HTTP status 429", time.Hour},
+		"overloaded until":  {status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), "HTTP status 503", time.Hour},
+		"retry in the past": {status(503, "Retry-After", "Thu, 01 Jan 1970 00:00:00 GMT"), "HTTP status 503", 0},
+		"retry nonsense":    {status(503, "Retry-After", "-1e99"), "HTTP status 503", 0},
+		"for another agent": {answer(t, &protobufs.ServerToAgent{InstanceUid: make([]byte, 16), RemoteConfig: config("r", "", "", csv)}), "for another agent", 0},
+		"unavailable": {answer(t, &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+			Type:    protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable,
+			Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: 1 << 63}},
+		}}), `the server reports an error: Unavailable: ""`, time.Hour},
+		"bad request": {answer(t, &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+			Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, ErrorMessage: "no \x1b[31m" + strings.Repeat("x", 9999),
+		}}), `the server reports an error: BadRequest: "no \x1b[31mxxx`, 0},
+		"error and list": {answer(t, &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{ErrorMessage: "oops"}, RemoteConfig: config("r", "", "", csv)}), "oops", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var requests []time.Time
+				well := false
+				p := &peer{reply: offering(config("good", ConfigName, "text/csv", csv))}
+				good, conn := p.handler(t)
+				b := start(t, "http", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					requests = append(requests, time.Now())
+					h := c.handler
+					if well {
+						h = good.ServeHTTP
+					}
+					mu.Unlock()
+					h(w, r)
+				}), conn, nil)
+				hours := 1
+				if c.least > 0 {
+					hours = 3
+				}
+				elapse(time.Duration(hours) * time.Hour)
+				mu.Lock()
+				n := len(requests)
+				if n < 3 || n > hours*30 {
+					t.Errorf("%d requests in %d hours of failure, want 3 to %d", n, hours, hours*30)
+				}
+				if gap := requests[1].Sub(requests[0]); gap < max(c.least, interval/2) || gap > max(c.least*5/4+time.Second, 2*interval) {
+					t.Errorf("the second request came %s after the first one, want at least %s", gap, c.least)
+				}
+				for i := 1; i < n; i++ {
+					if gap := requests[i].Sub(requests[i-1]); gap > remote.MaxRetryAfter*5/4 {
+						t.Errorf("%s between two requests", gap)
+					}
+				}
+				well = true
+				mu.Unlock()
+				failures, _, answers := b.heard()
+				if len(b.lists()) != 0 || answers != 0 {
+					t.Errorf("lists %q, %d good answers", b.lists(), answers)
+				}
+				named := false
+				for _, want := range strings.Split(c.want, "|") {
+					named = named || strings.Contains(failures[0], want)
+				}
+				if !named || len(failures[0]) > 500 {
+					t.Errorf("the fault is called %.600q, want %q", failures[0], c.want)
+				}
+				elapse(2*remote.MaxRetryAfter + time.Minute)
+				if m, _ := p.view(); m == nil || statusText(m.RemoteConfigStatus) != "good APPLIED" {
+					t.Errorf("when the server is well: %v", m)
+				}
+			})
+		})
+	}
+	if n := written.Load(); n > minMessage+1<<20 {
+		t.Errorf("%d bytes of a long answer were read", n)
+	}
+}
+
+// An offer that no list can be taken from is refused with words that its sender can use.
+func TestFaultsOfOffers(t *testing.T) {
+	files := func(hash string, names ...string) *protobufs.AgentRemoteConfig {
+		m := map[string]*protobufs.AgentConfigFile{}
+		for _, n := range names {
+			m[n] = &protobufs.AgentConfigFile{Body: []byte(csv)}
+		}
+		return &protobufs.AgentRemoteConfig{ConfigHash: []byte(hash), Config: &protobufs.AgentConfigMap{ConfigMap: m}}
+	}
+	for name, c := range map[string]struct {
+		offer *protobufs.AgentRemoteConfig
+		want  []string
+	}{
+		"no hash":              {config("", ConfigName, "", csv), []string{"no config_hash"}},
+		"long hash":            {config(strings.Repeat("h", 10000), ConfigName, "", csv), []string{"config_hash has 10000 bytes"}},
+		"nothing":              {&protobufs.AgentRemoteConfig{ConfigHash: []byte("x")}, []string{"no file", `"field-list"`}},
+		"other files":          {files("x", "collector.yaml", "supervisor.yaml"), []string{`only "collector.yaml", "supervisor.yaml"`, `name the field list "field-list", or leave its name empty`}},
+		"other content":        {config("x", ConfigName, "application/json", "{}"), []string{`content type is "application/json"`, "text/csv or application/yaml"}},
+		"content type is none": {config("x", ConfigName, "text/\x00;;", "{}"), []string{`content type is "text/`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, scheme string) {
+				p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+					return &protobufs.ServerToAgent{RemoteConfig: c.offer}
+				}}
+				b := startPeer(t, scheme, p, nil)
+				elapse(time.Hour)
+				m, n := p.view()
+				if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED {
+					t.Errorf("status %v", m.RemoteConfigStatus)
+				}
+				mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, append(c.want, "the list in service stays, SHA-256 5ca1ab1e")...)
+				if failures, refusals, _ := b.heard(); len(b.lists()) != 0 || len(refusals) != 1 || len(failures) != 0 {
+					t.Errorf("lists %q, refusals %q, failures %q", b.lists(), refusals, failures)
+				}
+				if n > 130 {
+					t.Errorf("%d messages in an hour", n)
+				}
+			})
+		})
+	}
+}
+
+func TestListAmongFiles(t *testing.T) {
+	const yaml = "# a list\nversion: 2\nfields:\n  - name: DCGM_FI_DEV_GPU_TEMP\n"
+	for name, c := range map[string]struct {
+		offer *protobufs.AgentRemoteConfig
+		yaml  bool
+		body  string
+	}{
+		"by name":         {config("h", ConfigName, "text/csv", csv), false, csv},
+		"without a name":  {config("h", "", "text/csv; charset=utf-8", csv), false, csv},
+		"YAML":            {config("h", "", "application/yaml", yaml), true, yaml},
+		"text/yaml":       {config("h", "", "text/yaml", yaml), true, yaml},
+		"YAML by looks":   {config("h", "", "", yaml), true, yaml},
+		"CSV by looks":    {config("h", "", "text/plain", "# Format: a, b\n\n"+csv), false, "# Format: a, b\n\n" + csv},
+		"colon in a help": {config("h", "", "", "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"), false, "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"},
+	} {
+		o := newOffer(c.offer, "opamp+https://x")
+		if o.err != nil || o.list.YAML != c.yaml || string(o.list.Content) != c.body || o.list.Revision != "68" {
+			t.Errorf("%s: %v, %+v", name, o.err, o.list)
+		}
+	}
+}
+
+// A config_hash that comes with different lists is a lie; the first one stays.
+func TestOneHashIsOneList(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{reply: func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			if n%2 == 0 {
+				return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", "other, gauge, x\n")}
+			}
+			return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)}
+		}}
+		b := startPeer(t, scheme, p, nil)
+		elapse(4 * interval)
+		if got := b.lists(); len(got) != 1 || got[0] != csv {
+			t.Errorf("lists %q, want only the first one", got)
+		}
+		m, _ := p.view()
+		mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, "config_hash came with another list before")
+	})
+}
+
+// The same offer, replayed with each answer, is one change; and so is one that was applied.
+func TestReplayedOfferIsNoChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)}
+		}}
+		b := startPeer(t, scheme, p, nil)
+		elapse(time.Hour)
+		if got := b.lists(); len(got) != 1 {
+			t.Errorf("%d changes, want 1", len(got))
+		}
+		if m, n := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLIED" || n > 130 {
+			t.Errorf("%d messages, status %v", n, m.RemoteConfigStatus)
+		}
+		// What failed may succeed later.
+		b.outcome = func(*remote.Offer) *remote.Outcome {
+			return &remote.Outcome{Status: remote.Failed, Err: errors.New("busy")}
+		}
+		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{RemoteConfig: config("r2", "", "", csv)}
+		})
+		elapse(time.Hour)
+		if got := len(b.lists()) - 1; got < 8 || got > 12 {
+			t.Errorf("a list that fails was tried %d times in an hour, want about one in %s", got, retryFailed)
+		}
+	})
+}
+
+// A server that changes its mind all the time changes the list a few times, then once a minute.
+func TestFloodOfOffers(t *testing.T) {
+	inBubble(t, func(t *testing.T, scheme string) {
+		const many = 1000
+		one := func(n int) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{RemoteConfig: config(fmt.Sprint("r", n), "", "", fmt.Sprintf("list%d, gauge, x\n", n))}
+		}
+		p := &peer{silent: scheme == "ws"} // the library's connection takes one message at a time
+		if scheme == "http" {
+			p.reply = func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent { return one(n) }
+		}
+		b := startPeer(t, scheme, p, nil)
+		elapse(spread)
+		for i := 0; scheme == "ws" && i < many; i++ { // as fast as the agent takes them
+			if err := p.conn.Send(t.Context(), one(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.mu.Lock()
+		p.silent = false
+		p.mu.Unlock()
+		elapse(time.Hour)
+		lists := b.lists()
+		if len(lists) > changesBurst+int(time.Hour/changesEvery)+1 {
+			t.Errorf("%d lists were applied in an hour", len(lists))
+		}
+		if last := fmt.Sprintf("list%d, gauge, x\n", many-1); scheme == "ws" && lists[len(lists)-1] != last {
+			t.Errorf("the last list is %q, want %q", lists[len(lists)-1], last)
+		}
+		m, n := p.view()
+		if n > 2*int(time.Hour/interval)+20 {
+			t.Errorf("%d messages", n)
+		}
+		if scheme == "ws" && statusText(m.RemoteConfigStatus) != "r999 APPLIED" {
+			t.Errorf("status %v", m.RemoteConfigStatus)
+		}
+		if b.logs.FilterMessage("the server changes the list too often, its newest one waits").Len() == 0 {
+			t.Error("the flood was not named")
+		}
+	})
+}
+
+// A server that is there every other time gets everything again and harms nothing.
+func TestFlappingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{reply: offering(config("r1", "", "", csv))}
+		good, conn := p.handler(t)
+		var n atomic.Int64
+		b := start(t, "http", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1)%2 == 0 {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			good.ServeHTTP(w, r)
+		}), conn, nil)
+		elapse(time.Hour)
+		if got := b.lists(); len(got) != 1 {
+			t.Errorf("%d changes, want 1", len(got))
+		}
+		if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLIED" {
+			t.Errorf("status %v", m.RemoteConfigStatus)
+		}
+		if got := n.Load(); got > 200 {
+			t.Errorf("%d requests in an hour", got)
+		}
+	})
+}
+
+// A WebSocket that ends is opened again; at first soon, then with back-off.
+func TestSocketIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{}
+		b := startPeer(t, "ws", p, nil)
+		elapse(10 * interval)
+		p.mu.Lock()
+		conn, before := p.conn, len(p.got)
+		p.mu.Unlock()
+		if err := conn.Disconnect(); err != nil {
+			t.Fatal(err)
+		}
+		elapse(spread)
+		p.mu.Lock()
+		if len(p.got) != before+1 || p.got[before].AgentDescription == nil {
+			t.Errorf("%d messages on the new connection, want one with everything", len(p.got)-before)
+		}
+		// From now on the server ends each connection at once.
+		p.reply = func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			go func(c interface{ Disconnect() error }) { _ = c.Disconnect() }(p.conn)
+			return nil
+		}
+		before = len(p.got)
+		p.mu.Unlock()
+		elapse(time.Hour)
+		if _, n := p.view(); n-before > int(time.Hour/(interval/2)) {
+			t.Errorf("%d connections in an hour", n-before)
+		}
+		failures, _, _ := b.heard()
+		mustContain(t, "failure", strings.Join(failures, "\n"), "the WebSocket has ended")
+	})
+}
+
+func TestFaultsOfSockets(t *testing.T) {
+	for name, c := range map[string]struct {
+		send func(p *peer, m *protobufs.AgentToServer) *protobufs.ServerToAgent
+		want string
+	}{
+		"too long": {func(*peer, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{RemoteConfig: config("x", "", "", strings.Repeat("x", 6<<20))}
+		}, "the server's message is too long"},
+		"for another agent": {func(*peer, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return &protobufs.ServerToAgent{InstanceUid: []byte("another one.......")}
+		}, "for another agent"},
+		"silent": {func(p *peer, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			p.silent = true
+			return nil
+		}, "the server has not answered 3 messages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{}
+				p.reply = func(_ int, m *protobufs.AgentToServer) *protobufs.ServerToAgent { return c.send(p, m) }
+				b := startPeer(t, "ws", p, nil)
+				elapse(time.Hour)
+				if len(b.lists()) != 0 {
+					t.Errorf("lists %q", b.lists())
+				}
+				failures, _, _ := b.heard()
+				mustContain(t, "failure", strings.Join(failures, "\n"), c.want)
+				if _, n := p.view(); n > 60 {
+					t.Errorf("%d messages in an hour", n)
+				}
+			})
+		})
+	}
+	t.Run("no WebSocket", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, "ws", status(404), nil, nil)
+			elapse(time.Hour)
+			failures, _, _ := b.heard()
+			mustContain(t, "failure", failures[0], "HTTP status 404")
+		})
+	})
+}
+
+// What is not used is not decoded: a map of many small entries takes many times its length.
+func TestOtherPartsTakeNoMemory(t *testing.T) {
+	m := &protobufs.ServerToAgent{PackagesAvailable: &protobufs.PackagesAvailable{Packages: map[string]*protobufs.PackageAvailable{}}}
+	for i := range 200_000 {
+		m.PackagesAvailable.Packages[fmt.Sprint(i)] = nil
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, others, err := decode(b)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(others) != 1 || others[0] != "packages" {
+		t.Errorf("got %q and %v", others, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > uint64(len(b)) {
+		t.Errorf("%d bytes for a message of %d", used, len(b))
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	for _, m := range []*protobufs.ServerToAgent{
+		{},
+		{RemoteConfig: config("h", ConfigName, "text/csv", csv), Flags: 1, Capabilities: 7},
+		{RemoteConfig: config("h", "x", "", "a: b")},
+		{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: []byte("0123456789abcdef")}},
+		{ErrorResponse: &protobufs.ServerErrorResponse{ErrorMessage: "no", Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: 5}}}},
+		{Command: &protobufs.ServerToAgentCommand{}, CustomMessage: &protobufs.CustomMessage{Data: []byte("x")}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, b)
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		a := quietAgent(t)
+		for _, b := range [][]byte{first, second} {
+			a.receive(b)
+			m, _ := a.message()
+			if _, err := proto.Marshal(m); err != nil {
+				t.Fatalf("after %q nothing can be sent: %v", b, err)
+			}
+			if n := len(m.GetRemoteConfigStatus().GetErrorMessage()); n > maxReason+200 {
+				t.Fatalf("%d bytes of reason", n)
+			}
+			if a.waiting != nil && (a.waiting.list == nil || !bytes.Contains(slices.Concat(first, []byte{0}, second), a.waiting.list.Content)) {
+				t.Fatalf("%+v is to be delivered", a.waiting)
+			}
+			if wait := time.Until(a.poll); wait > remote.MaxRetryAfter*6/5 {
+				t.Fatalf("the next message is in %s", wait)
+			}
+		}
+	})
+}

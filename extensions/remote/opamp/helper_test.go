@@ -1,0 +1,378 @@
+package opamp
+
+import (
+	"context"
+	"errors"
+
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/open-telemetry/opamp-go/server"
+	"github.com/open-telemetry/opamp-go/server/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/extensions/remote"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	interval = 30 * time.Second
+	csv      = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+	uid      = "0199e5a4-7c3b-7000-8000-0123456789ab"
+)
+
+// pipes is a network within the process, so that time in a test is that of its bubble.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.conns <- far:
+		return near, nil
+	case <-p.done:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// peer is an OpAMP server on opamp-go's server library. It keeps what agents report as the
+// library's example does: parts that are not in a message stay, and after a gap in
+// the sequence it asks for all.
+type peer struct {
+	mu       sync.Mutex
+	got      []*protobufs.AgentToServer
+	sizes    []int
+	model    *protobufs.AgentToServer
+	conn     types.Connection
+	closed   int // connections
+	fullAsks int
+	silent   bool                                                             // does not answer on a WebSocket
+	reply    func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent // n from 1; nil: an empty answer
+}
+
+func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Conn) context.Context) {
+	t.Helper()
+	on := types.ConnectionCallbacks{
+		OnConnected: func(_ context.Context, c types.Connection) { p.mu.Lock(); p.conn = c; p.mu.Unlock() },
+		OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+			return p.message(m)
+		},
+		OnConnectionClose: func(types.Connection) { p.mu.Lock(); p.closed++; p.mu.Unlock() },
+	}
+	handle, conn, err := server.New(nil).Attach(server.Settings{Callbacks: types.Callbacks{
+		OnConnecting: func(*http.Request) types.ConnectionResponse {
+			return types.ConnectionResponse{Accept: true, ConnectionCallbacks: on}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.HandlerFunc(handle), conn
+}
+
+func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, m)
+	p.sizes = append(p.sizes, proto.Size(m))
+	var answer *protobufs.ServerToAgent
+	if p.reply != nil {
+		answer = p.reply(len(p.got), m)
+	}
+	if answer == nil {
+		answer = &protobufs.ServerToAgent{}
+	}
+	if p.model == nil {
+		p.model = &protobufs.AgentToServer{}
+	}
+	lost := m.SequenceNum != p.model.SequenceNum+1
+	if lost && (m.AgentDescription == nil || m.Health == nil || m.EffectiveConfig == nil || m.RemoteConfigStatus == nil) && m.AgentDisconnect == nil {
+		p.fullAsks++
+		answer.Flags |= uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
+	}
+	p.model.SequenceNum, p.model.InstanceUid, p.model.Capabilities, p.model.AgentDisconnect = m.SequenceNum, m.InstanceUid, m.Capabilities, m.AgentDisconnect
+	if m.AgentDescription != nil {
+		p.model.AgentDescription = m.AgentDescription
+	}
+	if m.Health != nil {
+		p.model.Health = m.Health
+	}
+	if m.EffectiveConfig != nil {
+		p.model.EffectiveConfig = m.EffectiveConfig
+	}
+	if m.RemoteConfigStatus != nil {
+		p.model.RemoteConfigStatus = m.RemoteConfigStatus
+	}
+	if p.silent {
+		return nil
+	}
+	return answer
+}
+
+// view is what the server has, and how many messages it got.
+func (p *peer) view() (*protobufs.AgentToServer, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return proto.Clone(p.model).(*protobufs.AgentToServer), len(p.got)
+}
+
+func (p *peer) set(reply func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reply = reply
+}
+
+// node is the exporter as the agent sees it.
+type node struct {
+	mu        sync.Mutex
+	facts     remote.Facts
+	effective *remote.Offer
+	changed   chan struct{}
+	delivered []*remote.Offer
+	outcome   func(*remote.Offer) *remote.Outcome
+	failures  []string
+	refusals  []string
+	answers   int
+}
+
+func (n *node) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *node) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
+	n.mu.Lock()
+	outcome := n.outcome
+	n.delivered = append(n.delivered, o)
+	n.mu.Unlock()
+	if outcome != nil {
+		return outcome(o)
+	}
+	n.change(func() { n.effective = o })
+	return &remote.Outcome{Status: remote.Applied}
+}
+
+// decides sets what becomes of lists.
+func (n *node) decides(outcome func(*remote.Offer) *remote.Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.outcome = outcome
+}
+
+// heard is what the agent has reported to the exporter: failures, refusals, and good answers.
+func (n *node) heard() (failures, refusals []string, answers int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.failures), slices.Clone(n.refusals), n.answers
+}
+
+func (n *node) lists() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []string
+	for _, o := range n.delivered {
+		all = append(all, string(o.Content))
+	}
+	return all
+}
+
+func (n *node) offers() []*remote.Offer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.delivered)
+}
+
+// bench is an agent that runs in a bubble, and what it says.
+type bench struct {
+	*node
+	agent   *Agent
+	logs    *observer.ObservedLogs
+	ignored *prometheus.CounterVec
+	stop    func()
+}
+
+// start runs an agent against a handler. It ends with the bubble of the test at the latest.
+func start(t *testing.T, scheme string, h http.Handler, connContext func(context.Context, net.Conn) context.Context, edit func(*Options)) *bench {
+	t.Helper()
+	network := newPipes()
+	s := &http.Server{Handler: h, ConnContext: connContext}
+	go func() { _ = s.Serve(network) }()
+	n := &node{
+		facts: remote.Facts{
+			GPUs: 2, Models: []string{"NVIDIA H200"}, Drivers: []string{"570.86.15"},
+			Collectors: []remote.Component{{Name: "nvml", Healthy: true, Status: "up"}},
+			Devices:    []remote.Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Healthy: true, Status: "up"}},
+			List:       remote.Component{Healthy: true, Status: "applied"},
+			ListHash:   "5ca1ab1e", SampleSeconds: 0.015, Series: 120, AppliedSeconds: 1767225600,
+		},
+		effective: &remote.Offer{Origin: "/etc/warpgauge/counters.csv", Content: []byte(csv)},
+		changed:   make(chan struct{}),
+	}
+	u, err := url.Parse(scheme + "://fleet.example/v1/opamp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	o := Options{
+		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
+		Transport: &http.Transport{DialContext: network.dial, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		Node: &remote.Node{
+			InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"},
+			Facts:     func() remote.Facts { n.mu.Lock(); defer n.mu.Unlock(); return n.facts },
+			Effective: func() *remote.Offer { n.mu.Lock(); defer n.mu.Unlock(); return n.effective },
+			Changed:   func() <-chan struct{} { n.mu.Lock(); defer n.mu.Unlock(); return n.changed },
+		},
+		Failed:   func(err error) { n.mu.Lock(); n.failures = append(n.failures, err.Error()); n.mu.Unlock() },
+		Answered: func() { n.mu.Lock(); n.answers++; n.mu.Unlock() },
+		Refused:  func(err error) { n.mu.Lock(); n.refusals = append(n.refusals, err.Error()); n.mu.Unlock() },
+		Ignored:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+	}
+	if edit != nil {
+		edit(&o)
+	}
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx, n.deliver) }()
+	var once sync.Once
+	b := &bench{node: n, agent: a, logs: logs, ignored: o.Ignored, stop: func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			_ = s.Close()
+			_ = network.Close()
+			if c, ok := o.Transport.(interface{ CloseIdleConnections() }); ok {
+				c.CloseIdleConnections()
+			}
+		})
+	}}
+	t.Cleanup(b.stop)
+	return b
+}
+
+// startPeer runs an agent against a peer.
+func startPeer(t *testing.T, scheme string, p *peer, edit func(*Options)) *bench {
+	t.Helper()
+	h, c := p.handler(t)
+	return start(t, scheme, h, c, edit)
+}
+
+// elapse lets time pass and waits for what happens at its end.
+func elapse(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// inBubble runs a test, also for the second transport.
+func inBubble(t *testing.T, f func(t *testing.T, scheme string)) {
+	t.Helper()
+	for _, scheme := range []string{"http", "ws"} {
+		t.Run(scheme, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, scheme) }) })
+	}
+}
+
+// config is an offer of one file.
+func config(hash, name, contentType, body string) *protobufs.AgentRemoteConfig {
+	return &protobufs.AgentRemoteConfig{
+		ConfigHash: []byte(hash),
+		Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+			name: {Body: []byte(body), ContentType: contentType},
+		}},
+	}
+}
+
+// offer answers each message with a configuration, until it is acknowledged.
+func offering(c *protobufs.AgentRemoteConfig) func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	known := ""
+	return func(_ int, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+		if m.RemoteConfigStatus != nil {
+			known = string(m.RemoteConfigStatus.LastRemoteConfigHash)
+		}
+		if known == string(c.ConfigHash) {
+			return nil
+		}
+		return &protobufs.ServerToAgent{RemoteConfig: c}
+	}
+}
+
+func mustContain(t *testing.T, what, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("%s: got %q, want it to contain %q", what, got, w)
+		}
+	}
+}
+
+// endless is a body of any length.
+type endless struct{ left int64 }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.left <= 0 {
+		return 0, io.EOF
+	}
+	n := int(min(int64(len(b)), e.left))
+	for i := range b[:n] {
+		b[i] = 'x'
+	}
+	e.left -= int64(n)
+	return n, nil
+}
+
+// quietAgent is an agent that does not run.
+func quietAgent(t testing.TB) *Agent {
+	t.Helper()
+	a, err := New(Options{
+		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
+		Node: &remote.Node{
+			InstanceID: uid, Facts: func() remote.Facts { return remote.Facts{} }, Effective: func() *remote.Offer { return nil },
+		},
+		Failed: func(error) {}, Answered: func() {}, Refused: func(error) {},
+		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

@@ -1,0 +1,167 @@
+package opamp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/extensions/remote"
+)
+
+// Bounds of what a server sends, next to that of a whole message.
+const (
+	maxFiles = 64  // of a configuration
+	maxHash  = 256 // bytes; it is sent back
+)
+
+// Fields of ServerToAgent that are not decoded, and by which name they are counted.
+var ignored = map[protowire.Number]string{
+	4:  "connection settings", // those of own telemetry are part of them
+	5:  "packages",
+	9:  "restart command",
+	11: "custom message",
+}
+
+// used are the fields of ServerToAgent that are decoded. Field 10 says what custom messages
+// the server knows, which is no offer.
+var used = []protowire.Number{1, 2, 3, 6, 7, 8}
+
+// decode reads the parts of a message that this package uses. The others cost no memory,
+// which matters as a map of small entries is many times as large in memory. It returns the names of the others.
+func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
+	var keep []byte
+	var others []string
+	files := 0
+	err := fields(b, func(n protowire.Number, whole, value []byte) error {
+		if name, ok := ignored[n]; ok && !slices.Contains(others, name) {
+			others = append(others, name)
+		}
+		if !slices.Contains(used, n) {
+			return nil
+		}
+		keep = append(keep, whole...)
+		if n != 3 {
+			return nil
+		}
+		// AgentRemoteConfig.config, of which config_map; a repeated one is merged.
+		return fields(value, func(n protowire.Number, _, value []byte) error {
+			if n != 1 {
+				return nil
+			}
+			return fields(value, func(protowire.Number, []byte, []byte) error {
+				if files++; files > maxFiles {
+					return fmt.Errorf("the configuration has more than %d files", maxFiles)
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &protobufs.ServerToAgent{}
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 16}).Unmarshal(keep, m); err != nil {
+		return nil, nil, fmt.Errorf("the server's answer is no OpAMP message: %w", err)
+	}
+	return m, others, nil
+}
+
+// fields calls f for each field of an encoded message, with the whole field and, if it has a
+// length, its value.
+func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) error {
+	for len(b) > 0 {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return fmt.Errorf("the server's answer is no OpAMP message: %w", protowire.ParseError(size))
+		}
+		length := protowire.ConsumeFieldValue(n, kind, b[size:])
+		if length < 0 {
+			return fmt.Errorf("the server's answer is no OpAMP message: %w", protowire.ParseError(length))
+		}
+		var value []byte
+		if kind == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(b[size:])
+		}
+		if err := f(n, b[:size+length], value); err != nil {
+			return err
+		}
+		b = b[size+length:]
+	}
+	return nil
+}
+
+// offer is a remote configuration as the server names it.
+type offer struct {
+	hash []byte // the server's
+	sum  [sha256.Size]byte
+	list *remote.Offer // nil: err
+	err  error         // why no list can be taken from it
+}
+
+// newOffer takes the list out of a configuration.
+func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
+	o := &offer{hash: bytes.Clone(c.GetConfigHash())}
+	switch n := len(o.hash); {
+	case n == 0:
+		o.err = errors.New("the offer has no config_hash, by which it could be acknowledged")
+	case n > maxHash:
+		o.hash = nil
+		o.err = fmt.Errorf("the offer's config_hash has %d bytes, more than %d", n, maxHash)
+	default:
+		o.list, o.err = list(c.GetConfig().GetConfigMap())
+	}
+	if o.err != nil {
+		o.sum = sha256.Sum256([]byte(o.err.Error()))
+		return o
+	}
+	o.list.Origin, o.list.Revision = origin, hex.EncodeToString(o.hash)
+	o.sum = sha256.Sum256(o.list.Content)
+	return o
+}
+
+// list finds the field list among the files of a configuration. The others are ignored.
+func list(files map[string]*protobufs.AgentConfigFile) (*remote.Offer, error) {
+	accepted := fmt.Sprintf("name the field list %q, or leave its name empty", ConfigName)
+	file, ok := files[ConfigName]
+	if !ok {
+		file, ok = files[""]
+	}
+	switch {
+	case len(files) == 0:
+		return nil, fmt.Errorf("the offer has no file: %s", accepted)
+	case !ok:
+		names := slices.Sorted(maps.Keys(files))
+		for i := range names {
+			names[i] = fmt.Sprintf("%q", text(names[i], 64))
+		}
+		return nil, fmt.Errorf("the offer has only %s: %s", strings.Join(names[:min(len(names), 8)], ", "), accepted)
+	}
+	yaml, err := isYAML(file.GetContentType(), file.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	return &remote.Offer{Content: file.GetBody(), YAML: yaml}, nil
+}
+
+// isYAML says which of the two forms a list has. A list in YAML has a version.
+func isYAML(contentType string, body []byte) (bool, error) {
+	kind, _, _ := strings.Cut(contentType, ";")
+	switch strings.TrimSpace(kind) {
+	case "text/csv":
+		return false, nil
+	case "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml":
+		return true, nil
+	case "", "text/plain":
+		return bytes.HasPrefix(body, []byte("version:")) || bytes.Contains(body, []byte("\nversion:")), nil
+	}
+	return false, fmt.Errorf("the list's content type is %q: send text/csv or application/yaml", text(contentType, 64))
+}

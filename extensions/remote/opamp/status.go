@@ -1,0 +1,279 @@
+package opamp
+
+import (
+	"crypto/sha256"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"google.golang.org/protobuf/proto"
+
+	"warpgauge/extensions/remote"
+)
+
+// Bounds of what is reported.
+const (
+	maxText       = 1024 // bytes of a name, a status, an error
+	maxReason     = 4096 // of why a list was refused
+	maxComponents = 1024 // of one group
+	maxEffective  = 1 << 20
+)
+
+// capabilities are what this agent does. Custom ones, packages, connection settings, restart
+// and own telemetry are off.
+const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus |
+	protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
+	protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig |
+	protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig |
+	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
+	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
+
+// sums are of what was reported, so that only what has changed is reported again. A zero is
+// of something that was not.
+type sums struct{ description, health, effective, status [sha256.Size]byte }
+
+// message returns what the server does not know yet, and the sums of all there is.
+func (a *Agent) message() (*protobufs.AgentToServer, sums) {
+	m := a.envelope()
+	facts := a.o.Node.Facts()
+	running := a.o.Node.Effective()
+	var now sums
+	if d := a.description(&facts); differs(d, a.known.description, &now.description) {
+		m.AgentDescription = d
+	}
+	if h := a.health(&facts, running); differs(h, a.known.health, &now.health) {
+		m.Health = h
+	}
+	if e := a.effective(running); e != nil && differs(e, a.known.effective, &now.effective) {
+		m.EffectiveConfig = e
+	}
+	if differs(a.status, a.known.status, &now.status) {
+		m.RemoteConfigStatus = a.status
+	}
+	return m, now
+}
+
+// envelope is what each message has.
+func (a *Agent) envelope() *protobufs.AgentToServer {
+	return &protobufs.AgentToServer{InstanceUid: a.id[:], SequenceNum: a.sequence, Capabilities: capabilities}
+}
+
+// differs notes the sum of a part of the status and compares it with the known one.
+func differs(m proto.Message, known [sha256.Size]byte, sum *[sha256.Size]byte) bool {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return false // text has made all strings valid, which is the only reason
+	}
+	*sum = sha256.Sum256(b)
+	return *sum != known
+}
+
+func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
+	d := &protobufs.AgentDescription{
+		IdentifyingAttributes: []*protobufs.KeyValue{
+			attribute("service.name", ServiceName),
+			attribute("service.instance.id", a.id.String()),
+			attribute("service.version", a.o.Node.Version),
+		},
+		NonIdentifyingAttributes: []*protobufs.KeyValue{
+			attribute("host.name", a.o.Node.Hostname),
+			attribute("os.type", runtime.GOOS),
+		},
+	}
+	add := func(kv *protobufs.KeyValue) {
+		d.NonIdentifyingAttributes = append(d.NonIdentifyingAttributes, kv)
+	}
+	// Without a GPU and with a collector that is not up, there may be GPUs.
+	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c remote.Component) bool { return !c.Healthy }) {
+		add(number(AttributeGPUs, int64(f.GPUs)))
+	}
+	if len(f.Models) > 0 {
+		add(texts(AttributeModels, f.Models))
+	}
+	if len(f.Drivers) > 0 {
+		add(texts(AttributeDrivers, f.Drivers))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.o.Node.Labels)) {
+		add(attribute(LabelPrefix+name, a.o.Node.Labels[name]))
+	}
+	return d
+}
+
+// health is the tree of components. The root is as healthy as its parts.
+func (a *Agent) health(f *remote.Facts, running *remote.Offer) *protobufs.ComponentHealth {
+	list := component(&f.List)
+	list.ComponentHealthMap = map[string]*protobufs.ComponentHealth{}
+	add := func(name, v string) {
+		if v != "" {
+			list.ComponentHealthMap[name] = value(v)
+		}
+	}
+	add(ListHash, f.ListHash)
+	if running != nil {
+		add(ListOrigin, running.Origin)
+		if running.Origin == a.origin {
+			add(ListRevision, running.Revision)
+		}
+	}
+	if f.AppliedSeconds > 0 {
+		add(ListApplied, strconv.FormatInt(f.AppliedSeconds, 10))
+	}
+	root := group(map[string]*protobufs.ComponentHealth{
+		HealthCollectors: components(f.Collectors),
+		HealthDevices:    components(f.Devices),
+		HealthList:       list,
+		HealthGates:      a.gates(f),
+	})
+	root.StartTimeUnixNano = uint64(a.started.UnixNano())
+	return root
+}
+
+// components is a group of single components.
+func components(all []remote.Component) *protobufs.ComponentHealth {
+	m := make(map[string]*protobufs.ComponentHealth, len(all))
+	for i := range all[:min(len(all), maxComponents)] {
+		m[text(all[i].Name, maxText)] = component(&all[i])
+	}
+	return group(m)
+}
+
+// group is healthy if all its parts are. It names the first one that is not.
+func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHealth {
+	g := &protobufs.ComponentHealth{Healthy: true, Status: "up", ComponentHealthMap: parts}
+	if len(parts) == 0 {
+		g.Status = "none"
+	}
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		if p := parts[name]; !p.Healthy {
+			g.Healthy, g.Status = false, "impaired"
+			g.LastError = text(name+": "+p.LastError, maxText)
+			break
+		}
+	}
+	return g
+}
+
+func component(c *remote.Component) *protobufs.ComponentHealth {
+	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
+	if c.Healthy {
+		return h // without a time: that of a device's last sample is never the same twice
+	}
+	if h.LastError == "" {
+		h.LastError = h.Status
+	}
+	if !c.Since.IsZero() {
+		h.StatusTimeUnixNano = uint64(c.Since.UnixNano())
+	}
+	return h
+}
+
+// value is a component that only says something.
+func value(v string) *protobufs.ComponentHealth {
+	return &protobufs.ComponentHealth{Healthy: true, Status: text(v, maxText)}
+}
+
+// gates are numbers, each as the status of a component. What is not known is absent.
+func (a *Agent) gates(f *remote.Facts) *protobufs.ComponentHealth {
+	m := map[string]*protobufs.ComponentHealth{}
+	add := func(name, v string) { m[name] = value(v) }
+	add(GateStalled, strconv.Itoa(f.Stalled))
+	add(GateLost, strconv.Itoa(f.Lost))
+	add(GateMissedTicks, strconv.FormatUint(f.MissedTicks, 10))
+	add(GateAbsentFields, strconv.Itoa(f.AbsentFields))
+	if f.Series > 0 { // before the first page it is not known, and each list would look like growth
+		add(GateSeries, strconv.Itoa(f.Series))
+	}
+	if f.SampleSeconds >= 0 {
+		// It is never the same twice, and each change would be a message.
+		if math.Abs(f.SampleSeconds-a.sampleSeconds) > a.sampleSeconds/4 {
+			a.sampleSeconds = f.SampleSeconds
+		}
+		add(GateSampleSeconds, strconv.FormatFloat(a.sampleSeconds, 'g', 3, 64))
+	}
+	return group(m)
+}
+
+// effective is the list in service; nil if it is not known, too long or not wanted.
+func (a *Agent) effective(running *remote.Offer) *protobufs.EffectiveConfig {
+	unwanted := a.server != 0 && a.server&uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig) == 0
+	if running == nil || len(running.Content) > maxEffective || unwanted {
+		return nil
+	}
+	kind := "text/csv"
+	if running.YAML {
+		kind = "application/yaml"
+	}
+	return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+		ConfigName: {Body: running.Content, ContentType: kind},
+	}}}
+}
+
+// applied is the status of a list that is in service.
+func applied(hash []byte) *protobufs.RemoteConfigStatus {
+	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED}
+}
+
+// failed is the status of a list that is not in service. Its hash is that of the list that was
+// tried, as else the server would offer it again; the running one is in the words.
+func failed(hash []byte, why, running string) *protobufs.RemoteConfigStatus {
+	why = text(why, maxReason) + "; the list in service stays, SHA-256 " + running
+	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: why}
+}
+
+// statusOf says what became of a list.
+func statusOf(hash []byte, out *remote.Outcome) *protobufs.RemoteConfigStatus {
+	switch out.Status {
+	case remote.Applied, remote.Unchanged:
+		return applied(hash)
+	case remote.Reported:
+		return failed(hash, ReportOnly+": it would be applied", out.Running)
+	}
+	return failed(hash, reason(out), out.Running)
+}
+
+// reason is why a list was refused, with what is wrong in which line.
+func reason(out *remote.Outcome) string {
+	parts := []string{out.Err.Error()}
+	for _, r := range out.Refused {
+		if !strings.Contains(parts[0], r.Text) {
+			parts = append(parts, r.String())
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func attribute(name, value string) *protobufs.KeyValue {
+	return &protobufs.KeyValue{Key: name, Value: textValue(value)}
+}
+
+func number(name string, value int64) *protobufs.KeyValue {
+	return &protobufs.KeyValue{Key: name, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_IntValue{IntValue: value}}}
+}
+
+func texts(name string, values []string) *protobufs.KeyValue {
+	a := &protobufs.ArrayValue{}
+	for _, v := range values {
+		a.Values = append(a.Values, textValue(v))
+	}
+	return &protobufs.KeyValue{Key: name, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_ArrayValue{ArrayValue: a}}}
+}
+
+func textValue(s string) *protobufs.AnyValue {
+	return &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: text(s, maxText)}}
+}
+
+// text makes a string that protobuf takes: valid UTF-8, and of at most n bytes.
+func text(s string, n int) string {
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
