@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"sync"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/extensions/health/consumer/kubenode"
 	"warpgauge/extensions/health/grpcsocket"
@@ -54,7 +55,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		kube.RouteKlog(log)
 		o := kubenode.Options{Board: board, Node: node, Condition: h.NodeCondition, Events: h.NodeEvents, Log: log}
 		if h.NodeLabels {
-			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *health.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
+			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *verdict.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
 		}
 		w, err := nodeWriter(a.build.version, o)
 		if err != nil {

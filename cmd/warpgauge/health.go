@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -57,20 +59,20 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 // healthy is what the metric gpu_health of AMD's exporter says of a device: 1, or 0 if it or the
 // GPU that it is a part of has failed; NaN if neither is known.
 func (p *pipeline) healthy(d *collector.Device) float64 {
-	worst := health.Unknown
+	worst := verdict.Unknown
 	for _, v := range p.healthSnapshot().Verdicts {
 		if v.Device.ID == d.ID || v.Device.ID == d.Parent {
 			worst = max(worst, v.State)
 		}
 	}
 	switch worst {
-	case health.Unknown:
+	case verdict.Unknown:
 		return math.NaN()
-	case health.Failed:
+	case verdict.Failed:
 		return 0
 	}
 	return 1
 }
 
 // healthSnapshot are the verdicts as the API has them.
-func (p *pipeline) healthSnapshot() *health.Snapshot { return p.health.Board().Load() }
+func (p *pipeline) healthSnapshot() *verdict.Snapshot { return p.health.Board().Load() }

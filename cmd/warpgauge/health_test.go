@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -74,7 +76,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 }
 
 // verdict is that on a GPU, or on a switch if a case is about one.
-func (n *judgedNode) verdict(level field.Level, gpu string) (out health.Verdict) {
+func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict) {
 	for _, v := range n.health.Board().Load().Verdicts {
 		if v.Device.Level == level && v.Device.Parent == "" && (level != field.GPU || v.Device.GPU == gpu) {
 			return v
@@ -224,13 +226,13 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	n := newJudgedNode(t, profile, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"+f.csv)
 	time.Sleep(3 * time.Second)
 	before := n.verdict(f.level, "1")
-	if before.State != health.OK || before.Reason != "" || before.Action != health.ActionNone {
+	if before.State != verdict.OK || before.Reason != "" || before.Action != verdict.ActionNone {
 		t.Fatalf("before the fault the verdict is %v %q %q: %s", before.State, before.Reason, before.Action, before.Text)
 	}
 	end := f.begin(n)
 	time.Sleep(r.For + f.wait + 2*time.Second + time.Second/2)
 	got := n.verdict(f.level, "1")
-	i := slices.IndexFunc(got.Conditions, func(c health.Condition) bool { return c.Reason == r.Name })
+	i := slices.IndexFunc(got.Conditions, func(c verdict.Condition) bool { return c.Reason == r.Name })
 	if i < 0 {
 		t.Fatalf("verdict %v %q with %+v, no condition %s", got.State, got.Reason, got.Conditions, r.Name)
 	}
@@ -238,13 +240,13 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 		t.Errorf("the condition is %+v", c)
 	}
 	name, events := r.Name, 1
-	if r.State == health.OK { // for information: the verdict does not change
+	if r.State == verdict.OK { // for information: the verdict does not change
 		name, events = "", 0
 	}
 	if got.State != r.State || got.Reason != name || got.Action != r.Action || (got.Text == "") != (name == "") {
 		t.Errorf("the verdict is %v %q %q %q, want %v %q %q", got.State, got.Reason, got.Action, got.Text, r.State, r.Name, r.Action)
 	}
-	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != health.OK {
+	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != verdict.OK {
 		t.Errorf("the other GPU is %v %q", other.State, other.Reason)
 	}
 	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != events {
@@ -255,7 +257,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	}
 	end()
 	time.Sleep(r.Quiet + 2*reading + 10*time.Second)
-	if got = n.verdict(f.level, "1"); got.State != health.OK || len(got.Conditions) > 0 {
+	if got = n.verdict(f.level, "1"); got.State != verdict.OK || len(got.Conditions) > 0 {
 		t.Errorf("after the fault the verdict is %v %q with %+v", got.State, got.Reason, got.Conditions)
 	}
 	if e := n.events(before.Device.ID); events > 0 && (r.Name != "hung" && len(e) != 2 || len(e) < 2 || !strings.HasPrefix(e[len(e)-1], "health is ok")) {
@@ -268,7 +270,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 func TestHealthOutlivesTheExporter(t *testing.T) {
 	const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 	directory := "--health-directory=" + filepath.Join(t.TempDir(), "health")
-	want := func(n *judgedNode, gpu string, s health.State, reason string) {
+	want := func(n *judgedNode, gpu string, s verdict.State, reason string) {
 		n.Helper()
 		if v := n.verdict(field.GPU, gpu); v.State != s || v.Reason != reason {
 			n.Errorf("GPU %s is %v %q (%s), want %v %q", gpu, v.State, v.Reason, v.Text, s, reason)
@@ -279,19 +281,19 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		n.inject(fake.Fault{Kind: fake.XID, XID: 48})
 		time.Sleep(3 * time.Second)
-		want(n, "1", health.Failed, "xid_48")
+		want(n, "1", verdict.Failed, "xid_48")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newFaultyNode(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.OpenFails, For: time.Minute}}}}, list, directory)
 		time.Sleep(time.Second / 2)
-		want(n, "0", health.Unknown, "starting")
-		want(n, "1", health.Failed, "xid_48")
+		want(n, "0", verdict.Unknown, "starting")
+		want(n, "1", verdict.Failed, "xid_48")
 		time.Sleep(40 * time.Second)
-		want(n, "0", health.Unknown, "not_served")
-		want(n, "1", health.Failed, "xid_48")
+		want(n, "0", verdict.Unknown, "not_served")
+		want(n, "1", verdict.Failed, "xid_48")
 		time.Sleep(2 * time.Minute)
-		want(n, "0", health.OK, "")
-		want(n, "1", health.Failed, "xid_48")
+		want(n, "0", verdict.OK, "")
+		want(n, "1", verdict.Failed, "xid_48")
 		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
 			t.Errorf("events of what was known before: %q", e)
 		}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -191,7 +193,7 @@ func newHistory(r *recorder.Recording) *history.History {
 }
 
 // health judges by what is shown: what was before is not known.
-func (p *replay) health() *health.Snapshot {
+func (p *replay) health() *verdict.Snapshot {
 	return health.Once(health.Options{
 		View: func() *view.View { return p.showing.Load().view }, Status: p.status, Rules: health.Table(), Logger: zap.NewNop(),
 	}, p.now())

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -61,15 +63,15 @@ func TestEarlySigns(t *testing.T) {
 		none, _ := field.ByID(389)
 		heal := n.inject(fake.Fault{Kind: fake.Absurd, Field: none, Value: 2})
 		time.Sleep(3 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != health.Degraded || v.Reason != "spare_rows_low" || v.Conditions[0].Evidence[0].Text != "2 memory banks without a spare row" {
+		if v := n.verdict(field.GPU, "1"); v.State != verdict.Degraded || v.Reason != "spare_rows_low" || v.Conditions[0].Evidence[0].Text != "2 memory banks without a spare row" {
 			t.Errorf("the verdict is %v %q with %+v", v.State, v.Reason, v.Conditions)
 		}
-		if v := n.verdict(field.GPU, "0"); v.State != health.OK {
+		if v := n.verdict(field.GPU, "0"); v.State != verdict.OK {
 			t.Errorf("the other GPU is %v %q", v.State, v.Reason)
 		}
 		heal()
 		time.Sleep(12 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != health.OK {
+		if v := n.verdict(field.GPU, "1"); v.State != verdict.OK {
 			t.Errorf("after the fault the verdict is %v %q", v.State, v.Reason)
 		}
 
@@ -105,7 +107,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 				for range 60 {
 					time.Sleep(time.Minute)
 					for _, v := range n.health.Board().Load().Verdicts {
-						if v.Reason != "xid_94" && v.State != health.OK || len(v.Conditions) > 1 {
+						if v.Reason != "xid_94" && v.State != verdict.OK || len(v.Conditions) > 1 {
 							t.Fatalf("%s: %v %q with %+v", v.Device.ID, v.State, v.Reason, v.Conditions)
 						}
 					}

@@ -12,9 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
 )
 
@@ -37,7 +38,7 @@ func healthCommand(a *app) *cli.Command {
 			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "fail-on", Value: health.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+			&cli.StringFlag{Name: "fail-on", Value: verdict.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
 				if _, ok := failStates[s]; !ok {
 					return errors.New("write failed, degraded or unknown")
 				}
@@ -62,9 +63,9 @@ func healthCommand(a *app) *cli.Command {
 
 // failStates are the states that count, by --fail-on.
 var failStates = map[string][]string{
-	health.Failed.String():   {health.Failed.String()},
-	health.Degraded.String(): {health.Failed.String(), health.Degraded.String()},
-	health.Unknown.String():  {health.Failed.String(), health.Degraded.String(), health.Unknown.String()},
+	verdict.Failed.String():   {verdict.Failed.String()},
+	verdict.Degraded.String(): {verdict.Failed.String(), verdict.Degraded.String()},
+	verdict.Unknown.String():  {verdict.Failed.String(), verdict.Degraded.String(), verdict.Unknown.String()},
 }
 
 func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
@@ -89,7 +90,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 		return err
 	}
 	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
-	unknown := withStates(found.Devices, health.Unknown.String())
+	unknown := withStates(found.Devices, verdict.Unknown.String())
 	switch {
 	case form != lineForm:
 		err = writeOutput(a.out, form, output{table: func(w io.Writer) error { return writeHealth(w, found) }, json: found, csv: healthRows(found)})
@@ -143,7 +144,7 @@ func briefs(of []api.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
-		if d.Action != "" && d.Action != string(health.ActionNone) {
+		if d.Action != "" && d.Action != string(verdict.ActionNone) {
 			text += ": " + d.Action
 		}
 		out = append(out, text)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
@@ -233,7 +235,7 @@ func (w *witness) changed(g pci.Gone, over bool) {
 }
 
 // serving says which GPUs collectors serve, and of which vendors these are all that the driver has.
-func serving(all []vendor, status []session.CollectorStatus, known []health.Verdict, hidden map[string]bool) pci.Serving {
+func serving(all []vendor, status []session.CollectorStatus, known []verdict.Verdict, hidden map[string]bool) pci.Serving {
 	out := pci.Serving{Complete: map[string]bool{}, GPUs: map[pci.Address]bool{}}
 	others := map[string]bool{}
 	for i := range status {

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/collectors/fake"
@@ -100,7 +102,7 @@ func TestWitnesses(t *testing.T) {
 		line("NVRM: Xid (PCI:0000:aa:00): 45, pid=7, name=train, Ch 00000008")
 		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // of no GPU
 		time.Sleep(3 * time.Second)
-		if v := n.verdict(field.GPU, "0"); v.State != health.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
+		if v := n.verdict(field.GPU, "0"); v.State != verdict.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
 			v.Conditions[0].Evidence[0].Source != sourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
 			t.Errorf("after an XID that only the log has the verdict is %+v", v)
 		}
@@ -177,7 +179,7 @@ func TestServing(t *testing.T) {
 		{Name: "nvml", Cause: session.CauseStandby},
 		{Name: "rocm", Cause: session.CauseError},
 	}
-	known := []health.Verdict{
+	known := []verdict.Verdict{
 		{Device: collector.Device{Level: field.GPU, PCIBusID: "00000000:52:00.0"}, Collector: "dcgm"},
 		{Device: collector.Device{Level: field.GPU, PCIBusID: "0000:99:00"}}, // by its address alone
 	}

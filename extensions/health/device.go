@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/session"
 )
@@ -29,11 +31,11 @@ type tracked struct {
 	restored  bool      // it is from the file, and no collector has known it since
 
 	conditions []*condition
-	unjudged   []Unjudged
+	unjudged   []verdict.Unjudged
 	resets     map[string]float64 // readings that go back to 0 by a reset, by source and field
 	reset      time.Time          // the last one that was seen
 
-	verdict Verdict
+	verdict verdict.Verdict
 	told    told // the last verdict that was reported
 	dirty   bool // the verdict may have changed
 	touched bool // a condition was seen again
@@ -46,7 +48,7 @@ type tracked struct {
 
 // told is what an event has said of a device.
 type told struct {
-	State  State
+	State  verdict.State
 	Reason string
 }
 
@@ -58,7 +60,7 @@ type condition struct {
 	since  time.Time
 	last   time.Time
 	// evidence is replaced, never changed: published Conditions share it.
-	evidence []Evidence
+	evidence []verdict.Evidence
 
 	outcome outcome // of the row in hand
 }
@@ -84,7 +86,7 @@ func (t *tracked) has(name string) *condition {
 }
 
 // see notes that a rule holds at a time.
-func (t *tracked) see(c *condition, now time.Time, e Evidence) {
+func (t *tracked) see(c *condition, now time.Time, e verdict.Evidence) {
 	if c.holds.IsZero() || now.Before(c.holds) {
 		c.holds = now
 	}
@@ -133,7 +135,7 @@ func (c *condition) wants(now time.Time) bool {
 }
 
 // add adds evidence. What was said before only gets the new time.
-func (c *condition) add(e Evidence) {
+func (c *condition) add(e verdict.Evidence) {
 	if e.Text == "" && e.Source == "" {
 		return
 	}
@@ -180,21 +182,21 @@ func (t *tracked) judge(now time.Time, parent *tracked, order func(*Rule) int) (
 	slices.SortFunc(all, func(a, b *condition) int {
 		return cmp.Or(-cmp.Compare(a.rule.State, b.rule.State), cmp.Compare(order(a.rule), order(b.rule)))
 	})
-	v := Verdict{Device: t.device, Collector: t.collector, Action: ActionNone, Unjudged: t.unjudged}
+	v := verdict.Verdict{Device: t.device, Collector: t.collector, Action: verdict.ActionNone, Unjudged: t.unjudged}
 	for _, c := range all {
-		v.Conditions = append(v.Conditions, Condition{
+		v.Conditions = append(v.Conditions, verdict.Condition{
 			Reason: c.rule.Name, State: c.rule.State, Action: c.rule.Action, Text: c.text(), Since: c.since, Last: c.last, Evidence: c.evidence,
 		})
 	}
 	switch {
-	case len(all) > 0 && all[0].rule.State == OK && t.valued: // which is for information
-	case len(all) > 0 && (t.valued || all[0].rule.State > Unknown):
+	case len(all) > 0 && all[0].rule.State == verdict.OK && t.valued: // which is for information
+	case len(all) > 0 && (t.valued || all[0].rule.State > verdict.Unknown):
 		first := &v.Conditions[0]
 		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action
 	case len(all) > 0: // the reason why there are no values yet
-		v.State, v.Reason, v.Text = Unknown, v.Conditions[0].Reason, v.Conditions[0].Text
+		v.State, v.Reason, v.Text = verdict.Unknown, v.Conditions[0].Reason, v.Conditions[0].Text
 	case !t.valued:
-		v.State, v.Reason, v.Text = Unknown, ruleStarting, "no values yet"
+		v.State, v.Reason, v.Text = verdict.Unknown, ruleStarting, "no values yet"
 	}
 	v.Since = t.verdict.Since
 	if changed = v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero(); changed {

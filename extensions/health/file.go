@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
@@ -56,10 +58,10 @@ type savedDevice struct {
 }
 
 type savedCondition struct {
-	Reason   string     `json:"reason"`
-	Since    time.Time  `json:"since"`
-	Last     time.Time  `json:"last"`
-	Evidence []Evidence `json:"evidence,omitempty"`
+	Reason   string             `json:"reason"`
+	Since    time.Time          `json:"since"`
+	Last     time.Time          `json:"last"`
+	Evidence []verdict.Evidence `json:"evidence,omitempty"`
 }
 
 // files is the directory, and what is to be written next.
@@ -113,7 +115,7 @@ func (w *Watch) restore(data []byte) error {
 
 func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	t.restored, t.seen, t.reset, t.told, t.resets = true, d.Seen, d.Reset, d.Told, d.Resets
-	if t.told.State > Failed {
+	if t.told.State > verdict.Failed {
 		t.told = told{}
 	}
 	for _, c := range d.Conditions {
@@ -160,7 +162,7 @@ func (w *Watch) content() *saved {
 	for _, t := range w.devices {
 		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.told}
 		for _, c := range t.conditions {
-			if c.active && c.rule.State > Unknown {
+			if c.active && c.rule.State > verdict.Unknown {
 				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence})
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -75,8 +77,8 @@ func TestRestart(t *testing.T) {
 	// Of this start of the node: nothing ends, and nothing is said again.
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
-	n.want("GPU-a", Failed, "xid_48")
-	n.want("GPU-b", Degraded, "xid_92")
+	n.want("GPU-a", verdict.Failed, "xid_48")
+	n.want("GPU-b", verdict.Degraded, "xid_92")
 	if v := n.of("GPU-a"); len(n.heard) != 0 || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
 		t.Errorf("heard %v; the verdict is %+v", n.heard, v)
 	}
@@ -85,14 +87,14 @@ func TestRestart(t *testing.T) {
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
 	n.tick(time.Second)
-	n.want("GPU-a", OK, "")
-	n.want("GPU-b", Degraded, "xid_92")
+	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-b", verdict.Degraded, "xid_92")
 	// The node was started again.
 	n.rows[0][1] = 1e9
 	again(Options{BootID: "boot-2", Scope: "all"})
 	n.tick(time.Second)
-	n.want("GPU-a", OK, "")
-	n.want("GPU-b", Degraded, "xid_92") // which ends when it is quiet
+	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-b", verdict.Degraded, "xid_92") // which ends when it is quiet
 	if len(n.heard) != 1 {
 		t.Errorf("heard %+v", n.heard)
 	}
@@ -103,7 +105,7 @@ func TestRestart(t *testing.T) {
 	}
 	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
 	n.tick(time.Second)
-	n.want("GPU-a", OK, "")
+	n.want("GPU-a", verdict.OK, "")
 }
 
 // TestADeviceThatIsMissingAfterARestart has been seen before, and no collector finds it.
@@ -122,23 +124,23 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	again("all")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = false, session.CauseOpening, nil
 	n.tick(time.Second)
-	if v := n.of("GPU-b"); v.State != Degraded || len(n.heard) > 0 {
+	if v := n.of("GPU-b"); v.State != verdict.Degraded || len(n.heard) > 0 {
 		t.Errorf("while the library is opened: %v %q, heard %v", v.State, v.Reason, n.heard)
 	}
 	n.status[0].Cause, n.status[0].Reason = session.CauseNotLoaded, "the driver is not loaded"
 	for range 40 {
 		n.tick(time.Second)
 	}
-	n.want("GPU-a", Unknown, "not_served")
+	n.want("GPU-a", verdict.Unknown, "not_served")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = true, "", devices[:1]
 	for range 70 {
 		n.tick(time.Second)
 	}
-	n.want("GPU-a", OK, "")
-	n.want("GPU-b", Failed, "missing")
+	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-b", verdict.Failed, "missing")
 	n.status[0].Devices = devices
 	n.tick(time.Second)
-	n.want("GPU-b", Degraded, "xid_92")
+	n.want("GPU-b", verdict.Degraded, "xid_92")
 	// Another board at its place: it was replaced.
 	again("all")
 	other := devices[1]
@@ -199,14 +201,14 @@ func TestTheFile(t *testing.T) {
 	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // bubbles begin in 2000
 		t.Fatal(err)
 	}
-	run(func(n *node) { n.want("GPU-a", Failed, "xid_48") })
+	run(func(n *node) { n.want("GPU-a", verdict.Failed, "xid_48") })
 	if _, err := os.Stat(leftover); err == nil {
 		t.Error("a file that was not finished is still there")
 	}
 	if err := os.WriteFile(name, data[:len(data)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(func(n *node) { n.want("GPU-a", OK, "") })
+	run(func(n *node) { n.want("GPU-a", verdict.OK, "") })
 	if got := logs.FilterMessageSnippet("cannot be used").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a file that is broken", got)
 	}

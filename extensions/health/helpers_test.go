@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -25,7 +27,7 @@ type node struct {
 	view   view.View
 	status []session.CollectorStatus
 	rows   [][]float64 // by GPU
-	heard  []Verdict
+	heard  []verdict.Verdict
 }
 
 var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
@@ -56,7 +58,7 @@ func (n *node) restart(o Options) {
 		o.Rules = Table()
 	}
 	o.View, o.Status = func() *view.View { return &n.view }, func() []session.CollectorStatus { return n.status }
-	o.Changed = func(v *Verdict) { n.heard = append(n.heard, *v) }
+	o.Changed = func(v *verdict.Verdict) { n.heard = append(n.heard, *v) }
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -77,16 +79,16 @@ func (n *node) tick(d time.Duration) {
 }
 
 // of is the verdict on a device.
-func (n *node) of(id string) Verdict {
+func (n *node) of(id string) verdict.Verdict {
 	for _, v := range n.Board().Load().Verdicts {
 		if v.Device.ID == id {
 			return v
 		}
 	}
-	return Verdict{Text: "not there"}
+	return verdict.Verdict{Text: "not there"}
 }
 
-func (n *node) want(id string, s State, reason string) {
+func (n *node) want(id string, s verdict.State, reason string) {
 	n.Helper()
 	if v := n.of(id); v.State != s || v.Reason != reason {
 		n.Errorf("%s: the verdict on %s is %v %q (%s), want %v %q", n.now.Sub(start), id, v.State, v.Reason, v.Text, s, reason)

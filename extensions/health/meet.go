@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
@@ -121,9 +123,9 @@ func (w *Watch) hold(t *tracked, name string, holds bool, now time.Time, why str
 	switch c := t.has(name); {
 	case holds:
 		c = t.condition(&w.o.Rules[i])
-		e := Evidence{}
+		e := verdict.Evidence{}
 		if why != "" && c.wants(now) {
-			e = Evidence{now, t.collector, why}
+			e = verdict.Evidence{Time: now, Source: t.collector, Text: why}
 		}
 		t.see(c, now, e)
 	case c == nil:

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -165,7 +167,7 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 
 // unjudged lists the rules for which a board has no column although such boards are asked
 // for one.
-func unjudged(s *view.Source, device int, rules Rules) (out []Unjudged) {
+func unjudged(s *view.Source, device int, rules Rules) (out []verdict.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
 	}
@@ -195,7 +197,7 @@ func unjudged(s *view.Source, device int, rules Rules) (out []Unjudged) {
 			continue // it is about what only NVIDIA's GPUs have
 		}
 		if asked && !found && len(out) < maxUnjudged {
-			out = append(out, Unjudged{r.Name, why})
+			out = append(out, verdict.Unjudged{Rule: r.Name, Why: why})
 		}
 	}
 	return out
@@ -221,7 +223,7 @@ func (s *tapped) read(row *ring.Row, now time.Time) {
 		v := row.Cells[t.cell]
 		o := t.judge(v, now)
 		if o == unwell && t.wants(now) {
-			t.add(Evidence{now, s.source.Collector, t.name + " is " + strconv.FormatFloat(v, 'g', -1, 64)})
+			t.add(verdict.Evidence{Time: now, Source: s.source.Collector, Text: t.name + " is " + strconv.FormatFloat(v, 'g', -1, 64)})
 		}
 		t.outcome = max(t.outcome, o)
 	}
@@ -233,7 +235,7 @@ func (s *tapped) read(row *ring.Row, now time.Time) {
 	for _, j := range s.judged {
 		switch j.outcome {
 		case unwell:
-			j.device.see(j.condition, now, Evidence{})
+			j.device.see(j.condition, now, verdict.Evidence{})
 		case well:
 			j.device.unsee(j.condition, now)
 		}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -32,7 +34,7 @@ type Options struct {
 	Rules  Rules
 	// Changed hears of each verdict with another state or reason. It must not block. nil:
 	// nothing does.
-	Changed func(*Verdict)
+	Changed func(*verdict.Verdict)
 	// Directory is where conditions are kept; "": in memory only.
 	Directory string
 	BootID    string // of the kernel; "": not known
@@ -47,7 +49,7 @@ type Options struct {
 type Watch struct {
 	o     Options
 	log   *zap.Logger
-	board Board
+	board verdict.Board
 
 	mu       sync.Mutex
 	observed []Observation // since the last time
@@ -85,7 +87,7 @@ func New(o Options) *Watch {
 }
 
 // Board is where verdicts are published.
-func (w *Watch) Board() *Board { return &w.board }
+func (w *Watch) Board() *verdict.Board { return &w.board }
 
 // Observe takes what a witness says. It waits for nothing but other callers.
 func (w *Watch) Observe(o Observation) {
@@ -99,7 +101,7 @@ func (w *Watch) Observe(o Observation) {
 }
 
 // Once judges by what is known now, without what was before.
-func Once(o Options, now time.Time) *Snapshot {
+func Once(o Options, now time.Time) *verdict.Snapshot {
 	w := New(o)
 	w.Sync(now)
 	return w.board.Load()
@@ -154,7 +156,7 @@ func (w *Watch) Sync(now time.Time) {
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
-		t.see(c, now, Evidence{})
+		t.see(c, now, verdict.Evidence{})
 	case c.rule.Test == Observed, c.rule.Test == AtMost:
 		t.expire(c, now)
 	}
@@ -254,7 +256,7 @@ func (w *Watch) take(o *Observation, now time.Time) {
 		if text == "" {
 			text = rule.Text
 		}
-		t.see(t.condition(rule), at, Evidence{at, o.Source, text})
+		t.see(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
 	}
 }
 
@@ -309,7 +311,7 @@ func (w *Watch) conclude(now time.Time) {
 	if again {
 		w.refresh = now
 	}
-	next := &Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]Verdict, 0, len(w.devices))}
+	next := &verdict.Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]verdict.Verdict, 0, len(w.devices))}
 	for _, t := range w.devices {
 		next.Verdicts = append(next.Verdicts, t.verdict)
 	}
@@ -343,7 +345,7 @@ func (w *Watch) report(t *tracked) {
 		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
 	}
 	if t.device.Parent == "" { // parts have what their board has
-		if v.State >= Degraded {
+		if v.State >= verdict.Degraded {
 			w.log.Warn("health of a device has changed", fields...)
 		} else {
 			w.log.Info("health of a device has changed", fields...)

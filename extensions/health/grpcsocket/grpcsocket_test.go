@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -20,7 +22,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/grpcsocket"
 	"warpgauge/extensions/health/healthrpc"
 	"warpgauge/extensions/health/healthrpc/healthv1"
@@ -39,7 +40,7 @@ func directory(t *testing.T) string {
 	return dir
 }
 
-func options(path string, board *health.Board) grpcsocket.Options {
+func options(path string, board *verdict.Board) grpcsocket.Options {
 	return grpcsocket.Options{Path: path, Mode: 0o660, Register: healthrpc.New(healthrpc.Options{Board: board}).Register, Log: zap.NewNop()}
 }
 
@@ -75,8 +76,8 @@ func client(t *testing.T, path string) healthv1.HealthServiceClient {
 func TestServe(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "made", "health.sock")
-	var board health.Board
-	board.Store(&health.Snapshot{Version: 1})
+	var board verdict.Board
+	board.Store(&verdict.Snapshot{Version: 1})
 	o := options(path, &board)
 	o.Group = fmt.Sprint(os.Getegid())
 	defer syscall.Umask(syscall.Umask(0o077)) // as in the systemd unit
@@ -112,9 +113,9 @@ func TestServe(t *testing.T) {
 // connection may buffer.
 func TestSlowClient(t *testing.T) {
 	path := filepath.Join(directory(t), "s")
-	var board health.Board
-	big := func(version uint64) *health.Snapshot {
-		return &health.Snapshot{Version: version, Verdicts: make([]health.Verdict, 500)}
+	var board verdict.Board
+	big := func(version uint64) *verdict.Snapshot {
+		return &verdict.Snapshot{Version: version, Verdicts: make([]verdict.Verdict, 500)}
 	}
 	board.Store(big(1))
 	defer serve(t, options(path, &board))()
@@ -147,7 +148,7 @@ func TestSlowClient(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
-	var board health.Board
+	var board verdict.Board
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
@@ -232,7 +233,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 // TestReplaced: the socket of a process that came after this one stays.
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(directory(t), "s")
-	var board health.Board
+	var board verdict.Board
 	stop := serve(t, options(path, &board))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

@@ -8,12 +8,13 @@ import (
 	"errors"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/healthrpc/healthv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -26,7 +27,7 @@ const heartbeat = 10 * time.Second
 
 // Options of New. All but the Board may be left out.
 type Options struct {
-	Board    *health.Board
+	Board    *verdict.Board
 	Node     string // in Kubernetes
 	Hostname string
 	Version  string                         // of the exporter
@@ -79,7 +80,7 @@ func (s *Service) Watch(_ *healthv1.WatchRequest, to grpc.ServerStreamingServer[
 }
 
 // next waits for a snapshot above a version. nil: it is time for a heartbeat.
-func (s *Service) next(ctx context.Context, version uint64) (*health.Snapshot, error) {
+func (s *Service) next(ctx context.Context, version uint64) (*verdict.Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, heartbeat)
 	defer cancel()
 	next, err := s.o.Board.After(limited, version)
@@ -89,7 +90,7 @@ func (s *Service) next(ctx context.Context, version uint64) (*health.Snapshot, e
 	return next, err
 }
 
-func (s *Service) snapshot(from *health.Snapshot) *healthv1.Snapshot {
+func (s *Service) snapshot(from *verdict.Snapshot) *healthv1.Snapshot {
 	out := &healthv1.Snapshot{
 		Version: from.Version, Time: timestamp(from.Time),
 		Node: &healthv1.Node{Name: s.o.Node, Hostname: s.o.Hostname, ExporterVersion: s.o.Version},
@@ -125,7 +126,7 @@ func (s *Service) device(d *collector.Device) *healthv1.Device {
 	return out
 }
 
-func condition(c *health.Condition) *healthv1.Condition {
+func condition(c *verdict.Condition) *healthv1.Condition {
 	out := &healthv1.Condition{
 		Reason: c.Reason, State: states[c.State], RecommendedAction: actions[c.Action], Message: c.Text,
 		Since: timestamp(c.Since), LastSeen: timestamp(c.Last),
@@ -149,16 +150,16 @@ var (
 		field.GPU: healthv1.Kind_KIND_GPU, field.Instance: healthv1.Kind_KIND_INSTANCE,
 		field.ComputeInstance: healthv1.Kind_KIND_COMPUTE_INSTANCE, field.Switch: healthv1.Kind_KIND_SWITCH,
 	}
-	states = map[health.State]healthv1.State{
-		health.OK: healthv1.State_STATE_OK, health.Unknown: healthv1.State_STATE_UNKNOWN,
-		health.Degraded: healthv1.State_STATE_DEGRADED, health.Failed: healthv1.State_STATE_FAILED,
+	states = map[verdict.State]healthv1.State{
+		verdict.OK: healthv1.State_STATE_OK, verdict.Unknown: healthv1.State_STATE_UNKNOWN,
+		verdict.Degraded: healthv1.State_STATE_DEGRADED, verdict.Failed: healthv1.State_STATE_FAILED,
 	}
-	actions = map[health.Action]healthv1.RecommendedAction{
-		health.ActionNone:    healthv1.RecommendedAction_RECOMMENDED_ACTION_NONE,
-		health.ActionDrain:   healthv1.RecommendedAction_RECOMMENDED_ACTION_DRAIN,
-		health.ActionReset:   healthv1.RecommendedAction_RECOMMENDED_ACTION_RESET_GPU,
-		health.ActionReboot:  healthv1.RecommendedAction_RECOMMENDED_ACTION_REBOOT,
-		health.ActionReplace: healthv1.RecommendedAction_RECOMMENDED_ACTION_REPLACE,
-		health.ActionContact: healthv1.RecommendedAction_RECOMMENDED_ACTION_CONTACT_VENDOR,
+	actions = map[verdict.Action]healthv1.RecommendedAction{
+		verdict.ActionNone:    healthv1.RecommendedAction_RECOMMENDED_ACTION_NONE,
+		verdict.ActionDrain:   healthv1.RecommendedAction_RECOMMENDED_ACTION_DRAIN,
+		verdict.ActionReset:   healthv1.RecommendedAction_RECOMMENDED_ACTION_RESET_GPU,
+		verdict.ActionReboot:  healthv1.RecommendedAction_RECOMMENDED_ACTION_REBOOT,
+		verdict.ActionReplace: healthv1.RecommendedAction_RECOMMENDED_ACTION_REPLACE,
+		verdict.ActionContact: healthv1.RecommendedAction_RECOMMENDED_ACTION_CONTACT_VENDOR,
 	}
 )

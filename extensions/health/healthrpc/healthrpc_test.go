@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,7 +15,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/healthrpc/healthv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -41,7 +42,7 @@ func (s *stream) Send(m *healthv1.WatchResponse) error {
 
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var board health.Board
+		var board verdict.Board
 		ctx, cancel := context.WithCancel(t.Context())
 		client := &stream{ctx: ctx, sent: make(chan *healthv1.WatchResponse)}
 		ended := make(chan error, 1)
@@ -64,20 +65,20 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		begin := time.Now()
-		board.Store(&health.Snapshot{Version: 1, Time: noon})
+		board.Store(&verdict.Snapshot{Version: 1, Time: noon})
 		want("the first", 1, false)
 		if wait := time.Since(begin); wait != 0 {
 			t.Errorf("the first snapshot came after %v", wait)
 		}
-		board.Store(&health.Snapshot{Version: 1, Time: noon.Add(5 * time.Second)}) // judged again, nothing new
+		board.Store(&verdict.Snapshot{Version: 1, Time: noon.Add(5 * time.Second)}) // judged again, nothing new
 		want("nothing new", 1, true)
 		if wait := time.Since(begin); wait != heartbeat {
 			t.Errorf("a heartbeat after %v, want %v", wait, heartbeat)
 		}
-		board.Store(&health.Snapshot{Version: 2})
+		board.Store(&verdict.Snapshot{Version: 2})
 		synctest.Wait() // it is being sent
 		for v := uint64(3); v <= 1000; v++ {
-			board.Store(&health.Snapshot{Version: v})
+			board.Store(&verdict.Snapshot{Version: v})
 		}
 		want("what was being sent", 2, false)
 		want("the newest, of those that the client was too slow for", 1000, false)
@@ -89,26 +90,26 @@ func TestWatch(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	var board health.Board
+	var board verdict.Board
 	s := New(Options{
 		Board: &board, Node: "node-1", Hostname: "host", Version: "1.2.3", Vendor: func(*collector.Device) string { return "NVIDIA" },
 	})
 	if _, err := s.Get(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("before anything is judged: %v", err)
 	}
-	evidence := []health.Evidence{{Time: noon, Source: "kernel log", Text: "NVRM: Xid"}}
-	board.Store(&health.Snapshot{Version: 7, Time: noon.Add(time.Minute), Verdicts: []health.Verdict{
+	evidence := []verdict.Evidence{{Time: noon, Source: "kernel log", Text: "NVRM: Xid"}}
+	board.Store(&verdict.Snapshot{Version: 7, Time: noon.Add(time.Minute), Verdicts: []verdict.Verdict{
 		{
 			Device: collector.Device{ID: "GPU-1", Level: field.GPU, GPU: "3", UUID: "GPU-1", PCIBusID: "00000000:3B:00.0", Node: "nvidia3", Model: "H100"},
-			State:  health.Failed, Reason: "xid_79", Text: "fallen off the bus", Action: health.ActionReboot, Since: noon,
-			Conditions: []health.Condition{{
-				Reason: "xid_79", State: health.Failed, Action: health.ActionReboot, Text: "fallen off the bus", Since: noon, Last: noon.Add(time.Second), Evidence: evidence,
+			State:  verdict.Failed, Reason: "xid_79", Text: "fallen off the bus", Action: verdict.ActionReboot, Since: noon,
+			Conditions: []verdict.Condition{{
+				Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Text: "fallen off the bus", Since: noon, Last: noon.Add(time.Second), Evidence: evidence,
 			}},
 		},
 		{
 			Device: collector.Device{ID: "GPU-1/1", Parent: "GPU-1", Level: field.Instance, Alias: "amdgpu_xcp_1",
 				Instance: collector.Instance{Profile: "1g.10gb", ID: "1", ComputeID: "0", UUID: "MIG-1"}},
-			State: health.OK, Action: health.ActionNone,
+			State: verdict.OK, Action: verdict.ActionNone,
 		},
 	}})
 	got, err := s.Get(t.Context(), nil)
@@ -147,7 +148,7 @@ func TestGet(t *testing.T) {
 
 // TestEveryValueHasAName: a state or an action without one would be sent as unspecified.
 func TestEveryValueHasAName(t *testing.T) {
-	for s := health.OK; s <= health.Failed; s++ {
+	for s := verdict.OK; s <= verdict.Failed; s++ {
 		if states[s] == healthv1.State_STATE_UNSPECIFIED {
 			t.Errorf("state %v", s)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
@@ -50,9 +52,9 @@ func (j *judged) run(d time.Duration) (out []string) {
 		j.version = s.Version
 		for _, v := range s.Verdicts {
 			switch {
-			case v.State == health.OK:
-			case v.State == health.Unknown && v.Reason == "released" && j.released:
-			case v.State == health.Unknown && v.Reason == "starting" && j.node.now.Sub(j.begun) <= step:
+			case v.State == verdict.OK:
+			case v.State == verdict.Unknown && v.Reason == "released" && j.released:
+			case v.State == verdict.Unknown && v.Reason == "starting" && j.node.now.Sub(j.begun) <= step:
 			default:
 				out = append(out, fmt.Sprintf("%s %s: %s, %s", j.node.now.Format(time.TimeOnly), v.Device.ID, v.State, v.Reason))
 			}
@@ -179,10 +181,10 @@ func TestFaultInNoise(t *testing.T) {
 			}
 			j.run(30 * time.Minute)
 			for _, v := range j.watch.Board().Load().Verdicts {
-				switch is := v.State >= health.Degraded; {
+				switch is := v.State >= verdict.Degraded; {
 				case v.Device.ID == bad.ID && (!is || v.Reason != c.reason):
 					t.Errorf("%s: %s, %q, want %s", v.Device.ID, v.State, v.Reason, c.reason)
-				case v.Device.ID != bad.ID && v.State != health.OK:
+				case v.Device.ID != bad.ID && v.State != verdict.OK:
 					t.Errorf("%s, which is well: %s, %q", v.Device.ID, v.State, v.Reason)
 				}
 			}

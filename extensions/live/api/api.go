@@ -17,10 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/klauspost/compress/gzip"
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -44,7 +45,7 @@ type Options struct {
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
 	// Health are the verdicts on devices; nil: none are made.
-	Health func() *health.Snapshot
+	Health func() *verdict.Snapshot
 	// NotReady says why /readyz answers 503, in words; none: it is ready.
 	NotReady func() []string
 	// List is the field list in service, without its Fields.
@@ -76,7 +77,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Health == nil {
-		o.Health = func() *health.Snapshot { return &health.Snapshot{} }
+		o.Health = func() *verdict.Snapshot { return &verdict.Snapshot{} }
 	}
 	if o.NotReady == nil {
 		o.NotReady = func() []string { return nil }

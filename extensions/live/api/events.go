@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"warpgauge/extensions/health"
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -106,12 +107,12 @@ func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
 }
 
 // Health adds that the verdict on a device is another one.
-func (l *Log) Health(v *health.Verdict) {
-	e := Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= health.Degraded}
-	if v.State != health.OK {
+func (l *Log) Health(v *verdict.Verdict) {
+	e := Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
+	if v.State != verdict.OK {
 		e.Text += ": " + v.Text + " (" + v.Reason + ")"
 	}
-	if v.Action != health.ActionNone {
+	if v.Action != verdict.ActionNone {
 		e.Text += "; action: " + string(v.Action)
 	}
 	l.Add(e)

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/extensions/health"
+	"warpgauge/pkg/verdict"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -125,9 +126,9 @@ func (o *Options) health() *Health {
 	s := o.Health()
 	out := &Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]DeviceHealth, 0, len(s.Verdicts))}
 	out.Ready = len(out.Reasons) == 0
-	worst := health.OK
+	worst := verdict.OK
 	if len(s.Verdicts) == 0 {
-		worst = health.Unknown
+		worst = verdict.Unknown
 	}
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
@@ -138,7 +139,7 @@ func (o *Options) health() *Health {
 	return out
 }
 
-func deviceHealth(v *health.Verdict) DeviceHealth {
+func deviceHealth(v *verdict.Verdict) DeviceHealth {
 	out := DeviceHealth{
 		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
@@ -110,7 +112,7 @@ func newWorld(t testing.TB, n, links int) *world {
 		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
 		Interval: session.Options{}.IntervalOf,
-		Health: func() *health.Snapshot {
+		Health: func() *verdict.Snapshot {
 			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
 		},
 		Users: func(d *collector.Device) []User {

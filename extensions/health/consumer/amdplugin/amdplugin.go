@@ -15,12 +15,13 @@ import (
 	"context"
 	"slices"
 
+	"warpgauge/pkg/verdict"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -40,12 +41,12 @@ const (
 // Service answers calls.
 type Service struct {
 	gpumetricssvc.UnimplementedMetricsServiceServer
-	board *health.Board
+	board *verdict.Board
 	owns  func(*collector.Device) bool
 }
 
 // New returns a Service for the devices that owns says are AMD's.
-func New(board *health.Board, owns func(*collector.Device) bool) *Service {
+func New(board *verdict.Board, owns func(*collector.Device) bool) *Service {
 	return &Service{board: board, owns: owns}
 }
 
@@ -72,7 +73,7 @@ const (
 )
 
 // NodeLabels are those labels for the devices that owns says are AMD's.
-func NodeLabels(snapshot *health.Snapshot, owns func(*collector.Device) bool) map[string]string {
+func NodeLabels(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) map[string]string {
 	out := map[string]string{}
 	for _, g := range states(snapshot, owns) {
 		if g.Health == unhealthy {
@@ -103,12 +104,12 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 }
 
 // states are the devices of which something is known, each once.
-func states(snapshot *health.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
-	of := make(map[string]health.State, len(snapshot.Verdicts)) // by collector.Device.ID
+func states(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
+	of := make(map[string]verdict.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
 		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
 	}
-	worst := map[string]health.State{} // by Device; of a GPU and its first partition
+	worst := map[string]verdict.State{} // by Device; of a GPU and its first partition
 	var out []*gpumetricssvc.GPUState
 	for i := range snapshot.Verdicts {
 		d := &snapshot.Verdicts[i].Device
@@ -122,10 +123,10 @@ func states(snapshot *health.Snapshot, owns func(*collector.Device) bool) []*gpu
 			out = append(out, &gpumetricssvc.GPUState{ID: index(d), UUID: d.UUID, Device: id})
 		}
 	}
-	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == health.Unknown })
+	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == verdict.Unknown })
 	for _, g := range out {
 		g.Health = healthy
-		if worst[g.Device] == health.Failed {
+		if worst[g.Device] == verdict.Failed {
 			g.Health = unhealthy
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,7 +24,6 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -52,7 +53,7 @@ var published = map[string][]protoField{
 	"GPUStateResponse": {{"GPUState", 1, true, "GPUState"}},
 }
 
-func newPlugin(t *testing.T, pkg string, board *health.Board) *plugin {
+func newPlugin(t *testing.T, pkg string, board *verdict.Board) *plugin {
 	t.Helper()
 	file := &descriptorpb.FileDescriptorProto{Name: proto.String(pkg + "-test.proto"), Package: &pkg, Syntax: proto.String("proto3")}
 	for _, name := range slices.Sorted(maps.Keys(published)) {
@@ -124,37 +125,37 @@ func (p *plugin) state(ids ...string) ([]map[string]string, error) {
 	return p.call("GetGPUState", request)
 }
 
-func gpu(index, pci string, s health.State) health.Verdict {
+func gpu(index, pci string, s verdict.State) verdict.Verdict {
 	id := "GPU-" + index
-	return health.Verdict{Device: collector.Device{ID: id, UUID: id, Level: field.GPU, GPU: index, PCIBusID: pci, Model: "MI300X"}, State: s}
+	return verdict.Verdict{Device: collector.Device{ID: id, UUID: id, Level: field.GPU, GPU: index, PCIBusID: pci, Model: "MI300X"}, State: s}
 }
 
-func partition(of health.Verdict, number, alias string, s health.State) health.Verdict {
+func partition(of verdict.Verdict, number, alias string, s verdict.State) verdict.Verdict {
 	d := of.Device
 	d.Parent, d.ID, d.Level, d.Alias, d.Instance.ID = d.ID, d.ID+"/"+number, field.Instance, alias, number
-	return health.Verdict{Device: d, State: s}
+	return verdict.Verdict{Device: d, State: s}
 }
 
 // node is one with a GPU in each state, two that are divided, and what the plugin must not hear of.
-func node() *health.Snapshot {
-	foreign := gpu("9", "00000000:99:00.0", health.Failed)
+func node() *verdict.Snapshot {
+	foreign := gpu("9", "00000000:99:00.0", verdict.Failed)
 	foreign.Device.Model = "H100"
-	link := gpu("0", "00000000:19:00.0", health.Failed)
+	link := gpu("0", "00000000:19:00.0", verdict.Failed)
 	link.Device.ID, link.Device.Parent, link.Device.Level = "GPU-0/link0", "GPU-0", field.Link
-	divided, broken := gpu("4", "00000000:9D:00.0", health.OK), gpu("5", "00000000:BD:00.0", health.Failed)
-	return &health.Snapshot{Version: 1, Verdicts: []health.Verdict{
-		gpu("0", "00000000:19:00.0", health.OK), gpu("1", "00000000:3B:00.0", health.Degraded),
-		gpu("2", "00000000:5D:00.0", health.Unknown), gpu("3", "00010000:7D:00.0", health.Failed),
-		divided, partition(divided, "0", "", health.OK), partition(divided, "1", "amdgpu_xcp_0", health.Failed), partition(divided, "2", "amdgpu_xcp_1", health.OK),
-		broken, partition(broken, "0", "", health.OK), partition(broken, "1", "amdgpu_xcp_2", health.Unknown),
-		gpu("6", "", health.Failed), foreign, link,
+	divided, broken := gpu("4", "00000000:9D:00.0", verdict.OK), gpu("5", "00000000:BD:00.0", verdict.Failed)
+	return &verdict.Snapshot{Version: 1, Verdicts: []verdict.Verdict{
+		gpu("0", "00000000:19:00.0", verdict.OK), gpu("1", "00000000:3B:00.0", verdict.Degraded),
+		gpu("2", "00000000:5D:00.0", verdict.Unknown), gpu("3", "00010000:7D:00.0", verdict.Failed),
+		divided, partition(divided, "0", "", verdict.OK), partition(divided, "1", "amdgpu_xcp_0", verdict.Failed), partition(divided, "2", "amdgpu_xcp_1", verdict.OK),
+		broken, partition(broken, "0", "", verdict.OK), partition(broken, "1", "amdgpu_xcp_2", verdict.Unknown),
+		gpu("6", "", verdict.Failed), foreign, link,
 	}}
 }
 
 func TestList(t *testing.T) {
 	for _, pkg := range []string{"gpumetricssvc", "metricssvc"} {
 		t.Run(pkg, func(t *testing.T) {
-			var board health.Board
+			var board verdict.Board
 			p := newPlugin(t, pkg, &board)
 			if _, err := p.call("List", &emptypb.Empty{}); status.Code(err) != codes.Unavailable {
 				t.Errorf("before anything is judged: %v", err)
@@ -236,7 +237,7 @@ func TestPluginsRules(t *testing.T) {
 	}
 	for name, rule := range map[string]func(string) string{"since June 2026": explicit, "before": former} {
 		t.Run(name, func(t *testing.T) {
-			var board health.Board
+			var board verdict.Board
 			board.Store(node())
 			states, err := newPlugin(t, "metricssvc", &board).call("List", &emptypb.Empty{})
 			if err != nil {

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"warpgauge/extensions/health"
 )
 
 // Events in an hour, and at once.
@@ -34,7 +34,7 @@ type events struct {
 
 // told is what the last event of a device said.
 type told struct {
-	state  health.State
+	state  verdict.State
 	reason string
 }
 
@@ -43,18 +43,18 @@ func newEvents(node string, start time.Time) events {
 }
 
 // observe takes a snapshot. Of a fault that is older than this process an event was written before.
-func (e *events) observe(s *health.Snapshot) {
+func (e *events) observe(s *verdict.Snapshot) {
 	present := make(map[string]bool, len(s.Verdicts))
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		present[v.Device.ID] = true
 		before, known := e.told[v.Device.ID]
 		after := told{v.State, v.Reason}
-		if v.State == health.Unknown || known && after == before {
+		if v.State == verdict.Unknown || known && after == before {
 			continue
 		}
 		e.told[v.Device.ID] = after
-		if known || v.State != health.OK && v.Since.After(e.start) {
+		if known || v.State != verdict.OK && v.Since.After(e.start) {
 			e.waiting[v.Device.ID] = e.event(v)
 		}
 	}
@@ -65,12 +65,12 @@ func (e *events) observe(s *health.Snapshot) {
 
 // event has the node's name as its uid, as the kubelet's events have: kubectl describe node
 // finds both.
-func (e *events) event(v *health.Verdict) *corev1.Event {
+func (e *events) event(v *verdict.Verdict) *corev1.Event {
 	kind, reason := corev1.EventTypeWarning, "GPUFailed"
 	switch v.State {
-	case health.Degraded:
+	case verdict.Degraded:
 		reason = "GPUDegraded"
-	case health.OK:
+	case verdict.OK:
 		kind, reason = corev1.EventTypeNormal, "GPURecovered"
 	}
 	at := metav1.NewTime(v.Since)

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +35,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
 )
 
@@ -48,7 +49,7 @@ const (
 
 // Options of New.
 type Options struct {
-	Board             *health.Board
+	Board             *verdict.Board
 	Node              string // its name in Kubernetes
 	Condition, Events bool   // which of the two is written
 	Labels            Labels
@@ -58,8 +59,8 @@ type Options struct {
 
 // Labels of a Node that say something of its devices.
 type Labels struct {
-	Of             func(*health.Snapshot) map[string]string // nil: none are written
-	Prefix, Suffix string                                   // what labels with both are these
+	Of             func(*verdict.Snapshot) map[string]string // nil: none are written
+	Prefix, Suffix string                                    // what labels with both are these
 }
 
 // Writer writes to one Node.
@@ -112,7 +113,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // next waits for a change, at most until a heartbeat is due, and returns what holds then.
-func (w *Writer) next(ctx context.Context, version uint64) *health.Snapshot {
+func (w *Writer) next(ctx context.Context, version uint64) *verdict.Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
 	defer cancel()
 	if s, err := w.o.Board.After(ctx, version); err == nil {
@@ -129,7 +130,7 @@ func (w *Writer) untilHeartbeat() time.Duration {
 }
 
 // write reports whether all was written that is new in a snapshot, or is due.
-func (w *Writer) write(ctx context.Context, s *health.Snapshot) bool {
+func (w *Writer) write(ctx context.Context, s *verdict.Snapshot) bool {
 	done := true
 	if w.o.Condition {
 		done = w.writeCondition(ctx, s)
@@ -144,7 +145,7 @@ func (w *Writer) write(ctx context.Context, s *health.Snapshot) bool {
 	return done
 }
 
-func (w *Writer) writeCondition(ctx context.Context, s *health.Snapshot) bool {
+func (w *Writer) writeCondition(ctx context.Context, s *verdict.Snapshot) bool {
 	if s.Version == 0 || len(s.Verdicts) == 0 && w.written.Type == "" {
 		return true // a node that has no devices has no condition
 	}
@@ -248,26 +249,26 @@ const ConditionType = "GPUProblem"
 
 // condition is what a snapshot says of the node. Its last transition is that of the devices
 // which make it what it is.
-func condition(s *health.Snapshot) corev1.NodeCondition {
+func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
-	worst := health.OK
-	for _, state := range []health.State{health.Failed, health.Unknown, health.Degraded} { // in this order: a condition must not say False if it is not known
-		if slices.ContainsFunc(s.Verdicts, func(v health.Verdict) bool { return v.State == state }) {
+	worst := verdict.OK
+	for _, state := range []verdict.State{verdict.Failed, verdict.Unknown, verdict.Degraded} { // in this order: a condition must not say False if it is not known
+		if slices.ContainsFunc(s.Verdicts, func(v verdict.Verdict) bool { return v.State == state }) {
 			worst = state
 			break
 		}
 	}
 	switch worst {
-	case health.Failed:
+	case verdict.Failed:
 		c.Status, c.Reason = corev1.ConditionTrue, "GPUFailed"
-	case health.Unknown:
+	case verdict.Unknown:
 		c.Status, c.Reason = corev1.ConditionUnknown, "GPUStateUnknown"
-	case health.Degraded:
+	case verdict.Degraded:
 		c.Reason = "GPUDegraded"
-	case health.OK:
+	case verdict.OK:
 	}
 	var since time.Time
-	var of []*health.Verdict
+	var of []*verdict.Verdict
 	for i := range s.Verdicts {
 		if v := &s.Verdicts[i]; v.State == worst {
 			of = append(of, v)
@@ -281,7 +282,7 @@ func condition(s *health.Snapshot) corev1.NodeCondition {
 	}
 	if len(s.Verdicts) == 0 {
 		c.Status, c.Reason, c.Message, since = corev1.ConditionUnknown, "NoGPUFound", "no device is found any more", s.Time
-	} else if worst != health.OK {
+	} else if worst != verdict.OK {
 		c.Message = describe(of)
 	}
 	c.LastTransitionTime = metav1.NewTime(since)
@@ -292,7 +293,7 @@ func condition(s *health.Snapshot) corev1.NodeCondition {
 const longestMessage = 1024
 
 // describe names devices and what is wrong with them, as many as a message holds.
-func describe(of []*health.Verdict) string {
+func describe(of []*verdict.Verdict) string {
 	text := ""
 	for i, v := range of {
 		part := brief(v)
@@ -309,12 +310,12 @@ func describe(of []*health.Verdict) string {
 }
 
 // brief says which device it is, what is wrong with it and what should be done.
-func brief(v *health.Verdict) string {
+func brief(v *verdict.Verdict) string {
 	name := v.Device.Level.String() + " " + v.Device.ID
 	if v.Device.Level == field.GPU && v.Device.GPU != "" {
 		name = "GPU " + v.Device.GPU
 	}
-	if v.State == health.OK {
+	if v.State == verdict.OK {
 		return name + " is ok"
 	}
 	return fmt.Sprintf("%s is %s: %s (%s), recommended: %s", name, v.State, v.Text, v.Reason, v.Action)

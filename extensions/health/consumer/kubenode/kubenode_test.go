@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/verdict"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -20,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -190,8 +191,8 @@ func (s *apiServer) told() (out []string) {
 
 // board is a node with GPUs whose states a test sets.
 type board struct {
-	health.Board
-	verdicts []health.Verdict
+	verdict.Board
+	verdicts []verdict.Verdict
 	version  uint64
 }
 
@@ -199,7 +200,7 @@ func newBoard(gpus int) *board {
 	b := &board{}
 	for i := range gpus {
 		id := fmt.Sprint(i)
-		b.verdicts = append(b.verdicts, health.Verdict{Device: collector.Device{ID: "GPU-" + id, GPU: id, Level: field.GPU}, Action: health.ActionNone, Since: time.Now()})
+		b.verdicts = append(b.verdicts, verdict.Verdict{Device: collector.Device{ID: "GPU-" + id, GPU: id, Level: field.GPU}, Action: verdict.ActionNone, Since: time.Now()})
 	}
 	b.store()
 	return b
@@ -207,10 +208,10 @@ func newBoard(gpus int) *board {
 
 func (b *board) store() {
 	b.version++
-	b.Store(&health.Snapshot{Version: b.version, Time: time.Now(), Verdicts: slices.Clone(b.verdicts)})
+	b.Store(&verdict.Snapshot{Version: b.version, Time: time.Now(), Verdicts: slices.Clone(b.verdicts)})
 }
 
-func (b *board) set(gpu int, s health.State, reason string, a health.Action) {
+func (b *board) set(gpu int, s verdict.State, reason string, a verdict.Action) {
 	v := &b.verdicts[gpu]
 	v.State, v.Reason, v.Text, v.Action, v.Since = s, reason, strings.ReplaceAll(reason, "_", " "), a, time.Now()
 	b.store()
@@ -251,10 +252,10 @@ func TestLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
 		s.labels = map[string]string{"zone": "a", "amd.gpu.7.state": "unhealthy", "amd.gpu.7.other": "x"}
-		of := func(s *health.Snapshot) map[string]string {
+		of := func(s *verdict.Snapshot) map[string]string {
 			out := map[string]string{}
 			for _, v := range s.Verdicts {
-				if v.State == health.Failed {
+				if v.State == verdict.Failed {
 					out["amd.gpu."+v.Device.GPU+".state"] = "unhealthy"
 				}
 			}
@@ -275,24 +276,24 @@ func TestLabels(t *testing.T) {
 			time.Sleep(gap)
 			synctest.Wait()
 		}
-		b.set(1, health.Failed, "xid_79", health.ActionReboot)
+		b.set(1, verdict.Failed, "xid_79", verdict.ActionReboot)
 		after()
 		want(t, "failed", s.labels, others("amd.gpu.1.state"))
 		asked := s.requests
-		b.set(0, health.Degraded, "hot", health.ActionNone)
+		b.set(0, verdict.Degraded, "hot", verdict.ActionNone)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		want(t, "requests while no label changes", s.requests, asked)
 
 		s.changed = func() { s.version++; s.changed = nil } // another writer is faster
-		b.set(0, health.Failed, "hot", health.ActionNone)
+		b.set(0, verdict.Failed, "hot", verdict.ActionNone)
 		after()
 		time.Sleep(maxGap)
 		synctest.Wait()
 		want(t, "written in the end", s.labels, others("amd.gpu.0.state", "amd.gpu.1.state"))
 		want(t, "the log", len(log.TakeAll()), 2)
-		b.set(0, health.OK, "", health.ActionNone)
-		b.set(1, health.OK, "", health.ActionNone)
+		b.set(0, verdict.OK, "", verdict.ActionNone)
+		b.set(1, verdict.OK, "", verdict.ActionNone)
 		after()
 		want(t, "well again", s.labels, others())
 		stop()
@@ -313,7 +314,7 @@ func TestConditionAndEvents(t *testing.T) {
 		want(t, "the heartbeat's age", time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat, true)
 		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
 
-		step := func(when string, gpu int, state health.State, reason string, a health.Action, condition string, events ...string) {
+		step := func(when string, gpu int, state verdict.State, reason string, a verdict.Action, condition string, events ...string) {
 			t.Helper()
 			b.set(gpu, state, reason, a)
 			synctest.Wait()
@@ -322,17 +323,17 @@ func TestConditionAndEvents(t *testing.T) {
 			want(t, when, s.short(), condition)
 			want(t, when+": events", s.told(), events)
 		}
-		step("failed", 2, health.Failed, "xid_79", health.ActionReboot, "True GPUFailed",
+		step("failed", 2, verdict.Failed, "xid_79", verdict.ActionReboot, "True GPUFailed",
 			"Warning GPUFailed: GPU 2 is failed: xid 79 (xid_79), recommended: reboot (GPU-2)")
 		want(t, "the message", s.condition().Message, "GPU 2 is failed: xid 79 (xid_79), recommended: reboot")
 		failed := s.condition().LastTransitionTime
-		step("degraded, another", 1, health.Degraded, "corrected_errors", health.ActionNone, "True GPUFailed",
+		step("degraded, another", 1, verdict.Degraded, "corrected_errors", verdict.ActionNone, "True GPUFailed",
 			"Warning GPUDegraded: GPU 1 is degraded: corrected errors (corrected_errors), recommended: none (GPU-1)")
 		want(t, "the transition of a condition that stays", s.condition().LastTransitionTime, failed)
-		step("released", 2, health.Unknown, "released", health.ActionNone, "Unknown GPUStateUnknown")
-		step("failed as before", 2, health.Failed, "xid_79", health.ActionReboot, "True GPUFailed")
-		step("recovered", 2, health.OK, "", health.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
-		step("both", 1, health.OK, "", health.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
+		step("released", 2, verdict.Unknown, "released", verdict.ActionNone, "Unknown GPUStateUnknown")
+		step("failed as before", 2, verdict.Failed, "xid_79", verdict.ActionReboot, "True GPUFailed")
+		step("recovered", 2, verdict.OK, "", verdict.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
+		step("both", 1, verdict.OK, "", verdict.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
 		want(t, "the log", log.Len(), 0)
 		stop()
 		want(t, "after the end", s.short(), "Unknown ExporterStopped")
@@ -343,7 +344,7 @@ func TestConditionAndEvents(t *testing.T) {
 func TestOldFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
-		b.set(1, health.Failed, "xid_79", health.ActionReboot)
+		b.set(1, verdict.Failed, "xid_79", verdict.ActionReboot)
 		since := metav1.NewTime(b.verdicts[1].Since.Truncate(time.Second))
 		time.Sleep(time.Hour)
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
@@ -352,7 +353,7 @@ func TestOldFault(t *testing.T) {
 		want(t, "its transition", s.condition().LastTransitionTime.Time.UTC(), since.UTC())
 		want(t, "events", s.told(), []string(nil))
 		time.Sleep(gap)
-		b.set(1, health.OK, "", health.ActionNone)
+		b.set(1, verdict.OK, "", verdict.ActionNone)
 		synctest.Wait()
 		want(t, "events of the recovery", s.told(), []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"})
 	})
@@ -365,10 +366,10 @@ func TestNoLeave(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
 		s.set(http.StatusForbidden)
 		stop, log := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
-		b.set(0, health.Failed, "xid_79", health.ActionReboot)
+		b.set(0, verdict.Failed, "xid_79", verdict.ActionReboot)
 		time.Sleep(10 * time.Minute)
-		b.set(0, health.OK, "", health.ActionNone)
-		b.set(1, health.Degraded, "hot", health.ActionNone)
+		b.set(0, verdict.OK, "", verdict.ActionNone)
+		b.set(1, verdict.Degraded, "hot", verdict.ActionNone)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if most := 2 * (20 + 5); s.requests > most {
@@ -395,7 +396,7 @@ func TestFlapping(t *testing.T) {
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
 		const hours = 2
 		for i := range hours * 3600 {
-			b.set(i%8, health.State(i/8%4), fmt.Sprint("reason_", i), health.ActionNone)
+			b.set(i%8, verdict.State(i/8%4), fmt.Sprint("reason_", i), verdict.ActionNone)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -429,7 +430,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 				stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: tt.condition, Events: tt.events, Config: s.config()})
 				if tt.gpus > 0 {
 					time.Sleep(gap)
-					b.set(0, health.Failed, "xid_79", health.ActionReboot)
+					b.set(0, verdict.Failed, "xid_79", verdict.ActionReboot)
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -442,7 +443,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 			})
 		})
 	}
-	if _, err := New(Options{Board: &health.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+	if _, err := New(Options{Board: &verdict.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
 		t.Errorf("without a node's name: %v", err)
 	}
 }
@@ -452,7 +453,7 @@ func TestDevicesGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(50)
 		for i := range b.verdicts {
-			b.set(i, health.Failed, "missing", health.ActionReboot)
+			b.set(i, verdict.Failed, "missing", verdict.ActionReboot)
 		}
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
 		if m := s.condition().Message; !strings.HasSuffix(m, " more") || len(m) > longestMessage {
