@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/verdict"
 
 	"go.uber.org/zap"
@@ -104,7 +105,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	}
 	w.board.Store(v)
 	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
-	w.history = history.New(history.Options{Board: &w.board})
+	w.history = history.New(history.Options{Rows: rows.New(&w.board, nil)})
 	w.log.note(w.states)
 	w.options = Options{
 		Hostname: "node-1", Version: "1.2.3",
