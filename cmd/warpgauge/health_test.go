@@ -51,16 +51,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	p.addPages()
 	run := []func(){
 		func() { _ = p.engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
-		func() { // what counts XIDs
-			for tick := time.NewTicker(time.Second); ; {
-				select {
-				case <-t.Context().Done():
-					return
-				case <-tick.C:
-					p.renderer.Sync(time.Now())
-				}
-			}
-		},
+		func() { _ = p.rows.Run(t.Context()) }, // what counts XIDs
 	}
 	done := make(chan bool, len(run))
 	for _, f := range run {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/verdict"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,7 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
-	s := signs.New(signs.Options{Board: board, Observe: func(health.Observation) {}, Registerer: reg,
+	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
 		Calls: func(report func(string, string, uint64, float64)) { report("fake", "GPU-0", calls, float64(calls)) }})
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))

@@ -40,6 +40,8 @@ type Event struct {
 	Reason string            // of a clock event, as in the label clock_event
 	Text   string            // in words; of an XID, what is known in addition to its code
 	Bad    bool              // someone should look at it
+	// Evidence is what the source wrote, such as a line of the kernel's log.
+	Evidence string
 }
 
 // Gate decides which events are published: of those that two sources report, one.

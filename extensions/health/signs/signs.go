@@ -98,7 +98,6 @@ func (s *Signs) Sync(now time.Time) {
 func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = now.UnixNano()
 	s.follows, s.present, s.peers.grouped = make([]*follow, len(sources)), s.present[:0:0], false
 	claimed := make(map[string]bool)
 	for n := range sources {
@@ -115,7 +114,7 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 				d = newDevice()
 				s.devices[id] = d
 			}
-			d.Device, d.bound, d.every, d.divided = src.Devices[i], s.now, int64(src.IntervalOf(i)), false
+			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
 			f.devices[i].device = d
 			s.present = append(s.present, d)
 		}
@@ -124,7 +123,7 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 		s.follows[n] = f
 	}
 	for id, d := range s.devices {
-		if !claimed[id] && s.now-d.bound > forget {
+		if !claimed[id] && now.UnixNano()-d.bound > forget {
 			delete(s.devices, id)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/verdict"
 
 	"github.com/klauspost/compress/gzip"
@@ -65,6 +66,7 @@ type Options struct {
 	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
+	States *events.States // since when devices are in their states; nil: unknown
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
 	History    History
 	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge

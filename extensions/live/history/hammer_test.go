@@ -167,9 +167,6 @@ func TestRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if got := h.pause(); got != shortestPause {
-		t.Errorf("the pause is %v", got)
-	}
 	if n, err := testutil.GatherAndCount(registry); n != 5 || err != nil {
 		t.Errorf("%d metrics, %v", n, err)
 	}
