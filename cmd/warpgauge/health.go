@@ -5,12 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"warpgauge/pkg/verdict"
-
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
 )
 
 // newHealth makes what judges the devices.

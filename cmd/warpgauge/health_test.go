@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -21,6 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
 )
 
 // judgedNode is a simulated node in a synctest bubble whose health is judged.

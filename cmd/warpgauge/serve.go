@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
@@ -95,7 +95,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	r.event = func(e api.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
+	r.event = func(e apiv1.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err

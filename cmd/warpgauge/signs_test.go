@@ -6,9 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -19,6 +16,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 

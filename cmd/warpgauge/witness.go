@@ -7,17 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/events"
-	"warpgauge/pkg/verdict"
-
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 )
 
 // Sources of observations that are no collectors.

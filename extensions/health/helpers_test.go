@@ -5,16 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 

@@ -6,17 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"warpgauge/pkg/events"
-	"warpgauge/pkg/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 )
 
 // judged is a node with Signs and a Watch.

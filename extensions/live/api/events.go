@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -49,7 +50,7 @@ type Log struct {
 
 // numbered is an event and its number, from 1 in the order in which they were added.
 type numbered struct {
-	Event
+	apiv1.Event
 	number uint64
 }
 
@@ -97,17 +98,17 @@ func (l *Log) addPublished(e *events.Event) {
 	case events.Clock:
 		l.addClockEvent(&d, e)
 	default:
-		l.add(Event{Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Source: e.Source, Text: e.Text, Bad: e.Bad})
+		l.add(apiv1.Event{Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Source: e.Source, Text: e.Text, Bad: e.Bad})
 	}
 }
 
 // Add adds an event. One without a time is of now.
-func (l *Log) Add(e Event) {
+func (l *Log) Add(e apiv1.Event) {
 	l.receive() // what was published before
 	l.add(e)
 }
 
-func (l *Log) add(e Event) {
+func (l *Log) add(e apiv1.Event) {
 	if e.Time.IsZero() {
 		e.Time = l.now()
 	}
@@ -122,7 +123,7 @@ func (l *Log) add(e Event) {
 
 func (l *Log) addXID(d *collector.Device, x *events.Event) {
 	code := x.Code
-	e := Event{Time: x.Time, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
+	e := apiv1.Event{Time: x.Time, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
@@ -136,7 +137,7 @@ func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
 	if e.Reason == "gpu_idle" || !l.isRare(d.ID+"\x00"+e.Reason, e.Time) {
 		return
 	}
-	l.add(Event{
+	l.add(apiv1.Event{
 		Time: e.Time, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + e.Reason,
 		Bad: strings.HasPrefix(e.Reason, "hw_"),
 	})
@@ -156,7 +157,7 @@ func (l *Log) isRare(key string, at time.Time) bool {
 	return true
 }
 
-func (l *Log) addLocked(e Event) {
+func (l *Log) addLocked(e apiv1.Event) {
 	l.number++
 	of := l.kinds[e.Kind]
 	if len(of) == maxEvents {
@@ -191,7 +192,7 @@ func (l *Log) after(number uint64) (out []numbered) {
 
 // After returns the events that are kept behind a number, the oldest first, and the number
 // of the last one. That of the first event is 1.
-func (l *Log) After(number uint64) (events []Event, last uint64) {
+func (l *Log) After(number uint64) (events []apiv1.Event, last uint64) {
 	last = number
 	for _, e := range l.after(number) {
 		events, last = append(events, e.Event), e.number
@@ -203,7 +204,7 @@ func (l *Log) After(number uint64) (events []Event, last uint64) {
 const maxListed = 2000
 
 // events makes the answer of /api/v1/events: the newest ones, the oldest of them first.
-func (l *Log) events(q *query, now time.Time) (*Events, error) {
+func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	since, err := timeIn(q, "since", now, time.Time{})
 	if err != nil {
 		return nil, err
@@ -212,13 +213,13 @@ func (l *Log) events(q *query, now time.Time) (*Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Events{Events: []Event{}}
+	out := &apiv1.Events{Events: []apiv1.Event{}}
 	for _, e := range l.after(0) {
 		if !e.Time.Before(since) {
 			out.Events = append(out.Events, e.Event)
 		}
 	}
-	slices.SortStableFunc(out.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
 	out.Events = out.Events[max(0, len(out.Events)-limit):]
 	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
@@ -81,7 +82,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		case <-c.over:
 			_ = rc.SetWriteDeadline(time.Now().Add(lastTimeout)) // as above
 			p := busy(c.why)
-			p.complete()
+			complete(p)
 			_, _ = w.Write(appendEvent(nil, "problem", p)) // an error says that it is too slow for this, too
 			return nil
 		case part := <-c.parts:
@@ -187,7 +188,7 @@ type feed struct {
 	// Of run, and of newFeed before it.
 	view     *view.View
 	cursor   rows.Cursor // of its own: a stream reads as fast as it is sent, and the ring is its buffer
-	shown    []StreamColumn
+	shown    []apiv1.StreamColumn
 	taps     []*streamTap      // by index of the source; nil: nothing of it is shown
 	devices  map[string][]byte // by id: what was sent last
 	compared time.Time         // when devices were compared
@@ -353,13 +354,13 @@ func (f *feed) next() (part []byte, more bool, err error) {
 	return part, more, nil
 }
 
-func sameColumn(a, b StreamColumn) bool {
+func sameColumn(a, b apiv1.StreamColumn) bool {
 	return a.Device == b.Device && a.Field == b.Field && a.Unit == b.Unit && fmt.Sprint(a.Labels) == fmt.Sprint(b.Labels)
 }
 
 // bind replaces the taps by those of a View. A ring that stays is read on from where it was.
 func (f *feed) bind(n *node) error {
-	f.view, f.taps, f.shown = n.view, nil, []StreamColumn{}
+	f.view, f.taps, f.shown = n.view, nil, []apiv1.StreamColumn{}
 	for _, s := range f.cursor.Bind(n.view, n.now) {
 		t := &streamTap{first: len(f.shown)}
 		if !f.tap(t, n, &s) {
@@ -367,7 +368,7 @@ func (f *feed) bind(n *node) error {
 		}
 		f.taps = append(f.taps, t)
 	}
-	columns := appendEvent(nil, "columns", StreamColumns{f.shown})
+	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: f.shown})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.columns = columns
@@ -390,7 +391,7 @@ func (f *feed) tap(t *streamTap, n *node, source *rows.Source) bool {
 				if len(f.shown) == maxColumns {
 					return false
 				}
-				f.shown = append(f.shown, StreamColumn{Device: id, Field: x.Name, Unit: unitOf(x), Labels: pairs(source.Columns[at].Labels)})
+				f.shown = append(f.shown, apiv1.StreamColumn{Device: id, Field: x.Name, Unit: unitOf(x), Labels: pairs(source.Columns[at].Labels)})
 				t.cells = append(t.cells, streamCell{at, device, field.NewScale(x.Scale)})
 			}
 		}
