@@ -32,7 +32,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 	ofAMD := func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name }
 	var out []stage
 	if h.Socket != "" {
-		s := healthrpc.New(healthrpc.Options{Board: board, Node: node, Hostname: p.hostname, Version: a.build.version, Vendor: makers.of})
+		s := healthrpc.New(healthrpc.Options{Board: board, Node: node, Hostname: p.hostname, Version: a.build.Version, Vendor: makers.of})
 		socket, err := openSocket("health stream", grpcsocket.Options{Path: h.Socket, Mode: healthSocketMode, Group: h.SocketGroup, Register: s.Register, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("--health-socket: %w", err)
@@ -57,7 +57,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		if h.NodeLabels {
 			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *verdict.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
 		}
-		w, err := nodeWriter(a.build.version, o)
+		w, err := nodeWriter(a.build.Version, o)
 		if err != nil {
 			return nil, fmt.Errorf("--health-node-condition, --health-node-events and --health-node-labels are for a pod of Kubernetes: %w", err)
 		}
