@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -74,9 +74,9 @@ func TestE2EHealthStream(t *testing.T) {
 		t.Fatal("the stream sent no columns")
 	}
 	write(t, lost, "")
-	var d api.DeviceHealth
+	var d apiv1.DeviceHealth
 	for d.GPU != "2" || d.State != "failed" {
-		d = api.DeviceHealth{}
+		d = apiv1.DeviceHealth{}
 		if err := json.Unmarshal([]byte(next("health")), &d); err != nil {
 			t.Fatal(err)
 		}
