@@ -27,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	plain := New(pagesOf(textPage), Options{Routes: pageRoutes(func(http.ResponseWriter, *http.Request) {})})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -176,11 +176,16 @@ func TestHealthHeaders(t *testing.T) {
 	f(Status{Available: true, Reloading: true}, "true", "true")
 }
 
+// pageRoutes are those of a page for browsers.
+func pageRoutes(h http.HandlerFunc) []Route {
+	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
+}
+
 func TestPage(t *testing.T) {
-	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	page := pageRoutes(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
 	f := func(path string, code int, want string) {
 		t.Helper()
-		if w := ask(New(nil, Options{Page: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
+		if w := ask(New(nil, Options{Routes: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, want)
 		}
 	}
