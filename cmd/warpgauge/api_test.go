@@ -16,7 +16,6 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/server"
 )
 
 // answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
@@ -148,8 +147,6 @@ func TestWebPage(t *testing.T) {
 	f("anonymous", true, false)
 	f("off", false, false)
 }
-
-var _ server.API = (*api.API)(nil)
 
 // TestSimulatedNodesFitTheDescription checks what the API answers of every simulated node
 // against its OpenAPI file.
