@@ -176,8 +176,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			return st
 		},
 	}
-	browser := page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof})
-	o.Routes = []server.Route{{Pattern: "GET /{$}", Handler: browser}, {Pattern: "GET /page/", Handler: browser}}
+	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
 	if cfg.Operator.File != "" {
 		o.Routes = append(o.Routes,
 			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},

@@ -86,6 +86,11 @@ type Command struct {
 	Disabled string // the answer if Run is nil
 }
 
+// Page returns the routes of a page for browsers: / and all paths below /page/.
+func Page(h http.Handler) []Route {
+	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
+}
+
 // path returns the path of the pattern.
 func (r *Route) path() string {
 	_, path, ok := strings.Cut(r.Pattern, " ")

@@ -27,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{Routes: pageRoutes(func(http.ResponseWriter, *http.Request) {})})
+	plain := New(pagesOf(textPage), Options{Routes: Page(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -176,13 +176,8 @@ func TestHealthHeaders(t *testing.T) {
 	f(Status{Available: true, Reloading: true}, "true", "true")
 }
 
-// pageRoutes are those of a page for browsers.
-func pageRoutes(h http.HandlerFunc) []Route {
-	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
-}
-
 func TestPage(t *testing.T) {
-	page := pageRoutes(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	page := Page(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) }))
 	f := func(path string, code int, want string) {
 		t.Helper()
 		if w := ask(New(nil, Options{Routes: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
