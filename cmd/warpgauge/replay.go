@@ -31,6 +31,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
@@ -185,7 +186,7 @@ func listOf(r *recorder.Recording) (out field.List) {
 
 // newHistory returns the history that a recording is.
 func newHistory(r *recorder.Recording) *history.History {
-	h := history.New(history.Options{Board: new(view.Board), MaxBytes: math.MaxInt64})
+	h := history.New(history.Options{Rows: rows.New(new(view.Board), nil), MaxBytes: math.MaxInt64})
 	for i := range r.Series {
 		s := &r.Series[i]
 		h.Load(s.Series, s.Samples())

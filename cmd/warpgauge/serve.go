@@ -13,8 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/server"
 )
 
@@ -95,9 +97,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	if p.events != nil {
-		r.event = p.events.Add
-	}
+	r.event = func(e apiv1.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
@@ -110,9 +110,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
 	if p.events != nil {
-		stages = append(stages, stage{
-			name: "events", grace: shortGrace,
-			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
+		stages = append(stages, stage{name: "events", run: p.events.Run, grace: shortGrace}, stage{
+			name: "states", grace: shortGrace,
+			run: func(ctx context.Context) error { return p.states.Run(ctx, p.engine.Status) },
 		})
 	}
 	if p.recorder != nil {

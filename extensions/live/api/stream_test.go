@@ -26,6 +26,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -132,8 +133,8 @@ func TestStream(t *testing.T) {
 
 		// Another device's events are not sent, the node's are.
 		w.gpus[0].row[0] = 62
-		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now(), "nvml", "")
-		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now(), "nvml", "")
+		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
+		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
 		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
@@ -444,7 +445,7 @@ func BenchmarkAnswers(b *testing.B) {
 func TestEventsAreBounded(t *testing.T) {
 	l := NewLog(func() time.Time { return start })
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
-	l.XID(d, 79, start, "nvml", "")
+	l.addPublished(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
 	for i := range 5 * maxEvents {
 		l.Add(apiv1.Event{Kind: KindClock, Text: fmt.Sprint(i)})
 	}
@@ -465,8 +466,8 @@ func TestClockEventsThatFlap(t *testing.T) {
 	l := NewLog(func() time.Time { return start })
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	for i := range 250 { // 25 s
-		l.ClockEvent(d, "power_cap", start.Add(time.Duration(i)*100*time.Millisecond))
-		l.ClockEvent(d, "gpu_idle", start)
+		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
+		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
 	}
 	if got := len(l.after(0)); got != 3 {
 		t.Errorf("%d events in 25 s, want 3", got)
@@ -480,8 +481,8 @@ func TestStatesBecomeEvents(t *testing.T) {
 	f := func(want ...string) {
 		t.Helper()
 		from := w.log.Last()
-		w.log.note(w.states)
-		w.log.note(w.states)
+		w.since.Update(w.states)
+		w.since.Update(w.states)
 		var got []string
 		for _, e := range w.log.after(from) {
 			got = append(got, fmt.Sprintf("%s bad=%v", e.Text, e.Bad))
