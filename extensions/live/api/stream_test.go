@@ -318,7 +318,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	w := newWorld(t, 8, 0)
 	w.live()
 	a := New(w.options)
-	s := server.New(noPages{}, server.Options{API: a})
+	s := server.New(noPages{}, server.Options{Routes: []server.Route{{Pattern: Prefix, Handler: a, Labels: a.Paths(), Close: a.Close}}})
 	h := httptest.NewUnstartedServer(s.Handler())
 	h.Config.ReadTimeout, h.Config.WriteTimeout = 400*time.Millisecond, 400*time.Millisecond
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
