@@ -164,6 +164,15 @@ func (s *Supervisor) SampleTimes(report func(source string, count uint64, second
 	}
 }
 
+// Costs returns what the session in service has spent in the vendor's library.
+func (s *Supervisor) Costs() session.Costs {
+	life := s.counts.read().life
+	if life == nil {
+		return session.Costs{Collector: s.o.Name}
+	}
+	return session.CostsOf(s.o.Name, life.metrics())
+}
+
 // Examples is a collector of the metrics that a Supervisor has only while there is
 // a child, so that the generated documentation lists them without one.
 func Examples(name string) prometheus.Collector { return examples(name) }
