@@ -181,14 +181,14 @@ lint: $(LINT) $(ACTIONLINT) words size deadcode ## golangci-lint (with staticche
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 	@$(ACTIONLINT)
 
-SCRIPTS := .ci/run .ci/vulncheck benchmarks/compare deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
+SCRIPTS := .ci/run .ci/phrases .ci/vulncheck benchmarks/compare deploy/build .ci/arm64 .ci/arm64-exec .ci/generate-check .ci/fuzz .ci/words .ci/deadcode collectors/rocm/rocmtest/fake-amd-sysfs.sh \
 	deploy/slurm/warpgauge-jobs deploy/slurm/warpgauge-health cmd/warpgauge/testdata/slurm-node deploy/image/bases deploy/image/test \
 	deploy/install-test deploy/release deploy/release-test deploy/rename deploy/packages/build deploy/packages/test deploy/packages/root.bash deploy/packages/sysroot deploy/packages/version deploy/packages/deb/* \
 	deploy/systemd/boot deploy/systemd/test dashboards/pictures/install dashboards/pictures/make dashboards/pictures/types
 
 .PHONY: words
-words: ## Words that the house style does not use (.ci/words.list), in code and pages
-	@.ci/words
+words: ## Words and turns of phrase that the house style does not use (.ci/words.list, .ci/phrases)
+	@.ci/words && .ci/phrases
 
 .PHONY: size
 size: ## Count the product: lines, packages, edges, files per type; fail above the limits

@@ -26,8 +26,8 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// agentOptions are those of agents, which are nodes without GPUs to sample: only what an OpAMP
-// server sees of an exporter.
+// agentOptions are the options of agents: nodes without GPUs, which show an OpAMP server the
+// same as an exporter does.
 type agentOptions struct {
 	count    int
 	server   string
@@ -52,7 +52,7 @@ func (o *agentOptions) check() error {
 	return nil
 }
 
-// agents are all of them, and what they have seen.
+// agents holds all agents and counts the lists they received.
 type agents struct {
 	o     options
 	all   []*agent
@@ -186,7 +186,7 @@ func (n *agent) Facts() opamp.Facts {
 	return f
 }
 
-// agentCounts is what /agents answers.
+// agentCounts is the answer of /agents.
 type agentCounts struct {
 	Agents  int            `json:"agents"`
 	Stalled int            `json:"stalled"`

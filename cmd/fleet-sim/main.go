@@ -1,7 +1,7 @@
 // Fleet-sim serves many simulated GPU nodes from one process, each of them an
 // ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
 // sampler and its own page. Prometheus finds them by HTTP or by a file. It is for
-// sizing Prometheus before there are the nodes; docs/scale.md has what it measured. With
+// sizing Prometheus before there are nodes; docs/scale.md has its results. With
 // --agents it is many OpAMP agents, for docs/fleet.md.
 package main
 
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// command is the whole program but for its exit.
+// command is the whole program without its exit.
 func command(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args, out)
 	if err != nil {
@@ -54,7 +54,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return f.run(ctx, out)
 }
 
-// options are what the flags say.
+// options holds the flags' values.
 type options struct {
 	nodes    int
 	address  string

@@ -57,7 +57,7 @@ func (p *pods) run(ctx context.Context, changed func()) {
 	}
 }
 
-// answer publishes who has what now, unless that is what the last one says.
+// answer publishes which pod has which device, unless nothing has changed.
 func (p *pods) answer(now time.Time) (changed bool) {
 	var all []kube.Pod
 	for _, s := range p.board.Load().Sources {

@@ -51,7 +51,7 @@ func (f *fleet) writeTargets(path, address string) error {
 		err = os.Chmod(file.Name(), 0o644) //nolint:gosec // Prometheus runs as another user
 	}
 	if err == nil {
-		err = os.Rename(file.Name(), path) //nolint:gosec // writing there is what the flag is for
+		err = os.Rename(file.Name(), path) //nolint:gosec // the flag names the file to write
 	}
 	if err != nil {
 		return fmt.Errorf("write --targets-file: %w", err)

@@ -14,7 +14,7 @@ type check struct {
 	scale    float64 // from nvidia-smi's unit to ours; 0 means 1
 }
 
-// scope is what has a series: the GPU, or each of its MIG instances or NVLinks.
+// scope says which part has a series: the GPU, or each of its MIG instances or NVLinks.
 type scope int
 
 const (

@@ -22,7 +22,7 @@ const (
 
 func (v verdict) bad() bool { return v == fail || v == missing }
 
-// round is what both said at about the same moment: our page, nvidia-smi, our page.
+// round holds outputs of about the same moment: our page, nvidia-smi, our page.
 type round struct {
 	before, after *page
 	smi           map[string]readout
@@ -87,7 +87,7 @@ func (c check) name() string {
 	return fmt.Sprintf("%s{%s=%q}", c.metric, c.with[0], c.with[1])
 }
 
-// theirs is what nvidia-smi says, from the first source that has a value.
+// theirs returns nvidia-smi's value, from the first source that has one.
 func (c check) theirs(r readout, of part) (string, bool) {
 	for _, s := range c.sources {
 		if of.of != board {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// callCost is what one kind of library call has cost.
+// callCost is the cost of one kind of library call.
 type callCost struct {
 	call    string
 	perCall time.Duration

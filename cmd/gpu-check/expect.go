@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// expectations are what a load must show, by comparing its last page with the idle
-// one.
+// expectations lists the changes that a load must cause between the idle page and the
+// load's last page.
 
 // least judges that a value is at least so much.
 func least(phase string, g gpu, metric string, p *page, want float64, why string) result {
@@ -94,7 +94,7 @@ func expectTraffic(phase string, g gpu, rounds []round) (out []result) {
 					sum, count = sum+v, count+1
 				}
 			}
-			want := (b - a) / seconds / 1000 // in KiB, of which DCGM calls 1000 a megabyte
+			want := (b - a) / seconds / 1000 // in KiB; DCGM calls 1000 of them a megabyte
 			r := result{phase: phase, gpu: of.name(g), metric: metric, theirs: number(want) + " by its growth", tolerance: "± 50 ± 30 %", verdict: missing}
 			if count > 0 {
 				mean := sum / float64(count)
@@ -111,7 +111,7 @@ func expectTraffic(phase string, g gpu, rounds []round) (out []result) {
 
 const healthMetric = "DCGM_EXP_GPU_HEALTH_STATUS"
 
-// healthRule is what a value of nvidia-smi means for a health watch: 0, 10 or 20, by
+// healthRule maps a value of nvidia-smi to a health watch's 0, 10 or 20, by
 // DCGM's rules.
 type healthRule struct {
 	watch   string
@@ -146,7 +146,7 @@ var healthRules = []healthRule{
 	}},
 }
 
-// expectHealth judges the health watches of which nvidia-smi shows the readings.
+// expectHealth checks the health watches whose readings nvidia-smi shows.
 func expectHealth(phase string, g gpu, r round) (out []result) {
 	worst := map[string]float64{}
 	for _, rule := range healthRules {

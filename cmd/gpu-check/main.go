@@ -1,7 +1,7 @@
-// Gpu-check compares what warpgauge exports with what nvidia-smi says at the same
-// moment, on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on
-// them. It measures what the library calls and the exporter cost, prints a table
-// with verdicts, and ends with 1 if one of them is bad.
+// Gpu-check compares warpgauge's page with nvidia-smi's output of the same moment,
+// on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on them. It
+// measures the cost of the library calls and of the exporter, prints a table with
+// verdicts, and ends with 1 if one of them is bad.
 //
 // It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
@@ -54,7 +54,7 @@ func command(ctx context.Context, args []string) (int, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return allGood, nil
 		}
-		return badUsage, nil // Parse has said what is wrong
+		return badUsage, nil // Parse has printed the error
 	}
 	if o.rounds < 1 {
 		return badUsage, errors.New("--rounds must be at least 1")

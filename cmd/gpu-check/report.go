@@ -62,9 +62,9 @@ func (l loadResult) text(simulated bool) string {
 	return fmt.Sprintf("GPU %s, %s: %.4g TFLOP/s, product right", l.gpu, l.kernel, l.teraflop)
 }
 
-// lines are the results worth a line each: what all GPUs agree on is one, with the
-// first GPU's values, and what nvidia-smi has no counterpart of is left out. With
-// all it is everything.
+// lines returns the results worth a line each. A result that all GPUs share is one line,
+// with the first GPU's values. Metrics without a counterpart in nvidia-smi are left out.
+// With all, every result has a line.
 func lines(results []result, all bool) (out []result) {
 	if all {
 		return results

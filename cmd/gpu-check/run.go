@@ -40,11 +40,11 @@ type record struct {
 	costs     []callCost
 	cpu       []usage
 	notes     []string
-	silent    map[string]error // what nvidia-smi did not answer, by what it was asked
+	silent    map[string]error // questions that nvidia-smi did not answer
 	simulated bool
 }
 
-// loadResult is what a multiplication has reached.
+// loadResult is the result of a multiplication.
 type loadResult struct {
 	kernel   string
 	gpu      string

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// readout is what nvidia-smi says of one GPU: texts by "csv:power.draw" and
+// readout holds nvidia-smi's texts for one GPU, by "csv:power.draw" and
 // "xml:fb_memory_usage/total", of MIG instances by "mig:7:fb_memory_usage/total", of
 // NVLinks by "link:3:Replay Errors".
 type readout map[string]string
@@ -76,7 +76,7 @@ func unknownProperty(err error) string {
 	return ""
 }
 
-// smiError is nvidia-smi's failure with what it printed.
+// smiError is nvidia-smi's failure with its output.
 type smiError struct {
 	err    error
 	output string
@@ -270,7 +270,7 @@ func parseProfiles(text []byte) map[string]map[string]string {
 }
 
 // ask asks for everything that this nvidia-smi can say, one right after the other. The
-// CSV must be had; what else fails is in silent, by what was asked.
+// CSV must succeed; silent has the other failures, by question.
 func (s *smi) ask(ctx context.Context) (all map[string]readout, silent map[string]error, err error) {
 	if all, err = s.csv(ctx); err != nil {
 		return nil, nil, err

@@ -15,7 +15,7 @@ var words = map[string]float64{
 }
 
 // numberOf reads "70.12 W", "0x0000000000000004", "Enabled", "P0" or "640 bank(s)".
-// What it cannot read, such as "N/A" and "[Not Supported]", is no number.
+// It returns false for other texts, such as "N/A" and "[Not Supported]".
 func numberOf(text string) (float64, bool) {
 	text = strings.TrimSpace(text)
 	if v, ok := words[strings.ToLower(text)]; ok {

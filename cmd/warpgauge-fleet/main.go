@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run is the whole program but for its exit.
+// run is the whole program without its exit.
 func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	root := &cli.Command{
 		Name:           "warpgauge-fleet",

@@ -21,7 +21,7 @@ import (
 	"warpgauge/extensions/remote/fleet"
 )
 
-// clientFlags are those of all commands that ask a server.
+// clientFlags returns the flags of all commands that ask a server.
 func clientFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:4321", Sources: env("SERVER"), Usage: "the server's URL for operators"},

@@ -6,25 +6,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/lists"
 )
 
 // newDesk returns the desk of a pipeline.
 func newDesk(first *lists.Parsed, p *pipeline, files *lists.Files, log *zap.Logger) *lists.Desk {
-	o := lists.Options{Local: files, Engine: p.engine, Usual: p.cfg.ReleaseTimeout, Logger: log}
-	if p.events != nil {
-		o.Journal = listEvents{p.events}
-	}
-	return lists.New(first, o)
-}
-
-// listEvents records changes of the list as events.
-type listEvents struct{ log *api.Log }
-
-func (l listEvents) ListChanged(text string, bad bool) {
-	l.log.Add(api.Event{Kind: api.KindReload, Text: text, Bad: bad})
+	return lists.New(first, lists.Options{Local: files, Engine: p.engine, Events: p.bus, Usual: p.cfg.ReleaseTimeout, Logger: log})
 }
 
 // newRemote returns what takes lists from a server.

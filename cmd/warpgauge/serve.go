@@ -94,9 +94,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		},
 	})
 	if p.events != nil {
-		stages = append(stages, stage{
-			name: "events", grace: shortGrace,
-			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
+		stages = append(stages, stage{name: "events", run: p.events.Run, grace: shortGrace}, stage{
+			name: "states", grace: shortGrace,
+			run: func(ctx context.Context) error { return p.states.Run(ctx, p.engine.Status) },
 		})
 	}
 	if p.recorder != nil {

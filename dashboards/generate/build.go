@@ -64,7 +64,7 @@ func (b *builder) place(p *panel, w, h int) *panel {
 	return p
 }
 
-// query is one expression of a panel and what its series are called.
+// query is one expression of a panel and the legend of its series.
 type query struct{ legend, expr string }
 
 func targets(instant bool, format string, queries []query) (out []target) {
@@ -110,7 +110,7 @@ func (p *panel) limits(steps ...step) *panel {
 	return p
 }
 
-// empty is what a panel without data says: why there is none.
+// empty sets the text of the panel while it has no data: the reason.
 func (p *panel) empty(reason string) { p.FieldConfig.Defaults.NoValue = reason }
 
 // stat is one number, coloured by thresholds from green on.

@@ -16,8 +16,8 @@ const (
 	sel      = `{` + ofGPUs + `}`
 )
 
-// perDevice are the labels by which a device is one: two vendors on a node have the same numbers
-// and other models. Prometheus sorts by labels, UUIDs would come first.
+// perDevice lists the labels that identify a device. Two vendors on a node use the same numbers
+// and differ in their models. Prometheus sorts by labels, UUIDs would come first.
 const perDevice = `cluster, job, instance, gpu, modelName, GPU_I_ID, GPU_I_PROFILE`
 
 // byDevice is one series per device: where several pods share it each has a copy of
@@ -49,15 +49,15 @@ func xidsIn24h(labels string) string {
 
 const xidsMeaning = "Each code of each GPU once, if the GPU did not have it a day ago. GPUs that are lost by now count. "
 
-// orNone is expr with its series above 0; without any, one at 0 with the label "none", as long as
-// witness, which is there whenever expr can be, is: healthy is no gap.
+// orNone returns the series of expr above 0. If there are none, it returns one series of 0 with the
+// label "none" while witness, which exists whenever expr can, has series: a healthy fleet shows 0, not a gap.
 func orNone(expr, label, witness string) string {
 	return `(` + expr + `) > 0 or on () label_replace(sum(` + witness + `) * 0, "` + label + `", "none", "", "")`
 }
 
 // A histogram is classic (buckets are series) or native, as Prometheus was told to
-// scrape it: each expression is one for both, of which one side has no data. Of
-// classic ones, copies of one device count once. Native ones have no largest, and
+// scrape it. Each expression covers both, and one side has no data. Copies of a device
+// count once in classic histograms. Native ones have no largest bucket, and
 // Prometheus 2 takes no mean of them: there a shared device counts once for each
 // copy, which changes colours and the weight among several devices, but no quantile
 // of one.
@@ -81,12 +81,12 @@ func quantile(q, histogram string) string {
 	return `histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram) + `)`
 }
 
-// mean is that of a classic histogram.
+// mean returns the mean of a classic histogram.
 func mean(histogram string) string {
 	return `sum(` + classic(histogram+"_sum", "") + `) / sum(` + classic(histogram+"_count", "") + `)`
 }
 
-// deviceLegend is how a device is called; what it lacks is left empty by Grafana.
+// deviceLegend names a device. Grafana leaves missing labels empty.
 const deviceLegend = "{{instance}} GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 
 // device asks for a field of each device.
@@ -122,7 +122,7 @@ func driverOf(series string) string {
 	return series
 }
 
-// selection is a metric of DCGM with what selects of it, and the function of its range.
+// selection matches a metric of DCGM with its selector, range and the function over that range.
 var selection = regexp.MustCompile(`(?:(\w+)\()?\b(DCGM_FI_\w+)(\{[^{}]*\})?(\[[^\]]+\](?: offset \w+)?\))?( offset \w+)?`)
 
 // bothGenerations makes an expression over old names of DCGM one for pages with the new
@@ -162,7 +162,7 @@ func bothGenerations(expr string) string {
 	return out.String() + expr[last:]
 }
 
-// inOldUnit is what turns a value under a new name into that under the old one.
+// inOldUnit returns the factor that turns a value under a new name into the old unit.
 func inOldUnit(scale float64) string {
 	switch {
 	case scale == 1:

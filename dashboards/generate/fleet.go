@@ -1,9 +1,9 @@
 package main
 
-// needsRules is what panels over recorded series say without them.
+// needsRules is the text of panels whose recorded series are missing.
 const needsRules = "Needs the rules of deploy/prometheus."
 
-// fleet is for the operator of all nodes: how many, how busy, what is broken.
+// fleet makes the dashboard for the operator of all nodes: how many, how busy, which are broken.
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
 	b.annotate(ofModels)

@@ -1,6 +1,6 @@
 package main
 
-// lists is for who delivers field lists: which node runs which, and what warpgauge-fleet does.
+// lists makes the dashboard about field lists: which node runs which list, and the work of warpgauge-fleet.
 func lists() *builder {
 	b := newDashboard("warpgauge-lists", "GPUs / Lists", "Which node runs which list of fields, and how rollouts of warpgauge-fleet go.")
 	const (

@@ -30,7 +30,7 @@ type annotations struct {
 	List []annotation `json:"list"`
 }
 
-// annotation marks times in all graphs. The fields from expr on are those of the
+// annotation marks times in all graphs. The fields from expr on belong to the
 // Prometheus data source.
 type annotation struct {
 	Name       string      `json:"name"`

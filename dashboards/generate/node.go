@@ -1,6 +1,6 @@
 package main
 
-// noProfiling is what panels over profiling fields say without them.
+// noProfiling is the text of panels whose profiling fields are missing.
 const noProfiling = "These GPUs do not measure it, or the list lacks it."
 
 // node is every GPU of some nodes next to each other.

@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// column is a column of a table: a label, or the value. Width is in pixels; 0 is an
-// equal part of what the others leave.
+// column is a column of a table: a label, or the value. Width is in pixels; columns of width 0
+// share the rest equally.
 type column struct {
 	label, title string
 	width        int
@@ -19,7 +19,7 @@ var (
 	uuidColumn     = column{"UUID", "UUID", 360}
 )
 
-// verdict is what the exporter says of a device's health.
+// verdict returns the columns of the exporter's verdict on a device.
 func verdict() []column {
 	return []column{gpuColumn, {"state", "State", 100}, {"reason", "Reason", 0}, {"action", "Do", 130}, {"device", "Device", 0}}
 }
@@ -72,10 +72,9 @@ func (p *panel) coloured(title string, steps ...step) *panel {
 	return p
 }
 
-// properties are what only this column has, after those with the names: a node leads to its
-// dashboard, a GPU in the row of a node to its own, a state has its colour. Only the number has the
-// unit, which Grafana would give to a GPU's index, too; a cell without a text has not that of a panel
-// without data.
+// properties returns the column's own settings, after its names. A node links to its dashboard, a GPU
+// in the row of a node to its own, and a state has its colour. Only the number gets the unit, because
+// Grafana would also apply it to a GPU's index. An empty cell does not show the panel's text for missing data.
 func (c column) properties(names []string, unit string) (out []property) {
 	out = append(out, property{"noValue", ""})
 	if c.width > 0 {
@@ -97,7 +96,7 @@ func (c column) properties(names []string, unit string) (out []property) {
 	return out
 }
 
-// chosenElse hands over what is chosen to another dashboard.
+// chosenElse passes the chosen variables on to another dashboard.
 const chosenElse = "${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
 
 func toNode(instance string) dataLink {

@@ -48,9 +48,9 @@ func workloads() *builder {
 	return b
 }
 
-// ofPods is a field of the devices of pods, in the copies that pods have of a device's series. Prometheus
-// calls their labels exported_… where it does not honour the exporter's (honorLabels), and has the
-// exporter's own pod under the others: what is no owner is left out.
+// ofPods selects a field of the devices that pods use. Without honorLabels, Prometheus renames
+// the exporter's labels to exported_… and gives the plain names to the exporter's own pod. Series
+// without an owner are skipped.
 func ofPods(metric, unit string) string {
 	const by = `max by (cluster, job, instance, gpu, UUID, GPU_I_ID, namespace, pod) `
 	part := func(series string) string {

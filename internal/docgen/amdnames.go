@@ -26,7 +26,7 @@ What ` + "`--field-names=amd`" + ` shows of AMD's GPUs: the metrics of AMD's
 |---|---|---|---|
 `
 
-// writeAMDNames writes what of AMD's exporter is served and what is not.
+// writeAMDNames lists the names of AMD's exporter that are served, and the others with a reason.
 func writeAMDNames(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(amdNamesHead)

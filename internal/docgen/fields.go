@@ -68,8 +68,8 @@ bursts in spite of that: [load.md](load.md#bursts).
 |---|---|---|---|---|
 `
 
-// writeWindows writes what is known of how libraries make values, one row for fields in
-// succession that share it.
+// writeWindows documents how the libraries average or sample their values. Neighbouring fields with
+// the same text share a row.
 func writeWindows(b *bytes.Buffer) {
 	b.WriteString(windowsHead)
 	type row struct {

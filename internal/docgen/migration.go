@@ -88,7 +88,7 @@ Metrics of the exporter itself: dcgm-exporter has none before 4.8.4, and then, b
 and there is much more in [metrics.md](metrics.md). Without either flag the page has the few that alerts need.
 `
 
-// writeMigration lists every name of dcgm-exporter with what becomes of it.
+// writeMigration lists every name of dcgm-exporter with its counterpart here.
 func writeMigration(w io.Writer) error {
 	flags := config.NewSet(noEnvironment)
 	rows, err := shippedRows()
@@ -171,7 +171,7 @@ func shippedRows() ([]shippedRow, error) {
 	return out, nil
 }
 
-// newValue is what a value under a new name is, of that under the old one.
+// newValue returns how a value under the new name follows from the value under the old one.
 func newValue(d *field.Descriptor, scale float64) string {
 	if scale == 1 {
 		return "the same"

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -48,19 +49,14 @@ type Engine interface {
 	Names() []string         // of the collectors
 }
 
-// Journal records what became of lists, for people.
-type Journal interface {
-	ListChanged(text string, bad bool)
-}
-
 // Desk decides which list is in service. A change holds the queue from its first look at the list in service until it
 // has its answer.
 type Desk struct {
-	local   Local
-	engine  Engine
-	journal Journal       // nil: nothing is recorded
-	usual   time.Duration // how long pauses and releases last by default; 0: until somebody ends them
-	log     *zap.Logger
+	local  Local
+	engine Engine
+	events *events.Bus
+	usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	log    *zap.Logger
 
 	queue    chan struct{} // has one value while somebody holds a Turn
 	asked    chan string   // causes of reloads that wait for Run
@@ -80,17 +76,17 @@ type Desk struct {
 
 // Options of New.
 type Options struct {
-	Local   Local
-	Engine  Engine
-	Journal Journal       // nil: nothing is recorded
-	Usual   time.Duration // how long pauses and releases last by default; 0: until somebody ends them
-	Logger  *zap.Logger
+	Local  Local
+	Engine Engine
+	Events *events.Bus   // gets an event for each list; nil: nothing does
+	Usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	Logger *zap.Logger
 }
 
 // New returns a Desk. first is the local list, which the engine begins with.
 func New(first *Parsed, o Options) *Desk {
 	d := &Desk{
-		local: o.Local, engine: o.Engine, journal: o.Journal, usual: o.Usual, log: o.Logger,
+		local: o.Local, engine: o.Engine, events: o.Events, usual: o.Usual, log: o.Logger,
 		queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: ends{at: map[string]*ending{}},
 		content: first.Content, wanted: first.Fields,
 	}
@@ -152,7 +148,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	}
 	d.partial, d.delivered = false, l != nil
 	d.serve(next)
-	d.record(fmt.Sprintf("field list of %s: %s", next.Origin, count(len(next.Fields.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, count(len(next.Fields.Fields), "field")), false)
 	return nil
 }
 
@@ -216,7 +212,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		return d.fail(log, cause, "counters reloaded, but not in every collector", err)
 	}
 	d.reloaded(in, list, cause, Applied)
-	d.record(fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field")), false)
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -229,7 +225,7 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 		s.errors++
 		s.propose(Proposal{cause, kindReload, now, Failed, err.Error()})
 	})
-	d.record(message+": "+err.Error(), true)
+	d.publish(message+": "+err.Error(), true)
 	var bad *ProblemsError
 	if !errors.As(err, &bad) {
 		log.Error(message, zap.Error(err))
@@ -242,10 +238,9 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 	return err
 }
 
-func (d *Desk) record(text string, bad bool) {
-	if d.journal != nil {
-		d.journal.ListChanged(text, bad)
-	}
+// publish says what became of a list.
+func (d *Desk) publish(text string, bad bool) {
+	d.events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
 }
 
 // Changing reports whether a list is being put into service.

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -39,7 +40,7 @@ type bench struct {
 	readErr error
 	logs    *observer.ObservedLogs
 	reg     *prometheus.Registry
-	events  []string
+	events  *events.Subscription
 
 	mu       sync.Mutex // timers call, too
 	reload   func(context.Context, field.List) error
@@ -59,8 +60,10 @@ func newLoggedBench(initial string, log *zap.Logger, logs *observer.ObservedLogs
 		reload: func(context.Context, field.List) error { return nil },
 		Files:  NewFiles(config.Default(), nil, nil, nil),
 	}
+	bus := &events.Bus{}
+	b.events = bus.Subscribe(10, events.Reload)
 	first := b.Parse(&config.Content{CSV: []byte(initial), Name: "counters.csv"})
-	b.Desk = New(first, Options{Local: b, Engine: (*engine)(b), Journal: b, Usual: 10 * time.Minute, Logger: log})
+	b.Desk = New(first, Options{Local: b, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: log})
 	b.reg.MustRegister(b.Desk)
 	return b
 }
@@ -69,8 +72,13 @@ func (b *bench) Read(context.Context) (*config.Content, error) {
 	return &config.Content{CSV: []byte(b.file), Name: "counters.csv"}, b.readErr
 }
 
-func (b *bench) ListChanged(text string, bad bool) {
-	b.events = append(b.events, fmt.Sprint(text, " ", bad))
+// published returns the events so far.
+func (b *bench) published() (out []string) {
+	for len(b.events.C) > 0 {
+		e := <-b.events.C
+		out = append(out, fmt.Sprint(e.Text, " ", e.Bad))
+	}
+	return out
 }
 
 // engine is the Engine of a bench.
@@ -411,8 +419,8 @@ func TestServersListWins(t *testing.T) {
 	if s := b.Status(); s.InService.Origin != "counters.csv" || s.InService.Fields.Fields[1].Name != "DCGM_FI_DEV_POWER_USAGE" {
 		t.Errorf("the local list is not back: %+v", s.InService)
 	}
-	if want := []string{"field list of http://lists: 2 fields false", "field list of counters.csv: 2 fields false"}; len(b.events) != 3 || b.events[0] != want[0] || b.events[2] != want[1] {
-		t.Errorf("events = %q", b.events)
+	if got, want := b.published(), []string{"field list of http://lists: 2 fields false", "field list of counters.csv: 2 fields false"}; len(got) != 3 || got[0] != want[0] || got[2] != want[1] {
+		t.Errorf("events = %q", got)
 	}
 }
 
@@ -470,8 +478,9 @@ func TestAnnotations(t *testing.T) {
 		check("line 3: no such field")
 		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
 		check(errEmpty.Error())
-		if want := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}; !slices.Equal(b.events[1:], want) {
-			t.Errorf("events = %q, want %q", b.events[1:], want)
+		got := b.published()
+		if want := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}; !slices.Equal(got[1:], want) {
+			t.Errorf("events = %q, want %q", got[1:], want)
 		}
 	})
 }

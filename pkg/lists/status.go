@@ -133,7 +133,7 @@ func (d *Desk) SetDelivery(v Delivery) {
 	if len(v.Refused) > 0 && v.Refused[0].Text != v.Text {
 		text += "; " + v.Refused[0].String()
 	}
-	d.record("list of the server is "+string(v.Status)+": "+text, v.Status.Bad())
+	d.publish("list of the server is "+string(v.Status)+": "+text, v.Status.Bad())
 }
 
 // serve records that a list is in service since now. That ends the error of an earlier reload.

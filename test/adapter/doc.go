@@ -1,4 +1,4 @@
-// Package adapter tests deploy/prometheus-adapter with what it is for: the code of
+// Package adapter tests deploy/prometheus-adapter with the adapter's own code: the code of
 // Prometheus Adapter asks a real Prometheus, which scrapes the real exporter, whose pods
 // a pod-resources server on a unix socket lists. Only the GPUs are simulated, and the API
 // server's list of pods.

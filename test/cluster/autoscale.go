@@ -89,8 +89,8 @@ func (n *node) metric(path string) (out []string, err error) {
 	return out, nil
 }
 
-// autoscaler applies an example of deploy/prometheus-adapter/hpa, in a hurry: what it says
-// of windows is for people, and the node has few GPUs.
+// autoscaler applies an example of deploy/prometheus-adapter/hpa with short windows and few
+// replicas, because the check must be quick and the node has few GPUs.
 func (n *node) autoscaler(file, name string, replicas int) error {
 	text, err := os.ReadFile(filepath.Join(n.repo, "deploy/prometheus-adapter/hpa", file))
 	if err != nil {
@@ -190,7 +190,7 @@ func (n *node) replicas(want int) (int, error) {
 	return len(pods), err
 }
 
-// condition returns whether an autoscaler has its metric, and what it says of itself.
+// condition returns whether an autoscaler has its metric, and the message of its condition.
 func (n *node) condition(name string) (active bool, text string, err error) {
 	out, err := n.kubectl("", "--namespace", workloads, "get", "hpa", name, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message};{end} {.status.currentMetrics}`)
 	return strings.Contains(out, "ScalingActive=True"), out, err
@@ -206,7 +206,7 @@ func (n *node) scalesBy(name string) func() error {
 	}
 }
 
-// otherMetrics are an External and an Object metric, both of which the histogram has.
+// otherMetrics checks an External and an Object metric, both made from the histogram.
 func (n *node) otherMetrics() (string, error) {
 	err := errors.Join(
 		n.autoscaler("external.yml", "feeder-by-saturation", 3),

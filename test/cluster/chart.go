@@ -81,7 +81,7 @@ func (n *node) dryRun() (string, error) {
 	return fmt.Sprintf("the defaults and %d files of values, without openshift.yaml, whose kinds are OpenShift's", len(variants)-1), err
 }
 
-// dryRunPlain asks for what is applied without Helm.
+// dryRunPlain applies the plain manifests as a dry run.
 func (n *node) dryRunPlain() (string, error) {
 	for _, namespace := range []string{"warpgauge", workloads} {
 		if _, err := n.kubectl("", "create", "namespace", namespace); err != nil {
@@ -104,8 +104,8 @@ func (n *node) dryRunPlain() (string, error) {
 	return fmt.Sprintf("%d files", count), nil
 }
 
-// installWithoutLeave installs the chart with features for which the API server must
-// allow something, and without the objects that allow it.
+// installWithoutLeave installs the chart with features that need permissions, and without
+// the objects that grant them.
 func (n *node) installWithoutLeave() (string, error) {
 	if err := errors.Join(os.WriteFile(n.path("fake/spec.yaml"), []byte(faults()), 0o644), n.load("idle")); err != nil {
 		return "", err
@@ -179,7 +179,7 @@ func (n *node) installWithLeave() (string, error) {
 	return text, err
 }
 
-// uninstall looks for what Helm leaves behind.
+// uninstall checks that Helm leaves nothing behind.
 func (n *node) uninstall() (string, error) {
 	text, err := n.exporterLog()
 	if err := errors.Join(err, os.WriteFile(n.log("exporter"), []byte(text), 0o644)); err != nil {

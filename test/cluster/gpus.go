@@ -60,7 +60,7 @@ func uuidsOf(text string) (out []string) {
 	return out
 }
 
-// load makes all simulated GPUs busy or idle, of which one is always said.
+// load makes all simulated GPUs busy or idle; what is one of the two words.
 func (n *node) load(what string) error {
 	for _, f := range []string{"busy", "idle"} {
 		if f != what {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// faultyNode is a Node of the API that no kubelet serves: what is written to it is the
-// exporter's alone.
+// faultyNode is a Node of the API without a kubelet, so only the exporter writes
+// to it.
 const faultyNode = "node-with-faults"
 
 // nodeHealth runs the exporter with the least leave that suffices, loses a GPU and finds it
@@ -112,7 +112,7 @@ func (n *node) awaitEvent(want string) error {
 	})
 }
 
-// leastLeave checks that the account could do nothing else, so that what has worked needs no more.
+// leastLeave checks that the account has no further permissions, so the checks before needed no more.
 func (n *node) leastLeave() error {
 	as := "--as=system:serviceaccount:default:node-health"
 	for _, denied := range []string{"get nodes", "list nodes", "update nodes", "patch nodes", "patch nodes --subresource=status", "get events", "patch events", "list pods"} {

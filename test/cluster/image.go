@@ -23,7 +23,7 @@ const (
 )
 
 // image is one layer of files. The image that the Dockerfile makes is tested by
-// deploy/image/test; here only the binary counts, and what it is linked with.
+// deploy/image/test; here only the binary and its libraries count.
 type image struct {
 	name       string
 	entrypoint string
@@ -97,7 +97,7 @@ func (i image) layer() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// folders are those of the files and of what a runtime mounts, parents first.
+// folders returns the folders of the files and of the runtime's mounts, parents first.
 func (i image) folders() []string {
 	set := map[string]bool{"dev": true, "proc": true, "sys": true, "tmp": true, "etc": true}
 	for name := range i.files {

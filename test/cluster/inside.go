@@ -54,8 +54,8 @@ func initNamespaces(o options) error {
 	}
 }
 
-// sysctls are what the kubelet sets. They are the machine's, not the namespace's, so it
-// finds them set: files with these values lie over them.
+// sysctls lists the values that the kubelet sets. They belong to the machine, not to the namespace,
+// so files with these values are mounted over them and the kubelet finds them set.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",

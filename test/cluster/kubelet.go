@@ -142,8 +142,8 @@ func (n *node) allocatable(resource string) (int64, error) {
 	return q.Value(), nil
 }
 
-// importImages puts our images where containerd has them; there is no registry. The exporter's is that of the
-// release, if it has one.
+// importImages imports our images into containerd, because there is no registry. The exporter's image comes
+// from the release, if there is one.
 func (n *node) importImages() error {
 	archive, err := n.released("warpgauge-image-*.tar")
 	if err != nil {

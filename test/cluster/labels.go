@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// owners compares the page with what the API server says of the pods.
+// owners compares the page with the API server's pods.
 func (n *node) owners() (string, error) {
 	pods, err := n.running("gpu=whole", 1)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command cluster runs warpgauge in a Kubernetes cluster of one node, all of which is
-// real but for the GPUs: etcd, API server, controller manager, scheduler, kubelet and
+// Command cluster runs warpgauge in a Kubernetes cluster of one node. Only the GPUs are
+// simulated. These are real: etcd, API server, controller manager, scheduler, kubelet and
 // containerd, Helm and our chart, Prometheus, Prometheus Adapter. `make e2e-cluster`
-// builds what it takes and starts it.
+// builds the programs and starts the cluster.
 //
 // The cluster lives in namespaces of its own (mounts, processes, network, host name):
 // nothing on this machine changes, and with the first process everything ends.
@@ -61,7 +61,7 @@ func start(args []string) error {
 	case modeNode:
 		return runNode(o)
 	}
-	// The parent's death signal is that of the thread which started the child.
+	// The kernel sends the parent's death signal when the thread that started the child ends.
 	runtime.LockOSThread()
 	return runOutside(o)
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// node is the machine of the cluster: its servers and what the checks share.
+// node is the machine of the cluster: its servers and the state that checks share.
 type node struct {
 	options
 	tools  tools

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// runOutside makes the namespaces, waits for what happens in them and tidies up.
+// runOutside makes the namespaces, waits for the run inside and tidies up.
 func runOutside(o options) error {
 	if why := cannot(o); why != "" {
 		fmt.Println("cluster: not run:", why)
@@ -50,7 +50,7 @@ func runOutside(o options) error {
 	return err
 }
 
-// cannot says why the cluster cannot run here, by trying what it takes.
+// cannot returns why the cluster cannot run here, by trying each requirement.
 func cannot(o options) string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
@@ -80,8 +80,8 @@ func containerGroups() map[string]bool {
 	return out
 }
 
-// removeGroups removes those that were not there before. Control groups outlive the
-// processes in them, and what ended the containers was the end of their namespace.
+// removeGroups removes the control groups that were not there before. They outlive their
+// processes, and the end of the namespace ended the containers.
 func removeGroups(before map[string]bool) {
 	groups := slices.Sorted(maps.Keys(containerGroups()))
 	for _, g := range slices.Backward(groups) { // children before their parents

@@ -14,14 +14,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// page is what a scrape of the exporter's pod told, by metric.
+// page holds the series of a scrape of the exporter's pod, by metric.
 type page map[string][]series
 
 type series struct{ labels map[string]string }
 
 const metricsPort = "9400"
 
-// exporterAddress is that of the pod of the chart's DaemonSet, once it is ready.
+// exporterAddress returns the address of the DaemonSet's pod, once it is ready.
 func (n *node) exporterAddress() (string, error) {
 	pods, err := n.client.CoreV1().Pods(monitoring).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=nvidia"})
 	if err != nil {

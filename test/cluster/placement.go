@@ -19,7 +19,7 @@ import (
 
 // The controllers and the scheduler decide where pods are. They need no kubelet for that, so these nodes have none.
 
-// addNode makes a node with labels and room for pods, and with what its device plugin offers.
+// addNode makes a node with labels, room for pods, and the resources that its device plugin offers.
 func (n *node) addNode(name string, labels map[string]string, offers ...corev1.ResourceName) error {
 	nodes := n.client.CoreV1().Nodes()
 	if _, err := nodes.Create(n.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
@@ -114,7 +114,7 @@ func (n *node) placement() (text string, err error) {
 	}
 	_, notes, _ = strings.Cut(notes, "NOTES:")
 	for _, want := range []string{
-		"nodes that get a pod for NVIDIA GPUs: 2 of 6; nodes that get a pod for AMD GPUs: 2 of 6", // the sixth is that of the check of health
+		"nodes that get a pod for NVIDIA GPUs: 2 of 6; nodes that get a pod for AMD GPUs: 2 of 6", // the sixth node belongs to the check of health
 		"nodes that offer nvidia.com/gpu and get no pod: 1, such as pool", "helm -n placement test warpgauge",
 	} {
 		if !strings.Contains(notes, want) {

@@ -69,7 +69,7 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// command runs a program to its end and returns what it said.
+// command runs a program to its end and returns its output.
 func (n *node) command(stdin, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(n.ctx, program, args...)
 	cmd.Stdin, cmd.Dir = strings.NewReader(stdin), dir

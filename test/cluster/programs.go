@@ -49,7 +49,7 @@ func missing(programs []string) error {
 	return nil
 }
 
-// path is what programs find other programs by: kubectl is Debian's otherwise.
+// path returns the PATH of the programs, without which they would find Debian's kubectl.
 func (t tools) path() string {
 	path := os.Getenv("PATH")
 	for _, p := range []string{t.kubectl, t.helm} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is what the run says: a line for each check, as soon as it is known.
+// report prints a line for each check as soon as its result is known.
 type report struct {
 	start                   time.Time
 	passed, failed, skipped int

@@ -85,8 +85,8 @@ func (n *node) live(ctx context.Context, all *processes, k *kubelet, jobs string
 	}
 }
 
-// writeJobs makes the files what they are to be; one that is replaced is never
-// half written.
+// writeJobs writes the job files. It replaces a file in one step, so that no reader sees
+// half of it.
 func writeJobs(dir string, jobs map[int]string) error {
 	old, err := filepath.Glob(filepath.Join(dir, "[0-9]*"))
 	if err != nil {

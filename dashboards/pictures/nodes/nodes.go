@@ -8,8 +8,8 @@ import (
 	kubelets "warpgauge/pkg/kube/kubetest"
 )
 
-// nodes are those of the pictures: three of Kubernetes, one of a batch system. What
-// their GPUs do is what the profiles say; the pods and jobs suit it.
+// nodes returns the nodes of the pictures: three of Kubernetes, one of a batch system. The
+// profiles script their GPUs; pods and jobs match.
 func nodes() []*node {
 	return []*node{
 		{

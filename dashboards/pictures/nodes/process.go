@@ -13,8 +13,8 @@ import (
 	"warpgauge/internal/testkit/loopback"
 )
 
-// processes are what runs until all of it ends. Where one ends before, the
-// pictures would show less than they should: everything is given up.
+// processes run until all of them are stopped. If one ends early, the pictures would be
+// incomplete, so all stop.
 type processes struct {
 	dir    string
 	failed context.CancelCauseFunc

@@ -96,7 +96,7 @@ func write(path string, b []byte) error {
 	return os.WriteFile(path, b, 0o644) //nolint:gosec // files of the repository are for everybody
 }
 
-// rendered are the plain manifests: file below deploy, values, and what else is set.
+// rendered lists the plain manifests: the file below deploy, its values, and further settings.
 var rendered = []struct {
 	file, values, set string
 }{

@@ -290,10 +290,10 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 	o := Options{
 		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
 		Transport: &http.Transport{DialContext: network.dial, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
-		Identity: Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
-		Node:     n,
-		Desk:     n,
-		Ignored:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+		Identity:  Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
+		Node:      n,
+		Desk:      n,
+		Ignored:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	}
 	if edit != nil {
 		edit(&o)

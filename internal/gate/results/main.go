@@ -1,5 +1,5 @@
 // Command results reads the output of go test -json and prints go test's closing line of each package when
-// it has ended, the output of what failed, and at the end what was skipped and why. With
+// it has ended, the output of failed tests, and at the end each skipped test with its reason. With
 // -slowest it also prints the slowest tests, to decide which ones make test leaves out.
 //
 //	go test -json ./... | go run ./internal/gate/results
@@ -42,7 +42,7 @@ type event struct {
 // report collects what the end of the output needs.
 type report struct {
 	w       io.Writer
-	output  map[string][]string // of what has not ended, by package and test
+	output  map[string][]string // of tests that still run, by package and test
 	tests   []event
 	skipped map[string][]string // tests by package and reason
 }
@@ -51,7 +51,7 @@ func newReport(w io.Writer) *report {
 	return &report{w: w, output: map[string][]string{}, skipped: map[string][]string{}}
 }
 
-// key is what output is kept under: that of a subtest with its test.
+// key returns the name under which output is kept. A subtest shares the key of its test.
 func (e *event) key() string {
 	test, _, _ := strings.Cut(e.Test, "/")
 	return e.Package + " " + test

@@ -1,47 +1,32 @@
-// Command size counts what a new engineer of the exporter has to read, and fails if it
-// is more than the limits: lines of Go and C in the binary without the simulated GPUs,
-// packages, and files over which the methods of one type are spread.
+// Command size counts the tree by layer and fails above the limits of layers.txt.
+// Limits only go down: what would raise one cuts something first.
 //
 //	go run ./internal/gate/size
 package main
 
 import (
 	"bytes"
-	"encoding/json"
+	_ "embed" // layers.txt
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// Limits of the product. There is none for edges, which about 60 would suit. The limit of
-// lines was 40,000 and that of packages 23 when the tree was redesigned; raise them for what users
-// can see only: the JSON API, the live page, the terminal view, the flight recorder, verdicts on
-// devices and programs that act on them, lists that a server delivers, and the names of AMD's exporter.
 const (
-	maxGo       = 70_000
-	maxC        = 1_500
-	maxPackages = 43
-	maxFiles    = 3  // with methods of one type
-	maxFolder   = 25 // files of a collector's folder
-	maxFleet    = 2_950
+	maxFiles  = 3  // with methods of one type
+	maxFolder = 25 // Go files of a collector's folder
 )
-
-// program is what is counted; simulation is in it but not counted.
-const (
-	program    = "warpgauge/cmd/warpgauge"
-	simulation = "warpgauge/collectors/fake"
-)
-
-// fleet is the reference server. Without comments and blank lines it has about 2,500.
-func fleet() []string { return []string{"cmd/warpgauge-fleet", "extensions/remote/fleet"} }
 
 func main() {
 	if err := run(os.Stdout); err != nil {
@@ -50,138 +35,212 @@ func main() {
 	}
 }
 
-// pkg is a package as go list describes it.
-type pkg struct {
-	ImportPath, Dir                   string
-	GoFiles, CgoFiles, CFiles, HFiles []string
-	Imports                           []string
-}
-
 func run(w io.Writer) error {
-	packages, err := list()
+	tree, err := readTree()
 	if err != nil {
 		return err
 	}
-	var goLines, cLines, edges, made int
+	counts, err := tree.counts()
+	if err != nil {
+		return err
+	}
+	rows, err := parseLimits(limits)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, p := range packages {
-		source := slices.DeleteFunc(slices.Concat(p.GoFiles, p.CgoFiles), fromProto)
-		if len(source) == 0 {
-			made++
+	fmt.Fprintf(w, "%8s %8s %8s  %s\n", "now", "limit", "goal", "layer") //nolint:errcheck // to the terminal
+	for _, r := range rows {
+		n, known := counts[r.layer]
+		if !known {
+			errs = append(errs, fmt.Errorf("layers.txt: unknown layer %q", r.layer))
 			continue
 		}
-		n, err := p.lines(source)
-		m, errC := p.lines(slices.Concat(p.CFiles, p.HFiles))
-		if err := errors.Join(err, errC); err != nil {
-			return err
+		delete(counts, r.layer)
+		fmt.Fprintf(w, "%8d %8d %8d  %s\n", n, r.limit, r.goal, r.layer) //nolint:errcheck // as above
+		if n > r.limit {
+			errs = append(errs, fmt.Errorf("%s: %d, at most %d", r.layer, n, r.limit))
 		}
-		goLines, cLines = goLines+n, cLines+m
-		for _, i := range p.Imports {
-			if own(i) {
-				edges++
+	}
+	for layer, n := range counts {
+		errs = append(errs, fmt.Errorf("layers.txt has no limit for %q (now %d)", layer, n))
+	}
+	return errors.Join(append(errs, tree.shape()...)...)
+}
+
+//go:embed layers.txt
+var limits string
+
+// limit is a row of layers.txt.
+type limit struct {
+	layer       string
+	limit, goal int
+}
+
+// parseLimits reads rows of a limit, a goal and a layer's name.
+func parseLimits(text string) (out []limit, err error) {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if len(f) < 3 {
+			return nil, fmt.Errorf("layers.txt: %q: write a limit, a goal and a layer", line)
+		}
+		r := limit{layer: strings.Join(f[2:], " ")}
+		var errL, errG error
+		r.limit, errL = strconv.Atoi(f[0])
+		r.goal, errG = strconv.Atoi(f[1])
+		if err := errors.Join(errL, errG); err != nil {
+			return nil, fmt.Errorf("layers.txt: %w", err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// tree is the source files of the repository with their text.
+type tree map[string][]byte
+
+// readTree reads the files that git tracks and that people write.
+func readTree() (tree, error) {
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate") //nolint:noctx // ends by itself
+	cmd.Stderr = os.Stderr
+	names, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	out := tree{}
+	for name := range strings.SplitSeq(string(names), "\x00") {
+		if !slices.Contains([]string{".go", ".c", ".h", ".js", ".css", ".html"}, path.Ext(name)) || strings.HasSuffix(name, ".pb.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = text
+	}
+	return out, nil
+}
+
+// counts returns lines, packages and edges by layer.
+func (t tree) counts() (map[string]int, error) {
+	out := map[string]int{}
+	core, edges := map[string]bool{}, map[string]bool{}
+	for name, text := range t {
+		layer := layerOf(name)
+		if layer == "" {
+			continue
+		}
+		out[layer] += bytes.Count(text, []byte{'\n'})
+		if layer != coreLines || path.Ext(name) != ".go" {
+			continue
+		}
+		dir := path.Dir(name)
+		if strings.HasPrefix(name, "pkg/") {
+			core[dir] = true
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range f.Imports {
+			to, err := strconv.Unquote(i.Path.Value)
+			if to, own := strings.CutPrefix(to, modulePrefix); err == nil && own {
+				edges[dir+" "+to] = true
 			}
 		}
-		fmt.Fprintf(w, "%7d Go %6d C %4d files  %s\n", n, m, len(source), p.ImportPath) //nolint:errcheck // to the terminal
-		if len(source) > maxFolder && strings.Contains(p.ImportPath, "/collectors/") {
-			errs = append(errs, fmt.Errorf("%s has %d files, at most %d: cut an idea out into a sub-package", p.ImportPath, len(source), maxFolder))
-		}
-		spread, err := p.spread(source)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, spread...)
 	}
-	fmt.Fprintf(w, "%d lines of Go, %d of C, %d packages, %d edges between them (without %s)\n", //nolint:errcheck // to the terminal
-		goLines, cLines, len(packages)-made, edges, simulation)
-	reference := 0
-	for _, folder := range fleet() {
-		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil {
-			return err
-		}
-		files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
-		n, err := (&pkg{}).lines(files)
-		if err != nil {
-			return err
-		}
-		reference += n
-	}
-	fmt.Fprintf(w, "%d lines of Go of the reference server\n", reference) //nolint:errcheck // to the terminal
-	errs = append(errs, atMost("lines of Go of the reference server", reference, maxFleet),
-		atMost("lines of Go", goLines, maxGo), atMost("lines of C", cLines, maxC), atMost("packages", len(packages)-made, maxPackages))
-	return errors.Join(errs...)
+	out["packages of the core"], out["edges of core and collectors"] = len(core), len(edges)
+	return out, nil
 }
 
-func atMost(what string, got, most int) error {
-	if got <= most {
-		return nil
+const (
+	modulePrefix = "warpgauge/"
+	coreLines    = "core and collectors, lines of Go"
+	cLines       = "C of the programs, lines"
+	testLines    = "tests, simulations and kits, lines"
+)
+
+// layerOf returns the layer whose lines a file counts for; "" if none does.
+func layerOf(name string) string {
+	goFile := path.Ext(name) == ".go"
+	top, rest, _ := strings.Cut(name, "/")
+	second, _, _ := strings.Cut(rest, "/")
+	switch {
+	case isTest(name):
+		return testLines
+	case path.Ext(name) == ".c" || path.Ext(name) == ".h":
+		return cLines
+	case (top == "pkg" || top == "collectors") && goFile:
+		return coreLines
+	case top == "extensions":
+		return "extensions/" + second + ", lines of Go and of the page"
+	case name == "cmd/warpgauge/"+path.Base(name), strings.HasPrefix(name, "cmd/warpctl/"):
+		return "cmd/" + second + ", lines of Go"
+	case goFile:
+		return "other programs, generators and benchmarks, lines of Go"
 	}
-	return fmt.Errorf("%d %s, at most %d", got, what, most)
+	return ""
 }
 
-// list returns the packages of this module that the program links.
-func list() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,CFiles,HFiles,Imports", program) //nolint:noctx // ends by itself
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
+// isTest reports whether a file is a test, or only tests and simulated nodes use it.
+func isTest(name string) bool {
+	if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "collectors/fake/") || strings.HasPrefix(name, "test/") || strings.HasPrefix(name, "internal/testkit/") ||
+		strings.HasPrefix(name, "cmd/fleet-sim/") || strings.HasPrefix(name, "cmd/gpu-check/") {
+		return true
 	}
-	var all []pkg
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p pkg
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if own(p.ImportPath) {
-			all = append(all, p)
+	for part := range strings.SplitSeq(path.Dir(name), "/") {
+		if part == "testdata" || part == "simulated" || strings.HasSuffix(part, "test") {
+			return true
 		}
 	}
+	return false
 }
 
-// fromProto reports whether a file is made from a .proto file, which is what is read.
-func fromProto(name string) bool { return strings.HasSuffix(name, ".pb.go") }
-
-func own(path string) bool { return strings.HasPrefix(path, "warpgauge/") && path != simulation }
-
-func (p *pkg) lines(files []string) (int, error) {
-	n := 0
-	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(p.Dir, f))
+// shape returns an error for each type whose methods are in too many files, and for each
+// collector with too many files.
+func (t tree) shape() []error {
+	where, files := map[string][]string{}, map[string]int{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if layerOf(name) == testLines || path.Ext(name) != ".go" {
+			continue
+		}
+		dir := path.Dir(name)
+		if !bytes.Contains(t[name], []byte("//go:build !")) { // else it stands for one that is not built
+			files[dir]++
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, t[name], parser.SkipObjectResolution)
 		if err != nil {
-			return 0, err
-		}
-		n += bytes.Count(text, []byte{'\n'})
-	}
-	return n, nil
-}
-
-// spread returns an error for each type with methods in too many files.
-func (p *pkg) spread(files []string) ([]error, error) {
-	where := map[string][]string{}
-	for _, name := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				if t := receiver(fn.Recv.List[0].Type); !slices.Contains(where[t], name) {
-					where[t] = append(where[t], name)
+				if r := dir + "." + receiver(fn.Recv.List[0].Type); !slices.Contains(where[r], name) {
+					where[r] = append(where[r], name)
 				}
 			}
 		}
 	}
-	var errs []error
-	for t, in := range where {
+	for r, in := range where {
 		if len(in) > maxFiles {
-			errs = append(errs, fmt.Errorf("%s.%s has methods in %d files, at most %d: %s", p.ImportPath, t, len(in), maxFiles, strings.Join(in, " ")))
+			errs = append(errs, fmt.Errorf("%s has methods in %d files, at most %d: %s", r, len(in), maxFiles, strings.Join(in, " ")))
+		}
+	}
+	for dir, n := range files {
+		if n > maxFolder && strings.HasPrefix(dir, "collectors/") {
+			errs = append(errs, fmt.Errorf("%s has %d files, at most %d: cut an idea out into a sub-package", dir, n, maxFolder))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errs, nil
+	return errs
 }
 
 func receiver(t ast.Expr) string {

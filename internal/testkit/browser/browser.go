@@ -227,7 +227,7 @@ func (p *Page) Dark(dark bool) {
 	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": value}}}, nil)
 }
 
-// note keeps what is wrong.
+// note records a problem that the browser reports.
 func (p *Page) note(m message) {
 	var e struct {
 		Request struct{ URL string }
@@ -266,7 +266,7 @@ func (p *Page) note(m message) {
 	}
 }
 
-// Problems returns what has gone wrong since the last call: exceptions, errors and warnings
+// Problems returns the problems since the last call: exceptions, errors and warnings
 // on the console, breaches of the Content-Security-Policy, requests to other places than origin.
 func (p *Page) Problems(origin string) []string {
 	p.mu.Lock()

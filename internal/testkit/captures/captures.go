@@ -13,7 +13,7 @@ import (
 //go:embed nvidia.csv
 var nvidia string
 
-// Board is what nvidia-smi said of one GPU.
+// Board is nvidia-smi's output for one GPU.
 type Board struct {
 	Name   string
 	Source string // its address

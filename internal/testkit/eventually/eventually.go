@@ -1,4 +1,4 @@
-// Package eventually waits, in tests, for what other goroutines, processes and
+// Package eventually waits, in tests, for conditions that other goroutines, processes and
 // servers bring about in their own time.
 package eventually
 
@@ -17,8 +17,8 @@ const (
 	further = 10 * time.Millisecond
 )
 
-// True waits until is returns true, and ends the test where that does not happen.
-// what says what is waited for. It must be called by the goroutine of the test.
+// True waits until is returns true, and fails the test if that does not happen in time. The
+// message names the condition, what. Only the test's own goroutine may call it.
 func True(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(Patience); !is(); time.Sleep(pause) {
@@ -28,8 +28,8 @@ func True(tb testing.TB, what string, is func() bool) {
 	}
 }
 
-// OK is True for what can say what is still missing, another process most often: it
-// waits until f returns nil, and ends the test with the last error.
+// OK is True for a condition that can explain itself, such as the state of another process. It
+// waits until f returns nil, and fails the test with the last error.
 func OK(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	var err error

@@ -78,7 +78,7 @@ func Commands(text string, programs ...string) [][]string {
 	return out
 }
 
-// split is what a shell makes of a line: commands between pipes, redirections, ; and &, up to a comment.
+// split splits a line as a shell does: into commands between pipes, redirections, ; and &, up to a comment.
 func split(line string) [][]string {
 	var (
 		commands [][]string

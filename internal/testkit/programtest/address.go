@@ -33,7 +33,7 @@ func (p *Process) Address() (string, error) {
 	return "", errors.New("it does not listen yet")
 }
 
-// openFiles are what a process has open.
+// openFiles returns the targets of a process's open descriptors.
 func openFiles(pid int) (out []string) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

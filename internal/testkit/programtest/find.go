@@ -37,7 +37,7 @@ func Missing(tb testing.TB, name, format string, args ...any) {
 	tb.Skipf("needs %s: %s", name, oneLine(why))
 }
 
-// oneLine is for what contains the output of a program.
+// oneLine joins the lines of a program's output.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	return strings.Join(lines, "; ")

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Output is what a program has written so far: it writes while the test reads.
+// Output collects a program's output. The test may read it while the program writes.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

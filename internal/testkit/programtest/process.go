@@ -55,7 +55,7 @@ func Start(tb testing.TB, exe string, args []string, o Options) *Process {
 }
 
 // start tries again while the file is busy: a process that another test forked just
-// now may still hold the descriptor by which a test wrote this program
+// now may still hold the descriptor with which a test wrote this program
 // (https://go.dev/issue/22315).
 func (p *Process) start(exe string, args []string, o Options) error {
 	for end := time.Now().Add(eventually.Patience); ; time.Sleep(time.Millisecond) {
@@ -77,7 +77,7 @@ func (p *Process) start(exe string, args []string, o Options) error {
 // PID is the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output is what it has written so far, to standard output and standard error.
+// Output returns the text so far of standard output and standard error.
 func (p *Process) Output() string { return p.output.String() }
 
 // Ended is closed when the process has ended and all that it wrote is in Output.
@@ -106,8 +106,8 @@ func (p *Process) ExitCode(tb testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Await is eventually.OK for what the process has yet to do: it waits until f returns
-// nil. Where the process ends before, so does the test, with what the process wrote.
+// Await waits until f returns nil, as eventually.OK does. If the process ends first, the test
+// fails with the process's output.
 func (p *Process) Await(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	eventually.OK(tb, what, func() error {

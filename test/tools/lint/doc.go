@@ -1,3 +1,3 @@
-// Package lint pins the versions of what make lint and make bench-compare run, by its go.mod: a
-// module of its own, so that the exporter's has none of its dependencies.
+// Package lint pins, in its go.mod, the versions of the tools that make lint and make bench-compare
+// run. It is a module of its own, so that the exporter's module has none of their dependencies.
 package lint

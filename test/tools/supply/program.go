@@ -20,7 +20,7 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// program is a built program, and what is linked into it.
+// program is a built program with the modules linked into it.
 type program struct {
 	file, sha256 string
 	modules      []module // sorted by path; Go's standard library is "std"
@@ -39,10 +39,10 @@ type text struct {
 	spdx []string // identifiers of the licences in it, if it is known
 }
 
-// standard is the name of Go's library, by which databases of vulnerabilities know it.
+// standard is the name of Go's library in databases of vulnerabilities.
 const standard = "std"
 
-// listed is what go list says of a package.
+// listed is go list's description of a package.
 type listed struct {
 	ImportPath, Dir string
 	Standard        bool

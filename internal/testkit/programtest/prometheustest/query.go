@@ -31,7 +31,7 @@ func (s *Server) Value(tb testing.TB, expr string) float64 {
 	return v
 }
 
-// Await waits until an instant query has n results. what says what is waited for.
+// Await waits until an instant query has n results. The message of a failure names what.
 func (s *Server) Await(tb testing.TB, what string, n int, expr string) {
 	tb.Helper()
 	s.await(tb, what, func(ctx context.Context) error {
@@ -55,7 +55,7 @@ func (s *Server) AwaitValue(tb testing.TB, what string, want float64, expr strin
 	})
 }
 
-// await tries again, but for what will never be a query.
+// await tries again, unless expr can never be a query.
 func (s *Server) await(tb testing.TB, what string, f func(context.Context) error) {
 	tb.Helper()
 	s.Process.Await(tb, what, func() error {

@@ -86,7 +86,7 @@ func download(m module) (dir string, err error) {
 
 type schema = map[string]any
 
-// fromOpenAPI writes a schema for each kind of the document, with what it refers to.
+// fromOpenAPI writes a schema for each kind of the document, with the schemas it refers to.
 func fromOpenAPI(path, out string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func fromOpenAPI(path, out string) error {
 	return nil
 }
 
-// resolve puts what is referred to in its place, and forbids fields that are not there.
+// resolve replaces references by the schemas they name, and forbids unknown fields.
 func resolve(all map[string]schema, v any, above []string) (any, bool) {
 	switch v := v.(type) {
 	case []any:

@@ -1,0 +1,57 @@
+package main
+
+import "testing"
+
+func TestLayers(t *testing.T) {
+	for name, want := range map[string]string{
+		"pkg/ring/ring.go":                              coreLines,
+		"pkg/ring/ring_test.go":                         testLines,
+		"pkg/collector/collectortest/suite.go":          testLines,
+		"collectors/nvml/nvml.go":                       coreLines,
+		"collectors/nvml/nvmltest/lib/fake.h":           testLines,
+		"collectors/fake/fake.go":                       testLines,
+		"collectors/dcgm/calls_linux.c":                 cLines,
+		"extensions/live/page/web/main.js":              "extensions/live, lines of Go and of the page",
+		"extensions/remote/fleet/core.go":               "extensions/remote, lines of Go and of the page",
+		"cmd/warpgauge/main.go":                         "cmd/warpgauge, lines of Go",
+		"cmd/warpctl/top/view.go":                       "cmd/warpctl, lines of Go",
+		"cmd/warpgauge-fleet/main.go":                   "other programs, generators and benchmarks, lines of Go",
+		"dashboards/generate/main.go":                   "other programs, generators and benchmarks, lines of Go",
+		"docs/load.html":                                "",
+		"extensions/live/page/testdata/modules.js":      testLines,
+		"internal/testkit/browser/browser.go":           testLines,
+		"collectors/internal/simulated/lib/simulated.h": testLines,
+	} {
+		if got := layerOf(name); got != want {
+			t.Errorf("layerOf(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestParseLimits(t *testing.T) {
+	got, err := parseLimits("# head\n10 5 pkg, lines # why\n\n")
+	if err != nil || len(got) != 1 || got[0] != (limit{"pkg, lines", 10, 5}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, bad := range []string{"10 5\n", "x 5 pkg\n"} {
+		if _, err := parseLimits(bad); err == nil {
+			t.Errorf("parseLimits(%q) has no error", bad)
+		}
+	}
+}
+
+// TestTree: what is counted is all there is, and every type keeps to its files.
+func TestTree(t *testing.T) {
+	t.Chdir("../../..")
+	files, err := readTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := files.counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts[coreLines] < 10_000 || counts[testLines] < 10_000 || counts["packages of the core"] < 10 {
+		t.Errorf("counts of this tree: %v", counts)
+	}
+}
