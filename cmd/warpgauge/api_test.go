@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/server"
 )
 
 // answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
@@ -149,8 +148,6 @@ func TestWebPage(t *testing.T) {
 	f("anonymous", true, false)
 	f("off", false, false)
 }
-
-var _ server.API = (*api.API)(nil)
 
 // TestSimulatedNodesFitTheDescription checks what the API answers of every simulated node
 // against its OpenAPI file.

@@ -103,8 +103,9 @@ func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen 
 	p := newReplay(r, a.build.version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p, DrainTimeout: drainTimeout,
-		Page: page.Handler(page.Options{Version: a.build.version, Live: true}),
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.version, Live: true})),
+			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err

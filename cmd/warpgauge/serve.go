@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/page"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
@@ -145,7 +147,6 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, desk *l
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
@@ -157,17 +158,22 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, desk *l
 			return st
 		},
 	}
+	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
 	if cfg.Operator.File != "" {
-		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
+		o.Routes = append(o.Routes,
+			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},
+			server.Route{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)})
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, desk, log); cfg.Web.Page != config.PageOff {
-			o.API = answers
+			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})
 		}
 	}
+	record := server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	if cfg.Recorder.Endpoint && p.recorder != nil {
-		o.Record = p.recorder.Record
+		record.Run = p.recorder.Record
 	}
+	o.Routes = append(o.Routes, server.Route{Pattern: "/-/record", Command: &record})
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return desk.Reload(ctx, "POST /-/reload") }
 	}

@@ -17,6 +17,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -192,6 +193,7 @@ type feed struct {
 	taps     []*streamTap      // by index of the source; nil: nothing of it is shown
 	devices  map[string][]byte // by id: what was sent last
 	compared time.Time         // when devices were compared
+	verdicts *verdict.Snapshot // compared last
 	event    uint64            // number of the last event
 	sent     time.Time         // the last part
 	row      rows.Row
@@ -218,6 +220,7 @@ func (s *streams) newFeed(q *query, interval time.Duration) (*feed, error) {
 	f := &feed{
 		api: s.api, chosen: c, interval: interval, cancel: cancel, done: make(chan struct{}), clients: map[*client]bool{},
 		devices: map[string][]byte{}, event: s.api.o.Events.Last(), sent: time.Now(),
+		verdicts: s.api.o.Health(),
 	}
 	if err := f.bind(n); err != nil {
 		cancel()
@@ -344,7 +347,7 @@ func (f *feed) next() (part []byte, more bool, err error) {
 		}
 		part = f.compare(part, n)
 	}
-	part, more = f.rows(part)
+	part, more = f.rows(f.changedVerdicts(part))
 	for _, e := range f.api.o.Events.after(f.event) {
 		f.event = e.number
 		if e.Device == "" || f.chosen.device(e.Device) {
@@ -467,6 +470,26 @@ func (f *feed) compare(to []byte, n *node) []byte {
 		if !first {
 			now.LastSample = sampled
 			to = appendEvent(to, "devices", now)
+		}
+	}
+	return to
+}
+
+// changedVerdicts appends an event for each chosen device whose verdict is not the one in the last snapshot.
+func (f *feed) changedVerdicts(to []byte) []byte {
+	before, now := f.verdicts, f.api.o.Health()
+	if now.Version == before.Version {
+		return to
+	}
+	f.verdicts = now
+	sent := make(map[string][]byte, len(before.Verdicts))
+	for i := range before.Verdicts {
+		sent[before.Verdicts[i].Device.ID] = encode(deviceHealth(&before.Verdicts[i]))
+	}
+	for i := range now.Verdicts {
+		v := deviceHealth(&now.Verdicts[i])
+		if f.chosen.device(v.ID) && !bytes.Equal(encode(v), sent[v.ID]) {
+			to = appendEvent(to, "health", v)
 		}
 	}
 	return to

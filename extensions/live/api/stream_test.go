@@ -32,6 +32,7 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -77,7 +78,7 @@ func (r *reader) next() (events []string) {
 // checkEvent checks the data of an event against the schema that the description names.
 func checkEvent(t *testing.T, name, data string) {
 	t.Helper()
-	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "event": "Event", "problem": "Problem"}[name]
+	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "health": "DeviceHealth", "event": "Event", "problem": "Problem"}[name]
 	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // makes the compiler
 	schemas.Lock()
 	defer schemas.Unlock()
@@ -154,6 +155,40 @@ func TestStream(t *testing.T) {
 
 // TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
 // and rows that another source had are left out.
+// TestStreamOfHealth: a changed verdict is sent once, whole, and only on a chosen device.
+func TestStreamOfHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 1)
+		w.live()
+		var board verdict.Board
+		verdicts := []verdict.Verdict{{Device: w.gpus[0].Devices[0], Action: verdict.ActionNone}, {Device: w.gpus[1].Devices[0], Action: verdict.ActionNone}}
+		store := func(version uint64, state verdict.State) {
+			now := slices.Clone(verdicts)
+			for i := range now {
+				now[i].State = state
+			}
+			board.Store(&verdict.Snapshot{Version: version, Verdicts: now})
+		}
+		store(1, verdict.OK)
+		w.options.Health = board.Load
+		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
+		defer r.leave()
+		r.want("columns")
+		verdicts[0].Reason, verdicts[0].Action = "xid_79", verdict.ActionReboot
+		verdicts[0].Conditions = []verdict.Condition{{Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Evidence: []verdict.Evidence{{Source: "nvml", Text: "XID 79"}}}}
+		store(2, verdict.Failed)
+		got := strings.Join(r.next(), "\n")
+		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
+			if !strings.HasPrefix(got, "health {") || strings.Contains(got, "\n") || !strings.Contains(got, want) {
+				t.Errorf("got events %s, want one with %s", got, want)
+			}
+		}
+		store(3, verdict.Failed) // the same verdict on this device
+		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
+		r.want("event {")
+	})
+}
+
 func TestStreamFollowsTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
@@ -283,7 +318,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	w := newWorld(t, 8, 0)
 	w.live()
 	a := New(w.options)
-	s := server.New(noPages{}, server.Options{API: a})
+	s := server.New(noPages{}, server.Options{Routes: []server.Route{{Pattern: Prefix, Handler: a, Labels: a.Paths(), Close: a.Close}}})
 	h := httptest.NewUnstartedServer(s.Handler())
 	h.Config.ReadTimeout, h.Config.WriteTimeout = 400*time.Millisecond, 400*time.Millisecond
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
