@@ -34,7 +34,7 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
 	p, err := newPipeline(a, cfg, all, parsed.Fields, zap.NewNop())
 	must(t, err)
 	p.addPages()
-	answers := newAPI(a.build.version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
+	answers := newAPI(a.build.Version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
 	done := make(chan error, 4)
 	stages := p.stages()
 	for _, s := range stages {

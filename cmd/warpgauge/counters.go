@@ -16,7 +16,7 @@ import (
 // of the log, if a configuration file may change it.
 func newFiles(a *app, cfg *config.Config, path string, level *zap.AtomicLevel) *lists.Files {
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
-		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.version)
+		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.Version)
 	}
 	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), &amdDialect{cfg: cfg, level: level})
 }

@@ -20,6 +20,7 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/extensions/health/kernellog"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -102,7 +103,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	cfg := docsConfig(jobs)
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: build{}.orUnknown()}
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
 	files := newFiles(a, cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
 	if parsed.Err != nil {

@@ -164,7 +164,7 @@ func (s *Supervisor) SampleTimes(report func(source string, count uint64, second
 
 // Costs returns what the session in service has spent in the vendor's library.
 func (s *Supervisor) Costs() session.Costs {
-	life := s.counts.read().life
+	life := s.counts.snapshot().life
 	if life == nil {
 		return session.Costs{Collector: s.o.Name}
 	}
