@@ -88,7 +88,7 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 			found.add(all, r)
 			found.Health = map[string][]string{}
 			for _, c := range all {
-				if added := addedFields(cfg, list, v, c.Name); len(added) > 0 {
+				if added := addedFields(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
 					found.Health[c.Name] = added
 				}
 			}
