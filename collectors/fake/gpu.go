@@ -45,7 +45,7 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 			return c, true
 		}
 	}
-	if g.instance || g.vendor == amd {
+	if g.instance || g.vendor == field.VendorAMD {
 		return none() // what is left is of boards, and NVIDIA's own; AMD's own has labels, see amd.go
 	}
 	return g.generic(d)
@@ -77,14 +77,13 @@ const (
 // those of dcgm_fields.h.
 func (g *gpu) supports(id field.ID) bool {
 	b := g.board
-	if _, known := field.ByID(id); !known {
+	d, known := field.ByID(id)
+	if !known || d.Vendor != nil && d.Vendor != b.vendor {
 		return false
 	}
 	switch {
-	case b.vendor == amd:
-		return amdHas(id)
-	case id >= field.FirstAMD:
-		return false
+	case b.vendor == field.VendorAMD:
+		return d.Vendor == b.vendor || amdHas(id)
 	case id == 6, id >= 350 && id <= 363: // bind events, diagnostics
 		return false
 	case id >= 500 && id < 571: // vGPU, but for the licence that DCGM reports of every board
@@ -140,7 +139,7 @@ func amdHas(id field.ID) bool {
 		1529, 1530, 1531:
 		return true
 	}
-	return id >= field.FirstAMD
+	return false
 }
 
 // identity are numbers that say what and where a board is.
@@ -236,7 +235,7 @@ func (g *gpu) texts(d collector.Device) map[field.ID]string {
 	out := map[field.ID]string{
 		1: nvidiaDriver, 50: d.Model, 51: g.brand, 53: serial, 54: d.UUID, 57: d.PCIBusID, 85: g.vbios,
 	}
-	if g.vendor == amd {
+	if g.vendor == field.VendorAMD {
 		out[1] = amdDriver
 		maps.Copy(out, g.amdTexts(d))
 		return out
