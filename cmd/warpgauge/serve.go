@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -11,8 +12,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/server"
 )
 
@@ -93,9 +97,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	if p.events != nil {
-		r.event = p.events.Add
-	}
+	r.event = func(e apiv1.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
@@ -108,9 +110,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
 	if p.events != nil {
-		stages = append(stages, stage{
-			name: "events", grace: shortGrace,
-			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
+		stages = append(stages, stage{name: "events", run: p.events.Run, grace: shortGrace}, stage{
+			name: "states", grace: shortGrace,
+			run: func(ctx context.Context) error { return p.states.Run(ctx, p.engine.Status) },
 		})
 	}
 	if p.recorder != nil {
@@ -163,7 +165,6 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
@@ -175,17 +176,22 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			return st
 		},
 	}
+	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
 	if cfg.Operator.File != "" {
-		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
+		o.Routes = append(o.Routes,
+			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},
+			server.Route{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)})
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
-			o.API = answers
+			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})
 		}
 	}
+	record := server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	if cfg.Recorder.Endpoint && p.recorder != nil {
-		o.Record = p.recorder.Record
+		record.Run = p.recorder.Record
 	}
+	o.Routes = append(o.Routes, server.Route{Pattern: "/-/record", Command: &record})
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }
 	}

@@ -18,8 +18,10 @@ import (
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 )
@@ -37,6 +39,9 @@ type pipeline struct {
 
 	registry *prometheus.Registry
 	engine   *engine
+	bus      *events.Bus
+	states   *events.States
+	rows     *rows.Reader
 	store    *accumulate.Store
 	history  *history.History // nil if none is kept
 	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
@@ -59,45 +64,35 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	p := &pipeline{
 		cfg: cfg, log: log, hostname: hostname,
 		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
+		bus:      new(events.Bus),
 	}
-	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
 	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {
-		p.events = api.NewLog(time.Now)
+		p.events, p.states = api.NewLog(time.Now), events.NewStates(p.bus, nil)
+		p.events.Subscribe(p.bus)
 	}
-	counts.Event = p.event
-	p.store = accumulate.New(counts)
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
-	if p.events != nil {
-		p.engine.takenOver = func(collector string) {
-			p.events.Add(api.Event{Kind: api.KindFailover, Text: "collector " + collector + " serves the GPUs now"})
-		}
+	p.engine.takenOver = func(collector string) {
+		p.bus.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
 	}
+	p.rows = rows.New(p.engine.Board(), p.bus)
+	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.rows})
 	p.registry.MustRegister(p.store)
 	if p.health, err = p.newHealth(a); err != nil {
 		return nil, err
 	}
 	p.witness = newWitness(a, p, all)
+	p.bus.Gate = p.witness
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
 	if p.events != nil && cfg.History.Wanted() { // else nothing reads it
 		p.history = history.New(history.Options{
-			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
+			Rows: p.rows, MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
 		})
 	}
 	p.owners = newOwners(a, cfg, p.engine, p.registry, log)
 	p.signs = p.newSigns()
 	return p, nil
-}
-
-// event takes an XID or a clock event of a row.
-func (p *pipeline) event(e accumulate.Event) {
-	switch {
-	case e.Clock == "":
-		p.witness.xid(&e)
-	case p.events != nil:
-		p.events.ClockEvent(e.Device, e.Clock, e.Time)
-	}
 }
 
 // addPages builds the last part. Own metrics are gathered for the first time
@@ -128,6 +123,7 @@ func (p *pipeline) addPages() {
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	out = append(out, stage{name: "rows", run: p.rows.Run, grace: shortGrace})
 	if p.history != nil {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}

@@ -15,17 +15,19 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -60,6 +62,8 @@ type world struct {
 	gpus    []*gpuSource
 	mu      sync.Mutex // of states
 	states  []session.CollectorStatus
+	bus     events.Bus
+	since   *events.States
 	log     *Log
 	list    field.List
 	history *history.History
@@ -91,7 +95,8 @@ func newWorld(t testing.TB, n, links int) *world {
 	w := &world{now: start, list: listOf(t, testList)}
 	w.clock = func() time.Time { return w.now }
 	clock := func() time.Time { return w.clock() }
-	w.log = NewLog(clock)
+	w.log, w.since = NewLog(clock), events.NewStates(&w.bus, clock)
+	w.log.Subscribe(&w.bus)
 	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
 	v := &view.View{Version: 1}
 	for i := range n {
@@ -104,28 +109,28 @@ func newWorld(t testing.TB, n, links int) *world {
 	}
 	w.board.Store(v)
 	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
-	w.history = history.New(history.Options{Board: &w.board})
-	w.log.note(w.states)
+	w.history = history.New(history.Options{Rows: rows.New(&w.board, nil)})
+	w.since.Update(w.states)
 	w.options = Options{
-		Hostname: "node-1", Version: "1.2.3",
+		Hostname: "node-1", Version: "1.2.3", States: w.since,
 		View: w.board.Load, Status: w.status,
-		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
+		List:     func() apiv1.List { return apiv1.List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
 		Interval: session.Options{}.IntervalOf,
 		Health: func() *verdict.Snapshot {
 			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
 		},
-		Users: func(d *collector.Device) []User {
+		Users: func(d *collector.Device) []apiv1.User {
 			if d.GPU != "0" {
 				return nil
 			}
-			return []User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
+			return []apiv1.User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
 		},
-		Processes: func(d *collector.Device) []Process {
+		Processes: func(d *collector.Device) []apiv1.Process {
 			if d.GPU != "0" {
 				return nil
 			}
-			return []Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
+			return []apiv1.Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
 		},
 		Events: w.log, History: w.history, Now: clock, StaleAfter: 30 * time.Second,
 	}
@@ -197,7 +202,7 @@ func (w *world) set(device int, state session.State, cause session.Cause, reason
 	d := &w.states[0].Devices[device]
 	d.State, d.Cause, d.Reason = state, cause, reason
 	w.mu.Unlock()
-	w.log.note(w.status())
+	w.since.Update(w.status())
 }
 
 // get answers one request, and checks what all answers have.
@@ -214,7 +219,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 		t.Errorf("%s %s: no nosniff", r.Method, r.URL)
 	}
 	if w.Code != http.StatusOK {
-		var p Problem
+		var p apiv1.Problem
 		err := json.Unmarshal(w.Body.Bytes(), &p)
 		if r.Method != http.MethodHead && (err != nil || p.Status != w.Code || p.Title == "" || p.Detail == "" || p.Type != "about:blank") ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
@@ -226,7 +231,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 
 func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
-	var p Problem
+	var p apiv1.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%q: %v", w.Body, err)
 	}
@@ -248,8 +253,8 @@ func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
 func eventful(t testing.TB) *world {
 	w := newWorld(t, 2, 1)
 	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1
-	w.log.XID(&w.gpus[0].Devices[0], 79, w.now, "fake", "")
-	w.log.ClockEvent(&w.gpus[1].Devices[0], "hw_thermal", w.now)
+	w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: w.now, Source: "fake"})
+	w.bus.Publish(events.Event{Kind: events.Clock, Device: &w.gpus[1].Devices[0], Reason: "hw_thermal", Time: w.now})
 	w.tick(time.Second)
 	w.gpus[1].row[1] = math.NaN()
 	w.tick(time.Second)
@@ -284,8 +289,8 @@ type recorder struct{}
 
 const recorded = "20261122T165000Z-xid.wgr"
 
-func (recorder) Recordings() ([]Recording, error) {
-	return []Recording{
+func (recorder) Recordings() ([]apiv1.Recording, error) {
+	return []apiv1.Recording{
 		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
 		{Name: recorded, Time: start, Cause: "xid", Device: "GPU-0", From: start.Add(-time.Minute), Until: start.Add(30 * time.Second), Bytes: 7},
 	}, nil

@@ -1,7 +1,8 @@
-// Package api answers questions about this node in JSON, under /api/v1/. It reads
-// the same immutable views, states and owners as /metrics does, so no answer waits for
-// a GPU. Nothing in it changes the exporter's state.
-package api
+// Package apiv1 is what programs that ask an exporter need: the types of its JSON API and a client. It has no
+// part of the server (extensions/live/api), so warpctl links nothing that samples or serves.
+//
+// A Client's methods may be called from any goroutine; none starts a goroutine that outlives the call.
+package apiv1
 
 import "time"
 
@@ -258,10 +259,11 @@ type ListField struct {
 //	         again when columns change.
 //	rows     StreamRows: new rows, at most one event per interval (default 1 s, at least 0.1 s)
 //	devices  a Device, when its state, users or processes have changed
+//	health   a DeviceHealth, when the verdict on a device has changed
 //	event    an Event
 //	problem  a Problem: why the exporter ends the stream; the last event
 //
-// Streams begin with what is new: ask for the devices and events that there are when a
+// Streams begin with what is new: ask for the present devices, verdicts and events when a
 // stream has sent its columns.
 
 // StreamColumns is the data of an event "columns".
@@ -315,3 +317,6 @@ type Problem struct { //nolint:errname // the name of the answer, which is what 
 	Status int    `json:"status"`
 	Detail string `json:"detail"` // what, and what to do
 }
+
+// Error makes a Problem an error.
+func (p *Problem) Error() string { return p.Detail }
