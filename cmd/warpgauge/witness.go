@@ -98,7 +98,7 @@ func (w *witness) follow(ctx context.Context) error {
 
 // Admit reports whether an event is to be published: an XID that a collector reports is not
 // if the kernel's log had it before.
-func (w *witness) Admit(e *events.Event) bool {
+func (w *witness) Admit(e events.Event) bool {
 	if e.Kind != events.XID || e.Source == sourceKernelLog || w.log == nil || !w.log.Up() {
 		return true
 	}

@@ -46,7 +46,7 @@ type Event struct {
 
 // Gate decides which events are published: of those that two sources report, one.
 type Gate interface {
-	Admit(e *Event) bool
+	Admit(e Event) bool
 }
 
 // Bus hands events to subscribers. Any goroutine may call its methods. The zero Bus is ready
@@ -86,7 +86,7 @@ func (b *Bus) Publish(e Event) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
-	if b.Gate != nil && !b.Gate.Admit(&e) {
+	if b.Gate != nil && !b.Gate.Admit(e) {
 		return
 	}
 	b.mu.RLock()

@@ -120,7 +120,7 @@ func (r *Reader) nextPause() time.Duration {
 // have all rows then that were in the rings before.
 func (r *Reader) Sync(now time.Time) { r.Read(nil, now) }
 
-// Read is Sync for a Reader without a board: it reads the rows of v. A Reader of a board
+// Read is Sync for a Reader without a board: it reads the rows of v; nil: of the last View. A Reader of a board
 // reads the board's View.
 func (r *Reader) Read(v *view.View, now time.Time) {
 	r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *Reader) Read(v *view.View, now time.Time) {
 	}
 	r.row.Read = now
 	r.read() // of rings that leave, too: their last rows are not read later
-	if v != r.view {
+	if v != nil && v != r.view {
 		for _, next := range v.After(r.view) { // with sources that came and went since
 			r.bind(next, now)
 			r.read()
