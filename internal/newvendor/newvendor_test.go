@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 	kubelet "warpgauge/pkg/kube/kubetest"
@@ -129,7 +129,7 @@ func TestToys(t *testing.T) {
 		return nil
 	})
 
-	var fields api.Fields
+	var fields apiv1.Fields
 	decode(t, url+"/api/v1/fields?device="+ids[0], &fields)
 	for _, f := range fields.Devices[0].Fields {
 		switch want := map[string]string{"DCGM_FI_DEV_XID_ERRORS": "only NVIDIA GPUs have it", "amd_gpu_voltage_volts": "only AMD GPUs have it"}[f.Name]; {
@@ -138,9 +138,9 @@ func TestToys(t *testing.T) {
 		}
 	}
 
-	var health api.Health
+	var health apiv1.Health
 	p.Await(t, "verdicts", func() error {
-		health = api.Health{}
+		health = apiv1.Health{}
 		if decode(t, url+"/api/v1/health", &health); len(health.Devices) != 2 || health.State != "ok" {
 			return fmt.Errorf("%d verdicts, %s", len(health.Devices), health.State)
 		}
