@@ -33,7 +33,7 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
 	p, err := newPipeline(a, cfg, all, list, zap.NewNop())
 	must(t, err)
 	p.addPages()
-	answers := newAPI(a.build.version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
+	answers := newAPI(a.build.Version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
 	done := make(chan error, 4)
 	stages := p.stages()
 	for _, s := range stages {

@@ -42,7 +42,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		if h.NodeLabels {
 			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *verdict.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
 		}
-		w, err := nodeWriter(a.build.version, o)
+		w, err := nodeWriter(a.build.Version, o)
 		if err != nil {
 			return nil, fmt.Errorf("--health-node-condition, --health-node-events and --health-node-labels are for a pod of Kubernetes: %w", err)
 		}

@@ -98,11 +98,11 @@ func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen 
 	signals := subscribe()
 	defer signals.release()
 	log := newLogger(cfg, a.log)
-	p := newReplay(r, a.build.version)
+	p := newReplay(r, a.build.Version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
 		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
-		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.version, Live: true})),
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
 			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {

@@ -40,8 +40,8 @@ func (a *app) serve(ctx context.Context) error {
 
 	level := zap.NewAtomicLevelAt(cfg.LogLevel())
 	log := newLoggerAt(cfg, a.log, level)
-	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
-	if a.build.pure {
+	log.Info("starting", zap.String("version", a.build.Version), zap.String("revision", a.build.Revision))
+	if a.build.Pure {
 		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
 	}
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
@@ -119,7 +119,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		stages = append(stages, stage{name: "recorder", run: p.recorder.Run, grace: shortGrace})
 	}
 	if cfg.Dump.Enabled {
-		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
+		d := &dumper{o: cfg.Dump, version: a.build.String(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
@@ -176,14 +176,14 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			return st
 		},
 	}
-	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
+	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
 	if cfg.Operator.File != "" {
 		o.Routes = append(o.Routes,
 			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},
 			server.Route{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)})
 	}
 	if p.events != nil {
-		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+		if answers := newAPI(a.build.Version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
 			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})
 		}
 	}

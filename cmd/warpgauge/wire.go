@@ -63,7 +63,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	}
 	p := &pipeline{
 		cfg: cfg, log: log, hostname: hostname,
-		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
+		registry: selfmetrics.NewRegistry(a.build.Version, a.build.Revision),
 		bus:      new(events.Bus),
 	}
 	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -82,13 +81,6 @@ func (p Private) Write(name string, text []byte) error {
 		err = WriteWhole(root, name, func(w io.Writer) error { _, err := w.Write(text); return err })
 	}
 	return errors.Join(err, root.Close())
-}
-
-func ownerOf(info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
-	}
-	return -1
 }
 
 // WriteWhole writes a file of that name in the directory, which appears whole or not at all,
