@@ -50,10 +50,9 @@ type APIOptions struct {
 	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward
 	// API fills from spec.nodeName. If it is empty, nothing is read, and Health says which variable to set. The host
 	// name does not replace it: without hostNetwork that is the pod's name, and node names differ from host names.
-	Node    string
-	Pods    bool    // read UIDs and labels of this node's pods
-	Slices  bool    // read the devices of this node's ResourceSlices
-	Vendors Vendors // vendors whose drivers' slices count
+	Node   string
+	Pods   bool // read UIDs and labels of this node's pods
+	Slices bool // read the devices of this node's ResourceSlices
 	// Allocations returns the kubelet's answer, never nil, whose claims are read. nil disables that.
 	Allocations func() *Allocations
 	KeepLabel   func(name string) bool // selects the labels of pods to keep; nil: none, only UIDs

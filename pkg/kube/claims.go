@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/field"
+
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +49,7 @@ func (r *claimReader) run(ctx context.Context) {
 // fetchClaims reads the unknown claims and publishes. A claim that cannot be read counts as one that uses its devices.
 func (r *claimReader) fetchClaims(ctx context.Context) time.Duration {
 	a := r.s.o.Allocations()
-	names := claimNames(a, r.s.o.Vendors)
+	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
 		return !found
@@ -136,11 +138,11 @@ func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
 }
 
 // claimNames returns the claims with devices of the vendors, sorted, each once.
-func claimNames(a *Allocations, vendors Vendors) (out []ClaimName) {
+func claimNames(a *Allocations) (out []ClaimName) {
 	for _, p := range a.Pods {
 		for _, c := range p.Containers {
 			for i := range c.Claims {
-				if vendors.Driver(c.Claims[i].Device.Driver) != nil {
+				if field.VendorByDriver(c.Claims[i].Device.Driver) != nil {
 					out = append(out, ClaimName{c.Claims[i].Namespace, c.Claims[i].Name})
 				}
 			}

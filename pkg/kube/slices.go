@@ -80,7 +80,7 @@ func (l *sliceList) decodeSlice(object runtime.Object) (string, slice, bool, err
 	if !ok || u.GetName() == "" {
 		return "", slice{}, false, fmt.Errorf("read resource slice: %T without name", object)
 	}
-	converted, counts := readSlice(u.Object, l.s.o.Vendors)
+	converted, counts := readSlice(u.Object)
 	return u.GetName(), converted, counts, nil
 }
 
