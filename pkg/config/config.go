@@ -243,7 +243,7 @@ func Default() *Config {
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
-		Health:           Health{KernelLog: KernelLogAuto},
+		Health:           Health{Mode: HealthOn, KernelLog: KernelLogAuto},
 		Remote:           defaultRemote(),
 		Operator:         Operator{gpus: true, pods: true, jobs: true},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
@@ -251,13 +251,19 @@ func Default() *Config {
 	}
 }
 
-// Values of Config.Require.
+// Values of Config.Require next to the names of vendors.
 const (
-	RequireNone   = "none"
-	RequireNVIDIA = "nvidia"
-	RequireAMD    = "amd"
-	RequireAny    = "any"
+	RequireNone = "none"
+	RequireAny  = "any"
 )
+
+// requirable returns the names of the vendors of which --require can ask for a GPU.
+func requirable() (out []string) {
+	for _, v := range field.Vendors() {
+		out = append(out, strings.ToLower(v.Name))
+	}
+	return out
+}
 
 // Values of Config.ExporterMetrics.
 const (
