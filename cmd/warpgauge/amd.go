@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
@@ -62,15 +63,19 @@ func standsIn(a *app, cfg *config.Config, log *zap.Logger) {
 	}
 }
 
-// namedAsAMD gives a list that has AMD's names those that the configuration of AMD's exporter
-// asks for; nil: the last one. The problems say what of it cannot be served.
-func (c *counters) namedAsAMD(list field.List, a *config.AMD) (field.List, []field.Problem) {
-	if a = cmp.Or(a, c.amd); list.AMD == nil || a == nil {
-		return list, nil
+// namedAsAMD returns the list with AMD's names as the configuration of AMD's exporter asks for them; nil: the last
+// one. The problems say what of it cannot be served.
+func (c *counters) namedAsAMD(list field.List, inPlace bool, a *config.AMD) (field.List, []field.Problem) {
+	a = cmp.Or(a, c.amd, &config.AMD{})
+	pairs := func(in []field.NameValue) (out []amd.Pair) {
+		for _, l := range in {
+			out = append(out, amd.Pair(l))
+		}
+		return out
 	}
-	wanted := a.Names
-	wanted.InPlace = list.AMD.InPlace
-	list, why := list.WithAMD(wanted)
+	list, why := c.names.Named(list, inPlace, amd.Settings{
+		Prefix: a.Names.Prefix, Fields: a.Names.Fields, Labels: a.Names.Labels, Custom: pairs(a.Names.Custom), PodLabels: pairs(a.Names.PodLabels),
+	})
 	var out []field.Problem
 	for _, text := range append(together(why), a.Problems...) {
 		out = append(out, field.Problem{File: c.cfg.Operator.File, Severity: field.Warning, Message: text})

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/etc"
+	"warpgauge/extensions/amd"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -19,7 +20,8 @@ type counters struct {
 	cfg   *config.Config
 	found *config.Counters
 	level *zap.AtomicLevel // of the log; nil: it does not change
-	amd   *config.AMD      // the last good configuration of AMD's exporter; nil: none
+	names amd.Extension
+	amd   *config.AMD // the last good configuration of AMD's exporter; nil: none
 }
 
 // newCounters takes the CSV at path, or if that is empty the one that is configured.
@@ -45,10 +47,13 @@ func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error
 	}
 	if err == nil {
 		var more []field.Problem
-		list, more = list.Named(c.cfg.Names(in), in.Name)
+		names := c.cfg.Names(in)
+		list, more = list.Named(names, in.Name)
 		problems = append(problems, more...)
-		list, more = c.namedAsAMD(list, in.AMD)
-		problems = append(problems, more...)
+		if _, dialect := names.Split(); dialect != "" {
+			list, more = c.namedAsAMD(list, names.InPlace(), in.AMD)
+			problems = append(problems, more...)
+		}
 	}
 	in.YAML.Place(in.Name, problems)
 	return list, problems, err

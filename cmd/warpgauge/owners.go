@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
@@ -101,8 +101,10 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
-	var forAMD bool
-	table.AMDPodLabels, forAMD = cfg.Operator.PodsOf()
+	labels, forAMD := cfg.Operator.PodsOf()
+	for _, l := range labels {
+		table.PodFacts = append(table.PodFacts, collector.Label(l))
+	}
 	pods := forAMD || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
 	if !pods && !k.DRA {
 		return
@@ -112,9 +114,9 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
 		OnChange: changed, Log: log,
 	}
-	if k.PodLabels || len(table.AMDPodLabels) > 0 {
+	if k.PodLabels || len(table.PodFacts) > 0 {
 		options.KeepLabel = func(name string) bool {
-			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.AMDPodLabels, func(l field.NameValue) bool { return l.Value == name })
+			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.PodFacts, func(l collector.Label) bool { return l.Value == name })
 		}
 	}
 	if k.DRA {

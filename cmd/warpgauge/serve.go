@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/server"
@@ -91,6 +92,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		p.registry.MustRegister(d)
 	}
 	p.addPages()
+	csv.names.SetVerdicts(p.health.Board())
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
 	if p.events != nil {
@@ -176,7 +178,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		},
 	}
 	if cfg.Operator.File != "" {
-		o.GPUMetrics, o.RASErrors = gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter()), noRASErrors
+		o.Routes = (&amd.Extension{}).Routes(p.engine.Board().Load, cfg.EffectiveStaleAfter())
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {

@@ -112,7 +112,6 @@ func (p *pipeline) addPages() {
 		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
-		Health:               p.healthy,
 		Registerer:           p.registry,
 	}
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil

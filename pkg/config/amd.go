@@ -20,7 +20,7 @@ import (
 // (pkg/exporter/proto/exporterconfig.proto of https://github.com/ROCm/device-metrics-exporter),
 // in any case; those that it does not know it ignores.
 type AMD struct {
-	Names    field.AMD // not yet checked, see field.List.WithAMD
+	Names    AMDNames // not yet checked
 	Level    string    // of the log; "": not said
 	Unused   []string  // keys without a meaning here, each with the reason
 	Problems []string  // what is left out because it is wrong
@@ -29,6 +29,13 @@ type AMD struct {
 	port     int               // 0: not said
 	noHealth bool              // the health service is off
 	flags    map[string]string // values of flags that count at start, by name
+}
+
+// AMDNames are names and labels as the file has them.
+type AMDNames struct {
+	Prefix            string
+	Fields, Labels    []string
+	Custom, PodLabels []field.NameValue
 }
 
 // amdKey is what is done with a key of the file. One with neither take nor none has keys inside.
@@ -185,6 +192,8 @@ func sortedPairs(of map[string]string) (out []field.NameValue) {
 	return out
 }
 
+var amdBlocks = strings.Fields("SDMA GFX MMHUB ATHUB BIF HDP XGMI_WAFL DF SMN SEM MP0 MP1 FUSE UMC MCA VCN JPEG IH MPIO")
+
 const eccThreshold = "GPU_ECC_UNCORRECT_"
 
 // thresholds become those of the rules ras_uncorrected and cper_fatal. AMD's are the most errors that a block
@@ -203,7 +212,7 @@ func (a *AMD) thresholds(all map[string]json.RawMessage) {
 			case age > 0:
 				rules = append(rules, "cper_fatal="+strconv.FormatFloat(age.Seconds(), 'f', -1, 64))
 			}
-		case !ok || block == "TOTAL" || !slices.ContainsFunc(field.AMDNames(), func(n field.AMDName) bool { return strings.EqualFold(n.Field, name) }):
+		case !ok || block == "TOTAL" || !slices.Contains(amdBlocks, block):
 			a.problem("key %q is unknown and has no effect", "GPUConfig.HealthThresholds."+name)
 		case err != nil:
 			a.problem("GPUConfig.HealthThresholds.%s: write a whole number that is not negative", name)

@@ -21,7 +21,7 @@ func TestAMDConfig(t *testing.T) {
 		`{"ServerPort": 5001}`: {port: 5001},
 		`{"serverport": 5001}`: {port: 5001}, // as Go reads the names of keys
 		`{"ServerPort": null}`: {},
-		`{"CommonConfig": {"MetricsFieldPrefix": "amd_"}}`:                                              {Names: field.AMD{Prefix: "amd_"}},
+		`{"CommonConfig": {"MetricsFieldPrefix": "amd_"}}`:                                              {Names: AMDNames{Prefix: "amd_"}},
 		`{"CommonConfig": {"HealthService": {"Enable": false}}}`:                                        {noHealth: true},
 		`{"CommonConfig": {"HealthService": {"Enable": true}}}`:                                         {},
 		`{"CommonConfig": {"HealthService": {"PollingRate": "1h"}}}`:                                    {Unused: []string{"CommonConfig.HealthService.PollingRate: health is judged every second"}},
@@ -39,10 +39,10 @@ func TestAMDConfig(t *testing.T) {
 		`{"GPUConfig": {"Selector": "0,2-3"}}`:                                                          {flags: map[string]string{"devices": "g:0,2-3"}},
 		`{"GPUConfig": {"Selector": "all"}}`:                                                            {Problems: []string{`GPUConfig.Selector is "all", so all GPUs are reported: write a list such as 0,2-3`}},
 		`{"GPUConfig": {"Selector": ""}}`:                                                               {},
-		`{"GPUConfig": {"Fields": ["GPU_CLOCK", "gpu_health"]}}`:                                        {Names: field.AMD{Fields: []string{"GPU_CLOCK", "gpu_health"}}},
-		`{"GPUConfig": {"Labels": ["GPU_UUID"]}}`:                                                       {Names: field.AMD{Labels: []string{"GPU_UUID"}}},
-		`{"GPUConfig": {"CustomLabels": {"CLUSTER_NAME": "c1", "A": "b"}}}`:                             {Names: field.AMD{Custom: []field.NameValue{{Name: "A", Value: "b"}, {Name: "CLUSTER_NAME", Value: "c1"}}}},
-		`{"GPUConfig": {"ExtraPodLabels": {"WORKLOAD_ID": "amd-workload-id"}}}`:                         {Names: field.AMD{PodLabels: []field.NameValue{{Name: "WORKLOAD_ID", Value: "amd-workload-id"}}}},
+		`{"GPUConfig": {"Fields": ["GPU_CLOCK", "gpu_health"]}}`:                                        {Names: AMDNames{Fields: []string{"GPU_CLOCK", "gpu_health"}}},
+		`{"GPUConfig": {"Labels": ["GPU_UUID"]}}`:                                                       {Names: AMDNames{Labels: []string{"GPU_UUID"}}},
+		`{"GPUConfig": {"CustomLabels": {"CLUSTER_NAME": "c1", "A": "b"}}}`:                             {Names: AMDNames{Custom: []field.NameValue{{Name: "A", Value: "b"}, {Name: "CLUSTER_NAME", Value: "c1"}}}},
+		`{"GPUConfig": {"ExtraPodLabels": {"WORKLOAD_ID": "amd-workload-id"}}}`:                         {Names: AMDNames{PodLabels: []field.NameValue{{Name: "WORKLOAD_ID", Value: "amd-workload-id"}}}},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_SDMA": 0}}}`:                            {},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_UMC": 5, "GPU_ECC_UNCORRECT_BIF": 1}}}`: {flags: map[string]string{"health-rules": "ras_uncorrected.pcie_bif=2,ras_uncorrected.umc=6"}},
 		`{"GPUConfig": {"HealthThresholds": {"GPU_ECC_UNCORRECT_UMC": -1}}}`:                            {Problems: []string{"GPUConfig.HealthThresholds.GPU_ECC_UNCORRECT_UMC: write a whole number that is not negative"}},
@@ -68,7 +68,7 @@ func TestAMDConfig(t *testing.T) {
 			want.flags = blank.flags
 		}
 		want.name = "config.json"
-		if d := cmp.Diff(&want, got, cmp.AllowUnexported(AMD{}), cmpopts.IgnoreUnexported(field.AMD{})); d != "" {
+		if d := cmp.Diff(&want, got, cmp.AllowUnexported(AMD{}), cmpopts.IgnoreUnexported(AMDNames{})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 	}

@@ -166,7 +166,7 @@ func (s *Set) standIn() error {
 }
 
 // namesOfAMD is the default of --field-names if AMD's exporter is stood in for.
-const namesOfAMD = string(field.NamesAsWritten + "," + field.NamesAMD)
+const namesOfAMD = string(field.NamesAsWritten) + ",amd"
 
 // usable says whether the kubelet's directory is there. Its socket may come later.
 func (k *Kubernetes) usable() bool {

@@ -255,7 +255,7 @@ func (y *YAML) metrics(m *yamlMetrics) error {
 		return nil
 	}
 	var err error
-	if y.names, err = field.ParseNames(m.Names); err != nil {
+	if y.names, err = field.ParseNames(m.Names, "amd"); err != nil {
 		return fmt.Errorf("metrics.fieldNames: %w", err)
 	}
 	return nil

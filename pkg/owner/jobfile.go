@@ -121,7 +121,7 @@ func fileReason(err error) string {
 	return ReasonIO
 }
 
-// parseJobs reads a file's text: one job id per line, or a job as AMD's prolog writes it. Blanks around an id, a carriage
+// parseJobs reads a file's text: one job id per line, or a job as JSON. Blanks around an id, a carriage
 // return and empty lines do not count, nor does a job that was named before.
 func parseJobs(text []byte) content {
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
@@ -129,7 +129,7 @@ func parseJobs(text []byte) content {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		return parseAMDJob(text)
+		return parseJSONJob(text)
 	}
 	c := content{open: len(text) == 0}
 	for len(text) > 0 && !c.open {

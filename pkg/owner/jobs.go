@@ -69,8 +69,8 @@ const (
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file
 // per device, named by the GPU's index ("0") or by GPU and instance ("3.0"), with a job id
-// on each line: the job mapping of dcgm-exporter, but in the background. Files as the prolog of
-// AMD's exporter writes them, JSON with one job, are read, too (jobabout.go).
+// on each line: the job mapping of dcgm-exporter, but in the background. A file may also be JSON
+// with one job (jobabout.go).
 //
 // A file whose lines are complete is believed at once. An empty one, and one whose last
 // line has no end, may be half written: what it said before stays until it has not

@@ -45,7 +45,7 @@
 // all processes on the device are known. Containers are told apart if the runtime
 // names them; else a pod with several containers on the device has one series,
 // without container. If some value of a user's processes is not known, the sum is
-// not either. What a library reports for processes in place of time (AMD: the share of
+// not either. What a library reports for processes in place of time (the share of
 // compute units that they occupy) stands for their utilisation.
 package owner
 
@@ -85,7 +85,7 @@ type Options struct {
 	PodUID       bool              // label pod_uid; values of processes have it anyway
 	PodLabels    bool              // labels of pods, those that Metadata has
 	JobLabels    []string          // user, partition: labels job_user, job_partition
-	AMDPodLabels []field.NameValue // labels of pods that only names of AMD's exporter show, with the pod's name for each
+	PodFacts     []collector.Label // labels of pods that only dialects show: the name of the fact, and that of the pod's label
 	OldNamespace bool              // labels are called pod_name, pod_namespace, container_name
 	Hostname     string            // name of the label that names the host, which no pod's label may have; "" means "hostname"
 

@@ -58,9 +58,8 @@ type Options struct {
 	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// GPUMetrics and RASErrors answer /gpumetrics and /inbandraserrors, as AMD's exporter has
-	// them; nil: they are not served.
-	GPUMetrics, RASErrors http.HandlerFunc
+	// Routes are further paths, for GET.
+	Routes map[string]http.HandlerFunc
 	// Page answers / and everything below /page/; nil: they are not served.
 	Page http.Handler
 

@@ -21,8 +21,7 @@
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //	/api/v1/       the JSON API, if there is one (package api).
-//	/gpumetrics, /inbandraserrors
-//	               Options.GPUMetrics and RASErrors, in place of AMD's exporter.
+//	Options.Routes further paths.
 //	/, /page/      Options.Page: what a browser shows.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
@@ -124,10 +123,8 @@ func New(pages Pages, o Options) *Server {
 		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
 		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
 	}
-	for path, f := range map[string]http.HandlerFunc{"/gpumetrics": o.GPUMetrics, "/inbandraserrors": o.RASErrors} {
-		if f != nil {
-			s.handle("GET "+path, path, f)
-		}
+	for path, f := range o.Routes {
+		s.handle("GET "+path, path, f)
 	}
 	if o.API != nil {
 		s.mux.Handle("/api/v1/", o.API)

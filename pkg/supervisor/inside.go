@@ -167,7 +167,7 @@ func (c *inside) counts(s *session.Session) {
 }
 
 // ReadInput reads what a Supervisor writes to the standard input of a child: a line with
-// session.Options.Until and AMD's names as JSON, and the field list.
+// session.Options.Until and the dialect as JSON, and the field list.
 func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
 	lines := bufio.NewReader(from)
 	first, err := lines.ReadBytes('\n')
@@ -181,8 +181,6 @@ func ReadInput(from *os.File) (list field.List, until map[string]int64, err erro
 	if err != nil {
 		return field.List{}, nil, fmt.Errorf("read field list from standard input: %w", err)
 	}
-	if in.AMD != nil {
-		list, _ = list.WithAMD(*in.AMD)
-	}
+	list.Dialect = in.Dialect
 	return list, in.Until, nil
 }
